@@ -1,0 +1,1 @@
+"""Training parts: optimizer, losses, metrics."""

@@ -1,0 +1,76 @@
+"""Losses of the text tasks."""
+
+import torch
+from torch.nn import functional as F
+
+IGNORE_INDEX = -100
+
+
+def cross_entropy(
+    logits: torch.Tensor, labels: torch.Tensor, *, ignore_index: int = IGNORE_INDEX
+) -> torch.Tensor:
+    """Mean over the valid labels of logsumexp(z) - z[label].
+
+    Args:
+        logits: (B, K).
+        labels: (B,), integers from 0 to K - 1, or ``ignore_index`` for a row that does not count.
+        ignore_index: Label to leave out, from the sum and from the divisor.
+
+    Returns:
+        0-dim; nan if no label is valid (0 / 0).
+
+    Source: traps page, "Two more that bite".
+    """
+    return F.cross_entropy(logits, labels.reshape(-1), ignore_index=ignore_index)
+
+
+def mean_squared_error(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Mean over the batch of (z - y)^2.
+
+    Args:
+        logits: (B, 1) or (B,).
+        labels: (B,) or (B, 1); converted to the dtype of the logits.
+
+    Returns:
+        0-dim.
+
+    Source: specs B.1 (regression).
+    """
+    return ((logits.reshape(-1) - labels.reshape(-1).to(logits.dtype)) ** 2).mean()
+
+
+def task_loss(
+    logits: torch.Tensor | tuple[torch.Tensor, ...],
+    labels: torch.Tensor,
+    *,
+    ignore_index: int = IGNORE_INDEX,
+) -> torch.Tensor:
+    """Loss of a model's output: squared error for K = 1, cross entropy otherwise.
+
+    The pair (cls_logits, word_logits) that the fusion "sum_loss" gives in train mode counts as the
+    sum of the two losses.
+
+    Args:
+        logits: (B, K), or a tuple of such.
+        labels: (B,).
+        ignore_index: See ``cross_entropy``.
+
+    Returns:
+        0-dim.
+
+    Raises:
+        ValueError: Logits that are not (B, K), or another number of labels.
+
+    Source: specs A.6 (sum_loss) and B.1.
+    """
+    if isinstance(logits, tuple):
+        losses = [task_loss(part, labels, ignore_index=ignore_index) for part in logits]
+        return torch.stack(losses).sum()
+    if logits.ndim != 2 or labels.numel() != logits.shape[0]:
+        raise ValueError(
+            "expected logits (B, K) and B labels, got "
+            f"{tuple(logits.shape)} and {tuple(labels.shape)}"
+        )
+    if logits.shape[1] == 1:
+        return mean_squared_error(logits, labels)
+    return cross_entropy(logits, labels, ignore_index=ignore_index)

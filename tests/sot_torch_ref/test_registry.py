@@ -1,0 +1,81 @@
+"""Models by name; overrides are strict."""
+
+import pytest
+import torch
+
+from sot_torch_ref import create_model, list_models
+from sot_torch_ref.backbones import bert
+
+TINY = {
+    "vocab_size": 31,
+    "hidden_size": 12,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "max_position_embeddings": 16,
+}
+
+
+def test_list_models() -> None:
+    assert list_models() == ["bert_base", "bert_base_mgcrp", "bert_large", "bert_large_mgcrp"]
+
+
+@pytest.mark.parametrize(
+    ("name", "pooling"),
+    [
+        ("bert_base", "pooler"),
+        ("bert_large", "pooler"),
+        ("bert_base_mgcrp", "mgcrp_qk"),
+        ("bert_large_mgcrp", "mgcrp_qk"),
+    ],
+)
+def test_default_pooling_and_classes(name: str, pooling: str) -> None:
+    model = create_model(name, **TINY)
+    assert model.head_config.pooling == pooling
+    assert model.training
+    assert model(torch.ones(2, 5, dtype=torch.long)).shape == (2, 2)
+
+
+def test_large_dims(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    monkeypatch.setattr(bert, "BertClassifier", lambda *keys: built.append(keys))
+    for name in ("bert_large", "bert_base"):
+        create_model(name)
+    large, base = (keys[0] for keys in built)
+    assert (large.hidden_size, large.num_hidden_layers) == (1024, 24)
+    assert (large.num_attention_heads, large.intermediate_size) == (16, 4096)
+    assert (base.hidden_size, base.num_hidden_layers) == (768, 12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_default_dtype_when_built(dtype: torch.dtype) -> None:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        for pooling in ("mgcrp_qk", "mgcrp", "gcp", "pooler"):
+            model = create_model("bert_base", pooling=pooling, **TINY)
+            tensors = [*model.parameters(), *model.buffers()]
+            assert {t.dtype for t in tensors if t.is_floating_point()} == {dtype}
+    finally:
+        torch.set_default_dtype(before)
+
+
+def test_unknown_name_lists_near_ones() -> None:
+    with pytest.raises(ValueError, match=r"unknown model 'bert_bas'; did you mean: bert_base, "):
+        create_model("bert_bas")
+    with pytest.raises(ValueError, match="did you mean: bert_base, bert_base_mgcrp, bert_large"):
+        create_model("xyz")
+
+
+def test_unknown_override_lists_near_ones() -> None:
+    with pytest.raises(
+        ValueError, match="unknown override 'num_head'; did you mean: .*head_num_heads"
+    ):
+        create_model("bert_base", num_head=3)
+    with pytest.raises(ValueError, match="unknown override 'hidden_sise'; .*hidden_size"):
+        create_model("bert_base", hidden_sise=3)
+
+
+def test_zero_classes_are_refused() -> None:
+    with pytest.raises(ValueError, match="num_classes must be an integer of at least 1, got 0"):
+        create_model("bert_base", 0, **TINY)
