@@ -1,0 +1,1 @@
+"""Backbones: one architecture per file, each ending in Features."""

@@ -1,0 +1,463 @@
+"""Tensor files without a framework: ``.safetensors`` and ``.pdparams``, read lazily, written whole.
+
+Both formats carry a string-to-string metadata table. A file made by the weight conversion or by
+``save_weights`` has these keys (every value is a string; "JSON" marks an encoded value):
+
+========================  =======================================================================
+``format``                ``"sot_paddle"``: names and layout are this project's Paddle side
+``format_version``        ``"1"``
+``layout``                the source layout it was converted from (``"bert_hf"``, ...)
+``model``                 registry name (``"bert_base_mgcrp"``, ...)
+``head``                  the head found among the tensors (``"pooler"``, ``"mgcrp_qk"``, ...)
+``source_prefix``         prefix of the encoder names in the source: ``"bert."`` or ``""``
+``num_attention_heads``   decimal; missing when neither a config nor the user gave it
+``config``                JSON of the Hugging Face config (sizes always filled in)
+``absent``                JSON list: head tensors that the source had not (left as initialised)
+``ignored``               JSON dict: source tensor that was not converted -> reason
+``vocabulary``            :func:`pack_files` of the tokenizer's files, when the source had them
+========================  =======================================================================
+
+In a ``.pdparams`` file the table follows the pickle's end, where ``paddle.load`` does not look.
+bfloat16 is `ml_dtypes.bfloat16` in memory, and uint16 inside ``.pdparams`` as Paddle stores it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import math
+import os
+import pickle
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import ml_dtypes
+import numpy as np
+
+FORMAT = "sot_paddle"
+FORMAT_VERSION = "1"
+SUFFIXES = (".safetensors", ".pdparams")
+
+_DTYPES = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("i1"),
+    "U64": np.dtype("<u8"),
+    "U32": np.dtype("<u4"),
+    "U16": np.dtype("<u2"),
+    "U8": np.dtype("u1"),
+    "BOOL": np.dtype("?"),
+}
+_CODES = {dtype: code for code, dtype in _DTYPES.items()}
+_MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors format itself
+_TRAILER = b"\nSOT_PADDLE_METADATA\n"
+_NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it; it holds no tensor
+_BROKEN_PICKLE = (
+    EOFError,
+    pickle.UnpicklingError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+)
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape and dtype of a tensor that has not been read.
+
+    Args:
+        shape: axis lengths, () for a scalar.
+        dtype: little-endian NumPy dtype.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the tensor's data in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class Tensors(Mapping[str, np.ndarray]):
+    """Named tensors that are produced one by one, each time they are asked for.
+
+    Args:
+        specs: name -> shape and dtype, in order.
+        load: name -> array of that shape and dtype.
+    """
+
+    def __init__(self, specs: Mapping[str, TensorSpec], load: Callable[[str], np.ndarray]) -> None:
+        self.specs = dict(specs)
+        self._load = load
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.specs:
+            raise KeyError(name)
+        return self._load(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.specs)
+
+    def __len__(self) -> int:
+        return len(self.specs)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name -> shape, without reading any data."""
+        return {name: spec.shape for name, spec in self.specs.items()}
+
+
+def as_tensors(arrays: Mapping[str, np.ndarray]) -> Tensors:
+    """Wrap a plain mapping of arrays (a `Tensors` is returned as it is).
+
+    Args:
+        arrays: name -> array of any shape.
+
+    Returns:
+        The same arrays behind the lazy interface.
+    """
+    if isinstance(arrays, Tensors):
+        return arrays
+    specs = {
+        name: TensorSpec(tuple(array.shape), _little_endian(array.dtype))
+        for name, array in arrays.items()
+    }
+    return Tensors(specs, arrays.__getitem__)
+
+
+def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]:
+    """Open a tensor file; the data of a ``.safetensors`` stays on disk until it is used.
+
+    Args:
+        path: a ``.safetensors`` or ``.pdparams`` file.
+
+    Returns:
+        (tensors, metadata): read-only arrays by name, and the metadata table ({} if none).
+
+    Raises:
+        ValueError: unknown suffix, damaged or foreign content, a pickle that wants anything
+            besides arrays.
+        OSError: the file cannot be read.
+    """
+    path = Path(path)
+    _check_suffix(path)
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    return _read_pdparams(path)
+
+
+def write_tensors(
+    path: str | os.PathLike[str],
+    arrays: Mapping[str, np.ndarray],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write a tensor file atomically: it appears complete under its name or not at all.
+
+    Args:
+        path: destination, ``.safetensors`` or ``.pdparams``; an existing file is replaced.
+        arrays: name -> array; a `Tensors` is drawn one tensor at a time.
+        metadata: string-to-string table kept in the file.
+
+    Raises:
+        ValueError: unknown suffix, a dtype that the format cannot hold, metadata that are not
+            strings.
+        OSError: the file cannot be written; what was there before is untouched.
+    """
+    path = Path(path)
+    _check_suffix(path)
+    table = dict(metadata or {})
+    if not all(isinstance(item, str) for pair in table.items() for item in pair):
+        raise ValueError(f"{path}: metadata keys and values must be strings")
+    write = _write_safetensors if path.suffix == ".safetensors" else _write_pdparams
+    with atomic_file(path) as handle:
+        write(handle, as_tensors(arrays), table)
+
+
+@contextlib.contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Yield a binary file that replaces `path` only when the block ends without an exception.
+
+    Args:
+        path: destination; its folder must exist.
+
+    Yields:
+        A temporary file in the same folder, synced to disk before it takes the name.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: str | os.PathLike[str]) -> None:
+    """Make renames inside a directory survive a power cut (POSIX)."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def pack_files(files: Mapping[str, bytes]) -> str:
+    """Encode small files as one metadata string: base64 of zlib of a JSON dict.
+
+    Args:
+        files: file name -> content.
+
+    Returns:
+        ASCII text for a metadata value.
+    """
+    text = json.dumps({name: data.decode("latin-1") for name, data in sorted(files.items())})
+    return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
+
+
+def unpack_files(packed: str) -> dict[str, bytes]:
+    """Decode what :func:`pack_files` made.
+
+    Args:
+        packed: the metadata value.
+
+    Returns:
+        File name -> content; names are plain (no folder).
+
+    Raises:
+        ValueError: the value is damaged, or a name would leave its folder.
+    """
+    try:
+        files = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
+        unpacked = {name: text.encode("latin-1") for name, text in files.items()}
+    except (ValueError, zlib.error, AttributeError) as error:
+        raise ValueError(f"the packed vocabulary is damaged ({error})") from error
+    for name in unpacked:
+        if name != os.path.basename(name) or name in ("", ".", ".."):
+            raise ValueError(f"the packed vocabulary holds the unsafe file name {name!r}")
+    return unpacked
+
+
+def _check_suffix(path: Path) -> None:
+    if path.suffix not in SUFFIXES:
+        raise ValueError(
+            f"{path}: expected a name that ends in {' or '.join(SUFFIXES)}, got {path.suffix!r}"
+        )
+
+
+def _little_endian(dtype: np.dtype) -> np.dtype:
+    dtype = np.dtype(dtype)
+    return dtype.newbyteorder("<") if dtype.byteorder == ">" else dtype
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} is listed twice")
+    return table
+
+
+def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
+    size = path.stat().st_size
+    with open(path, "rb") as handle:
+        start = handle.read(8)
+        length = int.from_bytes(start, "little")
+        if len(start) < 8 or length > min(size - 8, _MAX_HEADER):
+            raise ValueError(
+                f"{path}: not a safetensors file, or cut off inside its header ({size} bytes)"
+            )
+        raw = handle.read(length)
+    try:
+        header = json.loads(raw, object_pairs_hook=_unique)
+        metadata = dict(header.pop("__metadata__", {}))
+        specs, offsets = _parse_entries(header)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path}: not a safetensors file: bad header ({error})") from error
+    stored = size - 8 - length
+    end = max((stop for _, stop in offsets.values()), default=0)
+    if end != stored:
+        state = "truncated" if stored < end else "longer than its header says"
+        raise ValueError(f"{path}: {state}: {end} bytes of data expected, {stored} found")
+    data = np.memmap(path, np.uint8, "r", 8 + length) if stored else np.empty(0, np.uint8)
+
+    def load(name: str) -> np.ndarray:
+        spec, (begin, stop) = specs[name], offsets[name]
+        return np.asarray(data[begin:stop]).view(spec.dtype).reshape(spec.shape)
+
+    return Tensors(specs, load), metadata
+
+
+def _parse_entries(
+    header: Mapping[str, Any],
+) -> tuple[dict[str, TensorSpec], dict[str, tuple[int, int]]]:
+    """Check every entry of a safetensors header; the data blocks must tile the buffer."""
+    specs, offsets = {}, {}
+    for name, entry in header.items():
+        begin, stop = entry["data_offsets"]
+        shape = tuple(entry["shape"])
+        if entry["dtype"] not in _DTYPES:
+            raise ValueError(f"tensor {name!r} has the unknown dtype {entry['dtype']!r}")
+        if not all(isinstance(n, int) and n >= 0 for n in (*shape, begin, stop)):
+            raise ValueError(f"tensor {name!r} has a bad shape or offset")
+        specs[name] = TensorSpec(shape, _DTYPES[entry["dtype"]])
+        offsets[name] = (begin, stop)
+        if stop - begin != specs[name].nbytes:
+            raise ValueError(f"tensor {name!r} has {stop - begin} bytes for shape {shape}")
+    position = 0
+    for name, (begin, stop) in sorted(offsets.items(), key=lambda item: item[1]):
+        if begin != position:
+            raise ValueError(f"tensor {name!r} begins at {begin}, expected {position}")
+        position = stop
+    return specs, offsets
+
+
+def _write_safetensors(handle: BinaryIO, tensors: Tensors, metadata: dict[str, str]) -> None:
+    names = sorted(tensors, key=lambda name: -tensors.specs[name].dtype.itemsize)  # aligned
+    header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
+    position = 0
+    for name in names:
+        spec = tensors.specs[name]
+        if spec.dtype not in _CODES:
+            raise ValueError(f"tensor {name!r}: safetensors cannot hold dtype {spec.dtype}")
+        header[name] = {
+            "dtype": _CODES[spec.dtype],
+            "shape": list(spec.shape),
+            "data_offsets": [position, position + spec.nbytes],
+        }
+        position += spec.nbytes
+    raw = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    raw += b" " * (-len(raw) % 8)
+    handle.write(len(raw).to_bytes(8, "little") + raw)
+    for name in names:
+        handle.write(_contiguous(tensors, name).reshape(-1).view(np.uint8).data)
+
+
+def _contiguous(tensors: Tensors, name: str) -> np.ndarray:
+    spec, array = tensors.specs[name], tensors[name]
+    assert array.shape == spec.shape, (name, array.shape, spec.shape)
+    return np.asarray(array, dtype=spec.dtype, order="C")
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Admits what ``paddle.save`` needs for arrays, and no other global."""
+
+    _reconstruct = staticmethod(np.empty(0).__reduce__()[0])
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module in ("numpy.core.multiarray", "numpy._core.multiarray"):
+            if name == "_reconstruct":
+                return self._reconstruct
+        elif module == "_codecs" and name == "encode":
+            return _encode_latin1  # protocol 2 spells bytes this way
+        allowed = {
+            ("numpy", "ndarray"): np.ndarray,
+            ("numpy", "dtype"): np.dtype,
+            ("collections", "OrderedDict"): OrderedDict,
+            ("builtins", "tuple"): tuple,
+            ("__builtin__", "tuple"): tuple,
+        }
+        if (module, name) not in allowed:
+            raise _ForbiddenGlobal(f"{module}.{name}")
+        return allowed[module, name]
+
+
+class _ForbiddenGlobal(Exception):
+    """A pickle asked for something that is not part of an array."""
+
+
+def _encode_latin1(text: str, encoding: str) -> bytes:
+    if encoding != "latin1":
+        raise _ForbiddenGlobal(f"_codecs.encode({encoding!r})")
+    return text.encode("latin1")
+
+
+def _read_pdparams(path: Path) -> tuple[Tensors, dict[str, str]]:
+    with open(path, "rb") as handle:
+        try:
+            content = _ArrayUnpickler(handle, encoding="latin1").load()
+        except _ForbiddenGlobal as error:
+            raise ValueError(
+                f"{path}: refused: the pickle asks for {error}, and only arrays are read; convert"
+                " the file to .safetensors where it was made, if you trust it"
+            ) from error
+        except _BROKEN_PICKLE as error:
+            raise ValueError(f"{path}: not a .pdparams file, or damaged ({error})") from error
+        rest = handle.read()
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: expected a dict of arrays, got a {type(content).__name__}")
+    content.pop(_NAME_TABLE, None)
+    arrays = {name: _as_array(path, name, value) for name, value in content.items()}
+    return as_tensors(arrays), _read_trailer(path, rest)
+
+
+def _as_array(path: Path, name: Any, value: Any) -> np.ndarray:
+    if isinstance(value, tuple) and len(value) == 2:  # (Paddle's own name, array)
+        value = value[1]
+    if not isinstance(name, str) or not isinstance(value, np.ndarray) or value.dtype.hasobject:
+        raise ValueError(
+            f"{path}: entry {name!r} is a {type(value).__name__}; expected one flat dict of"
+            " numeric arrays (a state dict saved with paddle.save, protocol 4)"
+        )
+    return value.view(ml_dtypes.bfloat16) if value.dtype == np.uint16 else value
+
+
+def _read_trailer(path: Path, rest: bytes) -> dict[str, str]:
+    if not rest:
+        return {}
+    try:
+        if not rest.startswith(_TRAILER):
+            raise ValueError("unknown bytes after the pickle")
+        return json.loads(rest[len(_TRAILER) :])
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged after the tensors ({error})") from error
+
+
+@dataclass
+class _Pending:
+    """A tensor of a pickle in the making, drawn only when its turn comes."""
+
+    tensors: Tensors
+    name: str
+
+
+class _ArrayPickler(pickle.Pickler):
+    """Writes `_Pending` as the array it stands for, without keeping it."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if not isinstance(obj, _Pending):
+            return NotImplemented
+        array = _contiguous(obj.tensors, obj.name)
+        if array.dtype == ml_dtypes.bfloat16:
+            array = array.view(np.uint16)
+        elif array.dtype.kind not in "fiub" or array.dtype == np.uint16:
+            raise ValueError(f"tensor {obj.name!r}: .pdparams cannot hold dtype {array.dtype}")
+        return array.__reduce__()
+
+
+def _write_pdparams(handle: BinaryIO, tensors: Tensors, metadata: dict[str, str]) -> None:
+    pickler = _ArrayPickler(handle, protocol=4)
+    pickler.fast = True  # no memo: a written array is freed at once
+    pickler.dump({name: _Pending(tensors, name) for name in tensors})
+    if metadata:
+        handle.write(_TRAILER + json.dumps(metadata, sort_keys=True).encode("ascii"))

@@ -1,0 +1,277 @@
+"""Frozen option records and the strict YAML loader (the only reader of YAML in the project)."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+Record = TypeVar("Record")
+
+POOLINGS = ("mgcrp_qk", "mgcrp", "gap", "gcp", "pooler", "fc", "none")
+CLASS_TOKEN_POOLINGS = ("pooler", "fc", "none")
+FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
+NORMALIZATIONS: Mapping[str, tuple[str, ...]] = {
+    "mgcrp": ("svpn", "sqrt_d", "sqrt_t", "epn", "ln", "none"),
+    "mgcrp_qk": ("svpn", "epn", "none"),
+    "gcp": ("mpn",),
+}
+"""Power norms each covariance pooling can use; the first is its default."""
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """Options of a classification head; see ``docs/heads.md`` for the table.
+
+    Attributes:
+        pooling: how word tokens become one vector (``POOLINGS``).
+        fusion: how class token and words are combined (``FUSIONS``); None means ``sum_fc``.
+        normalization: power norm of a covariance pooling; None means that pooling's default.
+        q_dim: rows of the single-head covariance (text release).
+        k_dim: columns of the single-head covariance.
+        head_num_heads: heads of multi-head MGCrP, and of the width formula of GCP.
+        wr_dim: width of each head's W and R.
+        qkv_bias: whether the W/R projection has a bias.
+        qkv_dim: GCP reduces to ``int(sqrt(2 * head_num_heads * qkv_dim**2))`` channels.
+        alpha: svPN exponent.
+        num_iter: svPN power iterations per triplet.
+        num_sv: svPN triplets, None for all.
+        start: svPN start vector, ``"learn"`` (N(0, 1), trained) or ``"one"``.
+        mpn_iter: Newton-Schulz iterations of GCP.
+        centering: ``"scalar"`` (published) or ``"channel"``; ``mgcrp_qk`` is always per channel.
+        covariance_scale: GCP's factor, ``"published"`` (1/d) or ``"tokens"`` (1/N).
+        head_dropout: None means .8 for ``mgcrp_qk``, the encoder's hidden dropout for
+            ``pooler`` and 0 otherwise.
+        mask_padding: statistics over valid tokens only.
+        on_zero: ``"nan"`` (published) or ``"zero"`` for the gradient at a zero covariance; None
+            means ``"zero"`` exactly when ``mask_padding`` is on.
+    """
+
+    pooling: str = "mgcrp"
+    fusion: str | None = None
+    normalization: str | None = None
+    q_dim: int = 56
+    k_dim: int = 32
+    head_num_heads: int = 6
+    wr_dim: int = 14
+    qkv_bias: bool = False
+    qkv_dim: int = 14
+    alpha: float = 0.5
+    num_iter: int = 1
+    num_sv: int | None = 1
+    start: str = "learn"
+    mpn_iter: int = 3
+    centering: str = "scalar"
+    covariance_scale: str = "published"
+    head_dropout: float | None = None
+    mask_padding: bool = False
+    on_zero: str | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("pooling", self.pooling, POOLINGS)
+        _one_of("fusion", self.fusion, (None, *FUSIONS))
+        allowed = NORMALIZATIONS.get(self.pooling, ())
+        _one_of(f"normalization of pooling {self.pooling!r}", self.normalization, (None, *allowed))
+        _one_of("start", self.start, ("learn", "one"))
+        _one_of("centering", self.centering, ("scalar", "channel"))
+        _one_of("covariance_scale", self.covariance_scale, ("published", "tokens"))
+        _one_of("on_zero", self.on_zero, (None, "nan", "zero"))
+        for name in ("q_dim", "k_dim", "head_num_heads", "wr_dim", "qkv_dim", "num_iter"):
+            _positive(name, getattr(self, name))
+        _positive("mpn_iter", self.mpn_iter)
+        if self.num_sv is not None:
+            _positive("num_sv", self.num_sv)
+        if not 0.0 < self.alpha <= 1.0:
+            raise ValueError(f"alpha must be in (0, 1], got {self.alpha}")
+        if self.head_dropout is not None:
+            _probability("head_dropout", self.head_dropout)
+
+    @property
+    def resolved_on_zero(self) -> str:
+        """The zero-matrix rule after the default is filled in."""
+        return self.on_zero or ("zero" if self.mask_padding else "nan")
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """Dimensions of a BERT encoder, under transformers' names (bert-base-uncased by default)."""
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    hidden_act: str = "gelu"
+    layer_norm_eps: float = 1e-12
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    initializer_range: float = 0.02
+    pad_token_id: int = 0
+    freeze_encoder: bool = False
+
+    def __post_init__(self) -> None:
+        _one_of("hidden_act", self.hidden_act, ("gelu", "relu"))
+        for name in (
+            "vocab_size",
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "max_position_embeddings",
+            "type_vocab_size",
+        ):
+            _positive(name, getattr(self, name))
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} "
+                f"and {self.num_attention_heads}"
+            )
+        if not 0 <= self.pad_token_id < self.vocab_size:
+            raise ValueError(
+                f"pad_token_id must be in [0, vocab_size), got {self.pad_token_id} "
+                f"of {self.vocab_size}"
+            )
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            _probability(name, getattr(self, name))
+
+
+def _one_of(name: str, value: object, allowed: tuple) -> None:
+    if value in allowed:
+        return
+    named = [repr(item) for item in allowed if item is not None]
+    if not named:
+        raise ValueError(f"{name} cannot be set (it has none), got {value!r}")
+    raise ValueError(f"{name} must be one of {', '.join(named)}, got {value!r}")
+
+
+def _positive(name: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def _probability(name: str, value: float) -> None:
+    if not 0.0 <= value < 1.0:
+        raise ValueError(f"{name} must be in [0, 1), got {value}")
+
+
+def near_names(name: str, known: Iterable[str]) -> str:
+    """Say which known names are close to a misspelt one, or list them all."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+
+
+def _matches(value: object, annotation: object) -> bool:
+    """Whether a value has exactly the annotated type (a bool is no int, an int is a float)."""
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        return any(_matches(value, option) for option in typing.get_args(annotation))
+    if annotation is type(None):
+        return value is None
+    origin = typing.get_origin(annotation)
+    if origin in (tuple, list):
+        inner = typing.get_args(annotation)[0]
+        return isinstance(value, (list, tuple)) and all(_matches(item, inner) for item in value)
+    if annotation is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if annotation is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, annotation)  # type: ignore[arg-type]
+
+
+def _spelled(annotation: object) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+
+
+def build_record(record: type[Record], values: Mapping[str, Any], *, where: str = "") -> Record:
+    """Build a frozen option record from a mapping, refusing unknown keys and wrong types.
+
+    Args:
+        record: a dataclass type.
+        values: option name to value; an int is accepted for a float, nothing else is converted.
+        where: prefix of error messages, such as a file name.
+
+    Returns:
+        The record.
+
+    Raises:
+        ValueError: an unknown key (the near names are listed), a wrong type (``1e-5`` in YAML
+            is a string: write ``1.0e-5``), or a value out of range.
+    """
+    prefix = f"{where}: " if where else ""
+    annotations = typing.get_type_hints(record)
+    fields = {field.name for field in dataclasses.fields(record)}  # type: ignore[arg-type]
+    clean = {}
+    for key, value in values.items():
+        if key not in fields:
+            raise ValueError(f"{prefix}unknown option {key!r}; {near_names(str(key), fields)}")
+        if not _matches(value, annotations[key]):
+            hint = ""
+            if isinstance(value, str) and _is_number(value):
+                hint = f" (YAML reads {value} as text: write {float(value)!r} with a decimal point)"
+            raise ValueError(
+                f"{prefix}option {key!r} must be {_spelled(annotations[key])}, "
+                f"got {value!r} ({type(value).__name__}){hint}"
+            )
+        as_float = annotations[key] in (float, float | None) and isinstance(value, int)
+        clean[key] = float(value) if as_float else value
+    try:
+        return record(**clean)
+    except ValueError as error:
+        raise ValueError(f"{prefix}{error}") from error
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def load_yaml(path: str | Path) -> dict[str, Any]:
+    """Read a YAML mapping with safe loading, refusing duplicate keys.
+
+    Args:
+        path: a file holding one mapping.
+
+    Returns:
+        The mapping (empty for an empty file).
+
+    Raises:
+        ValueError: no such file, not YAML, a key twice, or not a mapping.
+    """
+    import yaml
+
+    class UniqueKeyLoader(yaml.SafeLoader):
+        """SafeLoader that refuses a key given twice."""
+
+    def construct(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict:
+        keys = [loader.construct_object(key) for key, _ in node.value]
+        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
+        if twice:
+            raise ValueError(f"{path}: key given twice: {', '.join(twice)}")
+        return {
+            loader.construct_object(key): loader.construct_object(value, deep=True)
+            for key, value in node.value
+        }
+
+    UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, construct)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        values = yaml.load(text, Loader=UniqueKeyLoader)  # noqa: S506 (a SafeLoader)
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold a mapping of options, got {type(values).__name__}")
+    return values

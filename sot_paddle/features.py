@@ -1,0 +1,36 @@
+"""The contract between a backbone and a head.
+
+Shape legend: B samples, N word tokens, C channels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import paddle
+
+Taps: TypeAlias = dict[str, paddle.Tensor]
+"""Named intermediate tensors in execution order, collected when a caller asks for them."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a backbone hands to a head.
+
+    Attributes:
+        cls: (B, C) class token, or None for a backbone without one.
+        words: (B, N, C) word (or patch) tokens.
+        mask: (B, N) bool, true where the token is valid, or None when all are.
+    """
+
+    cls: paddle.Tensor | None
+    words: paddle.Tensor
+    mask: paddle.Tensor | None = None
+
+
+def record(taps: Taps | None, name: str, tensor: paddle.Tensor) -> paddle.Tensor:
+    """Store ``tensor`` under ``name`` when taps are collected; return it unchanged."""
+    if taps is not None:
+        taps[name] = tensor
+    return tensor

@@ -1,0 +1,169 @@
+"""Turn the strings of a :class:`sot_paddle.config.HeadConfig` into a head, once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+
+from paddle import nn
+
+from sot_paddle.config import CLASS_TOKEN_POOLINGS, NORMALIZATIONS, HeadConfig
+from sot_paddle.heads import fusion, pooling, power_norm
+
+TEXT_DROPOUT = 0.8
+"""Dropout of the text release's head by default (its RTE setting)."""
+
+
+def _svpn(dim: int, config: HeadConfig) -> nn.Layer:
+    return power_norm.SvPN(
+        dim,
+        alpha=config.alpha,
+        num_iter=config.num_iter,
+        num_sv=config.num_sv,
+        start=config.start,
+        on_zero=config.resolved_on_zero,
+    )
+
+
+_NORMS: Mapping[str, Callable[[int, HeadConfig], nn.Layer]] = {
+    "svpn": _svpn,
+    "sqrt_d": lambda dim, config: power_norm.ScaleNorm(dim, learnable=False),
+    "sqrt_t": lambda dim, config: power_norm.ScaleNorm(dim, learnable=True),
+    "epn": lambda dim, config: power_norm.EntrywisePowerNorm(),
+    "ln": lambda dim, config: nn.LayerNorm(dim),
+    "none": lambda dim, config: nn.Identity(),
+    "mpn": lambda dim, config: power_norm.MatrixSqrt(
+        num_iter=config.mpn_iter, on_zero=config.resolved_on_zero
+    ),
+}
+
+
+def _norm(dim: int, config: HeadConfig) -> nn.Layer:
+    name = config.normalization or NORMALIZATIONS[config.pooling][0]
+    return _NORMS[name](dim, config)
+
+
+def _mgcrp(dim: int, config: HeadConfig) -> nn.Layer:
+    return pooling.MultiHeadCrossCovariance(
+        dim,
+        num_heads=config.head_num_heads,
+        wr_dim=config.wr_dim,
+        norm=_norm(config.wr_dim, config),
+        qkv_bias=config.qkv_bias,
+        centering=config.centering,
+    )
+
+
+def _mgcrp_qk(dim: int, config: HeadConfig) -> nn.Layer:
+    return pooling.QKCrossCovariance(
+        dim, q_dim=config.q_dim, k_dim=config.k_dim, norm=_norm(config.q_dim, config)
+    )
+
+
+def _gcp(dim: int, config: HeadConfig) -> nn.Layer:
+    reduced_dim = int((2 * config.head_num_heads * config.qkv_dim**2) ** 0.5)
+    return pooling.CovariancePooling(
+        dim,
+        reduced_dim=reduced_dim,
+        norm=_norm(reduced_dim, config),
+        centering=config.centering,
+        scale=config.covariance_scale,
+    )
+
+
+_POOLINGS: Mapping[str, Callable[[int, HeadConfig], nn.Layer]] = {
+    "mgcrp": _mgcrp,
+    "mgcrp_qk": _mgcrp_qk,
+    "gap": lambda dim, config: pooling.AveragePooling(dim),
+    "gcp": _gcp,
+}
+
+_FUSIONS: Mapping[str, Callable[..., nn.Layer]] = {
+    "sum_fc": fusion.SumHead,
+    "concat": fusion.ConcatHead,
+    "aggre_all": fusion.AllTokensHead,
+    "sum_loss": fusion.SumLossHead,
+}
+
+_CLASS_TOKEN_HEADS: Mapping[str, Callable[..., nn.Layer]] = {
+    "pooler": fusion.PoolerHead,
+    "fc": fusion.ExpandedHead,
+    "none": fusion.ClassTokenHead,
+}
+
+
+def build_head(
+    config: HeadConfig,
+    *,
+    dim: int,
+    num_classes: int,
+    has_class_token: bool = True,
+    pooler_dropout: float = 0.0,
+    initializer_range: float = 0.02,
+) -> nn.Layer:
+    """Build a classification head.
+
+    Args:
+        config: the options.
+        dim: channels C of the tokens.
+        num_classes: K, at least 1 (1 is regression).
+        has_class_token: whether the features will carry a class token.
+        pooler_dropout: dropout of the ``pooler`` head when ``head_dropout`` is None.
+        initializer_range: standard deviation of the ``pooler`` head's weights at the start.
+
+    Returns:
+        A Layer mapping Features to logits (B, K).
+
+    Raises:
+        ValueError: a combination that cannot work.
+
+    Source: A.6, B.1, B.4.
+    """
+    if num_classes < 1:
+        raise ValueError(f"num_classes must be at least 1, got {num_classes}")
+    if config.pooling in CLASS_TOKEN_POOLINGS or config.fusion == "class_token":
+        return _class_token_head(
+            config, dim, num_classes, has_class_token, pooler_dropout, initializer_range
+        )
+    default = TEXT_DROPOUT if config.pooling == "mgcrp_qk" else 0.0
+    dropout = default if config.head_dropout is None else config.head_dropout
+    options = {"dropout": dropout, "mask_padding": config.mask_padding}
+    if not has_class_token and config.fusion not in (None, "word_tokens", "aggre_all"):
+        raise ValueError(
+            f"fusion {config.fusion!r} needs a class token, and this backbone has none; "
+            "use fusion 'word_tokens'"
+        )
+    tokens = _POOLINGS[config.pooling](dim, config)
+    if not has_class_token or config.fusion == "word_tokens":
+        return fusion.WordHead(tokens, num_classes, **options)
+    return _FUSIONS[config.fusion or "sum_fc"](tokens, num_classes, dim=dim, **options)
+
+
+def _class_token_head(
+    config: HeadConfig,
+    dim: int,
+    num_classes: int,
+    has_class_token: bool,
+    pooler_dropout: float,
+    initializer_range: float,
+) -> nn.Layer:
+    """Heads that look at the class token only."""
+    ignores_fusion = config.pooling in CLASS_TOKEN_POOLINGS
+    if not has_class_token:
+        what = f"pooling {config.pooling!r}" if ignores_fusion else "fusion 'class_token'"
+        raise ValueError(
+            f"{what} uses the class token only, and this backbone has none; "
+            "use pooling 'mgcrp', 'mgcrp_qk', 'gap' or 'gcp'"
+        )
+    if ignores_fusion and config.fusion is not None:
+        warnings.warn(
+            f"pooling {config.pooling!r} uses the class token only: fusion {config.fusion!r} "
+            "is ignored",
+            UserWarning,
+            stacklevel=3,
+        )
+    kind = config.pooling if ignores_fusion else "none"
+    default = pooler_dropout if kind == "pooler" else 0.0
+    dropout = default if config.head_dropout is None else config.head_dropout
+    extra = {"std": initializer_range} if kind == "pooler" else {}
+    return _CLASS_TOKEN_HEADS[kind](dim, num_classes, dropout=dropout, **extra)

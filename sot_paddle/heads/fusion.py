@@ -1,0 +1,172 @@
+"""Fusions: how the class token and the pooled words become scores.
+
+Every head maps :class:`sot_paddle.features.Features` to logits (B, K) and can record taps.
+Shape legend: B samples, N words, C channels, D pooled size, K classes.
+"""
+
+from __future__ import annotations
+
+import paddle
+from paddle import nn
+
+from sot_paddle.features import Features, Taps, record
+from sot_paddle.heads.pooling import linear
+
+FC_DIM = 1280
+"""Width of the hidden layer of the published ``fc`` head."""
+
+
+class ClassTokenHead(nn.Layer):
+    """Scores of the class token alone (type None of the original, "ClassT")."""
+
+    def __init__(self, dim: int, num_classes: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.cls_fc = linear(dim, num_classes)
+
+    def forward(self, features: Features, taps: Taps | None = None) -> paddle.Tensor:
+        """Map the class token (B, C) to logits (B, K)."""
+        return record(taps, "head.cls_logits", self.cls_fc(self.dropout(features.cls)))
+
+
+class ExpandedHead(nn.Layer):
+    """Type ``fc`` of the original: C -> 1280 -> K without activation in between."""
+
+    def __init__(self, dim: int, num_classes: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.proj = linear(dim, FC_DIM)
+        self.dropout = nn.Dropout(dropout)
+        self.cls_fc = linear(FC_DIM, num_classes)
+
+    def forward(self, features: Features, taps: Taps | None = None) -> paddle.Tensor:
+        """Map the class token (B, C) to logits (B, K)."""
+        projected = record(taps, "head.projected", self.proj(features.cls))  # (B, 1280)
+        return record(taps, "head.cls_logits", self.cls_fc(self.dropout(projected)))
+
+
+class PoolerHead(nn.Layer):
+    """BERT's own classifier: dense, tanh, dropout, linear (transformers' pooler + classifier)."""
+
+    def __init__(
+        self, dim: int, num_classes: int, *, dropout: float = 0.1, std: float = 0.02
+    ) -> None:
+        super().__init__()
+        self.dense = linear(dim, dim, std=std)
+        self.dropout = nn.Dropout(dropout)
+        self.cls_fc = linear(dim, num_classes, std=std)
+
+    def forward(self, features: Features, taps: Taps | None = None) -> paddle.Tensor:
+        """Map the class token (B, C) to logits (B, K)."""
+        pooled = record(taps, "head.pooled", paddle.tanh(self.dense(features.cls)))  # (B, C)
+        return record(taps, "head.cls_logits", self.cls_fc(self.dropout(pooled)))
+
+
+class WordHead(nn.Layer):
+    """Scores of the pooled words alone ("WordT"); also every head without a class token.
+
+    Args:
+        pooling: Layer with ``output_dim`` and ``forward(tokens, mask, taps)``.
+        num_classes: K.
+        dropout: probability on the pooled representation.
+        mask_padding: hand the mask of the features to the pooling.
+    """
+
+    def __init__(
+        self, pooling: nn.Layer, num_classes: int, *, dropout: float = 0.0, mask_padding: bool
+    ) -> None:
+        super().__init__()
+        self.pooling = pooling
+        self.mask_padding = mask_padding
+        self.dropout = nn.Dropout(dropout)
+        self.word_fc = linear(self._classifier_width(), num_classes)
+
+    def _classifier_width(self) -> int:
+        return self.pooling.output_dim
+
+    def represent(
+        self, tokens: paddle.Tensor, mask: paddle.Tensor | None, taps: Taps | None
+    ) -> paddle.Tensor:
+        """Pool (B, N, C) to (B, D), with dropout."""
+        pooled = self.pooling(tokens, mask if self.mask_padding else None, taps)
+        return self.dropout(record(taps, "head.representation", pooled))
+
+    def word_logits(self, features: Features, taps: Taps | None) -> paddle.Tensor:
+        """Scores (B, K) of the words."""
+        pooled = self.represent(features.words, features.mask, taps)
+        return record(taps, "head.word_logits", self.word_fc(pooled))
+
+    def forward(self, features: Features, taps: Taps | None = None) -> paddle.Tensor:
+        """Map the words (B, N, C) to logits (B, K)."""
+        return self.word_logits(features, taps)
+
+
+class _TwoTokenKindsHead(WordHead):
+    """A word head that also owns a classifier of the class token."""
+
+    def __init__(
+        self,
+        pooling: nn.Layer,
+        num_classes: int,
+        *,
+        dim: int,
+        dropout: float = 0.0,
+        mask_padding: bool,
+    ) -> None:
+        self._dim = dim
+        super().__init__(pooling, num_classes, dropout=dropout, mask_padding=mask_padding)
+        # QUIRK: the original creates it for every fusion; concat and aggre_all never use it, so
+        # it gets no gradient there. Kept because checkpoints hold it.
+        self.cls_fc = linear(dim, num_classes)
+
+    def cls_logits(self, features: Features, taps: Taps | None) -> paddle.Tensor:
+        """Scores (B, K) of the class token."""
+        return record(taps, "head.cls_logits", self.cls_fc(features.cls))
+
+
+class SumHead(_TwoTokenKindsHead):
+    """``sum_fc``: word scores plus class-token scores."""
+
+    def forward(self, features: Features, taps: Taps | None = None) -> paddle.Tensor:
+        """Map features to logits (B, K)."""
+        return self.word_logits(features, taps) + self.cls_logits(features, taps)
+
+
+class ConcatHead(_TwoTokenKindsHead):
+    """``concat``: one classifier on [class token; pooled words], class token first."""
+
+    def _classifier_width(self) -> int:
+        return self._dim + self.pooling.output_dim
+
+    def forward(self, features: Features, taps: Taps | None = None) -> paddle.Tensor:
+        """Map features to logits (B, K)."""
+        pooled = self.represent(features.words, features.mask, taps)
+        joined = paddle.concat([features.cls.astype(pooled.dtype), pooled], axis=1)  # (B, C + D)
+        return record(taps, "head.word_logits", self.word_fc(joined))
+
+
+class AllTokensHead(_TwoTokenKindsHead):
+    """``aggre_all``: the class token is pooled together with the words."""
+
+    def forward(self, features: Features, taps: Taps | None = None) -> paddle.Tensor:
+        """Map features to logits (B, K)."""
+        tokens = paddle.concat([features.cls.unsqueeze(1), features.words], axis=1)  # (B, 1+N, C)
+        mask = features.mask
+        if mask is not None:
+            mask = paddle.concat([paddle.ones([mask.shape[0], 1], dtype=mask.dtype), mask], axis=1)
+        pooled = self.represent(tokens, mask, taps)
+        return record(taps, "head.word_logits", self.word_fc(pooled))
+
+
+class SumLossHead(_TwoTokenKindsHead):
+    """``sum_loss``: two classifiers whose losses are summed in training.
+
+    Returns (class-token logits, word logits) in training mode and their sum in eval mode.
+    """
+
+    def forward(
+        self, features: Features, taps: Taps | None = None
+    ) -> paddle.Tensor | tuple[paddle.Tensor, paddle.Tensor]:
+        """Map features to a pair of logits (training) or their sum (eval), each (B, K)."""
+        word = self.word_logits(features, taps)
+        cls = self.cls_logits(features, taps)
+        return (cls, word) if self.training else cls + word

@@ -1,0 +1,259 @@
+"""Poolings: word tokens to one vector for each sample.
+
+Every pooling has ``output_dim`` and ``forward(tokens, mask, taps) -> (B, output_dim)``.
+Shape legend: B samples, N tokens, C channels, H heads, w = wr_dim, q / k the two widths of the
+single-head form. ``mask`` (B, N) is None unless padding is to be left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import paddle
+from paddle import nn
+
+from sot_paddle import functional as F
+from sot_paddle.features import Taps, record
+
+
+def linear(in_dim: int, out_dim: int, *, bias: bool = True, std: float = 0.02) -> nn.Linear:
+    """Linear layer drawn from N(0, std) with zero bias, as every head of the originals."""
+    return nn.Linear(
+        in_dim,
+        out_dim,
+        weight_attr=paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, std)),
+        bias_attr=paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)) if bias else False,
+    )
+
+
+class TokenBatchNorm(nn.Layer):
+    """Batch normalisation of (B, N, C) over all (or all valid) tokens, with torch's statistics.
+
+    PADDLE: its own BatchNorm stores the biased batch variance as running variance; torch, and
+    hence the originals' checkpoints, the unbiased one. This layer stores the unbiased one.
+
+    Args:
+        num_channels: C.
+        momentum: share of the old running value kept (Paddle's convention; torch's 0.1 is 0.9).
+        epsilon: added to the variance.
+
+    Attributes:
+        sum_across_processes: identity by default; a data-parallel trainer sets a
+            differentiable all-reduce here to synchronise the statistics.
+
+    Source: B.1 step 3.
+    """
+
+    def __init__(
+        self, num_channels: int, *, momentum: float = 0.9, epsilon: float = 1e-5
+    ) -> None:
+        super().__init__()
+        self.momentum, self.epsilon = momentum, epsilon
+        self.weight = self.create_parameter(
+            [num_channels], default_initializer=nn.initializer.Constant(1.0)
+        )
+        self.bias = self.create_parameter([num_channels], is_bias=True)
+        self.register_buffer("running_mean", paddle.zeros([num_channels]))
+        self.register_buffer("running_var", paddle.ones([num_channels]))
+        self.sum_across_processes: Callable[[paddle.Tensor], paddle.Tensor] = lambda total: total
+
+    def forward(self, x: paddle.Tensor, mask: paddle.Tensor | None = None) -> paddle.Tensor:
+        """Normalise every token.
+
+        Args:
+            x: (B, N, C).
+            mask: (B, N); invalid tokens are normalised too but do not enter the statistics.
+
+        Returns:
+            (B, N, C), in float32 at least.
+
+        Raises:
+            ValueError: one value for each channel in training mode, where a variance is undefined.
+        """
+        with paddle.amp.auto_cast(enable=False):
+            x = x.astype("float32") if x.dtype in (paddle.float16, paddle.bfloat16) else x
+            mean, var = self._batch_statistics(x, mask) if self.training else self._running(x)
+            scale = self.weight.astype(x.dtype) * paddle.rsqrt(var + self.epsilon)
+            return (x - mean) * scale + self.bias.astype(x.dtype)
+
+    def _running(self, x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        return self.running_mean.astype(x.dtype), self.running_var.astype(x.dtype)
+
+    def _batch_statistics(
+        self, x: paddle.Tensor, mask: paddle.Tensor | None
+    ) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Mean and biased variance (C,) of the batch; updates the running values."""
+        reduce = self.sum_across_processes
+        if mask is None:
+            if x.shape[0] * x.shape[1] < 2:
+                raise ValueError(
+                    "batch normalisation in training mode needs more than one token in the batch, "
+                    f"got {x.shape}; use a larger batch or eval()"
+                )
+            weights = None
+            local = paddle.full([], x.shape[0] * x.shape[1], dtype=x.dtype)
+        else:
+            weights = mask.astype(x.dtype).unsqueeze(-1)  # (B, N, 1)
+            local = weights.sum()
+        count = reduce(local).clip(min=1.0)
+        mean = reduce((x if weights is None else x * weights).sum(axis=[0, 1])) / count
+        squares = (x - mean) ** 2
+        squares = squares if weights is None else squares * weights
+        var = reduce(squares.sum(axis=[0, 1])) / count
+        self._update_running(mean.detach(), var.detach(), count.detach())
+        return mean, var
+
+    @paddle.no_grad()
+    def _update_running(
+        self, mean: paddle.Tensor, var: paddle.Tensor, count: paddle.Tensor
+    ) -> None:
+        unbiased = var * (count / (count - 1.0).clip(min=1.0))
+        for buffer, batch in ((self.running_mean, mean), (self.running_var, unbiased)):
+            kept = buffer * self.momentum + batch.astype(buffer.dtype) * (1.0 - self.momentum)
+            paddle.assign(kept, output=buffer)
+
+
+class MultiHeadCrossCovariance(nn.Layer):
+    """Multi-headed global cross-covariance pooling (MGCrP).
+
+    ``y_h = P(cov(W_h, R_h))`` for each head h, with W and R two halves of one linear projection
+    and P the power norm; the heads' matrices are flattened row-major and concatenated.
+
+    Args:
+        dim: C.
+        num_heads: H.
+        wr_dim: w.
+        norm: power norm Layer on (B H, w, w).
+        qkv_bias: bias of the projection.
+        centering: ``"scalar"`` is the published quirk, see functional.center_tokens.
+
+    Source: A.5; paper section "MGCrP".
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        wr_dim: int,
+        norm: nn.Layer,
+        qkv_bias: bool = False,
+        centering: str = "scalar",
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.wr_dim, self.centering = num_heads, wr_dim, centering
+        self.output_dim = num_heads * wr_dim**2
+        self.wr = linear(dim, 2 * num_heads * wr_dim, bias=qkv_bias)
+        self.norm = norm
+
+    def forward(
+        self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
+    ) -> paddle.Tensor:
+        """Pool (B, N, C) to (B, H w^2)."""
+        batch, length, _ = tokens.shape
+        projected = record(taps, "head.projection", self.wr(tokens))  # (B, N, 2 H w)
+        parts = projected.reshape([batch, length, 2, self.num_heads, self.wr_dim])
+        parts = parts.transpose([2, 0, 3, 1, 4])  # (2, B, H, N, w)
+        w, r = parts.reshape([2, batch * self.num_heads, length, self.wr_dim]).unbind(0)
+        if mask is not None:
+            mask = mask.unsqueeze(1).expand([batch, self.num_heads, length])
+            mask = mask.reshape([batch * self.num_heads, length])
+        cov = F.cross_covariance(w, r, centering=self.centering, mask=mask)  # (B H, w, w)
+        record(taps, "head.covariance", cov)
+        return record(taps, "head.power_norm", self.norm(cov)).reshape([batch, self.output_dim])
+
+
+class QKCrossCovariance(nn.Layer):
+    """Single-head q x k cross-covariance pooling of the text release (So-ViT head).
+
+    Two branches linear - BatchNorm - ReLU, per-channel centring, cross-covariance, power norm
+    on the transposed matrix. QUIRK: without a mask every position after the class token counts,
+    [SEP] and padding included, as published.
+
+    Args:
+        dim: C.
+        q_dim: q.
+        k_dim: k.
+        norm: power norm Layer on (B, k, q).
+
+    Source: B.1.
+    """
+
+    def __init__(self, dim: int, *, q_dim: int, k_dim: int, norm: nn.Layer) -> None:
+        super().__init__()
+        self.output_dim = q_dim * k_dim
+        # kaiming-normal, fan-out, ReLU gain: a 1x1 convolution has fan_out = its channels
+        self.q_proj = linear(dim, q_dim, bias=False, std=math.sqrt(2.0 / q_dim))
+        self.q_norm = TokenBatchNorm(q_dim)
+        self.k_proj = linear(dim, k_dim, bias=False, std=math.sqrt(2.0 / k_dim))
+        self.k_norm = TokenBatchNorm(k_dim)
+        self.norm = norm
+
+    def forward(
+        self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
+    ) -> paddle.Tensor:
+        """Pool (B, N, C) to (B, q k)."""
+        q = nn.functional.relu(self.q_norm(self.q_proj(tokens), mask))  # (B, N, q)
+        k = nn.functional.relu(self.k_norm(self.k_proj(tokens), mask))  # (B, N, k)
+        record(taps, "head.q", q)
+        record(taps, "head.k", k)
+        cov = F.cross_covariance(q, k, centering="channel", mask=mask)  # (B, q, k)
+        record(taps, "head.covariance", cov)
+        normed = self.norm(cov.transpose([0, 2, 1])).transpose([0, 2, 1])  # (B, q, k)
+        return record(taps, "head.power_norm", normed).reshape([-1, self.output_dim])
+
+
+class AveragePooling(nn.Layer):
+    """Global average pooling (GAP): the mean over (valid) tokens. Source: A.6."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.output_dim = dim
+
+    def forward(
+        self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
+    ) -> paddle.Tensor:
+        """Pool (B, N, C) to (B, C)."""
+        if mask is None:
+            return tokens.mean(axis=1)
+        weights, count = F.token_weights(mask, tokens.dtype)
+        return (tokens * weights).sum(axis=1) / count.squeeze(-1)
+
+
+class CovariancePooling(nn.Layer):
+    """Global covariance pooling (GCP): reduce, auto-covariance, matrix root, upper triangle.
+
+    Args:
+        dim: C.
+        reduced_dim: c, the width after the reducing linear layer.
+        norm: power norm Layer on (B, c, c).
+        centering: ``"scalar"`` is the published quirk.
+        scale: ``"published"`` (1/c, a quirk) or ``"tokens"``.
+
+    Source: A.6, A.1.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        reduced_dim: int,
+        norm: nn.Layer,
+        centering: str = "scalar",
+        scale: str = "published",
+    ) -> None:
+        super().__init__()
+        self.centering, self.scale = centering, scale
+        self.output_dim = reduced_dim * (reduced_dim + 1) // 2
+        self.dr = linear(dim, reduced_dim)
+        self.norm = norm
+
+    def forward(
+        self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
+    ) -> paddle.Tensor:
+        """Pool (B, N, C) to (B, c (c + 1) / 2)."""
+        reduced = record(taps, "head.projection", self.dr(tokens))  # (B, N, c)
+        cov = F.auto_covariance(reduced, centering=self.centering, scale=self.scale, mask=mask)
+        record(taps, "head.covariance", cov)
+        return F.triu_vectorize(record(taps, "head.power_norm", self.norm(cov)))

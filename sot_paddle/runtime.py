@@ -1,0 +1,136 @@
+"""CPU tuning before Paddle's first matrix product, and the environment stamp of a run.
+
+Standard library only, so that it can run before anything heavy is imported. Measured effects
+are printed by ``make bench``; ``SOT_PADDLE_TUNE=0`` switches everything here off, and a variable
+that is already set is never changed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+
+_SWITCH = "SOT_PADDLE_TUNE"
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's mallopt parameter numbers
+_MMAP_THRESHOLD = 32 * 1024 * 1024  # the largest value glibc accepts on 64 bits
+_TRIM_THRESHOLD = 2**31 - 1
+
+_applied: dict[str, str] = {}
+
+
+def _cpu() -> tuple[str, frozenset[str]]:
+    """Vendor and instruction-set flags of the first processor, empty where not known."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return "", frozenset()
+    rows = dict(
+        (part.strip() for part in line.split(":", 1)) for line in text.splitlines() if ":" in line
+    )
+    return rows.get("vendor_id", ""), frozenset(rows.get("flags", "").split())
+
+
+def mkl_cpu_type(vendor: str, flags: frozenset[str]) -> str | None:
+    """The MKL code path that is faster than its default and safe on this processor.
+
+    The MKL of Paddle's wheel (2019) takes a slow path on AMD processors. On any other vendor
+    its own choice is right, and nothing is forced.
+
+    Args:
+        vendor: vendor string, such as ``AuthenticAMD``.
+        flags: instruction-set flags.
+
+    Returns:
+        ``"7"`` (AVX-512), ``"5"`` (AVX2) or None.
+    """
+    if vendor != "AuthenticAMD":
+        return None
+    if {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"} <= flags:
+        return "7"
+    return "5" if {"avx2", "fma"} <= flags else None
+
+
+def _threads() -> int:
+    """Processors this process may use, shared fairly among local data-parallel processes."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    local = int(os.environ.get("PADDLE_LOCAL_SIZE") or os.environ.get("PADDLE_TRAINERS_NUM") or 1)
+    return max(1, (usable or 1) // max(1, local))
+
+
+def _set(name: str, value: str) -> None:
+    if name in os.environ:
+        _applied[name] = f"{os.environ[name]} (set by the user)"
+        return
+    os.environ[name] = value
+    _applied[name] = value
+
+
+def _tune_malloc() -> None:
+    """Keep freed memory in the process: fewer page faults in a training step (glibc only)."""
+    if platform.libc_ver()[0] != "glibc" or "MALLOC_MMAP_THRESHOLD_" in os.environ:
+        _applied["malloc"] = "left as it is"
+        return
+    mallopt = ctypes.CDLL(None).mallopt
+    accepted = mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD)
+    accepted &= mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD)
+    _applied["malloc"] = "mmap and trim thresholds raised" if accepted else "refused by libc"
+
+
+def tune_cpu() -> dict[str, str]:
+    """Apply the safe levers once; later calls change nothing.
+
+    Returns:
+        Lever name to what was done, for the environment stamp.
+    """
+    if _applied:
+        return dict(_applied)
+    if os.environ.get(_SWITCH) == "0":
+        _applied[_SWITCH] = "0 (nothing tuned)"
+        return dict(_applied)
+    kind = mkl_cpu_type(*_cpu())
+    if kind is not None:
+        _set("MKL_DEBUG_CPU_TYPE", kind)
+    if "paddle" in sys.modules:
+        # Paddle has read its environment: threads can still be set, a change of the meaning of
+        # views under a program that is already running would not be safe.
+        _applied["FLAGS_use_stride_kernel"] = "left as it is (paddle was imported first)"
+        if "OMP_NUM_THREADS" not in os.environ:
+            sys.modules["paddle"].base.core.set_num_threads(_threads())
+            _applied["OMP_NUM_THREADS"] = f"{_threads()} (through Paddle)"
+    else:
+        _set("OMP_NUM_THREADS", str(_threads()))
+        _set("FLAGS_use_stride_kernel", "0")
+    _tune_malloc()
+    return dict(_applied)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def environment_stamp() -> dict[str, object]:
+    """Describe what a run ran on: packages, device, threads and the levers applied.
+
+    Returns:
+        A JSON-ready mapping. Frameworks are described only when they are already imported.
+    """
+    packages = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp", "torch", "transformers", "numpy")
+    stamp: dict[str, object] = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processors": _threads(),
+        "packages": {name: _version(name) for name in packages if _version(name)[0].isdigit()},
+        "tuning": tune_cpu(),
+    }
+    if "paddle" in sys.modules:
+        stamp["paddle_device"] = sys.modules["paddle"].device.get_device()
+    if "torch" in sys.modules:
+        stamp["torch_threads"] = sys.modules["torch"].get_num_threads()
+    return stamp

@@ -1,0 +1,205 @@
+"""AdamW in the form of Hugging Face's published runs, decay groups and torch's clipping."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+import paddle
+from paddle import _C_ops, nn
+
+_HALF = (paddle.float16, paddle.bfloat16)
+_VANISHED_POWER = 1e-30  # beta2^t below this corrects by nothing that float64 can hold
+_UNDECAYED_NORM = re.compile(r"^bert\..*\b(layer_norm|norm1|norm2)\.weight$")
+
+
+def decayed_names(model: nn.Layer) -> set[str]:
+    """Structured names of the parameters that weight decay applies to.
+
+    The published rule leaves out every name with "bias" and the encoder's LayerNorm weights.
+    BatchNorm weights and the svPN start vector of the head *are* decayed.
+
+    Args:
+        model: a model of the registry.
+
+    Returns:
+        Names as in ``model.named_parameters()``, trainable ones only.
+
+    Source: B.2.
+    """
+    return {
+        name
+        for name, parameter in model.named_parameters()
+        if not parameter.stop_gradient
+        and "bias" not in name
+        and not _UNDECAYED_NORM.match(name)
+    }
+
+
+def decay_filter(model: nn.Layer) -> Callable[[str], bool]:
+    """Predicate on Paddle's automatic parameter names for ``apply_decay_param_fun``.
+
+    PADDLE: the optimizer asks with ``parameter.name`` ("linear_4.w_0"), not with the structured
+    name, so the set is translated here.
+    """
+    structured = decayed_names(model)
+    automatic = {p.name for name, p in model.named_parameters() if name in structured}
+    return lambda name: name in automatic
+
+
+class ClipGradByGlobalNorm(nn.ClipGradByGlobalNorm):
+    """Clip by global norm with torch's factor ``min(1, c / (norm + 1e-6))``.
+
+    PADDLE: its own class uses ``c / max(norm, c)``; the difference is 1e-6 relative.
+
+    Args:
+        clip_norm: the largest norm c of all gradients together.
+
+    Source: B.2.
+    """
+
+    @paddle.no_grad()
+    def _dygraph_clip(self, params_grads):
+        squares = [
+            (grad.astype("float32") if grad.dtype in _HALF else grad).square().sum()
+            for parameter, grad in params_grads
+            if grad is not None and getattr(parameter, "need_clip", True)
+        ]
+        if not squares:
+            return params_grads
+        norm = paddle.sqrt(paddle.add_n([square.reshape([1]) for square in squares]))
+        factor = (self.clip_norm / (norm + 1e-6)).clip(max=1.0)
+        return [
+            (parameter, grad)
+            if grad is None or not getattr(parameter, "need_clip", True)
+            else (parameter, grad * factor.astype(grad.dtype))
+            for parameter, grad in params_grads
+        ]
+
+
+class HFAdamW(paddle.optimizer.AdamW):
+    """AdamW as published with BERT's PyTorch fine-tuning scripts.
+
+    With moments m, v and step t from 1::
+
+        p1 = p - lr sqrt(1 - beta2^t) / (1 - beta1^t)  m / (sqrt(v) + epsilon)
+        p  = p1 - lr weight_decay p1
+
+    Two differences from ``paddle.optimizer.AdamW``: epsilon is not rescaled by the bias
+    correction, and the decay comes after the step, on the new value. It runs on Paddle's fused
+    kernel, so its speed and its state (moments, powers, master weights) are those of AdamW.
+
+    Args:
+        learning_rate: number or LRScheduler.
+        beta1: decay of the first moment.
+        beta2: decay of the second moment.
+        epsilon: added to sqrt(v).
+        parameters: parameters or parameter groups.
+        weight_decay: coefficient.
+        correct_bias: False drops the factor sqrt(1 - beta2^t) / (1 - beta1^t).
+        apply_decay_param_fun: predicate on automatic names, see :func:`decay_filter`.
+        grad_clip: clipping object or None.
+        multi_precision: float32 master weights for half-precision parameters.
+
+    Source: "class 2" in the global cautions of the specification.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | paddle.optimizer.lr.LRScheduler = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-6,
+        parameters: list | None = None,
+        weight_decay: float = 0.0,
+        correct_bias: bool = True,
+        apply_decay_param_fun: Callable[[str], bool] | None = None,
+        grad_clip: nn.ClipGradBase | None = None,
+        multi_precision: bool = False,
+    ) -> None:
+        super().__init__(
+            learning_rate=learning_rate,
+            beta1=beta1,
+            beta2=beta2,
+            epsilon=epsilon,
+            parameters=parameters,
+            weight_decay=weight_decay,
+            apply_decay_param_fun=apply_decay_param_fun,
+            grad_clip=grad_clip,
+            multi_precision=multi_precision,
+        )
+        self.correct_bias = correct_bias
+        self._steps: dict[str, int] = {}
+
+    def set_state_dict(self, state_dict) -> None:
+        """Load moments and powers; the step of each parameter is read off its beta2 power."""
+        self._steps.clear()
+        super().set_state_dict(state_dict)
+
+    def _add_moments_pows(self, p) -> None:
+        super()._add_moments_pows(p)
+        if not self.correct_bias:
+            # a power of zero makes both corrections of the kernel exactly one, for ever
+            for name in (self._beta1_pow_acc_str, self._beta2_pow_acc_str):
+                power = self._get_accumulator_master(name, p)
+                paddle.assign(paddle.zeros_like(power), output=power)
+
+    def _corrected_epsilon(self, parameter: paddle.Tensor, beta2_power: paddle.Tensor) -> float:
+        """Epsilon that the kernel's rescaling turns into the plain one."""
+        if not self.correct_bias:
+            return self._epsilon
+        step = self._steps.get(parameter.name)
+        if step is None:  # the accumulator holds beta2^t of the step about to be taken
+            power = max(float(beta2_power), _VANISHED_POWER)
+            step = max(1, round(math.log(power) / math.log(self._beta2)))
+        self._steps[parameter.name] = step + 1
+        return self._epsilon / math.sqrt(1.0 - self._beta2**step)
+
+    def _append_optimize_op(self, block, param_and_grad):
+        if isinstance(param_and_grad, dict):
+            param_and_grad = self._update_param_group(param_and_grad)
+        parameter, grad = param_and_grad
+        moment1 = self._get_accumulator_master(self._moment1_acc_str, parameter)
+        moment2 = self._get_accumulator_master(self._moment2_acc_str, parameter)
+        beta1_power = self._get_accumulator_master(self._beta1_pow_acc_str, parameter)
+        beta2_power = self._get_accumulator_master(self._beta2_pow_acc_str, parameter)
+        has_master = self._multi_precision and self._is_dtype_fp16_or_bf16(parameter.dtype)
+        master = self._master_weights[parameter.name] if has_master else None
+        learning_rate = self._create_param_lr(param_and_grad)
+        _C_ops.adamw_(
+            parameter,
+            grad,
+            learning_rate,
+            moment1,
+            moment2,
+            None,  # second moment's maximum: amsgrad only
+            beta1_power,
+            beta2_power,
+            master,
+            None,  # found_inf: static graphs only
+            self._beta1,
+            self._beta2,
+            self._corrected_epsilon(parameter, beta2_power),
+            1.0,  # learning-rate ratio
+            0.0,  # the kernel's own decay comes before the step
+            False,
+            self._lazy_mode,
+            1000,
+            has_master,
+            False,
+            False,
+        )
+        self._decay_after(parameter, master, learning_rate)
+
+    def _decay_after(self, parameter, master, learning_rate) -> None:
+        skip = self._apply_decay_param_fun is not None and not self._apply_decay_param_fun(
+            parameter.name
+        )
+        if skip or not self._weight_decay:
+            return
+        weight = parameter if master is None else master
+        factor = 1.0 - learning_rate.astype(weight.dtype) * self._weight_decay
+        paddle.assign(weight * factor, output=weight)
+        if master is not None:
+            paddle.assign(weight.astype(parameter.dtype), output=parameter)
