@@ -1,0 +1,434 @@
+"""CASES: the declarative table of everything the suite compares; no logic.
+
+Dimensions are tiny and all different, so that a swapped axis cannot pass by accident.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from align.results import Tolerance
+
+DTYPES = ("float64", "float32")
+WORDS_DIM = 13
+"""Channels of the tokens that a ``words`` case feeds to its head."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of token ids, random or of real sentences.
+
+    Attributes:
+        lengths: valid tokens of each sample, the class token included.
+        length: padded length S.
+        seed: of the generator.
+        sentences: take the user's (or the embedded) sentences, padded to ``length``; ``lengths``
+            is then not used.
+    """
+
+    lengths: tuple[int, ...] = (11, 6, 9, 4)
+    length: int = 11
+    seed: int = 7
+    sentences: bool = False
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training run.
+
+    Attributes:
+        optimizer: ``hf_adamw`` (class 2 of the specification) or ``adamw``.
+        schedule: a name of ``sot_paddle.train.schedule.SCHEDULES``.
+        steps: optimizer steps; every step has its own batch.
+        learning_rate: at the end of the warm-up.
+        warmup_steps: steps of warm-up.
+        total_steps: length of the schedule.
+        weight_decay: coefficient.
+        epsilon: of the optimizer.
+        clip_norm: global gradient norm, None for no clipping.
+    """
+
+    optimizer: str = "hf_adamw"
+    schedule: str = "linear"
+    steps: int = 20
+    learning_rate: float = 2e-3
+    warmup_steps: int = 4
+    total_steps: int = 24
+    weight_decay: float = 0.01
+    epsilon: float = 1e-8
+    clip_norm: float | None = 1.0
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """A pair of models with the same weights on the same batch.
+
+    Attributes:
+        name: unique.
+        model: registry name on both sides.
+        options: overrides on both sides.
+        steps: of forward, backward, optimizer, training.
+        subject: ``text`` (token ids) or ``words`` (a head alone, without a class token).
+        num_classes: K, 1 for regression.
+        train: training mode (batch statistics) or eval mode.
+        batch: inputs.
+        weights: ``random``, or ``checkpoint`` for the installed real one.
+        recipe: for the optimizer and training steps.
+        dtypes: precisions to run.
+        quick: whether ``--quick`` runs it.
+    """
+
+    name: str
+    model: str = "bert_base_mgcrp"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[str, ...] = ("forward", "backward")
+    subject: str = "text"
+    num_classes: int = 3
+    train: bool = True
+    batch: Batch = Batch()
+    weights: str = "random"
+    recipe: Recipe = Recipe()
+    dtypes: tuple[str | None, ...] = DTYPES
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class LossCase:
+    """A loss on random logits, with its gradient."""
+
+    name: str
+    num_classes: int = 5
+    ignored: int = 0
+    pair: bool = False
+    samples: int = 7
+    steps: tuple[str, ...] = ("loss",)
+    dtypes: tuple[str | None, ...] = DTYPES
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class MetricCase:
+    """The metrics of one GLUE task on random and on degenerate predictions."""
+
+    name: str
+    task: str
+    steps: tuple[str, ...] = ("metric",)
+    dtypes: tuple[str | None, ...] = (None,)
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class ScheduleCase:
+    """A whole learning-rate schedule, as each framework's optimizer applies it."""
+
+    name: str
+    schedule: str
+    learning_rate: float
+    warmup_steps: int
+    total_steps: int
+    steps: tuple[str, ...] = ("learning_rate",)
+    dtypes: tuple[str | None, ...] = (None,)
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class DataCase:
+    """Token ids, masks and types of the embedded (or the user's) sentences.
+
+    Attributes:
+        max_length: padded length.
+        pairs: sentences in pairs, truncated longest first.
+        lower_case: lower-case and strip accents before splitting.
+    """
+
+    name: str
+    max_length: int
+    pairs: bool = False
+    lower_case: bool = True
+    steps: tuple[str, ...] = ("data",)
+    dtypes: tuple[str | None, ...] = (None,)
+    quick: bool = True
+
+
+Case = ModelCase | LossCase | MetricCase | ScheduleCase | DataCase
+
+TOLERANCES: Mapping[tuple[str, str | None], Tolerance] = {
+    ("forward", "float64"): Tolerance(
+        "scaled",
+        1e-10,
+        "float64 rounding through 12 layers stays below 1e-13; a wrong epsilon or "
+        "order of operations is above 1e-9",
+    ),
+    ("backward", "float64"): Tolerance(
+        "scaled", 1e-10, "float64 gradients of a 12-layer BERT agree to about 1e-14"
+    ),
+    ("loss", "float64"): Tolerance("scaled", 1e-10, "a loss is a short sum: rounding is 1e-15"),
+    ("optimizer", "float64"): Tolerance(
+        "scaled", 1e-10, "the same formula on the same gradients: rounding is 1e-15 each step"
+    ),
+    ("training", "float64"): Tolerance(
+        "scaled", 1e-9, "20 steps amplify the rounding of one; measured below 1e-11"
+    ),
+    ("forward", "float32"): Tolerance(
+        "oracle",
+        1e-6,
+        "Paddle may round differently, not much more than PyTorch does",
+        factor=4.0,
+        floor=1e-6,
+    ),
+    ("valid positions", "float32"): Tolerance(
+        "absolute",
+        1e-5,
+        "last hidden states, of order one to ten; the embedded sentences gave 4.1e-6",
+    ),
+    ("backward", "float32"): Tolerance(
+        "oracle",
+        1e-6,
+        "single gradients are noisy in float32: the whole tensor is judged",
+        norm="l2",
+        factor=4.0,
+        floor=1e-6,
+    ),
+    ("loss", "float32"): Tolerance(
+        "oracle", 1e-6, "a short sum in float32", factor=4.0, floor=1e-6
+    ),
+    ("optimizer", "float32"): Tolerance(
+        "oracle",
+        1e-6,
+        "the update divides by a root: a few roundings each step",
+        norm="l2",
+        factor=4.0,
+        floor=1e-5,
+    ),
+    ("training", "float32"): Tolerance(
+        "oracle",
+        1e-6,
+        "20 steps of both sides drift from float64; Paddle not much more",
+        norm="l2",
+        factor=4.0,
+        floor=1e-5,
+    ),
+    ("second_moment", "float32"): Tolerance(
+        "oracle",
+        3e-5,
+        "Paddle's float32 kernel forms 1 - beta2 from float32(0.999): 1.3e-5 below 0.001, in every "
+        "second moment alike; it cancels in the update, whose bias correction has the same beta2",
+        norm="l2",
+        factor=4.0,
+        floor=3e-5,
+    ),
+    ("metric", None): Tolerance("absolute", 1e-12, "ratios of counts, sums of some hundred terms"),
+    ("learning_rate", None): Tolerance(
+        "relative", 1e-12, "one multiplication: whole schedules agree to the last bits"
+    ),
+    ("data", None): Tolerance("exact", 0.0, "integers: equal or wrong"),
+}
+"""Bounds by (step, dtype), each with its reason."""
+
+_SMALL = {
+    "hidden_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 96,
+    "vocab_size": 100,
+    "max_position_embeddings": 64,
+    "q_dim": 12,
+    "k_dim": 8,
+    "head_dropout": 0.0,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+_TINY = {**_SMALL, "hidden_size": 20, "num_hidden_layers": 1, "intermediate_size": 28}
+_HEAD = {**_TINY, "q_dim": 7, "k_dim": 5, "head_num_heads": 3, "wr_dim": 4, "qkv_dim": 6}
+_DEEP = {**_SMALL, "num_hidden_layers": 12, "hidden_size": 64, "intermediate_size": 144}
+_FULL = {
+    "vocab_size": 500,
+    "head_dropout": 0.0,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+_ALL = ("forward", "backward", "optimizer", "training")
+_MASKED = {"mask_padding": True}
+_REAL = {
+    "hidden_size": 384,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 12,
+    "intermediate_size": 1536,
+    "head_dropout": 0.0,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+
+_TEXT = (
+    ModelCase("bert_plain", "bert_base", _SMALL, steps=_ALL),
+    ModelCase("bert_plain_eval", "bert_base", _SMALL, train=False),
+    ModelCase("bert_plain_regression", "bert_base", _SMALL, num_classes=1),
+    ModelCase("bert_mgcrp", "bert_base_mgcrp", _SMALL, steps=_ALL),
+    ModelCase("bert_mgcrp_eval", "bert_base_mgcrp", _SMALL, train=False),
+    ModelCase("bert_mgcrp_mask_padding", options={**_SMALL, **_MASKED}, steps=_ALL),
+    ModelCase("bert_mgcrp_mask_padding_eval", options={**_SMALL, **_MASKED}, train=False),
+    ModelCase(
+        "bert_mgcrp_adamw",
+        options=_SMALL,
+        steps=("optimizer", "training"),
+        # a decay that float32 holds exactly: Paddle stores the coefficient in float32
+        recipe=Recipe(optimizer="adamw", schedule="cosine", weight_decay=2.0**-7),
+    ),
+    ModelCase(
+        "bert_frozen_encoder",
+        options={**_SMALL, "freeze_encoder": True},
+        steps=("backward", "training"),
+    ),
+    ModelCase("bert_plain_12_layers", "bert_base", _DEEP),
+    ModelCase("bert_mgcrp_12_layers", "bert_base_mgcrp", _DEEP),
+    ModelCase("bert_base_full", "bert_base", _FULL, quick=False),
+    ModelCase("bert_base_mgcrp_full", "bert_base_mgcrp", _FULL, quick=False),
+)
+
+_CHECKPOINT = (
+    ModelCase(
+        "checkpoint_plain",
+        "bert_base",
+        _REAL,
+        weights="checkpoint",
+        train=False,
+        batch=Batch((16, 9), 16),
+        quick=False,
+    ),
+    ModelCase(
+        "checkpoint_mgcrp",
+        "bert_base_mgcrp",
+        _REAL,
+        weights="checkpoint",
+        batch=Batch((16, 9), 16),
+        quick=False,
+    ),
+)
+
+_SENTENCES = (
+    ModelCase(
+        "checkpoint_sentences",
+        "bert_base_mgcrp",
+        _REAL,
+        steps=("forward",),
+        weights="checkpoint",
+        train=False,
+        batch=Batch(length=64, sentences=True),
+        quick=False,
+    ),
+)
+
+_POOLINGS = ("mgcrp", "mgcrp_qk", "gap", "gcp")
+_FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
+
+
+def _head(name: str, **options: Any) -> ModelCase:
+    return ModelCase(f"head_{name}", options={**_HEAD, **options})
+
+
+_HEADS = (
+    *(
+        _head(f"{pooling}_{fusion}", pooling=pooling, fusion=fusion)
+        for pooling in _POOLINGS
+        for fusion in _FUSIONS
+    ),
+    *(_head(pooling, pooling=pooling) for pooling in ("fc", "none")),
+    *(
+        _head(f"mgcrp_norm_{norm}", pooling="mgcrp", normalization=norm)
+        for norm in ("sqrt_d", "sqrt_t", "epn", "ln", "none")
+    ),
+    *(
+        _head(f"mgcrp_qk_norm_{norm}", pooling="mgcrp_qk", normalization=norm)
+        for norm in ("epn", "none")
+    ),
+    *(
+        _head(f"{pooling}_{fusion}_masked", pooling=pooling, fusion=fusion, mask_padding=True)
+        for pooling in _POOLINGS
+        for fusion in ("sum_fc", "aggre_all")
+    ),
+    _head("mgcrp_bias", pooling="mgcrp", qkv_bias=True),
+    _head("mgcrp_channel_centering", pooling="mgcrp", centering="channel"),
+    _head("mgcrp_start_one", pooling="mgcrp", start="one"),
+    _head("mgcrp_alpha", pooling="mgcrp", alpha=0.3),
+    _head("mgcrp_two_iterations_two_values", pooling="mgcrp", num_iter=2, num_sv=2),
+    _head("mgcrp_all_values", pooling="mgcrp", num_iter=4, num_sv=None),
+    _head("gcp_true_covariance", pooling="gcp", centering="channel", covariance_scale="tokens"),
+    _head("gcp_five_iterations", pooling="gcp", mpn_iter=5),
+)
+
+_NO_CLASS_TOKEN = tuple(
+    ModelCase(
+        f"words_only_{pooling}",
+        options={
+            "pooling": pooling,
+            "q_dim": 7,
+            "k_dim": 5,
+            "head_num_heads": 3,
+            "wr_dim": 4,
+            "qkv_dim": 6,
+            "head_dropout": 0.0,
+        },
+        subject="words",
+    )
+    for pooling in _POOLINGS
+)
+
+_LOSSES = (
+    LossCase("loss_classification"),
+    LossCase("loss_regression", num_classes=1),
+    LossCase("loss_ignore_index", ignored=3),
+    LossCase("loss_sum_loss", pair=True),
+)
+
+_METRICS = tuple(
+    MetricCase(f"metric_{task}", task)
+    for task in (
+        "cola",
+        "sst-2",
+        "mrpc",
+        "sts-b",
+        "qqp",
+        "mnli",
+        "mnli-mm",
+        "qnli",
+        "rte",
+        "wnli",
+    )
+)
+
+_SCHEDULES = (
+    ScheduleCase("lr_linear_published", "linear", 2e-5, 0, 1342),
+    ScheduleCase("lr_linear_warmup", "linear", 3e-5, 234, 2343),
+    ScheduleCase("lr_linear_all_warmup", "linear", 1e-3, 50, 50),
+    ScheduleCase("lr_cosine_warmup", "cosine", 5e-4, 17, 400),
+    ScheduleCase("lr_constant_warmup", "constant", 1e-3, 31, 100),
+)
+
+_DATA = (
+    DataCase("data_single", 64),
+    DataCase("data_truncated", 9),
+    DataCase("data_pairs", 24, pairs=True),
+    DataCase("data_cased", 64, lower_case=False),
+)
+
+CASES: tuple[Case, ...] = (
+    *_DATA,
+    *_TEXT,
+    *_HEADS,
+    *_NO_CLASS_TOKEN,
+    *_CHECKPOINT,
+    *_SENTENCES,
+    *_LOSSES,
+    *_METRICS,
+    *_SCHEDULES,
+)
+
+assert len({case.name for case in CASES}) == len(CASES)
+
+
+def recipe_with(recipe: Recipe, **changes: Any) -> Recipe:
+    """A copy of a recipe with some values changed (how controls plant a fault)."""
+    return dataclasses.replace(recipe, **changes)

@@ -1,0 +1,150 @@
+"""``python -m align``: prove the port, write the evidence, say one verdict."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from align.cases import CASES, DTYPES, Case
+from align.results import STEPS, StepResult
+
+_DESCRIPTION = """\
+Compare the Paddle port with the independent PyTorch reference, step by step, and check in the same
+run that every step would have noticed a fault (negative controls).
+
+exit status: 0 everything agrees and every control was caught; 1 a comparison failed or a control
+was not caught; 2 could not run."""
+
+_EXAMPLES = """\
+examples:
+  python -m align --quick                      small cases only, under two minutes on two cores
+  python -m align --out align_report           everything, with the HTML report and the log files
+  python -m align --case 'bert_mgcrp*' --step backward --dtype float64
+  python -m align --step data --sentences my_sentences.txt"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m align",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--case", action="append", metavar="C", help="name or pattern of cases; may be repeated"
+    )
+    parser.add_argument("--step", action="append", choices=STEPS, help="may be repeated")
+    parser.add_argument("--dtype", choices=(*DTYPES, "both"), default="both")
+    parser.add_argument("--quick", action="store_true", help="leave out the big cases")
+    parser.add_argument("--list", action="store_true", help="list the cases and stop")
+    parser.add_argument(
+        "--out", metavar="DIR", help="write report.html, report.json and reprod_log files there"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
+    parser.add_argument(
+        "--checkpoint",
+        metavar="DIR",
+        help="a BERT checkpoint (Hugging Face directory) instead of the installed one",
+    )
+    parser.add_argument(
+        "--sentences",
+        metavar="FILE",
+        help="text file, one sentence a line, instead of the embedded sentences",
+    )
+    return parser
+
+
+def select(patterns: Sequence[str] | None, quick: bool) -> list[Case]:
+    """Cases by name or pattern.
+
+    Raises:
+        ValueError: a pattern that no case matches.
+    """
+    chosen = [case for case in CASES if case.quick or not quick]
+    if not patterns:
+        return chosen
+    for pattern in patterns:
+        if not any(fnmatch.fnmatch(case.name, pattern) for case in CASES):
+            raise ValueError(f"no case matches {pattern!r}; see python -m align --list")
+    return [case for case in chosen if any(fnmatch.fnmatch(case.name, p) for p in patterns)]
+
+
+def _sentences(path: str | None) -> list[str]:
+    if path is None:
+        return []
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read sentences from {path}: {error}") from error
+    if not any(line.strip() for line in lines):
+        raise ValueError(f"{path} holds no sentence; expected one a line")
+    return lines
+
+
+def _show(result: StepResult) -> None:
+    mark = "PASS" if result.passed else "FAIL"
+    dtype = result.dtype or "-"
+    print(
+        f"{mark} {result.case:38s} {result.step:13s} {dtype:8s} {result.seconds:6.1f} s",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _list(cases: Sequence[Case]) -> None:
+    for case in cases:
+        dtypes = ", ".join(dtype for dtype in case.dtypes if dtype)
+        print(f"{case.name:38s} {', '.join(case.steps):42s} {dtypes}")
+
+
+def _check_writable(options: argparse.Namespace) -> None:
+    """Refuse an impossible destination before an hour of work, not after it."""
+    for given, folder in ((options.out, options.out), (options.json, options.json)):
+        if given is None:
+            continue
+        parent = Path(folder) if given is options.out else Path(folder).parent
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"cannot write to {given}: {error.strerror}") from error
+
+
+def _run(options: argparse.Namespace) -> int:
+    cases = select(options.case, options.quick)
+    if options.list:
+        _list(cases)
+        return 0
+    _check_writable(options)
+    sentences = _sentences(options.sentences)
+    dtypes = DTYPES if options.dtype == "both" else (options.dtype,)
+    from align import report as writer
+    from align import reprod, runner
+    from align.context import Context
+
+    todo = list(runner.jobs(cases, options.step or STEPS, dtypes))
+    if not todo:
+        raise ValueError("these cases have none of these steps; see python -m align --list")
+    checkpoint = Path(options.checkpoint) if options.checkpoint else None
+    context = Context(checkpoint=checkpoint, sentences=sentences)
+    report = runner.run(todo, context, _show)
+    print(writer.console(report))
+    if options.json:
+        print("JSON:", writer.write_json(report, options.json))
+    if options.out:
+        writer.write_json(report, Path(options.out) / "report.json")
+        reprod.write_reprod(Path(options.out) / "reprod_log", context.classic)
+        print("HTML report:", writer.write_html(report, Path(options.out) / "report.html"))
+    return report.exit_code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except (ValueError, OSError, ImportError) as error:
+        print(f"align: error: {error}", file=sys.stderr)
+        return 2

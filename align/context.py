@@ -1,0 +1,49 @@
+"""What the steps of one run share: the pair just built and the user's choices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from align.cases import ModelCase
+from align.pair import Pair
+from align.sides import Arrays
+from sot_paddle.data.real_sentences import REAL_SENTENCES
+
+
+@dataclass
+class Context:
+    """State of a run.
+
+    Attributes:
+        checkpoint: directory of a real BERT checkpoint, None for the installed one.
+        sentences: the user's sentences for the data step, empty for the embedded ones.
+        classic: check -> (torch arrays, paddle arrays) of the five classic reprod_log checks.
+    """
+
+    checkpoint: Path | None = None
+    sentences: Sequence[str] = ()
+    classic: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict)
+    _key: tuple[str, str] | None = field(default=None, repr=False)
+    _pair: Pair | None = field(default=None, repr=False)
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The user's sentences, or the embedded ones."""
+        return self.sentences or REAL_SENTENCES
+
+    def pair(self, case: ModelCase, dtype: str) -> Pair:
+        """The pair of a case in one precision; the last one is kept, older ones are dropped."""
+        if self._key != (case.name, dtype):
+            self._key, self._pair = None, None  # free the old pair before the new one is built
+            self._pair = Pair(case, dtype, self.checkpoint, self.texts)
+            self._key = (case.name, dtype)
+        assert self._pair is not None
+        return self._pair
+
+    def log_classic(self, check: str, prefix: str, torch_arrays: Arrays, ours: Arrays) -> None:
+        """Keep arrays for the reprod_log files, under ``prefix/name``."""
+        sides = self.classic.setdefault(check, ({}, {}))
+        for kept, arrays in zip(sides, (torch_arrays, ours), strict=True):
+            kept.update({f"{prefix}/{name}": value for name, value in arrays.items()})

@@ -1,0 +1,221 @@
+"""Negative controls: faults that each step plants in the Paddle side and must catch, every run.
+
+A model fault changes the built Paddle model and is undone afterwards; an array fault changes what
+the Paddle side handed over. A control is caught when the step's own comparison then fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from align.results import Comparison, ControlResult
+from align.sides import Arrays
+from sot_paddle.heads.fusion import PoolerHead
+from sot_paddle.heads.pooling import MultiHeadCrossCovariance, TokenBatchNorm
+from sot_paddle.heads.power_norm import SvPN
+
+Undo = Callable[[], None]
+
+
+def judge(name: str, comparisons: Sequence[Comparison], planted_in: str = "") -> ControlResult:
+    """Turn the comparisons of a faulty run into a control's result."""
+    failed = [c for c in comparisons if not c.passed]
+    if not failed:
+        return ControlResult(name, False, f"nothing failed ({planted_in})")
+    first = failed[0]
+    return ControlResult(name, True, f"{planted_in}: {first.name}: {first.reason}", first.name)
+
+
+@dataclass(frozen=True)
+class ModelFault:
+    """A fault in a built model.
+
+    Attributes:
+        name: of the control.
+        plant: changes the model, returns (where, undo), or None where it does not apply.
+        dtypes: precisions in which it must be seen; an epsilon is invisible in float32.
+        backward_only: leaves the forward pass as it is.
+    """
+
+    name: str
+    plant: Callable[[nn.Layer], tuple[str, Undo] | None]
+    dtypes: tuple[str, ...] = ("float64", "float32")
+    backward_only: bool = False
+
+
+@contextlib.contextmanager
+def planted(fault: ModelFault, model: nn.Layer) -> Iterator[str | None]:
+    """Plant a fault for the length of the block; yields where, None where it does not apply."""
+    found = fault.plant(model)
+    if found is None:
+        yield None
+        return
+    where, undo = found
+    try:
+        yield where
+    finally:
+        undo()
+
+
+def _first(model: nn.Layer, kind: type, accept: Callable = lambda layer: True):
+    for name, layer in model.named_sublayers():
+        if isinstance(layer, kind) and accept(layer):
+            return name, layer
+    return None
+
+
+def _replace_weight(parameter: paddle.Tensor, value: np.ndarray) -> Undo:
+    original = parameter.numpy().copy()
+    parameter.set_value(value.astype(original.dtype))
+    return lambda: parameter.set_value(original)
+
+
+def _replace_attribute(layer: object, attribute: str, value: object) -> Undo:
+    original = getattr(layer, attribute)
+    setattr(layer, attribute, value)
+    return lambda: setattr(layer, attribute, original)
+
+
+def _layer_norm_epsilon(model: nn.Layer):
+    found = _first(model, nn.LayerNorm)
+    if found is None:
+        return None
+    name, layer = found
+    return name, _replace_attribute(layer, "_epsilon", max(1e-5, 10 * layer._epsilon))
+
+
+def _transposed_weight(model: nn.Layer):
+    found = _first(model, nn.Linear, lambda layer: layer.weight.shape[0] == layer.weight.shape[1])
+    if found is None:
+        return None
+    name, layer = found
+    return name, _replace_weight(layer.weight, layer.weight.numpy().T.copy())
+
+
+def _swapped_w_and_r(model: nn.Layer):
+    found = _first(model, MultiHeadCrossCovariance)
+    if found is None:
+        return None
+    name, layer = found
+    weight = layer.wr.weight.numpy()
+    half = weight.shape[1] // 2
+    swapped = np.concatenate([weight[:, half:], weight[:, :half]], axis=1)
+    return f"{name}.wr", _replace_weight(layer.wr.weight, swapped)
+
+
+def _svpn_exponent(model: nn.Layer):
+    found = _first(model, SvPN)
+    if found is None:
+        return None
+    name, layer = found
+    return name, _replace_attribute(layer, "alpha", layer.alpha * 0.98)
+
+
+def _batch_norm_epsilon(model: nn.Layer):
+    found = _first(model, TokenBatchNorm)
+    if found is None:
+        return None
+    name, layer = found
+    return name, _replace_attribute(layer, "epsilon", 1e-3)
+
+
+def _shifted_classifier_bias(model: nn.Layer):
+    """The classifier that makes the scores: applies to every head."""
+    layers = [(n, s) for n, s in model.named_sublayers() if isinstance(s, nn.Linear)]
+    used = [(n, s) for n, s in layers if n.endswith(("word_fc", "cls_fc")) and s.bias is not None]
+    name, layer = used[0]
+    bias = layer.bias.numpy()  # an equal shift of all classes would not change a softmax
+    return name, _replace_weight(layer.bias, bias + 0.1 * np.arange(1, bias.size + 1))
+
+
+def _shifted_pooler_bias(model: nn.Layer):
+    found = _first(model, PoolerHead)
+    if found is None:
+        return None
+    name, layer = found
+    return f"{name}.dense", _replace_weight(layer.dense.bias, layer.dense.bias.numpy() + 1e-2)
+
+
+class _ScaledGradient(paddle.autograd.PyLayer):
+    """Identity whose gradient is three times too large."""
+
+    @staticmethod
+    def forward(ctx, x: paddle.Tensor) -> paddle.Tensor:
+        """Pass x on."""
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient: paddle.Tensor) -> paddle.Tensor:
+        """Scale the gradient."""
+        return gradient * 3.0
+
+
+def _gradient_times_three(model: nn.Layer):
+    """A wrong gradient behind a layer without parameters: the head's dropout."""
+    name, layer = _first(model, nn.Dropout, lambda layer: True) or (None, None)
+    for candidate, sublayer in model.named_sublayers():
+        if isinstance(sublayer, nn.Dropout) and candidate.startswith("head"):
+            name, layer = candidate, sublayer
+    original = layer.forward
+    layer.forward = lambda x: _ScaledGradient.apply(original(x))
+
+    def undo() -> None:
+        del layer.forward
+
+    return name, undo
+
+
+MODEL_FAULTS: tuple[ModelFault, ...] = (
+    ModelFault("layer norm epsilon", _layer_norm_epsilon, ("float64",)),
+    ModelFault("transposed square weight", _transposed_weight),
+    ModelFault("W and R swapped", _swapped_w_and_r),
+    ModelFault("svPN exponent 2 % off", _svpn_exponent),
+    ModelFault("batch norm epsilon 1e-3", _batch_norm_epsilon),
+    ModelFault("pooler bias shifted", _shifted_pooler_bias),
+    ModelFault("classifier bias shifted", _shifted_classifier_bias),
+    ModelFault(
+        "gradient x 3 in a layer without parameters",
+        _gradient_times_three,
+        ("float64", "float32"),
+        True,
+    ),
+)
+
+
+def array_faults(
+    arrays: Mapping[str, np.ndarray], bounds: Mapping[str, float]
+) -> dict[str, Arrays]:
+    """What the known tools let through, made from passing arrays.
+
+    Args:
+        arrays: the Paddle side's arrays.
+        bounds: allowed absolute difference of each.
+
+    Returns:
+        Control name to the corrupted mapping.
+    """
+    name = max(arrays, key=lambda key: arrays[key].size)
+    value = arrays[name]
+    bumped = value.copy()
+    bumped.reshape(-1)[value.size // 2] += 20 * max(bounds[name], np.finfo(value.dtype).tiny)
+    poisoned = value.copy()
+    poisoned.reshape(-1)[0] = np.nan
+    other = np.float32 if value.dtype == np.float64 else np.float64
+    faults = {
+        "one element off by 20 bounds": {**arrays, name: bumped},
+        "one NaN": {**arrays, name: poisoned},
+        "another dtype": {**arrays, name: value.astype(other)},
+        "an extra axis that would broadcast": {**arrays, name: value[None]},
+        "a missing tensor": {key: array for key, array in arrays.items() if key != name},
+        "nothing to compare": {},
+    }
+    if value.ndim > 1 and not np.array_equal(value.reshape(-1), value.T.reshape(-1)):
+        moved = np.ascontiguousarray(value.T).reshape(value.shape)
+        faults["transposed in memory"] = {**arrays, name: moved}
+    return faults

@@ -1,0 +1,48 @@
+"""A conversion there and back, checked bit by bit."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from align.weights import convert_file
+from sot_paddle.checkpoint import read_tensors
+
+
+def round_trip(source: Path, folder: Path, *, layout: str, model: str) -> tuple[Path, int, int]:
+    """Convert a checkpoint to Paddle and back and compare every tensor's bytes.
+
+    Args:
+        source: Hugging Face directory with a ``model.safetensors``.
+        folder: receives ``converted/`` and ``back/``; older ones are replaced.
+        layout: key of ``align.weights.LAYOUTS``.
+        model: registry name.
+
+    Returns:
+        The converted directory, the number of tensors compared, and the number that differ.
+
+    Raises:
+        ValueError: the conversion refuses the source.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    converted, back = folder / "converted", folder / "back"
+    for old in (converted, back):
+        shutil.rmtree(old, ignore_errors=True)
+    convert_file(source, converted, layout, model)
+    convert_file(converted, back, layout, model, reverse=True)
+    original, _ = read_tensors(source / "model.safetensors")
+    returned, _ = read_tensors(back / "model.safetensors")
+    weights = [name for name in original if not name.endswith("position_ids")]
+    differing = [name for name in weights if not _same_bits(original, returned, name)]
+    return converted, len(weights), len(differing) + len(set(returned) - set(original))
+
+
+def _same_bits(original, returned, name: str) -> bool:
+    if name not in returned:
+        return False
+    first, second = original[name], returned[name]
+    return first.dtype == second.dtype and np.array_equal(
+        np.ascontiguousarray(first).view(np.uint8), np.ascontiguousarray(second).view(np.uint8)
+    )

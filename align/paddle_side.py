@@ -1,0 +1,234 @@
+"""The Paddle side of a case: build the product's model, load arrays, run, hand over NumPy."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+
+import sot_paddle
+from align.cases import WORDS_DIM, ModelCase, Recipe
+from align.sides import Arrays, Pass, TrainingRun
+from sot_paddle.config import HeadConfig
+from sot_paddle.features import Features, Taps, record
+from sot_paddle.heads import build_head
+from sot_paddle.train.losses import classification_loss
+from sot_paddle.train.optimizer import (
+    ClipGradByGlobalNorm,
+    HFAdamW,
+    decay_filter,
+    decayed_names,
+)
+from sot_paddle.train.schedule import build_schedule
+
+NAME = "paddle"
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: str) -> Iterator[None]:
+    """Build and run in ``dtype``, then restore the default."""
+    previous = paddle.get_default_dtype()
+    paddle.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        paddle.set_default_dtype(previous)
+
+
+class WordsOnly(paddle.nn.Layer):
+    """A head without a class token, on tokens given as they are."""
+
+    def __init__(self, options: Mapping[str, Any], dim: int, num_classes: int) -> None:
+        super().__init__()
+        config = HeadConfig(**options)
+        self.head = build_head(config, dim=dim, num_classes=num_classes, has_class_token=False)
+
+    def forward(self, tokens: paddle.Tensor) -> tuple[paddle.Tensor, Taps]:
+        """Tokens (B, N, C) to (logits, taps)."""
+        taps: Taps = {}
+        logits = self.head(Features(None, tokens, None), taps)
+        return record(taps, "logits", logits), taps
+
+
+def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> paddle.nn.Layer:
+    """Build the product's model of a case and load its weights strictly."""
+    with default_dtype(dtype):
+        if case.subject == "words":
+            model: paddle.nn.Layer = WordsOnly(case.options, WORDS_DIM, case.num_classes)
+        else:
+            model = sot_paddle.create_model(case.model, case.num_classes, **case.options)
+        if state is not None:
+            load_state(model, state)
+    model.train() if case.train else model.eval()
+    return model
+
+
+def load_state(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> None:
+    """Load arrays by name; refuse a missing or extra name, another shape or dtype.
+
+    PADDLE: set_state_dict only warns about what does not fit.
+    """
+    own = model.state_dict()
+    if set(own) != set(state):
+        raise ValueError(
+            f"weights do not fit the model: missing {sorted(set(own) - set(state))}, "
+            f"unexpected {sorted(set(state) - set(own))}"
+        )
+    for name, tensor in own.items():
+        value = np.ascontiguousarray(state[name])
+        if tuple(tensor.shape) != value.shape:
+            raise ValueError(f"{name}: expected shape {tuple(tensor.shape)}, got {value.shape}")
+        tensor.set_value(value.astype(str(tensor.dtype).removeprefix("paddle.")))
+
+
+def _call(model: paddle.nn.Layer, batch: Mapping[str, np.ndarray]):
+    inputs = {name: paddle.to_tensor(value) for name, value in batch.items() if name != "labels"}
+    if "tokens" in inputs:
+        inputs["tokens"] = inputs["tokens"].astype(model.head.word_fc.weight.dtype)
+        inputs["tokens"].stop_gradient = False
+        output, taps = model(inputs["tokens"])
+    else:
+        output, taps = model(**inputs, return_taps=True)
+    return output, taps, inputs
+
+
+def _numpy(tensor: paddle.Tensor) -> np.ndarray:
+    return np.array(tensor.detach().numpy(), copy=True)
+
+
+def stamp(tensor: paddle.Tensor) -> dict[str, Any]:
+    """Who computed ``tensor``, read off its type."""
+    return {
+        "framework": type(tensor).__module__.split(".")[0],
+        "version": paddle.__version__,
+        "device": str(tensor.place),
+        "dtype": str(tensor.dtype).removeprefix("paddle."),
+    }
+
+
+def run(
+    model: paddle.nn.Layer, batch: Mapping[str, np.ndarray], dtype: str, *, backward: bool = True
+) -> Pass:
+    """One forward and backward pass."""
+    with default_dtype(dtype):
+        for parameter in model.parameters():
+            parameter.clear_gradient(set_to_zero=False)
+        output, taps, inputs = _call(model, batch)
+        loss = classification_loss(output, paddle.to_tensor(batch["labels"]))
+        gradients: Arrays = {}
+        if backward:
+            loss.backward()
+            gradients = {
+                n: _numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None
+            }
+            if "tokens" in inputs:
+                gradients["(tokens)"] = _numpy(inputs["tokens"].grad)
+    return Pass(
+        {name: _numpy(tap) for name, tap in taps.items()},
+        _numpy(loss),
+        gradients,
+        {name: _numpy(b) for name, b in model.named_buffers() if "running" in name},
+        stamp(loss),
+    )
+
+
+def loss_value(logits: Sequence[np.ndarray], labels: np.ndarray) -> tuple[np.ndarray, Arrays, dict]:
+    """Loss of raw logits with its gradients; more than one array is a ``sum_loss`` pair."""
+    tensors = [paddle.to_tensor(part, stop_gradient=False) for part in logits]
+    loss = classification_loss(
+        tensors[0] if len(tensors) == 1 else tuple(tensors), paddle.to_tensor(labels)
+    )
+    loss.backward()
+    gradients = {f"logits.{i}": _numpy(t.grad) for i, t in enumerate(tensors)}
+    return _numpy(loss), gradients, stamp(loss)
+
+
+def _optimizer(model: paddle.nn.Layer, recipe: Recipe, learning_rate):
+    clip = None if recipe.clip_norm is None else ClipGradByGlobalNorm(recipe.clip_norm)
+    kind = {"hf_adamw": HFAdamW, "adamw": paddle.optimizer.AdamW}[recipe.optimizer]
+    return kind(
+        learning_rate=learning_rate,
+        epsilon=recipe.epsilon,
+        parameters=[p for p in model.parameters() if not p.stop_gradient],
+        weight_decay=recipe.weight_decay,
+        apply_decay_param_fun=decay_filter(model),
+        grad_clip=clip,
+    )
+
+
+def schedule_of(recipe: Recipe):
+    """The product's schedule."""
+    return build_schedule(
+        recipe.schedule,
+        learning_rate=recipe.learning_rate,
+        warmup_steps=recipe.warmup_steps,
+        total_steps=recipe.total_steps,
+    )
+
+
+def learning_rates(recipe: Recipe) -> tuple[list[float], dict[str, Any]]:
+    """The rate that each step of a whole schedule applies, read from the optimizer."""
+    schedule = schedule_of(recipe)
+    parameter = paddle.create_parameter([1], "float64")
+    optimizer = paddle.optimizer.SGD(learning_rate=schedule, parameters=[parameter])
+    rates = []
+    for _ in range(recipe.total_steps):
+        rates.append(optimizer.get_lr())
+        optimizer.step()
+        schedule.step()
+    return rates, stamp(parameter)
+
+
+def optimize(
+    model: paddle.nn.Layer, gradients: Sequence[Arrays], recipe: Recipe, dtype: str
+) -> TrainingRun:
+    """Apply given gradients, one mapping for each step, without a schedule."""
+    with default_dtype(dtype):
+        optimizer = _optimizer(model, recipe, recipe.learning_rate)
+        named = dict(model.named_parameters())
+        for step in gradients:
+            for name, value in step.items():
+                named[name].grad = paddle.to_tensor(np.ascontiguousarray(value).astype(dtype))
+            optimizer.step()
+        return _finish(TrainingRun(), model, optimizer)
+
+
+def train(
+    model: paddle.nn.Layer, batches: Sequence[Mapping[str, np.ndarray]], recipe: Recipe, dtype: str
+) -> TrainingRun:
+    """Train on given batches, one for each optimizer step."""
+    result = TrainingRun()
+    with default_dtype(dtype):
+        schedule = schedule_of(recipe)
+        optimizer = _optimizer(model, recipe, schedule)
+        for batch in batches:
+            output, _, _ = _call(model, batch)
+            loss = classification_loss(output, paddle.to_tensor(batch["labels"]))
+            loss.backward()
+            result.losses.append(float(loss))
+            result.learning_rates.append(optimizer.get_lr())
+            optimizer.step()
+            schedule.step()
+            optimizer.clear_grad(set_to_zero=False)
+        return _finish(result, model, optimizer)
+
+
+def _finish(result: TrainingRun, model: paddle.nn.Layer, optimizer) -> TrainingRun:
+    names = {p.name: name for name, p in model.named_parameters()}
+    kinds = {"exp_avg": "_moment1_0", "exp_avg_sq": "_moment2_0"}
+    moments: dict[str, Arrays] = {key: {} for key in kinds}
+    for key, tensor in optimizer.state_dict().items():
+        for kind, suffix in kinds.items():
+            if key.endswith(suffix):
+                moments[kind][names[key.removesuffix(suffix)]] = _numpy(tensor)
+    return dataclasses.replace(
+        result,
+        state={name: _numpy(tensor) for name, tensor in model.state_dict().items()},
+        moments=moments,
+        decayed=decayed_names(model),
+        stamp=stamp(next(iter(model.parameters()))),
+    )

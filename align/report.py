@@ -1,0 +1,65 @@
+"""A run's report as text for the terminal, JSON for machines and one HTML page for people.
+
+Files are written atomically: a reader sees the old file or the whole new one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from align.report_html import page
+from align.report_text import console
+from align.results import Report
+
+__all__ = ["console", "write_atomically", "write_html", "write_json"]
+
+
+def write_json(report: Report, path: str | os.PathLike[str]) -> Path:
+    """Writes the strict JSON of a report, atomically.
+
+    Args:
+        report: the run.
+        path: file to write; its folder is created.
+
+    Returns:
+        The path written.
+    """
+    return write_atomically(path, report.dumps().encode())
+
+
+def write_html(report: Report, path: str | os.PathLike[str]) -> Path:
+    """Writes the report as one self-contained HTML page, atomically.
+
+    Args:
+        report: the run.
+        path: file to write; its folder is created.
+
+    Returns:
+        The path written.
+    """
+    return write_atomically(path, page(report).encode())
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
+    """Writes bytes through a temporary file in the same folder, fsync and rename.
+
+    Args:
+        path: file to write; its folder is created.
+        data: the whole content.
+
+    Returns:
+        The path written.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,69 @@
+"""Run cases through their steps and collect the report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from align.cases import Case
+from align.context import Context
+from align.results import Report, StepResult
+from align.steps import (
+    backward,
+    data,
+    forward,
+    learning_rate,
+    loss,
+    metric,
+    optimizer,
+    training,
+)
+from sot_paddle.runtime import environment_stamp
+
+STEP_RUNNERS: Mapping[str, Callable[[Any, Any, Context], StepResult]] = {
+    "data": data.run,
+    "forward": forward.run,
+    "loss": loss.run,
+    "metric": metric.run,
+    "learning_rate": learning_rate.run,
+    "backward": backward.run,
+    "optimizer": optimizer.run,
+    "training": training.run,
+}
+
+
+def jobs(
+    cases: Iterable[Case], steps: Iterable[str], dtypes: Iterable[str]
+) -> Iterator[tuple[Case, str, str | None]]:
+    """Every (case, step, dtype) to run; the steps of one case and dtype follow each other."""
+    wanted, precisions = set(steps), {*dtypes, None}
+    for case in cases:
+        for dtype in case.dtypes:
+            if dtype in precisions:
+                yield from ((case, step, dtype) for step in case.steps if step in wanted)
+
+
+def run(
+    todo: Iterable[tuple[Case, str, str | None]],
+    context: Context,
+    progress: Callable[[StepResult], None] = lambda result: None,
+) -> Report:
+    """Run jobs one after the other.
+
+    Args:
+        todo: from :func:`jobs`.
+        context: shared state.
+        progress: called with each result as it comes.
+
+    Returns:
+        The report; its environment stamp is taken at the end, when both frameworks are loaded.
+    """
+    results = []
+    for case, step, dtype in todo:
+        began = time.perf_counter()
+        result = STEP_RUNNERS[step](case, dtype, context)
+        result.seconds = time.perf_counter() - began
+        results.append(result)
+        progress(result)
+    return Report(environment_stamp(), results)

@@ -1,0 +1,52 @@
+"""What both sides of a comparison hand over: plain NumPy records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward (and backward) pass.
+
+    Attributes:
+        taps: intermediate tensors by name, in execution order.
+        loss: scalar array.
+        gradients: by parameter name in the framework's own layout; parameters without a
+            gradient are absent.
+        buffers: running statistics after the pass.
+        stamp: which framework computed the tensors, read off the tensors themselves.
+    """
+
+    taps: Arrays
+    loss: np.ndarray
+    gradients: Arrays
+    buffers: Arrays
+    stamp: Mapping[str, Any]
+
+
+@dataclass
+class TrainingRun:
+    """A training run.
+
+    Attributes:
+        losses: one for each step.
+        learning_rates: as applied by each step.
+        state: parameters and buffers at the end, framework's own layout.
+        moments: ``{"exp_avg": {...}, "exp_avg_sq": {...}}`` by parameter name.
+        decayed: names of the parameters that weight decay applied to.
+        stamp: which framework computed it.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    learning_rates: list[float] = field(default_factory=list)
+    state: Arrays = field(default_factory=dict)
+    moments: dict[str, Arrays] = field(default_factory=dict)
+    decayed: set[str] = field(default_factory=set)
+    stamp: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""The steps of the suite, one file each; each has ``run(case, dtype, context) -> StepResult``."""

@@ -1,0 +1,67 @@
+"""Step ``backward``: the loss, every parameter's gradient and the running statistics."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from align.cases import ModelCase
+from align.context import Context
+from align.controls import MODEL_FAULTS, judge, planted
+from align.pair import Pair
+from align.results import ControlResult, StepResult
+
+_FORWARD_FAULTS_HERE = 1  # the forward step runs them all; one shows that gradients see them too
+
+
+def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
+    """Compare the gradients of a model case; see :class:`align.results.StepResult`."""
+    pair = context.pair(case, dtype)
+    losses = ({"loss": side.loss} for side in (pair.reference_pass, pair.ours_pass))
+    context.log_classic("backward_align", f"{case.name}/{dtype}", *losses)
+    return StepResult(
+        case.name,
+        "backward",
+        dtype,
+        pair.compare_gradients(pair.ours_pass),
+        [*_model_controls(pair), *_array_controls(pair)],
+        stamps={"ours": pair.ours_pass.stamp, "reference": pair.reference_pass.stamp},
+    )
+
+
+def _model_controls(pair: Pair) -> list[ControlResult]:
+    results, forward_faults = [], 0
+    for fault in MODEL_FAULTS:
+        enough = not fault.backward_only and forward_faults >= _FORWARD_FAULTS_HERE
+        if enough or pair.dtype not in fault.dtypes:
+            continue
+        with planted(fault, pair.ours) as where:
+            if where is None:
+                continue
+            forward_faults += not fault.backward_only
+            results.append(judge(fault.name, pair.compare_gradients(pair.run_ours()), where))
+    return results
+
+
+def _array_controls(pair: Pair) -> list[ControlResult]:
+    """A lost gradient, a gradient that should not be there, one scaled, one padded row trained."""
+    passed = pair.ours_pass
+    name = max(passed.gradients, key=lambda key: np.abs(passed.gradients[key]).max())
+    scaled = {**passed.gradients, name: passed.gradients[name] * 1.001}
+    lost = {key: value for key, value in passed.gradients.items() if key != name}
+    extra = {**passed.gradients, "head.not_there": np.ones(3, pair.dtype)}
+    faults = {"a gradient 0.1 % too large": scaled, "a lost gradient": lost, "an extra one": extra}
+    rows = "bert.embeddings.word_embeddings.weight"
+    if rows in passed.gradients:
+        padded = passed.gradients[rows].copy()
+        padded[0] = padded[1:].max(axis=0)
+        faults["the [PAD] row trained"] = {**passed.gradients, rows: padded}
+    return [
+        judge(
+            label,
+            pair.compare_gradients(dataclasses.replace(passed, gradients=gradients)),
+            "the Paddle side's gradients",
+        )
+        for label, gradients in faults.items()
+    ]

@@ -1,0 +1,47 @@
+"""Step ``forward``: every tap of both sides, in execution order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from align.cases import ModelCase
+from align.context import Context
+from align.controls import MODEL_FAULTS, array_faults, judge, planted
+from align.pair import Pair
+from align.results import ControlResult, StepResult
+
+
+def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
+    """Compare the taps of a model case; see :class:`align.results.StepResult`."""
+    pair = context.pair(case, dtype)
+    comparisons = pair.compare_taps(pair.ours_pass.taps)
+    context.log_classic(
+        "forward_align",
+        f"{case.name}/{dtype}",
+        {"logits": pair.reference_pass.taps["logits"]},
+        {"logits": pair.ours_pass.taps["logits"]},
+    )
+    return StepResult(
+        case.name,
+        "forward",
+        dtype,
+        comparisons,
+        _controls(pair),
+        stamps={"ours": pair.ours_pass.stamp, "reference": pair.reference_pass.stamp},
+    )
+
+
+def _controls(pair: Pair) -> list[ControlResult]:
+    results = []
+    for fault in MODEL_FAULTS:
+        if fault.backward_only or pair.dtype not in fault.dtypes:
+            continue
+        with planted(fault, pair.ours) as where:
+            if where is not None:
+                taps = pair.run_ours(backward=False).taps
+                results.append(judge(fault.name, pair.compare_taps(taps), where))
+    taps = pair.ours_pass.taps
+    bounds = {c.name: c.bound * c.scale for c in pair.compare_taps(taps) if np.isfinite(c.bound)}
+    for name, arrays in array_faults(taps, bounds).items():
+        results.append(judge(name, pair.compare_taps(arrays), "the Paddle side's taps"))
+    return results

@@ -1,0 +1,74 @@
+"""Step ``learning_rate``: the rate that each optimizer step applies, over the whole schedule."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from align import paddle_side, torch_side
+from align.cases import TOLERANCES, Recipe, ScheduleCase
+from align.compare import compare_arrays
+from align.context import Context
+from align.controls import judge
+from align.results import Comparison, StepResult
+
+
+def run(case: ScheduleCase, dtype: None, context: Context) -> StepResult:
+    """Compare a whole schedule."""
+    recipe = Recipe(
+        schedule=case.schedule,
+        learning_rate=case.learning_rate,
+        warmup_steps=case.warmup_steps,
+        total_steps=case.total_steps,
+    )
+    ours, ours_stamp = paddle_side.learning_rates(recipe)
+    reference, reference_stamp = torch_side.learning_rates(recipe)
+
+    def compare(rates: list[float]) -> list[Comparison]:
+        return [
+            compare_arrays(
+                "learning rates",
+                np.asarray(rates),
+                np.asarray(reference),
+                TOLERANCES["learning_rate", None],
+            )
+        ]
+
+    controls = [judge(name, compare(rates), "the schedule") for name, rates in _faults(case, ours)]
+    return StepResult(
+        case.name,
+        "learning_rate",
+        None,
+        compare(ours),
+        controls,
+        series={"learning_rate": {"paddle": ours, "pytorch": reference}},
+        stamps={"ours": ours_stamp, "reference": reference_stamp},
+    )
+
+
+def _faults(case: ScheduleCase, ours: list[float]) -> list[tuple[str, list[float]]]:
+    """Shifted, wrongly warmed up, doubled, and cut off early."""
+    faults = [("all rates doubled", [2 * rate for rate in ours])]
+    if len(set(ours)) > 1:
+        faults.append(("shifted by one step", [*ours[1:], ours[-1] * 0.5]))
+        faults.append(("one step short", ours[:-1]))
+    if case.warmup_steps:
+        warmup = case.warmup_steps
+        late = [
+            rate * min(1.0, step / (warmup + 1)) / max(min(1.0, step / warmup), 1e-30)
+            for step, rate in enumerate(ours)
+        ]
+        faults.append(("warm-up one step longer", late))
+    if case.schedule == "cosine":
+        span = case.total_steps - case.warmup_steps
+        full = [
+            rate
+            if step < case.warmup_steps
+            else case.learning_rate
+            * (1 + math.cos(2 * math.pi * (step - case.warmup_steps) / span))
+            / 2
+            for step, rate in enumerate(ours)
+        ]
+        faults.append(("a full cosine wave", full))
+    return faults

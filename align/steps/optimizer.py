@@ -1,0 +1,73 @@
+"""Step ``optimizer``: the same gradients into both optimizers, updates and moments compared."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from align import paddle_side, torch_side
+from align.cases import ModelCase, Recipe, recipe_with
+from align.context import Context
+from align.controls import judge
+from align.pair import Pair
+from align.results import StepResult
+from align.sides import Arrays
+
+STEPS = 5
+
+
+def draw_gradients(pair: Pair) -> list[Arrays]:
+    """Random gradients in the reference's names, over eight orders of magnitude.
+
+    Some are far below the optimizer's epsilon, so that where epsilon stands matters.
+    """
+    rng = np.random.default_rng(3)
+    names = [name for name in pair.reference_pass.gradients if not name.startswith("(")]
+    shapes = {name: pair.reference_state[name].shape for name in names}
+    return [
+        {
+            name: (rng.normal(size=shape) * 10.0 ** rng.uniform(-9, -1, shape)).astype(pair.dtype)
+            for name, shape in shapes.items()
+        }
+        for _ in range(STEPS)
+    ]
+
+
+def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
+    """Compare parameters, moments and the decayed set after some steps."""
+    pair = context.pair(case, dtype)
+    gradients = draw_gradients(pair)
+    translated = [pair.to_paddle(step) for step in gradients]
+    reference = torch_side.optimize(pair.build_reference(), gradients, case.recipe, dtype)
+    oracle = None
+    if pair.needs_oracle:
+        model = pair.build_reference("float64")
+        oracle = torch_side.optimize(model, gradients, case.recipe, "float64")
+
+    def ours(recipe: Recipe):
+        return paddle_side.optimize(pair.build_ours(), translated, recipe, dtype)
+
+    result = ours(case.recipe)
+    controls = [
+        judge(
+            name, pair.compare_training("optimizer", ours(recipe), reference, oracle), "the recipe"
+        )
+        for name, recipe in _faults(case.recipe).items()
+    ]
+    return StepResult(
+        case.name,
+        "optimizer",
+        dtype,
+        pair.compare_training("optimizer", result, reference, oracle),
+        controls,
+        stamps={"ours": result.stamp, "reference": reference.stamp},
+    )
+
+
+def _faults(recipe: Recipe) -> dict[str, Recipe]:
+    other = {"hf_adamw": "adamw", "adamw": "hf_adamw"}[recipe.optimizer]
+    return {
+        "the other AdamW": recipe_with(recipe, optimizer=other),
+        "epsilon ten times larger": recipe_with(recipe, epsilon=10 * recipe.epsilon),
+        "no weight decay": recipe_with(recipe, weight_decay=0.0),
+        "clipped at half the norm": recipe_with(recipe, clip_norm=(recipe.clip_norm or 1.0) / 2),
+    }

@@ -1,0 +1,211 @@
+"""The PyTorch side of a case: build the reference, load arrays, run, hand over NumPy."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import sot_torch_ref
+from align.cases import WORDS_DIM, ModelCase, Recipe
+from align.sides import Arrays, Pass, TrainingRun
+from sot_torch_ref.features import Features
+from sot_torch_ref.heads import HeadConfig, build_head
+from sot_torch_ref.train.losses import task_loss
+from sot_torch_ref.train.optimizer import HFAdamW, decay_groups, is_decayed
+
+NAME = "torch"
+_ADAMW_BETAS = (0.9, 0.999)
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: str) -> Iterator[None]:
+    """Build and run in ``dtype``, then restore the default."""
+    previous = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, dtype))
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(previous)
+
+
+class WordsOnly(torch.nn.Module):
+    """A head without a class token, on tokens given as they are."""
+
+    def __init__(self, options: Mapping[str, Any], dim: int, num_classes: int) -> None:
+        super().__init__()
+        config = HeadConfig(**options)
+        self.head = build_head(
+            config, hidden_size=dim, num_classes=num_classes, has_class_token=False
+        )
+
+    def forward(self, tokens: torch.Tensor):
+        """Tokens (B, N, C) to (logits, taps)."""
+        logits, taps = self.head(Features(cls=None, words=tokens, mask=None))
+        named = {f"head.{name}": tap for name, tap in taps.items() if name != "logits"}
+        return logits, {**named, "logits": taps["logits"]}
+
+
+def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> torch.nn.Module:
+    """Build the reference model of a case and load its weights strictly."""
+    with default_dtype(dtype):
+        if case.subject == "words":
+            model: torch.nn.Module = WordsOnly(case.options, WORDS_DIM, case.num_classes)
+        else:
+            model = sot_torch_ref.create_model(case.model, case.num_classes, **case.options)
+        if state is not None:
+            model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()}, strict=True)
+    return model.train(case.train)
+
+
+def _call(model: torch.nn.Module, batch: Mapping[str, np.ndarray]):
+    inputs = {name: torch.from_numpy(value) for name, value in batch.items() if name != "labels"}
+    if "tokens" in inputs:
+        dtype = next(model.parameters()).dtype
+        inputs["tokens"] = inputs["tokens"].to(dtype).requires_grad_(True)
+        output, taps = model(inputs["tokens"])
+    else:
+        output, taps = model(**inputs, return_taps=True)
+    return output, taps, inputs
+
+
+def _numpy(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().numpy().copy()
+
+
+def stamp(tensor: torch.Tensor) -> dict[str, Any]:
+    """Who computed ``tensor``, read off its type."""
+    return {
+        "framework": type(tensor).__module__.split(".")[0],
+        "version": torch.__version__,
+        "device": str(tensor.device),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+    }
+
+
+def run(
+    model: torch.nn.Module, batch: Mapping[str, np.ndarray], dtype: str, *, backward: bool = True
+) -> Pass:
+    """One forward and backward pass."""
+    with default_dtype(dtype):
+        model.zero_grad(set_to_none=True)
+        output, taps, inputs = _call(model, batch)
+        loss = task_loss(output, torch.from_numpy(batch["labels"]))
+        gradients: Arrays = {}
+        if backward:
+            loss.backward()
+            gradients = {
+                n: _numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None
+            }
+            if "tokens" in inputs:
+                gradients["(tokens)"] = _numpy(inputs["tokens"].grad)
+    return Pass(
+        {name: _numpy(tap) for name, tap in taps.items()},
+        _numpy(loss),
+        gradients,
+        {name: _numpy(b) for name, b in model.named_buffers() if "running" in name},
+        stamp(loss),
+    )
+
+
+def loss_value(logits: Sequence[np.ndarray], labels: np.ndarray) -> tuple[np.ndarray, Arrays, dict]:
+    """Loss of raw logits with its gradients; more than one array is a ``sum_loss`` pair."""
+    tensors = [torch.from_numpy(part).requires_grad_(True) for part in logits]
+    loss = task_loss(tensors[0] if len(tensors) == 1 else tuple(tensors), torch.from_numpy(labels))
+    loss.backward()
+    gradients = {f"logits.{i}": _numpy(t.grad) for i, t in enumerate(tensors)}
+    return _numpy(loss), gradients, stamp(loss)
+
+
+def _optimizer(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    groups = decay_groups(model, recipe.weight_decay)
+    kind = {"hf_adamw": HFAdamW, "adamw": torch.optim.AdamW}[recipe.optimizer]
+    return kind(groups, lr=recipe.learning_rate, betas=_ADAMW_BETAS, eps=recipe.epsilon)
+
+
+def schedule_of(optimizer: torch.optim.Optimizer, recipe: Recipe):
+    """transformers' own schedule on a torch optimizer."""
+    from transformers import optimization
+
+    warmup, total = recipe.warmup_steps, recipe.total_steps
+    if recipe.schedule == "constant":
+        return optimization.get_constant_schedule_with_warmup(optimizer, warmup)
+    factory = {
+        "linear": optimization.get_linear_schedule_with_warmup,
+        "cosine": optimization.get_cosine_schedule_with_warmup,
+    }[recipe.schedule]
+    return factory(optimizer, warmup, total)
+
+
+def learning_rates(recipe: Recipe) -> tuple[list[float], dict[str, Any]]:
+    """The rate that each step of a whole schedule applies, read from the optimizer."""
+    parameter = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer = torch.optim.SGD([parameter], lr=recipe.learning_rate)
+    schedule = schedule_of(optimizer, recipe)
+    rates = []
+    for _ in range(recipe.total_steps):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return rates, stamp(parameter)
+
+
+def optimize(
+    model: torch.nn.Module, gradients: Sequence[Arrays], recipe: Recipe, dtype: str
+) -> TrainingRun:
+    """Apply given gradients, one mapping for each step, without a schedule."""
+    with default_dtype(dtype):
+        optimizer = _optimizer(model, recipe)
+        named = dict(model.named_parameters())
+        for step in gradients:
+            for name, value in step.items():
+                named[name].grad = torch.from_numpy(value.astype(dtype))
+            if recipe.clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+            optimizer.step()
+        return _finish(TrainingRun(), model, optimizer)
+
+
+def train(
+    model: torch.nn.Module, batches: Sequence[Mapping[str, np.ndarray]], recipe: Recipe, dtype: str
+) -> TrainingRun:
+    """Train on given batches, one for each optimizer step."""
+    result = TrainingRun()
+    with default_dtype(dtype):
+        optimizer = _optimizer(model, recipe)
+        schedule = schedule_of(optimizer, recipe)
+        for batch in batches:
+            optimizer.zero_grad(set_to_none=True)
+            output, _, _ = _call(model, batch)
+            loss = task_loss(output, torch.from_numpy(batch["labels"]))
+            loss.backward()
+            if recipe.clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+            result.losses.append(loss.item())
+            result.learning_rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            schedule.step()
+        return _finish(result, model, optimizer)
+
+
+def _finish(
+    result: TrainingRun, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+) -> TrainingRun:
+    state = {n: _numpy(t) for n, t in model.state_dict().items() if "num_batches" not in n}
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    moments = {
+        key: {names[p]: _numpy(values[key]) for p, values in optimizer.state.items()}
+        for key in ("exp_avg", "exp_avg_sq")
+    }
+    decayed = {n for n, p in model.named_parameters() if p.requires_grad and is_decayed(n)}
+    return dataclasses.replace(
+        result,
+        state=state,
+        moments=moments,
+        decayed=decayed,
+        stamp=stamp(next(model.parameters()).detach()),
+    )

@@ -1,0 +1,24 @@
+"""Weight conversion between PyTorch checkpoints and the Paddle side, in NumPy alone.
+
+One engine, one pure-data table for each named layout, both directions from the same table.
+"""
+
+from align.weights.build import LAYOUTS, build_plan
+from align.weights.convert import DTYPES, convert_file
+from align.weights.layout import MODELS, HeadTable, Layout, Row
+from align.weights.manifest import Manifest
+from align.weights.plan import Entry, Plan
+
+__all__ = [
+    "DTYPES",
+    "LAYOUTS",
+    "MODELS",
+    "Entry",
+    "HeadTable",
+    "Layout",
+    "Manifest",
+    "Plan",
+    "Row",
+    "build_plan",
+    "convert_file",
+]

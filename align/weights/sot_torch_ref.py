@@ -1,0 +1,81 @@
+"""Table: this project's PyTorch reference: transformers' encoder names, the head's own names.
+
+Symbols of the heads: K classes, R width of the word representation, D that of the class token,
+q and k of the single-head MGCrP, W = 2 * heads * wr_dim, w = wr_dim, c reduced width of GCP.
+"""
+
+from __future__ import annotations
+
+from align.weights.hf_encoder import CONFIG, ENCODER, IGNORED
+from align.weights.layout import HeadTable, Layout, Row
+
+_COUNTED = "batches seen so far; Paddle's BatchNorm has a fixed momentum and does not count"
+_BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
+
+
+def _same(name: str, kind: str, *shape: str, optional: bool = False) -> Row:
+    """A tensor with one name on both sides."""
+    return Row(name, name, kind, shape, optional=optional)
+
+
+def _linear(name: str, fan_out: str, fan_in: str) -> tuple[Row, Row]:
+    return (
+        _same(f"{name}.weight", "linear", fan_out, fan_in),
+        _same(f"{name}.bias", "bias", fan_out),
+    )
+
+
+def _branch(name: str, width: str) -> tuple[Row, ...]:
+    """Projection and BatchNorm of one branch of the single-head MGCrP."""
+    return (
+        _same(f"head.pooling.{name}_proj.weight", "conv1x1_to_linear", width, "C", "1", "1"),
+        *(_same(f"head.pooling.{name}_norm.{part}", "norm", width) for part in _BATCH_NORM),
+    )
+
+
+_SCORES = (*_linear("head.word_fc", "K", "R"), *_linear("head.cls_fc", "K", "C"))
+
+LAYOUT = Layout(
+    description="this project's PyTorch reference, sot_torch_ref",
+    encoder=ENCODER,
+    heads={
+        "pooler": HeadTable(
+            rows=(*_linear("head.dense", "C", "C"), *_linear("head.cls_fc", "K", "C")),
+        ),
+        "mgcrp_qk": HeadTable(
+            rows=(
+                *_branch("q", "q"),
+                *_branch("k", "k"),
+                _same("head.pooling.norm.weight", "vector", "q"),
+                *_SCORES,
+            ),
+        ),
+        "mgcrp": HeadTable(
+            rows=(
+                _same("head.pooling.wr.weight", "linear", "W", "C"),
+                _same("head.pooling.wr.bias", "bias", "W", optional=True),
+                _same("head.pooling.norm.weight", "vector", "w"),
+                _same("head.pooling.norm.bias", "norm", "w", optional=True),
+                _same("head.pooling.norm.factor", "scalar", optional=True),
+                *_SCORES,
+            ),
+        ),
+        "gcp": HeadTable(
+            rows=(*_linear("head.pooling.dr", "c", "C"), *_SCORES),
+        ),
+        "fc": HeadTable(
+            rows=(*_linear("head.proj", "D", "C"), *_linear("head.cls_fc", "K", "D")),
+        ),
+        "gap": HeadTable(rows=_SCORES),
+    },
+    ignored={
+        **IGNORED,
+        "head.pooling.q_norm.num_batches_tracked": _COUNTED,
+        "head.pooling.k_norm.num_batches_tracked": _COUNTED,
+    },
+    counters={
+        "head.pooling.q_norm.num_batches_tracked": "head.pooling.q_norm.running_mean",
+        "head.pooling.k_norm.num_batches_tracked": "head.pooling.k_norm.running_mean",
+    },
+    config=CONFIG,
+)

@@ -1,0 +1,65 @@
+"""What happens to the numbers of one tensor: the kind of its layer decides, nothing else.
+
+A kind names the layer that owns the tensor. Its transform says how the PyTorch array becomes the
+Paddle array and back, and does the same to shapes, whether their axes are numbers or symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+Shape = tuple
+"""Axis lengths (int) or their symbols (str)."""
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A change of layout and its inverse; values are never touched.
+
+    Args:
+        name: what the manifest calls it.
+        forward: PyTorch array -> Paddle array (a view where possible).
+        reverse: the inverse.
+        forward_shape: PyTorch axes -> Paddle axes.
+        reverse_shape: the inverse.
+    """
+
+    name: str
+    forward: Callable[[np.ndarray], np.ndarray]
+    reverse: Callable[[np.ndarray], np.ndarray]
+    forward_shape: Callable[[Shape], Shape]
+    reverse_shape: Callable[[Shape], Shape]
+
+
+COPY = Transform("copy", lambda a: a, lambda a: a, lambda s: s, lambda s: s)
+TRANSPOSE = Transform(
+    "transpose", lambda a: a.T, lambda a: a.T, lambda s: (s[1], s[0]), lambda s: (s[1], s[0])
+)
+POINTWISE_CONV = Transform(
+    "squeeze+transpose",
+    lambda a: a[:, :, 0, 0].T,  # (out, in, 1, 1) -> (in, out)
+    lambda a: a.T[:, :, None, None],  # (in, out) -> (out, in, 1, 1)
+    lambda s: (s[1], s[0]),
+    lambda s: (
+        s[1],
+        s[0],
+        "1" if isinstance(s[0], str) else 1,
+        "1" if isinstance(s[0], str) else 1,
+    ),
+)
+
+KINDS: Mapping[str, Transform] = {
+    "linear": TRANSPOSE,  # weight of a linear layer: torch (out, in), Paddle (in, out)
+    "conv1x1_to_linear": POINTWISE_CONV,  # torch applies the layer as a 1x1 convolution
+    "conv": COPY,
+    "embedding": COPY,
+    "bias": COPY,
+    "norm": COPY,  # scale, shift and running statistics of a normalisation
+    "vector": COPY,
+    "scalar": COPY,
+    "table": COPY,  # stored but not trained
+}
+"""Layer kind -> transform. An embedding is 2-D and is not transposed: rank says nothing."""

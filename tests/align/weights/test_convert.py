@@ -1,0 +1,409 @@
+"""Files and directories there and back: bits, dtypes, config, vocabulary, manifest, atomicity."""
+
+import hashlib
+import json
+import warnings
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from align.weights import convert, convert_file
+from sot_paddle.checkpoint import read_tensors, unpack_files, write_tensors
+
+VOCAB = {"vocab.txt": b"[PAD]\n[UNK]\n\xc3\xa9\n", "tokenizer_config.json": b"{}"}
+
+
+def assert_same(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    tensors, _ = read_tensors(path)
+    assert set(tensors) == set(arrays)
+    for name, array in arrays.items():
+        assert tensors[name].dtype == array.dtype, name
+        assert tensors[name].shape == array.shape, name
+        assert tensors[name].tobytes() == array.tobytes(), name
+
+
+@pytest.fixture
+def hf_arrays(hf_shapes, random_arrays):
+    return random_arrays(hf_shapes())
+
+
+@pytest.fixture
+def hf_dir(tmp_path, hf_arrays, hf_config):
+    """A Hugging Face directory of the tiny BERT with a classifier."""
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    write_tensors(folder / "model.safetensors", hf_arrays, {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(hf_config))
+    for name, content in VOCAB.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pdparams", ""])
+def test_directory_there_and_back_needs_nothing_but_the_file(
+    tmp_path, hf_dir, hf_arrays, hf_config, suffix
+):
+    there, back = tmp_path / f"there{suffix}", tmp_path / "back"
+    convert_file(hf_dir, there, "bert_hf", "bert_base")
+    manifest = there / "manifest.json" if not suffix else Path(f"{there}.manifest.json")
+    manifest.unlink()
+    for path in hf_dir.iterdir():
+        path.unlink()
+    made = convert_file(there, back, "bert_hf", "bert_base", reverse=True)
+    assert_same(back / "model.safetensors", hf_arrays)
+    assert made.num_attention_heads == 3
+    assert made.notes == ()
+    for name, content in VOCAB.items():
+        assert (back / name).read_bytes() == content
+    config = json.loads((back / "config.json").read_text())
+    assert hf_config.items() <= config.items()
+    assert config["architectures"] == ["BertForSequenceClassification"]
+    assert config["torch_dtype"] == "float32"
+    assert config["num_labels"] == 5
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("suffix", [".safetensors", ".pdparams"])
+def test_every_dtype_survives(tmp_path, official_shapes, random_arrays, dtype, suffix):
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    arrays = {
+        name: array.astype(kind) if array.ndim else np.zeros((), np.int64)
+        for name, array in random_arrays(official_shapes).items()
+    }
+    write_tensors(tmp_path / "a.safetensors", arrays)
+    there, back = tmp_path / f"there{suffix}", tmp_path / "back.safetensors"
+    convert_file(tmp_path / "a.safetensors", there, "sot_nlp_official", "bert_base_mgcrp")
+    assert {str(spec.dtype) for spec in read_tensors(there)[0].specs.values()} == {dtype}
+    convert_file(there, back, "sot_nlp_official", "bert_base_mgcrp", reverse=True)
+    assert_same(back, arrays)
+
+
+def test_dtype_changes_only_when_asked_and_only_floats(tmp_path, official_shapes, random_arrays):
+    arrays = random_arrays(official_shapes)
+    write_tensors(tmp_path / "a.safetensors", arrays)
+    args = (tmp_path / "b.safetensors", "sot_nlp_official", "bert_base_mgcrp")
+    convert_file(tmp_path / "a.safetensors", *args, dtype="float64")
+    back = tmp_path / "back.safetensors"
+    convert_file(args[0], back, *args[1:], reverse=True, dtype="float32")
+    assert_same(
+        back,
+        {k: a if a.ndim else np.zeros((), np.int64) for k, a in arrays.items()},
+    )
+    arrays["bert.pooler.cls_fc.bias"][0] = 1e6
+    write_tensors(tmp_path / "big.safetensors", arrays)
+    with pytest.raises(ValueError, match="'head.cls_fc.bias' holds numbers too large for float16"):
+        convert_file(
+            tmp_path / "big.safetensors", tmp_path / "c.safetensors", *args[1:], dtype="float16"
+        )
+    assert not (tmp_path / "c.safetensors").exists()
+
+
+def test_manifest_and_metadata_say_what_was_done(tmp_path, hf_dir, hf_arrays):
+    there = tmp_path / "there.safetensors"
+    calls = []
+    made = convert_file(
+        hf_dir, there, "bert_hf", "bert_base_mgcrp", progress=lambda *args: calls.append(args)
+    )
+    content = json.loads(Path(f"{there}.manifest.json").read_text())
+    tensors, metadata = read_tensors(there)
+    assert {record["destination"] for record in content["tensors"]} == set(tensors)
+    for record in content["tensors"]:
+        array = tensors[record["destination"]]
+        assert record["sha256"] == hashlib.sha256(array.tobytes()).hexdigest()
+        assert record["shape"] == list(array.shape)
+        assert record["dtype"] == str(array.dtype)
+        source = hf_arrays[record["source"]]
+        assert record["source_shape"] == list(source.shape)
+        expected = source.T if record["transform"] == "transpose" else source
+        np.testing.assert_array_equal(array, expected)
+    assert len(content["ignored"]) == 4
+    assert len(content["absent"]) == 15
+    assert {"head.pooling.q_proj.weight", "head.word_fc.bias"} < set(content["absent"])
+    assert metadata["format"] == "sot_paddle"
+    assert metadata["layout"] == "bert_hf"
+    assert metadata["model"] == "bert_base_mgcrp"
+    assert metadata["head"] == "mgcrp_qk"
+    assert metadata["source_prefix"] == "bert."
+    assert metadata["num_attention_heads"] == "3"
+    assert json.loads(metadata["absent"]) == content["absent"]
+    assert json.loads(metadata["ignored"]) == content["ignored"]
+    assert json.loads(metadata["config"])["hidden_size"] == 12
+    assert unpack_files(metadata["vocabulary"]) == VOCAB
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    assert calls[-1][:2] == (total, total)
+    assert [done for done, _, _ in calls] == sorted({done for done, _, _ in calls})
+    assert "ignored: classifier.weight (" in made.summary()
+
+
+def test_prefix_of_a_headless_source_comes_back(tmp_path, hf_shapes, random_arrays):
+    for prefix in ("bert.", ""):
+        arrays = random_arrays(hf_shapes(prefix, classifier=False))
+        folder = tmp_path / f"p{len(prefix)}"
+        folder.mkdir()
+        write_tensors(folder / "a.safetensors", arrays)
+        args = ("bert_hf", "bert_base")
+        convert_file(folder / "a.safetensors", folder / "there.safetensors", *args)
+        convert_file(folder / "there.safetensors", folder / "b.safetensors", *args, reverse=True)
+        assert_same(folder / "b.safetensors", arrays)
+        convert_file(
+            folder / "there.safetensors",
+            folder / "dir",
+            *args,
+            reverse=True,
+            num_attention_heads=4,
+        )
+        assert_same(folder / "dir" / "model.safetensors", arrays)
+
+
+def test_shards_are_joined_and_checked(tmp_path, hf_dir, hf_arrays):
+    names = sorted(hf_arrays)
+    first = {name: hf_arrays[name] for name in names[:9]}
+    second = {name: hf_arrays[name] for name in names[9:]}
+    (hf_dir / "model.safetensors").unlink()
+    write_tensors(hf_dir / "model-1.safetensors", first)
+    write_tensors(hf_dir / "model-2.safetensors", second)
+    placed = dict.fromkeys(first, "model-1.safetensors")
+    placed |= dict.fromkeys(second, "model-2.safetensors")
+    index = hf_dir / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": placed}))
+    args = ("bert_hf", "bert_base")
+    convert_file(hf_dir, tmp_path / "there.safetensors", *args)
+    convert_file(tmp_path / "there.safetensors", tmp_path / "back", *args, reverse=True)
+    assert_same(tmp_path / "back" / "model.safetensors", hf_arrays)
+
+    for change, message in (
+        ({names[0]: "model-2.safetensors"}, "missing from|not in the index but in"),
+        ({names[0]: "gone.safetensors"}, "the shard 'gone.safetensors' is not beside it"),
+        ({names[0]: "../model-1.safetensors"}, "the shard '../model-1.safetensors' is not"),
+        ({"extra": "model-1.safetensors"}, "'extra' is missing from model-1.safetensors"),
+    ):
+        index.write_text(json.dumps({"weight_map": {**placed, **change}}))
+        with pytest.raises(ValueError, match=message):
+            convert_file(hf_dir, tmp_path / "again.safetensors", *args)
+    index.write_text("[]")
+    with pytest.raises(ValueError, match="expected a JSON object, got a list"):
+        convert_file(hf_dir, tmp_path / "again.safetensors", *args)
+
+
+@pytest.mark.parametrize("key", ["", "state_dict", "model"])
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "x.pth"])
+def test_torch_files_there_and_back(tmp_path, hf_arrays, key, name):
+    torch = pytest.importorskip("torch")
+    state = {k: torch.from_numpy(a).to(torch.bfloat16) for k, a in hf_arrays.items()}
+    torch.save({key: state, "epoch": 3} if key else state, tmp_path / name)
+    args = ("bert_hf", "bert_base")
+    made = convert_file(tmp_path / name, tmp_path / "there.safetensors", *args)
+    assert any(f"under the key {key!r}" in note for note in made.notes) == bool(key)
+    for back in ("back.bin", "back.pth"):
+        convert_file(tmp_path / "there.safetensors", tmp_path / back, *args, reverse=True)
+        returned = torch.load(tmp_path / back, weights_only=True)
+        assert set(returned) == set(state)
+        for k, tensor in state.items():
+            assert returned[k].dtype == torch.bfloat16
+            assert torch.equal(returned[k], tensor), k
+            assert returned[k].is_contiguous()
+
+
+def test_bad_torch_files_are_refused(tmp_path):
+    torch = pytest.importorskip("torch")
+
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "owned",))
+
+    (tmp_path / "empty.bin").write_bytes(b"")
+    (tmp_path / "text.bin").write_bytes(b"hello")
+    torch.save({"w": Evil()}, tmp_path / "evil.bin")
+    torch.save({"w": torch.ones(2), "epoch": 3}, tmp_path / "mixed.bin")
+    torch.save({"model": {"w": 1}, "state_dict": {"w": 1}}, tmp_path / "two.bin")
+    torch.save([torch.ones(2)], tmp_path / "list.bin")
+    for name, message in (
+        ("empty", "not a PyTorch file of weights only"),
+        ("text", "not a PyTorch file of weights only"),
+        ("evil", "not a PyTorch file of weights only"),
+        ("mixed", "'epoch' is a int; expected a plain state dict, or one under the key"),
+        ("two", "both state_dict and model"),
+        ("list", "expected a dict of tensors, got list"),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch speaks of old formats
+            with pytest.raises(ValueError, match=message):
+                convert_file(
+                    tmp_path / f"{name}.bin", tmp_path / "x.safetensors", "bert_hf", "bert_base"
+                )
+    assert not (tmp_path / "owned").exists()
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+def test_unknown_heads_are_said_aloud(tmp_path, hf_arrays):
+    write_tensors(tmp_path / "a.safetensors", hf_arrays)
+    args = ("bert_hf", "bert_base")
+    made = convert_file(tmp_path / "a.safetensors", tmp_path / "b.safetensors", *args)
+    assert made.num_attention_heads is None
+    assert "attention heads is unknown" in made.summary()
+    with pytest.raises(ValueError, match="hidden size 12 is no multiple of 64; state it with"):
+        convert_file(tmp_path / "b.safetensors", tmp_path / "c", *args, reverse=True)
+    with pytest.raises(ValueError, match="5 attention heads do not divide the hidden size 12"):
+        convert_file(
+            tmp_path / "b.safetensors", tmp_path / "c", *args, reverse=True, num_attention_heads=5
+        )
+    made = convert_file(
+        tmp_path / "b.safetensors", tmp_path / "c", *args, reverse=True, num_attention_heads=4
+    )
+    assert json.loads((tmp_path / "c" / "config.json").read_text())["num_attention_heads"] == 4
+    assert "no vocabulary found" in made.summary()
+
+
+def test_sixty_four_channels_a_head_are_assumed_with_a_note(tmp_path, hf_shapes, random_arrays):
+    wide = {
+        name: tuple(128 if n == 12 else n for n in shape) for name, shape in hf_shapes().items()
+    }
+    write_tensors(tmp_path / "a.safetensors", random_arrays(wide))
+    args = ("bert_hf", "bert_base")
+    convert_file(tmp_path / "a.safetensors", tmp_path / "b.pdparams", *args)
+    made = convert_file(tmp_path / "b.pdparams", tmp_path / "c", *args, reverse=True)
+    assert made.num_attention_heads == 2
+    assert "2 assumed (64 channels each)" in made.summary()
+
+
+def test_a_vocabulary_can_be_given(tmp_path, hf_dir, hf_arrays):
+    write_tensors(tmp_path / "a.safetensors", hf_arrays)
+    args = ("bert_hf", "bert_base")
+    convert_file(tmp_path / "a.safetensors", tmp_path / "b.safetensors", *args, vocab=hf_dir)
+    options = {"reverse": True, "num_attention_heads": 3}
+    convert_file(tmp_path / "b.safetensors", tmp_path / "c", *args, **options)
+    assert (tmp_path / "c" / "vocab.txt").read_bytes() == VOCAB["vocab.txt"]
+    with pytest.raises(ValueError, match="no tokenizer files such as vocab.txt"):
+        convert_file(tmp_path / "b.safetensors", tmp_path / "d", *args, vocab=tmp_path, **options)
+
+
+def test_wrong_sources_are_refused(tmp_path, hf_dir, hf_arrays, hf_config):
+    args = ("bert_hf", "bert_base")
+    there = tmp_path / "there.safetensors"
+    convert_file(hf_dir, there, *args)
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "a.npz").write_bytes(b"")
+    (tmp_path / "a.bin").write_bytes(b"")
+    write_tensors(tmp_path / "none.safetensors", {})
+    write_tensors(tmp_path / "a.pdparams", {"w": np.ones(1)})
+    for source, reverse, message in (
+        (tmp_path / "gone", False, "no such file or directory"),
+        (tmp_path / "bare", False, "no weights; expected one of model.safetensors, "),
+        (tmp_path / "a.npz", False, "got '.npz'"),
+        (tmp_path / "none.safetensors", False, "holds no tensor"),
+        (there, False, "is a converted file already; add --reverse"),
+        (tmp_path / "a.pdparams", False, "is a Paddle file; add --reverse"),
+        (hf_dir, True, "drop --reverse"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            convert_file(source, tmp_path / "x.safetensors", *args, reverse=reverse)
+    (hf_dir / "config.json").write_text(json.dumps({**hf_config, "model_type": "roberta"}))
+    with pytest.raises(ValueError, match="expected model_type 'bert', got 'roberta'"):
+        convert_file(hf_dir, tmp_path / "x.safetensors", *args)
+    (hf_dir / "config.json").write_text("{")
+    with pytest.raises(ValueError, match="config.json: not JSON"):
+        convert_file(hf_dir, tmp_path / "x.safetensors", *args)
+    assert not (tmp_path / "x.safetensors").exists()
+
+
+def test_what_exists_is_not_overwritten_unless_asked(tmp_path, hf_dir):
+    args = ("bert_hf", "bert_base")
+    there, folder = tmp_path / "there.safetensors", tmp_path / "folder"
+    for dst in (there, folder):
+        convert_file(hf_dir, dst, *args)
+        with pytest.raises(ValueError, match="--overwrite replaces"):
+            convert_file(hf_dir, dst, *args)
+        convert_file(hf_dir, dst, *args, overwrite=True)
+    (folder / "thesis.tex").write_text("precious")
+    with pytest.raises(ValueError, match="holds files of its own .thesis.tex."):
+        convert_file(hf_dir, folder, *args, overwrite=True)
+    with pytest.raises(ValueError, match="is what is being converted"):
+        convert_file(hf_dir, hf_dir, *args, overwrite=True)
+    with pytest.raises(ValueError, match="is what is being converted"):
+        convert_file(there, there, *args, reverse=True, overwrite=True)
+    with pytest.raises(ValueError, match="does not exist; make it first"):
+        convert_file(hf_dir, tmp_path / "no" / "x.safetensors", *args)
+    with pytest.raises(ValueError, match="or a directory .a name without a suffix., got '.npz'"):
+        convert_file(hf_dir, tmp_path / "x.npz", *args)
+    (tmp_path / "empty").mkdir()
+    convert_file(hf_dir, tmp_path / "empty", *args)
+    convert_file(hf_dir, f"{tmp_path / 'v1.5'}/", *args)
+    assert (tmp_path / "v1.5" / "config.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["there.safetensors", "there.pdparams", "folder"])
+@pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])
+def test_a_conversion_that_dies_leaves_everything_as_it_was(
+    tmp_path, hf_dir, monkeypatch, name, error
+):
+    args = (tmp_path / name, "bert_hf", "bert_base")
+    convert_file(hf_dir, *args)
+
+    def snapshot() -> dict[Path, bytes]:
+        return {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+
+    before = snapshot()
+    cast, calls = convert._cast, []
+
+    def dying(*arguments):
+        calls.append(arguments)
+        if len(calls) == 20:
+            raise error
+        return cast(*arguments)
+
+    monkeypatch.setattr(convert, "_cast", dying)
+    with pytest.raises(type(error)):
+        convert_file(hf_dir, *args, overwrite=True)
+    assert len(calls) == 20
+    assert snapshot() == before
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_the_real_checkpoint_is_bit_equal_and_loads_in_transformers(tmp_path, real_checkpoint):
+    there, back = tmp_path / "there.safetensors", tmp_path / "back"
+    made = convert_file(real_checkpoint, there, "bert_hf", "bert_base")
+    assert made.absent == ("head.cls_fc.weight", "head.cls_fc.bias")
+    assert set(made.ignored) == {"embeddings.position_ids"}
+    Path(f"{there}.manifest.json").unlink()
+    made = convert_file(there, back, "bert_hf", "bert_base", reverse=True)
+    assert (made.num_hidden_layers, made.num_attention_heads, made.notes) == (6, 12, ())
+    original, _ = read_tensors(real_checkpoint / "model.safetensors")
+    kept = {name: original[name] for name in original if name not in {"embeddings.position_ids"}}
+    assert_same(back / "model.safetensors", kept)
+
+    pytest.importorskip("sot_torch_ref")  # makes transformers importable beside a CPU torch
+    transformers = pytest.importorskip("transformers")
+    model, info = transformers.BertModel.from_pretrained(back, output_loading_info=True)
+    assert not any(info.values()), info
+    assert model.config.num_attention_heads == 12
+    state = model.state_dict()
+    for name, array in kept.items():
+        np.testing.assert_array_equal(state[name].numpy(), array, err_msg=name)
+    ours = transformers.AutoTokenizer.from_pretrained(back)
+    theirs = transformers.AutoTokenizer.from_pretrained(real_checkpoint)
+    text = "A naïve café — unaffable?"
+    assert ours(text)["input_ids"] == theirs(text)["input_ids"]
+
+
+def test_a_classifier_comes_back_as_transformers_wants_it(tmp_path, hf_shapes, random_arrays):
+    pytest.importorskip("sot_torch_ref")
+    transformers = pytest.importorskip("transformers")
+    arrays = random_arrays(hf_shapes("", classifier=False))
+    arrays |= random_arrays({"classifier.weight": (5, 12), "classifier.bias": (5,)})
+    write_tensors(tmp_path / "a.safetensors", arrays)  # transformers itself cannot load this mix
+    args = ("bert_hf", "bert_base")
+    convert_file(
+        tmp_path / "a.safetensors", tmp_path / "b.safetensors", *args, num_attention_heads=3
+    )
+    convert_file(tmp_path / "b.safetensors", tmp_path / "back", *args, reverse=True)
+    model, info = transformers.BertForSequenceClassification.from_pretrained(
+        tmp_path / "back", output_loading_info=True
+    )
+    assert not any(info.values()), info
+    assert model.config.num_labels == 5
+    state = model.state_dict()
+    for name, array in arrays.items():
+        key = name if name.startswith("classifier") else f"bert.{name}"
+        np.testing.assert_array_equal(state[key].numpy(), array, err_msg=name)

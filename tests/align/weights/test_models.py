@@ -1,0 +1,50 @@
+"""The tables against the models themselves: names, shapes and nothing left over on either side."""
+
+import warnings
+
+import pytest
+
+from align.weights import build_plan
+
+TINY = {
+    "num_classes": 5,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "vocab_size": 23,
+    "max_position_embeddings": 9,
+    "q_dim": 7,
+    "k_dim": 4,
+    "head_num_heads": 2,
+    "wr_dim": 4,
+    "qkv_dim": 3,
+}
+HEADS = [
+    ("bert_base", {}),
+    ("bert_large", {"pooling": "gap"}),
+    ("bert_base", {"pooling": "fc"}),
+    ("bert_base_mgcrp", {}),
+    ("bert_large_mgcrp", {"fusion": "concat"}),
+    ("bert_base_mgcrp", {"fusion": "word_tokens", "normalization": "epn"}),
+    ("bert_base_mgcrp", {"pooling": "gcp"}),
+    ("bert_base_mgcrp", {"pooling": "mgcrp", "qkv_bias": True}),
+    ("bert_base_mgcrp", {"pooling": "mgcrp", "normalization": "ln", "fusion": "sum_loss"}),
+    ("bert_base_mgcrp", {"pooling": "mgcrp", "normalization": "sqrt_t", "fusion": "aggre_all"}),
+]
+
+
+@pytest.mark.parametrize(("model", "head"), HEADS, ids=lambda value: str(value))
+def test_reference_and_port_have_the_names_and_shapes_of_the_table(model, head):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what paddlenlp says while it is imported
+        theirs = pytest.importorskip("sot_torch_ref").create_model(model, **TINY, **head)
+        ours = pytest.importorskip("sot_paddle").create_model(model, **TINY, **head)
+    theirs, ours = theirs.state_dict(), ours.state_dict()
+    torch_shapes = {name: tuple(tensor.shape) for name, tensor in theirs.items()}
+    paddle_shapes = {name: tuple(tensor.shape) for name, tensor in ours.items()}
+    plan = build_plan("sot_torch_ref", model, torch_shapes)
+    assert {e.destination: e.destination_shape for e in plan.entries} == paddle_shapes
+    back = build_plan("sot_torch_ref", model, paddle_shapes, reverse=True)
+    written = {e.destination: e.destination_shape for e in back.entries}
+    assert written | dict.fromkeys(back.counters, ()) == torch_shapes

@@ -1,0 +1,80 @@
+"""Convert weights between a PyTorch checkpoint and the Paddle models, both ways."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from align.weights import DTYPES, LAYOUTS, MODELS, convert_file  # noqa: E402
+
+BIG = 128 * 2**20  # bytes from which progress is shown
+EXAMPLES = """\
+examples, there and back again:
+  python tools/convert_weights.py --layout bert_hf --model bert_base HF_DIR bert.safetensors
+  python tools/convert_weights.py --layout bert_hf --model bert_base --reverse \\
+      bert.safetensors NEW_HF_DIR
+the encoder for the second-order head, which itself starts at its initialisation:
+  python tools/convert_weights.py --layout bert_hf --model bert_base_mgcrp HF_DIR mgcrp.pdparams
+
+A DST without a suffix becomes a directory: model.safetensors, config.json, the vocabulary and
+manifest.json. Beside a file DST stands DST.manifest.json. Config and vocabulary of a SRC directory
+travel inside the converted file, so that --reverse needs nothing else; for a SRC that has none
+there are --vocab and --num-attention-heads.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"convert_weights: error: {message}; see --help\n")
+
+
+def build_parser() -> Parser:
+    """Describe the command line."""
+    style = argparse.RawDescriptionHelpFormatter
+    parser = Parser(description=__doc__, epilog=EXAMPLES, formatter_class=style)
+    layouts = "; ".join(f"{name}: {layout.description}" for name, layout in LAYOUTS.items())
+    add = parser.add_argument
+    add("--layout", required=True, metavar="L", help=f"the PyTorch side's names. {layouts}")
+    add("--model", required=True, metavar="M", help=f"{', '.join(MODELS)}; sizes come from SRC")
+    add("--reverse", action="store_true", help="from Paddle back to PyTorch")
+    add("--dtype", choices=DTYPES, help="change the floating tensors' dtype (default: keep)")
+    add("--overwrite", action="store_true", help="replace an existing DST")
+    add("--vocab", metavar="DIR", help="tokenizer files for DST, when SRC has none")
+    add("--num-attention-heads", type=int, metavar="N", help="when SRC does not say")
+    add("--encoder-only", action="store_true", help="--reverse: drop a head that L cannot hold")
+    add("src", metavar="SRC", help="*.safetensors, *.bin, *.pth (--reverse: also *.pdparams), or"
+        " a directory with weights, sharded or not")  # fmt: skip
+    add("dst", metavar="DST", help="*.safetensors, *.pdparams (--reverse: *.safetensors, *.bin,"
+        " *.pth), or a directory that --reverse makes loadable by transformers")  # fmt: skip
+    return parser
+
+
+def show_progress(done: int, total: int, name: str) -> None:
+    """Print how far a big conversion is, on stderr."""
+    if total >= BIG:
+        line = f"\r{done / 2**20:6.0f} of {total / 2**20:.0f} MiB  {name:<64}"
+        print(line, end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; 0 done, 2 refused (one line on stderr, nothing written)."""
+    options = vars(build_parser().parse_args(argv))
+    try:
+        print(convert_file(**options, progress=show_progress).summary())
+    except (ValueError, OSError) as error:
+        print(f"convert_weights: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("convert_weights: error: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
