@@ -79,6 +79,7 @@ class ModelCase:
         recipe: for the optimizer and training steps.
         dtypes: precisions to run.
         quick: whether ``--quick`` runs it.
+        loosened: tolerances of this case alone, by (step, dtype), each with its reason.
     """
 
     name: str
@@ -93,6 +94,11 @@ class ModelCase:
     recipe: Recipe = Recipe()
     dtypes: tuple[str | None, ...] = DTYPES
     quick: bool = True
+    loosened: Mapping[tuple[str, str], Tolerance] = field(default_factory=dict)
+
+    def tolerance(self, step: str, dtype: str) -> Tolerance:
+        """The bound of a step: the case's own, else the suite's."""
+        return self.loosened.get((step, dtype)) or TOLERANCES[step, dtype]
 
 
 @dataclass(frozen=True)
@@ -325,8 +331,23 @@ _POOLINGS = ("mgcrp", "mgcrp_qk", "gap", "gcp")
 _FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
 
 
-def _head(name: str, **options: Any) -> ModelCase:
-    return ModelCase(f"head_{name}", options={**_HEAD, **options})
+_EPN = {
+    ("backward", "float32"): Tolerance(
+        "oracle",
+        1e-6,
+        "the derivative of ePN is 1 / (2 sqrt(|x| + 1e-8)), up to 5000 at small entries: rounding "
+        "of the covariance is amplified by chance on either side",
+        norm="l2",
+        factor=16.0,
+        floor=1e-6,
+    )
+}
+
+
+def _head(
+    name: str, loosened: Mapping[tuple[str, str], Tolerance] | None = None, **options: Any
+) -> ModelCase:
+    return ModelCase(f"head_{name}", options={**_HEAD, **options}, loosened=loosened or {})
 
 
 _HEADS = (
@@ -338,11 +359,12 @@ _HEADS = (
     *(_head(pooling, pooling=pooling) for pooling in ("fc", "none")),
     *(
         _head(f"mgcrp_norm_{norm}", pooling="mgcrp", normalization=norm)
-        for norm in ("sqrt_d", "sqrt_t", "epn", "ln", "none")
+        for norm in ("sqrt_d", "sqrt_t", "ln", "none")
     ),
+    _head("mgcrp_qk_norm_none", pooling="mgcrp_qk", normalization="none"),
     *(
-        _head(f"mgcrp_qk_norm_{norm}", pooling="mgcrp_qk", normalization=norm)
-        for norm in ("epn", "none")
+        _head(f"{pooling}_norm_epn", _EPN, pooling=pooling, normalization="epn")
+        for pooling in ("mgcrp", "mgcrp_qk")
     ),
     *(
         _head(f"{pooling}_{fusion}_masked", pooling=pooling, fusion=fusion, mask_padding=True)

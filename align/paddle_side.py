@@ -79,7 +79,7 @@ def load_state(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> None:
             f"unexpected {sorted(set(state) - set(own))}"
         )
     for name, tensor in own.items():
-        value = np.ascontiguousarray(state[name])
+        value = np.array(state[name], order="C")  # ascontiguousarray would add an axis to a scalar
         if tuple(tensor.shape) != value.shape:
             raise ValueError(f"{name}: expected shape {tuple(tensor.shape)}, got {value.shape}")
         tensor.set_value(value.astype(str(tensor.dtype).removeprefix("paddle.")))
@@ -192,7 +192,7 @@ def optimize(
         named = dict(model.named_parameters())
         for step in gradients:
             for name, value in step.items():
-                named[name].grad = paddle.to_tensor(np.ascontiguousarray(value).astype(dtype))
+                named[name].grad = paddle.to_tensor(np.array(value, dtype=dtype, order="C"))
             optimizer.step()
         return _finish(TrainingRun(), model, optimizer)
 

@@ -62,7 +62,7 @@ def draw_state(case: ModelCase, checkpoint: Path | None) -> Arrays:
         if name.endswith("running_var"):
             state[name] = rng.uniform(0.5, 1.5, value.shape)
         elif value.ndim <= 1 and value.dtype == np.float64:
-            state[name] = value + 0.1 * rng.normal(size=value.shape)
+            state[name] = np.asarray(value + 0.1 * rng.normal(size=value.shape))
         elif name.startswith("head.") and value.dtype == np.float64:
             state[name] = value * 3.0  # scores of order one instead of nearly constant ones
     if case.weights == "checkpoint":
@@ -100,7 +100,10 @@ class Pair:
     ) -> None:
         self.case, self.dtype = case, dtype
         state = draw_state(case, checkpoint)
-        floating = {k: v.astype(dtype) if v.dtype == np.float64 else v for k, v in state.items()}
+        floating = {
+            name: np.asarray(value, dtype if value.dtype == np.float64 else None)
+            for name, value in state.items()
+        }
         self.reference_state = floating
         self.plan = build_plan("sot_torch_ref", case.model, _planned_shapes(case, state))
         self.batch = make_batch(case, sentences=sentences, checkpoint=checkpoint)
@@ -130,7 +133,7 @@ class Pair:
         """A fresh reference model; in float64 with the same, possibly rounded, weights."""
         dtype = dtype or self.dtype
         state = {
-            name: value.astype(dtype) if value.dtype.kind == "f" else value
+            name: np.asarray(value, dtype if value.dtype.kind == "f" else None)
             for name, value in self.reference_state.items()
         }
         return torch_side.build(self.case, dtype, state)
@@ -184,7 +187,7 @@ class Pair:
             *compare_mappings(
                 taps,
                 reference,
-                TOLERANCES["forward", self.dtype],
+                self.case.tolerance("forward", self.dtype),
                 oracle=self.oracle_pass.taps if self.oracle_pass else None,
             ),
             order,
@@ -212,7 +215,7 @@ class Pair:
     def compare_gradients(self, ours: Pass) -> list[Comparison]:
         """Judge the loss and every gradient, in Paddle's names; absent ones must be absent."""
         reference, oracle = self.reference_pass, self.oracle_pass
-        tolerance = TOLERANCES["backward", self.dtype]
+        tolerance = self.case.tolerance("backward", self.dtype)
         expected = self.to_paddle(reference.gradients)
         judged = self.to_paddle(oracle.gradients) if oracle else None
         loss = compare_arrays(
@@ -232,7 +235,7 @@ class Pair:
         statistics = compare_mappings(
             ours.buffers,
             buffers,
-            TOLERANCES["forward", self.dtype],
+            self.case.tolerance("forward", self.dtype),
             oracle=self.to_paddle(oracle.buffers) if oracle else None,
         )
         return [loss, *gradients, *statistics]
@@ -241,7 +244,7 @@ class Pair:
         self, step: str, ours: TrainingRun, reference: TrainingRun, oracle: TrainingRun | None
     ) -> list[Comparison]:
         """Judge losses, rates, final weights, moments and the decayed set of a run."""
-        tolerance = TOLERANCES[step, self.dtype]
+        tolerance = self.case.tolerance(step, self.dtype)
         results = []
         curves: list[tuple[str, Callable[[TrainingRun], list[float]], Tolerance]] = [
             ("losses", lambda run: run.losses, tolerance),

@@ -113,7 +113,7 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
 def _tensor(array: np.ndarray) -> paddle.Tensor:
     if array.dtype == ml_dtypes.bfloat16:
         array = array.astype(np.float32)  # exact; Paddle takes bfloat16 as bare uint16 only
-    return paddle.to_tensor(np.ascontiguousarray(array))
+    return paddle.to_tensor(np.array(array, order="C"))
 
 
 def save_weights(model: nn.Layer, path: str | Path) -> None:

@@ -30,7 +30,7 @@ _NORMS: Mapping[str, Callable[[int, HeadConfig], nn.Layer]] = {
     "sqrt_d": lambda dim, config: power_norm.ScaleNorm(dim, learnable=False),
     "sqrt_t": lambda dim, config: power_norm.ScaleNorm(dim, learnable=True),
     "epn": lambda dim, config: power_norm.EntrywisePowerNorm(),
-    "ln": lambda dim, config: nn.LayerNorm(dim),
+    "ln": lambda dim, config: power_norm.RowLayerNorm(dim),
     "none": lambda dim, config: nn.Identity(),
     "mpn": lambda dim, config: power_norm.MatrixSqrt(
         num_iter=config.mpn_iter, on_zero=config.resolved_on_zero

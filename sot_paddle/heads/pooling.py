@@ -45,9 +45,7 @@ class TokenBatchNorm(nn.Layer):
     Source: B.1 step 3.
     """
 
-    def __init__(
-        self, num_channels: int, *, momentum: float = 0.9, epsilon: float = 1e-5
-    ) -> None:
+    def __init__(self, num_channels: int, *, momentum: float = 0.9, epsilon: float = 1e-5) -> None:
         super().__init__()
         self.momentum, self.epsilon = momentum, epsilon
         self.weight = self.create_parameter(
