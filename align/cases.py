@@ -159,7 +159,30 @@ class DataCase:
     quick: bool = True
 
 
-Case = ModelCase | LossCase | MetricCase | ScheduleCase | DataCase
+@dataclass(frozen=True)
+class GlueDataCase:
+    """One epoch of padded batches of a GLUE task, read from the official layout.
+
+    Attributes:
+        task: lower-case name.
+        split: ``train``, ``dev`` or ``dev_mismatched``.
+        pad: ``max_length`` (as published) or ``longest`` of the batch.
+        bucket: batches of similar length.
+        max_length: tokens of a row at most.
+    """
+
+    name: str
+    task: str
+    split: str = "train"
+    pad: str = "max_length"
+    bucket: bool = False
+    max_length: int = 48
+    steps: tuple[str, ...] = ("data",)
+    dtypes: tuple[str | None, ...] = (None,)
+    quick: bool = True
+
+
+Case = ModelCase | LossCase | MetricCase | ScheduleCase | DataCase | GlueDataCase
 
 TOLERANCES: Mapping[tuple[str, str | None], Tolerance] = {
     ("forward", "float64"): Tolerance(
@@ -436,8 +459,20 @@ _DATA = (
     DataCase("data_cased", 64, lower_case=False),
 )
 
+_GLUE_DATA = (
+    *(
+        GlueDataCase(f"data_glue_{task}", task)
+        for task in ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli")
+    ),
+    GlueDataCase("data_glue_mnli_mismatched", "mnli", split="dev_mismatched"),
+    GlueDataCase("data_glue_rte_dynamic", "rte", pad="longest"),
+    GlueDataCase("data_glue_cola_bucketed", "cola", split="dev", pad="longest", bucket=True),
+    GlueDataCase("data_glue_qqp_truncated", "qqp", pad="longest", bucket=True, max_length=16),
+)
+
 CASES: tuple[Case, ...] = (
     *_DATA,
+    *_GLUE_DATA,
     *_TEXT,
     *_HEADS,
     *_NO_CLASS_TOKEN,

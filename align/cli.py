@@ -54,6 +54,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="text file, one sentence a line, instead of the embedded sentences",
     )
+    parser.add_argument(
+        "--glue-dir",
+        metavar="DIR",
+        help="folder with GLUE task folders (CoLA, RTE, ...) for the data_glue cases",
+    )
     return parser
 
 
@@ -128,7 +133,8 @@ def _run(options: argparse.Namespace) -> int:
     if not todo:
         raise ValueError("these cases have none of these steps; see python -m align --list")
     checkpoint = Path(options.checkpoint) if options.checkpoint else None
-    context = Context(checkpoint=checkpoint, sentences=sentences)
+    glue_dir = Path(options.glue_dir) if options.glue_dir else None
+    context = Context(checkpoint=checkpoint, sentences=sentences, glue_dir=glue_dir)
     report = runner.run(todo, context, _show)
     print(writer.console(report))
     if options.json:

@@ -19,11 +19,13 @@ class Context:
     Attributes:
         checkpoint: directory of a real BERT checkpoint, None for the installed one.
         sentences: the user's sentences for the data step, empty for the embedded ones.
+        glue_dir: the user's GLUE folder with one folder for each task, None for embedded rows.
         classic: check -> (torch arrays, paddle arrays) of the five classic reprod_log checks.
     """
 
     checkpoint: Path | None = None
     sentences: Sequence[str] = ()
+    glue_dir: Path | None = None
     classic: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict)
     _key: tuple[str, str] | None = field(default=None, repr=False)
     _pair: Pair | None = field(default=None, repr=False)

@@ -14,6 +14,9 @@ import sot_paddle
 from align.cases import WORDS_DIM, ModelCase, Recipe
 from align.sides import Arrays, Pass, TrainingRun
 from sot_paddle.config import HeadConfig
+from sot_paddle.data.batching import EpochOrder
+from sot_paddle.data.paddle_dataset import FeatureDataset, OrderedBatchSampler, PadCollator
+from sot_paddle.data.token_features import TokenFeatures
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
 from sot_paddle.train.losses import classification_loss
@@ -232,3 +235,20 @@ def _finish(result: TrainingRun, model: paddle.nn.Layer, optimizer) -> TrainingR
         decayed=decayed_names(model),
         stamp=stamp(next(iter(model.parameters()))),
     )
+
+
+def load_batches(
+    features: TokenFeatures, order: EpochOrder, pad: str, max_length: int
+) -> tuple[Arrays, dict[str, Any]]:
+    """One epoch through Paddle's DataLoader, as the Trainer gets it."""
+    loader = paddle.io.DataLoader(
+        FeatureDataset(features),
+        batch_sampler=OrderedBatchSampler(order),
+        collate_fn=PadCollator(pad, max_length),
+    )
+    found: Arrays = {}
+    for index, batch in enumerate(loader):
+        tensors = {name: paddle.assign(value) for name, value in batch.items()}
+        found.update({f"batch {index}/{name}": _numpy(t) for name, t in sorted(tensors.items())})
+        last = tensors["input_ids"]
+    return found, stamp(last)

@@ -6,13 +6,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from align.cases import Case
+from align.cases import (
+    Case,
+    DataCase,
+    GlueDataCase,
+    LossCase,
+    MetricCase,
+    ModelCase,
+    ScheduleCase,
+)
 from align.context import Context
 from align.results import Report, StepResult
 from align.steps import (
     backward,
     data,
     forward,
+    glue_data,
     learning_rate,
     loss,
     metric,
@@ -21,16 +30,18 @@ from align.steps import (
 )
 from sot_paddle.runtime import environment_stamp
 
-STEP_RUNNERS: Mapping[str, Callable[[Any, Any, Context], StepResult]] = {
-    "data": data.run,
-    "forward": forward.run,
-    "loss": loss.run,
-    "metric": metric.run,
-    "learning_rate": learning_rate.run,
-    "backward": backward.run,
-    "optimizer": optimizer.run,
-    "training": training.run,
+RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = {
+    ("data", DataCase): data.run,
+    ("data", GlueDataCase): glue_data.run,
+    ("forward", ModelCase): forward.run,
+    ("loss", LossCase): loss.run,
+    ("metric", MetricCase): metric.run,
+    ("learning_rate", ScheduleCase): learning_rate.run,
+    ("backward", ModelCase): backward.run,
+    ("optimizer", ModelCase): optimizer.run,
+    ("training", ModelCase): training.run,
 }
+"""What runs a step of a kind of case."""
 
 
 def jobs(
@@ -62,7 +73,7 @@ def run(
     results = []
     for case, step, dtype in todo:
         began = time.perf_counter()
-        result = STEP_RUNNERS[step](case, dtype, context)
+        result = RUNNERS[step, type(case)](case, dtype, context)
         result.seconds = time.perf_counter() - began
         results.append(result)
         progress(result)

@@ -209,3 +209,37 @@ def _finish(
         decayed=decayed,
         stamp=stamp(next(model.parameters()).detach()),
     )
+
+
+def load_glue_batches(
+    examples: Sequence[tuple[str, str | None, float]],
+    vocabulary: str,
+    batches: list[list[int]],
+    pad_to: int | None,
+    max_length: int,
+) -> tuple[Arrays, dict[str, Any]]:
+    """One epoch through torch's DataLoader, tokenized by transformers' slow tokenizer."""
+    from transformers import BertTokenizer, logging
+
+    logging.set_verbosity_error()  # it says for every pair that no overflow is returned
+    tokenizer = BertTokenizer(vocabulary)
+
+    def collate(rows: list[tuple[str, str | None, float]]) -> dict[str, torch.Tensor]:
+        encoded = tokenizer(
+            [row[0] for row in rows],
+            [row[1] for row in rows] if rows[0][1] is not None else None,
+            padding="max_length" if pad_to else "longest",
+            truncation="longest_first",
+            max_length=max_length,
+            return_tensors="pt",
+        )
+        labels = [row[2] for row in rows]
+        kind = torch.float32 if isinstance(labels[0], float) else torch.int64
+        return {**encoded, "labels": torch.tensor(labels, dtype=kind)}
+
+    loader = torch.utils.data.DataLoader(examples, batch_sampler=batches, collate_fn=collate)
+    found: Arrays = {}
+    for index, batch in enumerate(loader):
+        found.update({f"batch {index}/{name}": _numpy(t) for name, t in sorted(batch.items())})
+        last = batch["input_ids"]
+    return found, stamp(last)

@@ -143,9 +143,11 @@ class HeadConfig:
         return self.on_zero or ("zero" if self.mask_padding else "nan")
 
     def dropout(self, encoder_dropout: float) -> float:
-        """``head_dropout`` with its default filled in."""
+        """``head_dropout`` with its default filled in; ClassT alone has none (specs B.1 step 1)."""
         if self.head_dropout is not None:
             return self.head_dropout
+        if self.fusion == "class_token" and self.pooling not in CLASS_TOKEN_POOLINGS:
+            return 0.0
         return {"mgcrp_qk": MGCRP_QK_DROPOUT, "pooler": encoder_dropout}.get(self.pooling, 0.0)
 
 

@@ -148,7 +148,7 @@ def test_config_is_frozen_and_can_build_twice() -> None:
         ({"pooling": "pooler"}, 0.15),
         ({"pooling": "mgcrp"}, 0.0),
         ({"pooling": "fc"}, 0.0),
-        ({"pooling": "mgcrp_qk", "fusion": "class_token"}, 0.8),
+        ({"pooling": "mgcrp_qk", "fusion": "class_token"}, 0.0),
         ({"pooling": "mgcrp_qk", "head_dropout": 0.0}, 0.0),
         ({"pooling": "pooler", "head_dropout": 0.3}, 0.3),
     ],

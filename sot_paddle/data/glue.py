@@ -1,0 +1,180 @@
+"""Reading GLUE's official folders, and a user's own TSV files, into examples.
+
+Files are read as they are distributed: quoting off (the texts hold unbalanced quotes), byte-order
+marks, CRLF and a missing final newline accepted, CoLA without a header, both layouts of MRPC. Every
+refusal is one :class:`~sot_paddle.data.glue_tasks.DataError` that names file and line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.glue_tasks import SplitFile, Task, get_task, resolve_split
+from sot_paddle.data.tsv import Table, bad_row, decoded_lines, read_table
+
+MEMBER_ID_COLUMNS = ("#1 ID", "#2 ID")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One row of a task.
+
+    Attributes:
+        index: the file's own row number where it has one, else the position from 0.
+        text_a: the sentence, or the first one of a pair.
+        text_b: the second sentence of a pair, None for a single sentence.
+        label: class index, score for regression, or None where labels are withheld.
+    """
+
+    index: int
+    text_a: str
+    text_b: str | None
+    label: int | float | None
+
+
+def available_splits(data_dir: str | Path, task: str | Task) -> tuple[str, ...]:
+    """Names of the task's splits whose files are present in ``data_dir``, in the task's order."""
+    task, folder = get_task(task), Path(data_dir)
+    return tuple(
+        split for split, files in task.splits.items() if any(_present(folder, f) for f in files)
+    )
+
+
+def split_paths(data_dir: str | Path, task: str | Task, split: str) -> tuple[Path, ...]:
+    """Every file that :func:`read_split` reads for this split (two for MRPC's first layout).
+
+    Raises:
+        DataError: none of the files that may hold the split is there.
+    """
+    task = get_task(task)
+    return _paths(Path(data_dir), _locate(Path(data_dir), task, split))
+
+
+def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Example]:
+    """Read one split of a task.
+
+    Args:
+        data_dir: the task's own folder (``$GLUE_DIR/RTE``), as in the original command.
+        task: a name of ``TASKS``, or a :class:`Task` (see
+            :func:`sot_paddle.data.own_table.own_task`).
+        split: ``train``, ``dev``, ``test``; MNLI also ``dev_matched``, ``dev_mismatched``,
+            ``test_matched`` and ``test_mismatched`` (``dev`` and ``test`` mean matched).
+
+    Returns:
+        The examples in the file's order, at least one.
+
+    Raises:
+        DataError: wrong folder, empty or truncated file, missing column, row with a wrong
+            number of columns, unknown label. Rows of QQP with a wrong number of columns are
+            skipped with one logged line instead, as the original skips them.
+
+    Source: specs.md B.2; ``data/README.md``, "Reading them safely".
+    """
+    task, folder = get_task(task), Path(data_dir)
+    file = _locate(folder, task, split)
+    required = task.text + ((task.label,) if file.labelled else ())
+    members = None
+    if file.member_ids is not None:
+        required += MEMBER_ID_COLUMNS
+        members = _member_ids(folder / file.member_ids)
+    table = read_table(
+        folder / file.name,
+        required=required,
+        columns=file.columns,
+        skip_malformed=task.skip_malformed,
+    )
+    rows = [row for row in table.rows if members is None or _kept(table, row[1], members, file)]
+    if not rows:
+        raise DataError(f"{table.path} holds no row of the split {split!r} of {task.title}")
+    return [
+        _example(table, task, file.labelled, number, cells, position)
+        for position, (number, cells) in enumerate(rows)
+    ]
+
+
+def _present(folder: Path, file: SplitFile) -> bool:
+    return all(path.is_file() for path in _paths(folder, file))
+
+
+def _paths(folder: Path, file: SplitFile) -> tuple[Path, ...]:
+    names = (file.name,) if file.member_ids is None else (file.name, file.member_ids)
+    return tuple(folder / name for name in names)
+
+
+def _locate(folder: Path, task: Task, split: str) -> SplitFile:
+    """The first candidate of the split that is present; a helpful refusal when none is."""
+    name = resolve_split(task, split)
+    for file in task.splits[name]:
+        if _present(folder, file):
+            return file
+    wanted = " or ".join(
+        " with ".join(path.name for path in _paths(folder, file)) for file in task.splits[name]
+    )
+    asked = f"{task.title} {name}: expected {wanted} in {folder}"
+    if not folder.is_dir():
+        kind = "is a file, not a folder" if folder.exists() else "does not exist"
+        raise DataError(f"{asked}, which {kind}; give the folder that holds the task's files")
+    held = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
+    shown = ", ".join(held[:8]) + (f" and {len(held) - 8} more" if len(held) > 8 else "")
+    hint = f"; did you mean {folder / task.title}?" if f"{task.title}/" in held else ""
+    raise DataError(f"{asked}, which holds {shown or 'nothing'}{hint}")
+
+
+def _member_ids(path: Path) -> frozenset[tuple[str, str]]:
+    """The id pairs of MRPC's development set; the file has no header."""
+    lines, _ = decoded_lines(path)
+    return frozenset(_member_pairs(path, lines))
+
+
+def _member_pairs(path: Path, lines: list[str]) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(lines, start=1):
+        cells = line.split("\t")
+        if len(cells) != 2:
+            raise DataError(bad_row(path, number, list(MEMBER_ID_COLUMNS), cells, cut=False))
+        yield cells[0], cells[1]
+
+
+def _kept(
+    table: Table, cells: list[str], members: frozenset[tuple[str, str]], file: SplitFile
+) -> bool:
+    first, second = (cells[table.columns[name]] for name in MEMBER_ID_COLUMNS)
+    return ((first, second) in members) == file.members
+
+
+def _example(
+    table: Table, task: Task, labelled: bool, number: int, cells: list[str], position: int
+) -> Example:
+    texts = [cells[table.columns[name]] for name in task.text]
+    index = position
+    if task.index in table.columns:
+        cell = cells[table.columns[task.index]]
+        if not (cell.isascii() and cell.isdigit()):
+            raise DataError(
+                f"{table.path}, line {number}: expected a row number in column {task.index}, "
+                f"found {cell!r}"
+            )
+        index = int(cell)
+    label = None
+    if labelled:
+        label = _label(task, cells[table.columns[task.label]], f"{table.path}, line {number}")
+    return Example(index, texts[0], texts[1] if len(texts) == 2 else None, label)
+
+
+def _label(task: Task, cell: str, place: str) -> int | float:
+    if not task.is_regression:
+        if cell in task.labels:
+            return task.labels.index(cell)
+        expected = " or ".join(task.labels)
+        raise DataError(f"{place}: expected the label {expected}, found {cell!r}")
+    low, high = task.score_range or (-math.inf, math.inf)
+    try:
+        score = float(cell)
+    except ValueError:
+        score = math.nan
+    if not (math.isfinite(score) and low <= score <= high):
+        raise DataError(f"{place}: expected a score from {low:g} to {high:g}, found {cell!r}")
+    return score

@@ -1,0 +1,237 @@
+"""The nine GLUE tasks as data: files, columns, labels, metrics and prediction files.
+
+No logic beyond look-ups lives here; :mod:`sot_paddle.data.glue` reads and writes the files.
+
+REF: label order and the columns used are those of the GLUE processors of transformers 2.2.1, on
+which the text release builds; columns are found by name in the header instead of by position.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from sot_paddle.data.errors import DataError
+
+
+@dataclass(frozen=True)
+class SplitFile:
+    """One file that holds one split.
+
+    Attributes:
+        name: file name inside the task's folder.
+        columns: column names of a file without a header line, None when it has one.
+        labelled: whether its label column is read (a test file's labels are withheld).
+        member_ids: name of a file listing the id pairs of another split (MRPC's
+            ``dev_ids.tsv``), None when every row belongs to the split.
+        members: keep the rows whose ids are listed (True) or the others (False).
+    """
+
+    name: str
+    columns: tuple[str, ...] | None = None
+    labelled: bool = True
+    member_ids: str | None = None
+    members: bool = True
+
+
+@dataclass(frozen=True)
+class Task:
+    """One classification or regression task over sentences or sentence pairs.
+
+    Attributes:
+        name: canonical lower-case name, the key of ``TASKS``.
+        title: official spelling, also the name of the official folder.
+        text: header names of the one or two text columns.
+        label: header name of the label column.
+        labels: class names in class-index order; empty for regression.
+        metrics: metric names; the last selects the best checkpoint.
+        splits: split name to the files that may hold it, tried in this order.
+        prediction_files: test split to the file name that the GLUE server expects.
+        index: header name of the row number; files without that column are numbered from 0.
+        skip_malformed: rows with a wrong number of columns are skipped with a message, as the
+            original does, because the official file is known to contain some.
+        score_range: smallest and largest score of a regression task.
+    """
+
+    name: str
+    title: str
+    text: tuple[str, ...]
+    label: str
+    labels: tuple[str, ...]
+    metrics: tuple[str, ...]
+    splits: Mapping[str, tuple[SplitFile, ...]] = field(repr=False)
+    prediction_files: Mapping[str, str] = field(repr=False)
+    index: str = "index"
+    skip_malformed: bool = False
+    score_range: tuple[float, float] | None = None
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the label is a score instead of a class."""
+        return not self.labels
+
+    @property
+    def num_outputs(self) -> int:
+        """Width of the classifier: the number of classes, 1 for regression."""
+        return len(self.labels) or 1
+
+    @property
+    def dev_splits(self) -> tuple[str, ...]:
+        """Names of the development splits (two for MNLI)."""
+        return tuple(name for name in self.splits if name.startswith("dev"))
+
+    @property
+    def test_splits(self) -> tuple[str, ...]:
+        """Names of the test splits (two for MNLI)."""
+        return tuple(name for name in self.splits if name.startswith("test"))
+
+
+BINARY = ("0", "1")
+ENTAILMENT = ("entailment", "not_entailment")
+ACCURACY = ("acc",)
+ACCURACY_F1 = ("acc", "f1", "acc_and_f1")
+PAIR = ("sentence1", "sentence2")
+MRPC_TEXT = ("#1 String", "#2 String")
+COLA_COLUMNS = ("source", "label", "star", "sentence")
+
+
+def standard_splits(**changes: tuple[SplitFile, ...]) -> Mapping[str, tuple[SplitFile, ...]]:
+    """``train.tsv``, ``dev.tsv`` and an unlabelled ``test.tsv``, unless changed by name."""
+    splits = {
+        "train": (SplitFile("train.tsv"),),
+        "dev": (SplitFile("dev.tsv"),),
+        "test": (SplitFile("test.tsv", labelled=False),),
+    }
+    return MappingProxyType(splits | changes)
+
+
+def _standard(name: str, title: str, **fields) -> Task:
+    fields.setdefault("splits", standard_splits())
+    files = fields.pop("prediction_files", {"test": f"{title}.tsv"})
+    return Task(name=name, title=title, prediction_files=MappingProxyType(files), **fields)
+
+
+_MRPC_TRAIN, _MRPC_TEST = "msr_paraphrase_train.txt", "msr_paraphrase_test.txt"
+_MRPC_SPLITS = standard_splits(
+    train=(
+        SplitFile("train.tsv"),
+        SplitFile(_MRPC_TRAIN, member_ids="dev_ids.tsv", members=False),
+    ),
+    dev=(SplitFile("dev.tsv"), SplitFile(_MRPC_TRAIN, member_ids="dev_ids.tsv")),
+    test=(SplitFile("test.tsv", labelled=False), SplitFile(_MRPC_TEST)),
+)
+_MNLI_SPLITS = MappingProxyType(
+    {
+        "train": (SplitFile("train.tsv"),),
+        "dev_matched": (SplitFile("dev_matched.tsv"),),
+        "dev_mismatched": (SplitFile("dev_mismatched.tsv"),),
+        "test_matched": (SplitFile("test_matched.tsv", labelled=False),),
+        "test_mismatched": (SplitFile("test_mismatched.tsv", labelled=False),),
+    }
+)
+
+_ALL = (
+    _standard(
+        "cola",
+        "CoLA",
+        text=("sentence",),
+        label="label",
+        labels=BINARY,
+        metrics=("mcc",),
+        splits=standard_splits(
+            train=(SplitFile("train.tsv", columns=COLA_COLUMNS),),
+            dev=(SplitFile("dev.tsv", columns=COLA_COLUMNS),),
+        ),
+    ),
+    _standard("sst-2", "SST-2", text=("sentence",), label="label", labels=BINARY, metrics=ACCURACY),
+    _standard(
+        "mrpc",
+        "MRPC",
+        text=MRPC_TEXT,
+        label="Quality",
+        labels=BINARY,
+        metrics=ACCURACY_F1,
+        splits=_MRPC_SPLITS,
+    ),
+    _standard(
+        "sts-b",
+        "STS-B",
+        text=PAIR,
+        label="score",
+        labels=(),
+        metrics=("pearson", "spearmanr", "corr"),
+        score_range=(0.0, 5.0),
+    ),
+    _standard(
+        "qqp",
+        "QQP",
+        text=("question1", "question2"),
+        label="is_duplicate",
+        labels=BINARY,
+        metrics=ACCURACY_F1,
+        index="id",
+        skip_malformed=True,
+    ),
+    _standard(
+        "mnli",
+        "MNLI",
+        text=PAIR,
+        label="gold_label",
+        labels=("contradiction", "entailment", "neutral"),
+        metrics=ACCURACY,
+        splits=_MNLI_SPLITS,
+        prediction_files={"test_matched": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv"},
+    ),
+    _standard(
+        "qnli",
+        "QNLI",
+        text=("question", "sentence"),
+        label="label",
+        labels=ENTAILMENT,
+        metrics=ACCURACY,
+    ),
+    _standard("rte", "RTE", text=PAIR, label="label", labels=ENTAILMENT, metrics=ACCURACY),
+    _standard("wnli", "WNLI", text=PAIR, label="label", labels=BINARY, metrics=ACCURACY),
+)
+
+TASKS: Mapping[str, Task] = MappingProxyType({task.name: task for task in _ALL})
+"""The nine tasks by canonical name."""
+
+SPLIT_ALIASES: Mapping[str, str] = MappingProxyType({"dev": "dev_matched", "test": "test_matched"})
+"""What ``dev`` and ``test`` mean for a task with matched and mismatched splits."""
+
+
+def get_task(name: str | Task) -> Task:
+    """Look a task up by name, whatever its letter case and dashes (``RTE``, ``sst2``, ``STS-B``).
+
+    Args:
+        name: the task's name, or a :class:`Task`, which is returned as it is.
+
+    Raises:
+        DataError: unknown name; the message lists the near ones.
+    """
+    if isinstance(name, Task):
+        return name
+    squeezed = {key.replace("-", ""): task for key, task in TASKS.items()}
+    key = name.lower().replace("-", "").replace("_", "")
+    if key in squeezed:
+        return squeezed[key]
+    near = difflib.get_close_matches(key, squeezed, n=3) or list(squeezed)
+    titles = ", ".join(squeezed[match].title for match in near)
+    raise DataError(f"unknown GLUE task {name!r}; expected one of: {titles}")
+
+
+def resolve_split(task: Task, split: str) -> str:
+    """The task's own name of ``split``: for MNLI, ``dev`` means ``dev_matched``.
+
+    Raises:
+        DataError: the task has no such split.
+    """
+    name = split if split in task.splits else SPLIT_ALIASES.get(split, split)
+    if name not in task.splits:
+        raise DataError(
+            f"{task.title} has no split {split!r}; expected one of: {', '.join(task.splits)}"
+        )
+    return name

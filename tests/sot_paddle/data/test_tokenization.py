@@ -1,0 +1,186 @@
+"""Token ids: small vocabularies by hand, then transformers' two tokenizers on awkward text."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from transformers import BertTokenizer, BertTokenizerFast
+
+import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.real_sentences import REAL_PAIRS, REAL_SENTENCES
+from sot_paddle.data.tokenization import WordPieceTokenizer, truncated_lengths
+
+PAD, UNK, CLS, SEP, MASK, A, B, C, CAT, BIG_CAT, S, E_ACUTE, E = range(13)
+NOT_NFC = "e\u0301"  # a combining accent that has a composed form
+UNASSIGNED = "\u0378 a"
+
+
+def ids(tokenizer: WordPieceTokenizer, *texts: str) -> list[int]:
+    """Token ids of one sentence or pair."""
+    return tokenizer.tokenize(*([text] for text in texts)).row(0).tolist()
+
+
+def test_a_pair_padded_to_the_fixed_length(vocab_file):
+    tokenizer = WordPieceTokenizer(vocab_file, max_length=9)
+    batch = tokenizer.encode_batch(["a cats", "c"], ["b", "a b"])
+    np.testing.assert_array_equal(
+        batch["input_ids"],
+        [[CLS, A, CAT, S, SEP, B, SEP, PAD, PAD], [CLS, C, SEP, A, B, SEP, PAD, PAD, PAD]],
+    )
+    np.testing.assert_array_equal(
+        batch["token_type_ids"], [[0, 0, 0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 1, 1, 1, 0, 0, 0]]
+    )
+    np.testing.assert_array_equal(
+        batch["attention_mask"], [[1, 1, 1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1, 0, 0, 0]]
+    )
+    assert {array.dtype for array in batch.values()} == {np.dtype(np.int64)}
+
+
+def test_padding_to_the_longest_and_another_limit(vocab_file):
+    tokenizer = WordPieceTokenizer(vocab_file, max_length=32)
+    assert tokenizer.encode_batch(["a", "a b c"], pad="longest")["input_ids"].shape == (2, 5)
+    assert tokenizer.encode_batch(["a", "a b c"], max_length=11)["input_ids"].shape == (2, 11)
+    assert ids(tokenizer, "") == [CLS, SEP]
+    assert ids(tokenizer, "", "") == [CLS, SEP, SEP]
+    long = tokenizer.encode_batch(["a " * 40], max_length=8)["input_ids"][0].tolist()
+    assert long == [CLS, A, A, A, A, A, A, SEP]
+
+
+def test_lower_casing_is_applied_and_switched_off_whatever_the_vocabulary(vocab_file):
+    lower = WordPieceTokenizer(vocab_file, do_lower_case=True)
+    kept = WordPieceTokenizer(vocab_file, do_lower_case=False)
+    accents = WordPieceTokenizer(vocab_file, do_lower_case=True, strip_accents=False)
+    assert ids(lower, "Cat É") == [CLS, CAT, E, SEP]
+    assert ids(kept, "Cat É é") == [CLS, BIG_CAT, UNK, E_ACUTE, SEP]
+    assert ids(accents, "Cat É") == [CLS, CAT, E_ACUTE, SEP]
+    assert WordPieceTokenizer(vocab_file).do_lower_case is True  # without any setting
+    assert len({lower.fingerprint, kept.fingerprint, accents.fingerprint}) == 3
+
+
+def test_settings_of_a_folder(vocab_file):
+    config = vocab_file.with_name("tokenizer_config.json")
+    config.write_text(json.dumps({"do_lower_case": False}))
+    assert ids(WordPieceTokenizer(vocab_file.parent), "Cat") == [CLS, BIG_CAT, SEP]
+    assert ids(WordPieceTokenizer(vocab_file.parent, do_lower_case=True), "Cat")[1] == CAT
+    config.write_text(json.dumps({"do_lower_case": True, "strip_accents": False}))
+    assert ids(WordPieceTokenizer(vocab_file.parent), "É") == [CLS, E_ACUTE, SEP]
+
+
+def test_special_tokens_written_in_a_text_are_special(vocab_file):
+    tokenizer = WordPieceTokenizer(vocab_file)
+    assert ids(tokenizer, "a[SEP]b [MASK] [sep]") == [CLS, A, SEP, B, MASK, UNK, UNK, UNK, SEP]
+
+
+@pytest.mark.parametrize("tie_break", ["slow", "fast"])
+def test_truncation_by_brute_force(tie_break):
+    """One token at a time for the slow rule; the fast rule by its published three cases."""
+    for first in range(12):
+        for second in range(12):
+            for room in range(1, 15):
+                left, right = first, second
+                while left + right > room and tie_break == "slow":
+                    left, right = (left - 1, right) if left > right else (left, right - 1)
+                if tie_break == "fast" and first + second > room:
+                    short, long = sorted((first, second))
+                    long = short if short > room else max(short, room - short)
+                    if short + long > room:
+                        short, long = room // 2, room - room // 2
+                    left, right = (long, short) if first > second else (short, long)
+                assert truncated_lengths(first, second, room, tie_break) == (left, right)
+
+
+def test_the_fingerprint_depends_on_every_option_and_not_on_the_process(vocab_file):
+    base = WordPieceTokenizer(vocab_file).fingerprint
+    assert WordPieceTokenizer(vocab_file).fingerprint == base
+    assert WordPieceTokenizer(vocab_file, max_length=64).fingerprint != base
+    assert WordPieceTokenizer(vocab_file, tie_break="fast").fingerprint != base
+    vocab_file.write_text(vocab_file.read_text().replace("\nx\n", "\nz\n"))
+    assert WordPieceTokenizer(vocab_file).fingerprint != base
+
+
+def test_refusals(vocab_file, tmp_path):
+    with pytest.raises(DataError, match="max_length: expected at least 8, got 7"):
+        WordPieceTokenizer(vocab_file, max_length=7)
+    with pytest.raises(DataError, match="tie_break: expected one of slow, fast, got 'odd'"):
+        WordPieceTokenizer(vocab_file, tie_break="odd")
+    with pytest.raises(DataError, match="no tokenizer at .*expected a folder or a vocab.txt file"):
+        WordPieceTokenizer(tmp_path / "bert-base-cased")
+    (tmp_path / "model").mkdir()
+    with pytest.raises(DataError, match=r"tokenizer.json or vocab.txt in .*, which holds nothing"):
+        WordPieceTokenizer(tmp_path / "model")
+    broken = tmp_path / "broken.txt"
+    broken.write_text("[PAD]\n[UNK]\n[CLS]\na\n")
+    with pytest.raises(DataError, match=r"special tokens, missing \[SEP\], \[MASK\]"):
+        WordPieceTokenizer(broken)
+    broken.write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match="expected a UTF-8 vocabulary"):
+        WordPieceTokenizer(broken)
+    (tmp_path / "model" / "tokenizer.json").write_text('{"model": {"type": "BPE"}}')
+    with pytest.raises(DataError, match="expected a WordPiece model .*found BPE"):
+        WordPieceTokenizer(tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").write_text("{")
+    with pytest.raises(DataError, match="expected JSON, found"):
+        WordPieceTokenizer(tmp_path / "model")
+    tokenizer = WordPieceTokenizer(vocab_file)
+    with pytest.raises(DataError, match="expected equal counts, got 2, 1"):
+        tokenizer.encode_batch(["a", "b"], ["c"])
+    with pytest.raises(DataError, match="expected a string at position 1, got NoneType"):
+        tokenizer.encode_batch(["a", None])
+    with pytest.raises(DataError, match="got one string; put it in a list"):
+        tokenizer.encode_batch("a b")
+
+
+@pytest.fixture(params=["uncased", "cased"])
+def vocabulary(request, checkpoint):
+    """A real vocabulary; the cased one only where the shared data is."""
+    if request.param == "uncased":
+        return checkpoint / "vocab.txt"
+    return request.getfixturevalue("shared_data") / "vocab" / "bert-base-cased" / "vocab.txt"
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("tie_break", ["slow", "fast"])
+def test_equal_to_transformers_on_awkward_text(vocabulary, lower, tie_break, capfd):
+    kind = {"slow": BertTokenizer, "fast": BertTokenizerFast}[tie_break]
+    theirs = kind(str(vocabulary), do_lower_case=lower)
+    options = {"padding": "max_length", "truncation": "longest_first", "max_length": 128}
+    ours = WordPieceTokenizer(vocabulary, do_lower_case=lower, tie_break=tie_break)
+    first, second = zip(*REAL_PAIRS, strict=True)
+    for texts in ((list(REAL_SENTENCES),), (list(first), list(second))):
+        expected = theirs(*texts, return_tensors="np", **options)
+        batch = ours.encode_batch(*texts)
+        for name, array in batch.items():
+            np.testing.assert_array_equal(array, expected[name], err_msg=name)
+    capfd.readouterr()  # transformers talks about overflowing tokens
+
+
+def test_the_two_tie_breaks_differ_where_documented(checkpoint):
+    slow = WordPieceTokenizer(checkpoint, max_length=128)
+    fast = WordPieceTokenizer(checkpoint, max_length=128, tie_break="fast")
+    text = ["tie " * 100]
+    assert slow.encode_batch(text, text)["token_type_ids"].sum() == 63  # 62 and [SEP]
+    assert fast.encode_batch(text, text)["token_type_ids"].sum() == 64
+
+
+def test_where_ours_follows_the_fast_tokenizer_and_the_slow_one_differs(vocab_file):
+    path = str(vocab_file)
+    for text, lower in ((NOT_NFC, False), (UNASSIGNED, True)):
+        ours = ids(WordPieceTokenizer(path, do_lower_case=lower), text)
+        assert ours == BertTokenizerFast(path, do_lower_case=lower)(text)["input_ids"]
+        assert ours != BertTokenizer(path, do_lower_case=lower)(text)["input_ids"]
+
+
+def test_tokenizer_json_and_vocabulary_give_the_same(checkpoint):
+    stored = WordPieceTokenizer(checkpoint, max_length=600)
+    plain = WordPieceTokenizer(checkpoint / "vocab.txt", max_length=600)
+    for name, array in stored.encode_batch(REAL_SENTENCES).items():
+        np.testing.assert_array_equal(array, plain.encode_batch(REAL_SENTENCES)[name])
+    assert stored.vocab_size == 30522
+    assert stored.encode_batch(REAL_SENTENCES)["attention_mask"].sum(axis=1).max() == 600
+
+
+def test_the_real_sentences_are_forty_and_different():
+    assert len(REAL_SENTENCES) == len(set(REAL_SENTENCES)) == 40
