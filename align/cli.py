@@ -10,6 +10,7 @@ from pathlib import Path
 
 from align.cases import CASES, DTYPES, Case
 from align.results import STEPS, StepResult
+from sot_paddle.runtime import quiet_imports
 
 _DESCRIPTION = """\
 Compare the Paddle port with the independent PyTorch reference, step by step, and check in the same
@@ -149,6 +150,7 @@ def _run(options: argparse.Namespace) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     options = _parser().parse_args(arguments)
+    quiet_imports()
     try:
         return _run(options)
     except (ValueError, OSError, ImportError) as error:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from align.cases import ModelCase
 from align.pair import Pair
-from align.sides import Arrays
+from align.sides import Arrays, TrainingRun
 from sot_paddle.data.real_sentences import REAL_SENTENCES
+from sot_paddle.data.token_features import TokenFeatures
 
 
 @dataclass
@@ -20,6 +21,7 @@ class Context:
         checkpoint: directory of a real BERT checkpoint, None for the installed one.
         sentences: the user's sentences for the data step, empty for the embedded ones.
         glue_dir: the user's GLUE folder with one folder for each task, None for embedded rows.
+        trainer_runs: what the trainer's processes left, by (case, dtype).
         classic: check -> (torch arrays, paddle arrays) of the five classic reprod_log checks.
     """
 
@@ -27,6 +29,9 @@ class Context:
     sentences: Sequence[str] = ()
     glue_dir: Path | None = None
     classic: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict)
+    trainer_runs: dict[tuple[str, str], tuple[TrainingRun, TokenFeatures]] = field(
+        default_factory=dict, repr=False
+    )
     _key: tuple[str, str] | None = field(default=None, repr=False)
     _pair: Pair | None = field(default=None, repr=False)
 

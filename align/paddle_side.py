@@ -208,11 +208,13 @@ def train(
     with default_dtype(dtype):
         schedule = schedule_of(recipe)
         optimizer = _optimizer(model, recipe, schedule)
-        for batch in batches:
+        for index, batch in enumerate(batches, 1):
             output, _, _ = _call(model, batch)
             loss = classification_loss(output, paddle.to_tensor(batch["labels"]))
-            loss.backward()
+            (loss / recipe.accumulate).backward()
             result.losses.append(float(loss))
+            if index % recipe.accumulate:
+                continue
             result.learning_rates.append(optimizer.get_lr())
             optimizer.step()
             schedule.step()

@@ -14,6 +14,7 @@ from align.cases import (
     MetricCase,
     ModelCase,
     ScheduleCase,
+    TrainerCase,
 )
 from align.context import Context
 from align.results import Report, StepResult
@@ -26,6 +27,7 @@ from align.steps import (
     loss,
     metric,
     optimizer,
+    trainer_run,
     training,
 )
 from sot_paddle.runtime import environment_stamp
@@ -40,6 +42,8 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("backward", ModelCase): backward.run,
     ("optimizer", ModelCase): optimizer.run,
     ("training", ModelCase): training.run,
+    ("training", TrainerCase): trainer_run.run_training,
+    ("learning_rate", TrainerCase): trainer_run.run_learning_rate,
 }
 """What runs a step of a kind of case."""
 

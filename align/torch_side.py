@@ -178,17 +178,19 @@ def train(
     with default_dtype(dtype):
         optimizer = _optimizer(model, recipe)
         schedule = schedule_of(optimizer, recipe)
-        for batch in batches:
-            optimizer.zero_grad(set_to_none=True)
+        for index, batch in enumerate(batches, 1):
             output, _, _ = _call(model, batch)
             loss = task_loss(output, torch.from_numpy(batch["labels"]))
-            loss.backward()
+            (loss / recipe.accumulate).backward()
+            result.losses.append(loss.item())
+            if index % recipe.accumulate:
+                continue
             if recipe.clip_norm is not None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
-            result.losses.append(loss.item())
             result.learning_rates.append(optimizer.param_groups[0]["lr"])
             optimizer.step()
             schedule.step()
+            optimizer.zero_grad(set_to_none=True)
         return _finish(result, model, optimizer)
 
 

@@ -11,6 +11,7 @@ import ctypes
 import os
 import platform
 import sys
+import warnings
 from importlib import metadata
 from pathlib import Path
 
@@ -69,6 +70,22 @@ def _set(name: str, value: str) -> None:
     _applied[name] = value
 
 
+def _threads_chosen() -> bool:
+    """Whether the user chose a number of threads.
+
+    PADDLE: importing it writes OMP_NUM_THREADS=1 when nobody has set it, so a 1 counts only when
+    this process was started with the variable.
+    """
+    value = os.environ.get("OMP_NUM_THREADS")
+    if value != "1":
+        return value is not None
+    try:
+        started_with = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return True
+    return any(entry.startswith(b"OMP_NUM_THREADS=") for entry in started_with)
+
+
 def _tune_malloc() -> None:
     """Keep freed memory in the process: fewer page faults in a training step (glibc only)."""
     if platform.libc_ver()[0] != "glibc" or "MALLOC_MMAP_THRESHOLD_" in os.environ:
@@ -98,7 +115,7 @@ def tune_cpu() -> dict[str, str]:
         # Paddle has read its environment: threads can still be set, a change of the meaning of
         # views under a program that is already running would not be safe.
         _applied["FLAGS_use_stride_kernel"] = "left as it is (paddle was imported first)"
-        if "OMP_NUM_THREADS" not in os.environ:
+        if not _threads_chosen():
             sys.modules["paddle"].base.core.set_num_threads(_threads())
             _applied["OMP_NUM_THREADS"] = f"{_threads()} (through Paddle)"
     else:
@@ -106,6 +123,12 @@ def tune_cpu() -> dict[str, str]:
         _set("FLAGS_use_stride_kernel", "0")
     _tune_malloc()
     return dict(_applied)
+
+
+def quiet_imports() -> None:
+    """Leave out two warnings that Paddle's import prints and that no user can act on."""
+    warnings.filterwarnings("ignore", message="No ccache found", category=UserWarning)
+    warnings.filterwarnings("ignore", message="Setuptools is replacing distutils")
 
 
 def _version(package: str) -> str:

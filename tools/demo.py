@@ -21,6 +21,7 @@ from align.checkpoint import find_checkpoint
 from align.context import Context
 from align.conversion import round_trip
 from align.results import STEPS
+from sot_paddle.runtime import quiet_imports
 
 SHOWN = (
     "data_single",
@@ -56,6 +57,7 @@ def main() -> int:
     """Run the demo; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", default="demo_report", help="folder to write to")
+    quiet_imports()
     folder = Path(parser.parse_args().out)
     try:
         checkpoint = find_checkpoint()

@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from align import paddle_side, torch_side
 from align.cases import ModelCase, Recipe, recipe_with
+from align.checkpoint import find_checkpoint
 from align.context import Context
 from align.controls import judge
 from align.pair import make_batch
 from align.results import StepResult
+from align.sides import Arrays
+from sot_paddle.data.batching import EpochOrder, iterate_batches
+from sot_paddle.data.corpus import build_corpus
+from sot_paddle.data.tokenization import WordPieceTokenizer
+
+BATCH_SIZE = 8
+
+
+def make_batches(case: ModelCase, context: Context) -> list[Arrays]:
+    """One batch for each forward pass: random, or of the embedded corpus in an explicit order."""
+    count = case.recipe.steps * case.recipe.accumulate
+    if not case.batch.corpus:
+        return [make_batch(case, seed=100 + index) for index in range(count)]
+    sentences = build_corpus()["train"]
+    tokenizer = WordPieceTokenizer(
+        context.checkpoint or find_checkpoint(), max_length=case.batch.length
+    )
+    features = tokenizer.tokenize([sentence.text for sentence in sentences]).with_targets(
+        list(range(len(sentences))), [sentence.label for sentence in sentences], np.int64
+    )
+    order = EpochOrder(len(features), BATCH_SIZE, seed=case.batch.seed)
+    batches = iterate_batches(features, order, pad="max_length", max_length=case.batch.length)
+    return list(itertools.islice(batches, count))
 
 
 def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
     """Compare losses, rates, final weights, moments and running statistics of a run."""
     pair = context.pair(case, dtype)
-    batches = [make_batch(case, seed=100 + step) for step in range(case.recipe.steps)]
+    batches = make_batches(case, context)
     reference = torch_side.train(pair.build_reference(), batches, case.recipe, dtype)
     oracle = None
     if pair.needs_oracle:
