@@ -6,10 +6,10 @@ STAMP := $(VENV)/.installed
 LOCKS := requirements.txt requirements-checkpoint.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test align bench lint clean
+.PHONY: help setup demo test align bench gpu-check lint clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Create .venv with the pinned packages and the real checkpoint (quick when nothing changed)
 
@@ -34,6 +34,9 @@ align: setup ## Run every alignment case and write the report to align_report/
 
 bench: setup ## Compare the speed of Paddle and PyTorch in one run and print the ratios
 	$(PY) tools/bench.py
+
+gpu-check: setup ## Everything that only a GPU can show (says so where there is none)
+	$(PY) tools/gpu_check.py
 
 lint: setup ## Check style with ruff
 	$(PY) -m ruff check .

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
 
+import sot_paddle
 from align.weights import convert_file
 from sot_paddle.checkpoint import read_tensors
+
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+)
 
 
 def round_trip(source: Path, folder: Path, *, layout: str, model: str) -> tuple[Path, int, int]:
@@ -37,6 +49,35 @@ def round_trip(source: Path, folder: Path, *, layout: str, model: str) -> tuple[
     weights = [name for name in original if not name.endswith("position_ids")]
     differing = [name for name in weights if not _same_bits(original, returned, name)]
     return converted, len(weights), len(differing) + len(set(returned) - set(original))
+
+
+def load_there_and_back(checkpoint: Path, folder: Path) -> tuple[bool, str]:
+    """Convert a Hugging Face BERT there and back, load it, and say what happened.
+
+    Args:
+        checkpoint: Hugging Face directory.
+        folder: receives the two conversions.
+
+    Returns:
+        Whether every bit came back, and one line for the reader.
+
+    Raises:
+        ValueError: the checkpoint is refused.
+    """
+    began = time.perf_counter()
+    converted, tensors, differing = round_trip(
+        checkpoint, folder, layout="bert_hf", model="bert_base"
+    )
+    config = json.loads((converted / "config.json").read_text(encoding="utf-8"))
+    model = sot_paddle.create_model("bert_base", **{size: config[size] for size in _SIZES})
+    absent = sot_paddle.load_weights(model, converted)
+    summary = (
+        f"a real BERT checkpoint ({config['num_hidden_layers']} layers x {config['hidden_size']}) "
+        f"to Paddle and back: {tensors} tensors, {differing} differ in any bit; loaded into "
+        f"bert_base, whose {', '.join(absent)} it does not hold "
+        f"({time.perf_counter() - began:.1f} s)"
+    )
+    return not differing, summary
 
 
 def _same_bits(original, returned, name: str) -> bool:

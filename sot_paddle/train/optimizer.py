@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 
+import numpy as np
 import paddle
 from paddle import _C_ops, nn
 
@@ -31,9 +32,7 @@ def decayed_names(model: nn.Layer) -> set[str]:
     return {
         name
         for name, parameter in model.named_parameters()
-        if not parameter.stop_gradient
-        and "bias" not in name
-        and not _UNDECAYED_NORM.match(name)
+        if not parameter.stop_gradient and "bias" not in name and not _UNDECAYED_NORM.match(name)
     }
 
 
@@ -151,8 +150,10 @@ class HFAdamW(paddle.optimizer.AdamW):
             return self._epsilon
         step = self._steps.get(parameter.name)
         if step is None:  # the accumulator holds beta2^t of the step about to be taken
-            power = max(float(beta2_power), _VANISHED_POWER)
-            step = max(1, round(math.log(power) / math.log(self._beta2)))
+            single = beta2_power.dtype == paddle.float32  # then it is a power of float32(beta2)
+            base = float(np.float32(self._beta2)) if single else self._beta2
+            power = max(beta2_power.item(), _VANISHED_POWER)
+            step = max(1, round(math.log(power) / math.log(base)))
         self._steps[parameter.name] = step + 1
         return self._epsilon / math.sqrt(1.0 - self._beta2**step)
 

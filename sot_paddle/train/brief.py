@@ -1,0 +1,96 @@
+"""A brief fine-tuning on the embedded corpus: what the demo shows of training."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from sot_paddle.data.corpus import write_corpus
+from sot_paddle.train.pretrained import Converter
+from sot_paddle.train.session import run_command
+
+_OPTIONS = {
+    "task_name": "CoLA",
+    "max_seq_length": 32,
+    "per_gpu_train_batch_size": 16,
+    "per_gpu_eval_batch_size": 64,
+    "learning_rate": 2e-4,
+    "save_steps": 1_000_000,
+    "seed": 42,
+}
+
+
+@dataclass(frozen=True)
+class BriefRun:
+    """What a brief run gave.
+
+    Attributes:
+        head: ``plain`` or ``mgcrp``.
+        steps: optimizer steps.
+        loss: mean training loss.
+        mcc: Matthews correlation on the development sentences.
+        seconds: wall time, evaluation included.
+    """
+
+    head: str
+    steps: int
+    loss: float
+    mcc: float
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.head:6s} {self.steps} steps of {_OPTIONS['per_gpu_train_batch_size']}, "
+            f"loss {self.loss:.3f}, mcc {self.mcc:.3f}, {self.seconds:.1f} s"
+        )
+
+
+def fine_tune(
+    checkpoint: Path, folder: Path, head: str, convert: Converter, *, steps: int
+) -> BriefRun:
+    """Fine-tune a checkpoint on the embedded acceptability corpus.
+
+    Args:
+        checkpoint: Hugging Face or converted directory.
+        folder: receives the corpus and the run.
+        head: ``plain`` or ``mgcrp`` (with padding masked, so that batches can be short).
+        convert: reads the checkpoint as this project's tensors.
+        steps: optimizer steps of 16 sentences.
+
+    Returns:
+        The run's figures.
+
+    Raises:
+        ValueError: the run failed; the message is its own.
+    """
+    data = write_corpus(folder / "corpus")
+    options = {
+        **_OPTIONS,
+        "data_dir": data,
+        "model_name_or_path": checkpoint,
+        "output_dir": folder / head,
+        "cache_dir": folder / "cache",
+        "head": head,
+        "padding": "longest",
+        "max_steps": steps,
+    }
+    flags = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+    flags += ["--do_train", "--do_eval", "--do_lower_case", "--overwrite_output_dir"]
+    flags += ["--mask_padding"] if head == "mgcrp" else []
+    began, log, errors = time.perf_counter(), io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(log), contextlib.redirect_stderr(errors):
+        status = run_command(flags, convert)
+    if status:
+        raise ValueError(f"fine-tuning with head {head} failed: {errors.getvalue().strip()}")
+    found = json.loads((folder / head / "metrics.json").read_text(encoding="utf-8"))
+    return BriefRun(
+        head,
+        found["train"]["steps"],
+        found["train"]["loss"],
+        found["last"]["mcc"],
+        time.perf_counter() - began,
+    )

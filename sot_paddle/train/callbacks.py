@@ -1,0 +1,146 @@
+"""Callbacks of the Trainer: when to evaluate and stop, what to print, how to be interrupted."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from paddlenlp.trainer import TrainerCallback
+
+from sot_paddle.train.evaluation import duration
+from sot_paddle.train.failures import Interrupted
+
+
+class StopRequest:
+    """Turns Ctrl-C and SIGTERM into a request that the loop honours after the current step.
+
+    A second signal stops at once. Several processes stop at once on the first signal, because
+    they would otherwise disagree about the last step.
+
+    Args:
+        immediately: do not wait for the end of the step.
+
+    Attributes:
+        requested: a signal came.
+        immediately: as given; set it when there is nothing left that waiting would save.
+    """
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self, *, immediately: bool = False) -> None:
+        self.requested = False
+        self.immediately = immediately
+        self._previous: dict[int, object] = {}
+
+    def __enter__(self) -> StopRequest:
+        for number in self.SIGNALS:
+            self._previous[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        if self.requested or self.immediately:
+            raise Interrupted(
+                f"stopped by {signal.Signals(number).name}; what was saved is intact: run the "
+                "same command again to continue"
+            )
+        self.requested = True
+        print("finishing the step, then saving; once more to stop at once", file=sys.stderr)
+
+
+class Flow(TrainerCallback):
+    """Decides what happens after each optimizer step.
+
+    Args:
+        stop: Ctrl-C's request.
+        eval_steps: steps between evaluations, None for the end of each epoch, 0 for never.
+
+    Attributes:
+        trainer: the trainer, set when it is built.
+    """
+
+    def __init__(self, stop: StopRequest, *, eval_steps: int | None) -> None:
+        self.stop, self.eval_steps = stop, eval_steps
+        self.trainer = None
+
+    def on_epoch_begin(self, args, state, control, **kwargs) -> None:
+        """Let a resumed run finish the micro-batches carried over from the last epoch."""
+        self.trainer.begin_epoch()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Evaluate, save and stop as due."""
+        pace = self.trainer.pace
+        state.epoch = pace.epochs_done(state.global_step)
+        final = state.global_step >= state.max_steps
+        every = pace.steps if self.eval_steps is None else self.eval_steps
+        if every and (final or state.global_step % every == 0):
+            control.should_evaluate = True
+        if final:
+            control.should_save = control.should_log = True
+        if self.stop.requested:
+            control.should_save = control.should_training_stop = True
+        return control
+
+    def on_evaluate(self, args, state, control, **kwargs):
+        """End the run after too many evaluations without progress."""
+        if self.trainer.out_of_patience:
+            control.should_training_stop = control.should_save = True
+        return control
+
+
+class ProgressLines(TrainerCallback):
+    """A line for each log entry, and now and then between: step, loss, rate, speed, time left.
+
+    Args:
+        stream: where to print, stderr when None.
+        clock: seconds, monotonic.
+    """
+
+    silence = 30.0  # seconds without a line before one is printed
+
+    def __init__(
+        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.stream, self.clock = stream, clock
+        self._started, self._first, self._printed = 0.0, 0, 0.0
+
+    def on_train_begin(self, args, state, control, **kwargs) -> None:
+        """Start the clock at the first step of this process."""
+        self._started = self._printed = self.clock()
+        self._first = state.global_step
+
+    def on_step_end(self, args, state, control, **kwargs) -> None:
+        """Print where the run is when nothing has been printed for a while."""
+        if self.clock() - self._printed > self.silence and state.is_world_process_zero:
+            self._print(state, self._speed(state))
+
+    def on_log(self, args, state, control, logs=None, **kwargs) -> None:
+        """Print a training or an evaluation line."""
+        if not state.is_world_process_zero or logs is None:
+            return
+        if "loss" in logs:
+            rate = f"loss {logs['loss']:.4f} lr {logs['learning_rate']:.3g}"
+            self._print(state, f"{rate} {self._speed(state)}")
+        elif any(name.startswith("eval_") for name in logs):
+            pairs = [(k, v) for k, v in logs.items() if k.startswith("eval_")]
+            text = " ".join(f"{name.removeprefix('eval_')} {value:.4f}" for name, value in pairs)
+            self._print(state, f"dev: {text}")
+
+    def _print(self, state, text: str) -> None:
+        head = f"step {state.global_step}/{state.max_steps} epoch {state.epoch:.2f}"
+        print(f"{head} {text}".rstrip(), file=self.stream or sys.stderr, flush=True)
+        self._printed = self.clock()
+
+    def _speed(self, state) -> str:
+        done = state.global_step - self._first
+        seconds = self.clock() - self._started
+        if done <= 0 or seconds <= 0:
+            return ""
+        left = (state.max_steps - state.global_step) * seconds / done
+        return f"{done / seconds:.2f} steps/s, {duration(left)} left"

@@ -1,0 +1,258 @@
+"""Folders that are either whole or absent, whenever the process is killed.
+
+A folder is written under a temporary name beside its final one, every file is flushed to the
+disk, a manifest with sizes and checksums closes it, and one rename makes it visible. A kill at
+any moment leaves either the old state or the new one, and a stray temporary folder that the
+next run removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from sot_paddle.train.failures import StorageFailure
+
+PREFIX = "checkpoint-"
+MANIFEST = "manifest.json"
+POINTER = "last"
+"""Symbolic link to the newest whole checkpoint, for people and other programs."""
+
+STATE = "state.json"
+"""File of a checkpoint without which it cannot be resumed from."""
+
+_TEMPORARY = ".writing-"
+_DISCARDED = ".discarded-"
+_BLOCK = 1 << 22
+
+
+def write_folder(target: Path, fill: Callable[[Path], None]) -> None:
+    """Write a folder so that it appears whole or not at all, replacing one of the same name.
+
+    Args:
+        target: final path of the folder.
+        fill: writes the files into the temporary folder that it is given.
+
+    Raises:
+        StorageFailure: the disk refused (full, read-only, no permission).
+    """
+    temporary = target.parent / f"{_TEMPORARY}{target.name}-{os.getpid()}"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        fill(temporary)
+        _close(temporary)
+        _swap(temporary, target)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise StorageFailure(
+            f"cannot write {target}: {error.strerror or error}; what was saved before is intact. "
+            "Free some space (or choose another --output_dir) and run the same command again "
+            "to continue"
+        ) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file atomically: temporary file beside it, flush, rename.
+
+    Raises:
+        StorageFailure: the disk refused.
+    """
+    temporary = path.parent / f"{_TEMPORARY}{path.name}-{os.getpid()}"
+    try:
+        with open(temporary, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+        _sync(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise StorageFailure(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_checkpoint(root: Path, step: int, fill: Callable[[Path], None]) -> Path:
+    """Write ``checkpoint-<step>`` under a run's folder and move the pointer to it.
+
+    A whole checkpoint of that step is left as it is: a resumed run repeats it bit for bit.
+
+    Args:
+        root: output folder of the run.
+        step: optimizer steps done.
+        fill: writes the files.
+
+    Returns:
+        Path of the checkpoint.
+
+    Raises:
+        StorageFailure: the disk refused.
+    """
+    target = root / f"{PREFIX}{step}"
+    if not is_whole(target):
+        write_folder(target, fill)
+    _point(root / POINTER, target.name)
+    return target
+
+
+def list_checkpoints(root: Path) -> list[Path]:
+    """Checkpoint folders under ``root`` by ascending step, whole or not."""
+    found = [
+        (int(path.name[len(PREFIX) :]), path)
+        for path in root.glob(f"{PREFIX}*")
+        if path.name[len(PREFIX) :].isdecimal() and path.is_dir()
+    ]
+    return [path for _, path in sorted(found)]
+
+
+def last_whole(root: Path, needed: str) -> Path | None:
+    """The newest checkpoint that is whole and holds the file ``needed``, None without one."""
+    for path in reversed(list_checkpoints(root)):
+        if needed in listed_files(path) and is_whole(path):
+            return path
+    return None
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether every file named by the folder's manifest has its size and checksum."""
+    files = listed_files(folder)
+    return bool(files) and all(_intact(folder / name, entry) for name, entry in files.items())
+
+
+def listed_files(folder: Path) -> dict[str, dict[str, int]]:
+    """Files of the folder's manifest with size and checksum, empty when there is none."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    files = manifest.get("files") if isinstance(manifest, dict) else None
+    return files if isinstance(files, dict) else {}
+
+
+def prune(root: Path, *, keep: int | None, keep_states: int, state_files: tuple[str, ...]) -> None:
+    """Remove what old checkpoints no longer need, newest kept.
+
+    Args:
+        root: output folder of the run.
+        keep: checkpoints to keep, None for all.
+        keep_states: checkpoints that keep what resuming needs; older ones keep their weights.
+        state_files: the files that only resuming needs.
+    """
+    newest_first = [path for path in reversed(list_checkpoints(root)) if listed_files(path)]
+    for age, path in enumerate(newest_first):
+        if keep is not None and age >= keep:
+            _discard(path)
+        elif age >= keep_states:
+            _drop_files(path, state_files)
+
+
+def settle(root: Path) -> list[str]:
+    """Clear up what a killed run left half-done under ``root``; returns the names removed.
+
+    A folder that was moved aside when the kill came before its successor was in place is moved
+    back: the older whole state wins over none. The pointer is put on the newest whole
+    checkpoint, which the kill may have left without it.
+    """
+    names = []
+    for path in root.glob(f"{_DISCARDED}*"):
+        target = root / path.name.removeprefix(_DISCARDED).rpartition("-")[0]
+        if not target.exists() and is_whole(path):
+            os.replace(path, target)
+    for pattern in (f"{_TEMPORARY}*", f"{_DISCARDED}*"):
+        for path in root.glob(pattern):
+            names.append(path.name)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+    newest = last_whole(root, STATE)
+    if newest is not None:
+        _point(root / POINTER, newest.name)
+    return names
+
+
+def _point(link: Path, target: str) -> None:
+    """Move a symbolic link atomically."""
+    temporary = link.parent / f"{_TEMPORARY}{link.name}-{os.getpid()}"
+    try:
+        temporary.unlink(missing_ok=True)
+        os.symlink(target, temporary)
+        os.replace(temporary, link)
+        _sync(link.parent)
+    except OSError as error:
+        raise StorageFailure(f"cannot write {link}: {error.strerror or error}") from error
+
+
+def _close(folder: Path) -> None:
+    """Flush every file and write the manifest, last."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            _sync(path)
+            name = path.relative_to(folder).as_posix()
+            files[name] = {"size": path.stat().st_size, "crc32": _checksum(path)}
+    write_text(folder / MANIFEST, json.dumps({"files": files}, indent=1) + "\n")
+
+
+def _swap(temporary: Path, target: Path) -> None:
+    """Rename the finished folder to its final name, moving an older one out of the way."""
+    old = target.parent / f"{_DISCARDED}{target.name}-{os.getpid()}"
+    if target.exists():
+        os.replace(target, old)
+    os.replace(temporary, target)
+    _sync(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _discard(folder: Path) -> None:
+    """Remove a checkpoint: out of sight first, so that a kill cannot leave half of it."""
+    hidden = folder.parent / f"{_DISCARDED}{folder.name}-{os.getpid()}"
+    os.replace(folder, hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _drop_files(folder: Path, names: tuple[str, ...]) -> None:
+    """Remove files of a checkpoint; the manifest forgets them first."""
+    present = [name for name in names if (folder / name).is_file()]
+    if not present:
+        return
+    files = {name: entry for name, entry in listed_files(folder).items() if name not in present}
+    write_text(folder / MANIFEST, json.dumps({"files": files}, indent=1) + "\n")
+    for name in present:
+        (folder / name).unlink()
+
+
+def _intact(path: Path, entry: dict) -> bool:
+    try:
+        return path.stat().st_size == entry["size"] and _checksum(path) == entry["crc32"]
+    except OSError:
+        return False
+
+
+def _checksum(path: Path) -> int:
+    value = 0
+    with open(path, "rb") as stream:
+        for block in _blocks(stream):
+            value = zlib.crc32(block, value)
+    return value
+
+
+def _blocks(stream) -> Iterator[bytes]:
+    while block := stream.read(_BLOCK):
+        yield block
+
+
+def _sync(path: Path) -> None:
+    """Flush a file or folder to the disk (folders: where the system allows it)."""
+    flags = os.O_RDONLY | (getattr(os, "O_DIRECTORY", 0) if path.is_dir() else 0)
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

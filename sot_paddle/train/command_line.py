@@ -1,0 +1,100 @@
+"""The command line of GLUE training: flags, ``--config FILE`` and ``--set NAME=VALUE``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from sot_paddle.config import build_record, load_yaml, near_names
+from sot_paddle.train.arguments import TrainConfig
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    """Argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (--help lists the options)\n")
+
+
+def parse(arguments: Sequence[str]) -> TrainConfig:
+    """Read flags, ``--config FILE`` and ``--set NAME=VALUE`` into one record.
+
+    A flag or ``--set`` overrides the file. Giving an option by flag and by ``--set`` is refused.
+
+    Args:
+        arguments: the command line without the program's name.
+
+    Returns:
+        The record.
+
+    Raises:
+        ValueError: unknown option, wrong type or value, missing required option.
+        SystemExit: a flag that argparse refuses (status 2), or ``--help``.
+    """
+    hints = typing.get_type_hints(TrainConfig)
+    parser = _OneLineParser(prog="train_glue.py", allow_abbrev=False)
+    parser.add_argument("--config", help="YAML file of options")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="assigned")
+    for item in dataclasses.fields(TrainConfig):
+        shown = f"{item.metadata['help']} [{item.default}]".replace("%", "%%")
+        options: dict[str, Any] = {"default": argparse.SUPPRESS, "help": shown}
+        if hints[item.name] is bool:
+            parser.add_argument(f"--{item.name}", action="store_true", **options)
+        else:
+            parser.add_argument(f"--{item.name}", metavar="VALUE", **options)
+    given = vars(parser.parse_args(list(arguments)))
+    path = given.pop("config")
+    values = load_yaml(path) if path else {}
+    assigned = given.pop("assigned")
+    flags = {name: _typed(name, text, hints[name]) for name, text in given.items()}
+    pairs = dict(_pair(text, hints) for text in assigned)
+    twice = sorted(set(flags) & set(pairs))
+    if twice:
+        raise ValueError(f"{twice[0]} is given twice: by --{twice[0]} and by --set")
+    return build_record(TrainConfig, {**values, **flags, **pairs})
+
+
+def load_config(path: str | Path, **overrides: Any) -> TrainConfig:
+    """Read a YAML file of options; keywords override it.
+
+    Raises:
+        ValueError: unknown option, wrong type or value; the file is named.
+    """
+    return build_record(TrainConfig, {**load_yaml(path), **overrides}, where=str(path))
+
+
+def _pair(text: str, hints: Mapping[str, Any]) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise ValueError(f"--set needs NAME=VALUE, got {text!r}")
+    if name not in hints:
+        raise ValueError(f"--set: unknown option {name!r}; {near_names(name, hints)}")
+    return name, _typed(name, value, hints[name])
+
+
+def _typed(name: str, text: Any, annotation: Any) -> Any:
+    """Turn the text of a flag into the option's type."""
+    if not isinstance(text, str):
+        return text
+    kinds = [annotation]
+    if isinstance(annotation, types.UnionType):
+        kinds = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
+        if text.lower() in ("none", "null"):
+            return None
+    kind = kinds[0]
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        if typing.get_origin(kind) is tuple:
+            return tuple(int(part) for part in text.split(","))
+        return kind(text)
+    except (ValueError, KeyError):
+        wanted = {bool: "true or false", int: "a whole number", float: "a number"}
+        raise ValueError(
+            f"{name} must be {wanted.get(kind, 'whole numbers with commas between')}, got {text!r}"
+        ) from None

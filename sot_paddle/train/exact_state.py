@@ -1,0 +1,141 @@
+"""Everything besides the weights that the next training step depends on.
+
+Optimizer state goes by *structured* parameter names: Paddle's own state dict uses automatic
+names ("linear_4.w_0_moment1_0") that depend on how many layers the process built before, so a
+second model in one process cannot be resumed from it. Random states are plain numbers (JSON),
+so that reading a checkpoint never runs a pickle.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.base import core, framework
+
+_MASTER = "master_weight"
+_SEPARATOR = "/"
+
+
+def structured_names(model: nn.Layer) -> dict[str, str]:
+    """Automatic parameter name to structured name, for every parameter of a model."""
+    return {parameter.name: name for name, parameter in model.named_parameters()}
+
+
+def optimizer_arrays(optimizer: paddle.optimizer.Optimizer, model: nn.Layer) -> dict[str, Any]:
+    """Copy every accumulator and master weight.
+
+    Args:
+        optimizer: an optimizer over the model's parameters.
+        model: gives the structured names.
+
+    Returns:
+        ``"<structured name>/<accumulator>"`` to array.
+    """
+    names = structured_names(model)
+    arrays = {
+        names[automatic] + _SEPARATOR + accumulator: tensor.numpy().copy()
+        for accumulator, table in optimizer._accumulators.items()
+        for automatic, tensor in table.items()
+    }
+    for automatic, tensor in getattr(optimizer, "_master_weights", {}).items():
+        arrays[names[automatic] + _SEPARATOR + _MASTER] = tensor.numpy().copy()
+    return dict(sorted(arrays.items()))  # a resumed optimizer holds them in another order
+
+
+def optimizer_counters(optimizer: paddle.optimizer.Optimizer, model: nn.Layer) -> dict[str, int]:
+    """Step counters that an optimizer keeps beside its tensors, by structured name."""
+    names = structured_names(model)
+    return {names[key]: value for key, value in getattr(optimizer, "_steps", {}).items()}
+
+
+def restore_optimizer(
+    optimizer: paddle.optimizer.Optimizer,
+    model: nn.Layer,
+    arrays: Mapping[str, Any],
+    counters: Mapping[str, int],
+) -> None:
+    """Put saved state into a fresh optimizer, whatever the automatic names are now.
+
+    Args:
+        optimizer: built over the model's parameters, no step taken.
+        model: gives the structured names.
+        arrays: what :func:`optimizer_arrays` returned.
+        counters: what :func:`optimizer_counters` returned.
+
+    Raises:
+        ValueError: the state names a parameter or accumulator that is not there, or a shape
+            differs (a checkpoint of another model).
+    """
+    parameters = dict(model.named_parameters())
+    owners = {key.rpartition(_SEPARATOR)[0] for key in arrays}
+    unknown = sorted(owners - set(parameters))
+    if unknown:
+        raise ValueError(
+            f"the checkpoint's optimizer state is of another model: no parameter {unknown[0]!r}"
+        )
+    block = framework.default_main_program().global_block()
+    optimizer._create_accumulators(block, [parameters[name] for name in sorted(owners)])
+    for key, array in arrays.items():
+        owner, _, accumulator = key.rpartition(_SEPARATOR)
+        target = _slot(optimizer, accumulator, parameters[owner])
+        if target is None or list(target.shape) != list(array.shape):
+            raise ValueError(f"the checkpoint's optimizer state {key!r} does not fit this model")
+        target.set_value(array)
+    if hasattr(optimizer, "_steps"):
+        optimizer._steps.clear()
+        for name, value in counters.items():
+            optimizer._steps[parameters[name].name] = value
+
+
+def _slot(optimizer, accumulator: str, parameter: paddle.Tensor) -> paddle.Tensor | None:
+    if accumulator == _MASTER:
+        return getattr(optimizer, "_master_weights", {}).get(parameter.name)
+    return optimizer._accumulators.get(accumulator, {}).get(parameter.name)
+
+
+def random_states() -> dict[str, Any]:
+    """Python's, NumPy's and Paddle's generators (CPU and every GPU) as JSON-ready numbers."""
+    version, internal, gauss = random.getstate()
+    kind, keys, position, has_gauss, cached = np.random.get_state()
+    return {
+        "python": [version, list(internal), gauss],
+        "numpy": [kind, keys.tolist(), int(position), int(has_gauss), float(cached)],
+        "paddle": [list(generator.get_state().__getstate__()) for generator in _generators()],
+    }
+
+
+def restore_random_states(states: Mapping[str, Any]) -> None:
+    """Set all generators to what :func:`random_states` returned.
+
+    Raises:
+        ValueError: saved with another number of devices.
+    """
+    generators = _generators()
+    if len(states["paddle"]) != len(generators):
+        raise ValueError(
+            f"the checkpoint has random states of {len(states['paddle'])} devices, this machine "
+            f"has {len(generators)}: resume on the same kind of machine, or start afresh with "
+            "--overwrite_output_dir"
+        )
+    version, internal, gauss = states["python"]
+    random.setstate((version, tuple(internal), gauss))
+    kind, keys, position, has_gauss, cached = states["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached))
+    for generator, saved in zip(generators, states["paddle"], strict=True):
+        state = core.GeneratorState.__new__(core.GeneratorState)
+        state.__setstate__(tuple(saved))
+        generator.set_state(state)
+
+
+def _generators() -> list:
+    generators = [core.default_cpu_generator()]
+    if core.is_compiled_with_cuda():
+        generators += [
+            core.default_cuda_generator(index) for index in range(core.get_cuda_device_count())
+        ]
+    return generators

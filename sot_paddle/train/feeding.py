@@ -1,0 +1,122 @@
+"""The micro-batches of a run: which examples, in which order, on which process.
+
+The order is a pure function of (seed, epoch). It never comes from a random generator that lives
+in the process: paddlenlp's Trainer draws it from NumPy's global generator when an epoch begins,
+and therefore gives a resumed run the first epoch's order again.
+
+Terms: a *global batch* is what all processes together consume in one forward pass, a
+*micro-batch* is one process's share of it, an optimizer step consumes ``accumulation`` of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+EpochBatches = Callable[[int], Sequence[Sequence[int]]]
+"""Epoch to its global batches of example indices; the same number of batches in every epoch."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """The next micro-batch to consume.
+
+    Attributes:
+        epoch: from 0.
+        batch: index in the epoch, from 0; equal to the epoch's length when it is exhausted.
+    """
+
+    epoch: int
+    batch: int
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How optimizer steps and micro-batches relate.
+
+    QUIRK: as in the original, an epoch's last micro-batches that do not fill an optimizer step
+    are carried over: their gradients are added to the first step of the next epoch.
+
+    Attributes:
+        batches: micro-batches of an epoch.
+        accumulation: micro-batches of an optimizer step, at most ``batches``.
+    """
+
+    batches: int
+    accumulation: int
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of an epoch."""
+        return self.batches // self.accumulation
+
+    def position_after(self, step: int) -> Position:
+        """Where the data stand right after optimizer step ``step`` (counted from 1; 0: start)."""
+        if step == 0:
+            return Position(0, 0)
+        epoch, within = divmod(step - 1, self.steps)
+        return Position(epoch, (within + 1) * self.accumulation)
+
+    def carried_over(self, step: int) -> range:
+        """Micro-batches of the epoch just finished that step ``step + 1`` still has to add."""
+        position = self.position_after(step)
+        if step == 0 or step % self.steps:
+            return range(0)
+        return range(position.batch, self.batches)
+
+    def epochs_done(self, step: int) -> float:
+        """Progress in epochs after a step, for logs."""
+        position = self.position_after(step)
+        return position.epoch + position.batch / self.batches
+
+
+class MicroBatches:
+    """Batch sampler over one process's micro-batches, epoch after epoch.
+
+    Each pass over the sampler is one epoch. The first pass begins at ``seek``'s position.
+
+    Args:
+        epochs: the global batches of an epoch.
+        rank: this process.
+        world: number of processes.
+    """
+
+    def __init__(self, epochs: EpochBatches, *, rank: int = 0, world: int = 1) -> None:
+        self._epochs, self._rank, self._world = epochs, rank, world
+        self._next = Position(0, 0)
+        self._length = len(epochs(0))
+        self.batch_size = max(len(self.share(batch)) for batch in epochs(0))
+
+    def __len__(self) -> int:
+        """Micro-batches of an epoch."""
+        return self._length
+
+    def __iter__(self) -> Iterator[list[int]]:
+        position, self._next = self._next, Position(self._next.epoch + 1, 0)
+        for batch in self._epochs(position.epoch)[position.batch :]:
+            yield self.share(batch)
+
+    def seek(self, epoch: int, batch: int) -> None:
+        """Begin the next pass at this place."""
+        self._next = Position(epoch, batch)
+
+    def at(self, epoch: int, batch: int) -> list[int]:
+        """This process's share of one global batch."""
+        return self.share(self._epochs(epoch)[batch])
+
+    def share(self, batch: Sequence[int]) -> list[int]:
+        """This process's contiguous share; never empty, see :meth:`weight`."""
+        mine = np.array_split(np.asarray(batch, dtype=np.int64), self._world)[self._rank]
+        return [int(index) for index in (mine if len(mine) else batch[:1])]
+
+    def weight(self, epoch: int, batch: int) -> float:
+        """Factor of this process's mean loss that makes the processes' mean the batch's mean.
+
+        1 for equal shares. A process without a share computes on a borrowed example at weight 0,
+        because every process must take part in the reductions.
+        """
+        whole = self._epochs(epoch)[batch]
+        mine = np.array_split(np.asarray(whole), self._world)[self._rank]
+        return len(mine) * self._world / len(whole)

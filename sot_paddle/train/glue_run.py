@@ -1,0 +1,238 @@
+"""One GLUE run: device, folder, model, training; outcome.py concludes it."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddlenlp.trainer import TrainingArguments
+from paddlenlp.utils.log import logger as paddlenlp_logger
+
+from sot_paddle.data.paddle_dataset import FeatureDataset
+from sot_paddle.runtime import environment_stamp
+from sot_paddle.train import distributed, outcome, pretrained, run_folder, task_data
+from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.train.callbacks import Flow, ProgressLines
+from sot_paddle.train.evaluation import duration
+from sot_paddle.train.failures import Interrupted
+from sot_paddle.train.feeding import MicroBatches
+from sot_paddle.train.model_folder import fill_model_folder
+from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW, decay_filter
+from sot_paddle.train.recipe import Recipe
+from sot_paddle.train.run import Run, say
+from sot_paddle.train.schedule import build_schedule
+from sot_paddle.train.trainer import ExactTrainer
+from sot_paddle.weights import load_weights
+
+
+def set_up(config: TrainConfig) -> None:
+    """Choose device and dtype, refuse what they cannot do, join the other processes.
+
+    Raises:
+        ValueError: mixed precision without a GPU.
+    """
+    paddlenlp_logger.set_level("ERROR")
+    has_gpu = paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count() > 0
+    if (config.fp16 or config.bf16) and (config.no_cuda or not has_gpu):
+        flag = "--fp16" if config.fp16 else "--bf16"
+        raise ValueError(f"{flag} needs a GPU and this run is on the CPU: drop {flag}")
+    if config.no_cuda:
+        paddle.set_device("cpu")
+    paddle.set_default_dtype(config.dtype)
+    if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
+        paddle.distributed.init_parallel_env()
+    for name in ("server_ip", "server_port"):
+        if getattr(config, name):
+            say(f"--{name} is ignored: remote debugging of the original")
+    if config.local_rank != -1:
+        say("--local_rank is ignored: start several processes with paddle.distributed.launch")
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, NumPy and Paddle."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    paddle.seed(seed)
+
+
+def run_once(run: Run) -> dict[str, Any]:
+    """Train, evaluate and predict as the options ask; write metrics.json.
+
+    Returns:
+        What metrics.json holds.
+
+    Raises:
+        ValueError: options, folder or data that cannot be used.
+        TrainingStopped: the run ended early; a message says where to continue.
+    """
+    config = run.config
+    checkpoint = _prepare_folder(run)
+    seed_everything(run.seed)
+    run.model = pretrained.build(config, run.source, run.data.task.num_outputs)
+    loaded, run.fresh = pretrained.load(run.model, run.source)
+    _describe_model(run, loaded)
+    synchronised = distributed.synchronise_batch_norm(run.model)
+    if synchronised:
+        say(f"batch normalisation synchronised in {synchronised} layers")
+    if config.do_train:
+        _train(run, checkpoint)
+    elif not outcome.load_trained(run) and run.fresh:
+        raise ValueError(
+            f"neither {run.root} nor {run.source.origin} holds a trained head: give --do_train"
+        )
+    outcome.finish(run)
+    return run.result
+
+
+def _prepare_folder(run: Run) -> Path | None:
+    found: list[Path | None] = []
+
+    def prepare() -> None:
+        found.append(run_folder.prepare(run.root, run.config))
+        record = {"options": vars(run.config), "seed": run.seed}
+        run_folder.write_json(
+            run.root / run_folder.RUN, record | {"environment": environment_stamp()}
+        )
+
+    distributed.on_first_process(prepare)
+    return distributed.gather(found[0] if found else None)[0]
+
+
+def _describe_model(run: Run, loaded: int) -> None:
+    head = ", ".join(f"{k} {v}" for k, v in run.config.head_options.items() if v is not None)
+    count = sum(int(np.prod(p.shape)) for p in run.model.parameters())
+    say(f"{run.data.task.title}: {run.model.name}, {count / 1e6:.2f} M parameters, head {head}")
+    fresh = f", {len(run.fresh)} new ones in the head" if run.fresh and loaded else ""
+    say(f"weights: {loaded} tensors from {run.source.origin}{fresh}")
+
+
+def _train(run: Run, checkpoint: Path | None) -> None:
+    config, data = run.config, run.data
+    batches = MicroBatches(
+        task_data.training_batches(config, data.train, run.seed),
+        rank=distributed.rank(),
+        world=distributed.world_size(),
+    )
+    flow = Flow(run.stop, eval_steps=_eval_steps(config))
+    trainer = ExactTrainer(
+        run.model,
+        _recipe(run),
+        dataset=FeatureDataset(data.train),
+        collate=data.collate,
+        batches=batches,
+        callbacks=[flow, ProgressLines()],
+    )
+    flow.trainer = trainer
+    run.autocast = trainer.autocast_smart_context_manager
+    if trainer.total_steps < 1:
+        raise ValueError(
+            f"{config.num_train_epochs} epochs of {trainer.pace.steps} steps make no step: raise "
+            "--num_train_epochs"
+        )
+    seed_everything(run.seed)
+    effective = config.per_gpu_train_batch_size * distributed.world_size()
+    say(
+        f"{len(data.train)} examples, {trainer.total_steps} steps of "
+        f"{effective} x {trainer.pace.accumulation} examples"
+    )
+    if checkpoint is not None:
+        say(f"continuing from {checkpoint}")
+    started = time.monotonic()
+    trainer.resume(checkpoint)
+    step = trainer.state.global_step
+    if run.stop.requested:
+        raise Interrupted(
+            f"stopped after step {step}, saved in {run.root / f'checkpoint-{step}'}; run the same "
+            "command again to continue"
+        )
+    say(f"trained to step {step} in {duration(time.monotonic() - started)}")
+    progress = trainer.progress
+    run.result["train"] = {
+        "steps": step,
+        "epochs": trainer.pace.epochs_done(step),
+        "loss": progress.loss_sum / max(1, step),
+        "stopped_early": step < trainer.total_steps,
+        "examples_per_step": effective * trainer.pace.accumulation,
+        "processes": distributed.world_size(),
+    }
+    run.result["evaluations"] = dict(progress.evaluations)
+
+
+def _eval_steps(config: TrainConfig) -> int | None:
+    if not config.do_eval:
+        return 0
+    return config.logging_steps if config.evaluate_during_training else config.eval_steps
+
+
+def _recipe(run: Run) -> Recipe:
+    config, data, model = run.config, run.data, run.model
+    identity = config.identity() | {
+        "seed": run.seed,
+        "processes": distributed.world_size(),
+        "train_data": task_data.fingerprint(data.train),
+    }
+    return Recipe(
+        arguments=_arguments(run),
+        optimizer=lambda steps: _optimizer(config, model, steps),
+        fill_model=lambda folder: fill_model_folder(model, run.source, data.task, folder),
+        load_model=lambda folder: load_weights(model, folder),
+        identity=identity,
+        evaluate=(lambda: outcome.current_scores(run)) if config.do_eval else None,
+        evaluation_data=",".join(task_data.fingerprint(split) for split in data.dev.values()),
+        main_metric=run.metric,
+        keep=config.save_total_limit,
+        keep_states=config.keep_states,
+        patience=config.early_stopping_patience,
+    )
+
+
+def _arguments(run: Run) -> TrainingArguments:
+    config = run.config
+    on_gpu = paddle.get_device().startswith("gpu") and not config.no_cuda
+    return TrainingArguments(
+        output_dir=str(run.root),
+        logging_dir=str(run.root / run_folder.LOGS),
+        per_device_train_batch_size=config.per_gpu_train_batch_size,
+        per_device_eval_batch_size=config.per_gpu_eval_batch_size,
+        gradient_accumulation_steps=config.gradient_accumulation_steps,
+        learning_rate=config.learning_rate,
+        num_train_epochs=config.num_train_epochs,
+        max_steps=config.max_steps,
+        logging_steps=config.logging_steps,
+        save_steps=config.save_steps,
+        seed=run.seed,
+        device="gpu" if on_gpu else "cpu",
+        disable_tqdm=True,
+        ignore_data_skip=True,
+        fp16=config.fp16,
+        bf16=config.bf16,
+        fp16_opt_level=config.fp16_opt_level,
+        ddp_find_unused_parameters=config.fusion in ("concat", "aggre_all"),
+        report_to=["visualdl"],
+    )
+
+
+def _optimizer(config: TrainConfig, model: nn.Layer, steps: int) -> tuple[Any, Any]:
+    schedule = build_schedule(
+        config.lr_scheduler,
+        learning_rate=config.learning_rate,
+        warmup_steps=config.warmup_steps,
+        total_steps=steps,
+    )
+    kind = HFAdamW if config.optimizer == "hf_adamw" else paddle.optimizer.AdamW
+    optimizer = kind(
+        learning_rate=schedule,
+        epsilon=config.adam_epsilon,
+        parameters=[p for p in model.parameters() if not p.stop_gradient],
+        weight_decay=config.weight_decay,
+        apply_decay_param_fun=decay_filter(model),
+        grad_clip=ClipGradByGlobalNorm(config.max_grad_norm) if config.max_grad_norm else None,
+        multi_precision=config.fp16_opt_level == "O2" and (config.fp16 or config.bf16),
+    )
+    return optimizer, schedule

@@ -1,0 +1,224 @@
+"""Where the encoder comes from: a local folder or file, converted on the fly, never written to."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from paddle import nn
+
+from sot_paddle.checkpoint import SUFFIXES, read_tensors, unpack_files
+from sot_paddle.config import EncoderConfig
+from sot_paddle.registry import create_model, list_models
+from sot_paddle.train.arguments import TrainConfig
+
+VOCABULARY = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+_FORMAT = "sot_paddle"
+
+Converter = Callable[[Path, str], Mapping[str, np.ndarray]]
+"""(Hugging Face folder or file, registry name) to tensors under this project's names."""
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """An encoder to start from.
+
+    Attributes:
+        origin: where it was found, for messages.
+        config: the content of config.json, at least the sizes that are not BERT-base's.
+        arrays: tensors under this project's names, empty for random weights.
+        vocabulary: tokenizer files by name.
+    """
+
+    origin: str
+    config: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+    vocabulary: Mapping[str, bytes]
+
+
+def find(config: TrainConfig, convert: Converter) -> Pretrained:
+    """Locate and read the checkpoint that the options name.
+
+    Args:
+        config: ``model_name_or_path``, ``config_name``, ``tokenizer_name``, ``cache_dir``.
+        convert: turns a Hugging Face checkpoint into this project's tensors.
+
+    Returns:
+        The encoder; its arrays may be read lazily from the file.
+
+    Raises:
+        ValueError: nothing there, or not a BERT checkpoint; says what to do.
+    """
+    name = config.model_name_or_path
+    place = _locate(name, config.cache_dir)
+    if place is None:
+        if name not in list_models():
+            raise ValueError(_not_local(name, config.cache_dir))
+        if not config.tokenizer_name:
+            raise ValueError(f"{name} has no vocabulary: give --tokenizer_name (vocab.txt)")
+        found = Pretrained(f"{name} (random weights)", {}, {}, {})
+    else:
+        found = _read(place, registry_name(config, _config_beside(place)), convert)
+    if config.config_name:
+        found = dataclasses.replace(found, config=_read_config(Path(config.config_name)))
+    if config.tokenizer_name:
+        source = Path(config.tokenizer_name)
+        found = dataclasses.replace(found, vocabulary=_vocabulary(source))
+    if not {"vocab.txt", "tokenizer.json"} & set(found.vocabulary):
+        raise ValueError(f"{found.origin} has no vocab.txt: give one with --tokenizer_name")
+    return found
+
+
+def registry_name(config: TrainConfig, sizes: Mapping[str, Any]) -> str:
+    """The registry name of the model that the options and the checkpoint's sizes describe."""
+    large = sizes.get("num_hidden_layers", 12) > 12 or config.model_name_or_path.startswith(
+        ("bert_large", "bert-large")
+    )
+    name = "bert_large" if large else "bert_base"
+    return name if config.resolved_pooling == "pooler" else f"{name}_mgcrp"
+
+
+def build(config: TrainConfig, pretrained: Pretrained, num_classes: int) -> nn.Layer:
+    """Build the model with fresh weights; :func:`load` fills them in.
+
+    Raises:
+        ValueError: sizes or head options that cannot work.
+    """
+    fields = {field.name for field in dataclasses.fields(EncoderConfig)}
+    sizes = {key: value for key, value in pretrained.config.items() if key in fields}
+    for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+        if getattr(config, key) is not None:
+            sizes[key] = getattr(config, key)
+    sizes["freeze_encoder"] = config.freeze_encoder
+    name = registry_name(config, sizes)
+    if config.model_name_or_path in list_models() and not pretrained.arrays:
+        name = config.model_name_or_path
+    return create_model(name, num_classes, **sizes, **config.head_options)
+
+
+def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
+    """Copy the checkpoint's tensors into a model; head tensors that do not fit stay fresh.
+
+    Args:
+        model: as :func:`build` made it.
+        pretrained: the checkpoint.
+
+    Returns:
+        (number of tensors loaded, names of the model's tensors that stay fresh).
+
+    Raises:
+        ValueError: an encoder tensor is missing or has another shape.
+    """
+    state = model.state_dict()
+    if not pretrained.arrays:
+        return 0, sorted(state)
+    fresh, loaded = [], 0
+    for name, tensor in state.items():
+        array = pretrained.arrays.get(name)
+        if array is not None and list(array.shape) == list(tensor.shape):
+            tensor.set_value(np.asarray(array).astype(_numpy_dtype(tensor)))
+            loaded += 1
+        elif name.startswith("head."):
+            fresh.append(name)
+        else:
+            shape = "is missing" if array is None else f"has shape {tuple(array.shape)}"
+            raise ValueError(
+                f"{pretrained.origin}: {name} {shape}, expected {tuple(tensor.shape)}: not a "
+                "checkpoint of this architecture"
+            )
+    return loaded, fresh
+
+
+def _numpy_dtype(tensor) -> str:
+    return str(tensor.dtype).rpartition(".")[2]
+
+
+def _locate(name: str, cache_dir: str) -> Path | None:
+    """An existing path for a path or a name: itself, the cache folder's, the hub cache's."""
+    candidates = [Path(name).expanduser()]
+    if cache_dir:
+        candidates.append(Path(cache_dir) / name)
+    hub = os.environ.get("HF_HUB_CACHE") or os.path.join(
+        os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface"), "hub"
+    )
+    snapshots = Path(hub) / f"models--{name.strip('/').replace('/', '--')}" / "snapshots"
+    if not name.startswith((".", "/", "~")) and snapshots.is_dir():
+        candidates += sorted(snapshots.iterdir())
+    return next((path for path in candidates if path.exists()), None)
+
+
+def _not_local(name: str, cache_dir: str) -> str:
+    looked = "as a path" + (f", under {cache_dir}" if cache_dir else "") + ", in the hub cache"
+    return (
+        f"model {name!r} is not on this machine (looked for it {looked}) and nothing is "
+        "downloaded: fetch config.json, vocab.txt and model.safetensors (or pytorch_model.bin) "
+        "of that model into a folder and give the folder as --model_name_or_path; for random "
+        f"weights give one of {', '.join(list_models())}"
+    )
+
+
+def _read(place: Path, name: str, convert: Converter) -> Pretrained:
+    file = _own_file(place)
+    if file is not None:
+        tensors, metadata = read_tensors(file)
+        if metadata.get("format") == _FORMAT:
+            sizes = json.loads(metadata.get("config", "{}")) or _config_beside(file)
+            packed = metadata.get("vocabulary")
+            words = unpack_files(packed) if packed else _vocabulary(file.parent, required=False)
+            return Pretrained(str(place), sizes, tensors, words)
+    folder = place if place.is_dir() else place.parent
+    sizes = _config_beside(place)
+    if not sizes and place.is_dir():
+        inside = [place / name for name in ("best", "last") if (place / name).is_dir()]
+        hint = f", such as {inside[0]}" if inside else ""
+        raise ValueError(
+            f"{place} holds neither config.json nor a converted checkpoint "
+            f"({' or '.join(SUFFIXES)}): give a folder with a BERT checkpoint{hint}"
+        )
+    kind = sizes.get("model_type", "bert")
+    if kind != "bert":
+        raise ValueError(f"{place} is a {kind!r} checkpoint, expected bert")
+    arrays = convert(place, name)
+    return Pretrained(str(place), sizes, arrays, _vocabulary(folder, required=False))
+
+
+def _own_file(place: Path) -> Path | None:
+    """The one tensor file of a place, None when it has none or several shards."""
+    if place.is_file():
+        return place if place.suffix in SUFFIXES else None
+    preferred = place / "model.safetensors"
+    if preferred.is_file():
+        return preferred
+    files = [path for suffix in SUFFIXES for path in sorted(place.glob(f"*{suffix}"))]
+    return files[0] if len(files) == 1 else None
+
+
+def _config_beside(place: Path) -> dict[str, Any]:
+    folder = place if place.is_dir() else place.parent
+    return _read_config(folder) if (folder / "config.json").is_file() else {}
+
+
+def _read_config(place: Path) -> dict[str, Any]:
+    path = place / "config.json" if place.is_dir() else place
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot read the model configuration {path}: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold a JSON object of sizes")
+    return values
+
+
+def _vocabulary(place: Path, *, required: bool = True) -> dict[str, bytes]:
+    if place.is_file():
+        return {"vocab.txt": place.read_bytes()}
+    files = {name: (place / name).read_bytes() for name in VOCABULARY if (place / name).is_file()}
+    if required and not {"vocab.txt", "tokenizer.json"} & set(files):
+        raise ValueError(f"--tokenizer_name {place}: no vocab.txt there")
+    return files

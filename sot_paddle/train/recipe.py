@@ -1,0 +1,86 @@
+"""A training run's recipe and running sums, and whether two runs are the same one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import paddle
+from paddlenlp.trainer import TrainingArguments
+
+
+@dataclass
+class Progress:
+    """Running sums that a resumed run continues.
+
+    Attributes:
+        window: losses of the steps since the last log line.
+        loss_sum: sum of the losses of all steps.
+        best_metric: best value of the main metric so far, None before the first evaluation.
+        best_step: step of that evaluation.
+        since_best: evaluations since then.
+        evaluations: metrics by step (as text, for JSON).
+        evaluation_data: fingerprint of the data they were measured on.
+    """
+
+    window: list[float] = field(default_factory=list)
+    loss_sum: float = 0.0
+    best_metric: float | None = None
+    best_step: int = 0
+    since_best: int = 0
+    evaluations: dict[str, dict[str, float]] = field(default_factory=dict)
+    evaluation_data: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a trainer needs beside the model and the data.
+
+    Attributes:
+        arguments: of paddlenlp's Trainer.
+        optimizer: total optimizer steps to (optimizer, scheduler), built on the model.
+        fill_model: writes everything that belongs to the model (weights, config, vocabulary)
+            into a folder.
+        load_model: loads the weights that ``fill_model`` wrote from a folder.
+        identity: options and data that a resumed run must share, JSON-ready.
+        evaluate: current metrics by name, None for no evaluation.
+        evaluation_data: fingerprint of what is evaluated on; another one forgets old results.
+        main_metric: name in those metrics that selects the best model.
+        keep: checkpoints to keep, None for all.
+        keep_states: checkpoints that can be resumed from.
+        patience: evaluations in vain before the run ends early, None for never.
+    """
+
+    arguments: TrainingArguments
+    optimizer: Callable[[int], tuple[paddle.optimizer.Optimizer, paddle.optimizer.lr.LRScheduler]]
+    fill_model: Callable[[Path], None]
+    load_model: Callable[[Path], None]
+    identity: Mapping[str, Any]
+    evaluate: Callable[[], dict[str, float]] | None = None
+    evaluation_data: str = ""
+    main_metric: str = ""
+    keep: int | None = None
+    keep_states: int = 2
+    patience: int | None = None
+
+
+def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: Path) -> None:
+    """Refuse to continue a run with other options or data.
+
+    Raises:
+        ValueError: naming every difference.
+    """
+    current = json.loads(json.dumps(current))
+    keys = sorted(set(saved) | set(current))
+    differing = [key for key in keys if saved.get(key) != current.get(key)]
+    if differing:
+        shown = "; ".join(
+            f"{key}: {saved.get(key)!r} there, {current.get(key)!r} now" for key in differing
+        )
+        raise ValueError(
+            f"{where} belongs to a run with other options ({shown}): repeat those options to "
+            "continue it, choose another --output_dir, or start afresh with --overwrite_output_dir"
+        )

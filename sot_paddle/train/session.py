@@ -1,0 +1,117 @@
+"""The whole command: options, one run for each seed, the summary, one line for what went wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sot_paddle.train import distributed, pretrained, run_folder, task_data
+from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.train.callbacks import StopRequest
+from sot_paddle.train.command_line import parse
+from sot_paddle.train.failures import INTERRUPTED, REFUSED, TrainingStopped
+from sot_paddle.train.glue_run import run_once, set_up
+from sot_paddle.train.pretrained import Converter
+from sot_paddle.train.run import Run, say
+
+
+def run_command(arguments: Sequence[str], convert: Converter) -> int:
+    """Run ``tools/train_glue.py``.
+
+    Args:
+        arguments: the command line without the program's name.
+        convert: turns a Hugging Face checkpoint into this project's tensors.
+
+    Returns:
+        0 when all is done, 2 when the command was refused or had to stop (NaN loss, no space),
+        130 when it was interrupted; in both cases one line on stderr says why and what to do.
+    """
+    try:
+        run_config(parse(arguments), convert)
+    except TrainingStopped as error:
+        return _fail(error, error.status)
+    except OSError as error:
+        return _fail(f"{error}; what was saved is intact: run the same command again", REFUSED)
+    except ValueError as error:
+        return _fail(error, REFUSED)
+    except KeyboardInterrupt:
+        return _fail("interrupted; run the same command again to continue", INTERRUPTED)
+    return 0
+
+
+def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
+    """Run every seed of a configuration; returns what the top metrics.json holds.
+
+    Raises:
+        ValueError: options or data that cannot be used.
+        TrainingStopped: a run ended early.
+    """
+    set_up(config)
+    source = pretrained.find(config, convert)
+    data = task_data.load_task_data(config, source.vocabulary)
+    if data.vocab_size > source.config.get("vocab_size", 30522):
+        raise ValueError(
+            f"the vocabulary has {data.vocab_size} entries, the model's embedding "
+            f"{source.config.get('vocab_size', 30522)}: they do not belong together"
+        )
+    root = Path(config.output_dir)
+    with StopRequest(immediately=distributed.world_size() > 1) as stop:
+        if config.seeds is None:
+            return run_once(Run(config, config.seed, root, data, source, stop))
+        results = []
+        for seed in config.seeds:
+            say(f"seed {seed}")
+            one = dataclasses.replace(config, seed=seed, seeds=None)
+            results.append(run_once(Run(one, seed, root / f"seed-{seed}", data, source, stop)))
+    content = summary(results)
+    say(_summary_line(content))
+    distributed.on_first_process(lambda: run_folder.write_json(root / run_folder.METRICS, content))
+    return content
+
+
+def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and standard deviation over seeds, of the best and of the last evaluation.
+
+    Args:
+        results: the metrics.json of each run.
+
+    Returns:
+        JSON-ready; ``std`` is the sample standard deviation, None for a single seed.
+    """
+    metric = results[0]["metric"]
+    content: dict[str, Any] = {
+        "task": results[0]["task"],
+        "metric": metric,
+        "seeds": [result["seed"] for result in results],
+    }
+    for which in ("best", "last"):
+        values = [result[which][metric] for result in results if which in result]
+        if values:
+            content[which] = {
+                "values": values,
+                "mean": statistics.fmean(values),
+                "std": statistics.stdev(values) if len(values) > 1 else None,
+            }
+    return content | {"finished": True}
+
+
+def _summary_line(content: dict[str, Any]) -> str:
+    parts = []
+    for which in ("best", "last"):
+        if which in content:
+            std = content[which]["std"]
+            spread = "" if std is None else f" +- {std:.4f}"
+            parts.append(f"{which} {content[which]['mean']:.4f}{spread}")
+    return f"{content['task']} {content['metric']}, {len(content['seeds'])} seeds: " + (
+        ", ".join(parts) or "not evaluated"
+    )
+
+
+def _fail(reason: object, status: int) -> int:
+    line = " ".join(str(reason).split())
+    print(f"train_glue: {line}", file=sys.stderr)
+    return status

@@ -1,0 +1,295 @@
+"""paddlenlp's Trainer, corrected where it loses something: data order, state, checkpoints.
+
+What stays the Trainer's: the loop, accumulation, mixed precision, data parallelism, VisualDL.
+What is replaced: the sample order (explicit), the optimizer and its schedule (as published),
+saving and loading (whole or absent, by structured names, random states and position included),
+evaluation (in data set order). feeding.py and exact_state.py say why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import paddle
+from paddle import nn
+from paddle.io import DataLoader
+from paddlenlp.trainer import Trainer
+
+from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.train import checkpointing, distributed, exact_state
+from sot_paddle.train.failures import NonFiniteLoss
+from sot_paddle.train.feeding import MicroBatches, Pace
+from sot_paddle.train.losses import classification_loss
+from sot_paddle.train.recipe import Progress, Recipe, check_identity
+
+OPTIMIZER = "optimizer.safetensors"
+TRAINER_STATE = "trainer_state.json"
+STATE_FILES = (OPTIMIZER, checkpointing.STATE, TRAINER_STATE)
+"""What only resuming needs; older checkpoints drop it."""
+
+
+class ExactTrainer(Trainer):
+    """Trainer whose resumed run ends bit-identical to the uninterrupted one.
+
+    Args:
+        model: returns logits.
+        recipe: how to train it.
+        dataset: examples by index.
+        collate: list of examples to a dict of arrays with "labels".
+        batches: the micro-batches of this process.
+        callbacks: further callbacks of the Trainer.
+    """
+
+    def __init__(
+        self,
+        model: nn.Layer,
+        recipe: Recipe,
+        *,
+        dataset: Any,
+        collate: Callable[[list[Any]], dict[str, Any]],
+        batches: MicroBatches,
+        callbacks: list[Any] | None = None,
+    ) -> None:
+        self.recipe, self.batches = recipe, batches
+        arguments = recipe.arguments
+        self.pace = Pace(len(batches), min(arguments.gradient_accumulation_steps, len(batches)))
+        arguments.gradient_accumulation_steps = self.pace.accumulation
+        self.root = Path(arguments.output_dir)
+        self.progress = Progress(evaluation_data=recipe.evaluation_data)
+        self._losses: list[paddle.Tensor] = []
+        self._saved: dict[str, Any] | None = None
+        self._random_due: Mapping[str, Any] | None = None
+        self._consumed = (0, 0)  # epoch and index of the micro-batch in work
+        super().__init__(
+            model=model,
+            args=arguments,
+            train_dataset=dataset,
+            data_collator=collate,
+            callbacks=callbacks,
+        )
+
+    @property
+    def total_steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        if self.args.max_steps > 0:
+            return self.args.max_steps
+        return int(self.pace.steps * self.args.num_train_epochs)
+
+    # data
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Loader over this process's micro-batches, from the position to continue at."""
+        return DataLoader(
+            self.train_dataset,
+            batch_sampler=self.batches,
+            collate_fn=self.data_collator,
+            num_workers=0,
+        )
+
+    def begin_epoch(self) -> None:
+        """Finish what the previous epoch left over, when a resumed run begins between epochs."""
+        if self._saved is None:
+            return
+        step, self._saved = self._saved["step"], None
+        position = self.pace.position_after(step)
+        for index in self.pace.carried_over(step):
+            self._consumed = (position.epoch, index)
+            items = [self.train_dataset[i] for i in self.batches.at(position.epoch, index)]
+            inputs = {k: paddle.to_tensor(v) for k, v in self.data_collator(items).items()}
+            with self._no_sync():
+                self.training_step(self.model_wrapped, inputs)
+
+    def _no_sync(self) -> contextlib.AbstractContextManager:
+        wrapped = self.model_wrapped
+        return wrapped.no_sync() if hasattr(wrapped, "no_sync") else contextlib.nullcontext()
+
+    # one step
+
+    def training_step(self, model: nn.Layer, inputs: dict[str, Any], step_control: int = 0):
+        """Forward and backward of one micro-batch."""
+        if self._random_due is not None:  # as late as possible: nothing may draw in between
+            exact_state.restore_random_states(self._random_due)
+            self._random_due = None
+        loss = super().training_step(model, inputs, step_control)
+        self._losses.append(loss)
+        self._advance()
+        return loss
+
+    def _advance(self) -> None:
+        epoch, index = self._consumed
+        self._consumed = (epoch, index + 1) if index + 1 < len(self.batches) else (epoch + 1, 0)
+
+    def compute_loss(self, model: nn.Layer, inputs: dict[str, Any], return_outputs: bool = False):
+        """Mean loss of the micro-batch, weighted so that processes average to the batch's mean."""
+        inputs = dict(inputs)
+        labels = inputs.pop("labels")
+        logits = model(**inputs)
+        loss = classification_loss(logits, labels)
+        weight = self.batches.weight(*self._consumed)
+        if weight != 1.0:
+            loss = loss * weight
+        return (loss, logits) if return_outputs else loss
+
+    def _check_loss_valid(self, loss: paddle.Tensor) -> None:
+        """Called before each optimizer step: stop before a NaN can reach the weights."""
+        value = sum(float(part) for part in self._losses) * self.pace.accumulation
+        value /= len(self._losses)  # more than the accumulation where some were carried over
+        self._losses.clear()
+        step = self.state.global_step + 1
+        if not math.isfinite(value) and not self.do_grad_scaling:
+            last = checkpointing.last_whole(self.root, checkpointing.STATE)
+            raise NonFiniteLoss(
+                f"the loss is {value} at step {step} (learning rate "
+                f"{self.optimizer.get_lr():.3g}); the weights before it are intact, last good "
+                f"checkpoint: {last or 'none yet'}; try a lower --learning_rate"
+            )
+        self.progress.window.append(value)
+        self.progress.loss_sum += value
+
+    # optimizer
+
+    def create_optimizer_and_scheduler(self, num_training_steps: int) -> None:
+        """Build the recipe's optimizer and schedule."""
+        self.optimizer, self.lr_scheduler = self.recipe.optimizer(num_training_steps)
+
+    # state
+
+    def resume(self, checkpoint: Path | None) -> None:
+        """Train from the start, or from a checkpoint; a run that had ended is only loaded.
+
+        Raises:
+            ValueError: the checkpoint belongs to another run.
+        """
+        if checkpoint is None:
+            self.train()
+            return
+        self._saved = json.loads((checkpoint / checkpointing.STATE).read_text(encoding="utf-8"))
+        check_identity(self._saved["identity"], self.recipe.identity, checkpoint)
+        step = self._saved["step"]
+        self._restore_progress()
+        if step >= self.total_steps or self.out_of_patience:
+            self.state.global_step = step
+            self.recipe.load_model(checkpoint)
+            distributed.on_first_process(self._prune)
+            return
+        position = self.pace.position_after(step)
+        between = step % self.pace.steps == 0
+        self._consumed = (position.epoch + 1, 0) if between else (position.epoch, position.batch)
+        self.batches.seek(*self._consumed)
+        self.train(resume_from_checkpoint=str(checkpoint))
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether early stopping is due."""
+        patience = self.recipe.patience
+        return patience is not None and self.progress.since_best >= patience
+
+    def _restore_progress(self) -> None:
+        self.progress = Progress(**self._saved["progress"])
+        if self.progress.evaluation_data != self.recipe.evaluation_data:
+            self.progress = Progress(
+                window=self.progress.window,
+                loss_sum=self.progress.loss_sum,
+                evaluation_data=self.recipe.evaluation_data,
+            )
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str | None = None) -> None:
+        if resume_from_checkpoint is not None:
+            self.recipe.load_model(Path(resume_from_checkpoint))
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            return
+        assert self._saved is not None, "resume() reads the state first"
+        arrays, _ = read_tensors(Path(checkpoint) / OPTIMIZER)
+        exact_state.restore_optimizer(self.optimizer, self.model, arrays, self._saved["counters"])
+        self.lr_scheduler.set_state_dict(self._saved["schedule"])
+        if self.do_grad_scaling:
+            self.scaler.load_state_dict(self._saved["scaler"])
+        self._random_due = self._saved["random"][distributed.rank()]
+
+    def _save_checkpoint(self, model: nn.Layer, metrics: dict[str, float] | None = None) -> None:
+        step = self.state.global_step
+        state = {
+            "step": step,
+            "identity": self.recipe.identity,
+            "schedule": self.lr_scheduler.state_dict(),
+            "counters": exact_state.optimizer_counters(self.optimizer, self.model),
+            "progress": vars(self.progress),
+            "random": distributed.gather(exact_state.random_states()),
+            "scaler": _plain(self.scaler.state_dict()) if self.do_grad_scaling else None,
+        }
+
+        def fill(folder: Path) -> None:
+            self.recipe.fill_model(folder)
+            arrays = exact_state.optimizer_arrays(self.optimizer, self.model)
+            write_tensors(folder / OPTIMIZER, arrays)
+            (folder / checkpointing.STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
+            self.state.save_to_json(str(folder / TRAINER_STATE))
+
+        def write() -> None:
+            checkpointing.write_checkpoint(self.root, step, fill)
+            self._prune()
+
+        distributed.on_first_process(write)
+
+    def _prune(self) -> None:
+        checkpointing.prune(
+            self.root,
+            keep=self.recipe.keep,
+            keep_states=self.recipe.keep_states,
+            state_files=STATE_FILES,
+        )
+
+    # evaluation and logs
+
+    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
+        """Evaluate, keep the best model, log; returns the metrics with the prefix."""
+        assert self.recipe.evaluate is not None, "the flow evaluates only when there is a dev set"
+        metrics = self.recipe.evaluate()
+        self.progress.evaluations[str(self.state.global_step)] = metrics
+        value = metrics[self.recipe.main_metric]
+        best = self.progress.best_metric
+        if best is None or value > best or (math.isnan(best) and not math.isnan(value)):
+            self.progress.best_metric, self.progress.since_best = value, 0
+            self.progress.best_step = self.state.global_step
+            distributed.on_first_process(self._write_best)
+        else:
+            self.progress.since_best += 1
+        logged = {f"{metric_key_prefix}_{name}": number for name, number in metrics.items()}
+        self.log(dict(logged))
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, logged
+        )
+        return logged
+
+    def _write_best(self) -> None:
+        def fill(folder: Path) -> None:
+            self.recipe.fill_model(folder)
+            best = {"step": self.progress.best_step, "metric": self.recipe.main_metric}
+            best["value"] = self.progress.best_metric
+            (folder / "best.json").write_text(json.dumps(best) + "\n", encoding="utf-8")
+
+        checkpointing.write_folder(self.root / "best", fill)
+
+    def log(self, logs: dict[str, float], **kwargs: Any) -> None:
+        """Log; the training loss is the mean over the steps since the last line."""
+        if "loss" in logs and self.progress.window:
+            window, self.progress.window = self.progress.window, []
+            logs["loss"] = distributed.mean_across_processes(sum(window) / len(window))
+        if "train_loss" in logs:
+            mean = self.progress.loss_sum / max(1, self.state.global_step)
+            logs["train_loss"] = distributed.mean_across_processes(mean)
+        super().log(logs, **kwargs)
+
+
+def _plain(state: Mapping[str, Any]) -> dict[str, Any]:
+    """A loss scaler's state as JSON-ready numbers."""
+    return {
+        key: value.tolist() if hasattr(value, "tolist") else value for key, value in state.items()
+    }

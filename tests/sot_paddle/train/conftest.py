@@ -1,0 +1,70 @@
+"""A tiny GLUE run that tests start in this process."""
+
+from __future__ import annotations
+
+import importlib.util
+import types
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import paddle
+import pytest
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    from sot_paddle.train.session import run_command
+
+
+def _load(name: str) -> types.ModuleType:
+    """Import a neighbour that is no test module."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """Data, model and command of a tiny run.
+
+    Attributes:
+        data: RTE folder.
+        model: folder with config.json and vocab.txt.
+        command: flags for an output folder, further flags appended.
+        start: run the command in this process: (exit status, what stderr said).
+    """
+
+    data: Path
+    model: Path
+    command: Callable[..., list[str]]
+    start: Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="session")
+def tiny_files() -> types.ModuleType:
+    return _load("tiny_run")
+
+
+@pytest.fixture(scope="session")
+def tiny_folders(tmp_path_factory, tiny_files) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("tiny")
+    return tiny_files.write_glue(root / "glue"), tiny_files.write_model(root / "model")
+
+
+@pytest.fixture
+def tiny(tiny_folders, tiny_files, capfd):
+    data, model = tiny_folders
+
+    def command(out: Path, *more: str) -> list[str]:
+        return tiny_files.command(data, model, out, *more)
+
+    def start(out: Path, *more: str) -> tuple[int, str]:
+        capfd.readouterr()
+        status = run_command(command(out, *more), tiny_files.no_conversion)
+        return status, capfd.readouterr().err
+
+    dtype = paddle.get_default_dtype()
+    yield Tiny(data, model, command, start)
+    paddle.set_default_dtype(dtype)

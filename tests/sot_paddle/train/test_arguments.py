@@ -1,0 +1,161 @@
+from pathlib import Path
+
+import pytest
+
+from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.train.command_line import load_config, parse
+
+ROOT = Path(__file__).resolve().parents[3]
+CONFIGS = sorted((ROOT / "configs" / "glue").glob("*.yaml"))
+PUBLISHED = {
+    "mgcrp": {
+        "base": {"CoLA": 58.03, "RTE": 69.31, "MNLI": 84.20, "QNLI": 90.78},
+        "large": {"CoLA": 61.82, "RTE": 75.09, "MNLI": 86.46, "QNLI": 92.37},
+    },
+    "plain": {
+        "base": {"CoLA": 54.82, "RTE": 67.15, "MNLI": 83.47, "QNLI": 90.11},
+        "large": {"CoLA": 60.63, "RTE": 73.65, "MNLI": 85.90, "QNLI": 91.82},
+    },
+}
+SOURCE_TEXT = """
+    --model_type bert --model_name_or_path bert-base-cased --task_name RTE --do_lower_case
+    --do_train --do_eval --data_dir glue/RTE --max_seq_length 128 --per_gpu_train_batch_size 32
+    --learning_rate 2e-5 --num_train_epochs 10 --output_dir OUTPUT/ --eval_all_checkpoints
+"""
+MORE_TEXT = """
+    --config_name c --tokenizer_name t --cache_dir d --evaluate_during_training
+    --per_gpu_eval_batch_size 8 --gradient_accumulation_steps 1 --weight_decay 0.0
+    --adam_epsilon 1e-8 --max_grad_norm 1.0 --max_steps -1 --warmup_steps 0
+    --logging_steps 50 --save_steps 50 --no_cuda --overwrite_output_dir --overwrite_cache
+    --seed 42 --fp16_opt_level O1 --local_rank -1 --server_ip x --server_port 1
+"""
+SOURCE_COMMAND = SOURCE_TEXT.split()
+
+
+def test_the_source_command_is_read_unchanged():
+    config = parse(SOURCE_COMMAND)
+    assert config.task_name == "RTE"
+    assert config.learning_rate == 2e-5
+    assert config.do_lower_case
+    assert config.eval_all_checkpoints
+    assert config.head_options["pooling"] == "mgcrp_qk"
+    assert (config.optimizer, config.adam_epsilon, config.weight_decay) == ("hf_adamw", 1e-8, 0.0)
+    assert (config.warmup_steps, config.lr_scheduler, config.max_grad_norm) == (0, "linear", 1.0)
+    assert (config.seed, config.save_steps, config.padding) == (42, 50, "max_length")
+
+
+def test_every_flag_of_the_original_is_known():
+    more = MORE_TEXT.split()
+    assert parse(SOURCE_COMMAND + more).config_name == "c"
+
+
+@pytest.mark.parametrize(
+    ("task", "q_dim", "k_dim", "dropout"),
+    [
+        ("MNLI", 112, 48, 0.7),
+        ("qnli", 112, 48, 0.5),
+        ("RTE", 56, 32, 0.8),
+        ("cola", 96, 48, 0.5),
+        ("SST-2", 56, 32, 0.8),
+    ],
+)
+def test_head_settings_by_task(task, q_dim, k_dim, dropout):
+    options = parse([*SOURCE_COMMAND, "--task_name", task]).head_options
+    assert (options["q_dim"], options["k_dim"], options["head_dropout"]) == (q_dim, k_dim, dropout)
+
+
+def test_own_head_settings_win_over_the_task():
+    options = parse([*SOURCE_COMMAND, "--q_dim", "7", "--head_dropout", "0"]).head_options
+    assert (options["q_dim"], options["k_dim"], options["head_dropout"]) == (7, 32, 0.0)
+
+
+def test_plain_head():
+    options = parse([*SOURCE_COMMAND, "--head", "plain"]).head_options
+    assert options["pooling"] == "pooler"
+    assert "q_dim" not in options
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--set", "learning_rate=3e-5"], "given twice"),
+        (["--set", "seed"], "needs NAME=VALUE"),
+        (["--set", "sead=1"], "did you mean seed"),
+        (["--seed", "x"], "seed must be a whole number, got 'x'"),
+        (["--seeds", "1,1"], "seeds must differ"),
+        (["--head", "mgcpr"], "head must be one of mgcrp, plain"),
+        (["--max_steps", "0"], "max_steps must be positive"),
+        (["--fp16", "--bf16"], "exclude each other"),
+        (["--padding", "longest"], "add mask_padding"),
+        (["--task_name", "RTTE"], "RTE"),
+        (["--regression"], "task_name own only"),
+        (["--set", "do_eval=yes"], "true or false"),
+        (["--early_stopping_patience", "2", "--set", "do_train=true"], "needs do_eval"),
+    ],
+)
+def test_wrong_options_are_refused(flags, said):
+    source = [flag for flag in SOURCE_COMMAND if flag not in ("--do_train", "--do_eval")]
+    with pytest.raises(ValueError, match=said):
+        parse(source + flags)
+
+
+def test_required_options():
+    with pytest.raises(ValueError, match="task_name is required"):
+        parse(["--do_train"])
+
+
+def test_unknown_flags_and_abbreviations_are_one_line(capsys):
+    with pytest.raises(SystemExit) as end:
+        parse([*SOURCE_COMMAND, "--learn", "1"])
+    assert end.value.code == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "--learn" in err
+
+
+def test_yaml_set_and_flags(tmp_path):
+    path = ROOT / "configs" / "glue" / "rte_bert_base_mgcrp.yaml"
+    config = parse(["--config", str(path), "--set", "learning_rate=3e-5", "--seed", "7"])
+    assert (config.learning_rate, config.seed, config.q_dim) == (3e-5, 7, 56)
+
+
+def test_yaml_is_strict(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("task_name: RTE\nlearning_rate: 1e-5\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="write 1e-05 with a decimal point|YAML reads 1e-5"):
+        load_config(path)
+    path.write_text("task_name: RTE\nlerning_rate: 1.0e-5\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="did you mean learning_rate"):
+        load_config(path)
+    path.write_text("task_name: RTE\nseed: '3'\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="seed"):
+        load_config(path)
+
+
+def test_there_is_one_config_for_each_published_number():
+    names = {
+        f"{task.lower()}_bert_{size}_{head}"
+        for head, sizes in PUBLISHED.items()
+        for size, tasks in sizes.items()
+        for task in tasks
+    }
+    assert {path.stem for path in CONFIGS} == names
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_config(path):
+    config = load_config(path)
+    text = path.read_text(encoding="utf-8")
+    task, _, size, head = path.stem.split("_")
+    assert config.task_name.lower() == task
+    assert config.head == head
+    assert config.model_name_or_path == f"bert-{size}-cased"
+    assert f"Published: {PUBLISHED[head][size][config.task_name]:.2f} " in text
+    assert f"configs/glue/{path.name}" in text
+    assert ("inferred" in text) == (size == "large" or head == "plain")
+    assert config.per_gpu_train_batch_size * config.gradient_accumulation_steps == 64
+    assert config.learning_rate == (3e-5 if task == "qnli" else 2e-5)
+    assert config.num_train_epochs == 10.0
+    from_table = TrainConfig(task_name=task, data_dir="d", model_name_or_path="m", output_dir="o")
+    if head == "mgcrp":
+        assert config.head_options == from_table.head_options

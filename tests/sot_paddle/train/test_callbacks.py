@@ -1,0 +1,87 @@
+import io
+import os
+import signal
+from types import SimpleNamespace
+
+import pytest
+
+from sot_paddle.train.callbacks import Flow, ProgressLines, StopRequest
+from sot_paddle.train.failures import Interrupted
+from sot_paddle.train.feeding import Pace
+
+
+def _state(step, **more):
+    fields = {"epoch": 0.5, "max_steps": 100, "is_world_process_zero": True}
+    return SimpleNamespace(global_step=step, **{**fields, **more})
+
+
+def test_progress_says_the_time_left():
+    stream, now = io.StringIO(), [0.0]
+    lines = ProgressLines(stream, clock=lambda: now[0])
+    lines.on_train_begin(None, _state(10), None)
+    now[0] = 20.0
+    lines.on_log(None, _state(20), None, logs={"loss": 0.5, "learning_rate": 1e-5})
+    assert stream.getvalue() == (
+        "step 20/100 epoch 0.50 loss 0.5000 lr 1e-05 0.50 steps/s, 2 min 40 s left\n"
+    )
+
+
+def test_progress_between_log_lines():
+    stream, now = io.StringIO(), [0.0]
+    lines = ProgressLines(stream, clock=lambda: now[0])
+    lines.on_train_begin(None, _state(0), None)
+    for step in range(1, 9):
+        now[0] += 10.0
+        lines.on_step_end(None, _state(step), None)
+    assert stream.getvalue().splitlines() == [
+        "step 4/100 epoch 0.50 0.10 steps/s, 16 min 00 s left",
+        "step 8/100 epoch 0.50 0.10 steps/s, 15 min 20 s left",
+    ]
+
+
+def test_progress_of_evaluation_and_of_other_processes():
+    stream = io.StringIO()
+    lines = ProgressLines(stream)
+    lines.on_log(None, _state(3), None, logs={"eval_acc": 0.25, "eval_loss": 1.0})
+    lines.on_log(None, _state(3, is_world_process_zero=False), None, logs={"eval_acc": 0.25})
+    lines.on_log(None, _state(3), None, logs={"train_loss": 1.0})
+    assert stream.getvalue() == "step 3/100 epoch 0.50 dev: acc 0.2500 loss 1.0000\n"
+
+
+@pytest.mark.parametrize(
+    ("eval_steps", "due"), [(None, [3, 6, 7]), (2, [2, 4, 6, 7]), (0, [])], ids=str
+)
+def test_flow_evaluates_when_due_and_at_the_end(eval_steps, due):
+    flow = Flow(StopRequest(), eval_steps=eval_steps)
+    flow.trainer = SimpleNamespace(pace=Pace(6, 2))
+    evaluated, saved = [], []
+    for step in range(1, 8):
+        control = SimpleNamespace(should_evaluate=False, should_save=False, should_log=False)
+        flow.on_step_end(None, _state(step, max_steps=7), control)
+        evaluated += [step] * control.should_evaluate
+        saved += [step] * control.should_save
+    assert evaluated == due
+    assert saved == [7]
+
+
+def test_a_stop_request_saves_and_stops(capsys):
+    control = SimpleNamespace(should_save=False, should_training_stop=False)
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        flow = Flow(stop, eval_steps=0)
+        flow.trainer = SimpleNamespace(pace=Pace(6, 2))
+        flow.on_step_end(None, _state(1), control)
+        assert control.should_save
+        assert control.should_training_stop
+        with pytest.raises(Interrupted, match="stopped by SIGINT") as error:
+            os.kill(os.getpid(), signal.SIGINT)
+        assert error.value.status == 130
+    assert "once more to stop at once" in capsys.readouterr().err
+
+
+def test_several_processes_stop_at_once():
+    with (
+        StopRequest(immediately=True),
+        pytest.raises(Interrupted, match="run the same command again"),
+    ):
+        os.kill(os.getpid(), signal.SIGINT)

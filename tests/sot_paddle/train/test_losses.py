@@ -1,0 +1,93 @@
+"""Losses by hand: the divisor of ignored labels, pairs, regression."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from sot_paddle.train.losses import classification_loss, cross_entropy, mean_squared_error
+
+B, K = 5, 3
+LABELS = np.array([2, 0, 1, 0, 2])
+
+
+def logits(seed: int = 0, classes: int = K) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(B, classes)) * 3
+
+
+def entropy_by_hand(x: np.ndarray, labels: np.ndarray, ignored: int = -100) -> float:
+    terms = [
+        np.log(np.exp(row).sum()) - row[label]
+        for row, label in zip(x, labels, strict=True)
+        if label != ignored
+    ]
+    return sum(terms) / len(terms)
+
+
+def test_cross_entropy_is_the_mean() -> None:
+    loss = cross_entropy(paddle.to_tensor(logits()), paddle.to_tensor(LABELS))
+    assert loss.shape == []
+    assert loss.dtype == paddle.float64
+    assert float(loss) == pytest.approx(entropy_by_hand(logits(), LABELS), rel=1e-13)
+
+
+@pytest.mark.parametrize("ignored", [-100, 1, -1])
+def test_ignored_labels_do_not_enter_the_divisor(check_gradient, ignored: int) -> None:
+    labels = np.where(np.arange(B) == 2, ignored, LABELS * 2 % 3 * 2 % 3)
+    labels = np.where((labels == ignored) & (np.arange(B) != 2), 0, labels)
+    given = paddle.to_tensor(labels)
+    loss = cross_entropy(paddle.to_tensor(logits()), given, ignore_index=ignored)
+    by_hand = entropy_by_hand(logits(), labels, ignored)
+    assert float(loss) == pytest.approx(by_hand, rel=1e-13)
+    check_gradient(lambda x: cross_entropy(x, given, ignore_index=ignored), logits())
+
+
+def test_nothing_but_ignored_labels_is_nan() -> None:
+    labels = paddle.full([B], -100, dtype="int64")
+    assert np.isnan(float(cross_entropy(paddle.to_tensor(logits()), labels)))
+
+
+@pytest.mark.parametrize("shape", [(B, 1), (B,)])
+@pytest.mark.parametrize("kind", ["float64", "float32", "int64"])
+def test_mean_squared_error(shape: tuple, kind: str) -> None:
+    x = logits(1, 1)
+    labels = paddle.to_tensor(np.arange(B) * 2).astype(kind)
+    loss = mean_squared_error(paddle.to_tensor(x.reshape(shape)), labels)
+    assert loss.dtype == paddle.float64
+    assert float(loss) == pytest.approx(((x[:, 0] - np.arange(B) * 2) ** 2).mean(), rel=1e-13)
+
+
+def test_mean_squared_error_does_not_broadcast() -> None:
+    column = paddle.to_tensor(logits(1, 1))
+    labels = paddle.arange(B).astype("float64")
+    expected = float(mean_squared_error(column, labels))
+    assert float(mean_squared_error(column, labels.unsqueeze(1))) == expected
+
+
+def test_classification_loss_chooses_by_the_number_of_classes() -> None:
+    labels = paddle.to_tensor(LABELS)
+    many, one = paddle.to_tensor(logits()), paddle.to_tensor(logits(1, 1))
+    assert float(classification_loss(many, labels)) == float(cross_entropy(many, labels))
+    assert float(classification_loss(one, labels)) == float(mean_squared_error(one, labels))
+
+
+@pytest.mark.parametrize("classes", [K, 1])
+def test_a_pair_is_the_sum_of_two_losses(classes: int) -> None:
+    first, second = (paddle.to_tensor(logits(seed, classes)) for seed in (2, 3))
+    labels = paddle.to_tensor(LABELS)
+    pair = classification_loss((first, second), labels)
+    expected = classification_loss(first, labels) + classification_loss(second, labels)
+    assert float(pair) == float(expected)
+    assert float(pair) != pytest.approx(float(classification_loss(first + second, labels)))
+
+
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+def test_half_precision_logits_give_a_float32_loss(half: str) -> None:
+    x = paddle.to_tensor(logits()).astype(half)
+    loss = cross_entropy(x, paddle.to_tensor(LABELS))
+    assert loss.dtype == paddle.float32
+    exact = entropy_by_hand(x.astype("float64").numpy(), LABELS)
+    assert float(loss) == pytest.approx(exact, rel=1e-6)
+    one = paddle.to_tensor(logits(1, 1)).astype(half)
+    assert mean_squared_error(one, paddle.to_tensor(LABELS)).dtype == paddle.float32

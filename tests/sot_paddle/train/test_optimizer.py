@@ -1,0 +1,288 @@
+"""HF AdamW against a NumPy trace, its state, decay groups, and torch's clipping."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW, decay_filter, decayed_names
+
+SHAPES = ((3, 4), (5,), (2, 3))
+STEPS = 12
+
+
+def initial() -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    return [rng.normal(size=shape) for shape in SHAPES]
+
+
+def gradients(step: int, scale: float = 1.0) -> list[np.ndarray]:
+    rng = np.random.default_rng(100 + step)
+    return [scale * rng.normal(size=shape) for shape in SHAPES]
+
+
+def parameters(dtype: str = "float64") -> list[paddle.Tensor]:
+    made = []
+    for value in initial():
+        parameter = paddle.create_parameter(list(value.shape), dtype)
+        parameter.set_value(value.astype(dtype))
+        made.append(parameter)
+    return made
+
+
+def give(made: list[paddle.Tensor], values: list[np.ndarray | None]) -> None:
+    """Set gradients through a backward pass: Paddle cannot unset one that was assigned."""
+    for parameter, value in zip(made, values, strict=True):
+        parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
+        if value is not None:
+            (parameter * paddle.to_tensor(value).astype(parameter.dtype)).sum().backward()
+
+
+class Trace:
+    """Class 2 of the specification, one tensor, in NumPy."""
+
+    def __init__(self, value, *, betas=(0.9, 0.999), eps=1e-6, decay=0.0, correct=True) -> None:
+        self.p, self.m, self.v, self.t = value.copy(), 0.0, 0.0, 0
+        self.betas, self.eps, self.decay, self.correct = betas, eps, decay, correct
+
+    def step(self, g: np.ndarray, lr: float) -> None:
+        b1, b2 = self.betas
+        self.t += 1
+        self.m = b1 * self.m + (1 - b1) * g
+        self.v = b2 * self.v + (1 - b2) * g * g
+        factor = np.sqrt(1 - b2**self.t) / (1 - b1**self.t) if self.correct else 1.0
+        self.p = self.p - lr * factor * self.m / (np.sqrt(self.v) + self.eps)
+        self.p = self.p - lr * self.decay * self.p
+
+
+def worst(made: list[paddle.Tensor], traces: list[Trace]) -> float:
+    pairs = zip(made, traces, strict=True)
+    return max(float(np.abs(parameter.numpy() - trace.p).max()) for parameter, trace in pairs)
+
+
+@pytest.mark.parametrize("correct", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 1e-5])
+@pytest.mark.parametrize(("dtype", "bound"), [("float64", 1e-12), ("float32", 3e-6)])
+def test_steps_equal_the_numpy_trace(dtype, bound, scale, correct) -> None:
+    """Gradients of 1e-5 show an epsilon (1e-6) that was rescaled by the bias correction."""
+    made = parameters(dtype)
+    options = {"betas": (0.8, 0.99), "eps": 1e-6, "decay": 0.25, "correct": correct}
+    traces = [Trace(value.astype(dtype).astype("float64"), **options) for value in initial()]
+    schedule = paddle.optimizer.lr.LambdaDecay(0.05, lambda step: 1.0 / (1 + step))
+    optimizer = HFAdamW(schedule, 0.8, 0.99, 1e-6, made, weight_decay=0.25, correct_bias=correct)
+    for step in range(STEPS):
+        give(made, gradients(step, scale))
+        optimizer.step()
+        for trace, g in zip(traces, gradients(step, scale), strict=True):
+            trace.step(g, 0.05 / (1 + step))
+        schedule.step()
+        assert worst(made, traces) < bound
+
+
+def test_defaults_are_those_of_the_published_optimizer() -> None:
+    made = parameters()
+    traces = [Trace(value) for value in initial()]
+    optimizer = HFAdamW(0.05, parameters=made)
+    for step in range(3):
+        give(made, gradients(step, 1e-5))
+        optimizer.step()
+        for trace, g in zip(traces, gradients(step, 1e-5), strict=True):
+            trace.step(g, 0.05)
+    assert worst(made, traces) < 1e-12
+
+
+def test_decay_comes_after_the_step_on_the_new_value() -> None:
+    made = parameters()
+    give(made, gradients(0))
+    HFAdamW(0.5, parameters=made, weight_decay=0.5).step()
+    for parameter, value, g in zip(made, initial(), gradients(0), strict=True):
+        moved = value - 0.5 * g / (np.abs(g) + 1e-6 / np.sqrt(1e-3))
+        np.testing.assert_allclose(parameter.numpy(), moved * 0.75, rtol=1e-12)
+        before = value * 0.75 - (value - moved)
+        assert np.abs(parameter.numpy() - before).max() > 0.05
+
+
+def test_decay_filter_of_the_optimizer_is_asked_by_parameter_name() -> None:
+    made = parameters()
+    chosen = {made[0].name, made[2].name}
+    traces = [
+        Trace(value, decay=0.25 if parameter.name in chosen else 0.0)
+        for parameter, value in zip(made, initial(), strict=True)
+    ]
+    optimizer = HFAdamW(
+        0.1, parameters=made, weight_decay=0.25, apply_decay_param_fun=chosen.__contains__
+    )
+    for step in range(3):
+        give(made, gradients(step))
+        optimizer.step()
+        for trace, g in zip(traces, gradients(step), strict=True):
+            trace.step(g, 0.1)
+    assert worst(made, traces) < 1e-12
+
+
+def test_parameter_groups_have_their_own_rate_and_decay() -> None:
+    made = parameters()
+    groups = [
+        {"params": made[:1], "weight_decay": 0.5, "learning_rate": 0.5},
+        {"params": made[1:]},
+    ]
+    traces = [Trace(v, decay=0.5 if i == 0 else 0.25) for i, v in enumerate(initial())]
+    optimizer = HFAdamW(0.1, parameters=groups, weight_decay=0.25)
+    for step in range(3):
+        give(made, gradients(step))
+        optimizer.step()
+        for index, (trace, g) in enumerate(zip(traces, gradients(step), strict=True)):
+            trace.step(g, 0.05 if index == 0 else 0.1)  # a group's rate multiplies
+    assert worst(made, traces) < 1e-12
+
+
+def test_a_parameter_without_gradient_stands_still() -> None:
+    """Its moments and its step count wait for the next gradient, as in torch."""
+    made = parameters()
+    traces = [Trace(value, decay=0.25) for value in initial()]
+    optimizer = HFAdamW(0.1, parameters=made, weight_decay=0.25)
+    for step in range(6):
+        values = gradients(step)
+        absent = 1 if step in (2, 3) else None
+        give(made, [None if index == absent else g for index, g in enumerate(values)])
+        optimizer.step()
+        for index, (trace, g) in enumerate(zip(traces, values, strict=True)):
+            if index != absent:
+                trace.step(g, 0.1)
+        assert worst(made, traces) < 1e-12
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("correct", [True, False])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("beta2", [0.999, 0.9999, 0.98])
+def test_saved_state_continues_bit_identically(tmp_path, beta2, dtype, correct, fresh) -> None:
+    taken = 7
+    made = parameters(dtype)
+    options = {"weight_decay": 0.25, "correct_bias": correct, "beta2": beta2}
+    rate = paddle.optimizer.lr.LambdaDecay(0.1, lambda step: 0.9**step)
+
+    def run(optimizer: HFAdamW, first: int, last: int) -> list[np.ndarray]:
+        for step in range(first, last):
+            give(made, gradients(step, 1e-5))
+            optimizer.step()
+            rate.step()
+        return [parameter.numpy() for parameter in made]
+
+    with paddle.utils.unique_name.guard():  # a fresh process would count names from zero as well
+        optimizer = HFAdamW(rate, parameters=made, **options)
+        weights = run(optimizer, 0, taken)
+        paddle.save(optimizer.state_dict(), str(tmp_path / "o.pdopt"))
+        expected = run(optimizer, taken, taken + 5)
+    with paddle.utils.unique_name.guard():
+        if fresh:
+            optimizer = HFAdamW(rate, parameters=made, **options)
+        optimizer.set_state_dict(paddle.load(str(tmp_path / "o.pdopt")))
+        for parameter, value in zip(made, weights, strict=True):
+            parameter.set_value(value)
+        again = run(optimizer, taken, taken + 5)
+    for a, b in zip(again, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("beta2", [0.9, 0.999, 0.9999])
+def test_the_step_is_read_off_a_float32_power_of_any_age(beta2: float) -> None:
+    """Paddle keeps beta2^t in float32: after thousands of steps it is no exact power."""
+    optimizer = HFAdamW(parameters=parameters("float32"), beta2=beta2)
+    power = np.float32(beta2)
+    for step in range(1, 20001):
+        if step in (1, 2, 3, 10, 100, 700, 3500, 9000, 20000):
+            parameter = paddle.create_parameter([1], "float32")
+            epsilon = optimizer._corrected_epsilon(parameter, paddle.to_tensor([power]))
+            assert epsilon == pytest.approx(1e-6 / np.sqrt(1 - beta2**step), rel=1e-12), step
+        power = np.float32(power * np.float32(beta2))
+
+
+@pytest.mark.parametrize("limit", [0.5, 3.0])
+def test_clipping_has_torch_s_factor(limit: float) -> None:
+    made = parameters()
+    pairs = [(p, paddle.to_tensor(g)) for p, g in zip(made, gradients(0), strict=True)]
+    norm = np.sqrt(sum((g**2).sum() for g in gradients(0)))
+    assert norm > limit
+    clipped = ClipGradByGlobalNorm(limit)(pairs)
+    for (kept, result), (parameter, _), g in zip(clipped, pairs, gradients(0), strict=True):
+        assert kept is parameter
+        np.testing.assert_allclose(result.numpy(), g * limit / (norm + 1e-6), rtol=1e-14)
+
+
+def test_clipping_leaves_what_is_below_the_norm_and_what_is_exempt() -> None:
+    made = parameters()
+    pairs = [(p, paddle.to_tensor(g)) for p, g in zip(made, gradients(0), strict=True)]
+    for (_, result), g in zip(ClipGradByGlobalNorm(100.0)(pairs), gradients(0), strict=True):
+        np.testing.assert_array_equal(result.numpy(), g)
+    made[1].need_clip = False
+    pairs[2] = (made[2], None)
+    clipped = ClipGradByGlobalNorm(0.5)(pairs)
+    alone = np.sqrt((gradients(0)[0] ** 2).sum())
+    np.testing.assert_allclose(
+        clipped[0][1].numpy(), gradients(0)[0] * 0.5 / (alone + 1e-6), rtol=1e-14
+    )
+    np.testing.assert_array_equal(clipped[1][1].numpy(), gradients(0)[1])
+    assert clipped[2][1] is None
+    assert ClipGradByGlobalNorm(0.5)([(made[2], None)]) == [(made[2], None)]
+
+
+def test_clipping_sums_half_precision_in_float32() -> None:
+    parameter = paddle.ones([1000], dtype="bfloat16")
+    gradient = paddle.full([1000], 0.1).astype("bfloat16")
+    result = ClipGradByGlobalNorm(1.0)([(parameter, gradient)])[0][1]
+    assert result.dtype == paddle.bfloat16
+    norm = float((result.astype("float32") ** 2).sum().sqrt())
+    assert norm == pytest.approx(1.0, rel=5e-3)
+
+
+def test_clipping_inside_the_optimizer() -> None:
+    made = parameters()
+    traces = [Trace(value) for value in initial()]
+    optimizer = HFAdamW(0.1, parameters=made, grad_clip=ClipGradByGlobalNorm(1e-5))
+    for step in range(3):
+        give(made, gradients(step))
+        optimizer.step()
+        norm = np.sqrt(sum((g**2).sum() for g in gradients(step)))
+        for trace, g in zip(traces, gradients(step), strict=True):
+            trace.step(g * 1e-5 / (norm + 1e-6), 0.1)
+    assert worst(made, traces) < 1e-12
+
+
+def test_decayed_names(tiny_bert) -> None:
+    names = decayed_names(tiny_bert())
+    for name in (
+        "bert.embeddings.word_embeddings.weight",
+        "bert.encoder.layers.1.self_attn.q_proj.weight",
+        "bert.encoder.layers.0.linear2.weight",
+        "head.pooling.q_norm.weight",  # BatchNorm and the start vector are decayed, as published
+        "head.pooling.norm.weight",
+        "head.word_fc.weight",
+    ):
+        assert name in names
+    for name in (
+        "bert.embeddings.layer_norm.weight",
+        "bert.encoder.layers.0.norm1.weight",
+        "bert.encoder.layers.1.norm2.weight",
+        "bert.encoder.layers.0.linear1.bias",
+        "head.pooling.q_norm.bias",
+        "head.word_fc.bias",
+        "head.pooling.q_norm.running_var",
+    ):
+        assert name not in names
+    assert "head.pooling.norm.factor" in decayed_names(
+        tiny_bert(pooling="mgcrp", normalization="sqrt_t")
+    )
+    frozen = decayed_names(tiny_bert(freeze_encoder=True))
+    assert frozen == {name for name in names if name.startswith("head.")}
+
+
+def test_decay_filter_speaks_paddle_s_own_names(tiny_bert) -> None:
+    model = tiny_bert()
+    asked = decay_filter(model)
+    decayed = decayed_names(model)
+    for name, parameter in model.named_parameters():
+        assert asked(parameter.name) == (name in decayed), name
+        assert not asked(name)
+    assert 0 < len(decayed) < len(model.parameters())

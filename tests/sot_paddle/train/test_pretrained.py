@@ -1,0 +1,139 @@
+import json
+
+import numpy as np
+import pytest
+
+from sot_paddle import create_model, save_weights
+from sot_paddle.checkpoint import write_tensors
+from sot_paddle.train import pretrained
+from sot_paddle.train.arguments import TrainConfig
+
+SIZES = {
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "vocab_size": 17,
+    "max_position_embeddings": 24,
+}
+
+
+def _config(path, **more):
+    fields = {"task_name": "RTE", "data_dir": "d", "output_dir": "o", "q_dim": 5, "k_dim": 3}
+    return TrainConfig(model_name_or_path=str(path), **(fields | more))
+
+
+def _refuse(place, model):
+    raise AssertionError("nothing to convert")
+
+
+def _hugging_face(folder, tiny_files):
+    tiny_files.write_model(folder)
+    arrays = {"embeddings.word_embeddings.weight": np.ones((17, 12), dtype=np.float32)}
+    write_tensors(folder / "model.safetensors", arrays)
+    return folder
+
+
+def test_a_hugging_face_folder_is_converted_and_not_written_to(tmp_path, tiny_files):
+    folder = _hugging_face(tmp_path / "hf", tiny_files)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    asked = []
+
+    def convert(place, model):
+        asked.append((place, model))
+        return {"bert.x": np.zeros(3)}
+
+    found = pretrained.find(_config(folder), convert)
+    assert asked == [(folder, "bert_base_mgcrp")]
+    assert found.config["hidden_size"] == 12
+    assert "vocab.txt" in found.vocabulary
+    assert list(found.arrays) == ["bert.x"]
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "pdparams"])
+@pytest.mark.parametrize("as_folder", [True, False])
+def test_a_converted_checkpoint_is_read_directly(tmp_path, tiny_files, suffix, as_folder):
+    folder = tiny_files.write_model(tmp_path / "own")
+    model = create_model("bert_base_mgcrp", q_dim=5, k_dim=3, **SIZES)
+    save_weights(model, folder / f"model.{suffix}")
+    place = folder if as_folder else folder / f"model.{suffix}"
+    config = _config(place)
+    found = pretrained.find(config, _refuse)
+    built = pretrained.build(config, found, 2)
+    loaded, fresh = pretrained.load(built, found)
+    assert (loaded, fresh) == (len(model.state_dict()), [])
+    for name, tensor in model.state_dict().items():
+        assert (built.state_dict()[name].numpy() == tensor.numpy()).all()
+
+
+def test_a_head_that_does_not_fit_stays_fresh(tmp_path, tiny_files):
+    folder = tiny_files.write_model(tmp_path / "own")
+    save_weights(
+        create_model("bert_base_mgcrp", num_classes=3, q_dim=5, k_dim=3, **SIZES),
+        folder / "model.safetensors",
+    )
+    config = _config(folder)
+    found = pretrained.find(config, _refuse)
+    _, fresh = pretrained.load(pretrained.build(config, found, 2), found)
+    assert fresh == ["head.word_fc.weight", "head.word_fc.bias"] + [
+        "head.cls_fc.weight",
+        "head.cls_fc.bias",
+    ]
+
+
+def test_an_encoder_that_does_not_fit_is_refused(tmp_path, tiny_files):
+    folder = tiny_files.write_model(tmp_path / "own")
+    model = create_model("bert_base_mgcrp", q_dim=5, k_dim=3, **(SIZES | {"hidden_size": 15}))
+    save_weights(model, folder / "model.safetensors")
+    config = _config(folder, config_name=str(folder))
+    found = pretrained.find(config, _refuse)
+    with pytest.raises(ValueError, match=r"has shape \(17, 15\), expected \(17, 12\)"):
+        pretrained.load(pretrained.build(config, found, 2), found)
+
+
+def test_names_are_looked_for_in_the_cache_and_in_the_hub_cache(tmp_path, tiny_files, monkeypatch):
+    _hugging_face(tmp_path / "cache" / "bert-base-cased", tiny_files)
+    (tmp_path / "hub").mkdir()
+    snapshot = tmp_path / "hub" / "models--org--bert" / "snapshots" / "abc"
+    snapshot.parent.mkdir(parents=True)
+    _hugging_face(snapshot, tiny_files)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.chdir(tmp_path)
+    config = _config("bert-base-cased", cache_dir=str(tmp_path / "cache"))
+    assert "cache" in pretrained.find(config, lambda place, model: {}).origin
+    found = pretrained.find(_config("org/bert"), lambda place, model: {})
+    assert found.origin == str(snapshot)
+    with pytest.raises(ValueError, match="model 'bert-base-cased' is not on this machine"):
+        pretrained.find(_config("bert-base-cased"), _refuse)
+
+
+def test_random_weights_need_a_vocabulary():
+    with pytest.raises(ValueError, match="--tokenizer_name"):
+        pretrained.find(_config("bert_base_mgcrp"), _refuse)
+
+
+def test_unusable_folders_are_refused(tmp_path, tiny_files):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="holds neither config.json nor"):
+        pretrained.find(_config(tmp_path / "empty"), _refuse)
+    other = tiny_files.write_model(tmp_path / "gpt", model_type="gpt2")
+    with pytest.raises(ValueError, match="'gpt2' checkpoint, expected bert"):
+        pretrained.find(_config(other), _refuse)
+    (other / "config.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ValueError, match="cannot read the model configuration"):
+        pretrained.find(_config(other), _refuse)
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "config.json").write_text(json.dumps(SIZES), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"has no vocab.txt"):
+        pretrained.find(_config(bare), lambda place, model: {})
+
+
+@pytest.mark.parametrize(
+    ("layers", "head", "name"),
+    [(12, "mgcrp", "bert_base_mgcrp"), (24, "plain", "bert_large"), (6, "plain", "bert_base")],
+)
+def test_registry_name(layers, head, name):
+    config = _config("somewhere", head=head)
+    assert pretrained.registry_name(config, {"num_hidden_layers": layers}) == name

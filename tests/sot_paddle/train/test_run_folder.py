@@ -1,0 +1,53 @@
+import json
+
+import pytest
+
+from sot_paddle.train import checkpointing, run_folder
+from sot_paddle.train.arguments import TrainConfig
+
+
+def _config(**more):
+    fields = {"task_name": "RTE", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
+    return TrainConfig(**(fields | {"do_train": True} | more))
+
+
+def _checkpoint(root, step):
+    return checkpointing.write_checkpoint(
+        root, step, lambda folder: (folder / checkpointing.STATE).write_text("{}")
+    )
+
+
+def test_a_new_folder_has_nothing_to_continue(tmp_path):
+    assert run_folder.prepare(tmp_path / "new", _config()) is None
+    assert (tmp_path / "new").is_dir()
+
+
+def test_auto_continues_the_newest(tmp_path):
+    run_folder.write_json(tmp_path / run_folder.RUN, {})
+    for step in (5, 10):
+        _checkpoint(tmp_path, step)
+    assert run_folder.prepare(tmp_path, _config()) == tmp_path / "checkpoint-10"
+    chosen = _config(resume=str(tmp_path / "checkpoint-5"))
+    assert run_folder.prepare(tmp_path, chosen) == tmp_path / "checkpoint-5"
+    with pytest.raises(ValueError, match="drop --resume never"):
+        run_folder.prepare(tmp_path, _config(resume="never"))
+
+
+def test_starting_afresh_removes_only_our_files(tmp_path):
+    run_folder.write_json(tmp_path / run_folder.RUN, {})
+    _checkpoint(tmp_path, 5)
+    checkpointing.write_folder(tmp_path / "best", lambda folder: None)
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    assert run_folder.prepare(tmp_path, _config(overwrite_output_dir=True)) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_json_is_strict(tmp_path):
+    path = tmp_path / "a.json"
+    run_folder.write_json(path, {"a": [float("nan"), 1.5], "b": (1, float("inf")), "c": None})
+    assert json.loads(path.read_text(encoding="utf-8"), parse_constant=pytest.fail) == {
+        "a": [None, 1.5],
+        "b": [1, None],
+        "c": None,
+    }
+    assert run_folder.read_json(tmp_path / "none.json") is None

@@ -1,0 +1,258 @@
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from sot_paddle.checkpoint import read_tensors
+from sot_paddle.train import checkpointing, session
+from sot_paddle.train.session import summary
+
+STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
+
+
+def _metrics(out):
+    return json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+
+
+def _only_line(err: str) -> str:
+    lines = [line for line in err.splitlines() if line.startswith("train_glue")]
+    assert len(lines) == 1, err
+    assert "Traceback" not in err
+    return lines[0]
+
+
+def _weights(folder):
+    tensors, _ = read_tensors(folder / "model.safetensors")
+    return {name: np.array(tensors[name]) for name in tensors}
+
+
+def test_a_run_leaves_metrics_predictions_logs_best_and_last(tiny, tmp_path):
+    out = tmp_path / "out"
+    status, err = tiny.start(out, *STEPS, "--eval_all_checkpoints")
+    assert status == 0, err
+    content = _metrics(out)
+    assert content["task"] == "RTE"
+    assert content["last"]["step"] == "4"
+    assert set(content["evaluations"]) == {"2", "4"}
+    assert content["best"]["acc"] == max(e["acc"] for e in content["evaluations"].values())
+    assert content["options"]["q_dim"] == 5
+    rows = (out / "RTE.tsv").read_text(encoding="utf-8").splitlines()
+    assert rows[0] == "index\tprediction"
+    assert len(rows) == 6
+    assert {row.split("\t")[1] for row in rows[1:]} <= {"entailment", "not_entailment"}
+    assert list((out / "runs").glob("vdlrecords*"))
+    assert (out / "last").resolve() == out / "checkpoint-4"
+    assert checkpointing.is_whole(out / "best")
+    assert "left" in err
+    assert "step 2/4" in err
+
+
+def test_a_finished_run_is_not_trained_again(tiny, tmp_path):
+    out = tmp_path / "out"
+    assert tiny.start(out, *STEPS)[0] == 0
+    before, scores = _weights(out / "last"), _metrics(out)
+    status, err = tiny.start(out, *STEPS)
+    assert status == 0, err
+    assert "dev:" not in err
+    after = _weights(out / "last")
+    assert all((before[name] == after[name]).all() for name in before)
+    assert _metrics(out)["last"] == scores["last"]
+
+
+def test_seeds_give_mean_and_deviation(tiny, tmp_path):
+    out = tmp_path / "out"
+    status, err = tiny.start(out, *STEPS, "--seeds", "1,2,3")
+    assert status == 0, err
+    content = _metrics(out)
+    values = [_metrics(out / f"seed-{seed}")["last"]["acc"] for seed in (1, 2, 3)]
+    assert content["last"]["values"] == values
+    assert content["last"]["mean"] == pytest.approx(np.mean(values))
+    assert content["last"]["std"] == pytest.approx(np.std(values, ddof=1))
+    first, second = (_weights(out / f"seed-{seed}" / "last") for seed in (1, 2))
+    assert any((first[name] != second[name]).any() for name in first)
+
+
+def test_summary_of_one_seed_has_no_deviation():
+    one = {"task": "RTE", "metric": "acc", "seed": 3, "last": {"acc": 0.5}}
+    assert summary([one])["last"] == {"values": [0.5], "mean": 0.5, "std": None}
+    assert "best" not in summary([one])
+
+
+def test_evaluation_and_prediction_of_a_trained_folder(tiny, tmp_path, tiny_files):
+    out, other = tmp_path / "out", tmp_path / "other"
+    assert tiny.start(out, *STEPS)[0] == 0
+    flags = [
+        *("--task_name", "RTE", "--data_dir", str(tiny.data), "--output_dir", str(other)),
+        *("--model_name_or_path", str(out / "best"), "--cache_dir", str(tmp_path / "cache")),
+        *("--max_seq_length", "20", "--do_eval", "--do_predict", "--q_dim", "5", "--k_dim", "3"),
+    ]
+    assert session.run_command(flags, tiny_files.no_conversion) == 0
+    assert _metrics(other)["last"]["acc"] == _metrics(out)["best"]["acc"]
+    assert (other / "RTE.tsv").read_bytes() == (out / "RTE.tsv").read_bytes()
+
+
+def test_evaluation_without_a_trained_head_is_refused(tiny, tmp_path):
+    flags = [flag for flag in tiny.command(tmp_path / "out") if flag != "--do_train"]
+    assert session.run_command(flags, lambda place, model: {}) == 2
+
+
+def test_early_stopping(tiny, tmp_path):
+    out = tmp_path / "out"
+    more = ("--max_steps", "40", "--save_steps", "40", "--eval_steps", "1", "--head", "plain")
+    more += ("--learning_rate", "0", "--early_stopping_patience", "3")
+    for _ in range(2):  # again: an ended run stays ended
+        status, err = tiny.start(out, *more)
+        assert status == 0, err
+        content = _metrics(out)
+        assert content["train"]["steps"] == 4  # the first evaluation is the best, three in vain
+        assert content["train"]["stopped_early"]
+        assert content["best"]["step"] == "1"
+
+
+def test_ctrl_c_saves_and_the_resumed_run_is_identical(tiny, tmp_path, monkeypatch):
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    more = ("--num_train_epochs", "2", "--save_steps", "50", "--logging_steps", "1")
+    assert tiny.start(whole, *more)[0] == 0
+    from sot_paddle.train.trainer import ExactTrainer
+
+    original = ExactTrainer.training_step
+
+    def interrupted(self, model, inputs, step_control=0):
+        if self.state.global_step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, model, inputs, step_control)
+
+    monkeypatch.setattr(ExactTrainer, "training_step", interrupted)
+    status, err = tiny.start(out, *more)
+    assert status == 130
+    assert "checkpoint-4; run the same command again" in _only_line(err)
+    monkeypatch.undo()
+    status, err = tiny.start(out, *more)
+    assert status == 0, err
+    assert "continuing from" in err
+    expected, found = _weights(whole / "last"), _weights(out / "last")
+    assert all((expected[name] == found[name]).all() for name in expected)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_ctrl_c_stops_at_once(tiny, tmp_path, monkeypatch):
+    from sot_paddle.train.trainer import ExactTrainer
+
+    def twice(self, model, inputs, step_control=0):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(ExactTrainer, "training_step", twice)
+    status, err = tiny.start(tmp_path / "out", *STEPS)
+    assert status == 130
+    assert "stopped by SIGINT; what was saved is intact" in _only_line(err)
+
+
+def test_nan_loss_keeps_the_last_good_checkpoint(tiny, tmp_path, monkeypatch):
+    import paddle
+
+    from sot_paddle.train import trainer
+
+    original = trainer.classification_loss
+    calls = [0]
+
+    def poisoned(logits, labels):
+        calls[0] += 1
+        loss = original(logits, labels)
+        return loss * paddle.to_tensor(float("nan")) if calls[0] == 4 else loss
+
+    out = tmp_path / "out"
+    monkeypatch.setattr(trainer, "classification_loss", poisoned)
+    status, err = tiny.start(out, "--max_steps", "6", "--save_steps", "2")
+    assert status == 2
+    line = _only_line(err)
+    assert "loss is nan at step 4" in line
+    assert "checkpoint-2" in line
+    assert [path.name for path in checkpointing.list_checkpoints(out)] == ["checkpoint-2"]
+    assert all(np.isfinite(array).all() for array in _weights(out / "checkpoint-2").values())
+
+
+def test_no_space_is_one_line_and_leaves_the_older_checkpoint(tiny, tmp_path, monkeypatch):
+    import errno
+
+    from sot_paddle.train import trainer
+
+    original = trainer.write_tensors
+    calls = [0]
+
+    def full(path, arrays, metadata=None):
+        calls[0] += 1
+        if calls[0] == 2:
+            path.write_bytes(b"half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        original(path, arrays, metadata)
+
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    monkeypatch.setattr(trainer, "write_tensors", full)
+    status, err = tiny.start(out, *STEPS)
+    assert status == 2
+    assert "No space left on device; what was saved before is intact" in _only_line(err)
+    assert not list(out.glob(".writing*"))
+    assert (out / "last").resolve() == out / "checkpoint-2"
+    monkeypatch.undo()
+    assert tiny.start(out, *STEPS)[0] == 0
+    assert tiny.start(whole, *STEPS)[0] == 0
+    expected, found = _weights(whole / "last"), _weights(out / "last")
+    assert all((expected[name] == found[name]).all() for name in expected)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--model_name_or_path", "bert-base-cased"), "fetch config.json, vocab.txt and"),
+        (("--fp16",), "--fp16 needs a GPU"),
+        (("--bf16",), "--bf16 needs a GPU"),
+        (("--data_dir", "nowhere"), "does not exist"),
+        (("--padding", "longest"), "add mask_padding"),
+        (("--max_seq_length", "25"), "max_position_embeddings"),
+        (("--num_train_epochs", "0.01"), "make no step"),
+        (("--warmup_steps", "99"), "warmup_steps must be between"),
+        (("--resume", "nowhere"), "not a whole checkpoint"),
+        (("--set", "lr=1"), "unknown option 'lr'"),
+    ],
+)
+def test_refusals_are_one_line_and_status_2(tiny, tmp_path, flags, said):
+    status, err = tiny.start(tmp_path / "out", *flags)
+    assert status == 2
+    assert said in _only_line(err)
+
+
+def test_other_options_are_refused_when_resuming(tiny, tmp_path):
+    out = tmp_path / "out"
+    assert tiny.start(out, *STEPS)[0] == 0
+    status, err = tiny.start(out, *STEPS, "--weight_decay", "0.5")
+    assert status == 2
+    assert "weight_decay: 0.0 there, 0.5 now" in _only_line(err)
+    status, err = tiny.start(out, *STEPS, "--weight_decay", "0.5", "--overwrite_output_dir")
+    assert status == 0, err
+
+
+def test_a_folder_of_something_else_is_refused(tiny, tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
+    status, err = tiny.start(tmp_path, *STEPS)
+    assert status == 2
+    assert "holds no run of this tool" in _only_line(err)
+    assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_own_tables(tmp_path, tiny, tiny_files):
+    folder = tmp_path / "own"
+    folder.mkdir()
+    rows = [f"{tiny_files.sentence(i)}\t{('bad', 'fair', 'good')[i % 3]}" for i in range(12)]
+    for name in ("train", "dev"):
+        text = "\n".join(["sentence\tlabel", *rows]) + "\n"
+        (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
+    test = "\n".join(["sentence", *(row.split("\t")[0] for row in rows)]) + "\n"
+    (folder / "test.tsv").write_text(test, encoding="utf-8")
+    out = tmp_path / "out"
+    status, err = tiny.start(out, "--task_name", "own", "--data_dir", str(folder), *STEPS)
+    assert status == 0, err
+    assert _metrics(out)["metric"] == "acc"
+    assert len((out / "predictions.tsv").read_text(encoding="utf-8").splitlines()) == 13

@@ -1,0 +1,112 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sot_paddle.checkpoint import read_tensors
+from sot_paddle.train.recipe import check_identity
+
+RUN = ("--num_train_epochs", "3", "--save_steps", "1", "--keep_states", "99")
+
+
+def _arrays(folder, name="model.safetensors"):
+    tensors, _ = read_tensors(folder / name)
+    return {key: np.array(tensors[key]) for key in tensors}
+
+
+def _same(first, second):
+    return first.keys() == second.keys() and all((first[k] == second[k]).all() for k in first)
+
+
+@pytest.mark.parametrize(
+    ("accumulation", "steps"),
+    [
+        pytest.param(1, (1, 5, 6, 7, 9, 12, 15, 17), id="six steps an epoch"),
+        pytest.param(4, (1, 2), id="two micro-batches carried over"),
+        pytest.param(9, (1, 2), id="accumulation longer than the epoch"),
+    ],
+)
+def test_resume_is_exact_from_any_step_of_any_epoch(tiny, tmp_path, accumulation, steps):
+    flags = (*RUN, "--gradient_accumulation_steps", str(accumulation))
+    whole = tmp_path / "whole"
+    assert tiny.start(whole, *flags)[0] == 0
+    last = (whole / "last").resolve().name
+    assert not _same(_arrays(whole / "checkpoint-1"), _arrays(whole / last))
+    for step in steps:
+        out = tmp_path / f"from-{step}"
+        status, err = tiny.start(out, *flags, "--resume", str(whole / f"checkpoint-{step}"))
+        assert status == 0, err
+        assert (out / "last").resolve().name == last
+        for name in ("model.safetensors", "optimizer.safetensors"):
+            assert _same(_arrays(out / "last", name), _arrays(whole / "last", name)), step
+        states = [
+            json.loads((folder / "last" / "state.json").read_text(encoding="utf-8"))
+            for folder in (out, whole)
+        ]
+        assert states[0] == states[1]
+
+
+def test_dynamic_padding_and_plain_head_resume_too(tiny, tmp_path):
+    flags = (*RUN, "--padding", "longest", "--head", "plain", "--optimizer", "adamw")
+    flags += ("--lr_scheduler", "cosine", "--warmup_steps", "3", "--weight_decay", "0.01")
+    assert tiny.start(tmp_path / "whole", *flags)[0] == 0
+    middle = str(tmp_path / "whole" / "checkpoint-8")
+    assert tiny.start(tmp_path / "out", *flags, "--resume", middle)[0] == 0
+    assert _same(_arrays(tmp_path / "out" / "last"), _arrays(tmp_path / "whole" / "last"))
+
+
+def test_the_seed_changes_the_run(tiny, tmp_path):
+    for seed in ("1", "2"):
+        flags = ("--max_steps", "2", "--seed", seed)
+        assert tiny.start(tmp_path / seed, *flags)[0] == 0
+    assert not _same(_arrays(tmp_path / "1" / "last"), _arrays(tmp_path / "2" / "last"))
+
+
+def test_accumulation_equals_the_bigger_batch(tiny, tmp_path):
+    """Without dropout, plain head, 20 of 22 examples in whole batches: equal to rounding."""
+    exact = ("--dtype", "float64", "--hidden_dropout_prob", "0", "--head", "plain")
+    exact += ("--attention_probs_dropout_prob", "0", "--max_steps", "5", "--save_steps", "5")
+    for name, batch, count in (("big", "4", "1"), ("small", "1", "4")):
+        flags = ("--per_gpu_train_batch_size", batch, "--gradient_accumulation_steps", count)
+        assert tiny.start(tmp_path / name, *exact, *flags)[0] == 0
+    big, small = (_arrays(tmp_path / name / "last") for name in ("big", "small"))
+    assert max(np.abs(big[key] - small[key]).max() for key in big) < 1e-13
+
+
+def test_logged_rates_follow_the_schedule(tiny, tmp_path):
+    flags = ("--max_steps", "4", "--logging_steps", "1", "--warmup_steps", "2")
+    status, err = tiny.start(tmp_path / "out", *flags)
+    assert status == 0
+    rates = [float(line.split(" lr ")[1].split()[0]) for line in err.splitlines() if " lr " in line]
+    assert rates == pytest.approx([5e-3, 1e-2, 5e-3, 0.0])  # after the step, base rate 1e-2
+
+
+def test_frozen_encoder(tiny, tmp_path):
+    flags = ("--max_steps", "2", "--save_steps", "1", "--freeze_encoder")
+    assert tiny.start(tmp_path / "out", *flags)[0] == 0
+    first, second = (_arrays(tmp_path / "out" / f"checkpoint-{n}") for n in (1, 2))
+    moved = {key for key in first if (first[key] != second[key]).any()}
+    assert "head.word_fc.weight" in moved
+    assert not [key for key in moved if key.startswith("bert.")]
+
+
+def test_identity_names_every_difference():
+    saved = {"seed": 1, "task_name": "RTE", "same": [1, 2]}
+    current = {"seed": 2, "task_name": "CoLA", "same": (1, 2)}
+    with pytest.raises(ValueError, match="seed: 1 there, 2 now; task_name: 'RTE' there, 'CoLA'"):
+        check_identity(saved, current, Path("checkpoint-1"))
+    check_identity(saved, saved, Path("checkpoint-1"))
+
+
+def test_other_data_are_refused(tiny, tmp_path):
+    out = tmp_path / "out"
+    assert tiny.start(out, "--max_steps", "2")[0] == 0
+    data = tmp_path / "RTE"
+    data.mkdir()
+    for path in tiny.data.iterdir():
+        text = path.read_text(encoding="utf-8")
+        (data / path.name).write_text(text.replace("cat", "dog"), encoding="utf-8")
+    status, err = tiny.start(out, "--max_steps", "2", "--data_dir", str(data))
+    assert status == 2
+    assert "train_data:" in err
