@@ -7,272 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from align.results import Tolerance
-
-DTYPES = ("float64", "float32")
-WORDS_DIM = 13
-"""Channels of the tokens that a ``words`` case feeds to its head."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A batch of token ids, random or of real sentences.
-
-    Attributes:
-        lengths: valid tokens of each sample, the class token included.
-        length: padded length S.
-        seed: of the generator.
-        sentences: take the user's (or the embedded) sentences, padded to ``length``; ``lengths``
-            is then not used.
-        corpus: training batches of the embedded acceptability corpus, through the tokenizer.
-    """
-
-    lengths: tuple[int, ...] = (11, 6, 9, 4)
-    length: int = 11
-    seed: int = 7
-    sentences: bool = False
-    corpus: bool = False
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A training run.
-
-    Attributes:
-        optimizer: ``hf_adamw`` (class 2 of the specification) or ``adamw``.
-        schedule: a name of ``sot_paddle.train.schedule.SCHEDULES``.
-        steps: optimizer steps; every step has its own batch.
-        learning_rate: at the end of the warm-up.
-        warmup_steps: steps of warm-up.
-        total_steps: length of the schedule.
-        weight_decay: coefficient.
-        epsilon: of the optimizer.
-        clip_norm: global gradient norm, None for no clipping.
-        accumulate: batches for each optimizer step.
-    """
-
-    optimizer: str = "hf_adamw"
-    schedule: str = "linear"
-    steps: int = 20
-    learning_rate: float = 2e-3
-    warmup_steps: int = 4
-    total_steps: int = 24
-    weight_decay: float = 0.01
-    epsilon: float = 1e-8
-    clip_norm: float | None = 1.0
-    accumulate: int = 1
-
-
-@dataclass(frozen=True)
-class ModelCase:
-    """A pair of models with the same weights on the same batch.
-
-    Attributes:
-        name: unique.
-        model: registry name on both sides.
-        options: overrides on both sides.
-        steps: of forward, backward, optimizer, training.
-        subject: ``text`` (token ids) or ``words`` (a head alone, without a class token).
-        num_classes: K, 1 for regression.
-        train: training mode (batch statistics) or eval mode.
-        batch: inputs.
-        weights: ``random``, or ``checkpoint`` for the installed real one.
-        recipe: for the optimizer and training steps.
-        dtypes: precisions to run.
-        quick: whether ``--quick`` runs it.
-        loosened: tolerances of this case alone, by (step, dtype), each with its reason.
-    """
-
-    name: str
-    model: str = "bert_base_mgcrp"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    steps: tuple[str, ...] = ("forward", "backward")
-    subject: str = "text"
-    num_classes: int = 3
-    train: bool = True
-    batch: Batch = Batch()
-    weights: str = "random"
-    recipe: Recipe = Recipe()
-    dtypes: tuple[str | None, ...] = DTYPES
-    quick: bool = True
-    loosened: Mapping[tuple[str, str], Tolerance] = field(default_factory=dict)
-
-    def tolerance(self, step: str, dtype: str) -> Tolerance:
-        """The bound of a step: the case's own, else the suite's."""
-        return self.loosened.get((step, dtype)) or TOLERANCES[step, dtype]
-
-
-@dataclass(frozen=True)
-class TrainerCase(ModelCase):
-    """The GLUE trainer as a program of its own against a plain PyTorch loop.
-
-    Attributes:
-        processes: data-parallel processes; the reference has one, with the whole batch.
-        epochs: passes over the file.
-    """
-
-    processes: int = 1
-    epochs: int = 2
-
-
-@dataclass(frozen=True)
-class LossCase:
-    """A loss on random logits, with its gradient."""
-
-    name: str
-    num_classes: int = 5
-    ignored: int = 0
-    pair: bool = False
-    samples: int = 7
-    steps: tuple[str, ...] = ("loss",)
-    dtypes: tuple[str | None, ...] = DTYPES
-    quick: bool = True
-
-
-@dataclass(frozen=True)
-class MetricCase:
-    """The metrics of one GLUE task on random and on degenerate predictions."""
-
-    name: str
-    task: str
-    steps: tuple[str, ...] = ("metric",)
-    dtypes: tuple[str | None, ...] = (None,)
-    quick: bool = True
-
-
-@dataclass(frozen=True)
-class ScheduleCase:
-    """A whole learning-rate schedule, as each framework's optimizer applies it."""
-
-    name: str
-    schedule: str
-    learning_rate: float
-    warmup_steps: int
-    total_steps: int
-    steps: tuple[str, ...] = ("learning_rate",)
-    dtypes: tuple[str | None, ...] = (None,)
-    quick: bool = True
-
-
-@dataclass(frozen=True)
-class DataCase:
-    """Token ids, masks and types of the embedded (or the user's) sentences.
-
-    Attributes:
-        max_length: padded length.
-        pairs: sentences in pairs, truncated longest first.
-        lower_case: lower-case and strip accents before splitting.
-    """
-
-    name: str
-    max_length: int
-    pairs: bool = False
-    lower_case: bool = True
-    steps: tuple[str, ...] = ("data",)
-    dtypes: tuple[str | None, ...] = (None,)
-    quick: bool = True
-
-
-@dataclass(frozen=True)
-class GlueDataCase:
-    """One epoch of padded batches of a GLUE task, read from the official layout.
-
-    Attributes:
-        task: lower-case name.
-        split: ``train``, ``dev`` or ``dev_mismatched``.
-        pad: ``max_length`` (as published) or ``longest`` of the batch.
-        bucket: batches of similar length.
-        max_length: tokens of a row at most.
-    """
-
-    name: str
-    task: str
-    split: str = "train"
-    pad: str = "max_length"
-    bucket: bool = False
-    max_length: int = 48
-    steps: tuple[str, ...] = ("data",)
-    dtypes: tuple[str | None, ...] = (None,)
-    quick: bool = True
-
-
-Case = ModelCase | LossCase | MetricCase | ScheduleCase | DataCase | GlueDataCase
-
-TOLERANCES: Mapping[tuple[str, str | None], Tolerance] = {
-    ("forward", "float64"): Tolerance(
-        "scaled",
-        1e-10,
-        "float64 rounding through 12 layers stays below 1e-13; a wrong epsilon or "
-        "order of operations is above 1e-9",
-    ),
-    ("backward", "float64"): Tolerance(
-        "scaled", 1e-10, "float64 gradients of a 12-layer BERT agree to about 1e-14"
-    ),
-    ("loss", "float64"): Tolerance("scaled", 1e-10, "a loss is a short sum: rounding is 1e-15"),
-    ("optimizer", "float64"): Tolerance(
-        "scaled", 1e-10, "the same formula on the same gradients: rounding is 1e-15 each step"
-    ),
-    ("training", "float64"): Tolerance(
-        "scaled", 1e-9, "20 steps amplify the rounding of one; measured below 1e-11"
-    ),
-    ("forward", "float32"): Tolerance(
-        "oracle",
-        1e-6,
-        "Paddle may round differently, not much more than PyTorch does",
-        factor=4.0,
-        floor=1e-6,
-    ),
-    ("valid positions", "float32"): Tolerance(
-        "absolute",
-        1e-5,
-        "last hidden states, of order one to ten; the embedded sentences gave 4.1e-6",
-    ),
-    ("backward", "float32"): Tolerance(
-        "oracle",
-        1e-6,
-        "single gradients are noisy in float32: the whole tensor is judged",
-        norm="l2",
-        factor=4.0,
-        floor=1e-6,
-    ),
-    ("loss", "float32"): Tolerance(
-        "oracle", 1e-6, "a short sum in float32", factor=4.0, floor=1e-6
-    ),
-    ("optimizer", "float32"): Tolerance(
-        "oracle",
-        1e-6,
-        "the update divides by a root: a few roundings each step",
-        norm="l2",
-        factor=4.0,
-        floor=1e-5,
-    ),
-    ("training", "float32"): Tolerance(
-        "oracle",
-        1e-6,
-        "20 steps of both sides drift from float64; Paddle not much more",
-        norm="l2",
-        factor=4.0,
-        floor=1e-5,
-    ),
-    ("second_moment", "float32"): Tolerance(
-        "oracle",
-        3e-5,
-        "Paddle's float32 kernel forms 1 - beta2 from float32(0.999): 1.3e-5 below 0.001, in every "
-        "second moment alike; it cancels in the update, whose bias correction has the same beta2",
-        norm="l2",
-        factor=4.0,
-        floor=3e-5,
-    ),
-    ("metric", None): Tolerance("absolute", 1e-12, "ratios of counts, sums of some hundred terms"),
-    ("learning_rate", None): Tolerance(
-        "relative", 1e-12, "one multiplication: whole schedules agree to the last bits"
-    ),
-    ("data", None): Tolerance("exact", 0.0, "integers: equal or wrong"),
-}
-"""Bounds by (step, dtype), each with its reason."""
+from align.case_kinds import (
+    Batch,
+    Case,
+    DataCase,
+    GlueDataCase,
+    LossCase,
+    MetricCase,
+    ModelCase,
+    Recipe,
+    ScheduleCase,
+    TrainerCase,
+)
+from align.tolerance import Tolerance
 
 _SMALL = {
     "hidden_size": 48,
@@ -298,11 +47,7 @@ _FULL = {
 }
 _ALL = ("forward", "backward", "optimizer", "training")
 _MASKED = {"mask_padding": True}
-_REAL = {
-    "hidden_size": 384,
-    "num_hidden_layers": 6,
-    "num_attention_heads": 12,
-    "intermediate_size": 1536,
+_REAL = {  # the encoder's sizes come from the checkpoint
     "head_dropout": 0.0,
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
@@ -328,6 +73,8 @@ _TEXT = (
         options={**_SMALL, "freeze_encoder": True},
         steps=("backward", "training"),
     ),
+    ModelCase("bert_large_plain", "bert_large", _TINY, num_classes=4),
+    ModelCase("bert_large_mgcrp", "bert_large_mgcrp", _TINY, num_classes=4),
     ModelCase("bert_plain_12_layers", "bert_base", _DEEP),
     ModelCase("bert_mgcrp_12_layers", "bert_base_mgcrp", _DEEP),
     ModelCase("bert_base_full", "bert_base", _FULL, quick=False),
@@ -545,8 +292,3 @@ CASES: tuple[Case, ...] = (
 )
 
 assert len({case.name for case in CASES}) == len(CASES)
-
-
-def recipe_with(recipe: Recipe, **changes: Any) -> Recipe:
-    """A copy of a recipe with some values changed (how controls plant a fault)."""
-    return dataclasses.replace(recipe, **changes)

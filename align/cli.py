@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from align.cases import CASES, DTYPES, Case
+from align.case_kinds import DTYPES, Case
+from align.cases import CASES
 from align.results import STEPS, StepResult
 from sot_paddle.runtime import quiet_imports
 
@@ -67,7 +68,7 @@ def select(patterns: Sequence[str] | None, quick: bool) -> list[Case]:
     """Cases by name or pattern.
 
     Raises:
-        ValueError: a pattern that no case matches.
+        ValueError: a pattern that no case matches, or only big ones that ``quick`` leaves out.
     """
     chosen = [case for case in CASES if case.quick or not quick]
     if not patterns:
@@ -75,7 +76,10 @@ def select(patterns: Sequence[str] | None, quick: bool) -> list[Case]:
     for pattern in patterns:
         if not any(fnmatch.fnmatch(case.name, pattern) for case in CASES):
             raise ValueError(f"no case matches {pattern!r}; see python -m align --list")
-    return [case for case in chosen if any(fnmatch.fnmatch(case.name, p) for p in patterns)]
+    found = [case for case in chosen if any(fnmatch.fnmatch(case.name, p) for p in patterns)]
+    if not found:
+        raise ValueError(f"--quick leaves out every case that matches {', '.join(patterns)}")
+    return found
 
 
 def _sentences(path: str | None) -> list[str]:
@@ -116,6 +120,8 @@ def _check_writable(options: argparse.Namespace) -> None:
             parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(f"cannot write to {given}: {error.strerror}") from error
+        if given is options.json and Path(given).is_dir():
+            raise ValueError(f"cannot write to {given}: it is a folder, expected a file")
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from align.cases import ModelCase
+from align.case_kinds import ModelCase
+from align.checkpoint import encoder_sizes
 from align.pair import Pair
 from align.sides import Arrays, TrainingRun
 from sot_paddle.data.real_sentences import REAL_SENTENCES
@@ -44,6 +46,9 @@ class Context:
         """The pair of a case in one precision; the last one is kept, older ones are dropped."""
         if self._key != (case.name, dtype):
             self._key, self._pair = None, None  # free the old pair before the new one is built
+            if case.weights == "checkpoint":  # its own sizes, whatever checkpoint the user gave
+                options = {**case.options, **encoder_sizes(self.checkpoint)}
+                case = dataclasses.replace(case, options=options)
             self._pair = Pair(case, dtype, self.checkpoint, self.texts)
             self._key = (case.name, dtype)
         assert self._pair is not None

@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 
 import sot_paddle
-from align.cases import WORDS_DIM, ModelCase, Recipe
+from align.case_kinds import WORDS_DIM, ModelCase, Recipe
 from align.sides import Arrays, Pass, TrainingRun
 from sot_paddle.config import HeadConfig
 from sot_paddle.data.batching import EpochOrder
@@ -40,6 +40,17 @@ def default_dtype(dtype: str) -> Iterator[None]:
         yield
     finally:
         paddle.set_default_dtype(previous)
+
+
+@contextlib.contextmanager
+def buffers_kept(model: paddle.nn.Layer) -> Iterator[None]:
+    """Put the running statistics back afterwards, so that every pass starts from the same ones."""
+    before = [(buffer, _numpy(buffer)) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, value in before:
+            buffer.set_value(value)
 
 
 class WordsOnly(paddle.nn.Layer):
@@ -119,7 +130,7 @@ def run(
     """One forward and backward pass."""
     with default_dtype(dtype):
         for parameter in model.parameters():
-            parameter.clear_gradient(set_to_zero=False)
+            parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
         output, taps, inputs = _call(model, batch)
         loss = classification_loss(output, paddle.to_tensor(batch["labels"]))
         gradients: Arrays = {}

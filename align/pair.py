@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from align import paddle_side, torch_side
-from align.cases import TOLERANCES, WORDS_DIM, ModelCase
+from align.bounds import TOLERANCES
+from align.case_kinds import WORDS_DIM, ModelCase
 from align.checkpoint import encoder_arrays, find_checkpoint
 from align.compare import compare_arrays, compare_mappings
 from align.results import Comparison, Tolerance
@@ -163,8 +164,13 @@ class Pair:
         return self.run_ours(backward=self.has_backward)
 
     def run_ours(self, *, backward: bool = True) -> Pass:
-        """Run the Paddle side now (controls change the model and run it again)."""
-        return paddle_side.run(self.ours, self._cast(self.dtype), self.dtype, backward=backward)
+        """Run the Paddle side now (controls change the model and run it again).
+
+        Every run starts from the pair's running statistics: were they left moved, each later run
+        would differ, and a control would seem caught whatever was planted.
+        """
+        with paddle_side.buffers_kept(self.ours):
+            return paddle_side.run(self.ours, self._cast(self.dtype), self.dtype, backward=backward)
 
     def _cast(self, dtype: str) -> Arrays:
         """The batch with its floating arrays rounded to the pair's precision, as ``dtype``."""
@@ -269,7 +275,7 @@ class Pair:
             oracle=self.to_paddle(oracle.state) if oracle else None,
         )
         for kind, moments in reference.moments.items():
-            second = ("second_moment", self.dtype)
+            second = (f"{step} second moment", self.dtype)
             rule = TOLERANCES.get(second, tolerance) if kind == "exp_avg_sq" else tolerance
             expected = self.to_paddle(moments)
             scale = max(float(np.abs(value).max()) for value in expected.values())

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from align.cases import (
+from align.case_kinds import (
     Case,
     DataCase,
     GlueDataCase,

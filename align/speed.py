@@ -169,7 +169,7 @@ def paddle_steps(workload: Workload) -> Steps:
 
         def clear() -> None:
             head.clear_gradients(set_to_zero=False)
-            tokens.clear_gradient(set_to_zero=False)
+            tokens.clear_gradient(False)
 
         return _steps(head, lambda: head(tokens)[0], lambda y: y.sum(), clear, paddle.no_grad)
     labels = batch.pop("labels")

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import sot_torch_ref
-from align.cases import WORDS_DIM, ModelCase, Recipe
+from align.case_kinds import WORDS_DIM, ModelCase, Recipe
 from align.sides import Arrays, Pass, TrainingRun
 from sot_torch_ref.features import Features
 from sot_torch_ref.heads import HeadConfig, build_head

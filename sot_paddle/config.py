@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -140,6 +141,9 @@ class EncoderConfig:
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
             _probability(name, getattr(self, name))
+        for name in ("layer_norm_eps", "initializer_range"):
+            if not getattr(self, name) > 0.0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
 
 
 def _one_of(name: str, value: object, allowed: tuple) -> None:
@@ -214,7 +218,7 @@ def build_record(record: type[Record], values: Mapping[str, Any], *, where: str 
         if not _matches(value, annotations[key]):
             hint = ""
             if isinstance(value, str) and _is_number(value):
-                hint = f" (YAML reads {value} as text: write {float(value)!r} with a decimal point)"
+                hint = f" (YAML reads {value} as text: write {_with_point(float(value))})"
             raise ValueError(
                 f"{prefix}option {key!r} must be {_spelled(annotations[key])}, "
                 f"got {value!r} ({type(value).__name__}){hint}"
@@ -229,10 +233,15 @@ def build_record(record: type[Record], values: Mapping[str, Any], *, where: str 
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        return math.isfinite(float(text))
     except ValueError:
         return False
-    return True
+
+
+def _with_point(number: float) -> str:
+    """Spell a number so that YAML reads it as one: 1.0e-05, not 1e-05."""
+    mantissa, exponent, power = repr(number).partition("e")
+    return f"{mantissa}{'' if '.' in mantissa or not exponent else '.0'}{exponent}{power}"
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
@@ -253,7 +262,9 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
         """SafeLoader that refuses a key given twice."""
 
     def construct(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict:
-        keys = [loader.construct_object(key) for key, _ in node.value]
+        keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
+        if not all(isinstance(key, Hashable) for key in keys):
+            raise ValueError(f"{path} is not valid YAML here: a key must be plain text")
         twice = sorted({str(key) for key in keys if keys.count(key) > 1})
         if twice:
             raise ValueError(f"{path}: key given twice: {', '.join(twice)}")
@@ -268,7 +279,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
         values = yaml.load(text, Loader=UniqueKeyLoader)  # noqa: S506 (a SafeLoader)
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     if values is None:
         return {}

@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from align import report as writer
 from align import reprod, runner
-from align.cases import CASES, DTYPES
+from align.case_kinds import DTYPES
+from align.cases import CASES
 from align.checkpoint import find_checkpoint
 from align.context import Context
 from align.conversion import load_there_and_back
@@ -31,7 +32,7 @@ SHOWN = (
     "metric_cola",
     "loss_classification",
 )
-TRAINING_STEPS = 120
+TRAINING_STEPS = 80
 
 
 def main() -> int:

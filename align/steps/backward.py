@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from align.cases import ModelCase
+from align.case_kinds import ModelCase
 from align.context import Context
 from align.controls import MODEL_FAULTS, judge, planted
 from align.pair import Pair

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from align.cases import TOLERANCES, DataCase
+from align.bounds import TOLERANCES
+from align.case_kinds import DataCase
 from align.checkpoint import find_checkpoint
 from align.compare import compare_mappings
 from align.context import Context
@@ -70,11 +71,11 @@ def run(case: DataCase, dtype: None, context: Context) -> StepResult:
         "padding not masked": {**ours, "attention_mask": np.ones_like(mask)},
         "types inverted": {**ours, "token_type_ids": 1 - ours["token_type_ids"]},
     }
-    if (mask == 1).all():
-        del faults["padding not masked"]
     controls = [
         judge(name, compare({key: arrays[key] for key in _KEYS}), "the encoded rows")
         for name, arrays in faults.items()
+        # a single lower-case sentence reads the same in another order or letter case: no fault
+        if not all(np.array_equal(arrays[key], ours[key]) for key in _KEYS)
     ]
     return StepResult(
         case.name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from align.cases import ModelCase
+from align.case_kinds import ModelCase
 from align.context import Context
 from align.controls import MODEL_FAULTS, array_faults, judge, planted
 from align.pair import Pair

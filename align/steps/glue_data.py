@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from align import paddle_side, torch_side
-from align.cases import TOLERANCES, GlueDataCase
+from align.bounds import TOLERANCES
+from align.case_kinds import GlueDataCase
 from align.checkpoint import find_checkpoint
 from align.compare import compare_mappings
 from align.context import Context

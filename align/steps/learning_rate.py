@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from align import paddle_side, torch_side
-from align.cases import TOLERANCES, Recipe, ScheduleCase
+from align.bounds import TOLERANCES
+from align.case_kinds import Recipe, ScheduleCase
 from align.compare import compare_arrays
 from align.context import Context
 from align.controls import judge

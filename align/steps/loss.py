@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from align import paddle_side, torch_side
-from align.cases import TOLERANCES, LossCase
+from align.bounds import TOLERANCES
+from align.case_kinds import LossCase
 from align.compare import compare_mappings
 from align.context import Context
 from align.controls import judge

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from align.cases import TOLERANCES, MetricCase
+from align.bounds import TOLERANCES
+from align.case_kinds import MetricCase
 from align.compare import compare_mappings
 from align.context import Context
 from align.controls import judge

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from align import paddle_side, torch_side
-from align.cases import ModelCase, Recipe, recipe_with
+from align.case_kinds import ModelCase, Recipe, recipe_with
 from align.context import Context
 from align.controls import judge
 from align.pair import Pair

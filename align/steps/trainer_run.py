@@ -18,7 +18,8 @@ import numpy as np
 
 import sot_paddle
 from align import torch_side
-from align.cases import TOLERANCES, TrainerCase, recipe_with
+from align.bounds import TOLERANCES
+from align.case_kinds import TrainerCase, recipe_with
 from align.checkpoint import find_checkpoint
 from align.compare import compare_arrays
 from align.context import Context

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from align import paddle_side, torch_side
-from align.cases import ModelCase, Recipe, recipe_with
+from align.case_kinds import ModelCase, Recipe, recipe_with
 from align.checkpoint import find_checkpoint
 from align.context import Context
 from align.controls import judge

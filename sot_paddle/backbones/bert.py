@@ -82,14 +82,10 @@ class BertEncoder(BertModel):
             Features: class token (B, C), words (B, S - 1, C), mask (B, S - 1).
 
         Raises:
-            ValueError: a sequence longer than the position table, or fewer than two tokens.
+            ValueError: a sequence longer than the position table, fewer than two tokens, or
+                inputs of different shapes (they would be broadcast silently).
         """
-        length = input_ids.shape[1]
-        if not 2 <= length <= self.dims.max_position_embeddings:
-            raise ValueError(
-                "input_ids must have between 2 and max_position_embeddings = "
-                f"{self.dims.max_position_embeddings} tokens, got {length}"
-            )
+        self._check_inputs(input_ids, token_type_ids, attention_mask)
         hidden = self.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
         record(taps, "embeddings", hidden)
         bias = None
@@ -100,6 +96,26 @@ class BertEncoder(BertModel):
             hidden = record(taps, f"layers.{index}", layer(hidden, bias))
         words_mask = None if attention_mask is None else attention_mask[:, 1:].astype("bool")
         return Features(hidden[:, 0], hidden[:, 1:], words_mask)
+
+    def _check_inputs(
+        self,
+        input_ids: paddle.Tensor,
+        token_type_ids: paddle.Tensor | None,
+        attention_mask: paddle.Tensor | None,
+    ) -> None:
+        limit = self.dims.max_position_embeddings
+        if input_ids.ndim != 2 or not 2 <= input_ids.shape[1] <= limit:
+            raise ValueError(
+                "input_ids must be (B, S) with between 2 and max_position_embeddings = "
+                f"{limit} tokens, got shape {list(input_ids.shape)}"
+            )
+        others = {"token_type_ids": token_type_ids, "attention_mask": attention_mask}
+        for name, value in others.items():
+            if value is not None and value.shape != input_ids.shape:
+                raise ValueError(
+                    f"{name} must have the shape of input_ids {list(input_ids.shape)}, "
+                    f"got {list(value.shape)}"
+                )
 
 
 class BertClassifier(nn.Layer):

@@ -33,8 +33,7 @@ def write_atomically(path: str | Path, content: bytes) -> Path:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    finally:
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+            temporary.unlink(missing_ok=True)  # gone already when all went well
     return path

@@ -119,6 +119,8 @@ def build_head(
 
     Source: A.6, B.1, B.4.
     """
+    if not isinstance(num_classes, int) or isinstance(num_classes, bool):
+        raise ValueError(f"num_classes must be an integer, got {num_classes!r}")
     if num_classes < 1:
         raise ValueError(f"num_classes must be at least 1, got {num_classes}")
     if config.pooling in CLASS_TOKEN_POOLINGS or config.fusion == "class_token":

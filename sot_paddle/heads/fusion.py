@@ -88,7 +88,8 @@ class WordHead(nn.Layer):
     ) -> paddle.Tensor:
         """Pool (B, N, C) to (B, D), with dropout."""
         pooled = self.pooling(tokens, mask if self.mask_padding else None, taps)
-        return self.dropout(record(taps, "head.representation", pooled))
+        record(taps, "head.representation", pooled)
+        return self.dropout(pooled.astype(self.word_fc.weight.dtype))  # half in a half model
 
     def word_logits(self, features: Features, taps: Taps | None) -> paddle.Tensor:
         """Scores (B, K) of the words."""

@@ -1,0 +1,205 @@
+"""The kinds of case that the suite can run: plain records, no logic."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from align.bounds import TOLERANCES
+from align.tolerance import Tolerance
+
+DTYPES = ("float64", "float32")
+WORDS_DIM = 13
+"""Channels of the tokens that a ``words`` case feeds to its head."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of token ids, random or of real sentences.
+
+    Attributes:
+        lengths: valid tokens of each sample, the class token included.
+        length: padded length S.
+        seed: of the generator.
+        sentences: take the user's (or the embedded) sentences, padded to ``length``; ``lengths``
+            is then not used.
+        corpus: training batches of the embedded acceptability corpus, through the tokenizer.
+    """
+
+    lengths: tuple[int, ...] = (11, 6, 9, 4)
+    length: int = 11
+    seed: int = 7
+    sentences: bool = False
+    corpus: bool = False
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training run.
+
+    Attributes:
+        optimizer: ``hf_adamw`` (class 2 of the specification) or ``adamw``.
+        schedule: a name of ``sot_paddle.train.schedule.SCHEDULES``.
+        steps: optimizer steps; every step has its own batch.
+        learning_rate: at the end of the warm-up.
+        warmup_steps: steps of warm-up.
+        total_steps: length of the schedule.
+        weight_decay: coefficient.
+        epsilon: of the optimizer.
+        clip_norm: global gradient norm, None for no clipping.
+        accumulate: batches for each optimizer step.
+    """
+
+    optimizer: str = "hf_adamw"
+    schedule: str = "linear"
+    steps: int = 20
+    learning_rate: float = 2e-3
+    warmup_steps: int = 4
+    total_steps: int = 24
+    weight_decay: float = 0.01
+    epsilon: float = 1e-8
+    clip_norm: float | None = 1.0
+    accumulate: int = 1
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """A pair of models with the same weights on the same batch.
+
+    Attributes:
+        name: unique.
+        model: registry name on both sides.
+        options: overrides on both sides.
+        steps: of forward, backward, optimizer, training.
+        subject: ``text`` (token ids) or ``words`` (a head alone, without a class token).
+        num_classes: K, 1 for regression.
+        train: training mode (batch statistics) or eval mode.
+        batch: inputs.
+        weights: ``random``, or ``checkpoint`` for the installed real one.
+        recipe: for the optimizer and training steps.
+        dtypes: precisions to run.
+        quick: whether ``--quick`` runs it.
+        loosened: tolerances of this case alone, by (step, dtype), each with its reason.
+    """
+
+    name: str
+    model: str = "bert_base_mgcrp"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[str, ...] = ("forward", "backward")
+    subject: str = "text"
+    num_classes: int = 3
+    train: bool = True
+    batch: Batch = Batch()
+    weights: str = "random"
+    recipe: Recipe = Recipe()
+    dtypes: tuple[str | None, ...] = DTYPES
+    quick: bool = True
+    loosened: Mapping[tuple[str, str], Tolerance] = field(default_factory=dict)
+
+    def tolerance(self, step: str, dtype: str) -> Tolerance:
+        """The bound of a step: the case's own, else the suite's."""
+        return self.loosened.get((step, dtype)) or TOLERANCES[step, dtype]
+
+
+@dataclass(frozen=True)
+class TrainerCase(ModelCase):
+    """The GLUE trainer as a program of its own against a plain PyTorch loop.
+
+    Attributes:
+        processes: data-parallel processes; the reference has one, with the whole batch.
+        epochs: passes over the file.
+    """
+
+    processes: int = 1
+    epochs: int = 2
+
+
+@dataclass(frozen=True)
+class LossCase:
+    """A loss on random logits, with its gradient."""
+
+    name: str
+    num_classes: int = 5
+    ignored: int = 0
+    pair: bool = False
+    samples: int = 7
+    steps: tuple[str, ...] = ("loss",)
+    dtypes: tuple[str | None, ...] = DTYPES
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class MetricCase:
+    """The metrics of one GLUE task on random and on degenerate predictions."""
+
+    name: str
+    task: str
+    steps: tuple[str, ...] = ("metric",)
+    dtypes: tuple[str | None, ...] = (None,)
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class ScheduleCase:
+    """A whole learning-rate schedule, as each framework's optimizer applies it."""
+
+    name: str
+    schedule: str
+    learning_rate: float
+    warmup_steps: int
+    total_steps: int
+    steps: tuple[str, ...] = ("learning_rate",)
+    dtypes: tuple[str | None, ...] = (None,)
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class DataCase:
+    """Token ids, masks and types of the embedded (or the user's) sentences.
+
+    Attributes:
+        max_length: padded length.
+        pairs: sentences in pairs, truncated longest first.
+        lower_case: lower-case and strip accents before splitting.
+    """
+
+    name: str
+    max_length: int
+    pairs: bool = False
+    lower_case: bool = True
+    steps: tuple[str, ...] = ("data",)
+    dtypes: tuple[str | None, ...] = (None,)
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class GlueDataCase:
+    """One epoch of padded batches of a GLUE task, read from the official layout.
+
+    Attributes:
+        task: lower-case name.
+        split: ``train``, ``dev`` or ``dev_mismatched``.
+        pad: ``max_length`` (as published) or ``longest`` of the batch.
+        bucket: batches of similar length.
+        max_length: tokens of a row at most.
+    """
+
+    name: str
+    task: str
+    split: str = "train"
+    pad: str = "max_length"
+    bucket: bool = False
+    max_length: int = 48
+    steps: tuple[str, ...] = ("data",)
+    dtypes: tuple[str | None, ...] = (None,)
+    quick: bool = True
+
+
+Case = ModelCase | LossCase | MetricCase | ScheduleCase | DataCase | GlueDataCase
+
+
+def recipe_with(recipe: Recipe, **changes: Any) -> Recipe:
+    """A copy of a recipe with some values changed (how controls plant a fault)."""
+    return dataclasses.replace(recipe, **changes)

@@ -1,0 +1,120 @@
+"""The table of cases: covers what the suite promises, with the promised bounds."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from align.bounds import TOLERANCES
+from align.case_kinds import DTYPES, ModelCase, Recipe, recipe_with
+from align.cases import CASES
+from align.results import STEPS
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = [case for case in CASES if isinstance(case, ModelCase)]
+POOLINGS = {"mgcrp", "mgcrp_qk", "gap", "gcp"}
+FUSIONS = {"sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens"}
+
+
+def test_importing_the_table_loads_no_framework():
+    code = (
+        "import sys, align.cases, align.results, align.compare, align.weights\n"
+        "print([n for n in ('paddle', 'torch', 'paddlenlp', 'transformers') if n in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_names_are_unique():
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("step", STEPS)
+def test_every_step_has_cases_in_the_precisions_that_matter(step, quick):
+    found = {d for c in CASES if step in c.steps and c.quick >= quick for d in c.dtypes}
+    assert found >= ({None} if step in ("data", "metric", "learning_rate") else set(DTYPES))
+
+
+def test_every_head_combination_has_a_case():
+    seen = {(c.options.get("pooling"), c.options.get("fusion")) for c in MODELS}
+    assert {(p, f) for p in POOLINGS for f in FUSIONS} <= seen
+    assert {c.options["pooling"] for c in MODELS if c.subject == "words"} == POOLINGS
+
+
+def test_plain_and_second_order_bert_in_both_modes_with_padding():
+    for model, masked in (
+        ("bert_base", False),
+        ("bert_base_mgcrp", False),
+        ("bert_base_mgcrp", True),
+    ):
+        chosen = [
+            c
+            for c in MODELS
+            if c.model == model
+            and c.options.get("mask_padding", False) == masked
+            and "pooling" not in c.options
+            and not (c.batch.sentences or c.batch.corpus)
+        ]
+        assert {c.train for c in chosen} == {True, False}
+        assert all(min(c.batch.lengths) < c.batch.length for c in chosen)
+    depths = {c.options.get("num_hidden_layers", 12) for c in MODELS}
+    assert {1, 3, 12} <= depths
+    assert {"random", "checkpoint"} == {c.weights for c in MODELS}
+
+
+def test_the_training_runs_are_long_enough_to_show_a_schedule():
+    for case in MODELS:
+        if "training" in case.steps:
+            recipe = case.recipe
+            assert recipe.steps >= 20
+            assert 0 < recipe.warmup_steps < recipe.steps < recipe.total_steps
+            assert recipe.weight_decay > 0
+            assert recipe.clip_norm is not None
+
+
+@pytest.mark.parametrize("step", ["forward", "backward", "loss"])
+def test_the_float64_bounds_are_those_of_the_specification(step):
+    rule = TOLERANCES[step, "float64"]
+    assert (rule.kind, rule.value) == ("scaled", 1e-10)
+
+
+def test_the_other_bounds_are_those_of_the_specification():
+    assert (TOLERANCES["training", "float64"].kind, TOLERANCES["training", "float64"].value) == (
+        "scaled",
+        1e-9,
+    )
+    rates = TOLERANCES["learning_rate", None]
+    assert (rates.kind, rates.value) == ("relative", 1e-12)
+    assert TOLERANCES["data", None].kind == "exact"
+    for step in ("forward", "backward", "loss"):
+        rule = TOLERANCES[step, "float32"]
+        assert (rule.kind, rule.factor, rule.floor) == ("oracle", 4.0, 1e-6)
+    assert TOLERANCES["backward", "float32"].norm == "l2"
+
+
+def test_every_bound_has_a_reason_and_every_model_case_a_bound():
+    rules = [*TOLERANCES.values(), *(r for c in MODELS for r in c.loosened.values())]
+    assert all(len(rule.why) > 15 for rule in rules)
+    judged = {"forward", "backward", "optimizer", "training"}
+    for case in MODELS:
+        assert all(
+            case.tolerance(step, dtype) for step in judged & {*case.steps} for dtype in case.dtypes
+        )
+
+
+def test_a_loosened_bound_is_used_for_its_own_step_and_dtype_only():
+    case = next(c for c in MODELS if c.loosened)
+    assert case.tolerance("backward", "float32") is case.loosened["backward", "float32"]
+    assert case.tolerance("backward", "float64") is TOLERANCES["backward", "float64"]
+    assert all(dtype == "float32" for c in MODELS for _, dtype in c.loosened)
+
+
+def test_recipe_with_changes_a_copy():
+    recipe = Recipe()
+    changed = recipe_with(recipe, warmup_steps=recipe.warmup_steps + 1)
+    assert (changed.warmup_steps, recipe.warmup_steps) == (5, 4)
+    assert recipe_with(changed, warmup_steps=4) == recipe

@@ -1,0 +1,321 @@
+"""The command: what it lists, writes, says and returns."""
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
+    from align import checkpoint, paddle_side, runner
+
+from align import cli
+from align.case_kinds import DataCase, LossCase, MetricCase, ModelCase, Recipe, ScheduleCase
+from align.cases import CASES
+from align.results import STEPS
+
+ROOT = Path(__file__).resolve().parents[2]
+OPTIONS = {
+    "hidden_size": 12,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "vocab_size": 30,
+    "max_position_embeddings": 16,
+    "q_dim": 7,
+    "k_dim": 5,
+    "head_dropout": 0.0,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+TINY = (
+    ModelCase(
+        "tiny_bert",
+        options=OPTIONS,
+        steps=("forward", "backward", "optimizer", "training"),
+        dtypes=("float64",),
+        recipe=Recipe(steps=6, warmup_steps=2, total_steps=8),
+    ),
+    LossCase("tiny_loss"),
+    MetricCase("tiny_metric", "cola"),
+    ScheduleCase("tiny_rates", "linear", 1e-3, 3, 12),
+    DataCase("tiny_data", 24),
+    ModelCase("big_bert", options=OPTIONS, quick=False),
+)
+SENTENCES = "Hello, café!\n\nTWO Words here\na third, rather longer sentence of words\n"
+CHECKS = ("forward_align", "metric_align", "loss_align", "backward_align", "train_align")
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vocabulary")
+    letters = [chr(c) for c in (*range(97, 123), *range(65, 91))]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, ",", "!", "hello"]
+    words += [f"##{letter}" for letter in letters]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    (folder / "mine.txt").write_text(SENTENCES, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def tiny_table(monkeypatch):
+    monkeypatch.setattr(cli, "CASES", TINY)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, vocabulary):
+    """One run of all steps on tiny cases, with every output: (status, folder)."""
+    folder = tmp_path_factory.mktemp("run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "CASES", TINY)
+        flags = ["--quick", "--out", str(folder / "out"), "--json", str(folder / "out.json")]
+        flags += ["--checkpoint", str(vocabulary), "--sentences", str(vocabulary / "mine.txt")]
+        return cli.main(flags), folder
+
+
+def refused(capsys, *flags):
+    """Run and expect exit status 2, nothing on stdout, one line on stderr; returns the line."""
+    status = cli.main([str(flag) for flag in flags])
+    out, messages = capsys.readouterr()
+    assert status == 2
+    assert out == ""
+    lines = messages.splitlines()
+    assert len(lines) == 1, messages
+    assert lines[0].startswith("align: error: ")
+    return lines[0]
+
+
+def test_listing_needs_no_framework_and_quick_leaves_out_the_big_cases():
+    code = (
+        "import sys\nfrom align.cli import main\n"
+        "status = main(['--list', '--quick'])\n"
+        "names = ('paddle', 'paddlenlp', 'torch', 'transformers')\n"
+        "loaded = [name for name in names if name in sys.modules]\n"
+        "print('loaded', loaded, status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    *rows, loaded = done.stdout.splitlines()
+    assert loaded == "loaded [] 0"
+    assert done.stderr == ""
+    assert [row.split()[0] for row in rows] == [case.name for case in CASES if case.quick]
+    assert any(not case.quick for case in CASES)
+    assert any("float64, float32" in row for row in rows)
+
+
+def test_listing_takes_patterns(capsys):
+    assert cli.main(["--list", "--case", "lr_*", "--case", "metric_rte"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert len(names) > 3
+    assert all(name.startswith("lr_") or name == "metric_rte" for name in names)
+
+
+def test_a_run_that_passes_exits_with_0(finished):
+    assert finished[0] == 0
+
+
+def test_the_json_has_the_promised_form(finished):
+    report = json.loads((finished[1] / "out.json").read_text(encoding="utf-8"))
+    assert set(report) == {"verdict", "environment", "results"}
+    assert report["verdict"] == "pass"
+    assert {"packages", "tuning", "python", "torch_threads"} <= set(report["environment"])
+    promised = {"case", "step", "dtype", "passed", "worst", "position", "tolerance", "controls"}
+    for result in report["results"]:
+        assert promised <= set(result)
+        assert result["step"] in STEPS
+        assert result["dtype"] in ("float64", "float32", None)
+        assert result["passed"] is True
+        assert isinstance(result["worst"], float | int)
+        assert result["worst"] <= result["tolerance"]
+        assert set(result["position"]) == {"name", "index"}
+        assert result["controls"]
+        for control in result["controls"]:
+            assert set(control) == {"name", "caught", "detail", "located"}
+            assert control["caught"] is True
+        if not result["framework_free"]:
+            sides = {side: stamp["framework"] for side, stamp in result["stamps"].items()}
+            assert sides == {"ours": "paddle", "reference": "torch"}
+    assert [r["step"] for r in report["results"]] == [
+        *("forward", "backward", "optimizer", "training", "loss", "loss"),
+        *("metric", "learning_rate", "data"),
+    ]
+    assert {r["dtype"] for r in report["results"] if r["step"] == "loss"} == {"float64", "float32"}
+
+
+def test_the_folder_holds_the_page_the_json_and_the_classic_files(finished):
+    out = finished[1] / "out"
+    assert {path.name for path in out.iterdir()} == {"report.html", "report.json", "reprod_log"}
+    assert (out / "report.json").read_bytes() == (finished[1] / "out.json").read_bytes()
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "tiny_bert" in page
+    assert "<svg" in page
+    assert "src=" not in page
+    assert "<link" not in page
+    expected = {
+        f"{check}{kind}" for check in CHECKS for kind in ("_torch.npy", "_paddle.npy", ".log")
+    }
+    assert {path.name for path in (out / "reprod_log").iterdir()} == expected
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_classic_file_holds_the_arrays_of_its_side(finished, check):
+    folder = finished[1] / "out" / "reprod_log"
+    sides = [
+        np.load(folder / f"{check}_{side}.npy", allow_pickle=True).item()
+        for side in ("torch", "paddle")
+    ]
+    assert list(sides[0]) == list(sides[1])
+    for name, value in sides[0].items():
+        np.testing.assert_allclose(sides[1][name], value, rtol=1e-5, atol=1e-8)
+    log = (folder / f"{check}.log").read_text(encoding="utf-8")
+    assert all(f"{name}:" in log for name in sides[0])
+    assert log.splitlines()[-1].endswith("diff check passed")
+
+
+def test_the_users_sentences_are_what_the_data_step_compares(finished):
+    report = json.loads((finished[1] / "out.json").read_text(encoding="utf-8"))
+    (note,) = [r["note"] for r in report["results"] if r["step"] == "data"]
+    assert note.startswith("4 rows")
+
+
+def test_the_console_shows_one_line_for_each_result(tiny_table, capsys):
+    assert cli.main(["--case", "tiny_loss", "--case", "tiny_rates"]) == 0
+    out, progress = capsys.readouterr()
+    assert out.startswith("alignment: PASS  3/3 results")
+    assert [line.split()[:2] for line in out.splitlines()[3:]] == [
+        ["PASS", "tiny_loss"],
+        ["PASS", "tiny_loss"],
+        ["PASS", "tiny_rates"],
+    ]
+    assert len(progress.splitlines()) == 3
+
+
+def test_a_dtype_may_be_chosen(tiny_table, capsys):
+    assert cli.main(["--case", "tiny_loss", "--dtype", "float32"]) == 0
+    assert capsys.readouterr().out.startswith("alignment: PASS  1/1 results")
+
+
+def test_a_comparison_that_fails_exits_with_1_and_the_report_is_written(
+    tiny_table, monkeypatch, capsys, tmp_path
+):
+    right = paddle_side.classification_loss
+    monkeypatch.setattr(
+        paddle_side, "classification_loss", lambda logits, labels: 2 * right(logits, labels)
+    )
+    flags = [
+        "--case",
+        "tiny_loss",
+        "--dtype",
+        "float64",
+        "--json",
+        str(tmp_path / "new" / "a.json"),
+    ]
+    assert cli.main(flags) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("alignment: FAIL  0/1 results")
+    assert "first divergence: loss: differs by" in out
+    report = json.loads((tmp_path / "new" / "a.json").read_text(encoding="utf-8"))
+    assert report["verdict"] == "fail"
+    (result,) = report["results"]
+    assert (result["passed"], result["first_divergence"]) == (False, "loss")
+    assert result["worst"] > result["tolerance"]
+
+
+def test_a_control_that_is_not_caught_exits_with_1(tiny_table, monkeypatch, capsys):
+    module = sys.modules["align.steps.learning_rate"]
+    monkeypatch.setattr(module, "_faults", lambda case, ours: [("no fault", ours)])
+    assert cli.main(["--case", "tiny_rates"]) == 1
+    assert "control not caught: no fault" in capsys.readouterr().out
+
+
+def test_an_unknown_case_is_refused(capsys):
+    line = refused(capsys, "--case", "bert_plain", "--case", "nothing_like*")
+    assert "no case matches 'nothing_like*'; see python -m align --list" in line
+
+
+def test_cases_without_the_step_are_refused(capsys):
+    line = refused(capsys, "--case", "lr_*", "--step", "forward")
+    assert "none of these steps" in line
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--step", "walk"), ("--dtype", "float16")])
+def test_an_unknown_step_or_dtype_is_refused(flag, value, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([flag, value])
+    assert stop.value.code == 2
+    assert f"invalid choice: '{value}'" in capsys.readouterr().err
+
+
+def test_a_missing_checkpoint_is_refused(tiny_table, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, checkpoint.PACKAGE, None)  # the package is blocked
+    line = refused(capsys, "--case", "tiny_data")
+    assert "the real checkpoint is not installed; run `make setup`" in line
+
+
+@pytest.mark.parametrize("case", ["data_single", "checkpoint_plain"])
+def test_a_checkpoint_that_is_not_there_is_refused(case, capsys, tmp_path):
+    nowhere = tmp_path / "nowhere"
+    flags = ("--case", case, "--dtype", "float64", "--checkpoint", nowhere)
+    assert str(nowhere) in refused(capsys, *flags)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read sentences from"),
+        ("folder", "cannot read sentences from"),
+        (b"caf\xe9\n", "cannot read sentences from"),
+        (b"\n  \n", "holds no sentence; expected one a line"),
+    ],
+    ids=["missing", "a folder", "not UTF-8", "empty"],
+)
+def test_unreadable_sentences_are_refused(content, message, capsys, tmp_path):
+    path = tmp_path / "mine.txt"
+    if content == "folder":
+        path.mkdir()
+    elif content is not None:
+        path.write_bytes(content)
+    line = refused(capsys, "--case", "data_single", "--sentences", path)
+    assert message in line
+    assert str(path) in line
+
+
+@pytest.mark.parametrize("flag", ["--out", "--json"])
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_an_impossible_destination_is_refused_before_the_work(
+    tiny_table, flag, below, monkeypatch, capsys, tmp_path
+):
+    monkeypatch.setattr(runner, "run", lambda *rest: pytest.fail("it began to work"))
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("mine", encoding="utf-8")
+    target = in_the_way / below if below else in_the_way
+    if flag == "--json":
+        target = target / "a.json" if not below else target / "b.json"
+    assert f"cannot write to {target}" in refused(capsys, "--case", "tiny_rates", flag, target)
+    assert in_the_way.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_folder_in_place_of_the_json_file_is_refused_before_the_work(
+    tiny_table, monkeypatch, capsys, tmp_path
+):
+    monkeypatch.setattr(runner, "run", lambda *rest: pytest.fail("it began to work"))
+    line = refused(capsys, "--case", "tiny_rates", "--json", tmp_path)
+    assert f"cannot write to {tmp_path}" in line
+
+
+def test_a_case_that_quick_leaves_out_is_said_to_be_left_out(tiny_table, capsys):
+    line = refused(capsys, "--quick", "--case", "big_*")
+    assert "--quick leaves out" in line
+
+
+def test_the_help_states_the_exit_statuses(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--help"])
+    assert stop.value.code == 0
+    assert "exit status: 0" in capsys.readouterr().out

@@ -1,0 +1,167 @@
+"""Planted faults: each changes the model, each is undone bit by bit, none is caught for nothing."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
+    from align import paddle_side
+    from align.pair import make_batch
+
+from align.case_kinds import ModelCase
+from align.compare import compare_mappings
+from align.controls import MODEL_FAULTS, ModelFault, array_faults, judge, planted
+from align.results import Tolerance
+
+OPTIONS = {
+    "hidden_size": 12,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "vocab_size": 30,
+    "max_position_embeddings": 16,
+    "q_dim": 7,
+    "k_dim": 5,
+    "head_num_heads": 2,
+    "wr_dim": 4,
+    "qkv_dim": 3,
+    "head_dropout": 0.0,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+APPLIES = {
+    "layer norm epsilon": ("pooler", "mgcrp", "mgcrp_qk"),
+    "transposed square weight": ("pooler", "mgcrp", "mgcrp_qk"),
+    "W and R swapped": ("mgcrp",),
+    "svPN exponent 2 % off": ("mgcrp", "mgcrp_qk"),
+    "batch norm epsilon 1e-3": ("mgcrp_qk",),
+    "pooler bias shifted": ("pooler",),
+    "classifier bias shifted": ("pooler", "mgcrp", "mgcrp_qk"),
+    "gradient x 3 in a layer without parameters": ("pooler", "mgcrp", "mgcrp_qk"),
+}
+RULE = Tolerance("scaled", 1e-10, "a rule for these tests")
+
+
+def make(pooling):
+    name = "bert_base" if pooling == "pooler" else "bert_base_mgcrp"
+    # eval mode: a second pass must give the same taps
+    case = ModelCase("tiny", name, {**OPTIONS, "pooling": pooling}, train=False)
+    return paddle_side.build(case, "float64"), make_batch(case)
+
+
+def fingerprint(model):
+    """Every parameter and buffer as bytes, and the attributes that faults touch."""
+    state = {name: tensor.numpy().tobytes() for name, tensor in model.state_dict().items()}
+    for name, layer in model.named_sublayers():
+        for attribute in ("_epsilon", "epsilon", "alpha"):
+            if hasattr(layer, attribute):
+                state[f"{name}.{attribute}"] = getattr(layer, attribute)
+        state[f"{name}.forward"] = vars(layer).get("forward")
+    return state
+
+
+def test_the_table_of_these_tests_names_every_fault():
+    assert [fault.name for fault in MODEL_FAULTS] == list(APPLIES)
+
+
+@pytest.mark.parametrize("pooling", ["pooler", "mgcrp", "mgcrp_qk"])
+def test_each_fault_shows_and_is_undone_bit_by_bit(pooling):
+    model, batch = make(pooling)
+    clean, before = paddle_side.run(model, batch, "float64"), fingerprint(model)
+    for fault in MODEL_FAULTS:
+        with planted(fault, model) as where:
+            assert (where is not None) == (pooling in APPLIES[fault.name]), fault.name
+            if where is None:
+                continue
+            assert fingerprint(model) != before
+            found = paddle_side.run(model, batch, "float64")
+        changed = any(not np.array_equal(found.taps[n], clean.taps[n]) for n in clean.taps)
+        assert changed != fault.backward_only, fault.name
+        assert any(
+            not np.array_equal(found.gradients[n], clean.gradients[n]) for n in clean.gradients
+        ), fault.name
+        assert fingerprint(model) == before, fault.name
+    again = paddle_side.run(model, batch, "float64")
+    assert all(np.array_equal(again.taps[n], clean.taps[n]) for n in clean.taps)
+    assert all(np.array_equal(again.gradients[n], clean.gradients[n]) for n in clean.gradients)
+
+
+def test_a_fault_is_undone_when_the_faulty_run_stops_with_an_error():
+    model, _ = make("mgcrp")
+    before = fingerprint(model)
+
+    def stop():
+        raise RuntimeError("stopped")
+
+    for fault in MODEL_FAULTS:
+        with pytest.raises(RuntimeError, match="stopped"), planted(fault, model):
+            stop()
+        assert fingerprint(model) == before
+
+
+def test_a_fault_says_where_it_was_planted():
+    model, _ = make("mgcrp")
+    names = {name for name, _ in model.named_sublayers()}
+    for fault in MODEL_FAULTS:
+        with planted(fault, model) as where:
+            assert where is None or where in names
+
+
+def test_an_epsilon_is_not_asked_for_in_float32_and_one_fault_is_backward_only():
+    assert [f.name for f in MODEL_FAULTS if "float32" not in f.dtypes] == ["layer norm epsilon"]
+    assert [f.name for f in MODEL_FAULTS if f.backward_only] == [
+        "gradient x 3 in a layer without parameters"
+    ]
+    assert ModelFault("x", lambda model: None).dtypes == ("float64", "float32")
+
+
+def comparisons(ours):
+    reference = {"small": np.arange(3.0), "large": np.arange(1.0, 21).reshape(4, 5) / 7}
+    return compare_mappings(ours, reference, RULE)
+
+
+def test_judge_calls_a_control_caught_only_when_a_comparison_failed():
+    right = {"small": np.arange(3.0), "large": np.arange(1.0, 21).reshape(4, 5) / 7}
+    missed = judge("nothing", comparisons(right), "here")
+    assert (missed.caught, missed.located) == (False, "")
+    caught = judge("a fault", comparisons({**right, "small": np.arange(3.0) + 1e-3}), "here")
+    assert (caught.caught, caught.located) == (True, "small")
+    assert caught.detail.startswith("here: small: differs by")
+    assert not judge("nothing at all", []).caught
+
+
+def test_every_array_fault_is_caught_and_the_passing_arrays_are_left_alone():
+    right = {"small": np.arange(3.0), "large": np.arange(1.0, 21).reshape(4, 5) / 7}
+    copies = {name: value.copy() for name, value in right.items()}
+    bounds = {c.name: c.bound * c.scale for c in comparisons(right)}
+    faults = array_faults(right, bounds)
+    assert list(faults) == [
+        "one element off by 20 bounds",
+        "one NaN",
+        "another dtype",
+        "an extra axis that would broadcast",
+        "a missing tensor",
+        "nothing to compare",
+        "transposed in memory",
+    ]
+    for name, arrays in faults.items():
+        assert judge(name, comparisons(arrays)).caught, name
+    assert all(np.array_equal(right[name], copies[name]) for name in right)
+    assert all(c.passed for c in comparisons(right))
+
+
+def test_the_bumped_element_is_near_the_bound():
+    right = {"small": np.arange(3.0), "large": np.arange(1.0, 21).reshape(4, 5) / 7}
+    faulty = array_faults(right, {"small": 1e-9, "large": 1e-9})["one element off by 20 bounds"]
+    difference = np.abs(faulty["large"] - right["large"])
+    assert (difference > 0).sum() == 1
+    assert difference.max() == pytest.approx(2e-8, rel=1e-6)
+
+
+def test_no_transposition_is_planted_where_it_would_change_nothing():
+    right = {"same": np.ones((2, 3))}
+    assert "transposed in memory" not in array_faults(right, {"same": 1e-9})
+    assert "transposed in memory" not in array_faults({"flat": np.arange(4.0)}, {"flat": 1e-9})

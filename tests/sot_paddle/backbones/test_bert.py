@@ -1,0 +1,393 @@
+"""BERT: corrections to paddlenlp's encoder, taps, masks, and independence of padding.
+
+Dims: B 3, S 6, C 12, 3 attention heads, 2 layers, 30 token ids, 16 positions.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import paddle
+import pytest
+from paddle import nn
+
+B, S, C, LAYERS, PAD = 3, 6, 12, 2, 0
+LENGTHS = (6, 3, 4)
+
+
+def batch(length: int = S, *, filler: int = PAD, seed: int = 3) -> dict[str, paddle.Tensor]:
+    """Three sequences of 6, 3 and 4 tokens, padded to ``length``."""
+    rng = np.random.default_rng(seed)
+    ids = np.full((B, length), filler)
+    types, mask = np.zeros((B, length), "int64"), np.zeros((B, length), "int64")
+    for row, count in enumerate(LENGTHS):
+        ids[row, :count] = rng.integers(1, 30, count)
+        types[row, count // 2 : count] = 1
+        mask[row, :count] = 1
+    arrays = {"input_ids": ids, "token_type_ids": types, "attention_mask": mask}
+    return {name: paddle.to_tensor(array) for name, array in arrays.items()}
+
+
+@paddle.no_grad()
+def widen(model) -> None:
+    """Weights of unit scale, so that every part of the encoder shows in the output."""
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 2:
+            paddle.assign(parameter * 10.0, output=parameter)
+        elif name.endswith("bias"):
+            paddle.assign(parameter + 0.1 * paddle.randn(parameter.shape), output=parameter)
+
+
+def loss_of(logits) -> paddle.Tensor:
+    parts = logits if isinstance(logits, tuple) else (logits,)
+    return sum((part**2 * paddle.arange(1, 4).astype(part.dtype)).sum() for part in parts)
+
+
+def encoder_by_hand(model, ids, types, mask) -> list[np.ndarray]:
+    """Embedding output and every layer's output, in NumPy."""
+    w = {name: tensor.numpy() for name, tensor in model.bert.state_dict().items()}
+
+    def norm(x: np.ndarray, name: str) -> np.ndarray:
+        centred = x - x.mean(-1, keepdims=True)
+        scale = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12)
+        return centred / scale * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    def linear(x: np.ndarray, name: str) -> np.ndarray:
+        return x @ w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    def heads(x: np.ndarray) -> np.ndarray:
+        return x.reshape(*x.shape[:2], 3, C // 3).transpose(0, 2, 1, 3)  # (B, 3, S, 4)
+
+    e = "embeddings"
+    x = w[f"{e}.word_embeddings.weight"][ids] + w[f"{e}.token_type_embeddings.weight"][types]
+    x = norm(x + w[f"{e}.position_embeddings.weight"][: ids.shape[1]], f"{e}.layer_norm")
+    states = [x]
+    erf = np.vectorize(math.erf)
+    for index in range(LAYERS):
+        layer = f"encoder.layers.{index}"
+        q, k, v = (heads(linear(x, f"{layer}.self_attn.{n}_proj")) for n in "qkv")
+        scores = q @ k.transpose(0, 1, 3, 2) / math.sqrt(C // 3)
+        scores = np.where(mask[:, None, None] > 0, scores, -np.inf)
+        attention = np.exp(scores - scores.max(-1, keepdims=True))
+        attention /= attention.sum(-1, keepdims=True)
+        mixed = (attention @ v).transpose(0, 2, 1, 3).reshape(x.shape)
+        x = norm(x + linear(mixed, f"{layer}.self_attn.out_proj"), f"{layer}.norm1")
+        hidden = linear(x, f"{layer}.linear1")
+        hidden = 0.5 * hidden * (1.0 + erf(hidden / math.sqrt(2.0)))
+        x = norm(x + linear(hidden, f"{layer}.linear2"), f"{layer}.norm2")
+        states.append(x)
+    return states
+
+
+def test_encoder_equals_numpy(float64, tiny_bert) -> None:
+    model = tiny_bert()
+    widen(model)
+    inputs = batch()
+    _, taps = model(**inputs, return_taps=True)
+    arrays = [inputs[n].numpy() for n in ("input_ids", "token_type_ids", "attention_mask")]
+    states = encoder_by_hand(model, *arrays)
+    names = ["embeddings", *(f"layers.{index}" for index in range(LAYERS))]
+    for name, expected in zip(names, states, strict=True):
+        np.testing.assert_allclose(taps[name].numpy(), expected, rtol=0, atol=1e-10, err_msg=name)
+    features = model.bert(**inputs)
+    np.testing.assert_array_equal(features.cls.numpy(), taps["layers.1"][:, 0].numpy())
+    np.testing.assert_array_equal(features.words.numpy(), taps["layers.1"][:, 1:].numpy())
+    assert features.mask.dtype == paddle.bool
+    np.testing.assert_array_equal(features.mask.numpy(), arrays[2][:, 1:] > 0)
+
+
+HEAD_TAPS = {
+    "pooler": ["head.pooled", "head.cls_logits"],
+    "none": ["head.cls_logits"],
+    "fc": ["head.projected", "head.cls_logits"],
+    "gap": ["head.representation", "head.word_logits", "head.cls_logits"],
+    **{
+        name: [
+            *first,
+            "head.covariance",
+            "head.power_norm",
+            "head.representation",
+            "head.word_logits",
+            "head.cls_logits",
+        ]
+        for name, first in (
+            ("mgcrp", ["head.projection"]),
+            ("mgcrp_qk", ["head.q", "head.k"]),
+            ("gcp", ["head.projection"]),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("pooling", sorted(HEAD_TAPS))
+def test_taps_by_name_in_order(tiny_bert, pooling: str) -> None:
+    model = tiny_bert(pooling=pooling)
+    inputs = batch()
+    logits, taps = model(**inputs, return_taps=True)
+    expected = ["embeddings", "layers.0", "layers.1", *HEAD_TAPS[pooling], "logits"]
+    assert list(taps) == expected
+    assert taps["embeddings"].shape == [B, S, C]
+    assert taps["logits"] is logits
+    model.eval()
+    np.testing.assert_array_equal(
+        model(**inputs).numpy(), model(**inputs, return_taps=True)[0].numpy()
+    )
+
+
+def test_sum_loss_is_a_pair_with_the_sum_as_tap(tiny_bert) -> None:
+    model = tiny_bert(pooling="gap", fusion="sum_loss")
+    (cls, word), taps = model(**batch(), return_taps=True)
+    np.testing.assert_array_equal(taps["logits"].numpy(), (cls + word).numpy())
+    np.testing.assert_array_equal(taps["head.cls_logits"].numpy(), cls.numpy())
+    np.testing.assert_array_equal(taps["head.word_logits"].numpy(), word.numpy())
+    model.eval()
+    assert model(**batch()).shape == [B, 3]
+
+
+@pytest.mark.parametrize("pad", [0, 7])
+def test_the_pad_row_gets_no_gradient_and_the_others_do(float64, tiny_bert, pad: int) -> None:
+    model, whole = tiny_bert(pad_token_id=pad), tiny_bert(pad_token_id=29)
+    whole.set_state_dict(model.state_dict())
+    inputs = batch(8, filler=pad)
+    del inputs["attention_mask"]  # the row is used by visible tokens
+    gradients = []
+    for each in (model, whole):
+        loss_of(each(**inputs)).backward()
+        gradients.append(each.bert.embeddings.word_embeddings.weight.grad.numpy())
+    corrected, full = gradients
+    assert full[pad].any()
+    assert not corrected[pad].any()
+    used = sorted({int(i) for i in inputs["input_ids"].numpy().flatten()} - {pad, 29})
+    assert len(used) > 5
+    np.testing.assert_allclose(corrected[used], full[used], rtol=1e-12)
+    assert corrected[used].all(axis=1).all()
+
+
+def test_the_pad_row_stays_zero_over_accumulated_steps(tiny_bert) -> None:
+    model = tiny_bert()
+    inputs = batch(8)
+    for _ in range(2):
+        loss_of(model(input_ids=inputs["input_ids"])).backward()
+    gradient = model.bert.embeddings.word_embeddings.weight.grad.numpy()
+    assert not gradient[PAD].any()
+    assert gradient.any()
+
+
+@pytest.mark.parametrize("eps", [1e-12, 1e-3])
+def test_every_layer_norm_has_the_epsilon(tiny_bert, eps: float) -> None:
+    norms = [x for x in tiny_bert(layer_norm_eps=eps).sublayers() if isinstance(x, nn.LayerNorm)]
+    assert [layer._epsilon for layer in norms] == [eps] * (1 + 2 * LAYERS)
+    default = [x for x in tiny_bert().sublayers() if isinstance(x, nn.LayerNorm)]
+    assert {layer._epsilon for layer in default} == {1e-12}
+
+
+def test_state_names(tiny_bert) -> None:
+    names = set(tiny_bert("bert_base").state_dict())
+    assert not any("pooler" in name for name in names)
+    kinds = ("weight", "bias")
+    expected = {
+        f"bert.embeddings.{n}_embeddings.weight" for n in ("word", "position", "token_type")
+    } | {f"bert.embeddings.layer_norm.{kind}" for kind in kinds}
+    for index in range(LAYERS):
+        parts = [f"self_attn.{n}_proj" for n in ("q", "k", "v", "out")]
+        parts += ["linear1", "linear2", "norm1", "norm2"]
+        expected |= {f"bert.encoder.layers.{index}.{p}.{kind}" for p in parts for kind in kinds}
+    expected |= {f"head.{layer}.{kind}" for layer in ("dense", "cls_fc") for kind in kinds}
+    assert names == expected
+    assert tiny_bert().bert.embeddings.token_type_embeddings.weight.shape == [2, C]
+    statistics = {n for n in tiny_bert().state_dict() if "running" in n}
+    assert statistics == {
+        f"head.pooling.{b}_norm.running_{s}" for b in "qk" for s in ("mean", "var")
+    }
+
+
+def test_no_mask_means_every_position_counts_even_padding_ids(float64, tiny_bert) -> None:
+    for options in ({}, {"mask_padding": True}):
+        model = tiny_bert(**options)
+        model.eval()
+        inputs = batch()
+        del inputs["attention_mask"]
+        assert (inputs["input_ids"].numpy() == PAD).any()
+        ones = paddle.ones([B, S], dtype="int64")
+        np.testing.assert_allclose(
+            model(**inputs).numpy(), model(**inputs, attention_mask=ones).numpy(), atol=1e-13
+        )
+        masked = model(**inputs, attention_mask=batch()["attention_mask"])
+        assert np.abs(masked.numpy() - model(**inputs).numpy()).max() > 1e-6
+
+
+@pytest.mark.parametrize("kind", ["bool", "int32", "float32"])
+def test_masks_of_any_dtype(tiny_bert, kind: str) -> None:
+    model = tiny_bert(mask_padding=True)
+    model.eval()
+    inputs = batch()
+    expected = model(**inputs).numpy()
+    inputs["attention_mask"] = inputs["attention_mask"].astype(kind)
+    np.testing.assert_array_equal(model(**inputs).numpy(), expected)
+
+
+def test_no_token_types_means_zeros(tiny_bert) -> None:
+    model = tiny_bert()
+    model.eval()
+    inputs = batch()
+    first = model(**{**inputs, "token_type_ids": paddle.zeros([B, S], "int64")}).numpy()
+    assert np.abs(model(**inputs).numpy() - first).max() > 1e-7
+    del inputs["token_type_ids"]
+    np.testing.assert_array_equal(model(**inputs).numpy(), first)
+
+
+PADDED_CASES = [
+    *((pooling, "sum_fc") for pooling in ("mgcrp", "mgcrp_qk", "gap", "gcp")),
+    *((pooling, "aggre_all") for pooling in ("mgcrp", "mgcrp_qk", "gap", "gcp")),
+    ("mgcrp", "concat"),
+    ("mgcrp_qk", "sum_loss"),
+    ("gcp", "word_tokens"),
+]
+
+
+def logits_and_gradients(model, length: int, train: bool, **options) -> dict[str, np.ndarray]:
+    model.train() if train else model.eval()
+    for parameter in model.parameters():
+        parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
+    statistics = {n: b.numpy() for n, b in model.named_buffers()}
+    logits, taps = model(**batch(length, **options), return_taps=True)
+    loss_of(logits).backward()
+    found = {"logits": taps["logits"].numpy()}
+    found |= {n: p.grad.numpy() for n, p in model.named_parameters() if p.grad is not None}
+    found |= {n: b.numpy() for n, b in model.named_buffers()}
+    for name, buffer in model.named_buffers():
+        paddle.assign(paddle.to_tensor(statistics[name]), output=buffer)
+    return found
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize(("pooling", "fusion"), PADDED_CASES)
+def test_mask_padding_makes_results_independent_of_padding(
+    float64, tiny_bert, pooling: str, fusion: str, train: bool
+) -> None:
+    model = tiny_bert(pooling=pooling, fusion=fusion, mask_padding=True)
+    widen(model)
+    short = logits_and_gradients(model, 6, train)
+    assert len(short) > 30
+    for other in (logits_and_gradients(model, 11, train), logits_and_gradients(model, 9, train)):
+        assert set(other) == set(short)
+        for name, array in short.items():
+            scale = max(1.0, np.abs(array).max())
+            np.testing.assert_allclose(
+                other[name] / scale, array / scale, rtol=0, atol=1e-11, err_msg=name
+            )
+    # what stands at the padded places does not matter either
+    wild = logits_and_gradients(model, 9, train, filler=5)
+    np.testing.assert_allclose(wild["logits"], short["logits"], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("pooling", ["mgcrp", "mgcrp_qk", "gap", "gcp"])
+def test_quirk_published_heads_depend_on_padding(float64, tiny_bert, pooling, train) -> None:
+    model = tiny_bert(pooling=pooling)
+    widen(model)
+    short, long = (logits_and_gradients(model, length, train)["logits"] for length in (6, 11))
+    assert np.abs(short - long).max() > 1e-4
+
+
+def test_the_plain_classifier_never_depends_on_padding(float64, tiny_bert) -> None:
+    model = tiny_bert("bert_base")
+    widen(model)
+    short, long = (logits_and_gradients(model, length, True) for length in (6, 11))
+    for name, array in short.items():
+        np.testing.assert_allclose(long[name], array, rtol=1e-9, atol=1e-11, err_msg=name)
+
+
+def test_freeze_encoder(tiny_bert) -> None:
+    model = tiny_bert(freeze_encoder=True)
+    loss_of(model(**batch())).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.stop_gradient == name.startswith("bert."), name
+        assert (parameter.grad is None) == name.startswith("bert."), name
+    free = tiny_bert()
+    assert not any(parameter.stop_gradient for parameter in free.parameters())
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", ["bert_base", "bert_base_mgcrp"])
+def test_models_are_built_in_the_default_dtype(tiny_bert, name: str, dtype: str) -> None:
+    before = paddle.get_default_dtype()
+    paddle.set_default_dtype(dtype)
+    try:
+        model = tiny_bert(name)
+        logits, taps = model(**batch(), return_taps=True)
+    finally:
+        paddle.set_default_dtype(before)
+    expected = getattr(paddle, dtype)
+    assert {tensor.dtype for tensor in model.state_dict().values()} == {expected}
+    assert {tap.dtype for tap in taps.values()} == {expected}
+    assert logits.dtype == expected
+
+
+def test_initial_weights(tiny_bert) -> None:
+    model = tiny_bert(hidden_size=48, intermediate_size=96, initializer_range=0.1)
+    for name, parameter in model.bert.named_parameters():
+        value = parameter.numpy()
+        if parameter.ndim == 2 and value.size > 1000:
+            assert abs(value.std() / 0.1 - 1) < 0.1, name
+        elif name.endswith("bias"):
+            assert not value.any(), name
+        elif parameter.ndim == 1:
+            assert (value == 1.0).all(), name
+
+
+def test_the_pooler_head_starts_as_the_encoder_does(tiny_bert) -> None:
+    model = tiny_bert("bert_base", hidden_size=48, initializer_range=0.1)
+    assert abs(float(model.head.dense.weight.std()) / 0.1 - 1) < 0.1
+
+
+def test_dropouts_follow_the_options(tiny_bert) -> None:
+    model = tiny_bert(hidden_dropout_prob=0.25, attention_probs_dropout_prob=0.125)
+    embedding = model.bert.embeddings.dropout.p
+    layer = model.bert.encoder.layers[0]
+    assert (embedding, layer.dropout1.p, layer.dropout2.p) == (0.25, 0.25, 0.25)
+    assert layer.self_attn.dropout == 0.125
+    assert tiny_bert("bert_base", head_dropout=None, hidden_dropout_prob=0.3).head.dropout.p == 0.3
+    assert tiny_bert(head_dropout=None, hidden_dropout_prob=0.3).head.dropout.p == 0.8
+
+
+@pytest.mark.parametrize("act", ["gelu", "relu"])
+def test_activations(float64, tiny_bert, act: str) -> None:
+    layer = tiny_bert(hidden_act=act).bert.encoder.layers[1]
+    x = paddle.linspace(-2, 2, 9)
+    erf = np.array([math.erf(v / math.sqrt(2)) for v in x.tolist()])
+    expected = 0.5 * x.numpy() * (1 + erf) if act == "gelu" else np.maximum(x.numpy(), 0)
+    np.testing.assert_allclose(layer.activation(x).numpy(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"input_ids": [B, 17]}, r"between 2 and max_position_embeddings = 16 .*\[3, 17\]"),
+        ({"input_ids": [B, 1]}, r"between 2 and .*got shape \[3, 1\]"),
+        ({"input_ids": [S]}, r"must be \(B, S\) .*got shape \[6\]"),
+        ({"attention_mask": [B, 1]}, r"attention_mask must have the shape .*\[3, 6\], got \[3, 1"),
+        ({"attention_mask": [B, 5]}, "attention_mask must have the shape of input_ids"),
+        ({"attention_mask": [1, S]}, "attention_mask must have the shape of input_ids"),
+        ({"token_type_ids": [B, 1]}, "token_type_ids must have the shape of input_ids"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(tiny_bert, changes: dict, message: str) -> None:
+    inputs = {} if "input_ids" in changes else batch()
+    inputs |= {name: paddle.ones(shape, dtype="int64") for name, shape in changes.items()}
+    with pytest.raises(ValueError, match=message):
+        tiny_bert()(**inputs)
+
+
+def test_the_longest_and_the_shortest_sequence(tiny_bert) -> None:
+    model = tiny_bert("bert_base")
+    for length in (2, 16):
+        assert model(paddle.ones([B, length], dtype="int64")).shape == [B, 3]
+
+
+def test_a_head_that_cannot_work_is_refused(tiny_bert) -> None:
+    with pytest.raises(ValueError, match="normalization of pooling 'gap'"):
+        tiny_bert(pooling="gap", normalization="svpn")
+    with pytest.warns(UserWarning, match="fusion 'concat' is ignored"):
+        tiny_bert("bert_base", fusion="concat")

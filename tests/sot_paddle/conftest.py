@@ -1,0 +1,108 @@
+"""Fixtures of the core's tests: precision, seed, gradients by finite differences, tiny models."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import paddle
+import pytest
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    from sot_paddle import registry
+
+STEP = 1e-6
+TINY_BERT = {
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "vocab_size": 30,
+    "max_position_embeddings": 16,
+    "q_dim": 7,
+    "k_dim": 5,
+    "head_num_heads": 2,
+    "wr_dim": 4,
+    "qkv_dim": 3,
+    "head_dropout": 0.0,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    paddle.seed(20210420)
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """Build and compute in float64, then restore Paddle's default dtype."""
+    before = paddle.get_default_dtype()
+    paddle.set_default_dtype("float64")
+    yield
+    paddle.set_default_dtype(before)
+
+
+@pytest.fixture
+def amp_switches(monkeypatch) -> list[dict]:
+    """Arguments of every ``paddle.amp.auto_cast`` entered (on a CPU AMP itself has no effect)."""
+    entered = []
+
+    @contextlib.contextmanager
+    def recorder(**options) -> Iterator[None]:
+        entered.append(options)
+        yield
+
+    monkeypatch.setattr(paddle.amp, "auto_cast", recorder)
+    return entered
+
+
+@pytest.fixture
+def tiny_options() -> Mapping[str, object]:
+    """Overrides of a two-layer BERT: C 12, 3 heads, 30 token ids, 16 positions."""
+    return dict(TINY_BERT)
+
+
+@pytest.fixture
+def tiny_bert() -> Callable[..., paddle.nn.Layer]:
+    """Build a two-layer BERT of width 12 with three classes; keywords override."""
+
+    def build(name: str = "bert_base_mgcrp", num_classes: int = 3, **options):
+        return registry.create_model(name, num_classes, **{**TINY_BERT, **options})
+
+    return build
+
+
+@pytest.fixture
+def check_gradient() -> Callable[..., None]:
+    """Compare Paddle's gradients with central differences, element by element, in float64."""
+
+    def check(function: Callable, *arrays: np.ndarray, tolerance: float = 1e-7) -> None:
+        tensors = [paddle.to_tensor(array, stop_gradient=False) for array in arrays]
+        output = function(*tensors)
+        assert output.dtype == paddle.float64
+        # weights of unequal size, so that no two gradients cancel or coincide
+        weights = paddle.to_tensor(np.random.default_rng(9).normal(size=output.shape))
+        (output * weights).sum().backward()
+        for place, (array, tensor) in enumerate(zip(arrays, tensors, strict=True)):
+            numeric = np.zeros_like(array)
+            for index in np.ndindex(*array.shape):
+                values = []
+                for sign in (1.0, -1.0):
+                    moved = [a.copy() for a in arrays]
+                    moved[place][index] += sign * STEP
+                    with paddle.no_grad():
+                        result = function(*(paddle.to_tensor(a) for a in moved))
+                    values.append(float((result * weights).sum()))
+                numeric[index] = (values[0] - values[1]) / (2 * STEP)
+            assert np.abs(numeric).max() > 1e-3, "a gradient of zero would prove nothing"
+            scale = max(1.0, np.abs(numeric).max())
+            np.testing.assert_allclose(
+                tensor.grad.numpy() / scale, numeric / scale, rtol=0, atol=tolerance
+            )
+
+    return check

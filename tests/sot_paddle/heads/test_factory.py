@@ -1,0 +1,239 @@
+"""Every pooling with every fusion: builds, runs, differentiates; what cannot work is refused.
+
+Dims, all different: B 3, N 5, C 12, K 2.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import paddle
+import pytest
+from paddle import nn
+
+from sot_paddle.config import CLASS_TOKEN_POOLINGS, FUSIONS, NORMALIZATIONS, POOLINGS, HeadConfig
+from sot_paddle.features import Features
+from sot_paddle.heads import build_head
+
+B, N, C, CLASSES = 3, 5, 12, 2
+SIZES = {"q_dim": 7, "k_dim": 6, "head_num_heads": 3, "wr_dim": 4, "qkv_dim": 2}
+REDUCED = 4  # int(sqrt(2 * 3 * 2**2))
+WORD_POOLINGS = tuple(name for name in POOLINGS if name not in CLASS_TOKEN_POOLINGS)
+WIDTH = {"mgcrp": 3 * 16, "mgcrp_qk": 42, "gap": C, "gcp": REDUCED * (REDUCED + 1) // 2}
+POOLING_PARAMETERS = {
+    "mgcrp": {"wr.weight": [C, 24], "norm.weight": [4]},
+    "mgcrp_qk": {
+        "q_proj.weight": [C, 7],
+        "q_norm.weight": [7],
+        "q_norm.bias": [7],
+        "k_proj.weight": [C, 6],
+        "k_norm.weight": [6],
+        "k_norm.bias": [6],
+        "norm.weight": [7],
+    },
+    "gap": {},
+    "gcp": {"dr.weight": [C, REDUCED], "dr.bias": [REDUCED]},
+}
+
+
+def head(pooling: str, fusion: str | None = None, *, class_token: bool = True, **options):
+    """Build a small head; warnings of ignored fusions are expected where they are."""
+    config = HeadConfig(pooling=pooling, fusion=fusion, **{"head_dropout": 0.0, **SIZES, **options})
+    return build_head(config, dim=C, num_classes=CLASSES, has_class_token=class_token)
+
+
+def features(class_token: bool = True) -> Features:
+    rng = np.random.default_rng(4)
+    cls, words = (
+        paddle.to_tensor(rng.normal(size=s), stop_gradient=False) for s in ([B, C], [B, N, C])
+    )
+    dtype = paddle.get_default_dtype()
+    return Features(cls.astype(dtype) if class_token else None, words.astype(dtype))
+
+
+def expected_parameters(pooling: str, fusion: str) -> dict[str, list[int]]:
+    if fusion == "class_token":
+        return {"cls_fc.weight": [C, CLASSES], "cls_fc.bias": [CLASSES]}
+    width = WIDTH[pooling] + (C if fusion == "concat" else 0)
+    named = {f"pooling.{name}": shape for name, shape in POOLING_PARAMETERS[pooling].items()}
+    named |= {"word_fc.weight": [width, CLASSES], "word_fc.bias": [CLASSES]}
+    if fusion != "word_tokens":
+        named |= {"cls_fc.weight": [C, CLASSES], "cls_fc.bias": [CLASSES]}
+    return named
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+@pytest.mark.parametrize("pooling", WORD_POOLINGS)
+def test_every_pooling_with_every_fusion(pooling: str, fusion: str) -> None:
+    built = head(pooling, fusion)
+    shapes = {name: list(p.shape) for name, p in built.named_parameters()}
+    assert shapes == expected_parameters(pooling, fusion)
+    logits = built(features())
+    parts = logits if fusion == "sum_loss" else (logits,)
+    assert isinstance(logits, tuple) == (fusion == "sum_loss")
+    assert [part.shape for part in parts] == [[B, CLASSES]] * (2 if fusion == "sum_loss" else 1)
+    sum((part**2).sum() for part in parts).backward()
+    without = {name for name, p in built.named_parameters() if p.grad is None}
+    unused = {"cls_fc.weight", "cls_fc.bias"} if fusion in ("concat", "aggre_all") else set()
+    assert without == unused
+    for name, parameter in built.named_parameters():
+        if name not in unused:
+            assert np.isfinite(parameter.grad.numpy()).all(), name
+            assert parameter.grad.numpy().any(), name
+    built.eval()
+    assert built(features()).shape == [B, CLASSES]
+
+
+@pytest.mark.parametrize("pooling", WORD_POOLINGS)
+def test_fusion_none_means_sum_fc(pooling: str) -> None:
+    assert type(head(pooling)) is type(head(pooling, "sum_fc"))
+    assert type(head(pooling)) is not type(head(pooling, "concat"))
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [
+        ("none", {"cls_fc.weight": [C, 2], "cls_fc.bias": [2]}),
+        (
+            "fc",
+            {
+                "proj.weight": [C, 1280],
+                "proj.bias": [1280],
+                "cls_fc.weight": [1280, 2],
+                "cls_fc.bias": [2],
+            },
+        ),
+        (
+            "pooler",
+            {
+                "dense.weight": [C, C],
+                "dense.bias": [C],
+                "cls_fc.weight": [C, 2],
+                "cls_fc.bias": [2],
+            },
+        ),
+    ],
+)
+def test_class_token_poolings_ignore_every_fusion_with_a_warning(pooling, expected) -> None:
+    built = head(pooling)  # without a fusion there is nothing to warn about
+    for fusion in FUSIONS:
+        with pytest.warns(UserWarning, match=f"'{pooling}' uses .*fusion '{fusion}' is ignored"):
+            other = head(pooling, fusion)
+        assert type(other) is type(built)
+    assert {name: list(p.shape) for name, p in built.named_parameters()} == expected
+    logits = built(features())
+    assert logits.shape == [B, CLASSES]
+    (logits**2).sum().backward()
+    assert all(parameter.grad.numpy().any() for parameter in built.parameters())
+
+
+@pytest.mark.parametrize("fusion", [None, "word_tokens", "aggre_all"])
+@pytest.mark.parametrize("pooling", WORD_POOLINGS)
+def test_without_a_class_token_the_words_alone_are_scored(pooling: str, fusion) -> None:
+    built = head(pooling, fusion, class_token=False)
+    assert not any(name.startswith("cls_fc") for name in built.state_dict())
+    logits = built(features(class_token=False))
+    assert logits.shape == [B, CLASSES]
+    logits.sum().backward()
+    assert all(parameter.grad is not None for parameter in built.parameters())
+
+
+@pytest.mark.parametrize(
+    ("pooling", "fusion", "message"),
+    [
+        *((p, f, f"fusion '{f}' needs a class token") for p in WORD_POOLINGS for f in FUSIONS[:1]),
+        ("mgcrp", "concat", "fusion 'concat' needs a class token.*use fusion 'word_tokens'"),
+        ("mgcrp", "sum_loss", "fusion 'sum_loss' needs a class token"),
+        ("mgcrp", "class_token", "fusion 'class_token' uses the class token only"),
+        ("fc", None, "pooling 'fc' uses the class token only, and this backbone has none"),
+        ("none", None, "pooling 'none' uses the class token only"),
+        ("pooler", None, "pooling 'pooler' uses the class token only.*use pooling 'mgcrp'"),
+    ],
+)
+def test_what_needs_a_class_token_is_refused_without(pooling, fusion, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        head(pooling, fusion, class_token=False)
+
+
+def test_refusals_of_the_number_of_classes() -> None:
+    for value, message in ((0, "at least 1, got 0"), (2.0, "an integer, got 2.0")):
+        with pytest.raises(ValueError, match=f"num_classes must be {message}"):
+            build_head(HeadConfig(), dim=C, num_classes=value)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "name"), [(p, n) for p, names in NORMALIZATIONS.items() for n in names]
+)
+def test_every_normalization_runs_and_trains(pooling: str, name: str) -> None:
+    built = head(pooling, normalization=name)
+    norm = {
+        "svpn": {"weight"},
+        "sqrt_t": {"factor"},
+        "ln": {"weight", "bias"},
+    }.get(name, set())
+    assert {n for n, _ in built.pooling.norm.named_parameters()} == norm
+    built(features()).sum().backward()
+    assert all(p.grad is not None for p in built.parameters())
+    default = type(head(pooling).pooling.norm)
+    assert (type(built.pooling.norm) is default) == (name == NORMALIZATIONS[pooling][0])
+
+
+def dropouts(layer: nn.Layer) -> list[float]:
+    return [s.p for s in layer.sublayers() if isinstance(s, nn.Dropout)]
+
+
+@pytest.mark.parametrize(
+    ("pooling", "default"),
+    [("mgcrp_qk", 0.8), ("mgcrp", 0.0), ("gap", 0.0), ("gcp", 0.0), ("fc", 0.0), ("none", 0.0)],
+)
+def test_default_dropout(pooling: str, default: float) -> None:
+    assert dropouts(head(pooling, head_dropout=None)) == [default]
+    assert dropouts(head(pooling, head_dropout=0.25)) == [0.25]
+
+
+def test_default_dropout_of_pooler_is_the_encoder_s() -> None:
+    config = HeadConfig(pooling="pooler")
+    assert dropouts(build_head(config, dim=C, num_classes=2, pooler_dropout=0.3)) == [0.3]
+    assert dropouts(head("pooler", head_dropout=0.5)) == [0.5]
+    assert dropouts(head("mgcrp", "class_token", head_dropout=None)) == [0.0]
+
+
+def test_options_reach_the_layers() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        built = head("mgcrp", alpha=0.3, num_iter=2, num_sv=None, start="one", mask_padding=True)
+    norm = built.pooling.norm
+    assert (norm.alpha, norm.num_iter, norm.num_sv, norm.weight) == (0.3, 2, None, None)
+    assert norm.on_zero == "zero"
+    assert built.mask_padding
+    assert head("mgcrp").pooling.norm.on_zero == "nan"
+    assert head("mgcrp", qkv_bias=True).pooling.wr.bias is not None
+    assert head("mgcrp").pooling.centering == "scalar"
+    assert head("mgcrp", centering="channel").pooling.centering == "channel"
+    gcp = head("gcp", mpn_iter=5, covariance_scale="tokens", centering="channel", on_zero="zero")
+    assert (gcp.pooling.norm.num_iter, gcp.pooling.norm.on_zero) == (5, "zero")
+    assert (gcp.pooling.scale, gcp.pooling.centering) == ("tokens", "channel")
+    assert (head("gcp").pooling.scale, head("gcp").pooling.norm.num_iter) == ("published", 3)
+
+
+def test_ill_posed_svpn_is_built_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match="ill-posed"):
+        head("mgcrp", num_sv=2)
+
+
+def test_building_twice_from_one_config_works() -> None:
+    """The original takes its configuration apart and fails the second time."""
+    config = HeadConfig(**SIZES)
+    for _ in range(2):
+        build_head(config, dim=C, num_classes=2)
+
+
+def test_initial_weights_of_the_pooler_head_follow_the_encoder() -> None:
+    for std in (0.02, 0.1):
+        built = build_head(
+            HeadConfig(pooling="pooler"), dim=200, num_classes=50, initializer_range=std
+        )
+        for layer in (built.dense, built.cls_fc):
+            assert abs(float(layer.weight.std()) / std - 1) < 0.05
+            assert not layer.bias.numpy().any()

@@ -1,0 +1,260 @@
+"""Poolings against loops; the batch normalisation against NumPy; masks and half precision.
+
+Dims, all different: B 2, N 5, C 12, H 3, w 4, q 7, k 6.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+from paddle import nn
+
+from sot_paddle import functional as F
+from sot_paddle.heads import pooling, power_norm
+
+B, N, C, H, W, Q, K = 2, 5, 12, 3, 4, 7, 6
+MASK = np.array([[True, True, False, True, False], [True, True, True, True, False]])
+
+
+@pytest.fixture(autouse=True)
+def _double(float64) -> None:
+    """Everything here is built in float64."""
+
+
+def tokens(seed: int = 0) -> np.ndarray:
+    noise = np.random.default_rng(seed).normal(size=(B, N, C))
+    return noise + 0.3 * np.arange(C)
+
+
+def batch_norm(channels: int = C, **options) -> pooling.TokenBatchNorm:
+    layer = pooling.TokenBatchNorm(channels, **options)
+    paddle.assign(paddle.linspace(0.5, 1.5, channels), output=layer.weight)
+    paddle.assign(paddle.linspace(-1.0, 1.0, channels), output=layer.bias)
+    return layer
+
+
+def affine(normed: np.ndarray) -> np.ndarray:
+    return normed * np.linspace(0.5, 1.5, C) + np.linspace(-1.0, 1.0, C)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_batch_norm_in_training_mode(masked: bool) -> None:
+    x, layer = tokens(), batch_norm()
+    mask = MASK if masked else np.ones((B, N), bool)
+    result = layer(paddle.to_tensor(x), paddle.to_tensor(MASK) if masked else None)
+    valid = x[mask]  # (tokens, C)
+    mean, var = valid.mean(axis=0), valid.var(axis=0)
+    expected = affine((x - mean) / np.sqrt(var + 1e-5))
+    np.testing.assert_allclose(result.numpy(), expected, rtol=0, atol=1e-12)
+    # the running values: torch's convention, unbiased variance
+    np.testing.assert_allclose(layer.running_mean.numpy(), 0.1 * mean, rtol=1e-12)
+    unbiased = valid.var(axis=0, ddof=1)
+    np.testing.assert_allclose(layer.running_var.numpy(), 0.9 + 0.1 * unbiased, rtol=1e-12)
+
+
+def test_batch_norm_momentum_is_the_share_that_is_kept() -> None:
+    x, layer = tokens(), batch_norm(momentum=0.75)
+    for _ in range(3):
+        layer(paddle.to_tensor(x))
+    kept = 0.75**3
+    flat = x.reshape(-1, C)
+    np.testing.assert_allclose(layer.running_mean.numpy(), (1 - kept) * flat.mean(0), rtol=1e-12)
+    expected = kept + (1 - kept) * flat.var(0, ddof=1)
+    np.testing.assert_allclose(layer.running_var.numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_batch_norm_in_eval_mode_uses_and_keeps_the_running_values(masked: bool) -> None:
+    x, layer = tokens(), batch_norm(epsilon=1e-3)
+    mean, var = np.linspace(-2, 2, C), np.linspace(0.5, 3, C)
+    paddle.assign(paddle.to_tensor(mean), output=layer.running_mean)
+    paddle.assign(paddle.to_tensor(var), output=layer.running_var)
+    layer.eval()
+    result = layer(paddle.to_tensor(x), paddle.to_tensor(MASK) if masked else None)
+    expected = affine((x - mean) / np.sqrt(var + 1e-3))
+    np.testing.assert_allclose(result.numpy(), expected, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(layer.running_mean.numpy(), mean)
+    np.testing.assert_array_equal(layer.running_var.numpy(), var)
+
+
+def test_batch_norm_masked_statistics_equal_those_without_the_padding() -> None:
+    x = tokens()
+    short, long = batch_norm(), batch_norm()
+    kept = short(paddle.to_tensor(x[:, :3]))
+    wild = np.concatenate([x[:, :3], np.full((B, 4, C), 99.0)], axis=1)
+    mask = paddle.to_tensor([[1, 1, 1, 0, 0, 0, 0]] * B)
+    padded = long(paddle.to_tensor(wild), mask)
+    np.testing.assert_allclose(padded[:, :3].numpy(), kept.numpy(), rtol=0, atol=1e-12)
+    for name in ("running_mean", "running_var"):
+        np.testing.assert_allclose(
+            getattr(long, name).numpy(), getattr(short, name).numpy(), rtol=1e-12
+        )
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_batch_norm_gradient_flows_through_the_statistics(check_gradient, masked: bool) -> None:
+    mask = paddle.to_tensor(MASK[:, :3]) if masked else None
+    layer = pooling.TokenBatchNorm(4)
+    check_gradient(lambda x: layer(x, mask), tokens()[:, :3, :4])
+    assert layer.running_mean.stop_gradient
+
+
+def test_batch_norm_refuses_a_single_token_in_training_mode_only() -> None:
+    layer, one = batch_norm(), paddle.to_tensor(tokens()[:1, :1])
+    with pytest.raises(ValueError, match=r"more than one token in the batch, got .*1, 1, 12"):
+        layer(one)
+    layer.eval()
+    assert np.isfinite(layer(one).numpy()).all()
+
+
+def test_batch_norm_with_one_valid_token_or_none_is_finite() -> None:
+    for valid in (1, 0):
+        layer = batch_norm()
+        mask = np.zeros((B, N), bool)
+        mask[0, :valid] = True
+        assert np.isfinite(layer(paddle.to_tensor(tokens()), paddle.to_tensor(mask)).numpy()).all()
+        assert np.isfinite(layer.running_var.numpy()).all()
+
+
+def test_batch_norm_state_and_synchronisation_hook() -> None:
+    layer = batch_norm()
+    assert sorted(layer.state_dict()) == ["bias", "running_mean", "running_var", "weight"]
+    assert [name for name, _ in layer.named_parameters()] == ["weight", "bias"]
+    halves = np.split(tokens(), 2)  # two processes, each with one sample
+    sums = []
+    layer.sum_across_processes = lambda total: sums.append(total.numpy()) or total
+    layer(paddle.to_tensor(halves[0]))
+    assert [part.shape for part in sums] == [(), (C,), (C,)]
+    assert sums[0] == N
+    np.testing.assert_allclose(sums[1], halves[0].sum(axis=(0, 1)), rtol=1e-12)
+
+
+def test_batch_norm_computes_half_precision_in_float32(amp_switches) -> None:
+    layer = batch_norm().to(dtype="float32")
+    half = paddle.to_tensor(tokens()).astype("bfloat16")
+    result = layer(half)
+    assert amp_switches == [{"enable": False}]
+    assert result.dtype == paddle.float32
+    other = batch_norm().to(dtype="float32")
+    np.testing.assert_array_equal(result.numpy(), other(half.astype("float32")).numpy())
+    assert layer.running_mean.dtype == paddle.float32
+
+
+@pytest.mark.parametrize("centering", ["scalar", "channel"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_multi_head_covariance(centering: str, masked: bool) -> None:
+    layer = pooling.MultiHeadCrossCovariance(
+        C, num_heads=H, wr_dim=W, norm=nn.Identity(), qkv_bias=True, centering=centering
+    )
+    paddle.assign(paddle.linspace(-2.0, 2.0, 2 * H * W), output=layer.wr.bias)
+    x, taps = tokens(), {}
+    mask = MASK if masked else np.ones((B, N), bool)
+    result = layer(paddle.to_tensor(x), paddle.to_tensor(MASK) if masked else None, taps)
+    assert layer.output_dim == H * W * W
+    assert result.shape == [B, H * W * W]
+    assert list(taps) == ["head.projection", "head.covariance", "head.power_norm"]
+    assert taps["head.covariance"].shape == [B * H, W, W]
+    projected = x @ layer.wr.weight.numpy() + layer.wr.bias.numpy()  # (B, N, 2 H w)
+    axis = None if centering == "scalar" else 0
+    for b in range(B):
+        for h in range(H):
+            left = projected[b, mask[b], h * W : (h + 1) * W]
+            right = projected[b, mask[b], H * W + h * W : H * W + (h + 1) * W]
+            cov = (left - left.mean(axis)).T @ (right - right.mean(axis)) / mask[b].sum()
+            got = result[b].numpy()[h * W * W : (h + 1) * W * W].reshape(W, W)
+            np.testing.assert_allclose(got, cov, rtol=0, atol=1e-12)
+            np.testing.assert_array_equal(taps["head.covariance"][b * H + h].numpy(), got)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_qk_covariance(masked: bool) -> None:
+    norm = power_norm.SvPN(Q)
+    layer = pooling.QKCrossCovariance(C, q_dim=Q, k_dim=K, norm=norm)
+    x, taps = tokens(), {}
+    given = paddle.to_tensor(MASK) if masked else None
+    mask = MASK if masked else np.ones((B, N), bool)
+    result = layer(paddle.to_tensor(x), given, taps)
+    assert list(taps) == ["head.q", "head.k", "head.covariance", "head.power_norm"]
+
+    def branch(weight: paddle.Tensor) -> np.ndarray:
+        y = x @ weight.numpy()
+        return np.maximum((y - y[mask].mean(0)) / np.sqrt(y[mask].var(0) + 1e-5), 0.0)
+
+    q, k = branch(layer.q_proj.weight), branch(layer.k_proj.weight)
+    np.testing.assert_allclose(taps["head.q"].numpy(), q, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(taps["head.k"].numpy(), k, rtol=0, atol=1e-12)
+    assert layer.output_dim == Q * K
+    for b in range(B):
+        left, right = q[b, mask[b]], k[b, mask[b]]
+        cov = (left - left.mean(0)).T @ (right - right.mean(0)) / len(left)  # (q, k)
+        np.testing.assert_allclose(taps["head.covariance"][b].numpy(), cov, rtol=0, atol=1e-12)
+        # svPN acts on the transpose (k, q); the result is transposed back, flattened row-major
+        normed = F.sv_power_norm(paddle.to_tensor(cov.T[None]), norm.weight)[0].numpy().T
+        np.testing.assert_allclose(result[b].numpy(), normed.reshape(-1), rtol=0, atol=1e-11)
+
+
+def test_average_pooling() -> None:
+    layer, x = pooling.AveragePooling(C), tokens()
+    assert layer.output_dim == C
+    np.testing.assert_allclose(layer(paddle.to_tensor(x)).numpy(), x.mean(axis=1), rtol=1e-13)
+    masked = layer(paddle.to_tensor(x), paddle.to_tensor(MASK)).numpy()
+    for b in range(B):
+        np.testing.assert_allclose(masked[b], x[b, MASK[b]].mean(axis=0), rtol=1e-13)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("scale", F.COVARIANCE_SCALES)
+def test_covariance_pooling(scale: str, masked: bool) -> None:
+    layer = pooling.CovariancePooling(
+        C, reduced_dim=W, norm=power_norm.MatrixSqrt(num_iter=40), centering="channel", scale=scale
+    )
+    assert layer.output_dim == W * (W + 1) // 2
+    x, taps = tokens(), {}
+    mask = MASK if masked else np.ones((B, N), bool)
+    result = layer(paddle.to_tensor(x), paddle.to_tensor(MASK) if masked else None, taps).numpy()
+    assert list(taps) == ["head.projection", "head.covariance", "head.power_norm"]
+    rows, columns = np.triu_indices(W)
+    for b in range(B):
+        reduced = (x[b] @ layer.dr.weight.numpy() + layer.dr.bias.numpy())[mask[b]]
+        centred = reduced - reduced.mean(0)
+        cov = centred.T @ centred / (W if scale == "published" else len(centred))
+        values, vectors = np.linalg.eigh(cov)
+        root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+        np.testing.assert_allclose(result[b], root[rows, columns], rtol=0, atol=1e-7)
+
+
+def test_initialisation() -> None:
+    """Linear layers N(0, .02) without bias drift; the 1x1 convolutions kaiming fan-out."""
+    layer = pooling.QKCrossCovariance(400, q_dim=50, k_dim=32, norm=nn.Identity())
+    assert abs(float(layer.q_proj.weight.std()) / np.sqrt(2 / 50) - 1) < 0.03
+    assert abs(float(layer.k_proj.weight.std()) / np.sqrt(2 / 32) - 1) < 0.03
+    assert layer.q_proj.bias is None
+    assert layer.k_proj.bias is None
+    plain = pooling.linear(400, 50)
+    assert abs(float(plain.weight.std()) / 0.02 - 1) < 0.03
+    assert not plain.bias.numpy().any()
+    assert pooling.linear(3, 2, bias=False).bias is None
+
+
+@pytest.mark.parametrize("kind", ["mgcrp", "mgcrp_qk", "gcp"])
+def test_half_precision_projections_give_float32_representations(kind: str) -> None:
+    """What AMP does on a GPU: linear layers return bfloat16; everything after is float32."""
+    paddle.set_default_dtype("float32")
+    layer = {
+        "mgcrp": lambda: pooling.MultiHeadCrossCovariance(
+            C, num_heads=H, wr_dim=W, norm=power_norm.SvPN(W)
+        ),
+        "mgcrp_qk": lambda: pooling.QKCrossCovariance(C, q_dim=Q, k_dim=K, norm=power_norm.SvPN(Q)),
+        "gcp": lambda: pooling.CovariancePooling(C, reduced_dim=W, norm=power_norm.MatrixSqrt()),
+    }[kind]()
+    for sublayer in layer.sublayers():
+        if isinstance(sublayer, nn.Linear):
+            sublayer.register_forward_post_hook(lambda _, inputs, out: out.astype("bfloat16"))
+    taps = {}
+    result = layer(paddle.to_tensor(tokens(), dtype="float32"), None, taps)
+    assert result.dtype == paddle.float32
+    assert taps["head.covariance"].dtype == paddle.float32
+    assert taps["head.power_norm"].dtype == paddle.float32
+    result.sum().backward()
+    assert all(p.grad.dtype == paddle.float32 for p in layer.parameters())

@@ -1,0 +1,446 @@
+"""Functions against loops, decompositions and finite differences.
+
+Dims, all different: B 2, N 5, d1 4, d2 3; svPN on 4 x 3 and 3 x 4 matrices.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from sot_paddle import functional as F
+
+B, N, D1, D2 = 2, 5, 4, 3
+MASK = np.array([[True, False, True, True, False], [True, True, True, True, False]])
+
+
+def tokens(channels: int, seed: int) -> np.ndarray:
+    """Tokens with another offset in every channel: they show which axes a mean runs over."""
+    noise = np.random.default_rng(seed).normal(size=(B, N, channels))
+    return noise + 3.0 * np.arange(channels)
+
+
+def positive_definite(size: int, seed: int = 3) -> np.ndarray:
+    root = np.random.default_rng(seed).normal(size=(B, size, size + 2))
+    return root @ root.transpose(0, 2, 1) + 0.1 * np.eye(size)
+
+
+def centred(x: np.ndarray, centering: str, valid: np.ndarray) -> np.ndarray:
+    """Valid rows of one sample minus their mean: (N_valid, d)."""
+    rows = x[valid]
+    mean = {"scalar": rows.mean(), "channel": rows.mean(axis=0), "none": 0.0}[centering]
+    return rows - mean
+
+
+@pytest.mark.parametrize("centering", F.CENTERINGS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_cross_covariance_value(centering: str, masked: bool) -> None:
+    x1, x2 = tokens(D1, 1), tokens(D2, 2)
+    mask = MASK if masked else np.ones((B, N), bool)
+    result = F.cross_covariance(
+        paddle.to_tensor(x1),
+        paddle.to_tensor(x2),
+        centering=centering,
+        mask=paddle.to_tensor(mask) if masked else None,
+    ).numpy()
+    assert result.shape == (B, D1, D2)
+    for b in range(B):
+        c1, c2 = centred(x1[b], centering, mask[b]), centred(x2[b], centering, mask[b])
+        np.testing.assert_allclose(result[b], c1.T @ c2 / mask[b].sum(), rtol=0, atol=1e-12)
+
+
+def test_quirk_scalar_centering_is_the_default_and_channel_the_switch() -> None:
+    x1, x2 = paddle.to_tensor(tokens(D1, 1)), paddle.to_tensor(tokens(D2, 2))
+    default = F.cross_covariance(x1, x2)
+    scalar = F.cross_covariance(x1, x2, centering="scalar")
+    channel = F.cross_covariance(x1, x2, centering="channel")
+    np.testing.assert_array_equal(default.numpy(), scalar.numpy())
+    assert float((scalar - channel).abs().max()) > 1.0
+    shifted = F.cross_covariance(x1 + paddle.arange(D1, dtype="float64"), x2, centering="channel")
+    np.testing.assert_allclose(shifted.numpy(), channel.numpy(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("centering", F.CENTERINGS)
+@pytest.mark.parametrize("scale", F.COVARIANCE_SCALES)
+@pytest.mark.parametrize("masked", [False, True])
+def test_auto_covariance_value(centering: str, scale: str, masked: bool) -> None:
+    x = tokens(D1, 4)
+    mask = MASK if masked else np.ones((B, N), bool)
+    result = F.auto_covariance(
+        paddle.to_tensor(x),
+        centering=centering,
+        scale=scale,
+        mask=paddle.to_tensor(mask) if masked else None,
+    ).numpy()
+    for b in range(B):
+        c = centred(x[b], centering, mask[b])
+        divisor = D1 if scale == "published" else mask[b].sum()
+        np.testing.assert_allclose(result[b], c.T @ c / divisor, rtol=0, atol=1e-12)
+
+
+def test_quirk_auto_covariance_divides_by_channels_unless_told() -> None:
+    x = paddle.to_tensor(tokens(D1, 4))
+    published, true = F.auto_covariance(x), F.auto_covariance(x, scale="tokens")
+    np.testing.assert_allclose((published * (D1 / N)).numpy(), true.numpy(), rtol=1e-13)
+    assert D1 != N
+
+
+@pytest.mark.parametrize("centering", F.CENTERINGS)
+def test_covariance_gradients(check_gradient, centering: str) -> None:
+    mask = paddle.to_tensor(MASK)
+    x1, x2 = tokens(D1, 1), tokens(D2, 2)
+    for given in (None, mask):
+        check_gradient(
+            lambda a, b, m=given: F.cross_covariance(a, b, centering=centering, mask=m), x1, x2
+        )
+    check_gradient(lambda a: F.auto_covariance(a, centering=centering, scale="tokens"), x1)
+
+
+@pytest.mark.parametrize("centering", F.CENTERINGS)
+def test_masked_tokens_neither_give_nor_get(centering: str) -> None:
+    x1, x2 = tokens(D1, 1), tokens(D2, 2)
+    wild = np.where(MASK[..., None], x1, 1e3)
+    mask = paddle.to_tensor(MASK)
+    tensor = paddle.to_tensor(wild, stop_gradient=False)
+    result = F.cross_covariance(tensor, paddle.to_tensor(x2), centering=centering, mask=mask)
+    tame = F.cross_covariance(
+        paddle.to_tensor(x1), paddle.to_tensor(x2), centering=centering, mask=mask
+    )
+    np.testing.assert_allclose(result.numpy(), tame.numpy(), rtol=0, atol=1e-12)
+    (result**2).sum().backward()
+    gradient = tensor.grad.numpy()
+    assert not gradient[~MASK].any()
+    assert gradient[MASK].all()
+
+
+@pytest.mark.parametrize("kind", ["bool", "int64"])
+def test_a_sample_without_valid_tokens_is_zero_not_nan(kind: str) -> None:
+    mask = paddle.to_tensor(np.array([[False] * N, [True] * N])).astype(kind)
+    weights, count = F.token_weights(mask, paddle.float64)
+    assert weights.shape == [B, N, 1]
+    assert weights.dtype == paddle.float64
+    assert count.flatten().tolist() == [1.0, N]
+    x1 = paddle.to_tensor(tokens(D1, 1))
+    result = F.cross_covariance(x1, x1, mask=mask)
+    assert not result[0].numpy().any()
+    assert np.isfinite(result.numpy()).all()
+    assert result[1].numpy().any()
+
+
+def test_one_token_has_no_covariance_per_channel() -> None:
+    x = paddle.to_tensor(tokens(D1, 1)[:, :1])
+    assert not F.cross_covariance(x, x, centering="channel").numpy().any()
+    assert F.cross_covariance(x, x, centering="scalar").numpy().any()
+
+
+def matrices(n: int = D1, d: int = D2, seed: int = 6) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(B, n, d))
+
+
+def start_vector(d: int = D2) -> np.ndarray:
+    return np.random.default_rng(7).normal(size=d)
+
+
+def svpn_by_hand(x, w, alpha: float, num_iter: int, num_sv: int | None) -> np.ndarray:
+    """One (n, d) matrix, written as the published loop over triplets."""
+    rest, total = x.copy(), np.zeros_like(x)
+    for _ in range(min(x.shape) if num_sv is None else num_sv):
+        v = w
+        for _ in range(num_iter):
+            u = rest @ v
+            u = u / max(np.linalg.norm(u), 1e-12)
+            v = rest.T @ u
+            v = v / max(np.linalg.norm(v), 1e-12)
+        s = u @ rest @ v
+        total += s**alpha * np.outer(u, v)
+        rest = rest - s * np.outer(u, v)
+    return total if num_sv is None else total + rest / (s ** (1 - alpha) + 1e-5)
+
+
+def svpn(x, w, **options) -> paddle.Tensor:
+    return F.sv_power_norm(paddle.to_tensor(x), paddle.to_tensor(w), **options)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.3, 1.0])
+@pytest.mark.parametrize("num_iter", [1, 2, 5])
+@pytest.mark.parametrize("num_sv", [1, 2, 3, None])
+@pytest.mark.parametrize("shape", [(4, 3), (3, 4)])
+def test_svpn_value(shape, num_sv, num_iter, alpha) -> None:
+    x, w = matrices(*shape), start_vector(shape[1])
+    options = {"alpha": alpha, "num_iter": num_iter, "num_sv": num_sv}
+    result = svpn(x, w, **options).numpy()
+    assert result.shape == x.shape
+    if num_iter == 1 and num_sv != 1:  # ill-posed: later triplets are rounding noise
+        assert np.isfinite(result).all()
+        return
+    for b in range(B):
+        np.testing.assert_allclose(result[b], svpn_by_hand(x[b], w, **options), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [5e-13, 2e-12, 1e-6, 1.0, 1e3])
+def test_svpn_constants_are_those_of_the_original(scale: float) -> None:
+    """Small matrices show the 1e-5 and where it is added, and a clamp that is not 1e-12."""
+    x, w = scale * matrices(), start_vector()
+    result = svpn(x, w).numpy()
+    for b in range(B):
+        expected = svpn_by_hand(x[b], w, 0.5, 1, 1)
+        np.testing.assert_allclose(result[b], expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.3])
+@pytest.mark.parametrize("shape", [(4, 3), (3, 4)])
+def test_svpn_converges_to_the_decomposition(shape, alpha: float) -> None:
+    rng = np.random.default_rng(8)
+    left, right = (np.linalg.qr(rng.normal(size=(B, size, size)))[0] for size in shape)
+    values = np.array([[3.0, 1.5, 0.5], [2.0, 0.9, 0.2]])
+    x = left[:, :, :3] * values[:, None] @ right[:, :, :3].transpose(0, 2, 1)
+    expected = left[:, :, :3] * values[:, None] ** alpha @ right[:, :, :3].transpose(0, 2, 1)
+    exact = F.sv_power_norm_exact(paddle.to_tensor(x), alpha=alpha)
+    np.testing.assert_allclose(exact.numpy(), expected, rtol=0, atol=1e-12)
+    iterated = svpn(x, start_vector(shape[1]), alpha=alpha, num_iter=200, num_sv=None)
+    np.testing.assert_allclose(iterated.numpy(), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("num_sv", "num_iter", "alpha"), [(1, 1, 0.5), (1, 2, 0.3), (2, 3, 0.5), (None, 3, 0.7)]
+)
+@pytest.mark.parametrize("shape", [(4, 3), (3, 4)])
+def test_svpn_gradient(check_gradient, shape, num_sv, num_iter, alpha) -> None:
+    def function(x: paddle.Tensor, w: paddle.Tensor) -> paddle.Tensor:
+        return F.sv_power_norm(x, w, alpha=alpha, num_iter=num_iter, num_sv=num_sv)
+
+    check_gradient(function, matrices(*shape), start_vector(shape[1]), tolerance=1e-6)
+
+
+def test_svpn_with_equal_singular_values(check_gradient) -> None:
+    orthogonal = np.linalg.qr(matrices(3, 3))[0]
+    w = start_vector(3)
+    result = svpn(2.0 * orthogonal, w).numpy()
+    v = w / np.linalg.norm(w)
+    for b in range(B):
+        leading = np.outer(orthogonal[b] @ v, v)
+        rest = 2.0 * (orthogonal[b] - leading) / (np.sqrt(2.0) + 1e-5)
+        np.testing.assert_allclose(result[b], np.sqrt(2.0) * leading + rest, rtol=0, atol=1e-13)
+    start = paddle.to_tensor(w)
+    check_gradient(lambda x: F.sv_power_norm(x, start), 2.0 * orthogonal, tolerance=1e-6)
+
+
+def test_svpn_of_a_rank_one_matrix_is_regular(check_gradient) -> None:
+    x = np.arange(1.0, 5.0).reshape(1, 4, 1) * np.array([2.0, -1.0, 0.5]).reshape(1, 1, 3)
+    sigma = np.linalg.norm(x)
+    np.testing.assert_allclose(svpn(x, start_vector()).numpy(), x * sigma**-0.5, rtol=0, atol=1e-10)
+    start = paddle.to_tensor(start_vector())
+    check_gradient(lambda matrix: F.sv_power_norm(matrix, start), x, tolerance=1e-6)
+
+
+def test_svpn_beyond_the_rank_is_finite_with_nan_gradient() -> None:
+    """As the original: with s_2 exactly 0 the value is finite, its derivative 0^(alpha-1)."""
+    x = paddle.to_tensor(np.diag([2.0, 0.0, 0.0])[None], stop_gradient=False)
+    result = F.sv_power_norm(x, paddle.ones([3], "float64"), num_iter=2, num_sv=2)
+    np.testing.assert_allclose(result.numpy(), np.diag([2**0.5, 0, 0])[None], atol=1e-12)
+    result.sum().backward()
+    assert np.isnan(x.grad.numpy()).any()
+
+
+@pytest.mark.parametrize("on_zero", F.ON_ZERO)
+@pytest.mark.parametrize(("num_sv", "num_iter"), [(1, 1), (2, 3), (None, 2)])
+def test_svpn_of_zero(on_zero: str, num_sv, num_iter) -> None:
+    x = matrices()
+    x[0] = 0.0
+    options = {"num_sv": num_sv, "num_iter": num_iter, "on_zero": on_zero}
+    tensor = paddle.to_tensor(x, stop_gradient=False)
+    start = paddle.to_tensor(start_vector(), stop_gradient=False)
+    result = F.sv_power_norm(tensor, start, **options)
+    assert not result[0].numpy().any()  # finite in both modes
+    (result**3).sum().backward()
+
+    alone = paddle.to_tensor(x[1:], stop_gradient=False)
+    alone_start = paddle.to_tensor(start_vector(), stop_gradient=False)
+    other = F.sv_power_norm(alone, alone_start, **options)
+    (other**3).sum().backward()
+    np.testing.assert_allclose(result[1].numpy(), other[0].numpy(), rtol=1e-13)
+    np.testing.assert_allclose(tensor.grad[1].numpy(), alone.grad[0].numpy(), rtol=1e-11)
+    if on_zero == "nan":
+        assert np.isnan(tensor.grad[0].numpy()).all()
+    else:
+        assert not tensor.grad[0].numpy().any()
+        np.testing.assert_allclose(start.grad.numpy(), alone_start.grad.numpy(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_zero_rule_starts_at_a_norm_of_1e_12(dtype: str) -> None:
+    unit = np.full((1, 4, 3), 12**-0.5)
+    x = paddle.to_tensor(np.concatenate([unit * 0.9e-12, unit * 1.1e-12])).astype(dtype)
+    start = paddle.ones([3], dtype)
+    result = F.sv_power_norm(x, start, on_zero="zero").numpy()
+    assert not result[0].any()
+    assert result[1].any()
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("num_iter", [1, 2, 3, 5])
+def test_matrix_sqrt_follows_newton_schulz(size: int, num_iter: int) -> None:
+    x = positive_definite(size)
+    result = F.matrix_sqrt(paddle.to_tensor(x), num_iter=num_iter).numpy()
+    identity = np.eye(size)
+    for b in range(B):
+        trace = np.trace(x[b])
+        a = x[b] / trace
+        y, z = a, identity  # Y_i = Y_{i-1} T, Z_i = T Z_{i-1}, T = (3 I - Z Y) / 2
+        for _ in range(num_iter):
+            t = (3 * identity - z @ y) / 2
+            y, z = y @ t, t @ z
+        np.testing.assert_allclose(result[b], np.sqrt(trace) * y, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("oracle", ["numpy", "ours"])
+def test_matrix_sqrt_converges_to_the_eigenvalue_oracle(oracle: str) -> None:
+    x = positive_definite(4)
+    if oracle == "numpy":
+        values, vectors = np.linalg.eigh(x)
+        exact = vectors * np.sqrt(values)[:, None] @ vectors.transpose(0, 2, 1)
+    else:
+        exact = F.matrix_sqrt_exact(paddle.to_tensor(x)).numpy()
+    result = F.matrix_sqrt(paddle.to_tensor(x), num_iter=30).numpy()
+    np.testing.assert_allclose(result, exact, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(exact @ exact, x, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("num_iter", [1, 2, 3])
+def test_matrix_sqrt_gradient(check_gradient, num_iter: int) -> None:
+    check_gradient(lambda x: F.matrix_sqrt(x, num_iter=num_iter), positive_definite(3))
+
+
+def test_matrix_sqrt_of_a_rank_deficient_matrix_is_regular(check_gradient) -> None:
+    column = np.arange(1.0, 4.0).reshape(1, 3, 1)
+    x = np.concatenate([column @ column.transpose(0, 2, 1), np.diag([2.0, 1.0, 0.0])[None]])
+    result = F.matrix_sqrt(paddle.to_tensor(x), num_iter=30).numpy()
+    np.testing.assert_allclose(result @ result, x, rtol=0, atol=1e-9)
+    check_gradient(lambda m: F.matrix_sqrt(m), x)
+
+
+@pytest.mark.parametrize("on_zero", F.ON_ZERO)
+def test_matrix_sqrt_of_zero(on_zero: str) -> None:
+    x = positive_definite(3)
+    x[0] = 0.0
+    tensor = paddle.to_tensor(x, stop_gradient=False)
+    result = F.matrix_sqrt(tensor, on_zero=on_zero)
+    alone = F.matrix_sqrt(paddle.to_tensor(x[1:]))
+    np.testing.assert_array_equal(result[1].numpy(), alone[0].numpy())
+    result.sum().backward()
+    gradient = tensor.grad.numpy()
+    assert np.isfinite(gradient[1]).all()
+    assert gradient[1].any()
+    if on_zero == "nan":
+        assert np.isnan(result[0].numpy()).all()
+        assert np.isnan(gradient[0]).any()
+    else:
+        assert not result[0].numpy().any()
+        assert not gradient[0].any()
+
+
+def test_entrywise_power_norm_is_column_wise() -> None:
+    x = np.random.default_rng(5).normal(size=(B, 4, 3))
+    result = F.entrywise_power_norm(paddle.to_tensor(x)).numpy()
+    rooted = np.sign(x) * np.sqrt(np.abs(x) + 1e-8)
+    expected = rooted / np.linalg.norm(rooted, axis=1, keepdims=True)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-13)
+    np.testing.assert_allclose((result**2).sum(axis=1), 1.0, rtol=1e-13)  # columns, not rows
+    assert np.abs((result**2).sum(axis=2) - 1.0).max() > 0.1
+
+
+def test_entrywise_power_norm_at_zero(check_gradient) -> None:
+    x = np.random.default_rng(5).normal(size=(B, 4, 3))
+    check_gradient(F.entrywise_power_norm, x)
+    x[0, :, 1], x[1, 2, 0] = 0.0, 0.0  # a zero column and a zero entry
+    tensor = paddle.to_tensor(x, stop_gradient=False)
+    result = F.entrywise_power_norm(tensor)
+    assert not result[0, :, 1].numpy().any()
+    result.sum().backward()
+    gradient = tensor.grad.numpy()
+    assert np.isfinite(gradient).all()
+    assert gradient[1, 2, 0] == 0.0
+    assert gradient[1, 1, 0] != 0.0
+
+
+def test_triangle_order() -> None:
+    flat = paddle.arange(B * 9, dtype="float64").reshape([B, 3, 3])
+    expected = np.array([0.0, 1, 2, 4, 5, 8])
+    result = F.triu_vectorize(flat)
+    np.testing.assert_array_equal(result.numpy(), [expected, expected + 9])
+    assert result.dtype == paddle.float64
+
+
+def test_triangle_gradient_reaches_the_upper_triangle_only() -> None:
+    x = paddle.ones([B, 3, 3], dtype="float64")
+    x.stop_gradient = False
+    (F.triu_vectorize(x) * paddle.arange(1, 7, dtype="float64")).sum().backward()
+    np.testing.assert_array_equal(x.grad[1].numpy(), [[1, 2, 3], [0, 4, 5], [0, 0, 6]])
+
+
+def precision_cases() -> dict:
+    x1, x2 = (paddle.to_tensor(tokens(d, d), dtype="float32") for d in (D1, D2))
+    square = paddle.to_tensor(positive_definite(3), dtype="float32")
+    start = paddle.ones([3], dtype="float32")
+    return {
+        "cross_covariance": (F.cross_covariance, (x1, x2)),
+        "auto_covariance": (F.auto_covariance, (x1,)),
+        "sv_power_norm": (F.sv_power_norm, (square, start)),
+        "sv_power_norm_exact": (F.sv_power_norm_exact, (square,)),
+        "matrix_sqrt": (F.matrix_sqrt, (square,)),
+        "matrix_sqrt_exact": (F.matrix_sqrt_exact, (square,)),
+        "entrywise_power_norm": (F.entrywise_power_norm, (square,)),
+    }
+
+
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", sorted(precision_cases()))
+def test_half_precision_inputs_are_computed_in_float32(name: str, half: str) -> None:
+    function, arguments = precision_cases()[name]
+    rounded = [argument.astype(half) for argument in arguments]
+    result = function(*rounded)
+    assert result.dtype == paddle.float32
+    widened = function(*(argument.astype("float32") for argument in rounded))
+    np.testing.assert_array_equal(result.numpy(), widened.numpy())
+
+
+@pytest.mark.parametrize("name", sorted(precision_cases()))
+def test_mixed_precision_is_switched_off_inside(amp_switches, name: str) -> None:
+    function, arguments = precision_cases()[name]
+    function(*arguments)
+    assert amp_switches == [{"enable": False}]
+
+
+def test_half_precision_keyword_arguments_are_widened_too() -> None:
+    x, start = paddle.ones([B, D1, D2]), paddle.ones([D2], dtype="bfloat16")
+    result = F.sv_power_norm(x=x.astype("bfloat16"), start=start)
+    assert result.dtype == paddle.float32
+
+
+def test_refusals() -> None:
+    x, square = paddle.ones([B, N, D1]), paddle.ones([B, D2, D2])
+    with pytest.raises(ValueError, match=r"equal B and N, got .*5, 4.* and .*4, 4"):
+        F.cross_covariance(x, x[:, 1:])
+    with pytest.raises(ValueError, match="equal B and N"):
+        F.cross_covariance(x[0], x[0])
+    with pytest.raises(ValueError, match="auto_covariance expects"):
+        F.auto_covariance(x[0])
+    with pytest.raises(ValueError, match="centering must be one of scalar, channel, none, got 'no"):
+        F.cross_covariance(x, x, centering="no")
+    with pytest.raises(ValueError, match="scale must be one of published, tokens"):
+        F.auto_covariance(x, scale="true")
+    with pytest.raises(ValueError, match="square matrices"):
+        F.matrix_sqrt(x)
+    with pytest.raises(ValueError, match="num_iter must be at least 1"):
+        F.matrix_sqrt(square, num_iter=0)
+    with pytest.raises(ValueError, match=r"start vector of shape \[3\].*got .*\[4\]"):
+        F.sv_power_norm(square, paddle.ones([D1]))
+    for option in ({"num_iter": 0}, {"num_sv": 0}):
+        with pytest.raises(ValueError, match="num_iter and num_sv must be at least 1"):
+            F.sv_power_norm(square, paddle.ones([D2]), **option)
+    with pytest.raises(ValueError, match="on_zero must be one of nan, zero"):
+        F.matrix_sqrt(square, on_zero="raise")
+    for function in (F.matrix_sqrt, F.matrix_sqrt_exact, F.entrywise_power_norm, F.triu_vectorize):
+        with pytest.raises(ValueError, match=f"{function.__name__} expects matrices"):
+            function(square[0])

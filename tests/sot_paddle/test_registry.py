@@ -1,0 +1,84 @@
+"""Models by name, strict overrides, and the lazy public names."""
+
+from __future__ import annotations
+
+import paddle
+import pytest
+
+import sot_paddle
+from sot_paddle import create_model, list_models
+
+
+def test_list_models_is_sorted() -> None:
+    assert list_models() == ["bert_base", "bert_base_mgcrp", "bert_large", "bert_large_mgcrp"]
+
+
+def test_the_example_of_the_issue_builds_and_runs() -> None:
+    model = create_model(
+        "bert_base_mgcrp",
+        num_classes=3,
+        hidden_size=48,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=96,
+        vocab_size=100,
+        max_position_embeddings=64,
+        q_dim=12,
+        k_dim=8,
+        head_dropout=0.0,
+    )
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    assert shapes["bert.embeddings.word_embeddings.weight"] == (100, 48)
+    assert shapes["bert.embeddings.position_embeddings.weight"] == (64, 48)
+    assert shapes["bert.embeddings.token_type_embeddings.weight"] == (2, 48)
+    assert shapes["bert.encoder.layers.2.linear1.weight"] == (48, 96)
+    assert "bert.encoder.layers.3.linear1.weight" not in shapes
+    assert shapes["head.pooling.q_proj.weight"] == (48, 12)
+    assert shapes["head.pooling.k_proj.weight"] == (48, 8)
+    assert shapes["head.pooling.norm.weight"] == (12,)
+    assert shapes["head.word_fc.weight"] == (96, 3)
+    assert shapes["head.cls_fc.weight"] == (48, 3)
+    assert model.training
+    assert model.bert.encoder.layers[0].self_attn.num_heads == 4
+    logits = model(paddle.to_tensor([[1, 2, 3], [4, 5, 6]]))
+    assert logits.shape == [2, 3]
+    assert create_model("bert_base", hidden_size=12, num_attention_heads=3).num_classes == 2
+
+
+@pytest.mark.parametrize("name", ["bert_large", "bert_large_mgcrp"])
+def test_large_differs_in_its_sizes_only(name: str) -> None:
+    model = create_model(name, num_hidden_layers=1, vocab_size=10, max_position_embeddings=8)
+    config = model.encoder_config
+    assert (config.hidden_size, config.num_attention_heads) == (1024, 16)
+    assert config.intermediate_size == 4096
+    assert model.head_config.pooling == ("mgcrp_qk" if name.endswith("mgcrp") else "pooler")
+    assert model.name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "message"),
+    [
+        ("bert_bse", {}, "unknown model 'bert_bse'; did you mean bert_base"),
+        ("resnet", {}, "unknown model 'resnet'; known: bert_base, bert_base_mgcrp, bert_large"),
+        ("bert_base", {"hiden_size": 8}, "'hiden_size' for bert_base; did you mean hidden_size"),
+        ("bert_base", {"hidden_size": "48"}, "bert_base: option 'hidden_size' must be int"),
+        ("bert_base", {"freeze_encoder": 1}, "option 'freeze_encoder' must be bool, got 1"),
+        ("bert_base_mgcrp", {"q_dim": 7.0}, "option 'q_dim' must be int, got 7.0"),
+        ("bert_base_mgcrp", {"normalization": "ln"}, "bert_base_mgcrp: normalization of pooling"),
+        ("bert_base", {"num_classes": 0}, "num_classes must be at least 1, got 0"),
+        ("bert_base", {"num_classes": "3"}, "num_classes must be an integer, got '3'"),
+        ("bert_base", {"num_classes": True}, "num_classes must be an integer, got True"),
+    ],
+)
+def test_refusals(name: str, overrides: dict, message: str) -> None:
+    tiny = {"num_hidden_layers": 1, "vocab_size": 9}
+    with pytest.raises(ValueError, match=message):
+        create_model(name, **{**tiny, **overrides})
+
+
+def test_public_names_are_lazy_and_complete() -> None:
+    for name in sot_paddle.__all__:
+        assert getattr(sot_paddle, name) is not None
+    assert set(sot_paddle.__all__) <= set(dir(sot_paddle))
+    with pytest.raises(AttributeError, match="module 'sot_paddle' has no attribute 'creat_model'"):
+        _ = sot_paddle.creat_model

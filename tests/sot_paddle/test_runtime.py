@@ -1,0 +1,206 @@
+"""CPU tuning: which levers, when they are left alone, and both import orders in fresh processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sot_paddle import runtime
+
+ROOT = Path(__file__).resolve().parents[2]
+LEVERS = (
+    "MKL_DEBUG_CPU_TYPE",
+    "OMP_NUM_THREADS",
+    "FLAGS_use_stride_kernel",
+    "MALLOC_MMAP_THRESHOLD_",
+    "SOT_PADDLE_TUNE",
+    "PADDLE_LOCAL_SIZE",
+    "PADDLE_TRAINERS_NUM",
+)
+AVX512 = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
+
+
+def start(code: str, **environment: str) -> subprocess.Popen:
+    """Start a fresh interpreter without any lever set but those given."""
+    clean = {key: value for key, value in os.environ.items() if key not in LEVERS}
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=ROOT,
+        env={**clean, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen) -> dict:
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return json.loads(out.splitlines()[-1])
+
+
+REPORT = """
+import json, os, sys
+report = {
+    "heavy": sorted({"paddle", "paddlenlp", "torch", "numpy", "yaml"} & set(sys.modules)),
+    "environment": {k: v for k, v in os.environ.items() if k in LEVERS},
+    "applied": sot_paddle.runtime.tune_cpu(),
+    "again": sot_paddle.runtime.tune_cpu(),
+    "stamp": sot_paddle.runtime.environment_stamp(),
+}
+""".replace("LEVERS", repr(LEVERS))
+PADDLE = """
+import paddle
+flag = "FLAGS_use_stride_kernel"
+report |= {"product": (paddle.ones([2, 3]) @ paddle.ones([3, 1])).flatten().tolist(),
+    "stride": paddle.get_flags(flag)[flag], "late_stamp": sot_paddle.runtime.environment_stamp()}
+"""
+BUILD = """
+model = sot_paddle.create_model("bert_base_mgcrp", 3, hidden_size=12, num_hidden_layers=1,
+    num_attention_heads=3, intermediate_size=20, vocab_size=30, max_position_embeddings=8)
+report |= {"shape": model(paddle.to_tensor([[1, 2, 3]] * 2)).shape, "torch": "torch" in sys.modules}
+"""
+PRINT = "print(json.dumps(report))"
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[dict[str, subprocess.Popen]]:
+    """All fresh interpreters of this file, started together."""
+    started = {
+        "ours first": start(f"import sot_paddle{REPORT}{PADDLE}{PRINT}"),
+        "paddle first": start(f"import paddle\nimport sot_paddle{REPORT}{PADDLE}{BUILD}{PRINT}"),
+        "paddle first, one thread": start(
+            f"import paddle\nimport sot_paddle{REPORT}{PRINT}", OMP_NUM_THREADS="1"
+        ),
+        "off": start(f"import sot_paddle{REPORT}{PRINT}", SOT_PADDLE_TUNE="0"),
+        "set by the user": start(
+            f"import sot_paddle{REPORT}{PRINT}",
+            OMP_NUM_THREADS="3",
+            MKL_DEBUG_CPU_TYPE="1",
+            FLAGS_use_stride_kernel="1",
+            MALLOC_MMAP_THRESHOLD_="65536",
+        ),
+    }
+    yield started
+    for process in started.values():
+        if not process.stdout.closed:  # its test was not selected
+            process.kill()
+            process.communicate()
+
+
+def test_importing_the_package_loads_nothing_heavy_and_tunes(processes) -> None:
+    report = finish(processes["ours first"])
+    assert report["heavy"] == []
+    environment, applied = report["environment"], report["applied"]
+    assert environment["OMP_NUM_THREADS"] == str(len(os.sched_getaffinity(0)))
+    assert environment["FLAGS_use_stride_kernel"] == "0"
+    assert environment.get("MKL_DEBUG_CPU_TYPE") == runtime.mkl_cpu_type(*runtime._cpu())
+    for name, value in environment.items():
+        assert applied[name] == value
+    assert "malloc" in applied
+    assert report["again"] == applied
+    assert report["stamp"]["tuning"] == applied
+    assert "paddle_device" not in report["stamp"]
+    # then Paddle comes, and the levers hold
+    assert report["product"] == [3.0, 3.0]
+    assert report["stride"] is False
+    assert report["late_stamp"]["paddle_device"] == "cpu"
+    assert report["late_stamp"]["packages"]["paddlepaddle"].startswith("3.")
+
+
+def test_paddle_may_be_imported_first(processes) -> None:
+    report = finish(processes["paddle first"])
+    assert report["shape"] == [2, 3]
+    assert report["torch"] is False
+    assert "paddle" in report["heavy"]
+    assert "FLAGS_use_stride_kernel" not in report["environment"]
+    assert report["stride"] is True  # views keep the meaning the program began with
+    assert report["applied"]["FLAGS_use_stride_kernel"].startswith("left as it is")
+    threads = len(os.sched_getaffinity(0))
+    assert report["applied"]["OMP_NUM_THREADS"] == f"{threads} (through Paddle)"
+
+
+def test_one_thread_asked_for_stays_one_when_paddle_came_first(processes) -> None:
+    report = finish(processes["paddle first, one thread"])
+    assert "OMP_NUM_THREADS" not in report["applied"]
+
+
+def test_tuning_can_be_switched_off(processes) -> None:
+    report = finish(processes["off"])
+    assert report["environment"] == {"SOT_PADDLE_TUNE": "0"}
+    assert report["applied"] == {"SOT_PADDLE_TUNE": "0 (nothing tuned)"}
+
+
+def test_what_the_user_set_is_kept(processes) -> None:
+    report = finish(processes["set by the user"])
+    assert report["environment"] == {
+        "OMP_NUM_THREADS": "3",
+        "MKL_DEBUG_CPU_TYPE": "1",
+        "FLAGS_use_stride_kernel": "1",
+        "MALLOC_MMAP_THRESHOLD_": "65536",
+    }
+    assert report["applied"]["OMP_NUM_THREADS"] == "3 (set by the user)"
+    assert report["applied"]["malloc"] == "left as it is"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "expected"),
+    [
+        ("AuthenticAMD", AVX512 | {"avx2", "fma"}, "7"),
+        ("AuthenticAMD", {"avx2", "fma"}, "5"),
+        ("AuthenticAMD", AVX512 - {"avx512dq"} | {"avx2", "fma"}, "5"),
+        ("AuthenticAMD", {"avx2"}, None),
+        ("AuthenticAMD", {"avx"}, None),
+        ("GenuineIntel", AVX512 | {"avx2", "fma"}, None),
+        ("", frozenset(), None),
+    ],
+)
+def test_mkl_code_path(vendor: str, flags: set, expected: str | None) -> None:
+    assert runtime.mkl_cpu_type(vendor, frozenset(flags)) == expected
+
+
+def test_processor_is_read_or_unknown(tmp_path: Path, monkeypatch) -> None:
+    real = Path
+    text = "processor : 0\nvendor_id : AuthenticAMD\nflags\t\t: fpu avx2 fma\n\nodd line\n"
+    (tmp_path / "cpuinfo").write_text(text)
+    monkeypatch.setattr(runtime, "Path", lambda _: real(tmp_path / "cpuinfo"))
+    assert runtime._cpu() == ("AuthenticAMD", frozenset({"fpu", "avx2", "fma"}))
+    monkeypatch.setattr(runtime, "Path", lambda _: real(tmp_path / "absent"))
+    assert runtime._cpu() == ("", frozenset())
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, 8),
+        ({"PADDLE_TRAINERS_NUM": "2"}, 4),
+        ({"PADDLE_LOCAL_SIZE": "4", "PADDLE_TRAINERS_NUM": "16"}, 2),
+        ({"PADDLE_TRAINERS_NUM": "100"}, 1),
+        ({"PADDLE_TRAINERS_NUM": ""}, 8),
+    ],
+)
+def test_threads_are_shared_among_local_processes(monkeypatch, variables, expected) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    for name in LEVERS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert runtime._threads() == expected
+
+
+def test_environment_stamp_is_json() -> None:
+    import paddle
+
+    stamp = runtime.environment_stamp()
+    assert json.loads(json.dumps(stamp)) == stamp
+    assert stamp["paddle_device"] == paddle.device.get_device()
+    assert stamp["packages"]["paddlepaddle"] == paddle.__version__
+    assert stamp["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert runtime._version("no-such-package") == "not installed"
+    assert "no-such-package" not in stamp["packages"]

@@ -1,0 +1,186 @@
+"""Saving and loading: bit-equal round trips, refusals that change nothing, atomic files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import paddle
+import pytest
+
+from sot_paddle import load_weights, save_weights
+from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.weights import to_numpy
+
+SUFFIXES = (".safetensors", ".pdparams")
+IDS = [[1, 2, 3, 4], [5, 6, 0, 0]]
+
+
+def state(model) -> dict[str, np.ndarray]:
+    return {name: to_numpy(tensor) for name, tensor in model.state_dict().items()}
+
+
+def same_bits(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+    assert list(a) == list(b)
+    return all(a[n].dtype == b[n].dtype and a[n].tobytes() == b[n].tobytes() for n in a)
+
+
+def disturb_statistics(model) -> None:
+    """Give the buffers values that no initialisation has."""
+    for index, buffer in enumerate(model.buffers()):
+        paddle.assign(buffer + 0.125 * (index + 1), output=buffer)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("name", ["bert_base_mgcrp", "bert_base"])
+def test_round_trip_is_bit_equal(tmp_path: Path, tiny_bert, name, dtype, suffix) -> None:
+    source, target = (tiny_bert(name).to(dtype=dtype) for _ in range(2))
+    disturb_statistics(source)
+    assert not same_bits(state(source), state(target))
+    save_weights(source, tmp_path / f"m{suffix}")
+    assert load_weights(target, tmp_path / f"m{suffix}") == []
+    assert same_bits(state(source), state(target))
+    expected = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    assert {array.dtype for array in state(target).values()} == {np.dtype(expected)}
+    assert [path.name for path in tmp_path.iterdir()] == [f"m{suffix}"]
+
+
+def test_a_loaded_model_computes_and_trains_as_the_saved_one(tmp_path: Path, tiny_bert) -> None:
+    source, target = tiny_bert(), tiny_bert()
+    save_weights(source, tmp_path / "model.safetensors")
+    load_weights(target, tmp_path)  # a directory
+    results = []
+    for model in (source, target):
+        for _ in range(2):  # twice: loading must leave no graph behind the parameters
+            logits = model(paddle.to_tensor(IDS))
+            (logits**2).sum().backward()
+        gradients = {name: p.grad.numpy() for name, p in model.named_parameters()}
+        results.append({"logits": logits.numpy(), **gradients})
+    for name, array in results[0].items():
+        np.testing.assert_array_equal(results[1][name], array, err_msg=name)
+    assert all(parameter.is_leaf for parameter in target.parameters())
+
+
+def test_values_are_cast_to_the_dtype_of_the_model(tmp_path: Path, tiny_bert) -> None:
+    source, target = tiny_bert().to(dtype="bfloat16"), tiny_bert()
+    save_weights(source, tmp_path / "m.safetensors")
+    load_weights(target, tmp_path / "m.safetensors")
+    for name, array in state(source).items():
+        np.testing.assert_array_equal(state(target)[name], array.astype(np.float32))
+
+
+def test_metadata_describe_the_model(tmp_path: Path, tiny_bert, tiny_options) -> None:
+    save_weights(tiny_bert(), tmp_path / "m.safetensors")
+    metadata = read_tensors(tmp_path / "m.safetensors")[1]
+    assert metadata["model"] == "bert_base_mgcrp"
+    assert metadata["head"] == "mgcrp_qk"
+    assert metadata["format"] == "sot_paddle"
+    assert metadata["num_attention_heads"] == "3"
+    config = json.loads(metadata["config"])
+    for name in ("hidden_size", "vocab_size", "intermediate_size", "max_position_embeddings"):
+        assert config[name] == tiny_options[name]
+    assert config["layer_norm_eps"] == 1e-12
+    assert "freeze_encoder" not in config
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_file_without_a_head_leaves_the_head_and_names_it(
+    tmp_path: Path, tiny_bert, caplog, declared: bool
+) -> None:
+    source, target = tiny_bert(), tiny_bert()
+    arrays = state(source)
+    head = [name for name in arrays if name.startswith("head.")]
+    kept = head[:1] if declared else []  # with a list of absent tensors a part may be there
+    absent = [name for name in head if name not in kept]
+    metadata = {"absent": json.dumps(absent)} if declared else {}
+    encoder = {n: a for n, a in arrays.items() if n not in absent}
+    write_tensors(tmp_path / "m.safetensors", encoder, metadata)
+    before = state(target)
+    with caplog.at_level(logging.WARNING, logger="sot_paddle.weights"):
+        assert load_weights(target, tmp_path / "m.safetensors") == absent
+    assert absent[0] in caplog.text
+    assert "left as initialised" in caplog.text
+    after = state(target)
+    for name in arrays:
+        np.testing.assert_array_equal(after[name], (before if name in absent else arrays)[name])
+
+
+def broken(arrays: dict[str, np.ndarray], how: str) -> dict[str, np.ndarray]:
+    """Copies of the arrays with one thing wrong at their end."""
+    last = list(arrays)[-1]
+    layer = "bert.encoder.layers.1.linear1.weight"
+    return {
+        "foreign": {f"model.{name}": array for name, array in arrays.items()},
+        "unexpected": {**arrays, "head.extra": np.zeros(2, np.float32)},
+        "missing encoder": {n: a for n, a in arrays.items() if n != layer},
+        "missing head": {n: a for n, a in arrays.items() if n != last},
+        "transposed": {**arrays, layer: np.ascontiguousarray(arrays[layer].T)},
+        "shape": {**arrays, last: np.zeros(99, np.float32)},
+        "empty": {},
+        "heads": arrays,
+    }[how]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("foreign", "none of this model's tensors .*model.bert.*convert_weights.py"),
+        ("unexpected", "tensors that this model has not: head.extra; build the model"),
+        ("missing encoder", r"lacks bert.encoder.layers.1.linear1.weight$"),
+        ("missing head", r"lacks head\."),
+        ("transposed", r"layers.1.linear1.weight has shape \(20, 12\), expected \(12, 20\)"),
+        ("shape", r"has shape \(99,\), expected"),
+        ("empty", r"lacks bert.embeddings.word_embeddings.weight, .* and \d+ more"),
+        ("heads", "made with 4 attention heads, the model has 3; .*num_attention_heads=4"),
+    ],
+)
+def test_a_refused_file_changes_nothing(tmp_path, tiny_bert, how, message, suffix) -> None:
+    source, target = tiny_bert(), tiny_bert()
+    path = tmp_path / f"m{suffix}"
+    metadata = {"num_attention_heads": "4"} if how == "heads" else {}
+    write_tensors(path, broken(state(source), how), metadata)
+    before = state(target)
+    with pytest.raises(ValueError, match=message) as caught:
+        load_weights(target, path)
+    assert str(path) in str(caught.value)
+    assert same_bits(before, state(target))
+
+
+def test_other_suffixes_and_absent_files_are_refused(tmp_path: Path, tiny_bert) -> None:
+    model = tiny_bert()
+    for function in (save_weights, load_weights):
+        with pytest.raises(ValueError, match="expected a name that ends in .safetensors or .pd"):
+            function(model, tmp_path / "m.bin")
+    with pytest.raises(FileNotFoundError):
+        load_weights(model, tmp_path / "m.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_failed_save_leaves_the_old_file(tmp_path, tiny_bert, monkeypatch, suffix) -> None:
+    model, path = tiny_bert(), tmp_path / f"m{suffix}"
+    save_weights(model, path)
+    before = path.read_bytes()
+
+    def full_disk(_) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        save_weights(tiny_bert(), path)
+    assert path.read_bytes() == before
+    assert [item.name for item in tmp_path.iterdir()] == [path.name]
+
+
+def test_to_numpy_owns_its_memory() -> None:
+    tensor = paddle.ones([2, 3])
+    array = to_numpy(tensor)
+    tensor.zero_()
+    assert array.all()
+    assert to_numpy(tensor.astype("bfloat16")).dtype == ml_dtypes.bfloat16

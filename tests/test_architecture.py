@@ -1,0 +1,290 @@
+"""The rules of the design as tests: who imports whom, sizes, names, docstrings, coverage."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from align.case_kinds import ModelCase
+from align.cases import CASES
+from sot_paddle.config import FUSIONS, NORMALIZATIONS, POOLINGS
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("sot_paddle", "sot_torch_ref", "align")
+FOLDERS = (*PACKAGES, "tools", "tests")
+MAX_LINES, MAX_TOOL_LINES = 500, 80
+BANNED_FILES = {"utils.py", "common.py", "misc.py", "helpers.py"}
+BANNED_IMPORTS = {
+    "sot_paddle": {"torch", "torchvision", "timm", "sot_torch_ref", "align", "tools", "tests"},
+    "sot_torch_ref": {"paddle", "paddlenlp", "sot_paddle", "align", "tools", "tests"},
+    "align": {"tools", "tests"},
+    "tools": {"tools", "tests"},
+}
+WITHOUT_FRAMEWORKS = ("align", "align.weights", "align.compare", "align.results")
+
+FILES = {
+    path.relative_to(ROOT).as_posix(): path
+    for folder in FOLDERS
+    for path in sorted((ROOT / folder).rglob("*.py"))
+}
+
+
+def in_folders(*folders: str) -> list[str]:
+    return [name for name in FILES if name.split("/")[0] in folders]
+
+
+def tree(name: str) -> ast.Module:
+    return ast.parse(FILES[name].read_text(encoding="utf-8"), filename=name)
+
+
+def imported(name: str) -> set[str]:
+    """Top-level packages that a file imports, anywhere in it."""
+    roots = set()
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}:{node.lineno}: a relative import"
+            roots.add(node.module.split(".")[0])
+        elif isinstance(node, ast.Call) and _called(node) in ("import_module", "__import__"):
+            first = node.args[0] if node.args else None
+            if isinstance(first, ast.Constant):
+                roots.add(str(first.value).split(".")[0])
+    return roots
+
+
+def _called(node: ast.Call) -> str:
+    return getattr(node.func, "attr", getattr(node.func, "id", ""))
+
+
+def test_the_files_are_found() -> None:
+    assert {name.split("/")[0] for name in FILES} == set(FOLDERS)
+    assert "sot_paddle/heads/fusion.py" in FILES
+
+
+@pytest.mark.parametrize("folder", sorted(BANNED_IMPORTS))
+def test_direction_of_imports(folder: str) -> None:
+    wrong = {
+        name: sorted(found)
+        for name in in_folders(folder)
+        if (found := imported(name) & BANNED_IMPORTS[folder])
+    }
+    assert wrong == {}
+
+
+def test_pure_functions_and_configuration_stay_at_the_bottom() -> None:
+    """functional <- heads, backbones <- registry <- train: nothing imports upwards."""
+    above = {
+        "functional": ("heads", "backbones", "registry", "train", "data", "weights"),
+        "features": ("heads", "backbones", "registry", "train", "data", "weights"),
+        "config": ("heads", "backbones", "registry", "train", "data", "weights"),
+        "heads": ("backbones", "registry", "train", "data", "weights"),
+        "backbones": ("registry", "train", "data", "weights"),
+        "registry": ("train", "data", "weights"),
+        "data": ("heads", "backbones", "registry", "train"),
+    }
+    wrong = []
+    for name in in_folders("sot_paddle", "sot_torch_ref"):
+        package, part = Path(name).with_suffix("").parts[:2]
+        for node in ast.walk(tree(name)):
+            module = node.module if isinstance(node, ast.ImportFrom) else ""
+            names = [f"{module}.{a.name}" for a in node.names] if module else []
+            for target in names:
+                pieces = target.split(".")
+                if pieces[0] == package and pieces[1] in above.get(part, ()):
+                    wrong.append(f"{name}: {target}")
+    assert wrong == []
+
+
+def test_no_file_has_a_name_that_says_nothing() -> None:
+    assert [name for name in FILES if Path(name).name in BANNED_FILES] == []
+
+
+def test_sizes_of_files() -> None:
+    lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in FILES.items()}
+    assert {name: count for name, count in lines.items() if count > MAX_LINES} == {}
+    tools = {name: count for name, count in lines.items() if name.startswith("tools/")}
+    assert {name: count for name, count in tools.items() if count > MAX_TOOL_LINES} == {}
+
+
+def test_forward_methods_of_heads_do_not_ask_for_a_type() -> None:
+    """Strings become objects once, in the factory; no forward compares one."""
+    wrong = []
+    for name in in_folders("sot_paddle", "sot_torch_ref"):
+        if "/heads/" not in name:
+            continue
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.FunctionDef) and node.name in ("forward", "represent"):
+                wrong += [
+                    f"{name}:{inner.lineno}"
+                    for inner in ast.walk(node)
+                    if isinstance(inner, ast.Compare | ast.Match) and _mentions_text(inner)
+                ]
+    assert wrong == []
+
+
+def _mentions_text(node: ast.AST) -> bool:
+    parts = ast.walk(node)
+    return any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts)
+
+
+def public_definitions(name: str) -> Iterator[tuple[str, ast.AST]]:
+    """Public functions and classes of a module and public methods of public classes."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    for node in tree(name).body:
+        if isinstance(node, kinds) and not node.name.startswith("_"):
+            yield node.name, node
+            for inner in node.body if isinstance(node, ast.ClassDef) else ():
+                if isinstance(inner, kinds) and not inner.name.startswith("_"):
+                    yield f"{node.name}.{inner.name}", inner
+
+
+def test_everything_public_has_a_docstring() -> None:
+    missing = []
+    for name in in_folders(*PACKAGES):
+        if ast.get_docstring(tree(name)) is None:
+            missing.append(name)
+        missing += [
+            f"{name}: {title}"
+            for title, node in public_definitions(name)
+            if ast.get_docstring(node) is None
+        ]
+    assert missing == []
+
+
+def test_no_broad_except() -> None:
+    wrong = []
+    for name in FILES:
+        for node in ast.walk(tree(name)):
+            if not isinstance(node, ast.ExceptHandler):
+                continue
+            caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+            names = {getattr(kind, "id", None) for kind in caught}
+            if node.type is None or names & {"Exception", "BaseException"}:
+                wrong.append(f"{name}:{node.lineno}")
+    assert wrong == []
+
+
+def test_paths_of_this_machine_and_open_ends_are_not_in_the_code() -> None:
+    words = ["/wo" + "rk/", "TO" + "DO", "FIX" + "ME"]
+    wrong = [
+        f"{name}: {word}"
+        for name, path in FILES.items()
+        for word in words
+        if word in path.read_text(encoding="utf-8")
+    ]
+    assert wrong == []
+
+
+BLOCK = """
+import importlib.machinery, importlib.util, json, sys
+find_spec = importlib.machinery.PathFinder.find_spec
+def find_installed(name, path=None, target=None):
+    return None if name.split(".")[0] in blocked else find_spec(name, path, target)
+importlib.machinery.PathFinder.find_spec = find_installed
+for name in blocked:
+    assert importlib.util.find_spec(name) is None
+"""
+NEITHER = f"""
+blocked = {{"torch", "paddle", "paddlenlp", "transformers", "timm"}}{BLOCK}
+for name in {WITHOUT_FRAMEWORKS}:
+    importlib.import_module(name)
+print(json.dumps(sorted(blocked & set(sys.modules))))
+"""
+REFERENCE = f"""
+blocked = {{"paddle", "paddlenlp"}}{BLOCK}
+import dataclasses
+import sot_torch_ref
+from sot_torch_ref.backbones.bert import EncoderConfig
+from sot_torch_ref.heads.factory import HeadConfig
+def fields(record):
+    return {{field.name: field.default for field in dataclasses.fields(record)}}
+print(json.dumps({{"models": sot_torch_ref.list_models(), "head": fields(HeadConfig),
+    "encoder": fields(EncoderConfig)}}))
+"""
+OURS = f"""
+blocked = {{"torch", "torchvision", "timm"}}{BLOCK}
+import dataclasses
+import sot_paddle
+from sot_paddle.config import EncoderConfig, HeadConfig
+def fields(record):
+    return {{field.name: field.default for field in dataclasses.fields(record)}}
+print(json.dumps({{"models": sot_paddle.list_models(), "head": fields(HeadConfig),
+    "encoder": fields(EncoderConfig)}}))
+"""
+
+
+@pytest.fixture(scope="module")
+def blocked() -> dict:
+    """What fresh interpreters print in which one or both frameworks cannot be imported."""
+    started = {
+        name: subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", code],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name, code in (("neither", NEITHER), ("reference", REFERENCE), ("ours", OURS))
+    }
+    outputs = {name: process.communicate(timeout=120) for name, process in started.items()}
+    for name, process in started.items():
+        assert process.returncode == 0, (name, outputs[name][1])
+    return {name: json.loads(out.splitlines()[-1]) for name, (out, _) in outputs.items()}
+
+
+def test_the_suite_imports_without_any_framework(blocked: dict) -> None:
+    assert blocked["neither"] == []
+
+
+def test_each_side_imports_without_the_other_and_has_the_same_models(blocked: dict) -> None:
+    assert blocked["ours"]["models"] == blocked["reference"]["models"]
+    assert len(blocked["ours"]["models"]) >= 4
+
+
+@pytest.mark.parametrize("record", ["head", "encoder"])
+def test_options_have_the_same_names_and_defaults_on_both_sides(blocked: dict, record) -> None:
+    ours, reference = (dict(blocked[side][record]) for side in ("ours", "reference"))
+    if record == "head":  # each side's factories always name the pooling
+        ours.pop("pooling")
+        reference.pop("pooling")
+    assert ours == reference
+
+
+def covered(key: str) -> set:
+    return {case.options.get(key) for case in CASES if isinstance(case, ModelCase)}
+
+
+def test_every_model_has_an_alignment_case(blocked: dict) -> None:
+    models = {case.model for case in CASES if isinstance(case, ModelCase)}
+    assert set(blocked["ours"]["models"]) - models == set()
+
+
+def test_every_pooling_fusion_and_normalization_has_an_alignment_case() -> None:
+    """``pooler`` is the default of the plain models: their cases do not name it."""
+    poolings = covered("pooling") | {
+        "pooler" for case in CASES if isinstance(case, ModelCase) and case.model == "bert_base"
+    }
+    assert set(POOLINGS) - poolings == set()
+    assert set(FUSIONS) - covered("fusion") == set()
+    aligned = {
+        (case.options.get("pooling"), case.options.get("normalization"))
+        for case in CASES
+        if isinstance(case, ModelCase)
+    }
+    for pooling, names in NORMALIZATIONS.items():
+        missing = [name for name in names[1:] if (pooling, name) not in aligned]
+        assert missing == [], pooling
+        assert (pooling, None) in aligned, f"{pooling} with its default normalization"
+
+
+def test_every_case_has_a_name_and_steps_of_its_own() -> None:
+    names = [case.name for case in CASES]
+    assert len(set(names)) == len(names)
+    assert all(case.steps for case in CASES)

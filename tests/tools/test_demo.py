@@ -1,0 +1,100 @@
+"""The demo: what it shows, what it writes, and its exit status; the training is not run here."""
+
+import importlib.util
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
+    from align import checkpoint
+
+from align.cases import CASES
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "demo.py"
+
+
+@pytest.fixture
+def tool():
+    spec = importlib.util.spec_from_file_location("demo_tool", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def brief(tool, monkeypatch, tmp_path):
+    """The demo with two short cases, without its conversion and fine-tuning."""
+    monkeypatch.setattr(tool, "SHOWN", ("lr_constant_warmup", "loss_classification"))
+    monkeypatch.setattr(tool, "find_checkpoint", lambda: tmp_path)
+    monkeypatch.setattr(tool, "load_there_and_back", lambda source, out: (True, "converted"))
+    monkeypatch.setattr(tool, "fine_tune", lambda source, out, head, *rest, **named: f"run {head}")
+    monkeypatch.setattr(sys, "argv", ["demo.py", "--out", str(tmp_path / "report")])
+    return tool
+
+
+def test_what_it_shows_exists_and_covers_the_proof(tool):
+    shown = [case for case in CASES if case.name in tool.SHOWN]
+    assert len(shown) == len(tool.SHOWN)
+    steps = {step for case in shown for step in case.steps}
+    assert steps >= {"data", "forward", "loss", "metric", "learning_rate", "backward", "training"}
+    named = {case.name: case for case in shown}
+    assert named["checkpoint_sentences"].batch.sentences
+    assert named["checkpoint_mgcrp"].weights == "checkpoint"
+
+
+def test_one_table_and_the_files(brief, capsys, tmp_path):
+    assert brief.main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "converted"
+    assert lines[1].startswith("alignment: PASS  3/3 results")
+    assert [line.strip() for line in lines if "run " in line] == ["run plain", "run mgcrp"]
+    assert lines[-1] == f"HTML report: {tmp_path / 'report' / 'report.html'}"
+    report = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
+    assert report["verdict"] == "pass"
+    assert (tmp_path / "report" / "report.html").stat().st_size > 1000
+    assert (tmp_path / "report" / "reprod_log" / "loss_align.log").exists()
+
+
+def test_weights_that_do_not_come_back_bit_equal_exit_with_1(brief, monkeypatch, capsys):
+    monkeypatch.setattr(brief, "load_there_and_back", lambda source, out: (False, "1 differs"))
+    assert brief.main() == 1
+    assert "alignment: PASS" in capsys.readouterr().out
+
+
+def test_a_failed_comparison_exits_with_1(brief, monkeypatch, capsys):
+    module = sys.modules["align.steps.learning_rate"]
+    monkeypatch.setattr(module, "_faults", lambda case, ours: [("no fault", ours)])
+    assert brief.main() == 1
+    assert "alignment: FAIL" in capsys.readouterr().out
+
+
+def test_a_missing_checkpoint_is_one_line_and_exit_status_2(tool, monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, checkpoint.PACKAGE, None)  # the package is blocked
+    monkeypatch.setattr(sys, "argv", ["demo.py", "--out", str(tmp_path / "report")])
+    assert tool.main() == 2
+    out, messages = capsys.readouterr()
+    assert out == ""
+    assert messages.startswith("demo: error: the real checkpoint is not installed")
+    assert len(messages.splitlines()) == 1
+    assert not (tmp_path / "report").exists()
+
+
+def test_the_real_checkpoint_comes_back_bit_equal(tool, tmp_path):
+    try:
+        source = checkpoint.find_checkpoint()
+    except checkpoint.CheckpointMissingError:
+        pytest.skip("the real checkpoint is not installed")
+    bit_equal, summary = tool.load_there_and_back(source, tmp_path)
+    assert bit_equal
+    assert "0 differ" in summary
+
+
+def test_the_tool_is_thin():
+    assert len(TOOL.read_text(encoding="utf-8").splitlines()) <= 80
