@@ -32,7 +32,7 @@ SHOWN = (
     "metric_cola",
     "loss_classification",
 )
-TRAINING_STEPS = 80
+TRAINING_STEPS = 120
 
 
 def main() -> int:
