@@ -123,6 +123,8 @@ _TRAINER = tuple(
     )
 )
 
+# float32: with two samples PyTorch's own distance is small by chance now and then, with eight not
+_EIGHT = Batch((16, 9, 12, 7, 14, 5, 11, 16), 16)
 _CHECKPOINT = (
     ModelCase(
         "checkpoint_plain",
@@ -130,7 +132,7 @@ _CHECKPOINT = (
         _REAL,
         weights="checkpoint",
         train=False,
-        batch=Batch((16, 9), 16),
+        batch=_EIGHT,
         quick=False,
     ),
     ModelCase(
@@ -138,7 +140,7 @@ _CHECKPOINT = (
         "bert_base_mgcrp",
         _REAL,
         weights="checkpoint",
-        batch=Batch((16, 9), 16),
+        batch=_EIGHT,
         quick=False,
     ),
 )

@@ -106,7 +106,7 @@ def another_nan(tensors):
 
 def another_dtype(tensors):
     name = "pooler.dense.bias"
-    tensors[name] = tensors[name].astype("float64")
+    tensors[name] = tensors[name].view("int32")  # the same bytes
 
 
 def lose_one(tensors):

@@ -65,7 +65,7 @@ def test_a_row_reports_medians_and_ratios():
     assert (found["ratio"], found["ratio_as_installed"]) == (0.5, 2.0)
     assert found["disturbed"]  # 2 is far above 1
     assert speed.table([row]).splitlines()[1].split() == [
-        *("w", "train", "4000.0", "2000.0", "0.50", "8000.0", "2.00", "*")
+        *("w", "train", "4000.0", "2000.0", "0.50", "0.25", "8000.0", "2.00", "*")
     ]
 
 
