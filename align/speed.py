@@ -279,7 +279,7 @@ def measure(
     workloads: Iterable[Workload],
     threads: int,
     repeats: int,
-    progress: Callable[[str], None] = lambda name: None,
+    progress: Callable[[Row], None] = lambda row: None,
 ) -> tuple[list[Row], dict[str, Any]]:
     """Measure workloads on every side, and stamp the sides.
 
@@ -287,7 +287,7 @@ def measure(
         workloads: of WORKLOADS or TINY_WORKLOADS.
         threads: of both frameworks.
         repeats: counted steps of each side, at least 1.
-        progress: called with each workload's name.
+        progress: called with each row as it is measured.
 
     Returns:
         The rows, and side to its description.
@@ -299,7 +299,6 @@ def measure(
     with ExitStack() as stack:
         workers = [stack.enter_context(Worker(side, threads)) for side in SIDES]
         for workload in workloads:
-            progress(workload.name)
             for mode in MODES:
                 turns: dict[str, list[float]] = {side: [] for side in SIDES}
                 for _ in range(repeats):
@@ -307,6 +306,7 @@ def measure(
                         time.sleep(_PAUSE)
                         turns[worker.side].append(worker.ask(workload.name, mode))
                 rows.append(Row(workload.name, mode, turns))
+                progress(rows[-1])
         return rows, {worker.side: worker.ask("stamp") for worker in workers}
 
 

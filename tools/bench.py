@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
             workloads,
             options.threads,
             options.repeats,
-            lambda name: print(f"measuring {name}", file=sys.stderr, flush=True),
+            lambda row: print(json.dumps(row.to_json()), file=sys.stderr, flush=True),
         )
         found = {"environment": stamps, "threads": options.threads, "repeats": options.repeats}
         found["results"] = [row.to_json() for row in rows]
