@@ -13,6 +13,22 @@ from typing import Any, NoReturn
 from sot_paddle.config import build_record, load_yaml, near_names
 from sot_paddle.train.arguments import TrainConfig
 
+DESCRIPTION = """\
+Fine-tune BERT with the second-order head (or its own, --head plain) on a GLUE task or on your own
+TSV files. The flags are those of the original's run_glue.py; the same command continues a run
+that was interrupted, bit for bit."""
+EXAMPLES = """\
+examples:
+  python tools/train_glue.py --task_name RTE --data_dir GLUE/RTE --model_name_or_path BERT_DIR \\
+      --do_lower_case --do_train --do_eval --max_seq_length 128 --output_dir OUT
+  python tools/train_glue.py --config configs/glue/rte_bert_base_mgcrp.yaml \\
+      --set learning_rate=3e-5 --model_name_or_path BERT_DIR --data_dir GLUE/RTE --output_dir OUT
+  python tools/train_glue.py --task_name own --data_dir MY_TSV --model_name_or_path OUT/best \\
+      --do_predict --output_dir PREDICTIONS
+
+exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 interrupted.
+"""
+
 
 class _OneLineParser(argparse.ArgumentParser):
     """Argument parser whose errors are one line."""
@@ -37,9 +53,22 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
         SystemExit: a flag that argparse refuses (status 2), or ``--help``.
     """
     hints = typing.get_type_hints(TrainConfig)
-    parser = _OneLineParser(prog="train_glue.py", allow_abbrev=False)
-    parser.add_argument("--config", help="YAML file of options")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="assigned")
+    parser = _OneLineParser(
+        prog="train_glue.py",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", metavar="FILE", help="YAML file of options (configs/glue)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="assigned",
+        help="an option by its name, over the file's value; may be repeated",
+    )
     for item in dataclasses.fields(TrainConfig):
         shown = f"{item.metadata['help']} [{item.default}]".replace("%", "%%")
         options: dict[str, Any] = {"default": argparse.SUPPRESS, "help": shown}

@@ -75,6 +75,8 @@ def run_once(run: Run) -> dict[str, Any]:
     checkpoint = _prepare_folder(run)
     seed_everything(run.seed)
     run.model = pretrained.build(config, run.source, run.data.task.num_outputs)
+    if not config.do_train:
+        pretrained.check_trained_head(run.model, run.source.config, run.source.origin)
     loaded, run.fresh = pretrained.load(run.model, run.source)
     _describe_model(run, loaded)
     synchronised = distributed.synchronise_batch_norm(run.model)

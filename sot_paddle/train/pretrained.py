@@ -102,6 +102,31 @@ def build(config: TrainConfig, pretrained: Pretrained, num_classes: int) -> nn.L
     return create_model(name, num_classes, **sizes, **config.head_options)
 
 
+def check_trained_head(model: nn.Layer, recorded: Mapping[str, Any], origin: str) -> None:
+    """Refuse to use a trained head with other options than it was trained with.
+
+    ``sum_fc`` and ``aggre_all``, or a masked and an unmasked head, have tensors of equal names
+    and shapes: without this check the weights would load and the scores be wrong.
+
+    Args:
+        model: as built from the options.
+        recorded: the content of the trained folder's config.json; one without ``sot_head``
+            (a Hugging Face checkpoint) is not checked.
+        origin: the folder, for the message.
+
+    Raises:
+        ValueError: naming every option that differs.
+    """
+    head = dataclasses.asdict(model.head_config)
+    for name in ("head_dropout", "on_zero"):  # they act in training only
+        head.pop(name)
+    trained = recorded.get("sot_head") or {}
+    differing = [name for name in head if name in trained and trained[name] != head[name]]
+    if differing:
+        shown = ", ".join(f"{name} {trained[name]} (now {head[name]})" for name in differing)
+        raise ValueError(f"{origin} was trained with {shown}: give the same options of the head")
+
+
 def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
     """Copy the checkpoint's tensors into a model; head tensors that do not fit stay fresh.
 
@@ -168,7 +193,7 @@ def _read(place: Path, name: str, convert: Converter) -> Pretrained:
     if file is not None:
         tensors, metadata = read_tensors(file)
         if metadata.get("format") == _FORMAT:
-            sizes = json.loads(metadata.get("config", "{}")) or _config_beside(file)
+            sizes = _config_beside(file) | json.loads(metadata.get("config", "{}"))
             packed = metadata.get("vocabulary")
             words = unpack_files(packed) if packed else _vocabulary(file.parent, required=False)
             return Pretrained(str(place), sizes, tensors, words)

@@ -73,7 +73,7 @@ def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: 
     Raises:
         ValueError: naming every difference.
     """
-    current = json.loads(json.dumps(current))
+    saved, current = _flat(saved), _flat(json.loads(json.dumps(current)))
     keys = sorted(set(saved) | set(current))
     differing = [key for key in keys if saved.get(key) != current.get(key)]
     if differing:
@@ -84,3 +84,14 @@ def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: 
             f"{where} belongs to a run with other options ({shown}): repeat those options to "
             "continue it, choose another --output_dir, or start afresh with --overwrite_output_dir"
         )
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with those of nested mappings spelt ``outer.inner``."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{name}": inner for name, inner in value.items()}
+        else:
+            flat[key] = value
+    return flat

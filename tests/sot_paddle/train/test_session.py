@@ -93,6 +93,21 @@ def test_evaluation_and_prediction_of_a_trained_folder(tiny, tmp_path, tiny_file
     assert (other / "RTE.tsv").read_bytes() == (out / "RTE.tsv").read_bytes()
 
 
+def test_a_trained_head_is_not_read_with_other_options(tiny, tmp_path, tiny_files, capfd):
+    out = tmp_path / "out"
+    assert tiny.start(out, *STEPS)[0] == 0
+    flags = [
+        *("--task_name", "RTE", "--data_dir", str(tiny.data), "--do_eval", "--mask_padding"),
+        *("--output_dir", str(tmp_path / "other"), "--cache_dir", str(tmp_path / "cache")),
+        *("--model_name_or_path", str(out / "best"), "--max_seq_length", "20"),
+        *("--q_dim", "5", "--k_dim", "3", "--fusion", "aggre_all"),
+    ]
+    capfd.readouterr()
+    assert session.run_command(flags, tiny_files.no_conversion) == 2
+    line = _only_line(capfd.readouterr().err)
+    assert "trained with fusion None (now aggre_all), mask_padding False (now True)" in line
+
+
 def test_evaluation_without_a_trained_head_is_refused(tiny, tmp_path):
     flags = [flag for flag in tiny.command(tmp_path / "out") if flag != "--do_train"]
     assert session.run_command(flags, lambda place, model: {}) == 2

@@ -97,6 +97,12 @@ def test_identity_names_every_difference():
     with pytest.raises(ValueError, match="seed: 1 there, 2 now; task_name: 'RTE' there, 'CoLA'"):
         check_identity(saved, current, Path("checkpoint-1"))
     check_identity(saved, saved, Path("checkpoint-1"))
+    with pytest.raises(ValueError, match=r"\(head.fusion: None there, 'concat' now\)"):
+        check_identity(
+            {"head": {"fusion": None, "wr_dim": 4}},
+            {"head": {"fusion": "concat", "wr_dim": 4}},
+            Path("checkpoint-1"),
+        )
 
 
 def test_other_data_are_refused(tiny, tmp_path):
