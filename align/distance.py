@@ -55,7 +55,7 @@ def measure(
         b: (...) the reference, finite, of the same shape.
         o: (...) float64 oracle; None unless the kind is "oracle".
         tolerance: the rule.
-        zero_scale: see `align.compare.compare_arrays`.
+        zero_scale: see `align.comparator.compare_arrays`.
 
     Returns:
         Distance.

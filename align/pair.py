@@ -13,7 +13,7 @@ from align import paddle_side, torch_side
 from align.bounds import TOLERANCES
 from align.case_kinds import WORDS_DIM, ModelCase
 from align.checkpoint import encoder_arrays, find_checkpoint
-from align.compare import compare_arrays, compare_mappings
+from align.comparator import compare_arrays, compare_mappings
 from align.results import Comparison, Tolerance
 from align.sides import Arrays, Pass, TrainingRun
 from align.weights import build_plan

@@ -26,7 +26,7 @@ BANNED_IMPORTS = {
     "align": {"tools", "tests"},
     "tools": {"tools", "tests"},
 }
-WITHOUT_FRAMEWORKS = ("align", "align.weights", "align.compare", "align.results")
+WITHOUT_FRAMEWORKS = ("align", "align.weights", "align.comparator", "align.results")
 
 FILES = {
     path.relative_to(ROOT).as_posix(): path

@@ -7,7 +7,7 @@ import numpy as np
 from align.bounds import TOLERANCES
 from align.case_kinds import DataCase
 from align.checkpoint import find_checkpoint
-from align.compare import compare_mappings
+from align.comparator import compare_mappings
 from align.context import Context
 from align.controls import judge
 from align.results import Comparison, StepResult

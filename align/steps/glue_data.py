@@ -17,7 +17,7 @@ from align import paddle_side, torch_side
 from align.bounds import TOLERANCES
 from align.case_kinds import GlueDataCase
 from align.checkpoint import find_checkpoint
-from align.compare import compare_mappings
+from align.comparator import compare_mappings
 from align.context import Context
 from align.controls import judge
 from align.glue_fixtures import write_fixture

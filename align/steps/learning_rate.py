@@ -9,7 +9,7 @@ import numpy as np
 from align import paddle_side, torch_side
 from align.bounds import TOLERANCES
 from align.case_kinds import Recipe, ScheduleCase
-from align.compare import compare_arrays
+from align.comparator import compare_arrays
 from align.context import Context
 from align.controls import judge
 from align.results import Comparison, StepResult

@@ -21,7 +21,7 @@ from align import torch_side
 from align.bounds import TOLERANCES
 from align.case_kinds import TrainerCase, recipe_with
 from align.checkpoint import find_checkpoint
-from align.compare import compare_arrays
+from align.comparator import compare_arrays
 from align.context import Context
 from align.controls import judge
 from align.glue_fixtures import write_fixture

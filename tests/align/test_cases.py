@@ -19,7 +19,7 @@ FUSIONS = {"sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tok
 
 def test_importing_the_table_loads_no_framework():
     code = (
-        "import sys, align.cases, align.results, align.compare, align.weights\n"
+        "import sys, align.cases, align.results, align.comparator, align.weights\n"
         "print([n for n in ('paddle', 'torch', 'paddlenlp', 'transformers') if n in sys.modules])"
     )
     done = subprocess.run(

@@ -12,7 +12,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     from align.pair import make_batch
 
 from align.case_kinds import ModelCase
-from align.compare import compare_mappings
+from align.comparator import compare_mappings
 from align.controls import MODEL_FAULTS, ModelFault, array_faults, judge, planted
 from align.results import Tolerance
 

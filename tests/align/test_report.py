@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from align.compare import compare_arrays, compare_mappings
+from align.comparator import compare_arrays, compare_mappings
 from align.report import console, write_atomically, write_html, write_json
 from align.reprod import report_lines, write_reprod
 from align.results import ControlResult, Report, StepResult, Tolerance

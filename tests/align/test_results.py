@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from align.compare import compare_arrays
+from align.comparator import compare_arrays
 from align.results import Comparison, ControlResult, Report, StepResult, Tolerance
 from align.strict_json import json_ready
 

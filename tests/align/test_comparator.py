@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from align.compare import compare_arrays, compare_mappings
+from align.comparator import compare_arrays, compare_mappings
 from align.results import Tolerance
 
 SCALED = Tolerance("scaled", 1e-10, "float64 rounding is far below")
