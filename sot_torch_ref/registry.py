@@ -1,17 +1,31 @@
 """Models by name."""
 
 import difflib
+import functools
 from collections.abc import Callable
 
 from torch import nn
 
-from sot_torch_ref.backbones import bert
+from sot_torch_ref.backbones import bert, swin, vit
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "bert_base": bert.bert_base,
     "bert_large": bert.bert_large,
     "bert_base_mgcrp": bert.bert_base_mgcrp,
     "bert_large_mgcrp": bert.bert_large_mgcrp,
+    "sot_tiny": functools.partial(vit.build_vit, "sot_tiny"),
+    "sot_small": functools.partial(vit.build_vit, "sot_small"),
+    "sot_base": functools.partial(vit.build_vit, "sot_base"),
+    "deit_tiny": functools.partial(vit.build_vit, "deit_tiny"),
+    "deit_small": functools.partial(vit.build_vit, "deit_small"),
+    "deit_base": functools.partial(vit.build_vit, "deit_base"),
+    "deit_tiny_sot": functools.partial(vit.build_vit, "deit_tiny_sot"),
+    "deit_small_sot": functools.partial(vit.build_vit, "deit_small_sot"),
+    "deit_base_sot": functools.partial(vit.build_vit, "deit_base_sot"),
+    "swin_tiny": functools.partial(swin.build_swin, "swin_tiny"),
+    "swin_base": functools.partial(swin.build_swin, "swin_base"),
+    "swin_tiny_sot": functools.partial(swin.build_swin, "swin_tiny_sot"),
+    "swin_base_sot": functools.partial(swin.build_swin, "swin_base_sot"),
 }
 
 
@@ -20,18 +34,20 @@ def list_models() -> list[str]:
     return sorted(MODELS)
 
 
-def create_model(name: str, num_classes: int = 2, **overrides: object) -> nn.Module:
+def create_model(name: str, num_classes: int | None = None, **overrides: object) -> nn.Module:
     """Build a model with fresh weights, in torch's default dtype.
 
     Args:
         name: One of ``list_models()``.
-        num_classes: Number K of scores, >= 1 (1 = regression).
-        **overrides: Encoder keys (``backbones.bert.EncoderConfig``) and head keys
-            (``heads.factory.HeadConfig``).
+        num_classes: Number K of scores, >= 1 (1 = regression); None = the model's own default,
+            2 for text and 1000 for images.
+        **overrides: Backbone keys (``backbones.bert.EncoderConfig``, ``vision_config.ViTConfig``
+            or ``vision_config.SwinConfig``) and head keys (``heads.factory.HeadConfig``).
 
     Returns:
-        The model, in train mode. Call it as
-        ``model(input_ids, token_type_ids=None, attention_mask=None, return_taps=False)``.
+        The model, in train mode. Call a text model as
+        ``model(input_ids, token_type_ids=None, attention_mask=None, return_taps=False)`` and a
+        vision model as ``model(images, return_taps=False)``.
 
     Raises:
         ValueError: Unknown name or override (the message lists the near ones), or a value that
@@ -40,4 +56,6 @@ def create_model(name: str, num_classes: int = 2, **overrides: object) -> nn.Mod
     if name not in MODELS:
         near = difflib.get_close_matches(name, MODELS, n=3) or list_models()
         raise ValueError(f"unknown model {name!r}; did you mean: {', '.join(near)}?")
+    if num_classes is None:
+        return MODELS[name](**overrides)
     return MODELS[name](num_classes, **overrides)

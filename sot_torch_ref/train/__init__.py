@@ -1,1 +1,1 @@
-"""Training parts: optimizer, losses, metrics."""
+"""Training parts: optimizer, schedule, losses, metrics, EMA, image augmentations."""

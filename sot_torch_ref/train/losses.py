@@ -1,4 +1,4 @@
-"""Losses of the text tasks."""
+"""Losses of the text tasks and of image classification with soft targets."""
 
 import torch
 from torch.nn import functional as F
@@ -74,3 +74,55 @@ def task_loss(
     if logits.shape[1] == 1:
         return mean_squared_error(logits, labels)
     return cross_entropy(logits, labels, ignore_index=ignore_index)
+
+
+def smooth_one_hot(labels: torch.Tensor, num_classes: int, smoothing: float) -> torch.Tensor:
+    """One-hot rows with label smoothing: eps / K off the label, 1 - eps + eps / K on it.
+
+    Args:
+        labels: (B,), integers from 0 to K - 1.
+        num_classes: Number K of classes.
+        smoothing: eps, in [0, 1).
+
+    Returns:
+        (B, K), in torch's default dtype; the rows sum to 1.
+
+    Raises:
+        ValueError: A smoothing out of range.
+
+    Source: specs A.9.
+    """
+    if not 0.0 <= smoothing < 1.0:
+        raise ValueError(f"smoothing must be in [0, 1), got {smoothing!r}")
+    off = smoothing / num_classes
+    rows = torch.full((len(labels), num_classes), off)
+    return rows.scatter(1, labels.long()[:, None], 1.0 - smoothing + off)
+
+
+def soft_target_cross_entropy(
+    logits: torch.Tensor | tuple[torch.Tensor, ...], targets: torch.Tensor
+) -> torch.Tensor:
+    """Mean over the batch of - sum_k t_k log softmax(z)_k.
+
+    The pair that the fusion "sum_loss" gives in train mode counts as the sum of the two losses.
+
+    Args:
+        logits: (B, K), or a tuple of such.
+        targets: (B, K), rows of probabilities.
+
+    Returns:
+        0-dim.
+
+    Raises:
+        ValueError: Shapes that differ.
+
+    Source: specs A.6 (sum_loss) and A.9.
+    """
+    if isinstance(logits, tuple):
+        return torch.stack([soft_target_cross_entropy(part, targets) for part in logits]).sum()
+    if logits.ndim != 2 or logits.shape != targets.shape:
+        raise ValueError(
+            "expected logits and targets (B, K), got "
+            f"{tuple(logits.shape)} and {tuple(targets.shape)}"
+        )
+    return -(targets * F.log_softmax(logits, dim=1)).sum(dim=1).mean()

@@ -1,7 +1,8 @@
-"""AdamW in the form of the transformers library, and its weight decay groups.
+"""AdamW in the form of the transformers library, and the weight decay groups of both recipes.
 
 The released text code trains with this form, not with torch's AdamW: epsilon is added to the
-uncorrected root, and decay acts after the step, on the new value.
+uncorrected root, and decay acts after the step, on the new value. The vision recipe uses
+``torch.optim.AdamW`` with its own rule for the groups.
 """
 
 import math
@@ -116,4 +117,39 @@ def decay_groups(model: torch.nn.Module, weight_decay: float) -> list[dict]:
     return [
         {"params": [p for name, p in trained if is_decayed(name)], "weight_decay": weight_decay},
         {"params": [p for name, p in trained if not is_decayed(name)], "weight_decay": 0.0},
+    ]
+
+
+def is_decayed_vision(name: str, parameter: torch.Tensor) -> bool:
+    """Whether weight decay applies in the vision recipe: neither 1-D nor a bias.
+
+    The class token, a learned position table and 0-dim parameters are decayed.
+
+    Args:
+        name: Name in the model.
+        parameter: The parameter; its number of dimensions counts.
+
+    Source: specs A.9.
+    """
+    return parameter.ndim != 1 and not name.endswith(".bias")
+
+
+def vision_decay_groups(model: torch.nn.Module, weight_decay: float) -> list[dict]:
+    """Two parameter groups by ``is_decayed_vision``; frozen parameters are left out.
+
+    Args:
+        model: Any module.
+        weight_decay: Coefficient of the first group.
+
+    Returns:
+        Two groups for ``torch.optim.AdamW``, decayed first; either may be empty.
+
+    Source: specs A.9.
+    """
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    decayed = [p for name, p in trained if is_decayed_vision(name, p)]
+    rest = [p for name, p in trained if not is_decayed_vision(name, p)]
+    return [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": rest, "weight_decay": 0.0},
     ]

@@ -17,7 +17,22 @@ TINY = {
 
 
 def test_list_models() -> None:
-    assert list_models() == ["bert_base", "bert_base_mgcrp", "bert_large", "bert_large_mgcrp"]
+    text = ["bert_base", "bert_base_mgcrp", "bert_large", "bert_large_mgcrp"]
+    deit = [f"deit_{size}{head}" for size in ("base", "small", "tiny") for head in ("", "_sot")]
+    sot = ["sot_base", "sot_small", "sot_tiny"]
+    swin = [f"swin_{size}{head}" for size in ("base", "tiny") for head in ("", "_sot")]
+    assert list_models() == text + deit + sot + swin
+
+
+@pytest.mark.parametrize("name", [name for name in list_models() if "bert" not in name])
+def test_default_classes_of_vision_models(name: str) -> None:
+    keys = {"depths": (1, 1), "num_heads": (2, 2)} if "swin" in name else {"depth": 1}
+    heads = {} if "swin" in name else {"num_heads": 2}
+    tiny = {"embed_dim": 4, "img_size": 32, "head_num_heads": 2, "wr_dim": 3, **keys, **heads}
+    images = torch.randn(2, 3, 32, 32)
+    assert create_model(name, **tiny)(images).shape == (2, 1000)
+    assert create_model(name, 3, **tiny)(images).shape == (2, 3)
+    assert create_model(name, num_classes=None, **tiny).training
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from sot_torch_ref.train.losses import cross_entropy, mean_squared_error, task_loss
+from sot_torch_ref.train.losses import (
+    cross_entropy,
+    mean_squared_error,
+    smooth_one_hot,
+    soft_target_cross_entropy,
+    task_loss,
+)
 
 LOGITS = torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.1, 4.0], [2.0, 2.0, -1.0], [0.0, 1.0, 0.0]])
 LABELS = torch.tensor([2, 0, 1, 1])
@@ -59,3 +65,49 @@ def test_refusals() -> None:
         task_loss(LOGITS[0], LABELS)
     with pytest.raises(ValueError, match=r"expected logits \(B, K\) and B labels"):
         task_loss(LOGITS, LABELS[:3])
+
+
+def soft_rows(rows: int, classes: int) -> torch.Tensor:
+    return torch.rand(rows, classes, dtype=torch.float64).softmax(dim=1)
+
+
+def test_smooth_one_hot_by_hand() -> None:
+    rows = smooth_one_hot(torch.tensor([1, 3]), 4, 0.2)
+    expected = [[0.05, 0.85, 0.05, 0.05], [0.05, 0.05, 0.05, 0.85]]
+    np.testing.assert_allclose(rows.numpy(), expected, rtol=1e-6)
+    assert torch.equal(smooth_one_hot(LABELS, 3, 0.0), torch.eye(3)[LABELS])
+    with pytest.raises(ValueError, match=r"smoothing must be in \[0, 1\), got -0.1"):
+        smooth_one_hot(LABELS, 3, -0.1)
+
+
+def test_soft_target_cross_entropy_by_formula() -> None:
+    targets = soft_rows(4, 3)
+    z, t = LOGITS.double().numpy(), targets.numpy()
+    expected = -(t * (z - np.log(np.exp(z).sum(1, keepdims=True)))).sum(1).mean()
+    loss = soft_target_cross_entropy(LOGITS.double(), targets)
+    assert float(loss) == pytest.approx(expected, rel=1e-14)
+    hard = torch.eye(3, dtype=torch.float64)[LABELS]
+    loss = soft_target_cross_entropy(LOGITS.double(), hard)
+    torch.testing.assert_close(loss, cross_entropy(LOGITS.double(), LABELS))
+
+
+def test_soft_target_cross_entropy_is_timm() -> None:
+    from timm.loss import LabelSmoothingCrossEntropy, SoftTargetCrossEntropy
+
+    targets, logits = soft_rows(4, 3), LOGITS.double()
+    expected = SoftTargetCrossEntropy()(logits, targets)
+    torch.testing.assert_close(soft_target_cross_entropy(logits, targets), expected)
+    smooth = smooth_one_hot(LABELS, 3, 0.1).double()
+    expected = LabelSmoothingCrossEntropy(0.1)(logits, LABELS)
+    torch.testing.assert_close(
+        soft_target_cross_entropy(logits, smooth), expected, rtol=1e-6, atol=0
+    )
+
+
+def test_soft_targets_of_a_pair_give_the_sum() -> None:
+    targets, other = soft_rows(4, 3), LOGITS.flip(1).double()
+    pair = soft_target_cross_entropy((LOGITS.double(), other), targets)
+    expected = soft_target_cross_entropy(LOGITS.double(), targets)
+    torch.testing.assert_close(pair, expected + soft_target_cross_entropy(other, targets))
+    with pytest.raises(ValueError, match=r"expected logits and targets \(B, K\), got \(4, 3\)"):
+        soft_target_cross_entropy(LOGITS, LABELS)

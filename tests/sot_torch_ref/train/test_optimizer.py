@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from sot_torch_ref import create_model
-from sot_torch_ref.train.optimizer import HFAdamW, decay_groups, is_decayed
+from sot_torch_ref.train.optimizer import (
+    HFAdamW,
+    decay_groups,
+    is_decayed,
+    is_decayed_vision,
+    vision_decay_groups,
+)
 
 STEPS, SIZE = 20, 5
 
@@ -141,3 +147,38 @@ def test_decay_groups() -> None:
     counts = [len(group["params"]) for group in decay_groups(model, 0.01)]
     assert counts == [7, 4]
     HFAdamW(decay_groups(model, 0.01), lr=1e-3)
+
+
+def test_vision_rule_by_name_and_shape() -> None:
+    vector, matrix = torch.zeros(3), torch.zeros(1, 1, 3)
+    assert is_decayed_vision("cls_token", matrix)
+    assert is_decayed_vision("head.pooling.norm.factor", torch.zeros(()))
+    assert is_decayed_vision("biases.weight", torch.zeros(2, 3))
+    assert not is_decayed_vision("head.pooling.norm.weight", vector)
+    assert not is_decayed_vision("embed.blocks.1.norm.weight", vector)
+    assert not is_decayed_vision("layer.bias", matrix)
+
+
+def test_vision_groups_of_the_published_model() -> None:
+    model = create_model("sot_tiny")
+    decayed, rest = vision_decay_groups(model, 0.03)
+    assert (len(decayed["params"]), len(rest["params"])) == (93, 97)
+    assert (decayed["weight_decay"], rest["weight_decay"]) == (0.03, 0.0)
+    assert sum(p.numel() for group in (decayed, rest) for p in group["params"]) == 7_983_550
+    assert any(p is model.cls_token for p in decayed["params"])
+    assert any(p is model.head.pooling.norm.weight for p in rest["params"])
+    model.embed.requires_grad_(False)
+    counts = [len(group["params"]) for group in vision_decay_groups(model, 0.03)]
+    embed = [is_decayed_vision(name, p) for name, p in model.embed.named_parameters()]
+    assert counts == [93 - sum(embed), 97 - embed.count(False)]
+
+
+def test_vision_groups_are_those_of_timm() -> None:
+    from timm.optim import param_groups_weight_decay
+
+    model = create_model("deit_tiny", depth=1, normalization=None)
+    expected = param_groups_weight_decay(model, 0.03)  # timm lists the undecayed first
+    ours = vision_decay_groups(model, 0.03)
+    for group, theirs in zip(ours, reversed(expected), strict=True):
+        assert [id(p) for p in group["params"]] == [id(p) for p in theirs["params"]]
+        assert group["weight_decay"] == theirs["weight_decay"]

@@ -1,0 +1,299 @@
+"""Swin: timm itself at full and at odd sizes, window arithmetic by hand, heads without cls."""
+
+import pytest
+import torch
+from torch import nn
+
+from sot_torch_ref import create_model
+from sot_torch_ref.backbones import swin
+
+K = 5
+TINY = {
+    "img_size": 32,
+    "embed_dim": 6,
+    "depths": (2, 2),
+    "num_heads": (2, 3),
+    "window_size": 3,
+    "head_num_heads": 2,
+    "wr_dim": 4,
+    "head_dropout": 0.0,
+}
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+
+def tiny(name: str = "swin_tiny", **keys: object) -> nn.Module:
+    return create_model(name, num_classes=K, **{**TINY, **keys})
+
+
+def pictures(size: int, count: int = 2) -> torch.Tensor:
+    return torch.randn(count, 3, size, size, generator=torch.Generator().manual_seed(3))
+
+
+def swin_name(name: str) -> str:
+    """Name of a timm Swin tensor in the reference."""
+    name = name.replace("patch_embed.", "embed.").replace("layers.", "stages.")
+    return name.replace("head.fc.", "head.word_fc.")
+
+
+def randomise(model: nn.Module) -> None:
+    """Weights far from their start: norms, biases and position tables that matter."""
+    for name, parameter in model.named_parameters():
+        with torch.no_grad():
+            strong = parameter.ndim == 1 or "relative_position" in name
+            parameter.add_(torch.randn_like(parameter) * (0.4 if strong else 0.05))
+
+
+def timm_swin(seed: int, **keys: object) -> nn.Module:
+    import timm
+
+    torch.manual_seed(seed)
+    other = timm.create_model("swin_tiny_patch4_window7_224", **keys)
+    randomise(other)
+    return other
+
+
+def copy_swin(other: nn.Module, **keys: object) -> nn.Module:
+    model = create_model("swin_tiny", **keys)
+    model.load_state_dict({swin_name(n): v for n, v in other.state_dict().items()}, strict=True)
+    return model
+
+
+def assert_same(model: nn.Module, other: nn.Module, images: torch.Tensor) -> None:
+    """Logits within 1e-12 and every gradient within 1e-10, relative to the largest entry."""
+    results = []
+    for side in (model, other):
+        logits = side(images)
+        (
+            logits.sin() * torch.arange(1.0, logits.numel() + 1).reshape(logits.shape)
+        ).sum().backward()
+        results.append(logits.detach())
+    ours, theirs = results
+    assert (ours - theirs).abs().max() <= 1e-12 * theirs.abs().max()
+    gradients = {name: p.grad for name, p in model.named_parameters()}
+    named = {swin_name(name): p.grad for name, p in other.named_parameters()}
+    assert gradients.keys() == named.keys()
+    for name, expected in named.items():
+        assert (gradients[name] - expected).abs().max() <= 1e-10 * expected.abs().max(), name
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_swin_tiny_is_timm(seed: int) -> None:
+    other = timm_swin(seed)
+    model = copy_swin(other)
+    norms = [m for m in other.modules() if isinstance(m, nn.LayerNorm)]
+    assert {norm.eps for norm in norms} == {1e-5}
+    assert_same(model.eval(), other.eval(), pictures(224, 1))
+
+
+SIZES = [
+    # grids 9, 5 (padded) and 3 (= window); 11 with padding; 8 and windows that fit; 2 below window
+    {"img_size": 36, "window_size": 4, "depths": (2, 2, 1), "num_heads": (2, 3, 4)},
+    {"img_size": 44, "window_size": 3, "depths": (3, 2), "num_heads": (1, 4)},
+    {"img_size": 32, "window_size": 4, "depths": (2, 2), "num_heads": (4, 2)},
+    {"img_size": 40, "window_size": 7, "depths": (2, 2, 2), "num_heads": (2, 2, 2)},
+    {"img_size": 28, "window_size": 2, "depths": (2, 2), "num_heads": (2, 2)},
+]
+
+
+@pytest.mark.parametrize("keys", SIZES)
+@pytest.mark.parametrize("seed", [3, 4])
+def test_small_swin_is_timm(keys: dict, seed: int) -> None:
+    dims = {"embed_dim": 12, "num_classes": 7, **keys}
+    other = timm_swin(seed, **dims)
+    assert_same(copy_swin(other, **dims).eval(), other.eval(), pictures(keys["img_size"]))
+
+
+def test_drop_path_is_where_timm_has_it() -> None:
+    """Both sides with the branches scaled by the same factor for each sample, instead of draws."""
+
+    class Scale(nn.Module):
+        def __init__(self, index: int) -> None:
+            super().__init__()
+            self.index = index
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            factors = torch.tensor([0.0, 1.0 + 0.1 * self.index])
+            return x * factors.reshape(-1, *[1] * (x.ndim - 1))
+
+    dims = {"embed_dim": 12, "num_classes": 7, **SIZES[0]}
+    other = timm_swin(5, **dims)
+    model = copy_swin(other, **dims)
+    blocks = [block for stage in model.stages for block in stage.blocks]
+    theirs = [block for stage in other.layers for block in stage.blocks]
+    for index, (block, their) in enumerate(zip(blocks, theirs, strict=True)):
+        block.drop_path = Scale(index)
+        their.drop_path1, their.drop_path2 = Scale(index), Scale(index)
+    assert_same(model.train(), other.train(), pictures(36))
+    other = timm_swin(5, drop_path_rate=0.4, **dims)
+    theirs = [block.drop_path1 for stage in other.layers for block in stage.blocks]
+    rates = [getattr(path, "drop_prob", 0.0) for path in theirs]
+    model = create_model("swin_tiny", drop_path_rate=0.4, **dims)
+    ours = [block.drop_path.rate for stage in model.stages for block in stage.blocks]
+    assert ours == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
+    assert ours == pytest.approx(rates)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("swin_tiny", "swin_tiny_patch4_window7_224"),
+        ("swin_base", "swin_base_patch4_window7_224"),
+    ],
+)
+def test_names_and_shapes_are_timm(name: str, other: str) -> None:
+    import timm
+
+    torch.set_default_dtype(torch.float32)  # the fixture restores it
+    theirs = timm.create_model(other).state_dict()
+    ours = create_model(name).state_dict()
+    assert {swin_name(n): v.shape for n, v in theirs.items()} == {
+        n: v.shape for n, v in ours.items()
+    }
+
+
+@pytest.mark.parametrize(("name", "published"), [("swin_tiny_sot", 31.45), ("swin_base_sot", 96.1)])
+def test_inferred_parameter_counts(name: str, published: float) -> None:
+    torch.set_default_dtype(torch.float32)
+    model = create_model(name)
+    count = sum(p.numel() for p in model.parameters()) / 1e6
+    assert count == pytest.approx(published, abs=0.05)
+    assert model.embed.num_tokens == 3136
+
+
+def test_windows_by_hand() -> None:
+    x = torch.arange(16.0).reshape(1, 4, 4, 1)
+    windows = swin.to_windows(x, 2)
+    assert windows[:, :, 0].tolist() == [
+        [0, 1, 4, 5],
+        [2, 3, 6, 7],
+        [8, 9, 12, 13],
+        [10, 11, 14, 15],
+    ]
+    assert torch.equal(swin.from_windows(windows, 2, 4), x)
+
+
+def test_relative_index_by_hand() -> None:
+    assert swin.relative_index(2).tolist() == [
+        [4, 3, 1, 0],
+        [5, 4, 2, 1],
+        [7, 6, 4, 3],
+        [8, 7, 5, 4],
+    ]
+
+
+def test_shift_mask_by_hand() -> None:
+    mask = swin.shift_mask(4, 2, 1)  # regions of a row: 0 0 | 1 2
+    assert mask.shape == (4, 4, 4)
+    assert not mask[0].any()  # the first window is one region
+    free = (mask == 0).tolist()
+    assert free[1] == [[i % 2 == j % 2 for j in range(4)] for i in range(4)]  # two columns
+    assert free[2] == [[i // 2 == j // 2 for j in range(4)] for i in range(4)]  # two rows
+    assert free[3] == [[i == j for j in range(4)] for i in range(4)]  # four corners
+    assert mask.unique().tolist() == [-100.0, 0.0]
+
+
+def test_merging_order_by_hand() -> None:
+    layer = swin.PatchMerging(1, 2, 1e-5)
+    layer.norm = nn.Identity()
+    with torch.no_grad():
+        layer.reduction.weight.copy_(torch.tensor([[1.0, 10.0, 100.0, 1000.0], [0, 0, 0, 0]]))
+    x = torch.tensor([1.0, 2.0, 3.0, 4.0]).reshape(1, 4, 1)
+    assert layer(x).flatten().tolist() == [1 + 30 + 200 + 4000, 0]
+    layer.size = 3
+    assert layer(torch.ones(1, 9, 1))[0, :, 0].tolist() == [1111, 11, 101, 1]
+
+
+def test_taps() -> None:
+    model = tiny().eval()
+    randomise(model)
+    logits, taps = model(pictures(32), return_taps=True)
+    assert list(taps) == [
+        "embed",
+        "stages.0.blocks.0",
+        "stages.0.blocks.1",
+        "stages.1.downsample",
+        "stages.1.blocks.0",
+        "stages.1.blocks.1",
+        "norm",
+        "head.representation",
+        "head.word_logits",
+        "logits",
+    ]
+    assert [tuple(taps[name].shape) for name in list(taps)[2:5]] == [
+        (2, 64, 6),
+        (2, 16, 12),
+        (2, 16, 12),
+    ]
+    torch.testing.assert_close(taps["head.representation"], taps["norm"].mean(dim=1))
+    assert torch.equal(logits, model(pictures(32)))
+    state = model.state_dict()
+    assert not any("index" in name or "mask" in name for name in state)
+    assert state["stages.0.blocks.0.attn.relative_position_bias_table"].shape == (25, 2)
+
+
+def test_second_order_head_and_token_embedding() -> None:
+    model = tiny("swin_tiny_sot")
+    randomise(model)
+    _, taps = model(pictures(32), return_taps=True)
+    for tap in taps.values():
+        tap.retain_grad()
+    taps["logits"].sin().sum().backward()
+    assert all(tap.grad is not None for tap in taps.values())
+    assert all(p.grad is not None for p in model.parameters())
+    assert [name for name in taps if name.startswith("embed")] == [
+        "embed.stem",
+        *(f"embed.blocks.{index}" for index in range(6)),
+        "embed",
+    ]
+    assert taps["embed"].shape == (2, 64, 6)
+    assert taps["head.covariance"].shape == (4, 4, 4)
+    assert model.head.cls_fc is None
+
+
+def test_presets() -> None:
+    tiny_keys, base_keys = swin.PRESETS["swin_tiny"], swin.PRESETS["swin_base_sot"]
+    assert (tiny_keys["depths"], tiny_keys["num_heads"]) == ((2, 2, 6, 2), (3, 6, 12, 24))
+    assert (base_keys["depths"], base_keys["num_heads"]) == ((2, 2, 18, 2), (4, 8, 16, 32))
+    assert (base_keys["wr_dim"], base_keys["head_dropout"]) == (38, 0.7)
+    assert swin.PRESETS["swin_tiny_sot"]["wr_dim"] == 24
+
+
+def test_initial_weights() -> None:
+    model = create_model("swin_tiny", 3, depths=(1, 1), num_heads=(3, 6), img_size=112)
+    for name, parameter in model.named_parameters():
+        if name.endswith(("qkv.weight", "fc1.weight", "reduction.weight", "bias_table")):
+            assert parameter.detach().std() == pytest.approx(0.02, rel=0.15), name
+        elif name.endswith("bias") and "embed.proj" not in name:
+            assert not parameter.any(), name
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"depths": (2,)}, "depths and num_heads must have one entry for each stage, got 1 and 2"),
+        ({"depths": 2}, "depths must be one integer for each stage, got 2"),
+        ({"depths": (2, 0)}, r"depths\[1\] must be an integer of at least 1"),
+        ({"num_heads": (2, 5)}, r"embed_dim of stage 1 must be a multiple of num_heads\[1\]"),
+        ({"window_size": 0}, "window_size must be an integer of at least 1"),
+        ({"img_size": 30}, "img_size must be a multiple of patch_size, got 30 and 4"),
+        ({"pooling": "none"}, "pooling 'none' needs a class token"),
+        ({"fusion": "sum_fc"}, "fusion 'sum_fc' needs a class token"),
+        ({"depth": 2}, "unknown override 'depth'; did you mean: depths"),
+        ({"token_type": "resnet", "large_output": True}, "'resnet' does not work"),
+        (
+            {"token_type": "inception", "large_output": True},
+            "gives 16 x 16 tokens at img_size=32, Swin needs 8 x 8",
+        ),
+    ],
+)
+def test_refusals(keys: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tiny(**keys)
+
+
+def test_lists_are_accepted_and_kept_as_tuples() -> None:
+    model = tiny(depths=[1, 1], num_heads=[2, 3])
+    assert (model.config.depths, model.config.num_heads) == ((1, 1), (2, 3))
+    with pytest.raises(ValueError, match="images must be a float batch"):
+        model(pictures(36))

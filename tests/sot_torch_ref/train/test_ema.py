@@ -1,0 +1,84 @@
+"""EMA of the whole state dict: by hand, and timm's own after ten steps."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from sot_torch_ref.train.ema import DECAY, ModelEma, ema_update
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 3))
+
+
+def train(model: nn.Module, averages: list, steps: int) -> None:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(6, 5)).sin().sum().backward()
+        optimizer.step()
+        for average in averages:
+            average.update(model)
+
+
+def test_by_hand() -> None:
+    average = {"w": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)}
+    ema_update(average, {"w": torch.tensor([5.0, 0.0]), "n": torch.tensor(7)}, 0.75)
+    assert average["w"].tolist() == [2.0, 1.5]
+    assert average["n"].item() == 7
+    ema_update(average, {"w": torch.zeros(2), "n": torch.tensor(8)}, 1.0)
+    assert average["w"].tolist() == [2.0, 1.5]
+
+
+@pytest.mark.parametrize("decay", [DECAY, 0.9])
+def test_ten_steps_equal_timm(decay: float) -> None:
+    from timm.utils import ModelEma as TimmEma
+
+    model = network()
+    ours, theirs = ModelEma(model, decay), TimmEma(model, decay)
+    start = copy.deepcopy(model.state_dict())
+    train(model, [ours, theirs], 10)
+    expected = theirs.ema.state_dict()
+    assert list(ours.state) == list(expected) == list(model.state_dict())
+    for name, value in ours.state.items():
+        if value.is_floating_point():
+            assert torch.equal(value, expected[name]), name
+            assert not torch.equal(value, start[name])
+    assert ours.state["1.num_batches_tracked"].item() == 10
+    assert expected["1.num_batches_tracked"].item() != 10  # timm averages and truncates it
+
+
+def test_statistics_are_averaged() -> None:
+    model = network()
+    ema = ModelEma(model, 0.5)
+    seen = [model[1].running_var.clone()]
+
+    class Watch:
+        def update(self, model: nn.Module) -> None:
+            seen.append(model[1].running_var.clone())
+
+    train(model, [ema, Watch()], 2)
+    expected = 0.25 * seen[0] + 0.25 * seen[1] + 0.5 * seen[2]
+    torch.testing.assert_close(ema.state["1.running_var"], expected)
+
+
+def test_the_average_shares_nothing_with_the_model() -> None:
+    model = network()
+    ema = ModelEma(model)
+    before = copy.deepcopy(ema.state)
+    train(model, [], 1)
+    assert all(torch.equal(ema.state[name], value) for name, value in before.items())
+    twin = network()
+    twin.load_state_dict(ema.state, strict=True)
+
+
+def test_refusals() -> None:
+    state = {"w": torch.zeros(1)}
+    with pytest.raises(ValueError, match=r"decay must be in \[0, 1\], got 1.5"):
+        ema_update(state, state, 1.5)
+    with pytest.raises(ValueError, match=r"different: \['v', 'w'\]"):
+        ema_update(state, {"v": torch.zeros(1)})

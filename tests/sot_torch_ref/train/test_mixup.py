@@ -1,0 +1,119 @@
+"""Mixup and CutMix by hand, and timm's own with its draws replaced."""
+
+import numpy as np
+import pytest
+import torch
+
+from sot_torch_ref.train import mixup
+
+B, K, HEIGHT, WIDTH = 4, 6, 7, 10
+LABELS = torch.tensor([5, 0, 3, 0])
+
+
+def pictures() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(2)
+    return torch.randint(0, 256, (B, 3, HEIGHT, WIDTH), generator=generator, dtype=torch.uint8)
+
+
+def inject(monkeypatch: pytest.MonkeyPatch, *, cutmix: bool, lam: float, center=(0, 0)) -> None:
+    """Replace timm's draws: mixing on, the switch, the beta draw, the centre of the box."""
+    uniform = iter([0.0, 0.0 if cutmix else 0.9])
+    middle = iter(center)
+    monkeypatch.setattr(np.random, "rand", lambda: next(uniform))
+    monkeypatch.setattr(np.random, "beta", lambda a, b: lam)
+    monkeypatch.setattr(np.random, "randint", lambda low, high, size=None: next(middle))
+
+
+def timm_mixup(kind: str, **keys: object):
+    from timm.data import mixup as timm_mixup
+
+    return getattr(timm_mixup, kind)(
+        mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=K, **keys
+    )
+
+
+def test_mixup_by_hand() -> None:
+    x = torch.tensor([10.0, 20.0, 30.0, 50.0]).reshape(4, 1, 1, 1)
+    assert mixup.mixup_batch(x, 0.75).flatten().tolist() == [20.0, 22.5, 27.5, 40.0]
+    half = torch.tensor([0, 5, 8, 255], dtype=torch.uint8).reshape(4, 1, 1, 1)
+    mixed = mixup.mixup_batch(half, 0.5)  # 127.5 and 6.5: half to even
+    assert mixed.flatten().tolist() == [128, 6, 6, 128]
+    assert mixed.dtype == torch.uint8
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.3, 0.62537, 1.0])
+@pytest.mark.parametrize("as_numpy", [True, False])
+def test_uint8_mixup_is_timm_collate(monkeypatch, lam: float, as_numpy: bool) -> None:
+    images = pictures()
+    batch = [(x.numpy() if as_numpy else x, int(y)) for x, y in zip(images, LABELS, strict=True)]
+    inject(monkeypatch, cutmix=False, lam=lam)
+    mixed, targets = timm_mixup("FastCollateMixup")(batch)
+    assert torch.equal(mixup.mixup_batch(images, lam), mixed)
+    torch.testing.assert_close(mixup.mixed_targets(LABELS, K, lam), targets, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("lam", "center"),
+    [(0.3, (3, 5)), (0.3, (0, 0)), (0.8, (6, 9)), (0.01, (1, 8)), (0.99, (2, 2)), (0.0, (3, 5))],
+)
+def test_cutmix_is_timm_collate(monkeypatch, lam: float, center: tuple[int, int]) -> None:
+    images = pictures()
+    batch = [(x.numpy().copy(), int(y)) for x, y in zip(images, LABELS, strict=True)]
+    inject(monkeypatch, cutmix=True, lam=lam, center=center)
+    mixed, targets = timm_mixup("FastCollateMixup")(batch)
+    box = mixup.cutmix_box(HEIGHT, WIDTH, lam, center)
+    share = mixup.corrected_lam(HEIGHT, WIDTH, box)
+    assert torch.equal(mixup.cutmix_batch(images, box), mixed)
+    torch.testing.assert_close(mixup.mixed_targets(LABELS, K, share), targets, rtol=0, atol=0)
+    inject(monkeypatch, cutmix=True, lam=lam, center=center)
+    wide, _ = timm_mixup("Mixup")(images.float(), LABELS)
+    assert torch.equal(mixup.cutmix_batch(images.float(), box), wide)
+
+
+def test_float_mixup_is_timm(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = torch.randn(B, 3, HEIGHT, WIDTH)
+    inject(monkeypatch, cutmix=False, lam=0.37)
+    mixed, _ = timm_mixup("Mixup")(images.clone(), LABELS)
+    torch.testing.assert_close(mixup.mixup_batch(images, 0.37), mixed, rtol=0, atol=0)
+
+
+def test_cutmix_by_hand() -> None:
+    images = pictures()
+    box = mixup.cutmix_box(HEIGHT, WIDTH, 0.75, (6, 4))  # sides 3 and 5
+    assert box == (5, 7, 2, 7)
+    mixed = mixup.cutmix_batch(images, box)
+    for sample in range(B):
+        for row in range(HEIGHT):
+            for column in range(WIDTH):
+                source = 3 - sample if row >= 5 and 2 <= column < 7 else sample
+                assert torch.equal(mixed[sample, :, row, column], images[source, :, row, column])
+    assert mixup.corrected_lam(HEIGHT, WIDTH, box) == 1 - 10 / 70
+
+
+@pytest.mark.usefixtures("float64")
+def test_targets_by_hand() -> None:
+    targets = mixup.mixed_targets(LABELS, K, 0.7, smoothing=0.3)
+    on, off = 0.7 + 0.05, 0.05
+    expected = np.full((B, K), off)
+    expected[0, [5, 0]] = 0.7 * on + 0.3 * off, 0.3 * on + 0.7 * off
+    expected[1, [0, 3]] = 0.7 * on + 0.3 * off, 0.3 * on + 0.7 * off
+    expected[2, [3, 0]] = 0.7 * on + 0.3 * off, 0.3 * on + 0.7 * off
+    expected[3, [0, 5]] = 0.7 * on + 0.3 * off, 0.3 * on + 0.7 * off
+    np.testing.assert_allclose(targets.numpy(), expected, rtol=1e-14)
+    np.testing.assert_allclose(targets.sum(1).numpy(), 1.0, rtol=1e-14)
+    plain = mixup.mixed_targets(LABELS, K, 1.0, smoothing=0.0)
+    assert torch.equal(plain, torch.eye(K)[LABELS])
+
+
+def test_refusals() -> None:
+    images = pictures()
+    with pytest.raises(ValueError, match="even B, got shape"):
+        mixup.mixup_batch(images[:3], 0.5)
+    with pytest.raises(ValueError, match="use an even batch size"):
+        mixup.cutmix_batch(images[:1], (0, 1, 0, 1))
+    with pytest.raises(ValueError, match="does not lie in an image of 7 x 10 pixels"):
+        mixup.cutmix_batch(images, (0, 8, 0, 1))
+    with pytest.raises(ValueError, match=r"lam must be in \[0, 1\], got 1.2"):
+        mixup.mixup_batch(images, 1.2)
+    with pytest.raises(ValueError, match=r"smoothing must be in \[0, 1\)"):
+        mixup.mixed_targets(LABELS, K, 0.5, smoothing=1.0)

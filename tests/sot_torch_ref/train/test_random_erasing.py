@@ -1,0 +1,73 @@
+"""Random erasing by hand, and timm's own with its draws replaced."""
+
+import math
+import random
+
+import pytest
+import torch
+
+from sot_torch_ref.train.random_erasing import erase, erased_size
+
+HEIGHT, WIDTH = 12, 17
+
+
+def test_erase_by_hand() -> None:
+    image, noise = torch.zeros(2, 3, 4), torch.arange(1.0, 9.0).reshape(2, 2, 2)
+    erased = erase(image, (1, 2, 2, 2), noise)
+    assert erased[0].tolist() == [[0, 0, 0, 0], [0, 0, 1, 2], [0, 0, 3, 4]]
+    assert erased[1].tolist() == [[0, 0, 0, 0], [0, 0, 5, 6], [0, 0, 7, 8]]
+    assert not image.any()
+
+
+def test_size_by_hand() -> None:
+    assert erased_size(10, 10, 0.16, 1.0) == (4, 4)
+    assert erased_size(10, 10, 0.16, 4.0) == (8, 2)
+    assert erased_size(10, 10, 0.0625, 1.0) == (2, 2)  # 2.5: half to even
+    assert erased_size(10, 20, 0.3, 2.0) is None  # 10.95 rows of 10
+    assert erased_size(10, 10, 1 / 3, 10 / 3) is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_it_is_timm(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    from timm.data import random_erasing
+
+    rng, draws = random.Random(seed), []
+
+    def recorded(name: str):
+        def draw(*limits: float) -> float:
+            draws.append((name, getattr(rng, name)(*limits)))
+            return draws[-1][1]
+
+        return draw
+
+    noise = []
+
+    def pixels(per_pixel, rand_color, size, dtype, device) -> torch.Tensor:
+        assert per_pixel
+        assert not rand_color
+        noise.append(torch.randn(size))
+        return noise[-1]
+
+    for name in ("random", "uniform", "randint"):
+        monkeypatch.setattr(random_erasing.random, name, recorded(name))
+    monkeypatch.setattr(random_erasing, "_get_pixels", pixels)
+    image = torch.randn(3, HEIGHT, WIDTH)
+    layer = random_erasing.RandomErasing(probability=1.0, mode="pixel", max_count=1, device="cpu")
+    expected = layer(image.clone())
+    attempts = [value for name, value in draws if name == "uniform"]
+    sizes = [
+        erased_size(HEIGHT, WIDTH, area, math.exp(log))
+        for area, log in zip(attempts[::2], attempts[1::2], strict=True)
+    ]
+    assert None not in sizes[-1:]
+    assert all(size is None for size in sizes[:-1])
+    top, left = (value for name, value in draws if name == "randint")
+    assert torch.equal(erase(image, (top, left, *sizes[-1]), noise[0]), expected)
+
+
+def test_refusals() -> None:
+    image = torch.zeros(3, HEIGHT, WIDTH)
+    with pytest.raises(ValueError, match="does not lie in an image of 12 x 17 pixels"):
+        erase(image, (10, 0, 3, 2), torch.zeros(3, 3, 2))
+    with pytest.raises(ValueError, match=r"noise must have shape \(3, 3, 2\), got \(3, 2, 3\)"):
+        erase(image, (0, 0, 3, 2), torch.zeros(3, 2, 3))
