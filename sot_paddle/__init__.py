@@ -15,13 +15,16 @@ __version__ = "0.1.0"
 tune_cpu()
 
 _LAZY = {
+    "Classifier": "sot_paddle.published",
+    "OnlyVisualTokensClassifier": "sot_paddle.published",
+    "TokenEmbed": "sot_paddle.published",
     "create_model": "sot_paddle.registry",
     "list_models": "sot_paddle.registry",
     "load_weights": "sot_paddle.weights",
     "save_weights": "sot_paddle.weights",
 }
 
-__all__ = ["__version__", "create_model", "list_models", "load_weights", "save_weights"]
+__all__ = ["__version__", *_LAZY]
 
 
 def __getattr__(name: str):

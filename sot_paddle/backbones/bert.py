@@ -136,7 +136,8 @@ class BertClassifier(nn.Layer):
     ) -> None:
         super().__init__()
         self.name, self.num_classes = name, num_classes
-        self.encoder_config, self.head_config = encoder, head
+        self.encoder_config = self.backbone_config = encoder
+        self.head_config = head
         self.bert = BertEncoder(encoder)
         self.head = build_head(
             head,

@@ -6,11 +6,58 @@ import paddle
 import pytest
 
 import sot_paddle
-from sot_paddle import create_model, list_models
+from sot_paddle import create_model, list_models, registry
+
+TEXT = ["bert_base", "bert_base_mgcrp", "bert_large", "bert_large_mgcrp"]
+VISION = [
+    "deit_base",
+    "deit_base_sot",
+    "deit_small",
+    "deit_small_sot",
+    "deit_tiny",
+    "deit_tiny_sot",
+    "sot_base",
+    "sot_small",
+    "sot_tiny",
+    "swin_base",
+    "swin_base_sot",
+    "swin_tiny",
+    "swin_tiny_sot",
+]
+SMALL_VISION = {
+    "sot_tiny": {"img_size": 32},
+    "deit_tiny": {"img_size": 32},
+    "swin_tiny": {"img_size": 28},
+}
 
 
 def test_list_models_is_sorted() -> None:
-    assert list_models() == ["bert_base", "bert_base_mgcrp", "bert_large", "bert_large_mgcrp"]
+    assert list_models() == TEXT + VISION
+    assert list_models("text") == TEXT
+    assert list_models("vision") == VISION
+    with pytest.raises(ValueError, match="kind must be 'text', 'vision' or None, got 'audio'"):
+        list_models("audio")
+
+
+@pytest.mark.parametrize("name", list(SMALL_VISION))
+def test_a_vision_model_has_1000_classes_by_default(name: str) -> None:
+    assert create_model(name, **SMALL_VISION[name]).num_classes == 1000
+    model = create_model(name, 5, **SMALL_VISION[name])
+    assert (model.num_classes, model.name) == (5, name)
+    for attribute in ("backbone_config", "head_config", "img_size"):
+        assert getattr(model, attribute) is not None
+
+
+@pytest.mark.parametrize(("published", "name"), registry.PUBLISHED_NAMES.items())
+def test_names_of_the_original_release(published: str, name: str) -> None:
+    model = create_model(published, 2, img_size=16, depth=1)
+    assert model.name == name
+    assert name in list_models()
+
+
+def test_text_models_have_both_names_of_their_config() -> None:
+    model = create_model("bert_base", hidden_size=12, num_hidden_layers=1, num_attention_heads=3)
+    assert model.backbone_config is model.encoder_config
 
 
 def test_the_example_of_the_issue_builds_and_runs() -> None:
@@ -59,7 +106,10 @@ def test_large_differs_in_its_sizes_only(name: str) -> None:
     ("name", "overrides", "message"),
     [
         ("bert_bse", {}, "unknown model 'bert_bse'; did you mean bert_base"),
-        ("resnet", {}, "unknown model 'resnet'; known: bert_base, bert_base_mgcrp, bert_large"),
+        ("xlnet", {}, "unknown model 'xlnet'; known: bert_base, .*, swin_tiny_sot"),
+        ("sot_tny", {}, "unknown model 'sot_tny'; did you mean sot_tiny"),
+        ("SoT_Tny", {}, "unknown model 'SoT_Tny'"),
+        ("sot_tiny", {"hidden_size": 8}, "'hidden_size' for sot_tiny; did you mean"),
         ("bert_base", {"hiden_size": 8}, "'hiden_size' for bert_base; did you mean hidden_size"),
         ("bert_base", {"hidden_size": "48"}, "bert_base: option 'hidden_size' must be int"),
         ("bert_base", {"freeze_encoder": 1}, "option 'freeze_encoder' must be bool, got 1"),
@@ -71,7 +121,7 @@ def test_large_differs_in_its_sizes_only(name: str) -> None:
     ],
 )
 def test_refusals(name: str, overrides: dict, message: str) -> None:
-    tiny = {"num_hidden_layers": 1, "vocab_size": 9}
+    tiny = {} if "T" in name or "sot" in name else {"num_hidden_layers": 1, "vocab_size": 9}
     with pytest.raises(ValueError, match=message):
         create_model(name, **{**tiny, **overrides})
 

@@ -12,7 +12,7 @@ import numpy as np
 import paddle
 import pytest
 
-from sot_paddle import load_weights, save_weights
+from sot_paddle import create_model, load_weights, save_weights
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.weights import to_numpy
 
@@ -184,3 +184,117 @@ def test_to_numpy_owns_its_memory() -> None:
     tensor.zero_()
     assert array.all()
     assert to_numpy(tensor.astype("bfloat16")).dtype == ml_dtypes.bfloat16
+
+
+VISION = {
+    "sot_tiny": {"img_size": 16, "embed_dim": 12, "depth": 1, "num_heads": 3, "wr_dim": 4},
+    "deit_tiny_sot": {"img_size": 16, "embed_dim": 12, "depth": 1, "num_heads": 3, "wr_dim": 4},
+    "swin_tiny": {"img_size": 16, "embed_dim": 8, "depths": (1, 1), "num_heads": (2, 4)},
+}
+
+
+def vision(name: str, num_classes: int = 3, **options):
+    return create_model(name, num_classes, **{**VISION[name], **options})
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name", list(VISION))
+def test_vision_models_round_trip_bit_equal(tmp_path: Path, name: str, suffix: str) -> None:
+    source, target = vision(name), vision(name, drop_path_rate=0.1)
+    for key, tensor in source.state_dict().items():
+        if "running" in key:
+            paddle.assign(tensor + 0.25, output=tensor)
+    assert not same_bits(state(source), state(target))
+    save_weights(source, tmp_path / f"m{suffix}")
+    assert load_weights(target, tmp_path / f"m{suffix}") == []
+    assert same_bits(state(source), state(target))
+    images = paddle.ones([2, 3, 16, 16])
+    logits = []
+    for model in (source, target):
+        model.eval()
+        logits.append(model(images).numpy())
+    np.testing.assert_array_equal(*logits)
+
+
+def test_metadata_describe_a_vision_model(tmp_path: Path) -> None:
+    save_weights(vision("swin_tiny"), tmp_path / "m.safetensors")
+    metadata = read_tensors(tmp_path / "m.safetensors")[1]
+    assert (metadata["model"], metadata["head"], metadata["num_classes"]) == (
+        "swin_tiny",
+        "gap",
+        "3",
+    )
+    config, head = json.loads(metadata["config"]), json.loads(metadata["head_config"])
+    assert (config["depths"], config["window_size"], config["img_size"]) == ([1, 1], 7, 16)
+    assert (head["pooling"], head["num_sv"]) == ("gap", 1)
+    again = create_model("swin_tiny", 3, **config)
+    assert load_weights(again, tmp_path / "m.safetensors") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        (
+            "sot_tiny",
+            {"num_heads": 2},
+            "made with num_heads=3, the model has 2; build it with num_",
+        ),
+        (
+            "sot_tiny",
+            {"layer_norm_eps": 1e-6},
+            "made with layer_norm_eps=1e-05, the model has 1e-06",
+        ),
+        (
+            "sot_tiny",
+            {"dense_norm": "bn"},
+            "made with dense_norm='none', the model has 'bn'; build",
+        ),
+        (
+            "sot_tiny",
+            {"img_size": 24},
+            "made with img_size=16, the model has 24; build it with img",
+        ),
+        ("sot_tiny", {"qk_scale": 0.5}, "made with qk_scale=None, the model has 0.5"),
+        (
+            "sot_tiny",
+            {"alpha": 0.7},
+            "made with alpha=0.5, the model has 0.7; build it with alpha=",
+        ),
+        ("sot_tiny", {"head_qkv_bias": True}, "made with head_qkv_bias=False, the model has True"),
+        (
+            "swin_tiny",
+            {"num_heads": (4, 4)},
+            r"made with num_heads=\[2, 4\], the model has \[4, 4\]",
+        ),
+    ],
+)
+def test_a_vision_file_made_with_other_options_is_refused(tmp_path, name, options, message) -> None:
+    """Most of these change no shape, so nothing else would tell."""
+    save_weights(vision(name), tmp_path / "m.safetensors")
+    model = vision(name, **options)
+    before = state(model)
+    with pytest.raises(ValueError, match=message) as caught:
+        load_weights(model, tmp_path / "m.safetensors")
+    assert str(tmp_path / "m.safetensors") in str(caught.value)
+    assert same_bits(before, state(model))
+
+
+def test_a_vision_file_may_leave_options_and_the_head_out(tmp_path: Path) -> None:
+    source, target = vision("sot_tiny"), vision("sot_tiny", 7, alpha=0.7)
+    arrays = {n: a for n, a in state(source).items() if not n.startswith("head.")}
+    metadata = {"config": json.dumps({"num_heads": 3}), "head_config": json.dumps({"alpha": 0.5})}
+    write_tensors(tmp_path / "m.safetensors", arrays, metadata)
+    absent = load_weights(target, tmp_path / "m.safetensors")
+    assert set(absent) == {name for name in state(target) if name.startswith("head.")}
+
+
+def test_default_and_spelled_out_options_of_the_head_are_the_same(tmp_path: Path) -> None:
+    save_weights(vision("sot_tiny"), tmp_path / "m.safetensors")
+    model = vision("sot_tiny", fusion="sum_fc", normalization="svpn", head_dropout=0.2)
+    assert load_weights(model, tmp_path / "m.safetensors") == []
+
+
+def test_a_text_file_does_not_fit_a_vision_model(tmp_path: Path, tiny_bert) -> None:
+    save_weights(tiny_bert(), tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match="holds none of|tensors that this model has not"):
+        load_weights(vision("sot_tiny"), tmp_path / "m.safetensors")

@@ -1,0 +1,237 @@
+"""Layers that the vision backbones share.
+
+Shape legend: B samples (or windows), N tokens, C channels, h heads, d = C / h, H x W pixels.
+"""
+
+from __future__ import annotations
+
+import math
+
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from sot_paddle.heads.pooling import TokenBatchNorm, linear
+from sot_paddle.heads.power_norm import RowLayerNorm
+
+
+class LayerNorm(RowLayerNorm):
+    """Layer normalisation over the last axis: the fused kernel, and exact in float64.
+
+    PADDLE: the kernel takes its epsilon as float32, which shows in float64: 1.6e-11 of the
+    output for rows of standard deviation 0.1 and epsilon 1e-5, 1.2e-9 for 0.01.
+
+    Args:
+        dim: length C of the rows.
+        epsilon: added to the variance.
+    """
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Normalise the rows of (..., C); same shape and dtype."""
+        if x.dtype == paddle.float64:
+            return super().forward(x)
+        return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.epsilon)
+
+
+class BatchNorm2D(TokenBatchNorm):
+    """Batch normalisation of images (B, C, H, W) with torch's statistics.
+
+    The running variance is the unbiased one, as in torch (see TokenBatchNorm, whose statistics,
+    buffers and hook for data parallelism these are). Statistics of one process in float32 come
+    from Paddle's fused kernel; float64 (whose kernel rounds epsilon to float32) and synchronised
+    statistics come from the formula.
+
+    Args:
+        num_channels: C.
+        momentum: share of the old running value kept (torch's 0.1 is 0.9).
+        epsilon: added to the variance.
+
+    Source: A.7.
+    """
+
+    def __init__(self, num_channels: int, *, momentum: float = 0.9, epsilon: float = 1e-5) -> None:
+        super().__init__(num_channels, momentum=momentum, epsilon=epsilon)
+        self._this_process_only = self.sum_across_processes
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Normalise every pixel.
+
+        Args:
+            x: (B, C, H, W).
+
+        Returns:
+            (B, C, H, W), same dtype; half precision is computed in float32.
+
+        Raises:
+            ValueError: one value for each channel in training mode, where a variance is undefined.
+        """
+        batch, channels, height, width = x.shape
+        if self.training and batch * height * width < 2:
+            raise ValueError(
+                "batch normalisation in training mode needs more than one value for each channel, "
+                f"got {x.shape}; use a larger batch or eval()"
+            )
+        synchronised = self.sum_across_processes is not self._this_process_only
+        if x.dtype == paddle.float64 or (self.training and synchronised):
+            pixels = x.flatten(2).transpose([0, 2, 1])  # (B, H W, C)
+            normed = super().forward(pixels).astype(x.dtype)
+            return normed.transpose([0, 2, 1]).reshape(x.shape)
+        with paddle.amp.auto_cast(enable=False):
+            return self._fused(x.astype("float32")).astype(x.dtype)
+
+    def _fused(self, x: paddle.Tensor) -> paddle.Tensor:
+        weight, bias = self.weight.astype("float32"), self.bias.astype("float32")
+        if not self.training:
+            mean, var = self._running(x)
+            return F.batch_norm(x, mean, var, weight, bias, epsilon=self.epsilon)
+        channels = x.shape[1]
+        # with momentum 0 the kernel leaves the batch's own statistics in the two buffers
+        mean, var = paddle.zeros([channels], "float32"), paddle.ones([channels], "float32")
+        normed = F.batch_norm(
+            x, mean, var, weight, bias, training=True, momentum=0.0, epsilon=self.epsilon
+        )
+        if not x.place.is_cpu_place():  # some GPU kernels report the unbiased variance, some not
+            mean, var = _moments(x)
+        count = paddle.full([], x.size // channels, "float32")
+        self._update_running(mean.detach(), var.detach(), count)
+        return normed
+
+
+@paddle.no_grad()
+def _moments(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """Mean and biased variance of each channel of (B, C, H, W)."""
+    return x.mean(axis=[0, 2, 3]), x.var(axis=[0, 2, 3], unbiased=False)
+
+
+def conv(
+    in_dim: int,
+    out_dim: int,
+    kernel: int,
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    bias: bool = False,
+    layer: type[nn.Conv2D] = nn.Conv2D,
+) -> nn.Conv2D:
+    """Convolution with torch's default initialisation: weight and bias U(+-1/sqrt(fan_in))."""
+    bound = 1.0 / math.sqrt(in_dim * kernel * kernel)
+    uniform = nn.initializer.Uniform(-bound, bound)
+    return layer(
+        in_dim,
+        out_dim,
+        kernel,
+        stride=stride,
+        padding=padding,
+        weight_attr=paddle.ParamAttr(initializer=uniform),
+        bias_attr=paddle.ParamAttr(initializer=uniform) if bias else False,
+    )
+
+
+class DropPath(nn.Layer):
+    """Stochastic depth: a sample's branch is left out with probability p, else scaled 1/(1 - p).
+
+    Args:
+        rate: p in [0, 1).
+
+    Source: A.8.
+    """
+
+    def __init__(self, rate: float = 0.0) -> None:
+        super().__init__()
+        if not 0.0 <= rate < 1.0:
+            raise ValueError(f"the rate of DropPath must be in [0, 1), got {rate}")
+        self.rate = rate
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Drop samples of (B, ...); the identity in eval mode and at rate 0."""
+        if not self.training or self.rate == 0.0:
+            return x
+        keep = 1.0 - self.rate
+        shape = [x.shape[0]] + [1] * (x.ndim - 1)
+        kept = paddle.floor(keep + paddle.rand(shape, dtype="float32")).astype(x.dtype)
+        return x / keep * kept
+
+
+def drop_path_rates(rate: float, depth: int) -> list[float]:
+    """Rates of the blocks: from 0 in the first to ``rate`` in the last, evenly spaced."""
+    return [rate * index / max(depth - 1, 1) for index in range(depth)]
+
+
+class Mlp(nn.Layer):
+    """Two linear layers with GELU (erf) in between and dropout after each. Source: A.8.
+
+    Args:
+        dim: C.
+        hidden_dim: width in between.
+        drop: dropout probability.
+    """
+
+    def __init__(self, dim: int, hidden_dim: int, *, drop: float = 0.0) -> None:
+        super().__init__()
+        self.fc1 = linear(dim, hidden_dim)
+        self.fc2 = linear(hidden_dim, dim)
+        self.drop = nn.Dropout(drop)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Map (B, N, C) to (B, N, C)."""
+        return self.drop(self.fc2(self.drop(F.gelu(self.fc1(x)))))
+
+
+class Attention(nn.Layer):
+    """Multi-head self-attention with one projection for queries, keys and values.
+
+    ``softmax(scale q k^T + bias) v`` for each head. The 3 C outputs of ``qkv`` are ordered
+    (query, key, value), then by head, then by channel of the head.
+
+    Args:
+        dim: C.
+        num_heads: h.
+        qkv_bias: bias of the projection.
+        qk_scale: factor on the scores, None for ``d ** -0.5``.
+        attn_drop: dropout of the weights.
+        proj_drop: dropout of the output.
+
+    Source: A.8.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        qkv_bias: bool = False,
+        qk_scale: float | None = None,
+        attn_drop: float = 0.0,
+        proj_drop: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim = num_heads, dim // num_heads
+        self.scale = self.head_dim**-0.5 if qk_scale is None else qk_scale
+        self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
+        self.attn_drop = nn.Dropout(attn_drop)
+        self.proj = linear(dim, dim)
+        self.proj_drop = nn.Dropout(proj_drop)
+
+    def forward(self, x: paddle.Tensor, bias: paddle.Tensor | None = None) -> paddle.Tensor:
+        """Attend among the tokens of (B, N, C).
+
+        PADDLE: transposing to (B, h, N, d) costs five times as much on a CPU as splitting and
+        concatenating, so the heads stand side by side on the batch axis instead.
+
+        Args:
+            x: (B, N, C).
+            bias: (h, w, N, N) added to the scores, w a divisor of B: entry i belongs to the
+                samples i, i + w, i + 2 w, ...
+
+        Returns:
+            (B, N, C).
+        """
+        parts = paddle.split(self.qkv(x), 3 * self.num_heads, axis=-1)  # 3 h of (B, N, d)
+        q, k, v = paddle.split(paddle.concat(parts, axis=0), 3, axis=0)  # (h B, N, d) each
+        scores = paddle.matmul(q * self.scale, k, transpose_y=True)  # (h B, N, N)
+        if bias is not None:
+            grouped = scores.reshape([self.num_heads, -1, *bias.shape[1:]])  # (h, B / w, w, N, N)
+            scores = (grouped + bias.unsqueeze(1).astype(scores.dtype)).reshape(scores.shape)
+        weights = self.attn_drop(F.softmax(scores, axis=-1))
+        heads = paddle.split(paddle.matmul(weights, v), self.num_heads, axis=0)  # h of (B, N, d)
+        return self.proj_drop(self.proj(paddle.concat(heads, axis=-1)))

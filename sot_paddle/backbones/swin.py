@@ -1,0 +1,204 @@
+"""Swin transformers: stages of windowed attention, plain or with the SoT head; no class token.
+
+The stages are those of current timm: patch merging stands at the *start* of a stage.
+Shape legend: B samples, N tokens, C channels, K classes, H = W = img_size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import paddle
+from paddle import nn
+
+from sot_paddle.backbones.layers import LayerNorm, drop_path_rates
+from sot_paddle.backbones.swin_blocks import PatchMerging, SwinBlock
+from sot_paddle.backbones.token_embed import build_token_embed
+from sot_paddle.config import HeadConfig
+from sot_paddle.features import Features, Taps, record
+from sot_paddle.heads import build_head
+from sot_paddle.vision_config import SwinConfig, sort_options
+
+NUM_CLASSES = 1000
+"""Classes of ImageNet-1K, the default."""
+
+
+class SwinStage(nn.Layer):
+    """Patch merging (but in the first stage) and blocks, every second one shifted.
+
+    Args:
+        config: options of the transformer.
+        stage: index s.
+        size: side of the token grid before the merging.
+        rates: stochastic depth of each block.
+    """
+
+    def __init__(self, config: SwinConfig, *, stage: int, size: int, rates: list[float]) -> None:
+        super().__init__()
+        dim = config.embed_dim * 2**stage
+        self.downsample = None
+        if stage:
+            self.downsample = PatchMerging(dim // 2, size=size, epsilon=config.layer_norm_eps)
+            size = (size + 1) // 2
+        self.size = size
+        self.blocks = nn.LayerList(
+            SwinBlock(
+                config,
+                dim=dim,
+                num_heads=config.num_heads[stage],
+                size=size,
+                shifted=index % 2 == 1,
+                drop_path=rate,
+            )
+            for index, rate in enumerate(rates)
+        )
+
+    def forward(self, x: paddle.Tensor, taps: Taps | None, name: str) -> paddle.Tensor:
+        """Map (B, N, C) to (B, N, C), or (B, N / 4, 2 C) after merging; taps under ``name``."""
+        if self.downsample is not None:
+            x = record(taps, f"{name}.downsample", self.downsample(x))
+        for index, block in enumerate(self.blocks):
+            x = record(taps, f"{name}.blocks.{index}", block(x))
+        return x
+
+
+class SwinTransformer(nn.Layer):
+    """Token embedding, stages, norm, and any head of the project that needs no class token.
+
+    Args:
+        backbone: dimensions.
+        head: options of the head.
+        num_classes: K.
+        name: the registry name it was built under, kept for checkpoints.
+
+    Raises:
+        ValueError: a token embedding that does not give ``img_size / patch_size`` tokens along a
+            side, or a head that cannot work.
+
+    Source: A.10; timm's swin_transformer.
+    """
+
+    def __init__(
+        self, backbone: SwinConfig, head: HeadConfig, num_classes: int, *, name: str = ""
+    ) -> None:
+        super().__init__()
+        self.name, self.num_classes, self.img_size = name, num_classes, backbone.img_size
+        self.backbone_config, self.head_config = backbone, head
+        self.embed = build_token_embed(
+            backbone.token_type,
+            img_size=backbone.img_size,
+            in_chans=backbone.in_chans,
+            embed_dim=backbone.embed_dim,
+            token_dim=backbone.token_dim,
+            large_output=backbone.large_output,
+            dense_norm=backbone.dense_norm,
+            patch_size=backbone.patch_size,
+            patch_norm_eps=backbone.layer_norm_eps if backbone.patch_norm else None,
+        )
+        self._check_grid()
+        self.pos_drop = nn.Dropout(backbone.drop_rate)
+        rates = drop_path_rates(backbone.drop_path_rate, sum(backbone.depths))
+        self.stages = nn.LayerList()
+        size = self.embed.grid
+        for stage, depth in enumerate(backbone.depths):
+            own, rates = rates[:depth], rates[depth:]
+            self.stages.append(SwinStage(backbone, stage=stage, size=size, rates=own))
+            size = self.stages[-1].size
+        dim = backbone.embed_dim * 2 ** (len(backbone.depths) - 1)
+        self.norm = LayerNorm(dim, epsilon=backbone.layer_norm_eps)
+        self.head = build_head(head, dim=dim, num_classes=num_classes, has_class_token=False)
+
+    def _check_grid(self) -> None:
+        config, found = self.backbone_config, self.embed.grid
+        if found * config.patch_size == config.img_size:
+            return
+        expected = config.img_size / config.patch_size
+        raise ValueError(
+            f"a Swin transformer with img_size {config.img_size} and patch_size "
+            f"{config.patch_size} needs {expected:g} x {expected:g} tokens, token_type "
+            f"{config.token_type!r} with large_output={config.large_output} gives {found} x "
+            f"{found}; use 'patch', 'densenet' with large_output=True, or another patch_size"
+        )
+
+    def features(self, images: paddle.Tensor, taps: Taps | None = None) -> Features:
+        """Encode images.
+
+        Args:
+            images: (B, in_chans, H, W), normalised.
+            taps: collects the embedding's taps, "stages.{s}.downsample" (s at least 1),
+                "stages.{s}.blocks.{i}" and "norm", all as tokens (B, N, C) row-major.
+
+        Returns:
+            Features without a class token; words (B, N, C) of the last stage.
+        """
+        x = self.embed(images, taps)  # (B, N, C)
+        x = self.pos_drop(x.astype(self.norm.weight.dtype))  # half under AMP: not the residuals
+        for index, stage in enumerate(self.stages):
+            x = stage(x, taps, f"stages.{index}")
+        return Features(None, record(taps, "norm", self.norm(x)))
+
+    def forward(self, images: paddle.Tensor, return_taps: bool = False):
+        """Classify images.
+
+        Args:
+            images: (B, in_chans, H, W) float, normalised.
+            return_taps: also return the named intermediate tensors.
+
+        Returns:
+            Logits (B, K). With ``return_taps`` a tuple (that, dict of taps).
+
+        Raises:
+            ValueError: images of another shape than the model was built for.
+        """
+        taps: Taps | None = {} if return_taps else None
+        logits = record(taps, "logits", self.head(self.features(images, taps), taps))
+        return (logits, taps) if return_taps else logits
+
+
+_TINY: Mapping[str, Any] = {
+    "embed_dim": 96,
+    "depths": (2, 2, 6, 2),
+    "num_heads": (3, 6, 12, 24),
+}
+_BASE: Mapping[str, Any] = {
+    "embed_dim": 128,
+    "depths": (2, 2, 18, 2),
+    "num_heads": (4, 8, 16, 32),
+}
+_PLAIN: Mapping[str, Any] = {"pooling": "gap"}
+_OURS: Mapping[str, Any] = {
+    "token_type": "densenet",
+    "large_output": True,
+    "pooling": "mgcrp",
+    "head_num_heads": 6,
+}
+
+
+def _build(
+    name: str, num_classes: int, preset: Mapping[str, Any], options: Mapping[str, Any]
+) -> SwinTransformer:
+    records = sort_options(SwinConfig, {**preset, **options}, where=name)
+    return SwinTransformer(*records, num_classes, name=name)
+
+
+def swin_tiny(num_classes: int = NUM_CLASSES, **options: Any) -> SwinTransformer:
+    """Swin-T, patches of 4 pixels, windows of 7."""
+    return _build("swin_tiny", num_classes, {**_TINY, **_PLAIN}, options)
+
+
+def swin_base(num_classes: int = NUM_CLASSES, **options: Any) -> SwinTransformer:
+    """Swin-B, patches of 4 pixels, windows of 7."""
+    return _build("swin_base", num_classes, {**_BASE, **_PLAIN}, options)
+
+
+def swin_tiny_sot(num_classes: int = NUM_CLASSES, **options: Any) -> SwinTransformer:
+    """Swin-T with dense tokens and the head of SoT-Small (sizes inferred: A.10)."""
+    preset = {**_TINY, **_OURS, "wr_dim": 24, "head_dropout": 0.5}
+    return _build("swin_tiny_sot", num_classes, preset, options)
+
+
+def swin_base_sot(num_classes: int = NUM_CLASSES, **options: Any) -> SwinTransformer:
+    """Swin-B with dense tokens and the head of SoT-Base (sizes inferred: A.10)."""
+    preset = {**_BASE, **_OURS, "wr_dim": 38, "head_dropout": 0.7}
+    return _build("swin_base_sot", num_classes, preset, options)

@@ -1,0 +1,222 @@
+"""Vision transformers with a class token: SoT, DeiT, and DeiT with the SoT head.
+
+Shape legend: B samples, N word tokens, C channels, K classes, H = W = img_size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from sot_paddle.backbones.layers import Attention, DropPath, LayerNorm, Mlp, drop_path_rates
+from sot_paddle.backbones.token_embed import build_token_embed
+from sot_paddle.config import HeadConfig
+from sot_paddle.features import Features, Taps, record
+from sot_paddle.heads import build_head
+from sot_paddle.resampling import sinusoid_table
+from sot_paddle.vision_config import ViTConfig, sort_options
+
+NUM_CLASSES = 1000
+"""Classes of ImageNet-1K, the default."""
+
+
+class Block(nn.Layer):
+    """Pre-norm transformer block: attention, then MLP, each with a residual connection.
+
+    Args:
+        config: dimensions of the transformer.
+        drop_path: rate of stochastic depth.
+
+    Source: A.8.
+    """
+
+    def __init__(self, config: ViTConfig, *, drop_path: float = 0.0) -> None:
+        super().__init__()
+        dim, epsilon = config.embed_dim, config.layer_norm_eps
+        self.norm1 = LayerNorm(dim, epsilon=epsilon)
+        self.attn = Attention(
+            dim,
+            config.num_heads,
+            qkv_bias=config.qkv_bias,
+            qk_scale=config.qk_scale,
+            attn_drop=config.attn_drop_rate,
+            proj_drop=config.drop_rate,
+        )
+        self.drop_path = DropPath(drop_path)
+        self.norm2 = LayerNorm(dim, epsilon=epsilon)
+        self.mlp = Mlp(dim, int(dim * config.mlp_ratio), drop=config.drop_rate)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Map (B, 1 + N, C) to (B, 1 + N, C)."""
+        x = x + self.drop_path(self.attn(self.norm1(x)))
+        return x + self.drop_path(self.mlp(self.norm2(x)))
+
+
+class VisionTransformer(nn.Layer):
+    """Token embedding, class token, positions, blocks, norm, and any head of the project.
+
+    Args:
+        backbone: dimensions.
+        head: options of the head.
+        num_classes: K.
+        name: the registry name it was built under, kept for checkpoints.
+
+    Raises:
+        ValueError: a token embedding or head that cannot work.
+
+    Source: A.8, A.10.
+    """
+
+    def __init__(
+        self, backbone: ViTConfig, head: HeadConfig, num_classes: int, *, name: str = ""
+    ) -> None:
+        super().__init__()
+        self.name, self.num_classes, self.img_size = name, num_classes, backbone.img_size
+        self.backbone_config, self.head_config = backbone, head
+        dim = backbone.embed_dim
+        self.embed = build_token_embed(
+            backbone.token_type,
+            img_size=backbone.img_size,
+            in_chans=backbone.in_chans,
+            embed_dim=dim,
+            token_dim=backbone.token_dim,
+            large_output=backbone.large_output,
+            dense_norm=backbone.dense_norm,
+            patch_size=backbone.patch_size,
+        )
+        normal = nn.initializer.Normal(0.0, 0.02)
+        self.cls_token = self.create_parameter([1, 1, dim], default_initializer=normal)
+        length = 1 + self.embed.num_tokens
+        if backbone.position == "sinusoid":
+            table = sinusoid_table(length, dim).astype(np.float32)  # as published
+            self.register_buffer(
+                "pos_embed", paddle.to_tensor(table, dtype=paddle.get_default_dtype())
+            )
+        else:
+            self.pos_embed = self.create_parameter([1, length, dim], default_initializer=normal)
+        self.pos_drop = nn.Dropout(backbone.drop_rate)
+        self.blocks = nn.LayerList(
+            Block(backbone, drop_path=rate)
+            for rate in drop_path_rates(backbone.drop_path_rate, backbone.depth)
+        )
+        self.norm = LayerNorm(dim, epsilon=backbone.layer_norm_eps)
+        self.head = build_head(head, dim=dim, num_classes=num_classes)
+
+    def features(self, images: paddle.Tensor, taps: Taps | None = None) -> Features:
+        """Encode images.
+
+        Args:
+            images: (B, in_chans, H, W), normalised.
+            taps: collects "embed.stem", "embed.blocks.{i}", "embed" (B, N, C), "tokens"
+                (B, 1 + N, C, after the positions), "blocks.{i}" and "norm".
+
+        Returns:
+            Features: class token (B, C) and words (B, N, C).
+        """
+        words = self.embed(images, taps)  # (B, N, C)
+        words = words.astype(self.cls_token.dtype)  # half under AMP; the residual stream is not
+        cls = self.cls_token.expand([words.shape[0], -1, -1])
+        x = paddle.concat([cls, words], axis=1) + self.pos_embed  # (B, 1 + N, C)
+        x = record(taps, "tokens", self.pos_drop(x))
+        for index, block in enumerate(self.blocks):
+            x = record(taps, f"blocks.{index}", block(x))
+        x = record(taps, "norm", self.norm(x))
+        return Features(x[:, 0], x[:, 1:])
+
+    def forward(self, images: paddle.Tensor, return_taps: bool = False):
+        """Classify images.
+
+        Args:
+            images: (B, in_chans, H, W) float, normalised.
+            return_taps: also return the named intermediate tensors.
+
+        Returns:
+            Logits (B, K); with fusion ``sum_loss`` in training mode the pair (class-token
+            logits, word logits). With ``return_taps`` a tuple (that, dict of taps).
+
+        Raises:
+            ValueError: images of another shape than the model was built for.
+        """
+        taps: Taps | None = {} if return_taps else None
+        logits = self.head(self.features(images, taps), taps)
+        record(taps, "logits", sum(logits) if isinstance(logits, tuple) else logits)
+        return (logits, taps) if return_taps else logits
+
+
+_SOT: Mapping[str, Any] = {"pooling": "mgcrp", "head_num_heads": 6}
+_SOT_TINY = {**_SOT, "wr_dim": 14}
+_SOT_SMALL = {**_SOT, "wr_dim": 24, "head_dropout": 0.5}
+_SOT_BASE = {**_SOT, "wr_dim": 38, "head_dropout": 0.7}
+
+_DEIT: Mapping[str, Any] = {
+    "depth": 12,
+    "mlp_ratio": 4.0,
+    "qkv_bias": True,
+    "layer_norm_eps": 1e-6,
+    "position": "learned",
+    "token_type": "patch",
+    "pooling": "none",
+}
+_DEIT_TINY = {**_DEIT, "embed_dim": 192, "num_heads": 3}
+_DEIT_SMALL = {**_DEIT, "embed_dim": 384, "num_heads": 6}
+_DEIT_BASE = {**_DEIT, "embed_dim": 768, "num_heads": 12}
+_OURS = {"token_type": "densenet"}
+
+
+def _build(
+    name: str, num_classes: int, preset: Mapping[str, Any], options: Mapping[str, Any]
+) -> VisionTransformer:
+    records = sort_options(ViTConfig, {**preset, **options}, where=name)
+    return VisionTransformer(*records, num_classes, name=name)
+
+
+def sot_tiny(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
+    """SoT-Tiny (A.8)."""
+    sizes = {"embed_dim": 240, "depth": 12, "num_heads": 4, "mlp_ratio": 2.5}
+    return _build("sot_tiny", num_classes, {**sizes, **_SOT_TINY}, options)
+
+
+def sot_small(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
+    """SoT-Small (A.8)."""
+    sizes = {"embed_dim": 384, "depth": 14, "num_heads": 6, "mlp_ratio": 3.5}
+    return _build("sot_small", num_classes, {**sizes, **_SOT_SMALL}, options)
+
+
+def sot_base(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
+    """SoT-Base (A.8)."""
+    sizes = {"embed_dim": 528, "depth": 24, "num_heads": 8, "mlp_ratio": 3.0}
+    return _build("sot_base", num_classes, {**sizes, **_SOT_BASE}, options)
+
+
+def deit_tiny(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
+    """DeiT-Ti, patches of 16 pixels."""
+    return _build("deit_tiny", num_classes, _DEIT_TINY, options)
+
+
+def deit_small(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
+    """DeiT-S, patches of 16 pixels."""
+    return _build("deit_small", num_classes, _DEIT_SMALL, options)
+
+
+def deit_base(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
+    """DeiT-B, patches of 16 pixels."""
+    return _build("deit_base", num_classes, _DEIT_BASE, options)
+
+
+def deit_tiny_sot(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
+    """DeiT-Ti with dense tokens and the head of SoT-Tiny (sizes inferred: A.10)."""
+    return _build("deit_tiny_sot", num_classes, {**_DEIT_TINY, **_OURS, **_SOT_TINY}, options)
+
+
+def deit_small_sot(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
+    """DeiT-S with dense tokens and the head of SoT-Small (sizes inferred: A.10)."""
+    return _build("deit_small_sot", num_classes, {**_DEIT_SMALL, **_OURS, **_SOT_SMALL}, options)
+
+
+def deit_base_sot(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
+    """DeiT-B with dense tokens and the head of SoT-Base (sizes inferred: A.10)."""
+    return _build("deit_base_sot", num_classes, {**_DEIT_BASE, **_OURS, **_SOT_BASE}, options)

@@ -1,0 +1,302 @@
+"""The head and the token embedding under the names and dictionaries of the original release.
+
+For use in a model of your own, as the original's README shows. The dictionaries are read, never
+changed. Source: A.5-A.7. Shape legend: B samples, N word tokens, C channels, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import paddle
+from paddle import nn
+
+from sot_paddle.backbones.token_embed import STEM_DIM, build_token_embed
+from sot_paddle.config import HeadConfig, build_record, near_names
+from sot_paddle.features import Features
+from sot_paddle.heads import build_head
+
+Options = Mapping[str, Any]
+
+_INPUT_DIM, _NUM_CLASSES = 384, 1000
+_POOLINGS = {"MGCrP": "mgcrp", "GAP": "gap", "GCP": "gcp", "fc": "fc", "None": "none"}
+_NORMS = {
+    "svPN": "svpn",
+    "sqrt_d": "sqrt_d",
+    "sqrt_t": "sqrt_t",
+    "ePN": "epn",
+    "LN": "ln",
+    "None": "none",
+}
+_FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss")
+_TOKEN_TYPES = {
+    "DenseNet": "densenet",
+    "ResNet": "resnet",
+    "Inception": "inception",
+    "Non-local": "nonlocal",
+    "Naive_linear": "linear",
+}
+_SVPN_OPTIONS = {
+    "alpha": "alpha",
+    "iterNum": "num_iter",
+    "svNum": "num_sv",
+    "init_weight": "start",
+}
+
+
+def _known(what: str, options: object, allowed: Iterable[str]) -> dict[str, Any]:
+    """A copy of a dictionary whose keys are all known."""
+    if not isinstance(options, Mapping):
+        raise ValueError(f"{what} must be a dict, got {options!r}")
+    for key in options:
+        if key not in set(allowed):
+            raise ValueError(f"unknown key {key!r} in {what}; {near_names(str(key), allowed)}")
+    return dict(options)
+
+
+def _named(what: str, value: object, names: Mapping[str, str]) -> str:
+    """Our name of a published one; None counts as ``"None"``."""
+    key = str(value)
+    if key not in names:
+        raise ValueError(
+            f"{what} must be one of {', '.join(names)}, got {value!r}; {near_names(key, names)}"
+        )
+    return names[key]
+
+
+def _typed(what: str, options: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """Our name of the ``type`` of a dictionary, which must have one (it may be None)."""
+    if "type" not in options:
+        raise ValueError(f"{what} needs a 'type', one of {', '.join(names)}")
+    return _named(f"type of {what}", options["type"], names)
+
+
+def _one_config(what: str, keyword: str, config: object, alias: object) -> Options:
+    """The dictionary, given by position or under the original's keyword."""
+    if (config is None) == (alias is None):
+        raise ValueError(f"{what} needs one dict, as its first argument or as {keyword}=")
+    return alias if config is None else config
+
+
+def _normalization(options: object, wr_dim: int) -> dict[str, Any]:
+    """Head options of the ``normalization`` dictionary of MGCrP."""
+    if options is None:
+        return {"normalization": "none"}
+    known = ("type", "input_dim", "vec", "regular", *_SVPN_OPTIONS)
+    given = _known("normalization", options, known)
+    found: dict[str, Any] = {"normalization": _typed("normalization", given, _NORMS)}
+    others = sorted(set(given) - {"type"})
+    if others and found["normalization"] != "svpn":
+        raise ValueError(
+            f"normalization type {given['type']!r} takes no options, got {', '.join(others)}"
+        )
+    if given.get("vec", "full") != "full":
+        raise ValueError(
+            f"vec must be 'full', got {given['vec']!r}: another one does not fit the classifier"
+        )
+    if given.get("input_dim", wr_dim) != wr_dim:
+        raise ValueError(
+            f"input_dim of the normalization must be wr_dim {wr_dim}, got {given['input_dim']}"
+        )
+    for key, name in _SVPN_OPTIONS.items():
+        if key in given:
+            found[name] = given[key]
+    found["head_dropout"] = _dropout(given.get("regular"))
+    return found
+
+
+def _dropout(regular: object) -> float:
+    if regular is None:
+        return 0.0
+    if isinstance(regular, nn.Dropout):
+        return float(regular.p)
+    raise ValueError(f"regular must be None or a paddle.nn.Dropout, got {regular!r}")
+
+
+def _mgcrp(args: dict[str, Any]) -> dict[str, Any]:
+    wr_dim = args.get("wr_dim", 16)
+    return {
+        "head_num_heads": args.get("num_heads", 8),
+        "wr_dim": wr_dim,
+        "qkv_bias": args.get("qkv_bias", False),
+        **_normalization(args.get("normalization"), wr_dim),
+    }
+
+
+def _gcp(args: dict[str, Any]) -> dict[str, Any]:
+    for key in ("num_heads", "qkv_dim"):
+        if key not in args:
+            raise ValueError(
+                f"args of type 'GCP' needs {key!r}, got {', '.join(args) or 'nothing'}"
+            )
+    return {"head_num_heads": args["num_heads"], "qkv_dim": args["qkv_dim"]}
+
+
+_ARGUMENTS = {
+    "mgcrp": (("dim", "num_heads", "wr_dim", "qkv_bias", "normalization"), _mgcrp),
+    "gcp": (("dim", "num_heads", "qkv_dim"), _gcp),
+}
+"""Keys of ``args`` for each pooling that has any, and how they become head options."""
+
+
+def _head(
+    config: Options, num_classes: int, input_dim: int | None, *, words_only: bool
+) -> nn.Layer:
+    """Build the head that a published dictionary describes."""
+    given = _known("the classifier's dict", config, ("type", "fusion_type", "args"))
+    pooling = _typed("the classifier's dict", given, _POOLINGS)
+    keys, translate = _ARGUMENTS.get(pooling, (("dim",), lambda args: {}))
+    args = _known(f"args of type {given['type']!r}", given.get("args") or {}, keys)
+    dim = args.get("dim", input_dim)
+    if input_dim is not None and dim != input_dim:
+        raise ValueError(f"args['dim'] {dim} and input_dim {input_dim} must be equal")
+    fusion = given.get("fusion_type", "sum_fc")
+    if fusion not in _FUSIONS:
+        raise ValueError(
+            f"fusion_type must be one of {', '.join(_FUSIONS)}, got {fusion!r}; "
+            f"{near_names(str(fusion), _FUSIONS)}"
+        )
+    uses_fusion = pooling not in ("fc", "none") and not words_only
+    options = {"pooling": pooling, "fusion": fusion if uses_fusion else None, **translate(args)}
+    return build_head(
+        build_record(HeadConfig, options, where="the classifier's dict"),
+        dim=_INPUT_DIM if dim is None else dim,
+        num_classes=num_classes,
+        has_class_token=not words_only,
+    )
+
+
+def _check_tokens(tokens: paddle.Tensor, least: int, what: str) -> None:
+    if tokens.ndim != 3 or tokens.shape[1] < least:
+        raise ValueError(f"tokens must be {what}, got shape {list(tokens.shape)}")
+
+
+class Classifier(nn.Layer):
+    """Classification head for a class token and word tokens, from the original's dictionary.
+
+    Args:
+        config: keys ``type`` (``MGCrP``, ``GAP``, ``GCP``, ``fc``, None), ``fusion_type``
+            (``sum_fc``, ``concat``, ``aggre_all``, ``sum_loss``) and ``args`` (for MGCrP: ``dim``,
+            ``num_heads``, ``wr_dim``, ``qkv_bias``, ``normalization``).
+        num_classes: K.
+        input_dim: channels C; needed only where ``args`` has no ``dim``, else 384.
+        representationConfig: the original's keyword for ``config``.
+
+    Raises:
+        ValueError: an unknown key or value (the near names are listed), or a combination that
+            cannot work.
+    """
+
+    def __init__(
+        self,
+        config: Options | None = None,
+        num_classes: int = _NUM_CLASSES,
+        input_dim: int | None = None,
+        *,
+        representationConfig: Options | None = None,
+    ) -> None:
+        super().__init__()
+        config = _one_config("Classifier", "representationConfig", config, representationConfig)
+        self.head = _head(config, num_classes, input_dim, words_only=False)
+
+    def forward(self, tokens: paddle.Tensor):
+        """Classify tokens.
+
+        Args:
+            tokens: (B, 1 + N, C), the class token first.
+
+        Returns:
+            Logits (B, K); with fusion ``sum_loss`` in training mode the pair (class-token
+            logits, word logits).
+
+        Raises:
+            ValueError: not such a tensor.
+        """
+        _check_tokens(tokens, 2, "(B, 1 + N, C) with the class token first")
+        return self.head(Features(tokens[:, 0], tokens[:, 1:]))
+
+
+class OnlyVisualTokensClassifier(nn.Layer):
+    """Classification head for word tokens alone, from the original's dictionary.
+
+    Args:
+        config: as for Classifier, type ``MGCrP``, ``GAP`` or ``GCP``; ``fusion_type`` is not used.
+        num_classes: K.
+        input_dim: channels C; needed only where ``args`` has no ``dim``, else 384.
+        representationConfig: the original's keyword for ``config``.
+
+    Raises:
+        ValueError: as for Classifier.
+    """
+
+    def __init__(
+        self,
+        config: Options | None = None,
+        num_classes: int = _NUM_CLASSES,
+        input_dim: int | None = None,
+        *,
+        representationConfig: Options | None = None,
+    ) -> None:
+        super().__init__()
+        config = _one_config(
+            "OnlyVisualTokensClassifier", "representationConfig", config, representationConfig
+        )
+        self.head = _head(config, num_classes, input_dim, words_only=True)
+
+    def forward(self, tokens: paddle.Tensor) -> paddle.Tensor:
+        """Classify tokens (B, N, C); returns logits (B, K)."""
+        _check_tokens(tokens, 1, "(B, N, C)")
+        return self.head(Features(None, tokens))
+
+
+class TokenEmbed(nn.Layer):
+    """Token embedding from the original's dictionary.
+
+    Args:
+        config: keys ``type`` (``DenseNet``, ``ResNet``, ``Inception``, ``Non-local``,
+            ``Naive_linear``), ``token_dim`` (the README's ``embedding_dim`` is accepted),
+            ``large_output``, and ``dense_norm`` (ours: ``"none"`` as published, or ``"bn"``).
+        img_size: height and width of the images in pixels.
+        in_chans: channels of the images.
+        embed_dim: channels C of the tokens.
+        visualTokenConfig: the original's keyword for ``config``.
+
+    Attributes:
+        num_patches: tokens N that it really gives (the original's says 196 or 3136, whatever
+            the size).
+
+    Raises:
+        ValueError: an unknown key or value (the near names are listed), or a combination that
+            cannot work.
+    """
+
+    def __init__(
+        self,
+        config: Options | None = None,
+        img_size: int = 224,
+        in_chans: int = 3,
+        embed_dim: int = _INPUT_DIM,
+        *,
+        visualTokenConfig: Options | None = None,
+    ) -> None:
+        super().__init__()
+        config = _one_config("TokenEmbed", "visualTokenConfig", config, visualTokenConfig)
+        known = ("type", "token_dim", "embedding_dim", "large_output", "dense_norm")
+        given = _known("the token embedding's dict", config, known)
+        if "token_dim" in given and "embedding_dim" in given:
+            raise ValueError("token_dim and embedding_dim are one option: give one of them")
+        self.tokens = build_token_embed(
+            _named("type of the token embedding", given.get("type", "DenseNet"), _TOKEN_TYPES),
+            img_size=img_size,
+            in_chans=in_chans,
+            embed_dim=embed_dim,
+            token_dim=given.get("token_dim", given.get("embedding_dim", STEM_DIM)),
+            large_output=given.get("large_output", False),
+            dense_norm=given.get("dense_norm", "none"),
+        )
+        self.num_patches = self.tokens.num_tokens
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        """Map images (B, in_chans, img_size, img_size) to tokens (B, N, C), row-major."""
+        return self.tokens(images)

@@ -1,0 +1,341 @@
+"""SoT and DeiT: counts, names, positions, composition, every head, gradients, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+from paddle.nn import functional as F
+
+from sot_paddle import create_model
+from sot_paddle.backbones import vit
+from sot_paddle.config import FUSIONS, POOLINGS
+
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "state_dicts"
+TRAINABLE = {
+    "sot_tiny": 7_983_550,
+    "sot_small": 27_010_856,
+    "sot_base": 76_774_966,
+    "deit_tiny": 5_717_416,
+    "deit_small": 22_050_664,
+    "deit_base": 86_567_656,
+    "deit_tiny_sot": 7_052_062,
+    "deit_small_sot": 25_620_776,
+}
+HEADS = [("none", None), ("fc", None), ("pooler", None)]
+HEADS += [(pooling, None) for pooling in POOLINGS if pooling not in ("none", "fc", "pooler")]
+HEADS += [("mgcrp", fusion) for fusion in FUSIONS if fusion != "sum_fc"]
+
+
+def images(batch: int = 2, size: int = 16, channels: int = 3, seed: int = 0) -> paddle.Tensor:
+    values = np.random.default_rng(seed).normal(size=(batch, channels, size, size))
+    return paddle.to_tensor(values).astype(paddle.get_default_dtype())
+
+
+def set_random(model, scale: float = 0.3, seed: int = 1) -> None:
+    generator = np.random.default_rng(seed)
+    for name, parameter in model.named_parameters():
+        start = 1.0 if "norm" in name and name.endswith("weight") else 0.0
+        value = start + scale * generator.normal(size=parameter.shape)
+        paddle.assign(paddle.to_tensor(value).astype(parameter.dtype), output=parameter)
+
+
+@pytest.mark.parametrize("name", list(TRAINABLE))
+def test_trainable_parameters(name: str) -> None:
+    model = create_model(name)
+    count = sum(int(p.size) for p in model.parameters() if not p.stop_gradient)
+    assert count == TRAINABLE[name]
+    assert (model.name, model.num_classes, model.img_size) == (name, 1000, 224)
+
+
+@pytest.mark.parametrize("size", ["tiny", "small", "base"])
+def test_tensors_of_the_original_release(size: str) -> None:
+    """Same number of tensors, and the same multiset of shapes (linear weights transposed)."""
+    path = SHARED / f"sot_official_{size}.json"
+    if not path.exists():
+        pytest.skip("the shared tables of the originals are not here")
+    tensors = json.loads(path.read_text())["tensors"]
+    assert len(tensors) == 200 if size == "tiny" else len(tensors) > 200
+    published = [
+        tuple(reversed(t["shape"])) if len(t["shape"]) == 2 else tuple(t["shape"])
+        for t in tensors
+        if not t["name"].endswith("num_batches_tracked")
+    ]
+    assert len(tensors) - len(published) == 3
+    ours = [tuple(tensor.shape) for tensor in create_model(f"sot_{size}").state_dict().values()]
+    assert sorted(ours) == sorted(published)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("sot_small", {}, (24, 0.5, 384, 14, 6, 3.5, 1e-5, "densenet", "sinusoid", False)),
+        ("sot_base", {}, (38, 0.7, 528, 24, 8, 3.0, 1e-5, "densenet", "sinusoid", False)),
+        ("deit_tiny_sot", {}, (14, None, 192, 12, 3, 4.0, 1e-6, "densenet", "learned", True)),
+        ("deit_small_sot", {}, (24, 0.5, 384, 12, 6, 4.0, 1e-6, "densenet", "learned", True)),
+        (
+            "deit_base_sot",
+            {"wr_dim": 5},
+            (5, 0.7, 768, 12, 12, 4.0, 1e-6, "densenet", "learned", True),
+        ),
+    ],
+)
+def test_presets(name: str, options: dict, expected: tuple) -> None:
+    model = create_model(name, 3, img_size=16, **options)
+    head, backbone = model.head_config, model.backbone_config
+    found = (head.wr_dim, head.head_dropout, backbone.embed_dim, backbone.depth)
+    found += (backbone.num_heads, backbone.mlp_ratio, backbone.layer_norm_eps)
+    found += (backbone.token_type, backbone.position, backbone.qkv_bias)
+    assert found == expected
+    assert (head.pooling, head.head_num_heads, head.qkv_bias) == ("mgcrp", 6, False)
+    assert model.blocks[0].norm1.epsilon == model.norm.epsilon == backbone.layer_norm_eps
+    assert model.head.dropout.p == (head.head_dropout or 0.0)
+
+
+def test_names_of_the_module_tree(tiny_vision) -> None:
+    names = set(tiny_vision("sot_tiny").state_dict())
+    for name in (
+        "cls_token",
+        "pos_embed",
+        "embed.stem.conv.weight",
+        "embed.blocks.0.layers.5.conv2.weight",
+        "embed.blocks.5.norm.running_var",
+        "embed.proj.bias",
+        "blocks.1.norm1.weight",
+        "blocks.1.attn.qkv.weight",
+        "blocks.1.attn.proj.bias",
+        "blocks.1.norm2.bias",
+        "blocks.1.mlp.fc1.weight",
+        "blocks.1.mlp.fc2.bias",
+        "norm.weight",
+        "head.pooling.wr.weight",
+        "head.word_fc.weight",
+        "head.cls_fc.bias",
+    ):
+        assert name in names
+    assert "blocks.0.attn.qkv.bias" not in names
+    assert "blocks.0.attn.qkv.bias" in tiny_vision("deit_tiny").state_dict()
+
+
+def test_sinusoid_table_by_definition() -> None:
+    table = vit.sinusoid_table(5, 7)
+    assert table.shape == (1, 5, 7)
+    assert table.dtype == np.float64
+    for position in range(5):
+        for channel in range(7):
+            angle = position / 10000 ** (2 * (channel // 2) / 7)
+            expected = np.sin(angle) if channel % 2 == 0 else np.cos(angle)
+            assert table[0, position, channel] == pytest.approx(expected, rel=1e-14)
+
+
+def test_positions_are_a_buffer_or_a_parameter(tiny_vision) -> None:
+    fixed, learned = tiny_vision("sot_tiny"), tiny_vision("deit_tiny")
+    assert "pos_embed" in dict(fixed.named_buffers())
+    assert fixed.pos_embed.shape == [1, 5, 12]
+    np.testing.assert_array_equal(
+        fixed.pos_embed.numpy(), vit.sinusoid_table(5, 12).astype(np.float32)
+    )
+    assert "pos_embed" in dict(learned.named_parameters())
+    assert learned.pos_embed.shape == [1, 17, 12]
+    assert learned.pos_embed.numpy().std() == pytest.approx(0.02, rel=0.3)
+    assert tiny_vision("sot_tiny", position="learned").pos_embed.trainable
+
+
+def test_the_sinusoid_has_the_published_float32_values_in_float64_too(float64, tiny_vision) -> None:
+    table = tiny_vision("sot_tiny").pos_embed
+    assert table.dtype == paddle.float64
+    expected = vit.sinusoid_table(5, 12)
+    np.testing.assert_array_equal(table.numpy(), expected.astype(np.float32))
+    assert not np.array_equal(table.numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    ("img_size", "count"), [(32, 16), (112, 196), (160, 400), (224, 196), (256, 256)]
+)
+def test_other_sizes_have_positions_for_the_real_number_of_tokens(img_size, count) -> None:
+    model = create_model("sot_tiny", 3, img_size=img_size, embed_dim=8, depth=1, num_heads=2)
+    assert model.pos_embed.shape[1] == 1 + count
+    if img_size < 112:
+        assert model(images(1, img_size)).shape == [1, 3]
+
+
+@pytest.mark.parametrize("name", ["sot_tiny", "deit_tiny"])
+def test_forward_is_composed_as_specified(float64, tiny_vision, name: str) -> None:
+    model = tiny_vision(name)
+    set_random(model)
+    model.eval()
+    x = images()
+    logits, taps = model(x, return_taps=True)
+    tokens = model.embed(x)
+    cls = paddle.concat([model.cls_token] * 2, axis=0)
+    t = paddle.concat([cls, tokens], axis=1) + model.pos_embed
+    expected = {"embed": tokens, "tokens": t}
+    for index, block in enumerate(model.blocks):
+        t = t + block.attn(block.norm1(t))
+        hidden = F.gelu(block.mlp.fc1(block.norm2(t)))
+        t = t + block.mlp.fc2(hidden)
+        expected[f"blocks.{index}"] = t
+    t = expected["norm"] = model.norm(t)
+    for key, value in expected.items():
+        np.testing.assert_allclose(taps[key].numpy(), value.numpy(), rtol=0, atol=1e-12)
+    if name == "deit_tiny":
+        plain = model.head.cls_fc(t[:, 0])
+        np.testing.assert_allclose(logits.numpy(), plain.numpy(), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(taps["logits"].numpy(), logits.numpy())
+    np.testing.assert_array_equal(model(x).numpy(), logits.numpy())
+
+
+def test_order_of_the_taps(tiny_vision) -> None:
+    names = list(tiny_vision("sot_tiny")(images(), return_taps=True)[1])
+    embed = ["embed.stem", *(f"embed.blocks.{i}" for i in range(6)), "embed", "tokens"]
+    assert names[: len(embed) + 3] == [*embed, "blocks.0", "blocks.1", "norm"]
+    assert names[len(embed) + 3].startswith("head.")
+    assert names[-1] == "logits"
+    assert list(tiny_vision("deit_tiny")(images(), return_taps=True)[1])[:2] == ["embed", "tokens"]
+
+
+@pytest.mark.parametrize(("pooling", "fusion"), HEADS)
+@pytest.mark.parametrize("name", ["sot_tiny", "deit_tiny"])
+def test_any_head(tiny_vision, name: str, pooling: str, fusion: str | None) -> None:
+    model = tiny_vision(name, pooling=pooling, fusion=fusion)
+    logits = model(images())
+    pair = logits if isinstance(logits, tuple) else (logits,)
+    assert (len(pair) == 2) == (fusion == "sum_loss")
+    assert all(part.shape == [2, 3] for part in pair)
+    sum((part**2).sum() for part in pair).backward()
+    gradient = model.blocks[0].attn.qkv.weight.grad
+    assert gradient is not None
+    assert float(gradient.abs().max()) > 0
+    model.eval()
+    assert model(images()).shape == [2, 3]
+
+
+@pytest.mark.parametrize("token_type", ["resnet", "inception", "nonlocal", "linear", "patch"])
+@pytest.mark.parametrize("name", ["sot_tiny", "deit_tiny_sot"])
+def test_any_token_embedding(tiny_vision, name: str, token_type: str) -> None:
+    model = tiny_vision(name, token_type=token_type)
+    assert model(images()).shape == [2, 3]
+
+
+def test_large_output_of_dense_tokens(tiny_vision) -> None:
+    model = tiny_vision("sot_tiny", large_output=True, dense_norm="bn")
+    assert model.embed.num_tokens == 16
+    assert "embed.blocks.0.layers.0.norm1.weight" in model.state_dict()
+    assert model(images()).shape == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "mode"),
+    [
+        ("sot_tiny", {}, "eval"),
+        ("sot_tiny", {"fusion": "sum_loss"}, "train"),
+        ("deit_tiny", {"qk_scale": 0.5}, "train"),
+    ],
+)
+def test_gradients_by_finite_differences(
+    float64, tiny_vision, check_parameters, name, options, mode
+) -> None:
+    model = tiny_vision(name, depth=1, **options)
+    for block in model.blocks:
+        set_random(block)
+    set_random(model.head)
+    model.train() if mode == "train" else model.eval()
+    x, labels = images(3), paddle.to_tensor([0, 2, 1])
+
+    def loss() -> paddle.Tensor:
+        logits = model(x)
+        parts = logits if isinstance(logits, tuple) else (logits,)
+        return sum(F.cross_entropy(part, labels) for part in parts)
+
+    check_parameters(model, loss, tolerance=1e-6)
+
+
+def test_a_tiny_sot_at_32_pixels_learns() -> None:
+    model = create_model("SoT_Tiny", 4, img_size=32, embed_dim=24, depth=2, wr_dim=6)
+    assert model.name == "sot_tiny"
+    optimizer = paddle.optimizer.AdamW(2e-3, parameters=model.parameters())
+    x, labels = images(8, 32), paddle.to_tensor([0, 1, 2, 3] * 2)
+    losses = []
+    for _ in range(25):
+        loss = F.cross_entropy(model(x), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        losses.append(float(loss))
+    assert losses[0] == pytest.approx(np.log(4), abs=0.2)
+    assert losses[-1] < 0.3 * losses[0]
+
+
+def test_building_twice_has_no_side_effect_and_options_stay(tiny_vision) -> None:
+    options = {"drop_path_rate": 0.4, "depth": 3}
+    for _ in range(2):
+        model = tiny_vision("sot_tiny", **options)
+        assert [block.drop_path.rate for block in model.blocks] == pytest.approx([0.0, 0.2, 0.4])
+    assert options == {"drop_path_rate": 0.4, "depth": 3}
+    plain = tiny_vision("sot_tiny")
+    assert [block.drop_path.rate for block in plain.blocks] == [0.0, 0.0]
+    first, second = (create_model("sot_tiny", depth=1, img_size=16) for _ in range(2))
+    shapes = [{n: tuple(t.shape) for n, t in m.state_dict().items()} for m in (first, second)]
+    assert shapes[0] == shapes[1]
+
+
+def test_eval_is_deterministic_and_stochastic_depth_is_not(tiny_vision) -> None:
+    model = tiny_vision("deit_tiny", drop_path_rate=0.9, drop_rate=0.1, attn_drop_rate=0.1)
+    set_random(model)
+    x = images()
+    assert (model(x).numpy() != model(x).numpy()).any()
+    model.eval()
+    np.testing.assert_array_equal(model(x).numpy(), model(x).numpy())
+
+
+def test_initialisation() -> None:
+    model = create_model("sot_tiny", 10, img_size=32, depth=1)
+    block = model.blocks[0]
+    for weight in (block.attn.qkv.weight, block.mlp.fc1.weight, model.head.word_fc.weight):
+        assert weight.numpy().std() == pytest.approx(0.02, rel=0.05)
+    for bias in (block.attn.proj.bias, block.mlp.fc1.bias, block.norm1.bias):
+        assert not bias.numpy().any()
+    assert (block.norm1.weight.numpy() == 1).all()
+    assert model.cls_token.numpy().std() == pytest.approx(0.02, rel=0.2)
+    assert model.head.pooling.norm.weight.numpy().std() > 0.4  # svPN stays N(0, 1)
+
+
+def test_head_bias_has_a_name_of_its_own(tiny_vision) -> None:
+    both = tiny_vision("sot_tiny", qkv_bias=True)
+    assert both.blocks[0].attn.qkv.bias is not None
+    assert both.head.pooling.wr.bias is None
+    head = tiny_vision("sot_tiny", head_qkv_bias=True)
+    assert head.blocks[0].attn.qkv.bias is None
+    assert head.head.pooling.wr.bias is not None
+    assert head.head_config.qkv_bias
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"embed_dm": 8}, "unknown option 'embed_dm' for sot_tiny; did you mean embed_dim"),
+        ({"embed_dim": 10}, "sot_tiny: the channels must be a multiple of num_heads, got 10 and 3"),
+        ({"depth": "2"}, "sot_tiny: option 'depth' must be int, got '2'"),
+        ({"position": "sinus"}, "position must be one of sinusoid, learned, got 'sinus'; did you"),
+        ({"token_type": "dense"}, "token_type must be one of .* did you mean densenet"),
+        ({"drop_path_rate": 1.0}, r"drop_path_rate must be in \[0, 1\), got 1.0"),
+        ({"layer_norm_eps": 0.0}, "layer_norm_eps must be above 0, got 0.0"),
+        ({"mlp_ratio": 0.01}, r"int\(embed_dim \* mlp_ratio\) must be at least 1, got 0"),
+        ({"qk_scale": -1.0}, "qk_scale must be above 0, got -1.0"),
+        ({"img_size": 20}, "img_size 20 gives no whole number of tokens; use img_size 16 or 24"),
+        ({"fusion": "sum"}, "fusion must be one of"),
+        ({"num_classes": 0}, "num_classes must be at least 1, got 0"),
+        ({"token_type": "resnet", "large_output": True}, "large_output=True cannot work"),
+    ],
+)
+def test_refusals(tiny_vision, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tiny_vision("sot_tiny", **options)
+
+
+def test_images_of_another_size_are_refused(tiny_vision) -> None:
+    with pytest.raises(ValueError, match=r"\(B, 3, 16, 16\), got \[2, 3, 24, 24\]; resize them"):
+        tiny_vision("sot_tiny")(images(size=24))

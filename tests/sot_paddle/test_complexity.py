@@ -1,0 +1,150 @@
+"""Counting by hand, the published figures, and that measuring leaves a model as it was."""
+
+from __future__ import annotations
+
+import paddle
+import pytest
+from paddle import nn
+
+from sot_paddle import complexity, create_model
+from sot_paddle.backbones.layers import Attention
+from sot_paddle.backbones.token_stages import NonLocalBlock
+from sot_paddle.config import HeadConfig
+from sot_paddle.features import Features
+from sot_paddle.heads import build_head
+
+TINY = {"img_size": 16, "embed_dim": 12, "depth": 2, "num_heads": 3, "wr_dim": 4}
+
+
+def test_linear_and_convolution_by_hand() -> None:
+    model = nn.Sequential(nn.Conv2D(4, 6, 3, padding=1, groups=2), nn.Flatten(2), nn.Linear(35, 8))
+    counted = complexity.count_multiply_adds(model, paddle.ones([1, 4, 5, 7]))
+    assert counted.layers == 6 * 5 * 7 * (4 // 2) * 9 + 6 * 35 * 8
+    assert (counted.products, counted.total) == (0, counted.layers)
+    doubled = complexity.count_multiply_adds(model, paddle.ones([2, 4, 5, 7]))
+    assert doubled.layers == 2 * counted.layers
+
+
+def test_attention_by_hand() -> None:
+    counted = complexity.count_multiply_adds(Attention(12, 3), paddle.ones([2, 5, 12]))
+    assert counted.layers == 2 * 5 * (12 * 36 + 12 * 12)
+    assert counted.products == 2 * (2 * 5 * 5 * 12)
+
+
+def test_non_local_block_by_hand() -> None:
+    block = NonLocalBlock(6, 8, inner_dim=4)
+    counted = complexity.count_multiply_adds(block, paddle.ones([1, 6, 3, 5]))
+    assert counted.layers == 15 * (3 * 6 * 4 + 4 * 8 + 6 * 8)
+    assert counted.products == 2 * 15 * 15 * 4
+
+
+class Words(nn.Layer):
+    def __init__(self, **options) -> None:
+        super().__init__()
+        self.head = build_head(HeadConfig(**options), dim=12, num_classes=3, has_class_token=False)
+
+    def forward(self, tokens: paddle.Tensor) -> paddle.Tensor:
+        return self.head(Features(None, tokens))
+
+
+@pytest.mark.parametrize(
+    ("options", "layers", "products"),
+    [
+        ({"pooling": "gap"}, 12 * 3, 0),
+        (
+            {"pooling": "mgcrp", "head_num_heads": 2, "wr_dim": 4},
+            7 * 12 * 16 + 32 * 3,
+            7 * 2 * 16,
+        ),
+        ({"pooling": "mgcrp_qk", "q_dim": 6, "k_dim": 5}, 7 * 12 * 11 + 30 * 3, 7 * 30),
+        (
+            {"pooling": "gcp", "head_num_heads": 2, "qkv_dim": 3, "mpn_iter": 3},
+            7 * 12 * 6 + 21 * 3,
+            7 * 36 + (1 + 3 + 2) * 6**3,
+        ),
+    ],
+)
+def test_heads_by_hand(options: dict, layers: int, products: int) -> None:
+    model = Words(**options)
+    counted = complexity.count_multiply_adds(model, paddle.randn([1, 7, 12]))
+    assert (counted.layers, counted.products) == (layers, products)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "total"),
+    [("sot_tiny", 2.529, 2.75), ("sot_small", 5.797, 6.21), ("sot_base", 14.539, 15.52)],
+)
+def test_published_multiply_adds(name: str, layers: float, total: float) -> None:
+    """A.8's counts: convolutions and linear layers, and with the matrix products."""
+    cost = complexity.Cost.of(create_model(name))
+    assert cost.multiply_adds.layers / 1e9 == pytest.approx(layers, abs=0.0005)
+    assert cost.multiply_adds.total / 1e9 == pytest.approx(total, abs=0.006)
+    assert cost.multiply_adds.layers / 1e9 == pytest.approx(complexity.PUBLISHED[name][1], abs=0.05)
+
+
+def test_text_models_are_counted_too(tiny_bert) -> None:
+    ids = paddle.ones([1, 6], dtype="int64")
+    counted = complexity.count_multiply_adds(tiny_bert("bert_base", hidden_size=12), ids)
+    layers = 2 * 6 * (4 * 12 * 12 + 2 * 12 * 20) + 12 * 12 + 12 * 3
+    assert counted == complexity.MultiplyAdds(layers, 2 * 2 * 6 * 6 * 12)
+
+
+def test_parameters_split_trainable_frozen_and_buffers() -> None:
+    model = create_model("sot_tiny", 3, **TINY)
+    counted = complexity.count_parameters(model)
+    assert counted.trainable == counted.total == sum(p.size for p in model.parameters())
+    statistics = 2 * (160 + 224 + 224)
+    assert counted.buffers == 5 * 12 + statistics
+    model.cls_token.stop_gradient = True
+    after = complexity.count_parameters(model)
+    assert (after.trainable, after.total) == (counted.trainable - 12, counted.total)
+
+
+def test_measuring_leaves_the_model_as_it_was() -> None:
+    model = create_model("sot_tiny", 3, **TINY)
+    model.norm.eval()
+    before = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    cost = complexity.Cost.of(model, throughput_batch=2)
+    assert cost.images_per_second > 0
+    assert model.training
+    assert not model.norm.training
+    for name, tensor in model.state_dict().items():
+        assert (tensor.numpy() == before[name]).all(), name
+    for layer in model.sublayers(include_self=True):
+        assert not layer._forward_post_hooks
+    again = complexity.count_multiply_adds(model)
+    assert again == cost.multiply_adds
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_throughput_takes_the_median_after_the_warm_up(monkeypatch) -> None:
+    model = create_model("deit_tiny", 3, img_size=16, embed_dim=12, depth=1, num_heads=3)
+    clock = iter([0.0, 50.0, 60.0, 60.5, 70.0, 72.0, 80.0, 80.25])
+    monkeypatch.setattr(complexity.time, "perf_counter", lambda: next(clock))
+    speed = complexity.images_per_second(model, batch_size=3, repeats=3, warm_up=1)
+    assert speed == 3 / 0.5
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 0}, {"repeats": 0}, {"warm_up": -1}])
+def test_throughput_refuses_numbers_out_of_range(options: dict) -> None:
+    with pytest.raises(ValueError, match="batch_size and repeats must be at least 1 and warm_up"):
+        complexity.images_per_second(nn.Identity(), **options)
+
+
+def test_the_table_is_aligned_and_shows_the_published_figures() -> None:
+    cost = complexity.Cost(
+        "sot_tiny",
+        complexity.Parameters(7_983_550, 7_983_550, 0),
+        complexity.MultiplyAdds(10**9, 1),
+    )
+    other = complexity.Cost("own", cost.parameters, cost.multiply_adds, 12.34)
+    head, first, second = complexity.format_table([cost, other]).splitlines()
+    assert first.split() == ["sot_tiny", "7,983,550", "7.7", "1.000", "1.000", "2.5", "-"]
+    assert second.split() == ["own", "7,983,550", "-", "1.000", "1.000", "-", "12.3"]
+    assert len(head) == len(first) == len(second)
+
+
+def test_every_published_row_is_a_model() -> None:
+    from sot_paddle import list_models
+
+    assert sorted(complexity.PUBLISHED) == list_models("vision")

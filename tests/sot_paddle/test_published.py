@@ -1,0 +1,250 @@
+"""The original's dictionaries: what they build, that they stay as they are, and refusals."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import paddle
+import pytest
+from paddle import nn
+
+from sot_paddle import Classifier, OnlyVisualTokensClassifier, TokenEmbed
+from sot_paddle.backbones.token_embed import build_token_embed
+from sot_paddle.config import HeadConfig
+from sot_paddle.features import Features
+from sot_paddle.heads import build_head
+
+C, K = 12, 3
+
+
+def svpn(**options) -> dict:
+    base = {"type": "svPN", "alpha": 0.5, "iterNum": 1, "svNum": 1, "regular": None, "input_dim": 4}
+    return {**base, **options}
+
+
+def mgcrp(normalization=None, **options) -> dict:
+    args = {"dim": C, "num_heads": 2, "wr_dim": 4}
+    args["normalization"] = svpn() if normalization is None else normalization
+    return {"type": "MGCrP", "fusion_type": "sum_fc", "args": {**args, **options}}
+
+
+def tokens(count: int = 6) -> paddle.Tensor:
+    return paddle.to_tensor(np.random.default_rng(0).normal(size=(2, count, C)), dtype="float32")
+
+
+def test_the_example_of_the_original_readme() -> None:
+    config = {
+        "type": "MGCrP",
+        "fusion_type": "sum_fc",
+        "args": {
+            "dim": 256,
+            "num_heads": 6,
+            "wr_dim": 14,
+            "normalization": svpn(input_dim=14, regular=nn.Dropout(0.5)),
+        },
+    }
+    before = copy.copy(config["args"]["normalization"])
+    for kind, length in ((Classifier, 5), (OnlyVisualTokensClassifier, 4)):
+        model = kind(config)
+        assert model(paddle.ones([2, length, 256]) * paddle.linspace(0.0, 3.0, 256)).shape == [
+            2,
+            1000,
+        ]
+        assert model.head.dropout.p == 0.5
+        assert model.head.pooling.output_dim == 6 * 14**2
+    assert config["args"]["normalization"] == before
+    embed = TokenEmbed({"type": "DenseNet", "embedding_dim": 64, "large_output": False})
+    assert embed(paddle.zeros([1, 3, 224, 224])).shape == [1, 196, 384]
+    assert embed.num_patches == 196
+
+
+def same_as(model, expected, *inputs) -> None:
+    """The same tensors in the same order give the same scores."""
+    ours, theirs = model.state_dict(), expected.state_dict()
+    for a, b in zip(ours.values(), theirs.values(), strict=True):
+        assert a.shape == b.shape
+        paddle.assign(a, output=b)
+    for part in (model, expected):
+        part.eval()
+    np.testing.assert_array_equal(model(tokens()).numpy(), expected(*inputs).numpy())
+
+
+@pytest.mark.parametrize(
+    ("config", "head"),
+    [
+        (mgcrp(), {"num_sv": 1}),
+        (mgcrp(svpn(alpha=0.3, iterNum=4, svNum=2)), {"alpha": 0.3, "num_iter": 4, "num_sv": 2}),
+        (mgcrp(svpn(iterNum=9, svNum=None)), {"num_iter": 9, "num_sv": None}),
+        (mgcrp(svpn(init_weight="one")), {"start": "one"}),
+        (mgcrp({"type": "sqrt_d"}), {"normalization": "sqrt_d"}),
+        (mgcrp({"type": "sqrt_t"}), {"normalization": "sqrt_t"}),
+        (mgcrp({"type": "ePN"}), {"normalization": "epn"}),
+        (mgcrp({"type": "LN"}), {"normalization": "ln"}),
+        (mgcrp({"type": None}), {"normalization": "none"}),
+        (mgcrp(qkv_bias=True), {"qkv_bias": True}),
+        ({**mgcrp(), "fusion_type": "concat"}, {"fusion": "concat"}),
+        ({**mgcrp(), "fusion_type": "aggre_all"}, {"fusion": "aggre_all"}),
+        ({**mgcrp(), "fusion_type": "sum_loss"}, {"fusion": "sum_loss"}),
+        ({"type": "GAP", "fusion_type": "sum_fc", "args": {"dim": C}}, {"pooling": "gap"}),
+        ({"type": "fc", "fusion_type": "sum_fc", "args": {"dim": C}}, {"pooling": "fc"}),
+        ({"type": None, "fusion_type": "sum_fc", "args": {"dim": C}}, {"pooling": "none"}),
+        (
+            {
+                "type": "GCP",
+                "fusion_type": "sum_fc",
+                "args": {"num_heads": 2, "qkv_dim": 3, "dim": C},
+            },
+            {"pooling": "gcp", "qkv_dim": 3},
+        ),
+    ],
+)
+def test_the_same_head_as_ours(config: dict, head: dict) -> None:
+    before = copy.deepcopy(config)
+    model = Classifier(config, K)
+    assert config == before
+    options = {"pooling": "mgcrp", "head_num_heads": 2, "wr_dim": 4, **head}
+    expected = build_head(HeadConfig(**options), dim=C, num_classes=K)
+    x = tokens()
+    same_as(model, expected, Features(x[:, 0], x[:, 1:]))
+
+
+def test_words_only_uses_every_token_and_ignores_the_fusion() -> None:
+    model = OnlyVisualTokensClassifier({**mgcrp(), "fusion_type": "concat"}, K)
+    options = HeadConfig(pooling="mgcrp", head_num_heads=2, wr_dim=4)
+    expected = build_head(options, dim=C, num_classes=K, has_class_token=False)
+    same_as(model, expected, Features(None, tokens()))
+
+
+def test_the_original_keywords() -> None:
+    model = Classifier(
+        num_classes=K, input_dim=C, representationConfig={"type": "GAP", "fusion_type": "sum_fc"}
+    )
+    assert model(tokens()).shape == [2, K]
+    words = OnlyVisualTokensClassifier(representationConfig=mgcrp(), num_classes=K)
+    assert words(tokens(1)).shape == [2, K]
+    config = {"type": "ResNet", "token_dim": 32, "large_output": False}
+    embed = TokenEmbed(img_size=32, in_chans=1, embed_dim=8, visualTokenConfig=config)
+    assert embed(paddle.ones([2, 1, 32, 32])).shape == [2, 16, 8]
+    assert embed.tokens.stem.conv.weight.shape == [32, 1, 3, 3]
+
+
+def test_sum_loss_gives_a_pair_in_training() -> None:
+    model = Classifier({**mgcrp(), "fusion_type": "sum_loss"}, K)
+    assert len(model(tokens())) == 2
+
+
+@pytest.mark.parametrize(
+    ("published", "name"),
+    [
+        ("DenseNet", "densenet"),
+        ("ResNet", "resnet"),
+        ("Inception", "inception"),
+        ("Non-local", "nonlocal"),
+        ("Naive_linear", "linear"),
+    ],
+)
+def test_token_embeddings(published: str, name: str) -> None:
+    config = {"type": published, "token_dim": 64, "large_output": False}
+    model = TokenEmbed(config, 32, embed_dim=8)
+    assert config == {"type": published, "token_dim": 64, "large_output": False}
+    expected = build_token_embed(name, img_size=32, embed_dim=8)
+    assert model.num_patches == expected.num_tokens
+    shapes = [tensor.shape for tensor in model.tokens.state_dict().values()]
+    assert shapes == [tensor.shape for tensor in expected.state_dict().values()]
+
+
+def test_they_train_inside_a_model_of_the_user() -> None:
+    class Mine(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            config = {"type": "DenseNet", "embedding_dim": 64, "dense_norm": "bn"}
+            self.embed = TokenEmbed(config, img_size=16, embed_dim=C)
+            self.classify = OnlyVisualTokensClassifier(mgcrp(), num_classes=K)
+
+        def forward(self, images):
+            return self.classify(self.embed(images))
+
+    model = Mine()
+    x = paddle.to_tensor(np.random.default_rng(1).normal(size=(2, 3, 16, 16)), dtype="float32")
+    nn.functional.cross_entropy(model(x), paddle.to_tensor([0, 2])).backward()
+    assert float(model.embed.tokens.stem.conv.weight.grad.abs().max()) > 0
+    assert "classify.head.pooling.norm.weight" in model.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (None, "Classifier needs one dict, as its first argument or as representationConfig="),
+        (1000, "the classifier's dict must be a dict, got 1000"),
+        ({**mgcrp(), "fusion": "concat"}, "unknown key 'fusion' in .*; did you mean fusion_type"),
+        (
+            {**mgcrp(), "fusion_type": "sum"},
+            "fusion_type must be one of sum_fc.*'sum'; did you mean sum_fc",
+        ),
+        (
+            {**mgcrp(), "type": "MGCRP"},
+            "type of the classifier's dict must be one of MGCrP, .*, got 'MGCRP'",
+        ),
+        (mgcrp(wrdim=3), "unknown key 'wrdim' in args of type 'MGCrP'; did you mean wr_dim"),
+        (mgcrp(dim=7), r"args\['dim'\] 7 and input_dim 12 must be equal"),
+        (mgcrp(svpn(iternum=3)), "unknown key 'iternum' in normalization; did you mean iterNum"),
+        (
+            mgcrp(svpn(type="svpn")),
+            "type of normalization must be one of svPN.*'svpn'; did you mean svPN",
+        ),
+        (mgcrp({"alpha": 0.5}), "normalization needs a 'type', one of svPN, sqrt_d"),
+        ({"fusion_type": "sum_fc"}, "the classifier's dict needs a 'type', one of MGCrP"),
+        (mgcrp(svpn(type="LN")), "type 'LN' takes no options, got alpha, input_dim"),
+        (mgcrp(svpn(vec="triu")), "vec must be 'full', got 'triu'"),
+        (mgcrp(svpn(input_dim=14)), "input_dim of the normalization must be wr_dim 4, got 14"),
+        (mgcrp(svpn(regular=0.5)), "regular must be None or a paddle.nn.Dropout, got 0.5"),
+        (mgcrp(svpn(alpha=0.0)), r"alpha must be in \(0, 1\], got 0.0"),
+        (mgcrp("svPN"), "normalization must be a dict, got 'svPN'"),
+        (
+            {"type": "GCP", "fusion_type": "sum_fc", "args": {"num_heads": 2}},
+            "'GCP' needs 'qkv_dim', got num_heads",
+        ),
+    ],
+)
+def test_refusals_of_the_classifier(config, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Classifier(config, K, C)
+
+
+def test_other_refusals() -> None:
+    with pytest.raises(ValueError, match="needs one dict"):
+        Classifier(mgcrp(), K, representationConfig=mgcrp())
+    for kind in ("fc", None):
+        with pytest.raises(
+            ValueError, match="uses the class token only, and this backbone has none"
+        ):
+            OnlyVisualTokensClassifier({"type": kind, "fusion_type": "sum_fc"}, K)
+    with pytest.raises(
+        ValueError, match=r"\(B, 1 \+ N, C\) with the class token first, got shape \[2, 1, 12\]"
+    ):
+        Classifier(mgcrp(), K)(tokens(1))
+    with pytest.raises(ValueError, match=r"tokens must be \(B, N, C\), got shape \[6, 12\]"):
+        OnlyVisualTokensClassifier(mgcrp(), K)(tokens()[0])
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"type": "Densenet"},
+            "type of the token .* one of DenseNet, .*'Densenet'; did you mean DenseNet",
+        ),
+        (
+            {"type": "DenseNet", "dim": 3},
+            "unknown key 'dim' in the token embedding's dict; did you",
+        ),
+        ({"type": "DenseNet", "token_dim": 64, "embedding_dim": 64}, "are one option: give one of"),
+        ({"type": "Non-local", "large_output": True}, "large_output=True cannot work"),
+        ({"type": "DenseNet", "embedding_dim": 32}, "token_dim must be 64"),
+        (None, "TokenEmbed needs one dict, as its first argument or as visualTokenConfig="),
+    ],
+)
+def test_refusals_of_the_token_embedding(config, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TokenEmbed(config)

@@ -1,0 +1,73 @@
+"""The table of the family: rows, choices, and refusals of one line with exit status 2."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = ROOT / "tools" / "model_table.py"
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-W", "ignore", str(TOOL), *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def rows(output: str) -> dict[str, list[str]]:
+    lines = [line.split() for line in output.splitlines()]
+    return {line[0]: line[1:] for line in lines if line and "," in line[1]}
+
+
+def test_rows_beside_the_published_figures() -> None:
+    done = run("--models", "sot_tiny", "SoT_Small", "deit_small")
+    assert done.returncode == 0, done.stderr
+    assert rows(done.stdout) == {
+        "sot_tiny": ["7,983,550", "7.7", "2.529", "2.753", "2.5", "-"],
+        "sot_small": ["27,010,856", "26.9", "5.797", "6.215", "5.8", "-"],
+        "deit_small": ["22,050,664", "22.1", "4.241", "4.599", "4.6", "-"],
+    }
+    assert "published: README" in done.stdout
+
+
+def test_throughput_size_and_classes() -> None:
+    done = run(
+        *("--models", "deit_tiny", "--img-size", "32", "--num-classes", "10"),
+        *("--throughput", "--batch-size", "2"),
+    )
+    assert done.returncode == 0, done.stderr
+    cells = rows(done.stdout)["deit_tiny"]
+    assert cells[0] == f"{5_717_416 - (196 - 4) * 192 - 990 * 193:,}"
+    assert float(cells[-1]) > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--models", "sot_tny"], "unknown model 'sot_tny'; did you mean sot_tiny"),
+        (["--models", "bert_base"], "bert_base is a text model; expected sot_tiny,"),
+        (["--models", "sot_tiny", "--img-size", "100"], "img_size 96 or 104"),
+        (["--img-size", "0"], "--img-size: expected a whole number of at least 1, got '0'"),
+        (["--batch-size", "x"], "--batch-size: expected a whole number of at least 1, got 'x'"),
+        (["--moddels", "x"], "unrecognized arguments: --moddels x"),
+    ],
+)
+def test_refusals(arguments: list[str], message: str, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the tool puts the project root on it
+    spec = importlib.util.spec_from_file_location("model_table", TOOL)
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    try:
+        status = tool.main(arguments)
+    except SystemExit as stopped:
+        status = stopped.code
+    out, errors = capsys.readouterr()
+    assert status == 2
+    assert len(errors.splitlines()) == 1
+    assert errors.startswith("model_table: error: ")
+    assert message in errors
+    assert out == ""

@@ -1,0 +1,70 @@
+"""Print the vision models beside the published figures: parameters, multiply-adds, throughput.
+
+Multiply-adds are counted on a real forward pass, by two conventions: convolutions and linear layers
+only (that of the published figures), and with the matrix products of attention and covariance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from sot_paddle import create_model, list_models
+from sot_paddle.complexity import PUBLISHED, Cost, format_table
+
+NOTES = """\
+published: README of the original release, at 224 x 224 and 1000 classes. It prints the figures of
+SoT-Small once more for deit_small_sot; sizes of the *_sot heads on DeiT and Swin are inferred."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"model_table: error: {message}; see --help\n")
+
+
+def positive(text: str) -> int:
+    """An integer of at least 1."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def build_parser() -> Parser:
+    """Describe the command line."""
+    parser = Parser(prog="model_table", description=__doc__)
+    add = parser.add_argument
+    add("--models", nargs="+", default=list(PUBLISHED), metavar="M", help="default: all of them")
+    add("--img-size", type=positive, default=224, metavar="PIXELS", help="default: 224")
+    add("--num-classes", type=positive, default=1000, metavar="K", help="default: 1000")
+    add("--throughput", action="store_true", help="also measure images per second (eval mode)")
+    add("--batch-size", type=positive, default=8, metavar="B", help="of --throughput; default: 8")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; 0 printed, 2 refused (one line on stderr)."""
+    options = build_parser().parse_args(argv)
+    batch = options.batch_size if options.throughput else None
+    rows = []
+    try:
+        for name in options.models:
+            if name in list_models("text"):
+                raise ValueError(f"{name} is a text model; expected {', '.join(PUBLISHED)}")
+            model = create_model(name, options.num_classes, img_size=options.img_size)
+            rows.append(Cost.of(model, throughput_batch=batch))
+    except ValueError as error:
+        print(f"model_table: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    print(format_table(rows))
+    print(NOTES)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
