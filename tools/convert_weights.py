@@ -13,17 +13,15 @@ from align.weights import DTYPES, LAYOUTS, MODELS, convert_file  # noqa: E402
 
 BIG = 128 * 2**20  # bytes from which progress is shown
 EXAMPLES = """\
-examples, there and back again:
-  python tools/convert_weights.py --layout bert_hf --model bert_base HF_DIR bert.safetensors
-  python tools/convert_weights.py --layout bert_hf --model bert_base --reverse \\
-      bert.safetensors NEW_HF_DIR
-the encoder for the second-order head, which itself starts at its initialisation:
-  python tools/convert_weights.py --layout bert_hf --model bert_base_mgcrp HF_DIR mgcrp.pdparams
+there and back again; a released DeiT for 10 classes of larger images; its backbone for our head:
+  convert_weights.py --layout bert_hf --model bert_base HF_DIR bert.safetensors
+  convert_weights.py --layout bert_hf --model bert_base --reverse bert.safetensors NEW_HF_DIR
+  convert_weights.py --layout deit_official --model deit_tiny --img-size 384 --num-classes 10 \\
+      deit_tiny.pth deit.safetensors
+  convert_weights.py --layout deit_official --model deit_tiny_sot deit_tiny.pth ours.safetensors
 
-A DST without a suffix becomes a directory: model.safetensors, config.json, the vocabulary and
-manifest.json. Beside a file DST stands DST.manifest.json. Config and vocabulary of a SRC directory
-travel inside the converted file, so that --reverse needs nothing else; for a SRC that has none
-there are --vocab and --num-attention-heads.
+A DST without a suffix becomes a directory (--reverse: one that transformers loads); beside a file
+DST stands DST.manifest.json. Torch files end in .bin, .pth, .pt, .pth.tar. See docs/weights.md.
 """
 
 
@@ -46,12 +44,14 @@ def build_parser() -> Parser:
     add("--dtype", choices=DTYPES, help="change the floating tensors' dtype (default: keep)")
     add("--overwrite", action="store_true", help="replace an existing DST")
     add("--vocab", metavar="DIR", help="tokenizer files for DST, when SRC has none")
-    add("--num-attention-heads", type=int, metavar="N", help="when SRC does not say")
-    add("--encoder-only", action="store_true", help="--reverse: drop a head that L cannot hold")
-    add("src", metavar="SRC", help="*.safetensors, *.bin, *.pth (--reverse: also *.pdparams), or"
-        " a directory with weights, sharded or not")  # fmt: skip
-    add("dst", metavar="DST", help="*.safetensors, *.pdparams (--reverse: *.safetensors, *.bin,"
-        " *.pth), or a directory that --reverse makes loadable by transformers")  # fmt: skip
+    add("--num-attention-heads", type=int, metavar="N", help="when SRC does not say (text)")
+    add("--encoder-only", action="store_true", help="--reverse: drop what L cannot hold")
+    add("--ema", action="store_true", help="the averaged weights of a training's file")
+    add("--img-size", type=int, metavar="PIXELS", help="resample the positions for this size")
+    add("--window-size", type=int, metavar="TOKENS", help="resample Swin's bias tables")
+    add("--num-classes", type=int, metavar="K", help="leave out classifiers of another number")
+    add("src", metavar="SRC", help="*.safetensors, a torch file or a directory with weights")
+    add("dst", metavar="DST", help="*.safetensors, *.pdparams (--reverse: a torch file)")
     return parser
 
 

@@ -9,29 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from align.weights import bert_hf, sot_nlp_official, sot_torch_ref
-from align.weights.layout import HeadTable, Layout
+from align.weights.layout import HeadTable, Layout, Row
 from align.weights.naming import (
     Slot,
+    check_depth,
+    choose_embed,
     choose_head,
-    find_depth,
+    find_depths,
     find_prefix,
-    known_heads,
     pattern,
-    recognise,
     slots,
     spell,
 )
 from align.weights.plan import Entry, Plan, listed
+from align.weights.registry import LAYOUTS, find_table, recognise, reference_table
 from align.weights.sizes import solve_sizes
 from align.weights.transforms import KINDS
 
-LAYOUTS: Mapping[str, Layout] = {
-    "bert_hf": bert_hf.LAYOUT,
-    "sot_nlp_official": sot_nlp_official.LAYOUT,
-    "sot_torch_ref": sot_torch_ref.LAYOUT,
-}
-"""Layout name -> tables."""
+__all__ = ["LAYOUTS", "build_plan", "plan_with"]
 
 
 def build_plan(
@@ -60,14 +55,12 @@ def build_plan(
         The plan.
 
     Raises:
-        ValueError: unknown layout or model; tensors unmapped, missing, doubly mapped or of a
-            wrong shape (named); a head that the model or the layout cannot have.
+        ValueError: unknown layout or model, or one that is not for the other; tensors unmapped,
+            missing, doubly mapped or of a wrong shape (named); a head or token embedding that
+            the model or the layout cannot have.
     """
-    if layout not in LAYOUTS:
-        raise ValueError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
-    known_heads(model)
     return plan_with(
-        LAYOUTS[layout],
+        find_table(layout, model),
         layout,
         model,
         {name: tuple(shape) for name, shape in shapes.items()},
@@ -92,59 +85,64 @@ def plan_with(
     """:func:`build_plan` for a table that need not be registered."""
     head = choose_head(table, model, shapes, reverse=reverse)
     rows = table.heads.get(head)
+    reference = reference_table(table.family)
+    known = reference.embeds if reverse else table.embeds
+    embed = choose_embed(table, model, shapes, known, reverse=reverse)
     if not reverse:
         prefix = find_prefix(table, shapes)
     elif prefix is None:
         prefix = _usual_prefix(table, rows, shapes)
-    depth = _depth(table, shapes, config, prefix, reverse=reverse)
-    expected = slots(table, rows, depth, prefix)
-    ignored = _ignored(table, rows, shapes, prefix, reverse=reverse, encoder_only=encoder_only)
+    depths = _depths(table, shapes, config, prefix, reverse=reverse)
+    expected = slots(table, rows, table.embeds.get(embed, ()), depths, prefix)
+    reasons = _reasons(table, head, embed, reverse=reverse, encoder_only=encoder_only)
+    ignored = _ignored(table, reasons, shapes, prefix)
     pairs, problems = _match(expected, shapes, ignored, reverse=reverse)
     if problems:
         raise ValueError(problems + _hint(problems, shapes, layout, reverse=reverse))
-    if depth == 0:
+    if sum(depths) == 0:
         raise ValueError("the file holds no encoder layer")
-    sizes = solve_sizes(
-        [(source, slot.row, shapes[source]) for source, slot in pairs],
-        _known_sizes(table, rows, config),
-        reverse=reverse,
-    )
+    try:
+        sizes = solve_sizes(
+            [(source, slot.row, shapes[source]) for source, slot in pairs],
+            _known_sizes(table, rows, config),
+            reverse=reverse,
+        )
+    except ValueError as error:
+        raise ValueError(f"{error}{_direction(shapes, layout, reverse=reverse)}") from error
     filled = {slot.paddle for _, slot in pairs}
     return Plan(
         layout=layout,
         model=model,
         head=head,
         reverse=reverse,
-        depth=depth,
+        depth=sum(depths),
         prefix=prefix,
         entries=tuple(_entry(source, slot, shapes[source], reverse) for source, slot in pairs),
         ignored=ignored,
-        absent=_absent(expected, filled, head, known=rows is not None, reverse=reverse),
+        absent=(
+            *_absent_rows(table.embeds, reference.embeds, embed, reverse=reverse),
+            *_absent(expected, filled, reference.heads[head], rows, reverse=reverse),
+        ),
         counters=tuple(n for n, beside in table.counters.items() if reverse and beside in filled),
         sizes=sizes,
+        depths=depths,
+        embed=embed,
     )
 
 
-def _depth(
+def _depths(
     table: Layout,
     shapes: Mapping[str, tuple[int, ...]],
     config: Mapping[str, object],
     prefix: str,
     *,
     reverse: bool,
-) -> int:
+) -> tuple[int, ...]:
     depth = config.get(table.depth_key)
     if not isinstance(depth, int):
-        rows = table.encoder
-        templates = (
-            [row.destination for row in rows]
-            if reverse
-            else [spell(n, table, prefix) for row in rows for n in (row.source, *row.aliases)]
-        )
-        depth = find_depth(templates, shapes)
-    if not 0 <= depth <= len(shapes):
-        raise ValueError(f"{depth} encoder layers expected, but the file has {len(shapes)} tensors")
-    return depth
+        return find_depths(table, prefix, shapes, reverse=reverse)
+    check_depth(depth, shapes)
+    return (depth,)
 
 
 def _usual_prefix(table: Layout, rows: HeadTable | None, shapes: Iterable[str]) -> str:
@@ -157,20 +155,26 @@ def _usual_prefix(table: Layout, rows: HeadTable | None, shapes: Iterable[str]) 
     return table.optional_prefix if present.intersection(outside) else ""
 
 
-def _ignored(
-    table: Layout,
-    rows: HeadTable | None,
-    shapes: Iterable[str],
-    prefix: str,
-    *,
-    reverse: bool,
-    encoder_only: bool,
+def _reasons(
+    table: Layout, head: str, embed: str, *, reverse: bool, encoder_only: bool
 ) -> dict[str, str]:
+    """Template -> reason, for everything that this conversion leaves out."""
+    lacks_head = head not in table.heads
+    lacks_embed = bool(embed) and embed not in table.embeds
     if reverse:
-        reasons = {"head.*": "the layout holds the encoder only"} if encoder_only else {}
-        reasons = {} if rows else reasons
-    else:
-        reasons = {**table.ignored, **({} if rows else table.headless)}
+        reason = "the layout holds the encoder only"
+        parts = (("head.*", lacks_head), ("embed.*", lacks_embed))
+        return {part: reason for part, lacks in parts if lacks and encoder_only}
+    return {
+        **table.ignored,
+        **(table.headless if lacks_head else {}),
+        **(table.embedless if lacks_embed else {}),
+    }
+
+
+def _ignored(
+    table: Layout, reasons: Mapping[str, str], shapes: Iterable[str], prefix: str
+) -> dict[str, str]:
     spelt = [(pattern(spell(name, table, prefix)), reason) for name, reason in reasons.items()]
     found = {}
     for name in shapes:
@@ -181,13 +185,30 @@ def _ignored(
     return found
 
 
+def _absent_rows(
+    own: Mapping[str, object],
+    reference: Mapping[str, Sequence[Row]],
+    embed: str,
+    *,
+    reverse: bool,
+) -> tuple[str, ...]:
+    """Tensors of a token embedding that the layout does not know: they stay as initialised."""
+    if reverse or not embed or embed in own:
+        return ()
+    return tuple(row.destination for row in reference[embed] if not row.optional)
+
+
 def _absent(
-    expected: Sequence[Slot], filled: Collection[str], head: str, *, known: bool, reverse: bool
+    expected: Sequence[Slot],
+    filled: Collection[str],
+    reference: HeadTable,
+    rows: HeadTable | None,
+    *,
+    reverse: bool,
 ) -> tuple[str, ...]:
     """Head tensors that stay as initialised; a layout without the head lacks all of them."""
-    if not known and not reverse:
-        rows = sot_torch_ref.LAYOUT.heads[head].rows
-        return tuple(row.destination for row in rows if not row.optional)
+    if rows is None and not reverse:
+        return tuple(row.destination for row in reference.rows if not row.optional)
     return tuple(
         slot.names[0] if reverse else slot.paddle
         for slot in expected
@@ -212,6 +233,7 @@ def _match(
             pairs.append((found[0], slot))
         elif slot.required:
             missing.append(slot.paddle if reverse else slot.names[0])
+    missing += _lonely(expected, pairs, reverse=reverse)
     used = {source for source, _ in pairs}
     used.update(name for slot in expected for name in slot.names if not reverse)
     unmapped = [name for name in shapes if name not in used and name not in ignored]
@@ -227,16 +249,39 @@ def _match(
     return pairs, "; ".join(problems)
 
 
-def _hint(problems: str, shapes: Iterable[str], layout: str, *, reverse: bool) -> str:
-    kind = recognise(LAYOUTS, list(shapes))
-    if kind == "paddle" and not reverse:
-        return " (these are Paddle names: add --reverse)"
-    if kind == "paddle" and problems.startswith("unmapped: head."):
-        return " (the layout does not hold this head: --encoder-only leaves it out)"
-    if kind and kind != "paddle" and reverse:
-        return f" (these are PyTorch names of layout {kind}: drop --reverse)"
-    if kind and kind not in ("paddle", layout):
+def _lonely(
+    expected: Sequence[Slot], pairs: Sequence[tuple[str, Slot]], *, reverse: bool
+) -> list[str]:
+    """Optional tensors that are missing although others of the same option are there."""
+    filled = {slot.paddle for _, slot in pairs}
+    options = {slot.row.together for _, slot in pairs} - {""}
+    return [
+        slot.paddle if reverse else slot.names[0]
+        for slot in expected
+        if slot.row.together in options and slot.paddle not in filled
+    ]
+
+
+def _hint(problems: str, shapes: Mapping[str, Sequence[int]], layout: str, *, reverse: bool) -> str:
+    kind, side = recognise(shapes, first=layout)
+    if (
+        side == "paddle"
+        and reverse
+        and problems.startswith(("unmapped: head.", "unmapped: embed."))
+    ):
+        what = "head" if problems.startswith("unmapped: head.") else "token embedding"
+        return f" (the layout does not hold this {what}: --encoder-only leaves it out)"
+    if side == "torch" and not reverse and kind != layout:
         return f" (these are names of --layout {kind})"
+    return _direction(shapes, layout, reverse=reverse)
+
+
+def _direction(shapes: Mapping[str, Sequence[int]], layout: str, *, reverse: bool) -> str:
+    kind, side = recognise(shapes, first=layout)
+    if side == "paddle" and not reverse:
+        return " (these are Paddle names: add --reverse)"
+    if side == "torch" and reverse:
+        return f" (these are PyTorch names of layout {kind}: drop --reverse)"
     return ""
 
 

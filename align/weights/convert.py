@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -12,19 +13,17 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from align.weights.build import LAYOUTS, build_plan
+from align.weights.adapting import Change, adapt, shapes_for
+from align.weights.build import build_plan
+from align.weights.description import describe
 from align.weights.destination import MANIFEST, atomic_directory, check_destination
-from align.weights.hf_config import (
-    as_json,
-    attention_heads,
-    check_config,
-    complete_config,
-    conventional_heads,
-    loadable_config,
-)
+from align.weights.hf_config import as_json, check_config
+from align.weights.layout import Layout
 from align.weights.manifest import Manifest
-from align.weights.naming import known_heads
-from align.weights.source import Source, open_source, read_vocabulary
+from align.weights.models import registry_name
+from align.weights.plan import Entry, Plan
+from align.weights.registry import find_table
+from align.weights.source import Source, Unpacking, open_source, read_vocabulary
 from align.weights.torch_files import SUFFIXES as TORCH_SUFFIXES
 from align.weights.torch_files import write_torch
 from sot_paddle.checkpoint import (
@@ -33,7 +32,6 @@ from sot_paddle.checkpoint import (
     Tensors,
     TensorSpec,
     atomic_file,
-    pack_files,
     write_tensors,
 )
 
@@ -62,6 +60,10 @@ def convert_file(
     vocab: str | os.PathLike[str] | None = None,
     num_attention_heads: int | None = None,
     encoder_only: bool = False,
+    ema: bool = False,
+    img_size: int | None = None,
+    window_size: int | None = None,
+    num_classes: int | None = None,
 ) -> Manifest:
     """Convert a checkpoint; DST appears complete, with its manifest, or not at all.
 
@@ -76,7 +78,12 @@ def convert_file(
         overwrite: replace an existing destination.
         vocab: folder with the tokenizer's files, when the source has none.
         num_attention_heads: when the source does not say.
-        encoder_only: reverse only: leave out a head that the layout cannot hold.
+        encoder_only: reverse only: leave out a head or token embedding that the layout cannot
+            hold.
+        ema: take the averaged weights of a training's torch file.
+        img_size: forward only: side of the images that the positions are made for.
+        window_size: forward only: side of Swin's windows that the bias tables are made for.
+        num_classes: forward only: classifiers of another number are left out.
 
     Returns:
         The manifest, which is also written as ``<dst>.manifest.json`` or into the directory.
@@ -86,25 +93,38 @@ def convert_file(
         OSError: reading or writing failed; the destination is as it was.
     """
     src, slash, dst = Path(src), str(dst).endswith(os.sep), Path(os.path.abspath(dst))
-    if layout not in LAYOUTS:
-        raise ValueError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
-    known_heads(model)
+    model = registry_name(model)
+    table = find_table(layout, model)
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"unknown dtype {dtype!r}; expected one of {', '.join(DTYPES)}")
-    source = open_source(src, LAYOUTS[layout].containers)
-    _check_direction(source, reverse=reverse)
+    sizes = {"img_size": img_size, "window_size": window_size, "num_classes": num_classes}
+    _check_options(sizes, reverse=reverse, ema=ema)
+    source = open_source(src, Unpacking(table.containers, table.averaged, ema, table.wrappers))
+    _check_direction(source, table, reverse=reverse)
     directory = slash or dst.is_dir() or not dst.suffix
     check_destination(dst, source.path, directory, reverse=reverse, overwrite=overwrite)
     if vocab is not None:
         source.vocabulary = read_vocabulary(Path(vocab))
         if not source.vocabulary:
             raise ValueError(f"{vocab}: no tokenizer files such as vocab.txt")
-    job = _Job(source, layout, model, reverse, dtype, progress or (lambda *_: None))
-    job.prepare(num_attention_heads, directory=directory, encoder_only=encoder_only)
+    job = _Job(source, table, dtype, progress or (lambda *_: None))
+    try:
+        job.plan = _plan(source, layout, model, reverse, directory, encoder_only)
+        job.adapt(sizes)
+    except ValueError as error:
+        raise ValueError(f"{source.path}: {error}") from error
+    job.describe(num_attention_heads, directory=directory)
     return job.write_directory(dst) if directory else job.write_file(dst)
 
 
-def _check_direction(source: Source, *, reverse: bool) -> None:
+def _check_options(sizes: Mapping[str, int | None], *, reverse: bool, ema: bool) -> None:
+    given = [f"--{name.replace('_', '-')}" for name, value in sizes.items() if value is not None]
+    given += ["--ema"] if ema else []
+    if reverse and given:
+        raise ValueError(f"{given[0]} is for the way to Paddle; drop it or --reverse")
+
+
+def _check_direction(source: Source, table: Layout, *, reverse: bool) -> None:
     converted = source.metadata.get("format") == FORMAT
     if converted and not reverse:
         raise ValueError(f"{source.path}: is a converted file already; add --reverse to go back")
@@ -112,67 +132,65 @@ def _check_direction(source: Source, *, reverse: bool) -> None:
         raise ValueError(f"{source.path}: is a Paddle file; add --reverse to go back")
     if reverse and source.path.suffix in TORCH_SUFFIXES:
         raise ValueError(f"{source.path}: is a PyTorch file; drop --reverse")
-    if not reverse:
+    if not reverse and table.family == "bert":
         check_config(source.config)
+
+
+def _plan(
+    source: Source, layout: str, model: str, reverse: bool, directory: bool, encoder_only: bool
+) -> Plan:
+    same_layout = reverse and source.metadata.get("layout") == layout
+    prefix = source.metadata.get("source_prefix") if same_layout else None
+    if directory:
+        prefix = prefix or None  # transformers does not load a classifier without the prefix
+    return build_plan(
+        layout,
+        model,
+        source.tensors.shapes,
+        reverse=reverse,
+        config=None if reverse else source.config,
+        prefix=prefix,
+        encoder_only=encoder_only,
+    )
 
 
 class _Job:
     """One conversion between its opened source and its destination."""
 
+    plan: Plan
+
     def __init__(
-        self,
-        source: Source,
-        layout: str,
-        model: str,
-        reverse: bool,
-        dtype: str | None,
-        progress: Progress,
+        self, source: Source, table: Layout, dtype: str | None, progress: Progress
     ) -> None:
-        self.source, self.layout, self.model = source, layout, model
-        self.reverse, self.progress = reverse, progress
+        self.source, self.table, self.progress = source, table, progress
         self.dtype = DTYPES[dtype] if dtype else None
-        self.table = LAYOUTS[layout]
         self.notes = list(source.notes)
+        self.changes: Mapping[str, Change] = {}
         self.records: dict[str, dict[str, Any]] = {}
 
-    def prepare(self, heads: int | None, *, directory: bool, encoder_only: bool) -> None:
-        """Plan the conversion and complete the config; nothing is written."""
-        metadata = self.source.metadata
-        same_layout = self.reverse and metadata.get("layout") == self.layout
-        prefix = metadata.get("source_prefix") if same_layout else None
-        if directory:
-            prefix = prefix or None  # transformers does not load a classifier without the prefix
-        try:
-            self.plan = build_plan(
-                self.layout,
-                self.model,
-                self.source.tensors.shapes,
-                reverse=self.reverse,
-                config=None if self.reverse else self.source.config,
-                prefix=prefix,
-                encoder_only=encoder_only,
-            )
-        except ValueError as error:
-            raise ValueError(f"{self.source.path}: {error}") from error
-        hidden = self.plan.sizes["C"]
-        self.heads = attention_heads(heads, metadata, self.source.config, hidden)
-        if self.heads is None and self.reverse and directory:
-            self.heads = conventional_heads(hidden)
-            self.notes.append(
-                f"the number of attention heads is unknown: {self.heads} assumed (64 channels"
-                " each); state it with --num-attention-heads"
-            )
-        elif self.heads is None and not self.reverse:
-            self.notes.append(
-                "the number of attention heads is unknown (no config.json); state it with"
-                " --num-attention-heads, or when converting back to a directory"
-            )
-        if not self.source.vocabulary and directory:
-            self.notes.append(
-                "no vocabulary found (vocab.txt, tokenizer.json): DST has none; add it with"
-                " --vocab DIR"
-            )
-        self.config = complete_config(self.plan, self.table, self.source.config, self.heads)
+    def adapt(self, sizes: Mapping[str, int | None]) -> None:
+        """Plan what other sizes make of the tensors; nothing is written."""
+        if all(value is None for value in sizes.values()):
+            return
+        plan, source = self.plan, self.source.tensors
+        shapes = {entry.destination: entry.destination_shape for entry in plan.entries}
+        wanted = shapes_for(plan, **sizes)
+        made = adapt(shapes, wanted, lambda name: plan.convert(name, source))
+        self.changes = made.changes
+        self.notes += made.notes() or ["no tensor depends on the sizes asked for"]
+        left = {e.source: made.dropped[e.destination] for e in plan.entries
+                if e.destination in made.dropped}  # fmt: skip
+        self.plan = dataclasses.replace(
+            plan,
+            entries=tuple(e for e in plan.entries if e.destination not in made.dropped),
+            ignored={**plan.ignored, **left},
+            absent=(*plan.absent, *made.fresh),
+        )
+
+    def describe(self, heads: int | None, *, directory: bool) -> None:
+        """Collect what stands beside the tensors; nothing is written."""
+        self.beside = describe(self.plan, self.table, self.source, heads, directory=directory)
+        self.notes += self.beside.notes
 
     def write_file(self, dst: Path) -> Manifest:
         """Write the weights, then the manifest beside them."""
@@ -187,24 +205,27 @@ class _Job:
         with atomic_directory(dst) as folder:
             self._write_weights(folder / "model.safetensors")
             manifest = self._manifest(dst)
-            config = self.config
-            if self.reverse:
-                words = self.records[self._words()]
-                config = loadable_config(config, self.plan, words["dtype"])
-            files = {"config.json": as_json(config), MANIFEST: manifest.to_json()}
+            config = self.beside.config_file(self.plan, self._dtype())
+            files = {"config.json": as_json(config)} if config else {}
+            files[MANIFEST] = manifest.to_json()
             for name, content in {**files, **self.source.vocabulary}.items():
                 with atomic_file(folder / name) as handle:
                     handle.write(content)
         return manifest
 
-    def _words(self) -> str:
-        return next(e.destination for e in self.plan.entries if e.kind == "embedding")
+    def _dtype(self) -> str:
+        """That of the embeddings, as it was written."""
+        first = (e.destination for e in self.plan.entries if e.kind in ("embedding", "conv"))
+        return self.records[next(first, self.plan.entries[0].destination)]["dtype"]
 
     def _write_weights(self, path: Path) -> None:
         tensors = self._tensors()
         if path.suffix in TORCH_SUFFIXES:
+            keys = self.table.written_under
+            if keys:
+                self.notes.append(f"the state dict is written under {' and '.join(keys)}")
             with atomic_file(path) as handle:
-                write_torch(path, handle, tensors)
+                write_torch(path, handle, tensors, keys)
         else:
             write_tensors(path, tensors, self._metadata())
 
@@ -214,7 +235,9 @@ class _Job:
         for name, entries in self.plan.grouped.items():
             kept = self.source.tensors.specs[entries[0].source].dtype
             cast = self.dtype is not None and kept in DTYPES.values()
-            specs[name] = TensorSpec(entries[0].destination_shape, self.dtype if cast else kept)
+            change = self.changes.get(name)
+            shape = change.shape if change else entries[0].destination_shape
+            specs[name] = TensorSpec(shape, self.dtype if cast else kept)
         specs.update({name: TensorSpec((), np.dtype("<i8")) for name in self.plan.counters})
         total = sum(spec.nbytes for spec in specs.values())
         done = 0
@@ -232,7 +255,8 @@ class _Job:
     def _converted(self, name: str) -> np.ndarray:
         if name in self.plan.counters:
             return np.zeros((), np.int64)
-        return self.plan.convert(name, self.source.tensors)
+        array = self.plan.convert(name, self.source.tensors)
+        return self.changes[name].make(array) if name in self.changes else array
 
     def _record(self, name: str, array: np.ndarray) -> dict[str, Any]:
         entries = self.plan.grouped.get(name, ())
@@ -241,7 +265,7 @@ class _Job:
         return {
             "source": joined[0] if len(joined) == 1 else joined or None,
             "destination": name,
-            "transform": single.transform if single else "zero",
+            "transform": self._transform(name, single),
             "part": single.part if len(entries) == 1 else None,
             "shape": list(array.shape),
             "source_shape": list(single.source_shape) if single else None,
@@ -250,42 +274,46 @@ class _Job:
             "sha256": hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest(),
         }
 
+    def _transform(self, name: str, entry: Entry | None) -> str:
+        done = entry.transform if entry else "zero"
+        return f"{done}+{self.changes[name].method}" if name in self.changes else done
+
     def _metadata(self) -> dict[str, str]:
-        if self.reverse:
-            return {"format": "pt", "config": json.dumps(self.config)}
-        metadata = {
+        beside = self.beside.metadata(self.source, reverse=self.plan.reverse)
+        if self.plan.reverse:
+            return {"format": "pt", **beside}
+        return {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "layout": self.layout,
-            "model": self.model,
+            "layout": self.plan.layout,
+            "model": self.plan.model,
             "head": self.plan.head,
             "source_prefix": self.plan.prefix,
-            "config": json.dumps(self.config),
             "absent": json.dumps(self.plan.absent),
             "ignored": json.dumps(self.plan.ignored),
+            **({"embed": self.plan.embed} if self.plan.embed else {}),
+            **beside,
         }
-        if self.heads:
-            metadata["num_attention_heads"] = str(self.heads)
-        if self.source.vocabulary:
-            metadata["vocabulary"] = pack_files(self.source.vocabulary)
-        return metadata
 
     def _manifest(self, dst: Path) -> Manifest:
         order = [*self.plan.grouped, *self.plan.counters]
+        plan = self.plan
         return Manifest(
-            layout=self.layout,
-            model=self.model,
-            head=self.plan.head,
-            reverse=self.reverse,
+            layout=plan.layout,
+            model=plan.model,
+            head=plan.head,
+            reverse=plan.reverse,
             source=str(self.source.path),
             destination=str(dst),
-            num_hidden_layers=self.plan.depth,
-            num_attention_heads=self.heads,
-            sizes=dict(self.plan.sizes),
+            num_hidden_layers=plan.depth,
+            num_attention_heads=self.beside.heads,
+            sizes=dict(plan.sizes),
             tensors=tuple(self.records[name] for name in order),
-            ignored=dict(self.plan.ignored),
-            absent=self.plan.absent,
+            ignored=dict(plan.ignored),
+            absent=plan.absent,
             notes=tuple(self.notes),
+            depths=plan.depths,
+            embed=plan.embed,
         )
 
 

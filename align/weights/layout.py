@@ -1,8 +1,9 @@
-"""The vocabulary of the conversion tables: rows, heads, layouts and model names. Pure data.
+"""The vocabulary of the conversion tables: rows, heads, layouts. Pure data.
 
-Templates are full tensor names with at most one ``{}``, the layer index. Shapes are PyTorch's, in
-symbols: ``"C"`` must be the same number wherever it stands, ``"q*k"`` is a product and ``"1"``
-is one.
+Templates are full tensor names in which ``{}`` is an index: of the layer, or of the stage and then
+of the layer in it. Shapes are PyTorch's, in symbols: ``"C"`` must be the same number wherever it
+stands, ``"q*k"`` is a product and ``"1"`` is one. In a symbol ``{}`` is the stage, ``{prev}`` the
+stage before and ``{last}`` the last one, so that ``"C{}"`` is another number in every stage.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ class Row:
         optional: exists only under some options, so its absence is not reported.
         part: (index, count) when `destination` is one of `count` equal pieces of `source` along
             its first axis (fused projections).
+        together: name of the option that makes an optional tensor; all tensors of that name
+            exist, or none.
+        start: the first index that Paddle's template has.
+        shift: Paddle's first index minus PyTorch's.
     """
 
     source: str
@@ -33,6 +38,9 @@ class Row:
     aliases: tuple[str, ...] = ()
     optional: bool = False
     part: tuple[int, int] | None = None
+    together: str = ""
+    start: int = 0
+    shift: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,15 @@ class Layout:
         config: config.json key -> symbol, for sizes of the encoder.
         depth_key: config.json key of the number of layers.
         containers: keys under which a torch file may hold the state dict.
+        family: the backbone that `encoder` describes, as in `align.weights.models.MODELS`.
+        models: beginnings of the registry names that the layout is for; all of the family when
+            empty.
+        embeds: token embedding -> its rows; empty when `encoder` has the embeddings.
+        embedless: as `headless`, for a model whose token embedding this layout does not know.
+        width: symbol of the channels of the tokens that the head sees.
+        averaged: keys under which a torch file may hold averaged (EMA) weights.
+        written_under: keys under which a torch file is written; none for a plain state dict.
+        wrappers: prefixes of all names that come from wrapping the model, not from the model.
     """
 
     description: str
@@ -77,40 +94,11 @@ class Layout:
     config: Mapping[str, str] = field(default_factory=dict)
     depth_key: str = "num_hidden_layers"
     containers: tuple[str, ...] = ("state_dict", "model")
-
-
-@dataclass(frozen=True)
-class ModelHeads:
-    """Which heads a registry name can have.
-
-    Args:
-        default: the head when nothing in the file tells.
-        accepted: heads that its overrides can give it.
-    """
-
-    default: str
-    accepted: tuple[str, ...]
-
-
-HEAD_SIGNATURES: Mapping[str, tuple[str, ...]] = {
-    "pooler": ("head.dense.weight", "head.dense.bias"),
-    "mgcrp_qk": ("head.pooling.q_proj.weight", "head.pooling.k_proj.weight"),
-    "mgcrp": ("head.pooling.wr.weight",),
-    "gcp": ("head.pooling.dr.weight", "head.pooling.dr.bias"),
-    "fc": ("head.proj.weight", "head.proj.bias"),
-}
-"""Head name -> Paddle names, any of which proves that a file holds this head."""
-
-WORD_SCORES = ("head.word_fc.weight", "head.word_fc.bias")
-"""Paddle names that every head with word tokens has; alone they mean average pooling (gap)."""
-
-_PLAIN = ModelHeads("pooler", ("pooler", "gap", "gcp", "fc"))
-_SECOND_ORDER = ModelHeads("mgcrp_qk", ("mgcrp_qk", "mgcrp", "gap", "gcp", "fc"))
-
-MODELS: Mapping[str, ModelHeads] = {
-    "bert_base": _PLAIN,
-    "bert_large": _PLAIN,
-    "bert_base_mgcrp": _SECOND_ORDER,
-    "bert_large_mgcrp": _SECOND_ORDER,
-}
-"""Registry name -> heads. Depth and sizes come from the tensors, so base and large agree here."""
+    family: str = "bert"
+    models: tuple[str, ...] = ()
+    embeds: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
+    embedless: Mapping[str, str] = field(default_factory=dict)
+    width: str = "C"
+    averaged: tuple[str, ...] = ()
+    written_under: tuple[str, ...] = ()
+    wrappers: tuple[str, ...] = ()

@@ -1,19 +1,19 @@
-"""From templates to names: which tensors a table expects in a file of a given depth."""
+"""From templates to names: which tensors a table expects in a file of given depths."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from align.weights.layout import (
+from align.weights.layout import HeadTable, Layout, Row
+from align.weights.models import (
+    CLASS_SCORES,
     HEAD_SIGNATURES,
     MODELS,
     WORD_SCORES,
-    HeadTable,
-    Layout,
-    ModelHeads,
-    Row,
+    ModelTraits,
+    known_traits,
 )
 
 
@@ -22,10 +22,10 @@ class Slot:
     """A row at a place: the names one tensor has on both sides.
 
     Args:
-        row: the table row.
+        row: the table row, its symbols those of the place.
         names: PyTorch names, the one to write first, then the others that are read.
         paddle: Paddle name.
-        required: its absence is an error (the encoder's rows).
+        required: its absence is an error (rows of the backbone and of the token embedding).
     """
 
     row: Row
@@ -34,9 +34,17 @@ class Slot:
     required: bool
 
 
-def pattern(template: str) -> re.Pattern[str]:
-    """Compile a template: ``{}`` matches an index, a trailing ``*`` the rest of the name."""
-    text = re.escape(template).replace(re.escape("{}"), r"(0|[1-9][0-9]*)")
+def pattern(template: str, lowest: int = 0) -> re.Pattern[str]:
+    """Compile a template: ``{}`` matches an index, a trailing ``*`` the rest of the name.
+
+    Args:
+        template: the template.
+        lowest: 0, or 1 when the first index cannot be 0.
+    """
+    index, hole = r"(0|[1-9][0-9]*)", re.escape("{}")
+    text = re.escape(template)
+    text = text.replace(hole, r"([1-9][0-9]*)", 1) if lowest else text
+    text = text.replace(hole, index)
     return re.compile(text[:-2] + ".*" if template.endswith("*") else text)
 
 
@@ -53,20 +61,77 @@ def spell(template: str, layout: Layout, prefix: str) -> str:
     return prefix + template.removeprefix(layout.optional_prefix)
 
 
-def find_depth(templates: Sequence[str], names: Collection[str]) -> int:
-    """Number of layers that the names speak of: the highest index plus one."""
-    patterns = [pattern(template) for template in templates if "{}" in template]
-    matches = (p.fullmatch(name) for p in patterns for name in names)
-    return 1 + max((int(match[1]) for match in matches if match), default=-1)
+def find_depths(
+    layout: Layout, prefix: str, names: Collection[str], *, reverse: bool
+) -> tuple[int, ...]:
+    """How deep the backbone is that the names speak of: the highest indices plus one.
+
+    Args:
+        layout: the tables.
+        prefix: what stands for the layout's optional prefix.
+        names: tensor names in the file.
+        reverse: the names are Paddle's.
+
+    Returns:
+        (layers,), or for a backbone with stages the layers of each stage, at least 1.
+
+    Raises:
+        ValueError: an index too large for the number of tensors.
+    """
+    layers: dict[int, int] = {}
+    for row, template in _templates(layout, prefix, reverse=reverse):
+        regex = pattern(template)
+        for match in filter(None, map(regex.fullmatch, names)):
+            first = int(match[1]) + (0 if reverse else row.shift)
+            inner = int(match[2]) + 1 if regex.groups > 1 else 1
+            layers[first] = max(layers.get(first, 1), inner)
+    count = 1 + max(layers, default=-1)
+    check_depth(max(count, *layers.values(), 0), names)
+    if _levels(layout) == 1:
+        return (count,)
+    return tuple(layers.get(stage, 1) for stage in range(count))
 
 
-def slots(layout: Layout, head: HeadTable | None, depth: int, prefix: str) -> tuple[Slot, ...]:
+def check_depth(depth: int, names: Collection[str]) -> None:
+    """Refuse a depth that the number of tensors rules out.
+
+    Raises:
+        ValueError: negative, or larger than the number of tensors.
+    """
+    if not 0 <= depth <= len(names):
+        raise ValueError(f"{depth} encoder layers expected, but the file has {len(names)} tensors")
+
+
+def _templates(layout: Layout, prefix: str, *, reverse: bool) -> Iterator[tuple[Row, str]]:
+    """The backbone's templates that have an index."""
+    for row in layout.encoder:
+        if reverse:
+            named = (row.destination,)
+        else:
+            named = tuple(spell(name, layout, prefix) for name in (row.source, *row.aliases))
+        yield from ((row, template) for template in named if "{}" in template)
+
+
+def _levels(layout: Layout) -> int:
+    """1, or 2 for a backbone whose layers are numbered inside stages."""
+    return max((row.destination.count("{}") for row in layout.encoder), default=0)
+
+
+def slots(
+    layout: Layout,
+    head: HeadTable | None,
+    embed: Sequence[Row],
+    depths: tuple[int, ...],
+    prefix: str,
+) -> tuple[Slot, ...]:
     """Expand the tables to the names of one file.
 
     Args:
         layout: the tables.
         head: the task head in the file, None when the layout does not know the model's head.
-        depth: number of layers.
+        embed: rows of the token embedding in the file, none when it is part of the encoder or
+            the layout does not know it.
+        depths: from :func:`find_depths`.
         prefix: what stands for the layout's optional prefix.
 
     Returns:
@@ -75,19 +140,38 @@ def slots(layout: Layout, head: HeadTable | None, depth: int, prefix: str) -> tu
     Raises:
         ValueError: the table maps two rows to one name, or pieces do not cover their whole.
     """
-    rows = [(row, True) for row in layout.encoder]
+    rows = [(row, True) for row in (*layout.encoder, *embed)]
     rows += [(row, False) for row in (head.rows if head else ())]
-    expanded = []
+    levels, expanded = _levels(layout), []
     for row, required in rows:
-        sources = (row.source, *row.aliases)
-        layers = range(depth) if "{}" in row.destination else (None,)
-        for i in layers:
-            names = tuple(spell(source, layout, prefix).format(i) for source in sources)
-            expanded.append(
-                Slot(row, names, row.destination.format(i), required and not row.optional)
+        for place in _places(row, depths, levels):
+            from_torch = (place[0] - row.shift, *place[1:]) if place else ()
+            names = tuple(
+                spell(source, layout, prefix).format(*from_torch)
+                for source in (row.source, *row.aliases)
             )
+            required_here = required and not row.optional
+            local = replace(row, shape=_symbols(row.shape, place, depths))
+            expanded.append(Slot(local, names, row.destination.format(*place), required_here))
     _check_bijection(expanded)
     return tuple(expanded)
+
+
+def _places(row: Row, depths: tuple[int, ...], levels: int) -> Iterable[tuple[int, ...]]:
+    braces = row.destination.count("{}")
+    if not braces:
+        return [()]
+    if braces == 2:
+        return [(stage, i) for stage, layers in enumerate(depths) for i in range(layers)]
+    count = len(depths) if levels == 2 else sum(depths)
+    return [(i,) for i in range(row.start, count)]
+
+
+def _symbols(
+    shape: tuple[str, ...], place: tuple[int, ...], depths: tuple[int, ...]
+) -> tuple[str, ...]:
+    here = {"prev": place[0] - 1 if place else 0, "last": len(depths) - 1}
+    return tuple(symbol.format(*place[:1], **here) for symbol in shape)
 
 
 def _check_bijection(expanded: Sequence[Slot]) -> None:
@@ -123,7 +207,7 @@ def choose_head(layout: Layout, model: str, names: Collection[str], *, reverse: 
     Raises:
         ValueError: the file holds two heads, or one that the model cannot have.
     """
-    heads = known_heads(model)
+    traits = known_traits(model)
     found = [
         head
         for head, signature in HEAD_SIGNATURES.items()
@@ -131,17 +215,18 @@ def choose_head(layout: Layout, model: str, names: Collection[str], *, reverse: 
     ]
     if len(found) > 1:
         raise ValueError(f"the file holds tensors of two heads: {' and '.join(found)}")
-    if not found and heads.default == "pooler":
-        averaged = _holds(layout.heads.get("gap"), WORD_SCORES, names, reverse=reverse)
-        found = ["gap"] if averaged else []
-    head = found[0] if found else heads.default
-    if head not in heads.accepted:
-        if layout.headless and not reverse:
-            return heads.default  # its tensors are ignored, with the layout's reasons
-        fitting = [name for name, other in MODELS.items() if head in other.accepted]
+    head = found[0] if found else _plain_head(layout, traits, names, reverse=reverse)
+    if head != traits.default and layout.headless and not reverse:
+        return traits.default  # the file's own is ignored, with the layout's reasons
+    if head not in traits.accepted:
+        fitting = [
+            name
+            for name, other in MODELS.items()
+            if head in other.accepted and other.family == traits.family
+        ]
+        instead = f"; expected --model {' or '.join(fitting)}" if fitting else ""
         raise ValueError(
-            f"the file's head is {head!r}, but model {model!r} has {heads.default!r}; expected"
-            f" --model {' or '.join(fitting)}"
+            f"the file's head is {head!r}, but model {model!r} has {traits.default!r}{instead}"
         )
     if head not in layout.heads and not layout.headless:
         raise ValueError(
@@ -149,6 +234,20 @@ def choose_head(layout: Layout, model: str, names: Collection[str], *, reverse: 
             f" {', '.join(layout.heads)}: choose another --model or --layout"
         )
     return head
+
+
+def _plain_head(
+    layout: Layout, traits: ModelTraits, names: Collection[str], *, reverse: bool
+) -> str:
+    """The head of a file with none of the signatures: its classifiers tell, or the default."""
+    images = traits.family != "bert"
+    for head, signature, possible in (
+        ("gap", WORD_SCORES, images or traits.default == "pooler"),
+        ("none", CLASS_SCORES, images),
+    ):
+        if possible and _holds(layout.heads.get(head), signature, names, reverse=reverse):
+            return head
+    return traits.default
 
 
 def _holds(
@@ -165,39 +264,43 @@ def _holds(
     )
 
 
-def known_heads(model: str) -> ModelHeads:
-    """Look a registry name up.
-
-    Raises:
-        ValueError: unknown name.
-    """
-    if model not in MODELS:
-        raise ValueError(f"unknown model {model!r}; expected one of {', '.join(MODELS)}")
-    return MODELS[model]
-
-
-def recognise(layouts: Mapping[str, Layout], names: Collection[str]) -> str:
-    """Guess what a file is from its names, to help after a refusal.
+def choose_embed(
+    layout: Layout,
+    model: str,
+    names: Collection[str],
+    known: Mapping[str, Sequence[Row]],
+    *,
+    reverse: bool,
+) -> str:
+    """Name the token embedding that a file holds: the one with most of its tensors there.
 
     Args:
-        layouts: all layouts.
+        layout: the tables.
+        model: registry name.
         names: tensor names in the file.
+        known: token embedding -> rows; more than the layout's own when reverse.
+        reverse: the names are Paddle's.
 
     Returns:
-        ``"paddle"``, a layout's name, or "" when no table knows every name.
+        A key of `known`, the model's default when no tensor tells, "" for a family without
+        choice. It may be missing from ``layout.embeds`` when the layout has ``embedless`` reasons.
+
+    Raises:
+        ValueError: one that the layout does not hold.
     """
-    for key, layout in layouts.items():
-        rows = [*layout.encoder, *(row for head in layout.heads.values() for row in head.rows)]
-        if _all_match([row.destination for row in rows], names):
-            return "paddle"
-        torch = [name for row in rows for name in (row.source, *row.aliases)]
-        torch += [*layout.ignored, *layout.headless]
-        prefix = find_prefix(layout, names)
-        if _all_match([spell(template, layout, prefix) for template in torch], names):
-            return key
-    return ""
-
-
-def _all_match(templates: Sequence[str], names: Collection[str]) -> bool:
-    patterns = [pattern(template) for template in templates]
-    return bool(names) and all(any(p.fullmatch(name) for p in patterns) for name in names)
+    default = known_traits(model).embed
+    if not default:
+        return ""
+    if not reverse and default not in layout.embeds and layout.embedless:
+        return default  # the file's own is ignored, with the layout's reasons
+    scores = {
+        kind: sum((row.destination if reverse else row.source) in names for row in rows)
+        for kind, rows in known.items()
+    }
+    best = max(scores, key=lambda kind: (scores[kind], -len(known[kind])))  # of a tie the plainer
+    embed = best if scores[best] else default
+    if embed not in layout.embeds and not layout.embedless:
+        raise ValueError(
+            f"the token embedding is {embed!r}; this layout holds {', '.join(layout.embeds)}"
+        )
+    return embed

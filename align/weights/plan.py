@@ -45,13 +45,15 @@ class Plan:
         model: registry name.
         head: head found in the file.
         reverse: from Paddle to PyTorch.
-        depth: number of layers.
+        depth: number of layers, of all stages together.
         prefix: what stands for the layout's optional prefix on the PyTorch side.
         entries: every tensor that is converted.
         ignored: source name -> reason.
         absent: destinations of the task head for which there is no source.
         counters: destinations written as an int64 zero (reverse only).
         sizes: symbol of the table -> its value, with all that the shapes tell.
+        depths: number of layers of each stage; one number for a backbone without stages.
+        embed: token embedding found in the file, "" for a family without choice of it.
     """
 
     layout: str
@@ -65,6 +67,8 @@ class Plan:
     absent: tuple[str, ...]
     counters: tuple[str, ...]
     sizes: Mapping[str, int]
+    depths: tuple[int, ...] = ()
+    embed: str = ""
 
     def apply(
         self, arrays: Mapping[str, np.ndarray], *, partial: bool = False
@@ -148,3 +152,15 @@ def listed(names: Sequence[str]) -> str:
     """Join names for a message; of many, the first few and a count."""
     shown = ", ".join(names[:_SHOWN])
     return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def by_reason(reasons: Mapping[str, str]) -> list[str]:
+    """``names (reason)`` for each reason; of more than four names the first and a count."""
+    together: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        together.setdefault(reason, []).append(name)
+    return [
+        (", ".join(names) if len(names) <= 4 else f"{names[0]} and {len(names) - 1} more")
+        + f" ({reason})"
+        for reason, names in together.items()
+    ]

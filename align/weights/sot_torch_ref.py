@@ -25,49 +25,55 @@ def _linear(name: str, fan_out: str, fan_in: str) -> tuple[Row, Row]:
     )
 
 
-def _branch(name: str, width: str) -> tuple[Row, ...]:
+def _branch(name: str, width: str, channels: str) -> tuple[Row, ...]:
     """Projection and BatchNorm of one branch of the single-head MGCrP."""
     return (
-        _same(f"head.pooling.{name}_proj.weight", "conv1x1_to_linear", width, "C", "1", "1"),
+        _same(f"head.pooling.{name}_proj.weight", "conv1x1_to_linear", width, channels, "1", "1"),
         *(_same(f"head.pooling.{name}_norm.{part}", "norm", width) for part in _BATCH_NORM),
     )
 
 
-_SCORES = (*_linear("head.word_fc", "K", "R"), *_linear("head.cls_fc", "K", "C"))
+def heads(width: str, *, class_token: bool) -> dict[str, HeadTable]:
+    """The rows of every head.
+
+    Args:
+        width: symbol of the channels of the tokens.
+        class_token: False for a backbone without one: no classifier of it, and no head of it.
+
+    Returns:
+        Head name -> rows.
+    """
+    of_class = _linear("head.cls_fc", "K", width) if class_token else ()
+    scores = (*_linear("head.word_fc", "K", "R"), *of_class)
+    tables = {
+        "mgcrp_qk": (
+            *_branch("q", "q", width),
+            *_branch("k", "k", width),
+            _same("head.pooling.norm.weight", "vector", "q"),
+            *scores,
+        ),
+        "mgcrp": (
+            _same("head.pooling.wr.weight", "linear", "W", width),
+            _same("head.pooling.wr.bias", "bias", "W", optional=True),
+            _same("head.pooling.norm.weight", "vector", "w"),
+            _same("head.pooling.norm.bias", "norm", "w", optional=True),
+            _same("head.pooling.norm.factor", "scalar", optional=True),
+            *scores,
+        ),
+        "gcp": (*_linear("head.pooling.dr", "c", width), *scores),
+        "gap": scores,
+    }
+    if class_token:
+        tables["pooler"] = (*_linear("head.dense", width, width), *of_class)
+        tables["fc"] = (*_linear("head.proj", "D", width), *_linear("head.cls_fc", "K", "D"))
+        tables["none"] = of_class
+    return {name: HeadTable(rows=rows) for name, rows in tables.items()}
+
 
 LAYOUT = Layout(
     description="this project's PyTorch reference, sot_torch_ref",
     encoder=ENCODER,
-    heads={
-        "pooler": HeadTable(
-            rows=(*_linear("head.dense", "C", "C"), *_linear("head.cls_fc", "K", "C")),
-        ),
-        "mgcrp_qk": HeadTable(
-            rows=(
-                *_branch("q", "q"),
-                *_branch("k", "k"),
-                _same("head.pooling.norm.weight", "vector", "q"),
-                *_SCORES,
-            ),
-        ),
-        "mgcrp": HeadTable(
-            rows=(
-                _same("head.pooling.wr.weight", "linear", "W", "C"),
-                _same("head.pooling.wr.bias", "bias", "W", optional=True),
-                _same("head.pooling.norm.weight", "vector", "w"),
-                _same("head.pooling.norm.bias", "norm", "w", optional=True),
-                _same("head.pooling.norm.factor", "scalar", optional=True),
-                *_SCORES,
-            ),
-        ),
-        "gcp": HeadTable(
-            rows=(*_linear("head.pooling.dr", "c", "C"), *_SCORES),
-        ),
-        "fc": HeadTable(
-            rows=(*_linear("head.proj", "D", "C"), *_linear("head.cls_fc", "K", "D")),
-        ),
-        "gap": HeadTable(rows=_SCORES),
-    },
+    heads={name: table for name, table in heads("C", class_token=True).items() if name != "none"},
     ignored={
         **IGNORED,
         "head.pooling.q_norm.num_batches_tracked": _COUNTED,

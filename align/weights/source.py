@@ -39,6 +39,8 @@ class Source:
         config: content of config.json, {} when there is none.
         vocabulary: tokenizer file name -> content.
         notes: what the user should know.
+        averaged: whether the tensors are the averaged ones of a training's file, None where it
+            holds one set.
     """
 
     path: Path
@@ -47,16 +49,35 @@ class Source:
     config: dict[str, Any] = field(default_factory=dict)
     vocabulary: dict[str, bytes] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    averaged: bool | None = None
 
 
-def open_source(path: Path, containers: tuple[str, ...]) -> Source:
+@dataclass(frozen=True)
+class Unpacking:
+    """How to find the weights inside a file.
+
+    Args:
+        containers: keys under which a torch file may hold its state dict.
+        averaged: keys under which it may hold averaged weights.
+        ema: take the averaged weights (True), the others (False), or the averaged ones where
+            there are any (None).
+        wrappers: prefixes to strip when every name has them.
+    """
+
+    containers: tuple[str, ...] = ("state_dict", "model")
+    averaged: tuple[str, ...] = ()
+    ema: bool | None = False
+    wrappers: tuple[str, ...] = ()
+
+
+def open_source(path: Path, how: Unpacking) -> Source:
     """Open a weights file, or the weights, config and vocabulary of a directory.
 
     A file that bears one of the standard names of a directory is taken as that directory's.
 
     Args:
         path: ``.safetensors``, ``.pdparams``, ``.bin``, ``.pth`` or a directory.
-        containers: keys under which a torch file may hold its state dict.
+        how: where inside a torch file the weights are.
 
     Returns:
         The opened source. Without files beside it, config and vocabulary come from its metadata.
@@ -71,7 +92,7 @@ def open_source(path: Path, containers: tuple[str, ...]) -> Source:
         path = _weights_in(folder)
     elif path.name in WEIGHT_FILES:
         folder = path.parent
-    source = _open_file(path, containers)
+    source = _unwrapped(_open_file(path, how), how.wrappers)
     if not source.tensors:
         raise ValueError(f"{path}: holds no tensor")
     if folder:
@@ -118,22 +139,48 @@ def _weights_in(folder: Path) -> Path:
     raise ValueError(f"{folder}: no weights; expected one of {', '.join(WEIGHT_FILES)}")
 
 
-def _open_file(path: Path, containers: tuple[str, ...]) -> Source:
+def _open_file(path: Path, how: Unpacking) -> Source:
     if path.name.endswith(".index.json"):
-        return _open_shards(path, containers)
+        return _open_shards(path, how)
+    if how.ema and path.suffix in SUFFIXES:
+        raise ValueError(
+            f"{path}: a {path.suffix} file holds one set of weights; --ema is for the torch files"
+            " of a training"
+        )
     if path.suffix in SUFFIXES:
         return Source(path, *read_tensors(path))
     if path.suffix in TORCH_SUFFIXES:
-        tensors, key = read_torch(path, containers)
+        tensors, key, passed = read_torch(path, how.containers, how.averaged, ema=how.ema)
         notes = [f"{path.name}: the state dict under the key {key!r} is used"] if key else []
-        return Source(path, tensors, {}, notes=notes)
+        if passed:
+            notes.append(
+                f"{path.name}: the averaged weights under {passed[0]!r} are passed over (--ema"
+                " takes them)"
+            )
+        averaged = True if key in how.averaged else False if passed else None
+        return Source(path, tensors, {}, notes=notes, averaged=averaged)
     raise ValueError(
         f"{path}: expected a directory or a file that ends in"
         f" {', '.join((*SUFFIXES, *TORCH_SUFFIXES))}, got {path.suffix!r}"
     )
 
 
-def _open_shards(index: Path, containers: tuple[str, ...]) -> Source:
+def _unwrapped(source: Source, wrappers: tuple[str, ...]) -> Source:
+    """Strip what wrapping a model put before all its names."""
+    for prefix in wrappers:
+        tensors = source.tensors
+        if tensors and all(name.startswith(prefix) for name in tensors):
+            specs = {name.removeprefix(prefix): spec for name, spec in tensors.specs.items()}
+            source.tensors = Tensors(specs, _prefixed(tensors, prefix))
+            source.notes.append(f"{source.path.name}: every name begins with {prefix!r}: stripped")
+    return source
+
+
+def _prefixed(tensors: Tensors, prefix: str) -> Callable[[str], Any]:
+    return lambda name: tensors[prefix + name]
+
+
+def _open_shards(index: Path, how: Unpacking) -> Source:
     """Open the shards that an index lists; index and shards must agree on every tensor."""
     placed = (read_json(index) or {}).get("weight_map")
     if not isinstance(placed, dict) or not all(isinstance(f, str) for f in placed.values()):
@@ -144,7 +191,7 @@ def _open_shards(index: Path, containers: tuple[str, ...]) -> Source:
     for file in sorted(set(placed.values())):
         if Path(file).name != file or not (index.parent / file).is_file():
             raise ValueError(f"{index}: the shard {file!r} is not beside it")
-        shard = _open_file(index.parent / file, containers)
+        shard = _open_file(index.parent / file, how)
         listed = {name for name, place in placed.items() if place == file}
         odd = sorted(listed.symmetric_difference(shard.tensors))
         if odd:

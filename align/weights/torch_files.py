@@ -1,7 +1,8 @@
-"""PyTorch's own files, ``.bin`` and ``.pth``: the only part of the conversion that needs torch."""
+"""PyTorch's own files, such as ``.pth``: the only part of the conversion that needs torch."""
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import pickle
 import zipfile
@@ -15,7 +16,8 @@ import numpy as np
 
 from sot_paddle.checkpoint import Tensors, TensorSpec, as_tensors
 
-SUFFIXES = (".bin", ".pth")
+SUFFIXES = (".bin", ".pth", ".pt", ".tar")
+"""``.tar`` is the end of ``.pth.tar``, as timm names the checkpoints of a training."""
 
 
 def _torch(path: Path) -> ModuleType:
@@ -28,43 +30,70 @@ def _torch(path: Path) -> ModuleType:
         ) from error
 
 
-def read_torch(path: Path, containers: tuple[str, ...]) -> tuple[Tensors, str]:
+def read_torch(
+    path: Path,
+    containers: tuple[str, ...],
+    averaged: tuple[str, ...] = (),
+    *,
+    ema: bool | None = False,
+) -> tuple[Tensors, str, list[str]]:
     """Read a state dict with weights only: no code of the file runs.
+
+    The options of the training that timm and DeiT store beside the weights (an argparse.Namespace)
+    are let through; nothing else is.
 
     Args:
         path: the file.
         containers: keys under which the state dict may lie.
+        averaged: keys under which averaged weights may lie.
+        ema: read the averaged weights instead (True), or where there are any (None).
 
     Returns:
-        (tensors, key that was used, "" for a plain state dict).
+        (tensors, key that was used, "" for a plain state dict, keys of averaged weights that were
+        passed over).
 
     Raises:
         ValueError: torch is missing, the file is damaged, holds more than tensors, or holds a
-            dtype that NumPy has not.
+            dtype that NumPy has not; averaged weights asked for and missing.
     """
     torch = _torch(path)
     try:
-        content = torch.load(
-            path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path) or None
-        )
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            content = torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path) or None
+            )
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[:1] or ["no content"]
         raise ValueError(f"{path}: not a PyTorch file of weights only ({reason[0]})") from error
-    state, key = _state_dict(path, content, containers, torch)
-    return as_tensors({name: _to_numpy(path, name, t, torch) for name, t in state.items()}), key
+    means = _nested(content, averaged)
+    ema = bool(means) if ema is None else ema
+    if ema and not means:
+        raise ValueError(
+            f"{path}: no averaged weights (a state dict under {' or '.join(averaged) or 'any key'})"
+            "; leave --ema out"
+        )
+    if means and not ema and not _nested(content, containers):
+        raise ValueError(f"{path}: holds averaged weights only ({means[0]}); take them with --ema")
+    state, key = _state_dict(path, content, averaged if ema else containers, torch)
+    tensors = as_tensors({name: _to_numpy(path, name, t, torch) for name, t in state.items()})
+    return tensors, key, [] if ema else means
+
+
+def _nested(content: Any, keys: tuple[str, ...]) -> list[str]:
+    if not isinstance(content, Mapping):
+        return []
+    return [key for key in keys if isinstance(content.get(key), Mapping)]
 
 
 def _state_dict(
     path: Path, content: Any, containers: tuple[str, ...], torch: ModuleType
 ) -> tuple[Mapping[str, Any], str]:
-    key = ""
-    if isinstance(content, Mapping):
-        nested = [k for k in containers if isinstance(content.get(k), Mapping)]
-        if len(nested) > 1:
-            raise ValueError(f"{path}: state dicts under both {' and '.join(nested)}; keep one")
-        if nested:
-            key = nested[0]
-            content = content[key]
+    nested, key = _nested(content, containers), ""
+    if len(nested) > 1:
+        raise ValueError(f"{path}: state dicts under both {' and '.join(nested)}; keep one")
+    if nested:
+        key = nested[0]
+        content = content[key]
     if not isinstance(content, Mapping) or not content:
         raise ValueError(f"{path}: expected a dict of tensors, got {_kind(content)}")
     others = [name for name, value in content.items() if not isinstance(value, torch.Tensor)]
@@ -91,19 +120,21 @@ def _to_numpy(path: Path, name: str, tensor: Any, torch: ModuleType) -> np.ndarr
         raise ValueError(f"{path}: tensor {name!r} has the dtype {tensor.dtype}") from error
 
 
-def write_torch(path: Path, handle: BinaryIO, tensors: Tensors) -> None:
-    """Save a plain state dict.
+def write_torch(path: Path, handle: BinaryIO, tensors: Tensors, keys: tuple[str, ...] = ()) -> None:
+    """Save a state dict.
 
     Args:
         path: destination, for messages.
         handle: open binary file.
         tensors: what to save.
+        keys: where to put it (under several keys it is stored once); plain when there is none.
 
     Raises:
         ValueError: torch is missing, or lacks a dtype.
     """
     torch = _torch(path)
-    torch.save({name: _from_numpy(tensors, name, torch) for name in tensors}, handle)
+    state = {name: _from_numpy(tensors, name, torch) for name in tensors}
+    torch.save(dict.fromkeys(keys, state) if keys else state, handle)
 
 
 def _from_numpy(tensors: Tensors, name: str, torch: ModuleType) -> Any:

@@ -83,6 +83,49 @@ def test_there_and_back_without_any_framework(tmp_path, checkpoint):
     assert json.loads(Path(f"{back}.manifest.json").read_text())["reverse"] is True
 
 
+@pytest.fixture
+def image_checkpoint(tmp_path):
+    """A one-block DeiT for images of 12 pixels, as a file."""
+    wide, inner, rng = 8, 12, np.random.default_rng(0)
+    shapes = {"cls_token": (1, 1, wide), "pos_embed": (1, 10, wide)}
+    for name, out, into in (
+        ("blocks.0.attn.qkv", 3 * wide, wide),
+        ("blocks.0.attn.proj", wide, wide),
+        ("blocks.0.mlp.fc1", inner, wide),
+        ("blocks.0.mlp.fc2", wide, inner),
+        ("head", 5, wide),
+    ):
+        shapes |= {f"{name}.weight": (out, into), f"{name}.bias": (out,)}
+    for name in ("blocks.0.norm1", "blocks.0.norm2", "norm"):
+        shapes |= {f"{name}.weight": (wide,), f"{name}.bias": (wide,)}
+    shapes |= {"patch_embed.proj.weight": (wide, 3, 4, 4), "patch_embed.proj.bias": (wide,)}
+    arrays = {name: rng.normal(size=shape).astype("float32") for name, shape in shapes.items()}
+    write_tensors(tmp_path / "deit.safetensors", arrays)
+    return tmp_path / "deit.safetensors"
+
+
+def test_an_image_model_there_and_back_without_any_framework(tmp_path, image_checkpoint):
+    blocked = ("paddle", "torch", "timm", "safetensors", "paddlenlp", "scipy")
+    args = ("--layout", "deit_timm", "--model", "deit_tiny")
+    there, back = tmp_path / "there.pdparams", tmp_path / "back.safetensors"
+    done = run(*args, image_checkpoint, there, blocked=blocked)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"wrote {there}: 20 tensors, deit_tiny, 1 blocks, width 8,")
+    done = run(*args, "--reverse", there, back, blocked=blocked)
+    assert done.returncode == 0, done.stderr
+    original, returned = read_tensors(image_checkpoint)[0], read_tensors(back)[0]
+    assert set(original) == set(returned)
+    assert all(original[name].tobytes() == returned[name].tobytes() for name in original)
+
+    resized = tmp_path / "resized.safetensors"
+    options = ("--img-size", "16", "--num-classes", "7")
+    done = run(*args, *options, image_checkpoint, resized, blocked=blocked)
+    assert done.returncode == 0, done.stderr
+    assert "note: resized: pos_embed (learned positions of 9 tokens to 16, bicubic" in done.stdout
+    assert "left at initialisation: head.cls_fc.weight, head.cls_fc.bias\n" in done.stdout
+    assert read_tensors(resized)[0]["pos_embed"].shape == (1, 17, 8)
+
+
 def test_help_shows_examples():
     done = run("--help")
     assert done.returncode == 0
@@ -101,6 +144,10 @@ def test_help_shows_examples():
         ((*TINY, "SRC", "x.npz"), "got '.npz'"),
         ((*TINY, "--reverse", "SRC", "DST"), "drop --reverse"),
         (("--layout", "sot_nlp_official", "--model", "bert_base", "SRC", "DST"), "this layout"),
+        (("--layout", "deit_timm", "--model", "sot_tiny", "SRC", "DST"), "not for 'sot_tiny'"),
+        (("--layout", "sot_official", "--model", "sot_tiny", "SRC", "DST"), "--layout bert_hf"),
+        ((*TINY, "--img-size", "32", "SRC", "DST"), "--img-size is for image models"),
+        ((*TINY, "--ema", "SRC", "DST"), "--ema is for the torch files"),
     ],
 )
 def test_a_refusal_is_one_line_and_status_2(tmp_path, checkpoint, arguments, message):

@@ -1,4 +1,7 @@
-"""Tiny checkpoints of every layout: all dimensions differ, values are random."""
+"""Tiny checkpoints of every layout: all dimensions differ, values are random.
+
+Names and shapes are spelt out here once more, apart from the tables they test.
+"""
 
 import importlib.util
 from collections.abc import Callable
@@ -89,6 +92,90 @@ def ref_head(name: str) -> dict[str, tuple[int, ...]]:
     return heads[name]
 
 
+WIDE, MLP, BLOCKS, TOKENS, PATCH, MATRIX = 12, 20, 2, 9, 4, 3
+
+
+def norm(name: str, width: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+
+
+def block(name: str, wide: int, mlp: int, *, qkv_bias: bool = True) -> dict[str, tuple[int, ...]]:
+    shapes = {
+        **norm(f"{name}.norm1", wide),
+        **linear(f"{name}.attn.qkv", 3 * wide, wide),
+        **linear(f"{name}.attn.proj", wide, wide),
+        **norm(f"{name}.norm2", wide),
+        **linear(f"{name}.mlp.fc1", mlp, wide),
+        **linear(f"{name}.mlp.fc2", wide, mlp),
+    }
+    if not qkv_bias:
+        del shapes[f"{name}.attn.qkv.bias"]
+    return shapes
+
+
+def vit_backbone(*, qkv_bias: bool) -> dict[str, tuple[int, ...]]:
+    shapes = {"cls_token": (1, 1, WIDE), "pos_embed": (1, 1 + TOKENS, WIDE), **norm("norm", WIDE)}
+    for i in range(BLOCKS):
+        shapes.update(block(f"blocks.{i}", WIDE, MLP, qkv_bias=qkv_bias))
+    return shapes
+
+
+def patch_embed(wide: int) -> dict[str, tuple[int, ...]]:
+    return {"patch_embed.proj.weight": (wide, 3, PATCH, PATCH), "patch_embed.proj.bias": (wide,)}
+
+
+def sot_official(*, dense_norm: bool = False) -> dict[str, tuple[int, ...]]:
+    """The original release: dense tokens, no bias of queries, keys and values, MGCrP."""
+    tokens = "visual_tokens.tokens."
+    shapes = vit_backbone(qkv_bias=False)
+    shapes |= {f"{tokens}stem.0.weight": (64, 3, 3, 3), f"{tokens}stem.0.bias": (64,)}
+    for stage, (dense, reduced) in {0: (64, 160), 2: (128, 224), 4: (128, 224)}.items():
+        for number in range(1, 7):
+            layer, wide = f"{tokens}stage.{stage}.denselayer{number}.", dense + 16 * (number - 1)
+            shapes |= {f"{layer}conv1.weight": (32, wide, 1, 1)}
+            shapes |= {f"{layer}conv2.weight": (16, 32, 3, 3)}
+            if dense_norm:
+                shapes |= batch_norm(f"{layer}norm1", wide) | batch_norm(f"{layer}norm2", 32)
+        shapes |= batch_norm(f"{tokens}stage.{stage + 1}.norm", reduced)
+        shapes |= {f"{tokens}stage.{stage + 1}.conv.weight": (128, reduced, 1, 1)}
+    shapes |= {f"{tokens}transition.weight": (WIDE, 128, 1, 1), f"{tokens}transition.bias": (WIDE,)}
+    return shapes | {
+        "classifier.representation.wr.weight": (16, WIDE),
+        "classifier.representation.norm.weight": (4,),
+        **linear("classifier.visual_fc", CLASSES, 32),
+        **linear("classifier.cls_fc", CLASSES, WIDE),
+    }
+
+
+def deit() -> dict[str, tuple[int, ...]]:
+    return {**vit_backbone(qkv_bias=True), **patch_embed(WIDE), **linear("head", CLASSES, WIDE)}
+
+
+def swin(*, microsoft: bool) -> dict[str, tuple[int, ...]]:
+    """Two stages of one and two blocks, 2 and 3 heads, windows of `MATRIX` tokens."""
+    shapes = {**patch_embed(WIDE), **norm("patch_embed.norm", WIDE), **norm("norm", 2 * WIDE)}
+    for stage, (blocks, heads) in enumerate(((1, 2), (2, 3))):
+        for i in range(blocks):
+            name = f"layers.{stage}.blocks.{i}"
+            shapes |= block(name, WIDE * 2**stage, MLP * 2**stage)
+            shapes |= {f"{name}.attn.relative_position_bias_table": ((2 * MATRIX - 1) ** 2, heads)}
+            if microsoft:
+                shapes |= {f"{name}.attn.relative_position_index": (MATRIX**2, MATRIX**2)}
+                shapes |= {f"{name}.attn_mask": (4, MATRIX**2, MATRIX**2)} if i % 2 else {}
+    merge = f"layers.{0 if microsoft else 1}.downsample"
+    shapes |= {**norm(f"{merge}.norm", 4 * WIDE), f"{merge}.reduction.weight": (24, 4 * WIDE)}
+    return shapes | linear("head" if microsoft else "head.fc", CLASSES, 2 * WIDE)
+
+
+IMAGE_LAYOUTS = {
+    "sot_official": sot_official,
+    "deit_timm": deit,
+    "deit_official": deit,
+    "swin_timm": lambda: swin(microsoft=False),
+    "swin_microsoft": lambda: swin(microsoft=True),
+}
+
+
 def fill(shapes: dict[str, tuple[int, ...]], dtype: str = "float32") -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
     return {
@@ -122,6 +209,12 @@ def official_shapes() -> dict[str, tuple[int, ...]]:
 def ref_shapes() -> Callable[[str], dict[str, tuple[int, ...]]]:
     """Shapes of the PyTorch reference with a head."""
     return lambda head: {**encoder_shapes(), **ref_head(head)}
+
+
+@pytest.fixture
+def image_shapes() -> Callable[..., dict[str, tuple[int, ...]]]:
+    """Shapes of a tiny image model: layout name, and options of its function above."""
+    return lambda layout, **options: IMAGE_LAYOUTS[layout](**options)
 
 
 @pytest.fixture
