@@ -1,5 +1,5 @@
-"""Raw text files to batches: GLUE readers, tokenizer, feature cache, sample order, corpus.
+"""Raw files to batches: GLUE readers, tokenizer, caches, corpus; image folders and augmentation.
 
-Everything but :mod:`sot_paddle.data.paddle_dataset` needs NumPy only, so that the PyTorch
-reference can be fed the very same batches.
+Everything but :mod:`sot_paddle.data.paddle_dataset` and :mod:`sot_paddle.data.image_loader` does
+without Paddle, so that the PyTorch reference can be fed the very same batches.
 """

@@ -1,0 +1,241 @@
+"""The training transform of one image: crop, flip, RandAugment or colour jitter.
+
+Drawing is apart from applying: :meth:`TrainTransform.draw` turns a generator into a record of
+numbers, :meth:`TrainTransform.apply` turns image and record into pixels. Normalisation, random
+erasing and mixing follow when the batch is put together. Source: specs.md A.9.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image, ImageEnhance
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.image_randaugment import (
+    RESAMPLINGS,
+    DrawnOperation,
+    apply_operations,
+    draw_operations,
+    parse_randaugment,
+)
+from sot_paddle.data.image_transforms import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    center_crop,
+    get_resampling,
+    require_image_size,
+    require_statistics,
+    resize_shorter,
+)
+
+TRIES = 10
+JITTERS = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
+
+
+@dataclass(frozen=True)
+class AugmentConfig:
+    """Options of the training transform; the defaults are the published recipe.
+
+    Attributes:
+        img_size: of the square output, in pixels.
+        scale: smallest and largest part of the image's area that a crop has.
+        ratio: smallest and largest width / height of a crop.
+        interpolation: of the resize; ``"random"`` draws bilinear or bicubic, also for RandAugment.
+        hflip: probability of a horizontal flip.
+        auto_augment: RandAugment string, None for none.
+        color_jitter: strength for brightness, contrast and saturation, one number or three; as in
+            the original it has no effect while ``auto_augment`` is set.
+        no_aug: resize the shorter side and crop the centre, nothing else.
+        mean: per channel, for pixels from 0 to 1; also RandAugment's fill colour.
+        std: per channel.
+
+    Raises:
+        DataError: impossible values.
+    """
+
+    img_size: int = 224
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    interpolation: str = "random"
+    hflip: float = 0.5
+    auto_augment: str | None = "rand-m9-mstd0.5-inc1"
+    color_jitter: float | tuple[float, float, float] | None = 0.4
+    no_aug: bool = False
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+
+    def __post_init__(self) -> None:
+        require_image_size(self.img_size)
+        require_statistics(self.mean, self.std)
+        if self.interpolation != "random":
+            get_resampling(self.interpolation)
+        for name in ("scale", "ratio"):
+            low, high = getattr(self, name)
+            if not 0 < low <= high < math.inf or (name == "scale" and high > 1):
+                raise DataError(
+                    f"{name}: expected 0 < smallest <= largest{' <= 1' * (name == 'scale')}, "
+                    f"got {(low, high)}"
+                )
+        if not 0 <= self.hflip <= 1:
+            raise DataError(f"hflip: expected a probability from 0 to 1, got {self.hflip!r}")
+        if self.auto_augment is not None:
+            parse_randaugment(self.auto_augment)
+        if not all(0 <= strength <= 1 for strength in self.jitter_strengths):
+            raise DataError(f"color_jitter: expected from 0 to 1, got {self.color_jitter!r}")
+
+    @property
+    def jitter_strengths(self) -> tuple[float, ...]:
+        """Brightness, contrast, saturation; empty when there is no jitter."""
+        if not self.color_jitter:
+            return ()
+        if isinstance(self.color_jitter, float | int):
+            return (float(self.color_jitter),) * 3
+        if len(self.color_jitter) != 3:
+            raise DataError(f"color_jitter: expected 1 or 3 numbers, got {self.color_jitter!r}")
+        return tuple(float(strength) for strength in self.color_jitter)
+
+    @property
+    def resamplings(self) -> tuple[Image.Resampling, ...]:
+        """The filters that are drawn from."""
+        if self.interpolation == "random":
+            return RESAMPLINGS
+        return (get_resampling(self.interpolation),)
+
+
+@dataclass(frozen=True)
+class Crop:
+    """A part of an image, in pixels."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Jitter:
+    """Enhancement factors in the order in which they are applied: (position in JITTERS, factor)."""
+
+    steps: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class TrainDraws:
+    """Everything random about one image's transform.
+
+    Attributes:
+        crop: the part to keep, None for the centre (``no_aug``).
+        resampling: of the resize after the crop.
+        flip: mirror left and right.
+        operations: of RandAugment.
+        jitter: of the colours.
+    """
+
+    crop: Crop | None
+    resampling: Image.Resampling
+    flip: bool = False
+    operations: tuple[DrawnOperation, ...] = ()
+    jitter: Jitter = Jitter(())
+
+
+def draw_crop(
+    rng: np.random.Generator,
+    height: int,
+    width: int,
+    scale: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+) -> Crop:
+    """A crop of random area and shape.
+
+    Args:
+        rng: asked for at most ten areas and shapes.
+        height: of the image.
+        width: of the image.
+        scale: range of crop area / image area, uniform.
+        ratio: range of crop width / crop height, uniform in the logarithm.
+
+    Returns:
+        A crop inside the image; when ten tries gave none that fits, the largest central one with a
+        ratio in the range.
+    """
+    for _ in range(TRIES):
+        area = rng.uniform(*scale) * (height * width)
+        shape = math.exp(rng.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        crop_width = round(math.sqrt(area * shape))
+        crop_height = round(math.sqrt(area / shape))
+        if 0 < crop_width <= width and 0 < crop_height <= height:
+            top = int(rng.integers(height - crop_height + 1))
+            left = int(rng.integers(width - crop_width + 1))
+            return Crop(top, left, crop_height, crop_width)
+    crop_height, crop_width = height, width
+    if width / height < ratio[0]:
+        crop_height = max(1, round(width / ratio[0]))
+    elif width / height > ratio[1]:
+        crop_width = max(1, round(height * ratio[1]))
+    return Crop((height - crop_height) // 2, (width - crop_width) // 2, crop_height, crop_width)
+
+
+def draw_jitter(rng: np.random.Generator, strengths: tuple[float, ...]) -> Jitter:
+    """Factors from U(1 - strength, 1 + strength), in random order."""
+    order = rng.permutation(len(strengths))
+    factors = [rng.uniform(1 - strength, 1 + strength) for strength in strengths]
+    return Jitter(tuple((int(kind), float(factors[kind])) for kind in order))
+
+
+class TrainTransform:
+    """The training transform.
+
+    Args:
+        config: its options.
+
+    Attributes:
+        config: the same.
+        fill: colour of the places that RandAugment leaves behind: the mean, 0 to 255.
+    """
+
+    def __init__(self, config: AugmentConfig) -> None:
+        self.config = config
+        self.fill = tuple(min(255, round(255 * value)) for value in config.mean)
+        self._policy = parse_randaugment(config.auto_augment) if config.auto_augment else None
+
+    def draw(self, rng: np.random.Generator, size: tuple[int, int]) -> TrainDraws:
+        """What to do to an image.
+
+        Args:
+            rng: of this image in this epoch.
+            size: the image's (width, height).
+        """
+        config, (width, height) = self.config, size
+        if config.no_aug:
+            bilinear = config.interpolation == "random"
+            return TrainDraws(None, RESAMPLINGS[0] if bilinear else config.resamplings[0])
+        crop = draw_crop(rng, height, width, config.scale, config.ratio)
+        resampling = config.resamplings[rng.integers(len(config.resamplings))]
+        flip = bool(rng.random() < config.hflip)
+        if self._policy is not None:
+            operations = draw_operations(rng, self._policy, config.resamplings)
+            return TrainDraws(crop, resampling, flip, operations)
+        jitter = draw_jitter(rng, config.jitter_strengths)
+        return TrainDraws(crop, resampling, flip, jitter=jitter)
+
+    def apply(self, image: Image.Image, draws: TrainDraws) -> np.ndarray:
+        """uint8 (img_size, img_size, 3) of an RGB image."""
+        size = self.config.img_size
+        if draws.crop is None:
+            return np.asarray(center_crop(resize_shorter(image, size, draws.resampling), size))
+        crop = draws.crop
+        corners = (crop.left, crop.top, crop.left + crop.width, crop.top + crop.height)
+        image = image.crop(corners).resize((size, size), draws.resampling)
+        if draws.flip:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        image = apply_operations(image, draws.operations, self.fill)
+        for kind, factor in draws.jitter.steps:
+            image = JITTERS[kind](image).enhance(factor)
+        return np.asarray(image)
+
+    def __call__(self, image: Image.Image, rng: np.random.Generator) -> np.ndarray:
+        """uint8 (img_size, img_size, 3): draw, then apply."""
+        return self.apply(image, self.draw(rng, image.size))

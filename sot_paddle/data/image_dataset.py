@@ -1,0 +1,184 @@
+"""Training and evaluation images by position; plain objects that any data loader can index.
+
+A training sample's key is the pair (epoch, index). The pixels depend on the run's seed and that
+pair only, so any number of workers and processes, and a resumed run, see the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.image_augment import AugmentConfig, TrainTransform
+from sot_paddle.data.image_decoding import CorruptImage
+from sot_paddle.data.image_random import generator
+from sot_paddle.data.image_sources import ImageSource
+from sot_paddle.data.image_transforms import EvalTransform
+
+ON_CORRUPT = ("fatal", "skip")
+REPLACEMENT_TRIES = 50
+
+Key = tuple[int, int]
+"""Epoch and index, both from 0."""
+
+
+class TrainSample(NamedTuple):
+    """One augmented image.
+
+    Attributes:
+        image: uint8 (img_size, img_size, 3).
+        label: its class.
+        key: what was asked for.
+        corrupt: indices that were passed over because they cannot be decoded.
+    """
+
+    image: np.ndarray
+    label: int
+    key: Key
+    corrupt: tuple[int, ...] = ()
+
+
+class EvalSample(NamedTuple):
+    """One image to evaluate.
+
+    Attributes:
+        image: float32 (3, img_size, img_size), None when it cannot be decoded.
+        label: its class.
+        index: its position.
+    """
+
+    image: np.ndarray | None
+    label: int
+    index: int
+
+
+class ImageTrainSet:
+    """Augmented training images.
+
+    Args:
+        source: the images.
+        config: of the augmentation.
+        seed: of the whole run.
+        on_corrupt: ``"fatal"``, or ``"skip"``: the next image that can be decoded takes the place
+            of one that cannot, with its own label, the same in every epoch, worker and process.
+
+    Attributes:
+        source: the same.
+        transform: made from ``config``.
+        image_size: height and width of the samples.
+
+    Raises:
+        DataError: ``on_corrupt`` is something else.
+    """
+
+    instead = "the next image takes its place"
+    """What becomes of a corrupt image that is skipped."""
+
+    def __init__(
+        self,
+        source: ImageSource,
+        config: AugmentConfig,
+        seed: int = 0,
+        on_corrupt: str = "fatal",
+    ) -> None:
+        _require_policy(on_corrupt)
+        self.source, self.seed, self.on_corrupt = source, seed, on_corrupt
+        self.transform = TrainTransform(config)
+        self.image_size = config.img_size
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.source)
+
+    def __getitem__(self, key: Key) -> TrainSample:
+        """The image at (epoch, index).
+
+        Raises:
+            CorruptImage: it cannot be decoded and that is fatal.
+            DataError: too many corrupt images in a row.
+            IndexError: no such image.
+        """
+        epoch, index = key
+        image, used, corrupt = self._decode(index)
+        pixels = self.transform(image, generator("augment", self.seed, epoch, index))
+        return TrainSample(pixels, int(self.source.labels[used]), (epoch, index), corrupt)
+
+    def _decode(self, index: int) -> tuple[Image.Image, int, tuple[int, ...]]:
+        """The image, its own index, and the corrupt ones passed over on the way to it."""
+        _require_index(index, len(self))
+        corrupt: list[int] = []
+        for step in range(min(REPLACEMENT_TRIES, len(self))):
+            place = (index + step) % len(self)
+            try:
+                return self.source.image(place), place, tuple(corrupt)
+            except CorruptImage:
+                if self.on_corrupt == "fatal":
+                    raise
+                corrupt.append(place)
+        raise DataError(
+            f"{len(corrupt)} images in a row cannot be decoded, from {self.source.name(index)} to "
+            f"{self.source.name(corrupt[-1])}; this is not a matter of a few corrupt files: check "
+            "the data set"
+        )
+
+
+class ImageEvalSet:
+    """Images for evaluation, in the source's order.
+
+    Args:
+        source: the images.
+        transform: of the evaluation.
+        on_corrupt: ``"fatal"``, or ``"skip"``: the sample has no image, the batch leaves it out.
+
+    Attributes:
+        source: the same.
+        transform: the same.
+        image_size: height and width of the samples.
+
+    Raises:
+        DataError: ``on_corrupt`` is something else.
+    """
+
+    instead = "it is left out"
+    """What becomes of a corrupt image that is skipped."""
+
+    def __init__(
+        self, source: ImageSource, transform: EvalTransform, on_corrupt: str = "fatal"
+    ) -> None:
+        _require_policy(on_corrupt)
+        self.source, self.transform, self.on_corrupt = source, transform, on_corrupt
+        self.image_size = transform.img_size
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> EvalSample:
+        """One image.
+
+        Raises:
+            CorruptImage: it cannot be decoded and that is fatal.
+            IndexError: no such image.
+        """
+        _require_index(index, len(self))
+        label = int(self.source.labels[index])
+        try:
+            image = self.source.image(index)
+        except CorruptImage:
+            if self.on_corrupt == "fatal":
+                raise
+            return EvalSample(None, label, int(index))
+        return EvalSample(self.transform(image), label, int(index))
+
+
+def _require_policy(on_corrupt: str) -> None:
+    if on_corrupt not in ON_CORRUPT:
+        raise DataError(f"corrupt images: expected {' or '.join(ON_CORRUPT)}, got {on_corrupt!r}")
+
+
+def _require_index(index: int, count: int) -> None:
+    if not 0 <= index < count:  # also ends Python's iteration over a data set
+        raise IndexError(f"image {index} of {count}")

@@ -1,0 +1,180 @@
+"""Lists an ImageFolder: ``root/train/<class>/*`` and ``root/val/<class>/*``.
+
+Class numbers are the positions of the folder names in sorted order, as in torchvision. (timm 0.3.4
+sorts names with numbers in them naturally, ``2`` before ``10``; for ImageNet's synsets the two
+orders are the same.) Images may lie at any depth below their class. Names that begin with a dot
+are left out, and so are files with another extension.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from sot_paddle.data.errors import DataError
+
+EXTENSIONS = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+OTHER_NAMES = {"val": ("validation",)}
+"""The original's second name of the validation folder."""
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ImageSamples:
+    """The images of one split, in a fixed order: by class, then by path.
+
+    Attributes:
+        root: the split's folder.
+        classes: class names; a label is a position in it.
+        files: n paths relative to ``root``.
+        labels: (n,) int64.
+    """
+
+    root: Path
+    classes: tuple[str, ...]
+    files: tuple[str, ...] = field(repr=False)
+    labels: np.ndarray = field(repr=False, compare=False)
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.files)
+
+    def path(self, index: int) -> Path:
+        """The file of one image."""
+        return self.root / self.files[index]
+
+
+def read_split(root: str | Path, split: str) -> ImageSamples:
+    """List one split.
+
+    Args:
+        root: the data set's folder.
+        split: ``"train"`` or ``"val"`` (then ``validation`` is accepted as well).
+
+    Raises:
+        DataError: as for :func:`read_class_folders`, or there is no such split.
+    """
+    root = Path(root)
+    names = (split, *OTHER_NAMES.get(split, ()))
+    for name in names:
+        if (root / name).is_dir():
+            return read_class_folders(root / name)
+    if not root.is_dir():
+        found = "a file" if root.exists() else "nothing there"
+    else:
+        found = _some(entry.name for entry in root.iterdir()) or "an empty folder"
+    raise DataError(
+        f"{root}: expected a folder with {' or '.join(names)} in it (train/<class>/*, "
+        f"val/<class>/*), got: {found}; name the folder above {split}"
+    )
+
+
+def read_class_folders(folder: str | Path) -> ImageSamples:
+    """List a folder of class folders.
+
+    Args:
+        folder: ``<class>/*`` below it.
+
+    Returns:
+        Every image once.
+
+    Raises:
+        DataError: the folder is missing or has no class, a class has no image, or an image lies
+            beside the class folders.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DataError(f"{folder}: expected a folder of class folders, got nothing there")
+    entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    return _list_classes(folder, entries)
+
+
+def _list_classes(folder: Path, entries: list[Path]) -> ImageSamples:
+    stray = [entry.name for entry in entries if not entry.is_dir() and _is_image(entry.name)]
+    classes = tuple(entry.name for entry in entries if entry.is_dir())
+    if stray:
+        raise DataError(
+            f"{folder}: expected class folders only, got {len(stray)} image(s) beside them: "
+            f"{_some(stray)}; move each into the folder of its class"
+        )
+    if not classes:
+        raise DataError(
+            f"{folder}: expected one folder per class, got none; put images in <class>/*"
+        )
+    files: list[str] = []
+    labels: list[int] = []
+    empty: list[str] = []
+    for label, name in enumerate(classes):
+        found = _images_below(folder, name)
+        files += found
+        labels += [label] * len(found)
+        if not found:
+            empty.append(name)
+    if empty:
+        raise DataError(
+            f"{folder}: expected images ({' '.join(EXTENSIONS)}) in every class folder, got none "
+            f"in {len(empty)} of {len(classes)}: {_some(empty)}; remove these folders or fill them"
+        )
+    return ImageSamples(folder, classes, tuple(files), np.array(labels, dtype=np.int64))
+
+
+def _images_below(folder: Path, name: str) -> list[str]:
+    """Paths relative to ``folder`` of the images at any depth below ``folder/name``, sorted."""
+    found = []
+    for place, inner, files in os.walk(folder / name, followlinks=True):
+        inner[:] = sorted(part for part in inner if not part.startswith("."))
+        relative = os.path.relpath(place, folder)
+        found += [os.path.join(relative, file) for file in sorted(files) if _is_image(file)]
+    return sorted(found)
+
+
+def _is_image(name: str) -> bool:
+    return not name.startswith(".") and name.lower().endswith(EXTENSIONS)
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first few names in order, and how many more there are."""
+    ordered = sorted(names)
+    rest = f" and {len(ordered) - SHOWN} more" if len(ordered) > SHOWN else ""
+    return ", ".join(ordered[:SHOWN]) + rest
+
+
+def read_train_val(root: str | Path) -> tuple[ImageSamples, ImageSamples]:
+    """List both splits of a data set and make sure that they have the same classes.
+
+    Raises:
+        DataError: as for :func:`read_split`, or a class is in one split only.
+    """
+    train, val = read_split(root, "train"), read_split(root, "val")
+    missing = {
+        "val": set(train.classes) - set(val.classes),
+        "train": set(val.classes) - set(train.classes),
+    }
+    differences = [
+        f"{len(names)} not in {split}: {_some(names)}" for split, names in missing.items() if names
+    ]
+    if differences:
+        raise DataError(
+            f"{Path(root)}: expected the same classes in train ({len(train.classes)}) and val "
+            f"({len(val.classes)}), got {'; '.join(differences)}; labels are positions among the "
+            "sorted names, so both splits need every class"
+        )
+    return train, val
+
+
+def check_class_count(classes: Iterable[str], num_classes: int, where: str | Path) -> None:
+    """Make sure that a model's output fits a data set.
+
+    Raises:
+        DataError: the numbers differ.
+    """
+    count = len(tuple(classes))
+    if count != num_classes:
+        raise DataError(
+            f"{where}: expected {num_classes} classes, as the model has, got {count} class "
+            f"folders; use num_classes={count} or the model's own data set"
+        )

@@ -1,0 +1,107 @@
+"""Batches of images as Paddle tensors, with any number of worker processes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle.io import DataLoader
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.image_batches import CORRUPT
+from sot_paddle.data.image_dataset import ImageEvalSet, ImageTrainSet
+from sot_paddle.data.image_workers import BatchWorkers
+
+logger = logging.getLogger(__name__)
+
+
+class ImageLoader(DataLoader):
+    """Batches of images as Paddle tensors.
+
+    To the Trainer of paddlenlp it is a Paddle DataLoader; the batches come from this process or
+    from :class:`~sot_paddle.data.image_workers.BatchWorkers`, and no random generator is touched.
+
+    A corrupt image that is skipped is named once, by the main process, as a logged warning. A
+    batch of which nothing is left is left out.
+
+    Args:
+        dataset: training or evaluation images.
+        batch_sampler: yields a list of keys per batch: (epoch, index) pairs for training, indices
+            for evaluation.
+        collate: puts a batch together.
+        workers: processes that decode, kept from pass to pass; 0 for none.
+
+    Attributes:
+        corrupt: indices of the images skipped so far.
+
+    Raises:
+        DataError: a negative number of workers.
+    """
+
+    def __init__(
+        self,
+        dataset: ImageTrainSet | ImageEvalSet,
+        batch_sampler: Iterable[list[Any]],
+        collate: Callable[[Sequence[Any]], dict[str, np.ndarray]],
+        workers: int = 0,
+    ) -> None:
+        if workers < 0:
+            raise DataError(f"workers: expected from 0, got {workers}")
+        super().__init__(dataset, batch_sampler=batch_sampler, collate_fn=collate, num_workers=0)
+        self.images = dataset
+        self.corrupt: set[int] = set()
+        self._workers = BatchWorkers(dataset, collate, workers) if workers else None
+
+    def __iter__(self) -> Iterator[dict[str, paddle.Tensor]]:
+        """One pass over the batch sampler.
+
+        Raises:
+            DataError: a batch cannot be made, or a worker ended.
+        """
+        if self._workers is None:
+            batches = (self._make(keys) for keys in self.batch_sampler)
+        else:
+            batches = self._workers.batches(self.batch_sampler, paddle.to_tensor)
+        for batch in batches:
+            self._name_corrupt(batch.pop(CORRUPT, None))
+            if batch["labels"].shape[0]:
+                yield batch
+
+    def _make(self, keys: list[Any]) -> dict[str, paddle.Tensor]:
+        batch = self.collate_fn([self.images[key] for key in keys])
+        return {name: paddle.to_tensor(array) for name, array in batch.items()}
+
+    def _name_corrupt(self, indices: paddle.Tensor | None) -> None:
+        for index in () if indices is None else indices.tolist():
+            if index not in self.corrupt:
+                self.corrupt.add(index)
+                name = self.images.source.name(index)
+                logger.warning("%s cannot be decoded: %s", name, self.images.instead)
+
+
+class EvalBatches:
+    """Batch sampler of an evaluation: every index once, in order.
+
+    Args:
+        count: number of images.
+        batch_size: images per batch; the last may have fewer.
+
+    Raises:
+        DataError: a batch size below 1.
+    """
+
+    def __init__(self, count: int, batch_size: int) -> None:
+        if batch_size < 1:
+            raise DataError(f"batch size: expected from 1, got {batch_size}")
+        self.count, self.batch_size = count, batch_size
+
+    def __len__(self) -> int:
+        """Number of batches."""
+        return -(-self.count // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for start in range(0, self.count, self.batch_size):
+            yield list(range(start, min(start + self.batch_size, self.count)))

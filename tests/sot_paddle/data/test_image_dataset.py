@@ -1,0 +1,198 @@
+"""Sources, data sets and collate functions: pure in (seed, epoch, index), corrupt images told."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sot_paddle.data import image_batches, image_dataset
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.image_augment import AugmentConfig
+from sot_paddle.data.image_batches import CORRUPT, EvalCollate, TrainCollate
+from sot_paddle.data.image_dataset import ImageEvalSet, ImageTrainSet
+from sot_paddle.data.image_decoding import CorruptImage
+from sot_paddle.data.image_erasing import ErasingConfig, apply_erasures, draw_erasures
+from sot_paddle.data.image_folder import read_class_folders
+from sot_paddle.data.image_mixing import MixConfig, draw_mix, mix_images
+from sot_paddle.data.image_random import generator
+from sot_paddle.data.image_sources import ArraySource, FolderSource, cache_in_memory
+from sot_paddle.data.image_transforms import EvalTransform, normalize_batch
+
+SIZE = 12
+CONFIG = AugmentConfig(img_size=SIZE)
+
+
+@pytest.fixture
+def source() -> ArraySource:
+    images = np.random.default_rng(0).integers(0, 256, (8, 20, 17, 3), dtype=np.uint8)
+    return ArraySource(images, np.arange(8) % 3, "abc")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> FolderSource:
+    """Six PNG files of two classes; numbers 1 and 5 (the last) are damaged."""
+    rng = np.random.default_rng(1)
+    for name in ("cat/0", "cat/1", "cat/2", "dog/3", "dog/4", "dog/5"):
+        path = tmp_path / f"{name}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (15, 18, 3), dtype=np.uint8)).save(path)
+        if name[-1] in "15":
+            path.write_bytes(path.read_bytes()[:90])
+    return FolderSource(read_class_folders(tmp_path))
+
+
+def test_a_sample_depends_on_seed_epoch_and_index_only(source) -> None:
+    def pixels(seed: int, epoch: int, index: int) -> bytes:
+        return ImageTrainSet(source, CONFIG, seed)[(epoch, index)].image.tobytes()
+
+    first = pixels(1, 2, 3)
+    used = ImageTrainSet(source, CONFIG, 1)
+    for key in [(0, 0), (2, 5), (2, 3), (7, 3)]:  # other samples before it change nothing
+        used[key]
+    assert used[(2, 3)].image.tobytes() == first == pixels(1, 2, 3)
+    assert len({first, pixels(2, 2, 3), pixels(1, 3, 3), pixels(1, 2, 4)}) == 4
+    sample = used[(2, 4)]
+    assert (sample.label, sample.key, sample.corrupt) == (1, (2, 4), ())
+    assert sample.image.shape == (SIZE, SIZE, 3)
+
+
+def test_a_batch_mixes_then_normalises_then_erases(source) -> None:
+    """Step by step from the parts, in the original's order."""
+    dataset = ImageTrainSet(source, CONFIG, seed=4)
+    mix, erasing = MixConfig(3), ErasingConfig(prob=0.6)
+    samples = [dataset[3, index] for index in [6, 1, 0, 5]]
+    batch = TrainCollate(mix, erasing, seed=4)(samples)
+    draw = draw_mix(generator("mix", 4, 3, 6), mix, SIZE, SIZE)
+    expected = normalize_batch(mix_images(np.stack([s.image for s in samples]), draw))
+    plain = expected.copy()
+    for image, index in zip(expected, [6, 1, 0, 5], strict=True):
+        shape = (3, SIZE, SIZE)
+        apply_erasures(image, draw_erasures(generator("erase", 4, 3, index), erasing, shape))
+    assert not np.array_equal(plain, expected)
+    assert draw.lam != 1
+    assert np.array_equal(batch["images"], expected)
+    assert batch["images"].dtype == np.float32
+    assert batch["labels"].shape == (4, 3)
+    assert batch["labels"].dtype == np.float32
+    assert batch["labels"][0].max() == pytest.approx(
+        max(draw.lam, 1 - draw.lam) * 0.9 + 0.1 / 3, abs=1e-6
+    )
+    assert set(batch) == {"images", "labels"}
+
+
+def test_hard_labels_without_mixing(source) -> None:
+    dataset = ImageTrainSet(source, CONFIG)
+    batch = TrainCollate()([dataset[0, index] for index in [2, 4, 7]])
+    assert batch["labels"].tolist() == [2, 1, 1]
+    assert batch["labels"].dtype == np.int64
+
+
+def test_an_odd_batch_cannot_be_mixed(source) -> None:
+    dataset = ImageTrainSet(source, CONFIG)
+    with pytest.raises(DataError, match="even number of images, got 3"):
+        TrainCollate(MixConfig(3))([dataset[0, index] for index in [2, 4, 7]])
+
+
+def test_evaluation_in_order(source) -> None:
+    transform = EvalTransform(SIZE)
+    dataset = ImageEvalSet(source, transform)
+    batch = EvalCollate(SIZE)([dataset[index] for index in range(5)])
+    assert batch["labels"].tolist() == [0, 1, 2, 0, 1]
+    assert np.array_equal(batch["images"][3], transform(source.image(3)))
+    assert len(list(dataset)) == len(dataset) == 8
+
+
+def test_corrupt_images_are_fatal_by_default(folder) -> None:
+    for dataset, key in (
+        (ImageTrainSet(folder, CONFIG), (0, 1)),
+        (ImageEvalSet(folder, EvalTransform(SIZE)), 5),
+    ):
+        with pytest.raises(CorruptImage, match=r"(cat/1|dog/5).png: the image cannot be decoded"):
+            dataset[key]
+
+
+def test_corrupt_training_images_give_way_to_the_next(folder) -> None:
+    dataset = ImageTrainSet(folder, CONFIG, on_corrupt="skip")
+    replaced, wrapped = dataset[(0, 1)], dataset[(0, 5)]
+    assert (replaced.label, replaced.corrupt) == (0, (1,))
+    assert (wrapped.label, wrapped.corrupt) == (0, (5,))  # from a dog to the first cat
+    expected = dataset.transform(folder.image(2), generator("augment", 0, 0, 1))
+    assert np.array_equal(replaced.image, expected)
+    batch = TrainCollate()([dataset[0, index] for index in [5, 2, 1]])
+    assert batch[CORRUPT].tolist() == [1, 5]
+
+
+def test_corrupt_evaluation_images_are_left_out(folder) -> None:
+    dataset = ImageEvalSet(folder, EvalTransform(SIZE), on_corrupt="skip")
+    batch = EvalCollate(SIZE)([dataset[index] for index in range(6)])
+    assert batch["labels"].tolist() == [0, 0, 1, 1]
+    assert batch["images"].shape == (4, 3, SIZE, SIZE)
+    assert batch[CORRUPT].tolist() == [1, 5]
+    nothing = EvalCollate(SIZE)([dataset[1]])
+    assert nothing["images"].shape == (0, 3, SIZE, SIZE)
+
+
+def test_a_data_set_of_damaged_files_is_refused(folder, monkeypatch) -> None:
+    for index in range(len(folder)):
+        Path(folder.name(index)).write_bytes(b"")
+    dataset = ImageTrainSet(folder, CONFIG, on_corrupt="skip")
+    with pytest.raises(DataError, match="6 images in a row"):
+        dataset[(0, 0)]
+
+
+def test_the_cache_gives_the_same_pixels_and_the_same_errors(folder) -> None:
+    cached = cache_in_memory(folder, threads=2)
+    assert (cached.classes, len(cached), cached.name(3)) == (folder.classes, 6, folder.name(3))
+    assert np.array_equal(cached.labels, folder.labels)
+    good = (0, 2, 3, 4)
+    for index in good:
+        assert np.array_equal(cached.image(index), folder.image(index))
+    for index in (1, 5):
+        with pytest.raises(CorruptImage, match=f"{index}.png"):
+            cached.image(index)
+    pixels = np.asarray(folder.image(4))
+    for index in good:  # from memory, not from the files
+        Path(folder.name(index)).unlink()
+    other = pickle.loads(pickle.dumps(cached))
+    assert len(pickle.dumps(cached)) < 3000  # no pixels in it
+    del cached
+    assert np.array_equal(other.image(4), pixels)
+    assert other.image(0).size == (18, 15)
+
+
+def test_the_cache_refuses_what_does_not_fit(source) -> None:
+    size = 8 * 20 * 17 * 3
+    assert len(cache_in_memory(source, limit=size)) == 8
+    with pytest.raises(DataError, match="keeping 8 decoded images .* leave the cache off"):
+        cache_in_memory(source, limit=size - 1)
+
+
+def test_positions_outside_the_data_set(source) -> None:
+    for index in (-1, 8):
+        with pytest.raises(IndexError, match=f"image {index} of 8"):
+            ImageTrainSet(source, CONFIG)[(0, index)]
+        with pytest.raises(IndexError, match=f"image {index} of 8"):
+            ImageEvalSet(source, EvalTransform(SIZE))[index]
+
+
+def test_refusals(source) -> None:
+    with pytest.raises(DataError, match="expected fatal or skip, got 'ignore'"):
+        ImageTrainSet(source, CONFIG, on_corrupt="ignore")
+    with pytest.raises(DataError, match="expected fatal or skip, got ''"):
+        ImageEvalSet(source, EvalTransform(SIZE), on_corrupt="")
+    with pytest.raises(DataError, match="one label per image"):
+        ArraySource(source.images, [0, 1], "ab")
+    with pytest.raises(DataError, match=r"image 0: expected uint8 \(H, W, 3\)"):
+        ArraySource(source.images[..., 0], source.labels, "abc")
+
+
+def test_no_random_generator_with_a_state_is_used() -> None:
+    for module in (image_batches, image_dataset):
+        text = inspect.getsource(module)
+        assert "np.random." not in text
+        assert "import random" not in text

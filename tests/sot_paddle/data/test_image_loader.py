@@ -1,0 +1,188 @@
+"""Paddle's loader: the same batches for any number of workers; failures reach the user."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sot_paddle.data import image_sources
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.image_augment import AugmentConfig
+from sot_paddle.data.image_batches import EvalCollate, TrainCollate
+from sot_paddle.data.image_dataset import ImageEvalSet, ImageTrainSet
+from sot_paddle.data.image_digits import load_digits, write_digits
+from sot_paddle.data.image_erasing import ErasingConfig
+from sot_paddle.data.image_folder import read_class_folders, read_split
+from sot_paddle.data.image_loader import EvalBatches, ImageLoader
+from sot_paddle.data.image_mixing import MixConfig
+from sot_paddle.data.image_sources import FolderSource, cache_in_memory, first_corrupt
+from sot_paddle.data.image_transforms import EvalTransform
+
+SIZE = 16
+
+
+class Batches:
+    """Epoch after epoch of the first ``count`` images, in batches of four."""
+
+    batch_size = 4
+
+    def __init__(self, count: int = 24, epoch: int = 0) -> None:
+        self.count, self.epoch = count, epoch
+
+    def __len__(self) -> int:
+        return self.count // 4
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        order = np.random.default_rng(self.epoch).permutation(self.count)
+        epoch, self.epoch = self.epoch, self.epoch + 1
+        for start in range(0, self.count - 3, 4):
+            yield [(epoch, int(index)) for index in order[start : start + 4]]
+
+
+def arrays(loader: ImageLoader) -> list[dict[str, np.ndarray]]:
+    return [{name: value.numpy() for name, value in batch.items()} for batch in loader]
+
+
+def evaluation_loader(dataset: ImageEvalSet, batch_size: int, workers: int = 0) -> ImageLoader:
+    batches = EvalBatches(len(dataset), batch_size)
+    return ImageLoader(dataset, batches, EvalCollate(dataset.image_size), workers)
+
+
+def train_loader(source, workers: int, **options) -> ImageLoader:
+    config = AugmentConfig(img_size=SIZE)
+    dataset = ImageTrainSet(source, config, seed=9, **options)
+    collate = TrainCollate(MixConfig(len(source.classes)), ErasingConfig(), seed=9)
+    return ImageLoader(dataset, Batches(min(24, len(source) // 4 * 4)), collate, workers)
+
+
+def test_workers_change_nothing_and_epochs_do(shared_data) -> None:
+    folder = shared_data / "images" / "flowers5"
+    if not folder.is_dir():
+        pytest.skip("../shared/data/images/flowers5 absent")
+    source = FolderSource(read_split(folder, "val"))
+    alone, workers = (train_loader(source, count) for count in (0, 2))
+    epochs = [[arrays(loader) for loader in (alone, workers)] for _ in range(2)]
+    for one, other in epochs:
+        assert len(one) == len(other) == 6
+        for left, right in zip(one, other, strict=True):
+            assert left["images"].shape == (4, 3, SIZE, SIZE)
+            for name in ("images", "labels"):
+                assert np.array_equal(left[name], right[name])
+    assert not np.array_equal(epochs[0][0][0]["images"], epochs[1][0][0]["images"])
+
+
+def test_workers_change_nothing_on_the_digits() -> None:
+    source, val = load_digits(SIZE)
+    one, other = (arrays(train_loader(source, workers)) for workers in (0, 2))
+    assert all(np.array_equal(a["images"], b["images"]) for a, b in zip(one, other, strict=True))
+    dataset = ImageEvalSet(val, EvalTransform(SIZE))
+    loader = evaluation_loader(dataset, 100, workers=2)
+    assert len(loader) == 4
+    batches = arrays(loader)
+    assert [len(batch["labels"]) for batch in batches] == [100, 100, 100, 64]
+    assert np.array_equal(np.concatenate([b["labels"] for b in batches]), val.labels)
+    assert np.array_equal(batches[2]["images"][7], dataset[207].image)
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> FolderSource:
+    """Twelve images of two classes; numbers 2 and 7 are damaged."""
+    rng = np.random.default_rng(1)
+    for index in range(12):
+        path = tmp_path / "ab"[index // 6] / f"{index:02}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(path)
+        if index in (2, 7):
+            path.write_bytes(path.read_bytes()[:99])
+    return FolderSource(read_class_folders(tmp_path))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_corrupt_image_stops_the_main_process_by_name(damaged, workers) -> None:
+    with pytest.raises(DataError, match=r"/(02|07).png: the image cannot be decoded") as caught:
+        arrays(train_loader(damaged, workers))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_skipped_images_are_named_once(damaged, workers, caplog) -> None:
+    loader = train_loader(damaged, workers, on_corrupt="skip")
+    with caplog.at_level(logging.WARNING, logger="sot_paddle.data.image_loader"):
+        batches = arrays(loader) + arrays(loader)
+    assert [set(batch) for batch in batches] == [{"images", "labels"}] * 6
+    named = sorted(record.getMessage() for record in caplog.records)
+    assert len(named) == 2
+    assert "02.png cannot be decoded: the next image takes its place" in named[0]
+    assert "07.png cannot be decoded" in named[1]
+    assert loader.corrupt == {2, 7}
+
+
+def test_evaluation_counts_only_what_it_saw(damaged, caplog) -> None:
+    dataset = ImageEvalSet(damaged, EvalTransform(SIZE), on_corrupt="skip")
+    loader = evaluation_loader(dataset, 1)
+    with caplog.at_level(logging.WARNING, logger="sot_paddle.data.image_loader"):
+        assert [int(batch["labels"][0]) for batch in arrays(loader)] == [0] * 5 + [1] * 5
+    assert loader.corrupt == {2, 7}
+    assert "02.png cannot be decoded: it is left out" in caplog.text
+
+
+def test_the_first_corrupt_image_is_found(damaged) -> None:
+    assert first_corrupt(damaged, [0, 1, 3, 11]) is None
+    assert "07.png: the image cannot be decoded" in first_corrupt(damaged, range(3, 12))
+    assert "02.png" in first_corrupt(cache_in_memory(damaged), range(12), threads=1)
+    Path(damaged.name(4)).unlink()
+    assert "04.png: expected a readable image file" in first_corrupt(damaged, [4])
+
+
+def test_processes_share_the_memory_for_the_cache(damaged, monkeypatch) -> None:
+    needed = 10 * 20 * 20 * 3
+    monkeypatch.setattr(image_sources, "_free_memory", lambda: 5 * needed)
+    assert len(cache_in_memory(damaged, sharers=2)) == 12
+    with pytest.raises(DataError, match="leave the cache off"):
+        cache_in_memory(damaged, sharers=3)
+
+
+def test_a_batch_that_cannot_be_mixed_stops_by_its_reason() -> None:
+    source, _ = load_digits(SIZE)
+    dataset = ImageTrainSet(source, AugmentConfig(img_size=SIZE))
+    batches = [[(0, 1), (0, 2), (0, 3)]]
+    with pytest.raises(DataError, match="even number of images, got 3"):
+        arrays(ImageLoader(dataset, batches, TrainCollate(MixConfig(10)), workers=1))
+
+
+def test_cached_images_are_shared_with_the_workers(damaged) -> None:
+    cached = cache_in_memory(damaged)
+    options = {"on_corrupt": "skip"}
+    expected = arrays(train_loader(damaged, 0, **options))
+    for index in range(len(damaged)):  # from memory: a worker that decoded would fail
+        Path(damaged.name(index)).write_bytes(b"")
+    found = arrays(train_loader(cached, 2, **options))
+    for one, other in zip(expected, found, strict=True):
+        assert np.array_equal(one["images"], other["images"])
+
+
+def test_batches_of_an_evaluation() -> None:
+    assert list(EvalBatches(5, 2)) == [[0, 1], [2, 3], [4]]
+    assert len(EvalBatches(4, 2)) == 2
+    with pytest.raises(DataError, match="batch size"):
+        EvalBatches(4, 0)
+    with pytest.raises(DataError, match="workers: expected from 0"):
+        evaluation_loader(ImageEvalSet(load_digits(SIZE)[1], EvalTransform(SIZE)), 4, workers=-1)
+
+
+def test_the_written_digits_load_as_a_folder(tmp_path: Path) -> None:
+    folder = write_digits(tmp_path / "digits", SIZE)
+    _, val = load_digits(SIZE)
+    source = FolderSource(read_split(folder, "val"))
+    assert len(source) == len(val) == 364
+    assert source.classes == val.classes
+    loaded = {Path(source.name(i)).stem: (i, source.labels[i]) for i in range(len(source))}
+    for index in range(len(val)):
+        place, label = loaded[val.name(index).split()[1].zfill(4)]
+        assert label == val.labels[index]
+        assert np.array_equal(source.image(place), val.image(index))

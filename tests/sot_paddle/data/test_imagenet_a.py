@@ -1,0 +1,74 @@
+"""ImageNet-A: the table against timm's, folders checked by name, scores gathered."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.imagenet_a import (
+    INDICES,
+    SYNSETS,
+    gather_scores,
+    require_imagenet_order,
+    require_synsets,
+)
+
+
+def lines(name: str) -> list[str]:
+    root = Path(importlib.util.find_spec("timm").submodule_search_locations[0])
+    return (root / "data" / "_info" / name).read_text().split()
+
+
+def test_the_table_is_the_public_one() -> None:
+    assert list(SYNSETS) == lines("imagenet_a_synsets.txt")
+    assert [str(index) for index in INDICES] == lines("imagenet_a_indices.txt")
+
+
+def test_names_and_columns_belong_together() -> None:
+    synsets = lines("imagenet_synsets.txt")
+    assert [synsets[index] for index in INDICES] == list(SYNSETS)
+    for table in (INDICES, SYNSETS):
+        assert len(set(table)) == 200
+        assert list(table) == sorted(table)
+    assert (INDICES[0], INDICES[-1]) == (6, 988)
+
+
+def test_scores_are_gathered_in_label_order() -> None:
+    scores = np.zeros((200, 1000), np.float32)
+    scores[np.arange(200), INDICES] = 1
+    scores[:, 0] = 9  # a class that ImageNet-A does not have wins among the 1000, not here
+    assert gather_scores(scores).argmax(axis=1).tolist() == list(range(200))
+    assert gather_scores(scores).shape == (200, 200)
+    assert np.array_equal(gather_scores(scores), np.eye(200, dtype=np.float32))
+
+
+def test_a_model_s_known_classes_are_checked() -> None:
+    synsets = lines("imagenet_synsets.txt")
+    require_imagenet_order(synsets)
+    synsets[11], synsets[12] = synsets[12], synsets[11]
+    with pytest.raises(DataError, match="with n01531178 as class 11, got n01532829"):
+        require_imagenet_order(synsets)
+    with pytest.raises(DataError, match="W: ImageNet-A needs .* 1000 classes, got 999"):
+        require_imagenet_order(synsets[1:], "W")
+
+
+def test_folders_are_checked_by_name() -> None:
+    require_synsets(SYNSETS)
+    with pytest.raises(DataError, match="got 199 folders, 1 missing .n01498041"):
+        require_synsets(SYNSETS[1:])
+    with pytest.raises(DataError, match="1 missing .*, 1 that are not among them .n01440764"):
+        require_synsets(("n01440764", *SYNSETS[1:]))
+    with pytest.raises(DataError, match="in another order"):
+        require_synsets(SYNSETS[::-1])
+    with pytest.raises(DataError, match="200 that are not among them .*, ...."):
+        require_synsets([f"class{k}" for k in range(200)])
+
+
+@pytest.mark.parametrize("shape", [(2, 999), (1000,), (2, 200)])
+def test_a_model_of_other_classes_is_refused(shape) -> None:
+    with pytest.raises(DataError, match="model with 1000 classes"):
+        gather_scores(np.zeros(shape))
