@@ -1,4 +1,4 @@
-"""Convert the installed real BERT checkpoint to Paddle, prove the port on it, fine-tune it briefly.
+"""Convert the installed real BERT checkpoint to Paddle, prove the port, train text and images.
 
 Prints one table and writes demo_report/report.html. Exit status as `python -m align`.
 """
@@ -21,7 +21,7 @@ from align.conversion import load_there_and_back
 from align.results import STEPS
 from align.weights.reading import read_as_paddle
 from sot_paddle.runtime import quiet_imports
-from sot_paddle.train.brief import fine_tune
+from sot_paddle.train.brief import fine_tune, train_on_digits
 
 SHOWN = (
     "data_single",
@@ -31,8 +31,14 @@ SHOWN = (
     "lr_linear_warmup",
     "metric_cola",
     "loss_classification",
+    "sot_densenet",
+    "timm_deit",
+    "data_mixup",
+    "lr_epochs_tiny_small",
 )
 TRAINING_STEPS = 120
+EPOCHS = 3
+DIGITS = Path(__file__).resolve().parents[1] / "configs" / "digits" / "sot_digits.yaml"
 
 
 def main() -> int:
@@ -53,6 +59,8 @@ def main() -> int:
         for head in ("plain", "mgcrp"):
             run = fine_tune(checkpoint, folder / "runs", head, read_as_paddle, steps=TRAINING_STEPS)
             print(f"  {run}", flush=True)
+        print("\nbrief training of a small SoT on the digits of scikit-learn, from random weights")
+        print(f"  {train_on_digits(DIGITS, folder / 'runs' / 'digits', epochs=EPOCHS)}", flush=True)
         writer.write_json(report, folder / "report.json")
         reprod.write_reprod(folder / "reprod_log", context.classic)
         print(f"\nHTML report: {writer.write_html(report, folder / 'report.html')}")

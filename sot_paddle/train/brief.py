@@ -1,4 +1,4 @@
-"""A brief fine-tuning on the embedded corpus: what the demo shows of training."""
+"""Brief training on the embedded data: what the demo shows of training."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import contextlib
 import io
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from sot_paddle.data.corpus import write_corpus
+from sot_paddle.train import image_session
 from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.session import run_command
 
@@ -81,16 +84,68 @@ def fine_tune(
     flags = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     flags += ["--do_train", "--do_eval", "--do_lower_case", "--overwrite_output_dir"]
     flags += ["--mask_padding"] if head == "mgcrp" else []
-    began, log, errors = time.perf_counter(), io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(log), contextlib.redirect_stderr(errors):
-        status = run_command(flags, convert)
-    if status:
-        raise ValueError(f"fine-tuning with head {head} failed: {errors.getvalue().strip()}")
+    seconds = _quietly(f"fine-tuning with head {head}", lambda: run_command(flags, convert))
     found = json.loads((folder / head / "metrics.json").read_text(encoding="utf-8"))
     return BriefRun(
-        head,
-        found["train"]["steps"],
-        found["train"]["loss"],
-        found["last"]["mcc"],
-        time.perf_counter() - began,
+        head, found["train"]["steps"], found["train"]["loss"], found["last"]["mcc"], seconds
     )
+
+
+@dataclass(frozen=True)
+class BriefImageRun:
+    """What a brief run on the digits gave.
+
+    Attributes:
+        epochs: passes over the training images.
+        loss: mean training loss of the run.
+        top1: accuracy on the test images, in per cent, of the moving average.
+        seconds: wall time, evaluation included.
+    """
+
+    epochs: int
+    loss: float
+    top1: float
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.epochs} epochs, loss {self.loss:.3f}, "
+            f"top-1 {self.top1:.1f} % of the test images, {self.seconds:.1f} s"
+        )
+
+
+def train_on_digits(config: Path, folder: Path, *, epochs: int) -> BriefImageRun:
+    """Train a small SoT on scikit-learn's digits from random weights.
+
+    Args:
+        config: YAML file of the model and the recipe.
+        folder: receives the run.
+        epochs: passes over the training images, the first one with warm-up.
+
+    Returns:
+        The run's figures.
+
+    Raises:
+        ValueError: the run failed; the message is its own.
+    """
+    flags = ["--config", str(config), "--epochs", str(epochs), "--output", str(folder)]
+    flags += ["--warmup-epochs", "1", "--cooldown-epochs", "0", "--overwrite-output-dir"]
+    seconds = _quietly(
+        "training on the digits", lambda: image_session.run_command(flags, _no_conversion)
+    )
+    found = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    return BriefImageRun(epochs, found["train"]["loss"], found["last"]["ema_top1"], seconds)
+
+
+def _no_conversion(*_arguments: object, **_options: object) -> NoReturn:
+    raise ValueError("training on the digits starts from random weights")
+
+
+def _quietly(what: str, command: Callable[[], int]) -> float:
+    """Run a command without its progress lines; its wall time in seconds."""
+    began, log, errors = time.perf_counter(), io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(log), contextlib.redirect_stderr(errors):
+        status = command()
+    if status:
+        raise ValueError(f"{what} failed: {errors.getvalue().strip()}")
+    return time.perf_counter() - began

@@ -60,18 +60,25 @@ class Flow(TrainerCallback):
     Args:
         stop: Ctrl-C's request.
         eval_steps: steps between evaluations, None for the end of each epoch, 0 for never.
+        save_steps: steps between checkpoints beside those of the Trainer's arguments.
 
     Attributes:
         trainer: the trainer, set when it is built.
     """
 
-    def __init__(self, stop: StopRequest, *, eval_steps: int | None) -> None:
-        self.stop, self.eval_steps = stop, eval_steps
+    def __init__(
+        self, stop: StopRequest, *, eval_steps: int | None, save_steps: int | None = None
+    ) -> None:
+        self.stop, self.eval_steps, self.save_steps = stop, eval_steps, save_steps
         self.trainer = None
 
     def on_epoch_begin(self, args, state, control, **kwargs) -> None:
         """Let a resumed run finish the micro-batches carried over from the last epoch."""
         self.trainer.begin_epoch()
+
+    def on_optimizer_end(self, args, state, control, **kwargs) -> None:
+        """Do what follows every optimizer step."""
+        self.trainer.after_step()
 
     def on_step_end(self, args, state, control, **kwargs):
         """Evaluate, save and stop as due."""
@@ -81,6 +88,8 @@ class Flow(TrainerCallback):
         every = pace.steps if self.eval_steps is None else self.eval_steps
         if every and (final or state.global_step % every == 0):
             control.should_evaluate = True
+        if self.save_steps and state.global_step % self.save_steps == 0:
+            control.should_save = True
         if final:
             control.should_save = control.should_log = True
         if self.stop.requested:
@@ -94,20 +103,40 @@ class Flow(TrainerCallback):
         return control
 
 
+class StepCount(TrainerCallback):
+    """Sets the schedule to the run's step, for rates that belong to an epoch.
+
+    PADDLE: the Trainer advances the schedule only where the optimizer ran; each step that a loss
+    scaler skips (float16) would delay every later change of the rate by one step.
+    """
+
+    def on_step_end(self, args, state, control, lr_scheduler=None, **kwargs) -> None:
+        """Choose the rate of the next step."""
+        lr_scheduler.step(epoch=state.global_step)  # Paddle's "epoch" is the schedule's position
+
+
 class ProgressLines(TrainerCallback):
     """A line for each log entry, and now and then between: step, loss, rate, speed, time left.
 
     Args:
         stream: where to print, stderr when None.
         clock: seconds, monotonic.
+        items: images of a step, 0 to leave their speed out.
+        evaluated: name of the set that evaluation lines are about.
     """
 
     silence = 30.0  # seconds without a line before one is printed
 
     def __init__(
-        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        items: int = 0,
+        evaluated: str = "dev",
     ) -> None:
         self.stream, self.clock = stream, clock
+        self._items, self._evaluated = items, evaluated
         self._started, self._first, self._printed = 0.0, 0, 0.0
 
     def on_train_begin(self, args, state, control, **kwargs) -> None:
@@ -130,7 +159,7 @@ class ProgressLines(TrainerCallback):
         elif any(name.startswith("eval_") for name in logs):
             pairs = [(k, v) for k, v in logs.items() if k.startswith("eval_")]
             text = " ".join(f"{name.removeprefix('eval_')} {value:.4f}" for name, value in pairs)
-            self._print(state, f"dev: {text}")
+            self._print(state, f"{self._evaluated}: {text}")
 
     def _print(self, state, text: str) -> None:
         head = f"step {state.global_step}/{state.max_steps} epoch {state.epoch:.2f}"
@@ -143,4 +172,7 @@ class ProgressLines(TrainerCallback):
         if done <= 0 or seconds <= 0:
             return ""
         left = (state.max_steps - state.global_step) * seconds / done
-        return f"{done / seconds:.2f} steps/s, {duration(left)} left"
+        speed = f"{done / seconds:.2f} steps/s"
+        if self._items:
+            speed += f", {self._items * done / seconds:.0f} images/s"
+        return f"{speed}, {duration(left)} left"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from sot_paddle.config import build_record, load_yaml, near_names
 from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.train.flags import OneLineParser, typed_value
 
 DESCRIPTION = """\
 Fine-tune BERT with the second-order head (or its own, --head plain) on a GLUE task or on your own
@@ -30,13 +30,6 @@ exit status: 0 done; 2 refused or failed, with one line on stderr that says why;
 """
 
 
-class _OneLineParser(argparse.ArgumentParser):
-    """Argument parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message} (--help lists the options)\n")
-
-
 def parse(arguments: Sequence[str]) -> TrainConfig:
     """Read flags, ``--config FILE`` and ``--set NAME=VALUE`` into one record.
 
@@ -53,7 +46,7 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
         SystemExit: a flag that argparse refuses (status 2), or ``--help``.
     """
     hints = typing.get_type_hints(TrainConfig)
-    parser = _OneLineParser(
+    parser = OneLineParser(
         prog="train_glue.py",
         description=DESCRIPTION,
         epilog=EXAMPLES,
@@ -80,7 +73,7 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
     path = given.pop("config")
     values = load_yaml(path) if path else {}
     assigned = given.pop("assigned")
-    flags = {name: _typed(name, text, hints[name]) for name, text in given.items()}
+    flags = {name: typed_value(name, text, hints[name]) for name, text in given.items()}
     pairs = dict(_pair(text, hints) for text in assigned)
     twice = sorted(set(flags) & set(pairs))
     if twice:
@@ -103,27 +96,4 @@ def _pair(text: str, hints: Mapping[str, Any]) -> tuple[str, Any]:
         raise ValueError(f"--set needs NAME=VALUE, got {text!r}")
     if name not in hints:
         raise ValueError(f"--set: unknown option {name!r}; {near_names(name, hints)}")
-    return name, _typed(name, value, hints[name])
-
-
-def _typed(name: str, text: Any, annotation: Any) -> Any:
-    """Turn the text of a flag into the option's type."""
-    if not isinstance(text, str):
-        return text
-    kinds = [annotation]
-    if isinstance(annotation, types.UnionType):
-        kinds = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
-        if text.lower() in ("none", "null"):
-            return None
-    kind = kinds[0]
-    try:
-        if kind is bool:
-            return {"true": True, "false": False}[text.lower()]
-        if typing.get_origin(kind) is tuple:
-            return tuple(int(part) for part in text.split(","))
-        return kind(text)
-    except (ValueError, KeyError):
-        wanted = {bool: "true or false", int: "a whole number", float: "a number"}
-        raise ValueError(
-            f"{name} must be {wanted.get(kind, 'whole numbers with commas between')}, got {text!r}"
-        ) from None
+    return name, typed_value(name, value, hints[name])

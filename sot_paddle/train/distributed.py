@@ -7,6 +7,7 @@ results collected in dataset order.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,12 @@ def world_size() -> int:
 def rank() -> int:
     """Index of this process, 0 when there is only one."""
     return dist.get_rank()
+
+
+def say(text: str) -> None:
+    """Print a progress line on the first process."""
+    if rank() == 0:
+        print(text, file=sys.stderr, flush=True)
 
 
 class _SumAcrossProcesses(PyLayer):
@@ -65,7 +72,9 @@ def sum_across_processes(x: paddle.Tensor) -> paddle.Tensor:
 
 
 def synchronise_batch_norm(model: nn.Layer) -> int:
-    """Make every token batch normalisation of a model use the statistics of all processes.
+    """Make every batch normalisation of a model use the statistics of all processes.
+
+    It reaches the layers of this project that have a ``sum_across_processes`` hook.
 
     PADDLE: SyncBatchNorm has no CPU kernel; the layer's sums are reduced instead.
 
@@ -78,6 +87,17 @@ def synchronise_batch_norm(model: nn.Layer) -> int:
     for layer in layers:
         layer.sum_across_processes = sum_across_processes
     return len(layers)
+
+
+def share_buffers(model: nn.Layer) -> None:
+    """Overwrite the buffers of every process (running statistics, tables) with the first one's.
+
+    The first process's are those that are saved; with them all processes evaluate one model.
+    """
+    if world_size() == 1:
+        return
+    for buffer in model.buffers():
+        dist.broadcast(buffer, src=0)
 
 
 def gather(item: Any) -> list[Any]:

@@ -88,7 +88,7 @@ def score(task: str, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]
     Returns:
         ``{"loss": ..., <metrics>}``.
     """
-    return {"loss": _mean_loss(logits, labels)} | glue_metrics(task, decide(logits), labels)
+    return {"loss": mean_loss(logits, labels)} | glue_metrics(task, decide(logits), labels)
 
 
 def decide(logits: np.ndarray) -> np.ndarray:
@@ -109,7 +109,8 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 
 
-def _mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:
+def mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Mean cross-entropy of logits (M, K), or mean squared error when K is 1; in float64."""
     logits = logits.astype(np.float64)
     if logits.shape[1] == 1:
         return float(np.mean((logits[:, 0] - labels) ** 2))

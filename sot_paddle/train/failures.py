@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+
 REFUSED = 2
 """Exit status of a command that could not start, or had to stop (NaN loss, no space)."""
 
@@ -35,3 +38,34 @@ class Interrupted(TrainingStopped):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, status=INTERRUPTED)
+
+
+def exit_status(program: str, action: Callable[[], object]) -> int:
+    """Run a command and turn the ways in which it can fail into one line and a status.
+
+    Args:
+        program: name at the beginning of the line on stderr.
+        action: the command.
+
+    Returns:
+        0 when all is done, 2 when the command was refused or had to stop, 130 when it was
+        interrupted.
+    """
+    try:
+        action()
+    except TrainingStopped as error:
+        return _fail(program, error, error.status)
+    except OSError as error:
+        what = f"{error}; what was saved is intact: run the same command again"
+        return _fail(program, what, REFUSED)
+    except ValueError as error:
+        return _fail(program, error, REFUSED)
+    except KeyboardInterrupt:
+        return _fail(program, "interrupted; run the same command again to continue", INTERRUPTED)
+    return 0
+
+
+def _fail(program: str, reason: object, status: int) -> int:
+    line = " ".join(str(reason).split())
+    print(f"{program}: {line}", file=sys.stderr)
+    return status

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,10 +82,20 @@ class MicroBatches:
         epochs: the global batches of an epoch.
         rank: this process.
         world: number of processes.
+        key: (epoch, index) to what the data set is asked with; the index when None. Data that
+            are augmented need the epoch.
     """
 
-    def __init__(self, epochs: EpochBatches, *, rank: int = 0, world: int = 1) -> None:
+    def __init__(
+        self,
+        epochs: EpochBatches,
+        *,
+        rank: int = 0,
+        world: int = 1,
+        key: Callable[[int, int], Any] | None = None,
+    ) -> None:
         self._epochs, self._rank, self._world = epochs, rank, world
+        self._key = key or (lambda epoch, index: index)
         self._next = Position(0, 0)
         self._length = len(epochs(0))
         self.batch_size = max(len(self.share(batch)) for batch in epochs(0))
@@ -93,18 +104,18 @@ class MicroBatches:
         """Micro-batches of an epoch."""
         return self._length
 
-    def __iter__(self) -> Iterator[list[int]]:
+    def __iter__(self) -> Iterator[list[Any]]:
         position, self._next = self._next, Position(self._next.epoch + 1, 0)
         for batch in self._epochs(position.epoch)[position.batch :]:
-            yield self.share(batch)
+            yield [self._key(position.epoch, index) for index in self.share(batch)]
 
     def seek(self, epoch: int, batch: int) -> None:
         """Begin the next pass at this place."""
         self._next = Position(epoch, batch)
 
-    def at(self, epoch: int, batch: int) -> list[int]:
-        """This process's share of one global batch."""
-        return self.share(self._epochs(epoch)[batch])
+    def at(self, epoch: int, batch: int) -> list[Any]:
+        """This process's share of one global batch, as the data set is asked for it."""
+        return [self._key(epoch, index) for index in self.share(self._epochs(epoch)[batch])]
 
     def share(self, batch: Sequence[int]) -> list[int]:
         """This process's contiguous share; never empty, see :meth:`weight`."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 import time
 from pathlib import Path
 from typing import Any
@@ -12,20 +10,21 @@ import numpy as np
 import paddle
 from paddle import nn
 from paddlenlp.trainer import TrainingArguments
-from paddlenlp.utils.log import logger as paddlenlp_logger
 
 from sot_paddle.data.paddle_dataset import FeatureDataset
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.train import distributed, outcome, pretrained, run_folder, task_data
 from sot_paddle.train.arguments import TrainConfig
 from sot_paddle.train.callbacks import Flow, ProgressLines
+from sot_paddle.train.device import prepare_device, runs_on_gpu, seed_everything
+from sot_paddle.train.distributed import say
 from sot_paddle.train.evaluation import duration
 from sot_paddle.train.failures import Interrupted
 from sot_paddle.train.feeding import MicroBatches
 from sot_paddle.train.model_folder import fill_model_folder
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW, decay_filter
 from sot_paddle.train.recipe import Recipe
-from sot_paddle.train.run import Run, say
+from sot_paddle.train.run import Run
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.trainer import ExactTrainer
 from sot_paddle.weights import load_weights
@@ -37,28 +36,13 @@ def set_up(config: TrainConfig) -> None:
     Raises:
         ValueError: mixed precision without a GPU.
     """
-    paddlenlp_logger.set_level("ERROR")
-    has_gpu = paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count() > 0
-    if (config.fp16 or config.bf16) and (config.no_cuda or not has_gpu):
-        flag = "--fp16" if config.fp16 else "--bf16"
-        raise ValueError(f"{flag} needs a GPU and this run is on the CPU: drop {flag}")
-    if config.no_cuda:
-        paddle.set_device("cpu")
-    paddle.set_default_dtype(config.dtype)
-    if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
-        paddle.distributed.init_parallel_env()
+    half = "--fp16" if config.fp16 else "--bf16" if config.bf16 else ""
+    prepare_device(dtype=config.dtype, cpu=config.no_cuda, half=half)
     for name in ("server_ip", "server_port"):
         if getattr(config, name):
             say(f"--{name} is ignored: remote debugging of the original")
     if config.local_rank != -1:
         say("--local_rank is ignored: start several processes with paddle.distributed.launch")
-
-
-def seed_everything(seed: int) -> None:
-    """Seed Python, NumPy and Paddle."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    paddle.seed(seed)
 
 
 def run_once(run: Run) -> dict[str, Any]:
@@ -72,7 +56,8 @@ def run_once(run: Run) -> dict[str, Any]:
         TrainingStopped: the run ended early; a message says where to continue.
     """
     config = run.config
-    checkpoint = _prepare_folder(run)
+    record = {"options": vars(config), "seed": run.seed, "environment": environment_stamp()}
+    checkpoint = run_folder.open_run(run.root, config, record)
     seed_everything(run.seed)
     run.model = pretrained.build(config, run.source, run.data.task.num_outputs)
     if not config.do_train:
@@ -90,20 +75,6 @@ def run_once(run: Run) -> dict[str, Any]:
         )
     outcome.finish(run)
     return run.result
-
-
-def _prepare_folder(run: Run) -> Path | None:
-    found: list[Path | None] = []
-
-    def prepare() -> None:
-        found.append(run_folder.prepare(run.root, run.config))
-        record = {"options": vars(run.config), "seed": run.seed}
-        run_folder.write_json(
-            run.root / run_folder.RUN, record | {"environment": environment_stamp()}
-        )
-
-    distributed.on_first_process(prepare)
-    return distributed.gather(found[0] if found else None)[0]
 
 
 def _describe_model(run: Run, loaded: int) -> None:
@@ -196,7 +167,6 @@ def _recipe(run: Run) -> Recipe:
 
 def _arguments(run: Run) -> TrainingArguments:
     config = run.config
-    on_gpu = paddle.get_device().startswith("gpu") and not config.no_cuda
     return TrainingArguments(
         output_dir=str(run.root),
         logging_dir=str(run.root / run_folder.LOGS),
@@ -209,7 +179,7 @@ def _arguments(run: Run) -> TrainingArguments:
         logging_steps=config.logging_steps,
         save_steps=config.save_steps,
         seed=run.seed,
-        device="gpu" if on_gpu else "cpu",
+        device="gpu" if runs_on_gpu() else "cpu",
         disable_tqdm=True,
         ignore_data_skip=True,
         fp16=config.fp16,

@@ -123,6 +123,13 @@ def checks(folder: Path, flags: Sequence[str], gpus: int) -> list[Check]:
         for kind in ("fp16", "bf16")
         for level in ("O1", "O2")
     ]
+    digits = ROOT / "configs" / "digits" / "sot_digits.yaml"
+    images = (sys.executable, str(ROOT / "tools" / "train_image.py"), "--config", str(digits))
+    images += ("--set", "cpu=false", "--epochs", "3", "--cooldown-epochs", "0", "--output")
+    found += [
+        Check("training on images in float32", ((*images, str(folder / "images")),)),
+        Check("training on images with --amp", ((*images, str(folder / "images-amp"), "--amp"),)),
+    ]
     resumed = run("resumed", "--resume", middle)
     found.append(
         Check("resume is bit-identical", (whole, resumed), lambda: _compare(folder, "whole"))

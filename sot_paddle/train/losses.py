@@ -1,4 +1,4 @@
-"""Losses of the classification and regression heads.
+"""Losses of the classification and regression heads, and of images with soft targets.
 
 Shape legend: B samples, K classes.
 """
@@ -31,6 +31,62 @@ def cross_entropy(
     logits = logits.astype("float32") if logits.dtype in _HALF else logits
     total = functional.cross_entropy(logits, labels, reduction="sum", ignore_index=ignore_index)
     return total / (labels != ignore_index).sum().astype(logits.dtype)
+
+
+def soft_cross_entropy(logits: paddle.Tensor, targets: paddle.Tensor) -> paddle.Tensor:
+    """Mean over B of ``-sum_k targets_k log softmax(logits)_k``.
+
+    Args:
+        logits: (B, K).
+        targets: (B, K) weights of the classes, each row usually of sum 1.
+
+    Returns:
+        Scalar, float32 at least.
+
+    Source: A.9 (mixup, cutmix, label smoothing).
+    """
+    logits = logits.astype("float32") if logits.dtype in _HALF else logits
+    log_shares = functional.log_softmax(logits, axis=-1)
+    return -(targets.astype(logits.dtype) * log_shares).sum(axis=-1).mean()
+
+
+def smooth_targets(labels: paddle.Tensor, num_classes: int, smoothing: float) -> paddle.Tensor:
+    """Soft targets of labels: ``1 - s + s / K`` for the label, ``s / K`` for the others.
+
+    Args:
+        labels: (B,) integers.
+        num_classes: K.
+        smoothing: s.
+
+    Returns:
+        (B, K), Paddle's default dtype.
+
+    Source: A.9.
+    """
+    hot = functional.one_hot(labels, num_classes).astype(paddle.get_default_dtype())
+    return hot * (1.0 - smoothing) + smoothing / num_classes
+
+
+def image_loss(logits: Logits, labels: paddle.Tensor, smoothing: float = 0.0) -> paddle.Tensor:
+    """Training loss of an image classifier.
+
+    Args:
+        logits: (B, K), or the pair of a ``sum_loss`` head, whose two losses are added.
+        labels: (B,) integers, or soft targets (B, K), which are taken as they are.
+        smoothing: label smoothing of integer labels.
+
+    Returns:
+        Scalar.
+
+    Source: A.6 (sum_loss), A.9.
+    """
+    if isinstance(logits, tuple):
+        return sum(image_loss(part, labels, smoothing) for part in logits)
+    if len(labels.shape) == 2:
+        return soft_cross_entropy(logits, labels)
+    if smoothing:
+        return soft_cross_entropy(logits, smooth_targets(labels, logits.shape[-1], smoothing))
+    return cross_entropy(logits, labels)
 
 
 def mean_squared_error(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:

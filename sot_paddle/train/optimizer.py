@@ -36,13 +36,40 @@ def decayed_names(model: nn.Layer) -> set[str]:
     }
 
 
-def decay_filter(model: nn.Layer) -> Callable[[str], bool]:
+def decayed_names_by_shape(model: nn.Layer) -> set[str]:
+    """Structured names that weight decay applies to under the rule of the vision release.
+
+    Left out are parameters with exactly one axis and names that end in ".bias". Hence the class
+    token, a learned position table and a 0-dimensional factor *are* decayed.
+
+    Args:
+        model: any model.
+
+    Returns:
+        Names as in ``model.named_parameters()``, trainable ones only.
+
+    Source: A.9.
+    """
+    return {
+        name
+        for name, parameter in model.named_parameters()
+        if not parameter.stop_gradient and len(parameter.shape) != 1 and not name.endswith(".bias")
+    }
+
+
+def decay_filter(
+    model: nn.Layer, rule: Callable[[nn.Layer], set[str]] = decayed_names
+) -> Callable[[str], bool]:
     """Predicate on Paddle's automatic parameter names for ``apply_decay_param_fun``.
 
     PADDLE: the optimizer asks with ``parameter.name`` ("linear_4.w_0"), not with the structured
     name, so the set is translated here.
+
+    Args:
+        model: the model.
+        rule: model to the structured names of the decayed parameters.
     """
-    structured = decayed_names(model)
+    structured = rule(model)
     automatic = {p.name for name, p in model.named_parameters() if name in structured}
     return lambda name: name in automatic
 

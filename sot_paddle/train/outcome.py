@@ -12,9 +12,10 @@ from sot_paddle.data.paddle_dataset import FeatureDataset
 from sot_paddle.data.predictions import write_predictions
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.train import checkpointing, distributed, run_folder, task_data
+from sot_paddle.train.distributed import say
 from sot_paddle.train.evaluation import decide, predict_logits, score
 from sot_paddle.train.model_folder import fill_model_folder
-from sot_paddle.train.run import Run, say
+from sot_paddle.train.run import Run
 from sot_paddle.weights import load_weights
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import paddle
+from paddle.io import DataLoader
 from paddlenlp.trainer import TrainingArguments
 
 
@@ -52,6 +53,11 @@ class Recipe:
         keep: checkpoints to keep, None for all.
         keep_states: checkpoints that can be resumed from.
         patience: evaluations in vain before the run ends early, None for never.
+        maximise: whether a larger main metric is better.
+        loss: (logits, labels) to a scalar, None for the task losses of text.
+        after_step: called after every optimizer step, such as a moving average's update.
+        loader: batch sampler to a loader of the training data, None for the data set and the
+            collate function that the trainer was given.
     """
 
     arguments: TrainingArguments
@@ -65,6 +71,10 @@ class Recipe:
     keep: int | None = None
     keep_states: int = 2
     patience: int | None = None
+    maximise: bool = True
+    loss: Callable[[Any, paddle.Tensor], paddle.Tensor] | None = None
+    after_step: Callable[[], None] | None = None
+    loader: Callable[[Any], DataLoader] | None = None
 
 
 def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: Path) -> None:

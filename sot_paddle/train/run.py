@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 from paddle import nn
 
-from sot_paddle.train import distributed
 from sot_paddle.train.arguments import TrainConfig
 from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.evaluation import main_metric
@@ -51,9 +49,3 @@ class Run:
     def metric(self) -> str:
         """Name of the metric that selects the best model."""
         return main_metric(self.data.metric_task)
-
-
-def say(text: str) -> None:
-    """Print a progress line on the first process."""
-    if distributed.rank() == 0:
-        print(text, file=sys.stderr, flush=True)

@@ -6,10 +6,9 @@ import json
 import math
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from sot_paddle.train import checkpointing
-from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.train import checkpointing, distributed
 
 RUN = "run.json"
 METRICS = "metrics.json"
@@ -17,7 +16,15 @@ BEST = "best"
 LOGS = "runs"
 
 
-def prepare(root: Path, config: TrainConfig) -> Path | None:
+class FolderOptions(Protocol):
+    """The options of a run that decide about its folder."""
+
+    overwrite_output_dir: bool
+    do_train: bool
+    resume: str
+
+
+def prepare(root: Path, config: FolderOptions) -> Path | None:
     """Make the folder ready and find what to continue.
 
     Args:
@@ -31,6 +38,10 @@ def prepare(root: Path, config: TrainConfig) -> Path | None:
         ValueError: the folder holds something else, or the checkpoint asked for is not whole.
     """
     if config.overwrite_output_dir:
+        if config.resume not in ("auto", "never") and _inside(Path(config.resume), root):
+            raise ValueError(
+                f"--resume {config.resume}: --overwrite_output_dir would remove it; drop one"
+            )
         _clear(root)
     elif config.do_train and _is_foreign(root):
         raise ValueError(
@@ -47,7 +58,46 @@ def prepare(root: Path, config: TrainConfig) -> Path | None:
     return resumable(root, config)
 
 
-def resumable(root: Path, config: TrainConfig) -> Path | None:
+def open_run(root: Path, config: FolderOptions, record: dict[str, Any]) -> Path | None:
+    """Prepare the folder on the first process and write who uses it.
+
+    Args:
+        root: output folder of one run.
+        config: its options.
+        record: what run.json holds.
+
+    Returns:
+        The checkpoint to continue from, or None; the same on every process.
+
+    Raises:
+        ValueError: see :func:`prepare`.
+        TrainingStopped: on the other processes, when the first one refused.
+    """
+    found: list[Path | None] = []
+
+    def open_on_disk() -> None:
+        found.append(prepare(root, config))
+        write_json(root / RUN, record)
+
+    distributed.on_first_process(open_on_disk)
+    return distributed.gather(found[0] if found else None)[0]
+
+
+def will_continue(root: Path, config: FolderOptions) -> bool:
+    """Whether :func:`open_run` is going to find a checkpoint; nothing is written or removed.
+
+    A checkpoint that a kill left half in place counts as none here and is repaired there: what
+    is prepared for a new run then goes unused.
+
+    Raises:
+        ValueError: the checkpoint asked for is not whole.
+    """
+    if config.overwrite_output_dir and config.resume in ("auto", "never"):
+        return False
+    return resumable(root, config) is not None
+
+
+def resumable(root: Path, config: FolderOptions) -> Path | None:
     """The checkpoint that ``--resume`` means: the newest whole one, or the one named."""
     if config.resume not in ("auto", "never"):
         chosen = Path(config.resume)
@@ -78,6 +128,10 @@ def _strict(content: Any) -> Any:
     if isinstance(content, (list, tuple)):
         return [_strict(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def _inside(place: Path, root: Path) -> bool:
+    return place.resolve().is_relative_to(root.resolve())
 
 
 def _is_foreign(root: Path) -> bool:

@@ -1,11 +1,13 @@
-"""Learning-rate schedules with warm-up, by optimizer step, as transformers defines them."""
+"""Learning-rate schedules with warm-up: by optimizer step as transformers defines them (text), by
+epoch as timm does (images)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from paddle.optimizer.lr import LambdaDecay
+from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
 
 def _warm_up(step: int, warmup_steps: float) -> float | None:
@@ -73,3 +75,67 @@ def build_schedule(
         )
     factor = SCHEDULES[name]
     return LambdaDecay(learning_rate, lambda step: factor(step, warmup_steps, total_steps))
+
+
+@dataclass(frozen=True)
+class EpochRates:
+    """The rate of each epoch: linear warm-up, a cosine, then a few epochs at its minimum.
+
+    The cosine is evaluated at the absolute epoch: it does not begin anew after the warm-up, so
+    the rate just after it is a little below ``learning_rate``.
+
+    Attributes:
+        learning_rate: of the cosine at epoch 0.
+        epochs: length of the cosine, warm-up included.
+        min_lr: reached at the end of the cosine, and kept.
+        warmup_lr: of epoch 0.
+        warmup_epochs: rise to ``learning_rate`` over so many epochs, 0 for none.
+        cooldown_epochs: epochs at the minimum.
+        kind: ``"cosine"``, or ``"constant"`` (warm-up, then ``learning_rate`` throughout).
+
+    Source: A.9.
+    """
+
+    learning_rate: float
+    epochs: int = 300
+    min_lr: float = 1e-5
+    warmup_lr: float = 1e-6
+    warmup_epochs: int = 5
+    cooldown_epochs: int = 10
+    kind: str = "cosine"
+
+    @property
+    def total_epochs(self) -> int:
+        """Epochs of the run."""
+        return self.epochs + self.cooldown_epochs
+
+    def rate(self, epoch: int) -> float:
+        """The rate during an epoch, counted from 0."""
+        if epoch < self.warmup_epochs:
+            step = (self.learning_rate - self.warmup_lr) / self.warmup_epochs
+            return self.warmup_lr + epoch * step
+        if self.kind == "constant":
+            return self.learning_rate
+        if epoch >= self.epochs:
+            return self.min_lr
+        wave = 1.0 + math.cos(math.pi * epoch / self.epochs)
+        return self.min_lr + 0.5 * (self.learning_rate - self.min_lr) * wave
+
+
+class PerEpoch(LRScheduler):
+    """Scheduler that is stepped after every optimizer step and changes once an epoch.
+
+    ``step(epoch=N)`` sets it to the run's step N, for runs that count steps without an update.
+
+    Args:
+        rates: rate of each epoch.
+        steps: optimizer steps of an epoch.
+    """
+
+    def __init__(self, rates: EpochRates, steps: int) -> None:
+        self._rates, self._steps = rates, steps
+        super().__init__(rates.learning_rate)
+
+    def get_lr(self) -> float:
+        """The rate of the step about to be taken (called by ``step()``)."""
+        return self._rates.rate(self.last_epoch // self._steps)

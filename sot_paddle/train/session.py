@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,11 @@ from sot_paddle.train import distributed, pretrained, run_folder, task_data
 from sot_paddle.train.arguments import TrainConfig
 from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.command_line import parse
-from sot_paddle.train.failures import INTERRUPTED, REFUSED, TrainingStopped
+from sot_paddle.train.distributed import say
+from sot_paddle.train.failures import exit_status
 from sot_paddle.train.glue_run import run_once, set_up
 from sot_paddle.train.pretrained import Converter
-from sot_paddle.train.run import Run, say
+from sot_paddle.train.run import Run
 
 
 def run_command(arguments: Sequence[str], convert: Converter) -> int:
@@ -30,17 +30,7 @@ def run_command(arguments: Sequence[str], convert: Converter) -> int:
         0 when all is done, 2 when the command was refused or had to stop (NaN loss, no space),
         130 when it was interrupted; in both cases one line on stderr says why and what to do.
     """
-    try:
-        run_config(parse(arguments), convert)
-    except TrainingStopped as error:
-        return _fail(error, error.status)
-    except OSError as error:
-        return _fail(f"{error}; what was saved is intact: run the same command again", REFUSED)
-    except ValueError as error:
-        return _fail(error, REFUSED)
-    except KeyboardInterrupt:
-        return _fail("interrupted; run the same command again to continue", INTERRUPTED)
-    return 0
+    return exit_status("train_glue", lambda: run_config(parse(arguments), convert))
 
 
 def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
@@ -109,9 +99,3 @@ def _summary_line(content: dict[str, Any]) -> str:
     return f"{content['task']} {content['metric']}, {len(content['seeds'])} seeds: " + (
         ", ".join(parts) or "not evaluated"
     )
-
-
-def _fail(reason: object, status: int) -> int:
-    line = " ".join(str(reason).split())
-    print(f"train_glue: {line}", file=sys.stderr)
-    return status

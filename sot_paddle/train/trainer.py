@@ -37,9 +37,9 @@ class ExactTrainer(Trainer):
     """Trainer whose resumed run ends bit-identical to the uninterrupted one.
 
     Args:
-        model: returns logits.
+        model: returns logits, or the pair of a ``sum_loss`` head.
         recipe: how to train it.
-        dataset: examples by index.
+        dataset: examples by what the batches hold.
         collate: list of examples to a dict of arrays with "labels".
         batches: the micro-batches of this process.
         callbacks: further callbacks of the Trainer.
@@ -84,9 +84,14 @@ class ExactTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """Loader over this process's micro-batches, from the position to continue at."""
+        return self._loader(self.batches)
+
+    def _loader(self, batches: Any) -> DataLoader:
+        if self.recipe.loader is not None:
+            return self.recipe.loader(batches)
         return DataLoader(
             self.train_dataset,
-            batch_sampler=self.batches,
+            batch_sampler=batches,
             collate_fn=self.data_collator,
             num_workers=0,
         )
@@ -97,10 +102,10 @@ class ExactTrainer(Trainer):
             return
         step, self._saved = self._saved["step"], None
         position = self.pace.position_after(step)
-        for index in self.pace.carried_over(step):
+        left = self.pace.carried_over(step)
+        rest = [self.batches.at(position.epoch, index) for index in left]
+        for index, inputs in zip(left, self._loader(rest) if rest else (), strict=True):
             self._consumed = (position.epoch, index)
-            items = [self.train_dataset[i] for i in self.batches.at(position.epoch, index)]
-            inputs = {k: paddle.to_tensor(v) for k, v in self.data_collator(items).items()}
             with self._no_sync():
                 self.training_step(self.model_wrapped, inputs)
 
@@ -129,7 +134,7 @@ class ExactTrainer(Trainer):
         inputs = dict(inputs)
         labels = inputs.pop("labels")
         logits = model(**inputs)
-        loss = classification_loss(logits, labels)
+        loss = (self.recipe.loss or classification_loss)(logits, labels)
         weight = self.batches.weight(*self._consumed)
         if weight != 1.0:
             loss = loss * weight
@@ -146,7 +151,7 @@ class ExactTrainer(Trainer):
             raise NonFiniteLoss(
                 f"the loss is {value} at step {step} (learning rate "
                 f"{self.optimizer.get_lr():.3g}); the weights before it are intact, last good "
-                f"checkpoint: {last or 'none yet'}; try a lower --learning_rate"
+                f"checkpoint: {last or 'none yet'}; try a lower learning rate"
             )
         self.progress.window.append(value)
         self.progress.loss_sum += value
@@ -156,6 +161,11 @@ class ExactTrainer(Trainer):
     def create_optimizer_and_scheduler(self, num_training_steps: int) -> None:
         """Build the recipe's optimizer and schedule."""
         self.optimizer, self.lr_scheduler = self.recipe.optimizer(num_training_steps)
+
+    def after_step(self) -> None:
+        """What the recipe does after every optimizer step."""
+        if self.recipe.after_step is not None:
+            self.recipe.after_step()
 
     # state
 
@@ -255,7 +265,7 @@ class ExactTrainer(Trainer):
         self.progress.evaluations[str(self.state.global_step)] = metrics
         value = metrics[self.recipe.main_metric]
         best = self.progress.best_metric
-        if best is None or value > best or (math.isnan(best) and not math.isnan(value)):
+        if best is None or self._is_better(value, best):
             self.progress.best_metric, self.progress.since_best = value, 0
             self.progress.best_step = self.state.global_step
             distributed.on_first_process(self._write_best)
@@ -267,6 +277,10 @@ class ExactTrainer(Trainer):
             self.args, self.state, self.control, logged
         )
         return logged
+
+    def _is_better(self, value: float, best: float) -> bool:
+        improved = value > best if self.recipe.maximise else value < best
+        return improved or (math.isnan(best) and not math.isnan(value))
 
     def _write_best(self) -> None:
         def fill(folder: Path) -> None:

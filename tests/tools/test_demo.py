@@ -35,6 +35,7 @@ def brief(tool, monkeypatch, tmp_path):
     monkeypatch.setattr(tool, "find_checkpoint", lambda: tmp_path)
     monkeypatch.setattr(tool, "load_there_and_back", lambda source, out: (True, "converted"))
     monkeypatch.setattr(tool, "fine_tune", lambda source, out, head, *rest, **named: f"run {head}")
+    monkeypatch.setattr(tool, "train_on_digits", lambda config, out, **named: f"run {config.name}")
     monkeypatch.setattr(sys, "argv", ["demo.py", "--out", str(tmp_path / "report")])
     return tool
 
@@ -54,7 +55,8 @@ def test_one_table_and_the_files(brief, capsys, tmp_path):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "converted"
     assert lines[1].startswith("alignment: PASS  3/3 results")
-    assert [line.strip() for line in lines if "run " in line] == ["run plain", "run mgcrp"]
+    runs = [line.strip() for line in lines if "run " in line]
+    assert runs == ["run plain", "run mgcrp", "run sot_digits.yaml"]
     assert lines[-1] == f"HTML report: {tmp_path / 'report' / 'report.html'}"
     report = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))
     assert report["verdict"] == "pass"
@@ -77,6 +79,7 @@ def test_a_failed_comparison_exits_with_1(brief, monkeypatch, capsys):
 
 def test_a_missing_checkpoint_is_one_line_and_exit_status_2(tool, monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, checkpoint.PACKAGE, None)  # the package is blocked
+    monkeypatch.setattr(tool, "train_on_digits", lambda config, out, **named: f"run {config.name}")
     monkeypatch.setattr(sys, "argv", ["demo.py", "--out", str(tmp_path / "report")])
     assert tool.main() == 2
     out, messages = capsys.readouterr()

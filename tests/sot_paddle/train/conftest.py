@@ -14,6 +14,7 @@ import pytest
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
+    from sot_paddle.train import image_session
     from sot_paddle.train.session import run_command
 
 
@@ -67,4 +68,44 @@ def tiny(tiny_folders, tiny_files, capfd):
 
     dtype = paddle.get_default_dtype()
     yield Tiny(data, model, command, start)
+    paddle.set_default_dtype(dtype)
+
+
+@dataclass(frozen=True)
+class TinyImages:
+    """Data and command of a tiny image run.
+
+    Attributes:
+        data: folder with train/ and val/.
+        files: the module that makes data and commands.
+        start: run the command in this process: (exit status, what stderr said).
+    """
+
+    data: Path
+    files: types.ModuleType
+    start: Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="session")
+def image_files() -> types.ModuleType:
+    return _load("tiny_images")
+
+
+@pytest.fixture(scope="session")
+def image_folder(tmp_path_factory, image_files) -> Path:
+    return image_files.write_images(tmp_path_factory.mktemp("images") / "animals")
+
+
+@pytest.fixture
+def images(image_folder, image_files, capfd):
+    def start(
+        out: Path, *more: str, data: Path = image_folder, convert=image_files.no_conversion
+    ) -> tuple[int, str]:
+        capfd.readouterr()
+        flags = image_files.command(data, out, *more)
+        status = image_session.run_command(flags, convert)
+        return status, capfd.readouterr().err
+
+    dtype = paddle.get_default_dtype()
+    yield TinyImages(image_folder, image_files, start)
     paddle.set_default_dtype(dtype)

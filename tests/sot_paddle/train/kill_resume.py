@@ -1,146 +1,37 @@
-"""Kill training at random moments and inside saves; every resumed run must end bit-identical.
-
-A program, run by test_kill_resume.py and by hand: ``python tests/sot_paddle/train/kill_resume.py
---kills 40 --seed 7``. One process imports Paddle once and forks a child for every start of the
-training command, so that a start costs a second. A child is killed with SIGKILL either by the
-parent after a random time, or by itself at a chosen file operation of a save.
-"""
+"""Kill a tiny GLUE run again and again; killing.py says how. Run it directly."""
 
 from __future__ import annotations
 
-import argparse
-import hashlib
-import os
-import random
-import signal
 import sys
-import tempfile
-import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[2]), str(HERE)]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import killing  # noqa: E402
 import tiny_run  # noqa: E402
 
-from sot_paddle import checkpoint  # noqa: E402
-from sot_paddle.train import checkpointing  # noqa: E402
 from sot_paddle.train.session import run_command  # noqa: E402
 
 OPTIONS = (
     *("--num_train_epochs", "4", "--save_steps", "2", "--gradient_accumulation_steps", "2"),
     *("--logging_steps", "3", "--keep_states", "2", "--save_total_limit", "3"),
 )
+COMPARED = (
+    *("last/model.safetensors", "last/optimizer.safetensors", "best/model.safetensors"),
+    *("last/state.json", "last/trainer_state.json", "RTE.tsv"),
+)
 
 
-def compared(out: Path) -> dict[str, str]:
-    """Digest of every file of a finished run that must not depend on having been killed."""
-    names = ["last/model.safetensors", "last/optimizer.safetensors", "best/model.safetensors"]
-    names += ["last/state.json", "last/trainer_state.json", "RTE.tsv"]
-    return {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in names}
+def prepare(root: Path) -> killing.Scenario:
+    """A tiny BERT on 26 sentence pairs."""
+    data = tiny_run.write_glue(root / "glue", train=26)
+    model = tiny_run.write_model(root / "model")
 
+    def train(out: Path) -> int:
+        return run_command(tiny_run.command(data, model, out, *OPTIONS), tiny_run.no_conversion)
 
-def start(data: Path, model: Path, out: Path, prepare: Callable[[], None] | None = None) -> int:
-    """Fork a child that runs the training command; returns its process id."""
-    sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
-        log = os.open(out.parent / f"{out.name}.log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        if prepare is not None:
-            prepare()
-        status = run_command(tiny_run.command(data, model, out, *OPTIONS), tiny_run.no_conversion)
-        os._exit(status)
-    return child
-
-
-def die_at(operation: str, count: int) -> Callable[[], None]:
-    """Make a child kill itself before the ``count``-th call of a file operation of a save."""
-
-    def prepare() -> None:
-        module, name = {
-            "tensor": (checkpoint, "_contiguous"),
-            "checksum": (checkpointing, "_checksum"),
-            "sync": (checkpointing, "_sync"),
-            "replace": (checkpointing.os, "replace"),
-            "symlink": (checkpointing.os, "symlink"),
-            "rmtree": (checkpointing.shutil, "rmtree"),
-        }[operation]
-        original, calls = getattr(module, name), [0]
-
-        def counted(*arguments, **options):
-            calls[0] += 1
-            if calls[0] == count:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return original(*arguments, **options)
-
-        setattr(module, name, counted)
-
-    return prepare
-
-
-def finish(child: int) -> int | None:
-    """Wait for a child: its exit status, None when it was killed."""
-    _, status = os.waitpid(child, 0)
-    return None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
-def kill_once(draw: random.Random, begin: Callable[..., int], lifetime: float) -> str | None:
-    """Start the command and kill it; returns how, None when it was done before."""
-    if draw.random() < 0.5:
-        operation = draw.choice(("tensor", "checksum", "sync", "replace", "symlink", "rmtree"))
-        count = draw.randint(1, 300 if operation == "tensor" else 12)
-        killed = finish(begin(die_at(operation, count))) is None
-        return f"inside a save, before {operation} number {count}" if killed else None
-    child = begin()
-    delay = draw.uniform(0.05, 1.1) * lifetime
-    time.sleep(delay)
-    os.kill(child, signal.SIGKILL)
-    return f"after {delay:.2f} s" if finish(child) is None else None
-
-
-def main() -> int:
-    """Run until so many kills are done; 0 when every run ended like the uninterrupted one."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=12)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    draw = random.Random(options.seed)
-    with tempfile.TemporaryDirectory(prefix="kill_resume_") as folder:
-        root = Path(folder)
-        data, model = (
-            tiny_run.write_glue(root / "glue", train=26),
-            tiny_run.write_model(root / "model"),
-        )
-        began = time.monotonic()
-        if finish(start(data, model, root / "whole")) != 0:
-            print((root / "whole.log").read_text(encoding="utf-8"))
-            return 1
-        lifetime = time.monotonic() - began
-        expected, kills, runs, saves = compared(root / "whole"), 0, 0, 0
-        while kills < options.kills:
-            out = root / f"run{runs}"
-            runs += 1
-            for _ in range(draw.randint(1, 5)):
-                how = kill_once(draw, partial(start, data, model, out), lifetime)
-                if how is None:
-                    break
-                kills, saves = kills + 1, saves + how.startswith("inside")
-                left = sorted(path.name for path in out.glob("*")) if out.is_dir() else []
-                print(f"kill {kills}, run {runs}: {how}; left: {' '.join(left)}", flush=True)
-            status = finish(start(data, model, out))
-            found = compared(out) if status == 0 else {}
-            if found != expected:
-                odd = [name for name in expected if found.get(name) != expected[name]]
-                print(f"run {runs} ended with status {status}; differs in {', '.join(odd)}")
-                print((root / f"{out.name}.log").read_text(encoding="utf-8"))
-                return 1
-        print(f"{kills} kills ({saves} inside a save) in {runs} runs: every run bit-identical")
-    return 0
+    return killing.Scenario(train, COMPARED)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(killing.run(prepare, __doc__))

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from sot_paddle.train.callbacks import Flow, ProgressLines, StopRequest
+from sot_paddle.train.callbacks import Flow, ProgressLines, StepCount, StopRequest
 from sot_paddle.train.failures import Interrupted
 from sot_paddle.train.feeding import Pace
+from sot_paddle.train.schedule import EpochRates, PerEpoch
 
 
 def _state(step, **more):
@@ -85,3 +86,38 @@ def test_several_processes_stop_at_once():
         pytest.raises(Interrupted, match="run the same command again"),
     ):
         os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_progress_counts_images():
+    stream, now = io.StringIO(), [0.0]
+    lines = ProgressLines(stream, clock=lambda: now[0], items=64, evaluated="val")
+    lines.on_train_begin(None, _state(0), None)
+    now[0] = 20.0
+    lines.on_log(None, _state(10), None, logs={"loss": 0.5, "learning_rate": 1e-5})
+    lines.on_log(None, _state(10), None, logs={"eval_top1": 25.0})
+    first, second = stream.getvalue().splitlines()
+    assert first.endswith("0.50 steps/s, 32 images/s, 3 min 00 s left")
+    assert second.endswith("val: top1 25.0000")
+
+
+def test_flow_saves_beside_the_trainer():
+    flow = Flow(StopRequest(), eval_steps=0, save_steps=3)
+    flow.trainer = SimpleNamespace(pace=Pace(6, 2))
+    saved = []
+    for step in range(1, 8):
+        control = SimpleNamespace(should_evaluate=False, should_save=False, should_log=False)
+        flow.on_step_end(None, _state(step, max_steps=99), control)
+        saved += [step] * control.should_save
+    assert saved == [3, 6]
+
+
+def test_steps_that_a_loss_scaler_skips_do_not_delay_the_rate():
+    """As paddlenlp's Trainer does it: the schedule is stepped only where the optimizer ran."""
+    rates = EpochRates(learning_rate=0.1, epochs=3, warmup_epochs=1, cooldown_epochs=0)
+    schedule, count, used = PerEpoch(rates, steps=3), StepCount(), []
+    for step in range(9):
+        used.append(schedule())
+        if step not in (1, 4):
+            schedule.step()
+        count.on_step_end(None, _state(step + 1), None, lr_scheduler=schedule)
+    assert used == [rates.rate(epoch) for epoch in range(3) for _ in range(3)]

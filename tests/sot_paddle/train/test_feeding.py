@@ -72,3 +72,12 @@ def test_shares_make_the_batch_and_weights_its_mean(world):
 
 def test_full_batches_have_weight_one():
     assert MicroBatches(_epochs(), rank=1, world=2).weight(0, 0) == 1.0
+
+
+def test_keys_know_the_epoch():
+    sampler = MicroBatches(_epochs(), rank=1, world=2, key=lambda epoch, index: (epoch, index))
+    plain = MicroBatches(_epochs(), rank=1, world=2)
+    for epoch in (0, 1):
+        found, indices = list(sampler), list(plain)
+        assert found == [[(epoch, index) for index in batch] for batch in indices]
+        assert sampler.at(epoch, 2) == found[2]

@@ -42,6 +42,33 @@ def test_starting_afresh_removes_only_our_files(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+def test_the_checkpoint_to_continue_from_is_not_removed(tmp_path):
+    run_folder.write_json(tmp_path / run_folder.RUN, {})
+    chosen = _checkpoint(tmp_path, 5)
+    config = _config(overwrite_output_dir=True, resume=str(chosen))
+    with pytest.raises(ValueError, match="checkpoint-5: --overwrite_output_dir would remove it"):
+        run_folder.prepare(tmp_path, config)
+    assert checkpointing.is_whole(chosen)
+
+
+def test_whether_a_run_will_continue_is_known_before_anything_is_written(tmp_path):
+    root = tmp_path / "run"
+    assert not run_folder.will_continue(root, _config())
+    assert not root.exists()
+    run_folder.write_json(_made(root) / run_folder.RUN, {})
+    chosen = _checkpoint(root, 5)
+    assert run_folder.will_continue(root, _config())
+    assert run_folder.will_continue(root, _config(resume=str(chosen)))
+    assert not run_folder.will_continue(root, _config(overwrite_output_dir=True))
+    with pytest.raises(ValueError, match="not a whole checkpoint"):
+        run_folder.will_continue(root, _config(resume="nowhere"))
+
+
+def _made(folder):
+    folder.mkdir()
+    return folder
+
+
 def test_json_is_strict(tmp_path):
     path = tmp_path / "a.json"
     run_folder.write_json(path, {"a": [float("nan"), 1.5], "b": (1, float("inf")), "c": None})

@@ -1,0 +1,169 @@
+"""The visualization command: a trained folder and images or sentences to a PNG and a page."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from sot_paddle.config import near_names
+from sot_paddle.data.atomic import write_atomically
+from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.explain.figures import image_figure, sentence_figure
+from sot_paddle.explain.image_choice import choose_images
+from sot_paddle.explain.image_maps import explain_images
+from sot_paddle.explain.pages import page
+from sot_paddle.explain.parts import parts_of
+from sot_paddle.explain.rows import Row, image_row, sentence_row
+from sot_paddle.explain.sentence_choice import choose_sentences
+from sot_paddle.explain.word_impact import explain_sentence
+from sot_paddle.train.device import prepare_device
+from sot_paddle.train.distributed import say
+from sot_paddle.train.failures import exit_status
+from sot_paddle.train.flags import OneLineParser
+from sot_paddle.train.image_model import find_model_folder, load_trained
+from sot_paddle.train.image_splits import eval_transform
+from sot_paddle.train.text_model import find_text_folder, load_trained_text
+
+DESCRIPTION = """\
+Show where ClassT, WordT and their sum look: heat maps over images for a trained image model, the
+impact of each word for a trained text model. Writes DIR/images.png and images.html, or
+DIR/words.png and words.html (one page, no network), and prints their paths."""
+EXAMPLES = """\
+examples:
+  python tools/visualize.py output/digits digits --out output/seen
+  python tools/visualize.py output/train/sot_tiny-224 DATA --count 2 --out output/seen
+  python tools/visualize.py output/train/sot_tiny-224 a.jpg b.jpg --target daisy --out output/seen
+  python tools/visualize.py OUTPUT --text "The cat sat on the mat." --out output/seen
+  python tools/visualize.py OUTPUT --sentences lines.txt --out output/seen
+
+exit status: 0 done; 2 refused, with one line on stderr that says why; 130 interrupted.
+"""
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run ``tools/visualize.py``.
+
+    Args:
+        arguments: the command line without the program's name.
+
+    Returns:
+        0 when both files are written, 2 when the command was refused (one line on stderr says
+        why, nothing is written), 130 when it was interrupted.
+    """
+    options = _parser().parse_args(list(arguments))
+    return exit_status("visualize", lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> None:
+    place, out = Path(options.model), Path(options.out)
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file, expected a folder")
+    prepare_device(dtype="float32", cpu=options.cpu)
+    sentences = bool(options.text or options.sentences)
+    if find_model_folder(place) is not None:
+        if sentences:
+            raise ValueError(f"{place} is an image model: give images, not --text or --sentences")
+        files = _images(options, place)
+    elif find_text_folder(place) is not None:
+        if options.images or not sentences:
+            raise ValueError(f"{place} is a text model: give --text or --sentences, not images")
+        files = _words(options, place)
+    else:
+        raise ValueError(
+            f"{place} holds no trained model: give the folder that tools/train_image.py or "
+            "tools/train_glue.py wrote, or its best"
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        print(write_atomically(out / name, content))
+
+
+def _images(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
+    """The two files of an image model."""
+    if not options.images:
+        raise ValueError(f"{place} is an image model: name image files, a folder, or digits")
+    model, config = load_trained(place, ema=not options.no_ema)
+    classes = config.classes or tuple(map(str, range(config.num_classes)))
+    target = _target(options.target, classes)
+    chosen = choose_images(options.images, options.count, config.img_size)
+    transform: EvalTransform = eval_transform(config)
+    pictures = [one.read() for one in chosen]  # a damaged file ends the command early
+    rows: list[Row] = []
+    for index, (one, picture) in enumerate(zip(chosen, pictures, strict=True)):
+        label = one.label if one.label in classes else ""
+        inputs = transform(picture)[None]
+        try:
+            (parts,) = explain_images(model, inputs, [target])
+        except ValueError as error:
+            raise ValueError(f"{one.name}: {error}") from error
+        rows.append(image_row(one.name, transform.crop(picture), parts, classes, label))
+        say(f"{index + 1} of {len(chosen)}: {one.name}")
+    title = f"Where {model.name} looks"
+    text = page(title, rows, parts_of(model))
+    return {"images.png": image_figure(rows), "images.html": text.encode("utf-8")}
+
+
+def _words(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
+    """The two files of a text model."""
+    subject = load_trained_text(place, max_length=options.max_seq_length)
+    for note in subject.notes:
+        say(note)
+    target = _target(options.target, subject.labels)
+    chosen = choose_sentences(
+        options.text or [], options.sentences, subject.labels, subject.num_texts
+    )
+    rows = []
+    for index, one in enumerate(chosen):
+        evidence = explain_sentence(subject, one.texts, target)
+        rows.append(sentence_row(evidence, subject.labels, one.label))
+        say(f"{index + 1} of {len(chosen)}: {len(evidence.words)} words")
+    text = page(f"What {subject.model.name} reads", rows, parts_of(subject.model))
+    return {"words.png": sentence_figure(rows), "words.html": text.encode("utf-8")}
+
+
+def _target(name: str | None, classes: Sequence[str]) -> int | None:
+    """The class that ``--target`` names, or its number where no class has that name."""
+    if name is None:
+        return None
+    if not classes:
+        raise ValueError("--target: this model gives a score and has no classes; leave it out")
+    if name in classes:
+        return classes.index(name)
+    if name.isascii() and name.isdigit() and int(name) < len(classes):
+        return int(name)
+    raise ValueError(f"--target: no class {name!r}; {near_names(name, classes)}")
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="visualize.py",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL_FOLDER", help="of tools/train_image.py or tools/train_glue.py")
+    add(
+        *("images",),
+        nargs="*",
+        metavar="IMAGES",
+        help="image files; a folder of one class; a folder of class folders, or with val in it; "
+        "or digits",
+    )
+    add("--out", required=True, metavar="DIR", help="where the two files are written")
+    add("--target", metavar="CLASS", help="class to explain [the model's own prediction]")
+    add("--count", type=int, default=1, metavar="N", help="images of each class folder [1]")
+    add(
+        *("--text",),
+        nargs="+",
+        action="append",
+        metavar="TEXT",
+        help="a sentence, or the two of a pair; may be repeated",
+    )
+    add("--sentences", metavar="FILE", help="a line each; columns by TAB, the label first if given")
+    add("--max-seq-length", type=int, metavar="N", help="tokens of a row [the training's]")
+    add("--no-ema", action="store_true", help="raw weights instead of the moving average")
+    add("--cpu", action="store_true", help="use the CPU even where there is a GPU")
+    return parser

@@ -1,0 +1,151 @@
+"""The comparison as one PNG: a row for each image or sentence, a column or line for each part."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from sot_paddle.explain.rows import RIGHT, Panel, Row
+
+_CELL, _CAPTION, _TOP = 1.75, 0.42, 0.36  # inches
+_DPI = 160
+_INK, _SOFT, _GOOD, _BAD = "#1c2024", "#5d6670", "#1d7a4a", "#b3261e"
+_LINE, _CHARACTERS, _SHORTEST = 0.25, 90, 48  # height in inches, most and fewest characters
+_WIDTH = 14 / _DPI  # of a character in inches, whole pixels
+_POINTS = _WIDTH * 72 / 0.602  # of DejaVu Sans Mono, whose characters are .602 of its size wide
+
+
+def image_figure(rows: Sequence[Row]) -> bytes:
+    """Draw images and their maps.
+
+    Args:
+        rows: of images, at least one, all with the same parts.
+
+    Returns:
+        A PNG file.
+    """
+    columns, cell = 1 + len(rows[0].panels), _CELL + _CAPTION
+    width, height = columns * (_CELL + 0.1) + 0.1, _TOP + len(rows) * cell
+    figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
+    for r, row in enumerate(rows):
+        bottom = height - _TOP - r * cell - _CELL
+        for c, panel in enumerate((None, *row.panels)):
+            left = 0.1 + c * (_CELL + 0.1)
+            place = (left / width, bottom / height, _CELL / width, _CELL / height)
+            axes = figure.add_axes(place)
+            axes.imshow(row.picture if panel is None else panel.picture)
+            axes.set_axis_off()
+            if r == 0:
+                axes.set_title("image" if panel is None else panel.name, fontsize=10, color=_INK)
+            if panel is None:
+                _write(axes, _short(row.label or row.name), _SOFT)
+                _write(axes, f"explained: {_short(row.target)}", _SOFT, line=1, points=7.5)
+            else:
+                _write(axes, *_said(panel))
+    return _png(figure)
+
+
+def sentence_figure(rows: Sequence[Row]) -> bytes:
+    """Draw sentences with coloured words, a paragraph for each part.
+
+    Args:
+        rows: of sentences, at least one.
+
+    Returns:
+        A PNG file.
+    """
+    laid_out = [_wrap(row) for row in rows]
+    block = [(2.2 + places[-1][0]) * _LINE for places in laid_out]  # of one part
+    heights = [len(row.panels) * one + _LINE for row, one in zip(rows, block, strict=True)]
+    longest = max(
+        column + len(_fitting(word))
+        for row, places in zip(rows, laid_out, strict=True)
+        for word, (_, column) in zip(row.words, places, strict=True)
+    )
+    width, height = 0.3 + max(longest, _SHORTEST) * _WIDTH, sum(heights)
+    figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.set_axis_off()
+    for row, places, own, one, end in zip(
+        rows, laid_out, heights, block, np.cumsum(heights), strict=True
+    ):
+        for index, panel in enumerate(row.panels):
+            _paragraph(axes, row, panel, places, end - own + 0.5 * _LINE + index * one)
+    return _png(figure)
+
+
+def _paragraph(
+    axes: Axes, row: Row, panel: Panel, places: Sequence[tuple[int, int]], top: float
+) -> None:
+    """One part of the score: its name, what it predicts, and the words."""
+    text, colour = _said(panel)
+    _text(axes, 0.15, top + 0.5 * _LINE, panel.name, _SOFT, 8.5)
+    _text(axes, 0.15 + 16 * _WIDTH, top + 0.5 * _LINE, text, colour, 8.5)
+    for word, shade, (line, column) in zip(row.words, panel.colours / 255.0, places, strict=True):
+        x, y = 0.15 + column * _WIDTH, top + (1 + line) * _LINE
+        shown = _fitting(word)
+        size = ((len(shown) + 0.6) * _WIDTH, 0.84 * _LINE)
+        axes.add_patch(Rectangle((x - 0.3 * _WIDTH, y), *size, color=shade, linewidth=0))
+        _text(axes, x, y + 0.44 * _LINE, shown, _INK, _POINTS, family="DejaVu Sans Mono")
+
+
+def _wrap(row: Row) -> list[tuple[int, int]]:
+    """Line and column of each word; the second sentence of a pair begins a line."""
+    places, line, column = [], 0, 0
+    for index, word in enumerate(row.words):
+        width = len(_fitting(word))
+        if column and (column + width > _CHARACTERS or index == row.second):
+            line, column = line + 1, 0
+        places.append((line, column))
+        column += width + 1
+    return places
+
+
+def _fitting(word: str) -> str:
+    """A word, cut where it is longer than a line."""
+    return word if len(word) <= _CHARACTERS else f"{word[: _CHARACTERS - 1]}…"
+
+
+def _said(panel: Panel) -> tuple[str, str]:
+    """What stands under a panel, and its colour."""
+    said = ", ".join(filter(None, (_short(panel.choice), panel.share)))
+    text = f"{panel.mark} {said}".strip()
+    return text, _SOFT if not panel.mark else _GOOD if panel.mark == RIGHT else _BAD
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 22 else f"{text[:20]}…"
+
+
+def _write(axes: Axes, text: str, colour: str, *, line: int = 0, points: float = 9) -> None:
+    """Write below a picture."""
+    axes.text(
+        *(0.5, -0.04 - 0.1 * line, text),
+        transform=axes.transAxes,
+        color=colour,
+        fontsize=points,
+        ha="center",
+        va="top",
+        parse_math=False,
+    )
+
+
+def _text(
+    axes: Axes, x: float, y: float, text: str, colour: str, points: float, **font: str
+) -> None:
+    axes.text(x, y, text, color=colour, fontsize=points, va="center", parse_math=False, **font)
+
+
+def _png(figure: Figure) -> bytes:
+    stream = io.BytesIO()
+    with warnings.catch_warnings():  # a box stands for a character that the font does not have
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        figure.savefig(stream, format="png")
+    return stream.getvalue()

@@ -1,0 +1,98 @@
+"""Which images are drawn: files, a folder of one class, an ImageFolder, or the digits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.image_decoding import decode_rgb
+from sot_paddle.data.image_digits import load_digits
+from sot_paddle.data.image_folder import EXTENSIONS, OTHER_NAMES, read_class_folders, read_split
+from sot_paddle.data.image_sources import FolderSource, ImageSource
+
+DIGITS = "digits"
+MAX_ROWS = 64
+"""Rows of a figure; more would not be looked at."""
+
+
+@dataclass(frozen=True)
+class ChosenImage:
+    """One image to explain.
+
+    Attributes:
+        name: what to call it.
+        label: name of the folder it lies in (which may be no class), or of its class.
+        read: decodes it.
+    """
+
+    name: str
+    label: str
+    read: Callable[[], Image.Image]
+
+
+def choose_images(places: Sequence[str], count: int, img_size: int) -> list[ChosenImage]:
+    """List what is to be drawn, without decoding it.
+
+    Args:
+        places: image files; folders of one class (the first ``count`` images of it); folders of
+            class folders, or with ``val`` in them (``count`` of each class); or ``digits``.
+        count: see above, at least 1.
+        img_size: of the digits.
+
+    Returns:
+        In the order of ``places``; within a folder in the order of its file names.
+
+    Raises:
+        DataError: nothing there, no images there, or more than 64 of them.
+    """
+    if count < 1:
+        raise DataError(f"--count must be at least 1, got {count}")
+    chosen = [one for place in places for one in _choose(place, count, img_size)]
+    if len(chosen) > MAX_ROWS:
+        raise DataError(
+            f"{len(chosen)} images are asked for, at most {MAX_ROWS} can be drawn: lower --count, "
+            "or name files or folders of single classes"
+        )
+    return chosen
+
+
+def _choose(place: str, count: int, img_size: int) -> list[ChosenImage]:
+    path = Path(place)
+    if place == DIGITS and not path.exists():
+        return _of_each_class(load_digits(img_size)[1], count)
+    if path.is_file():
+        return [_file(path)]
+    if not path.is_dir():
+        raise DataError(f"{path}: there is no such image or folder")
+    inner = {entry.name for entry in path.iterdir() if entry.is_dir() and entry.name[0] != "."}
+    if inner & {"train", "val", *OTHER_NAMES["val"]}:
+        return _of_each_class(FolderSource(read_split(path, "val")), count)
+    if inner:
+        return _of_each_class(FolderSource(read_class_folders(path)), count)
+    files = sorted(
+        entry
+        for entry in path.iterdir()
+        if entry.suffix.lower() in EXTENSIONS and entry.name[0] != "."
+    )
+    if not files:
+        raise DataError(f"{path}: expected images ({' '.join(EXTENSIONS)}), got none")
+    return [_file(file) for file in files[:count]]
+
+
+def _file(path: Path) -> ChosenImage:
+    return ChosenImage(path.name, path.absolute().parent.name, partial(decode_rgb, path))
+
+
+def _of_each_class(source: ImageSource, count: int) -> list[ChosenImage]:
+    chosen = []
+    for label, name in enumerate(source.classes):
+        for index in np.flatnonzero(source.labels == label)[:count]:
+            read = partial(source.image, int(index))
+            chosen.append(ChosenImage(Path(source.name(int(index))).name, name, read))
+    return chosen

@@ -1,0 +1,201 @@
+"""Where in an image a class has its evidence: integrated gradients on the word tokens.
+
+The class token's score depends on the words only through attention, in every block, and near the
+head each token has long mixed with all others. So the path runs at the *input* of the blocks, on
+the output of the token embedding, where a token still belongs to its place in the image: from
+tokens that are all the image's mean token (x') to the real ones (x),
+
+    evidence_n = (x_n - x'_n) . mean over t of d margin / d x_n at x' + t (x - x'),
+
+with t the middle of ``steps`` equal intervals. Position encodings come after this place and stay.
+The sum over n is the margin's change from x' to x (but for the finite number of steps), and the
+evidence of a sum of scores is the sum of theirs. For a linear head on the mean token it is
+``w . (x_n - x') / N``.
+
+Why not Grad-CAM: it averages a gradient at one point over all places, which suits a linear head on
+the mean token. Attention and a second-order head weigh every place by its own content, and where
+the score saturates a single gradient is small. Measured in docs/visualize.md.
+
+Source: Sundararajan et al., Axiomatic attribution for deep networks (2017).
+Shape legend: B images, N tokens, C channels, K classes, g x g cells of a map.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import paddle
+from paddle import nn
+from PIL import Image
+
+from sot_paddle.explain.parts import Part, PartEvidence, contrast, part_logits, parts_of
+
+STEPS = 16
+"""Points of the path; 8 and 64 gave the same faithfulness."""
+MAX_CELLS = 16
+"""Finer token grids (Swin's first stage: 56 x 56) are summed in blocks to at most so many."""
+_AT_ONCE = 8
+
+
+def explain_images(
+    model: nn.Layer,
+    images: np.ndarray,
+    targets: Sequence[int | None] | None = None,
+    *,
+    steps: int = STEPS,
+) -> list[tuple[PartEvidence, ...]]:
+    """Evidence maps of every part of the score, for every image.
+
+    Args:
+        model: an image model of the registry; it is used in evaluation mode.
+        images: (B, in_chans, H, W), normalised.
+        targets: the class to explain for each image, None for the model's own prediction.
+        steps: points of the path, at least 1.
+
+    Returns:
+        For each image its parts; their evidence is (g, g) float64, row-major as the image.
+
+    Raises:
+        ValueError: an output or gradient that is not finite, or a head without known parts.
+    """
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}")
+    parts, found = parts_of(model), []
+    with _in_evaluation_mode(model):
+        for place, image in enumerate(images):
+            with paddle.no_grad():
+                _, taps = model(_tensor(image[None], model), return_taps=True)
+            logits = [each[0] for each in part_logits(parts, taps)]
+            given = None if targets is None else targets[place]
+            target = int(logits[-1].argmax()) if given is None else given
+            tokens = taps["embed"][0].astype("float64").numpy()  # (N, C)
+            maps = token_evidence(model, tokens, parts, target, steps=steps)
+            found.append(
+                tuple(
+                    PartEvidence(part, score, target, to_cells(evidence))
+                    for part, score, evidence in zip(parts, logits, maps, strict=True)
+                )
+            )
+    return found
+
+
+def token_evidence(
+    model: nn.Layer, tokens: np.ndarray, parts: Sequence[Part], target: int, *, steps: int = STEPS
+) -> list[np.ndarray]:
+    """Integrated gradients of each part's margin with respect to the words of one image.
+
+    Args:
+        model: in evaluation mode.
+        tokens: (N, C), output of its token embedding.
+        parts: of its head.
+        target: the class.
+        steps: points of the path.
+
+    Returns:
+        (N,) float64 for each part, signed.
+
+    Raises:
+        ValueError: a gradient that is not finite.
+    """
+    mean = tokens.mean(axis=0)  # (C,)
+    change = tokens - mean
+    taps = {name: np.zeros(len(tokens)) for part in parts for name in part.taps}
+    if np.any(change):  # a blank image has no evidence anywhere, and may have no gradient
+        for first in range(0, steps, _AT_ONCE):
+            middles = (np.arange(first, min(first + _AT_ONCE, steps)) + 0.5) / steps
+            path = mean + middles[:, None, None] * change  # (b, N, C)
+            for name, gradient in _gradients(model, path, taps, target).items():
+                taps[name] += (gradient * change).sum(axis=(0, 2)) / steps
+    maps = [sum(taps[name] for name in part.taps) for part in parts]
+    if not all(np.isfinite(each).all() for each in maps):
+        raise ValueError(
+            "the gradient of the score is not a finite number: the power norm has none where the "
+            "tokens' covariance vanishes"
+        )
+    return maps
+
+
+def _gradients(
+    model: nn.Layer, path: np.ndarray, names: Sequence[str], target: int
+) -> dict[str, np.ndarray]:
+    """Gradient (b, N, C) of the margin in each tap, at given outputs (b, N, C) of the embedding."""
+    words = _tensor(path, model)
+    words.stop_gradient = False
+    with _embedding_replaced(model):
+        _, taps = model(words, return_taps=True)
+    found = {}
+    for name in names:
+        logits = taps[name]
+        weights = contrast([target] * len(path), logits.shape[1])
+        margin = (logits * paddle.to_tensor(weights, dtype=logits.dtype)).sum()
+        (gradient,) = paddle.grad(margin, words, retain_graph=True)
+        found[name] = gradient.astype("float64").numpy()
+    return found
+
+
+class _GivenTokens(nn.Layer):
+    """Stands for a token embedding whose output is known: hands on what it gets."""
+
+    def forward(self, tokens: paddle.Tensor, taps: object = None) -> paddle.Tensor:
+        return tokens
+
+
+@contextlib.contextmanager
+def _embedding_replaced(model: nn.Layer) -> Iterator[None]:
+    """Let a model take tokens (B, N, C) in the place of images."""
+    embed = model.embed
+    model.embed = _GivenTokens()
+    try:
+        yield
+    finally:
+        model.embed = embed
+
+
+@contextlib.contextmanager
+def _in_evaluation_mode(model: nn.Layer) -> Iterator[None]:
+    """As train/evaluation.py, but with gradients."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        if was_training:
+            model.train()
+
+
+def _tensor(array: np.ndarray, model: nn.Layer) -> paddle.Tensor:
+    return paddle.to_tensor(array, dtype=model.norm.weight.dtype)
+
+
+def to_cells(evidence: np.ndarray) -> np.ndarray:
+    """Lay tokens (N,) out as the square grid they come from, summed to at most 16 x 16 cells.
+
+    Raises:
+        ValueError: N is no square number.
+    """
+    side = math.isqrt(len(evidence))
+    if side * side != len(evidence):
+        raise ValueError(f"expected a square grid of tokens, got {len(evidence)} tokens")
+    block = -(-side // MAX_CELLS)
+    starts = np.arange(0, side, block)
+    grid = evidence.reshape(side, side)
+    return np.add.reduceat(np.add.reduceat(grid, starts, axis=0), starts, axis=1)
+
+
+def to_heat(evidence: np.ndarray, size: int) -> np.ndarray:
+    """A map to draw: evidence for the class only, largest value 1, bilinear in between.
+
+    Args:
+        evidence: (g, g), signed.
+        size: side of the picture in pixels.
+
+    Returns:
+        (size, size) float64 from 0 to 1; all 0 where nothing speaks for the class.
+    """
+    positive = Image.fromarray(np.maximum(evidence, 0.0).astype(np.float32))
+    enlarged = positive.resize((size, size), Image.Resampling.BILINEAR)
+    heat = np.maximum(np.asarray(enlarged, dtype=np.float64), 0.0)
+    return heat / heat.max() if heat.max() > 0 else heat

@@ -1,0 +1,128 @@
+"""The scores a head is made of (ClassT, WordT, their sum), and what is explained of them.
+
+Shape legend: B samples, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from sot_paddle.heads import fusion
+
+CLASS_T, WORD_T, BOTH = "ClassT", "WordT", "ClassT+WordT"
+"""Names of the original's comparison."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One classifier's score, or a sum of several.
+
+    Attributes:
+        name: heading of its column.
+        taps: names of the head's taps (B, K) whose sum are its logits.
+        note: what it is, for people.
+    """
+
+    name: str
+    taps: tuple[str, ...]
+    note: str
+
+
+_CLASS = Part(CLASS_T, ("head.cls_logits",), "scores of the class token alone")
+_WORD = Part(WORD_T, ("head.word_logits",), "scores of the pooled words alone")
+_SUM = Part(BOTH, _CLASS.taps + _WORD.taps, "the model's scores, the sum of both")
+_JOINT = "the model's scores; this head has one classifier on both, so ClassT and WordT have none"
+
+_PARTS: Mapping[type, tuple[Part, ...]] = {
+    fusion.SumHead: (_CLASS, _WORD, _SUM),
+    fusion.SumLossHead: (_CLASS, _WORD, _SUM),
+    fusion.ClassTokenHead: (_CLASS,),
+    fusion.ExpandedHead: (_CLASS,),
+    fusion.PoolerHead: (_CLASS,),
+    fusion.WordHead: (_WORD,),
+    fusion.ConcatHead: (Part(BOTH, ("logits",), _JOINT),),
+    fusion.AllTokensHead: (Part(BOTH, ("logits",), _JOINT),),
+}
+
+
+def parts_of(model: nn.Layer) -> tuple[Part, ...]:
+    """The parts of a model's score; the last one is what the model predicts with.
+
+    Raises:
+        ValueError: a head that is none of the project's.
+    """
+    kind = type(model.head)
+    if kind not in _PARTS:
+        raise ValueError(f"the parts of a {kind.__name__} are not known; use a head of docs/heads")
+    return _PARTS[kind]
+
+
+@dataclass(frozen=True, eq=False)
+class PartEvidence:
+    """What one part of the score says, and why.
+
+    Attributes:
+        part: which.
+        logits: (K,) float64, of this part alone.
+        target: the class that is explained.
+        evidence: of any shape, signed; above 0 speaks for the target. In units of the margin.
+    """
+
+    part: Part
+    logits: np.ndarray
+    target: int
+    evidence: np.ndarray
+
+    @property
+    def choice(self) -> int:
+        """The class that this part alone predicts (0 for regression)."""
+        return int(self.logits.argmax())
+
+    @cached_property
+    def probability(self) -> float:
+        """Share of the choice in the softmax of this part's logits."""
+        shares = np.exp(self.logits - self.logits.max())
+        return float(shares.max() / shares.sum())
+
+    @property
+    def margin(self) -> float:
+        """The explained number, see :func:`contrast`."""
+        return float(self.logits @ contrast([self.target], len(self.logits))[0])
+
+
+def contrast(targets: Sequence[int], num_classes: int) -> np.ndarray:
+    """Weights of the logits whose sum is the margin that is explained.
+
+    ``margin = z_target - mean of the other z``: the softmax does not change when a number is
+    added to all logits, so one logit alone says nothing. With one output it is that output.
+
+    Args:
+        targets: B classes.
+        num_classes: K.
+
+    Returns:
+        (B, K) float64; each row sums to 0, or is 1 when K is 1.
+    """
+    if num_classes == 1:
+        return np.ones((len(targets), 1))
+    weights = np.full((len(targets), num_classes), -1.0 / (num_classes - 1))
+    weights[np.arange(len(targets)), list(targets)] = 1.0
+    return weights
+
+
+def part_logits(parts: Sequence[Part], taps: Mapping[str, paddle.Tensor]) -> list[np.ndarray]:
+    """The logits (B, K) of each part in float64.
+
+    Raises:
+        ValueError: the model's output is not finite.
+    """
+    logits = [sum(taps[name].astype("float64").numpy() for name in part.taps) for part in parts]
+    if not all(np.isfinite(each).all() for each in logits):
+        raise ValueError("the model's output is not a finite number: its weights are damaged")
+    return logits

@@ -1,0 +1,115 @@
+"""Words of a sentence and the word pieces that stand for them in a model's input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.tokenization import WordPieceTokenizer, truncated_lengths
+
+_SPACE = re.compile("[\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+"""What BERT's own splitting takes for space; Python's takes some control characters too."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word as it is written, punctuation attached.
+
+    Attributes:
+        text: the word.
+        sentence: 0, or 1 in the second sentence of a pair.
+        start: place of its first piece in the row.
+        stop: place after its last piece; equal to ``start`` when the word has none.
+    """
+
+    text: str
+    sentence: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedSentence:
+    """A sentence or pair as the model reads it.
+
+    Attributes:
+        ids: (L,) token ids, special ones included, without padding.
+        boundary: place from which the token type is 1.
+        words: those that fit, in order.
+        left_out: words cut off at the end because the row is full.
+    """
+
+    ids: np.ndarray
+    boundary: int
+    words: tuple[Word, ...]
+    left_out: int
+
+
+def split_words(text: str) -> list[str]:
+    """Split at white space."""
+    return [word for word in _SPACE.split(text) if word]
+
+
+def encode(tokenizer: WordPieceTokenizer, texts: Sequence[str]) -> EncodedSentence:
+    """Tokenize a sentence or pair and say which pieces are whose.
+
+    Args:
+        tokenizer: cuts to its own ``max_length``.
+        texts: one or two texts.
+
+    Raises:
+        DataError: another number of texts, a text without words, or words whose pieces are not
+            those of the sentence.
+    """
+    if len(texts) not in (1, 2):
+        raise DataError(f"expected a sentence or a pair, got {len(texts)} texts")
+    whole = tokenizer.tokenize([texts[0]], [texts[1]] if len(texts) == 2 else None)
+    row, boundary = whole.row(0), int(whole.boundaries[0])
+    split = [split_words(text) for text in texts]
+    if not all(split):
+        raise DataError(f"sentence {split.index([]) + 1} of {list(texts)!r} has no words")
+    pieces = [_pieces(tokenizer, words, text) for words, text in zip(split, texts, strict=True)]
+    counts = [sum(map(len, each)) for each in pieces]
+    room = tokenizer.max_length - 1 - len(texts)
+    kept = [min(counts[0], room)]
+    if len(texts) == 2:
+        kept = list(truncated_lengths(*counts, room, tokenizer.tie_break))
+    words: list[Word] = []
+    expected, left_out, start = [row[0]], 0, 1
+    for sentence, (names, own, limit) in enumerate(zip(split, pieces, kept, strict=True)):
+        placed = _place(names, own, sentence, start, start + limit)
+        words += placed
+        left_out += len(names) - len(placed)
+        expected += [piece for each in own for piece in each][:limit] + [row[-1]]
+        start += limit + 1
+    if expected != list(row):
+        raise DataError(f"the word pieces of {list(texts)!r} do not belong to single words")
+    return EncodedSentence(row, boundary, tuple(words), left_out)
+
+
+def mask_id(tokenizer: WordPieceTokenizer) -> int:
+    """Token id of ``[MASK]``: a special token that is written in a text stands for itself."""
+    return int(tokenizer.tokenize(["[MASK]"]).row(0)[1])
+
+
+def _pieces(tokenizer: WordPieceTokenizer, words: list[str], text: str) -> list[list[int]]:
+    """Token ids of each word."""
+    rows = tokenizer.tokenize(words, max_length=2 * len(text) + 8)  # never cut
+    return [rows.row(place)[1:-1].tolist() for place in range(len(words))]
+
+
+def _place(
+    names: Sequence[str], pieces: Sequence[list[int]], sentence: int, start: int, end: int
+) -> list[Word]:
+    words = []
+    for name, own in zip(names, pieces, strict=True):
+        if own and start >= end:
+            break
+        stop = min(start + len(own), end)
+        words.append(Word(name, sentence, start, stop))
+        start = stop
+    return words

@@ -1,0 +1,44 @@
+"""Where a run computes: device, dtype, the other processes, random seeds."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import numpy as np
+import paddle
+from paddlenlp.utils.log import logger as paddlenlp_logger
+
+
+def prepare_device(*, dtype: str, cpu: bool, half: str = "") -> None:
+    """Choose device and dtype, refuse what they cannot do, join the other processes.
+
+    Args:
+        dtype: Paddle's default dtype for the run.
+        cpu: use the CPU even where there is a GPU.
+        half: the flag that asked for mixed precision, "" for none.
+
+    Raises:
+        ValueError: mixed precision without a GPU.
+    """
+    paddlenlp_logger.set_level("ERROR")
+    has_gpu = paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count() > 0
+    if half and (cpu or not has_gpu):
+        raise ValueError(f"{half} needs a GPU and this run is on the CPU: drop {half}")
+    if cpu:
+        paddle.set_device("cpu")
+    paddle.set_default_dtype(dtype)
+    if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
+        paddle.distributed.init_parallel_env()
+
+
+def runs_on_gpu() -> bool:
+    """Whether tensors are made on a GPU now."""
+    return paddle.get_device().startswith("gpu")
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, NumPy and Paddle."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    paddle.seed(seed)

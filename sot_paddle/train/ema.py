@@ -1,0 +1,89 @@
+"""Exponential moving average of a model's whole state, parameters and running statistics."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from sot_paddle.weights import to_numpy
+
+
+class ModelEma:
+    """``average <- decay * average + (1 - decay) * value`` for every tensor of the state dict.
+
+    It begins as a copy of the model. QUIRK: as in the original, constant tensors (the sinusoid
+    table) are averaged too, and so may drift by rounding. Tensors that are not floating point
+    are copied.
+
+    Args:
+        model: the model; the average is bound to its tensors.
+        decay: share of the average that is kept at each update, in [0, 1).
+
+    Source: A.9.
+    """
+
+    def __init__(self, model: nn.Layer, decay: float) -> None:
+        if not 0.0 <= decay < 1.0:
+            raise ValueError(f"the decay of the moving average must be in [0, 1), got {decay}")
+        self.decay = decay
+        self._model = model
+        self._average = {name: _copy(tensor) for name, tensor in model.state_dict().items()}
+
+    @paddle.no_grad()
+    def update(self) -> None:
+        """Take in the model's present state; to be called after every optimizer step."""
+        for name, tensor in self._model.state_dict().items():
+            average = self._average[name]
+            if not paddle.is_floating_point(average):
+                paddle.assign(tensor, output=average)
+                continue
+            average.scale_(self.decay)
+            average.add_(tensor.detach() * (1.0 - self.decay))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The averages by name, as copies."""
+        return {name: to_numpy(tensor) for name, tensor in self._average.items()}
+
+    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Continue from saved averages.
+
+        Raises:
+            ValueError: they are of another model.
+        """
+        if set(arrays) != set(self._average):
+            odd = sorted(set(arrays) ^ set(self._average))
+            raise ValueError(f"the moving average is of another model: {odd[0]!r} does not fit")
+        for name, average in self._average.items():
+            array = np.asarray(arrays[name])
+            if tuple(array.shape) != tuple(average.shape):
+                raise ValueError(
+                    f"the moving average of {name} has shape {tuple(array.shape)}, "
+                    f"expected {tuple(average.shape)}"
+                )
+            average.set_value(array)
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Put the averages into the model, and what was there back at the end."""
+        state = self._model.state_dict()
+        kept = {name: _copy(tensor) for name, tensor in state.items()}
+        try:
+            _assign(self._average, state)
+            yield
+        finally:
+            _assign(kept, state)
+
+
+@paddle.no_grad()
+def _copy(tensor: paddle.Tensor) -> paddle.Tensor:
+    return paddle.assign(tensor.detach())
+
+
+@paddle.no_grad()
+def _assign(values: Mapping[str, paddle.Tensor], state: Mapping[str, paddle.Tensor]) -> None:
+    for name, tensor in state.items():
+        paddle.assign(values[name], output=tensor)

@@ -1,0 +1,321 @@
+"""The image evaluation command: weights of any origin, scores, per-class table, predictions."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from paddle import nn
+
+from sot_paddle.data import imagenet_a
+from sot_paddle.data.image_dataset import ImageEvalSet
+from sot_paddle.data.image_folder import check_class_count
+from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.registry import create_model
+from sot_paddle.runtime import environment_stamp
+from sot_paddle.train import checkpointing, distributed, image_scores, run_folder
+from sot_paddle.train.device import prepare_device, seed_everything
+from sot_paddle.train.distributed import say
+from sot_paddle.train.evaluation import duration
+from sot_paddle.train.failures import exit_status
+from sot_paddle.train.image_arguments import ImageEvalConfig
+from sot_paddle.train.image_flags import parse
+from sot_paddle.train.image_model import (
+    FittedWeights,
+    ImageConverter,
+    ImageModelConfig,
+    find_model_folder,
+    fitted_set,
+    load_foreign,
+    load_trained,
+    read_model_config,
+    weight_set,
+    weights_file,
+)
+from sot_paddle.train.image_splits import load_evaluation
+
+_TRANSFORM = ("img_size", "crop_pct", "interpolation", "mean", "std")
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A model to evaluate.
+
+    Attributes:
+        model: with its weights, in evaluation mode.
+        transform: what its images go through.
+        classes: names of its outputs, () when not known.
+        origin: where the weights come from.
+        weight_set: which of a training's sets of weights they are, in words.
+    """
+
+    model: nn.Layer
+    transform: EvalTransform
+    classes: tuple[str, ...]
+    origin: str
+    weight_set: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found.
+
+    Attributes:
+        content: ``scores`` (top1, top5, loss), ``classes`` (the per-class table), ``images``,
+            ``corrupt``, ``images_per_second``, ``weights``, ``model`` and the options; JSON-ready.
+        predictions: CSV with a line for each image.
+    """
+
+    content: dict[str, Any]
+    predictions: Callable[[], str]
+
+
+def run_command(arguments: Sequence[str], convert: ImageConverter) -> int:
+    """Run ``tools/eval_image.py``.
+
+    Args:
+        arguments: the command line without the program's name.
+        convert: reads foreign checkpoints.
+
+    Returns:
+        0 when all is done, 2 when the command was refused (one line on stderr says why), 130 when
+        it was interrupted.
+    """
+
+    def action() -> None:
+        config = parse(ImageEvalConfig, "eval_image.py", arguments)
+        found = evaluate(config, convert)
+        print_report(found.content)
+        write_files(config, found)
+
+    return exit_status("eval_image", action)
+
+
+def evaluate(config: ImageEvalConfig, convert: ImageConverter) -> Evaluation:
+    """Evaluate a model.
+
+    Raises:
+        ValueError: options, images, weights or destinations that cannot be used.
+        TrainingStopped: the model's output is not finite.
+    """
+    prepare_device(dtype=config.dtype, cpu=config.cpu)
+    distributed.on_first_process(lambda: _check_destinations(config))
+    seed_everything(0)
+    subject = find_subject(config, convert)
+    images = load_evaluation(config, subject.transform)
+    classes = _check_classes(config, subject, images)
+    say(f"{subject.model.name}: weights {subject.origin} ({subject.weight_set})")
+    say(f"{len(images)} images of {len(classes)} classes, {subject.transform.img_size} pixels")
+    found = image_scores.predict(
+        subject.model,
+        images,
+        batch_size=config.batch_size,
+        workers=config.workers,
+        dtype=config.dtype,
+        report=say,
+    )
+    logits = imagenet_a.gather_scores(found.logits) if config.imagenet_a else found.logits
+    table = image_scores.score_classes(logits, found.labels, classes)
+    content = {
+        "model": subject.model.name,
+        "weights": subject.origin,
+        "weight_set": subject.weight_set,
+        "images": len(found.labels),
+        "corrupt": [images.source.name(index) for index in found.corrupt],
+        "scores": image_scores.score(logits, found.labels),
+        "classes": [dataclasses.asdict(row) for row in table],
+        "seconds": found.seconds,
+        "images_per_second": len(found.labels) / found.seconds,
+        "processes": distributed.world_size(),
+        "options": vars(config),
+        "environment": environment_stamp(),
+    }
+    return Evaluation(content, lambda: _predictions(found, logits, images, classes))
+
+
+def find_subject(config: ImageEvalConfig, convert: ImageConverter) -> Subject:
+    """Build the model that the options name and load its weights.
+
+    Raises:
+        ValueError: no such weights, or they do not fit the model.
+    """
+    place = Path(config.weights)
+    if not place.exists():
+        raise ValueError(f"--weights {place}: there is no such file or folder")
+    if find_model_folder(place) is not None:
+        return _trained(config, place, convert)
+    if not config.model:
+        raise ValueError(f"{place} does not say which model it is of: give --model")
+    return _foreign(config, place, convert)
+
+
+def _trained(config: ImageEvalConfig, place: Path, convert: ImageConverter) -> Subject:
+    file = weights_file(place, ema=not config.no_ema)
+    known = read_model_config(file.parent)
+    if config.model and config.model != known.model:
+        raise ValueError(f"{file} is of a {known.model}, and --model is {config.model}: drop it")
+    if config.num_classes is not None and config.num_classes != known.num_classes:
+        raise ValueError(
+            f"{file} has {known.num_classes} classes, and --num-classes is {config.num_classes}"
+        )
+    options = _overrides(config)
+    if not options:
+        model, _ = load_trained(file)
+    else:
+        model = known.build(**options)
+        _load(model, file, convert)
+    return Subject(model, _transform(config, known), known.classes, str(file), weight_set(file))
+
+
+def _foreign(config: ImageEvalConfig, place: Path, convert: ImageConverter) -> Subject:
+    """A converted file, or a checkpoint of PyTorch, which is converted on the fly."""
+    classes = config.num_classes
+    if classes is None:
+        classes = _count_classes(config)
+    model = create_model(config.model, classes, **_overrides(config))
+    fitted = _load(model, place, convert, ema=False if config.no_ema else None)
+    return Subject(model, _transform(config, None), (), str(place), fitted_set(fitted))
+
+
+def _load(
+    model: nn.Layer, place: Path, convert: ImageConverter, *, ema: bool | None = None
+) -> FittedWeights:
+    """Load weights; to evaluate a tensor at its random start would mean nothing."""
+    fitted = load_foreign(model, place, convert, ema=ema)
+    for note in fitted.notes:
+        say(note)
+    if fitted.fresh:
+        raise ValueError(
+            f"{place} does not fit {model.name} with {model.num_classes} classes: it gives no "
+            f"value to {fitted.fresh[0]}; check --model, --num-classes and --set"
+        )
+    model.eval()
+    return fitted
+
+
+def _count_classes(config: ImageEvalConfig) -> int:
+    if config.imagenet_a:
+        return imagenet_a.IMAGENET_CLASSES
+    return len(load_evaluation(config, _transform(config, None)).source.classes)
+
+
+def _overrides(config: ImageEvalConfig) -> dict[str, Any]:
+    size = {} if config.img_size is None else {"img_size": config.img_size}
+    return {**config.model_options, **size}
+
+
+def _transform(config: ImageEvalConfig, known: ImageModelConfig | None) -> EvalTransform:
+    """The options, then what the weights' folder says, then the published values."""
+    values = {}
+    for name in _TRANSFORM:
+        given = getattr(config, name)
+        if given is None and known is not None:
+            given = getattr(known, name)
+        if given is not None:
+            values[name] = given
+    return EvalTransform(**values)
+
+
+def _check_classes(
+    config: ImageEvalConfig, subject: Subject, images: ImageEvalSet
+) -> tuple[str, ...]:
+    classes = images.source.classes
+    outputs = subject.model.num_classes
+    if config.imagenet_a:
+        if outputs != imagenet_a.IMAGENET_CLASSES:
+            raise ValueError(
+                f"--imagenet-a needs a model of ImageNet's 1000 classes, this one has {outputs}"
+            )
+        if subject.classes:
+            imagenet_a.require_imagenet_order(subject.classes, subject.origin)
+        return classes
+    check_class_count(classes, outputs, config.data_dir)
+    if subject.classes and subject.classes != classes:
+        pairs = zip(subject.classes, classes, strict=True)
+        theirs, ours = next(pair for pair in pairs if pair[0] != pair[1])
+        raise ValueError(
+            f"{config.data_dir} has other classes than the model was trained on: {ours!r} where "
+            f"the model has {theirs!r}"
+        )
+    return classes
+
+
+def _predictions(
+    found: image_scores.Predictions,
+    logits: np.ndarray,
+    images: ImageEvalSet,
+    classes: Sequence[str],
+) -> str:
+    """CSV: image, label, prediction and the prediction's share of the softmax."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["image", "label", "prediction", "probability"])
+    precise = logits.astype(np.float64)
+    shares = np.exp(precise - precise.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    for row, index in enumerate(found.indices):
+        choice = int(logits[row].argmax())
+        label = classes[found.labels[row]]
+        name = images.source.name(int(index))
+        writer.writerow([name, label, classes[choice], f"{shares[row, choice]:.6f}"])
+    return stream.getvalue()
+
+
+def _check_destinations(config: ImageEvalConfig) -> None:
+    """Find out before the work whether its result can be written; makes the folders."""
+    given = {"--output": config.output, "--predictions": config.predictions}
+    places = {flag: Path(name) for flag, name in given.items() if name}
+    if len(set(places.values())) < len(places):
+        raise ValueError(f"--output and --predictions are both {config.output}")
+    for flag, place in places.items():
+        if place.is_dir():
+            raise ValueError(f"{flag} {place}: expected a file's name, got a folder")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=place.parent):
+                pass
+        except OSError as error:
+            reason = error.strerror or error
+            raise ValueError(f"{flag} {place}: cannot be written ({reason})") from error
+
+
+def write_files(config: ImageEvalConfig, found: Evaluation) -> None:
+    """Write the files that the options ask for, on the first process.
+
+    Raises:
+        StorageFailure: the disk refused.
+    """
+
+    def files() -> None:
+        if config.output:
+            run_folder.write_json(Path(config.output), found.content)
+        if config.predictions:
+            checkpointing.write_text(Path(config.predictions), found.predictions())
+
+    distributed.on_first_process(files)
+
+
+def print_report(content: Mapping[str, Any]) -> None:
+    """Print the per-class table and the scores on stdout, on the first process."""
+    if distributed.rank():
+        return
+    rows = content["classes"]
+    width = max(len("class"), *(len(row["name"]) for row in rows))
+    print(f"{'class':{width}}  images   top-1  most often taken for")
+    for row in rows:
+        other = f"{row['mistaken_for']} ({row['mistakes']})" if row["mistaken_for"] else ""
+        print(f"{row['name']:{width}}  {row['images']:6d}  {row['top1']:6.2f}  {other}".rstrip())
+    scores = content["scores"]
+    top5 = f", top-5 {scores['top5']:.2f} %" if "top5" in scores else ""
+    print(
+        f"top-1 {scores['top1']:.2f} %{top5}, loss {scores['loss']:.4f}, {content['images']} "
+        f"images in {duration(content['seconds'])} ({content['images_per_second']:.0f} images/s)"
+    )
+    if content["corrupt"]:
+        print(f"{len(content['corrupt'])} images could not be decoded and were left out")

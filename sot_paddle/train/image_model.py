@@ -1,0 +1,248 @@
+"""An image model on disk: a folder from which it is rebuilt without a flag, and other weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from paddle import nn
+
+from sot_paddle.config import build_record
+from sot_paddle.registry import create_model
+from sot_paddle.train.ema import ModelEma
+from sot_paddle.vision_config import HEAD_QKV_BIAS
+from sot_paddle.weights import check_options, load_weights, save_weights
+
+CONFIG = "config.json"
+KIND = "sot_paddle image model"
+WEIGHTS = "model.safetensors"
+EMA = "ema.safetensors"
+_INSIDE = ("best", "last")
+"""Folders of a run that hold a model, in the order of preference."""
+AVERAGE, RAW, ONLY = "the moving average", "the raw weights", "the only weights there are"
+"""Which of a training's two sets of weights was taken."""
+_RESAMPLED = ("img_size", "window_size")
+"""Options that a checkpoint may differ in: its tensors are fitted to the model's."""
+_OF_TOKENS = ("token_type", "token_dim", "large_output", "dense_norm", "patch_size", "patch_norm")
+"""Options of the token embedding; without effect where that starts afresh."""
+
+
+class FittedWeights(Protocol):
+    """A checkpoint fitted to a model.
+
+    Attributes:
+        arrays: tensors by this project's names, of the model's shapes.
+        fresh: names of the model's tensors that keep their initialisation.
+        notes: what was resampled or left out, to be said aloud.
+        metadata: what a file of this project states about its model, {} for other files.
+        averaged: whether these are averaged weights, None where there is one set only.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    fresh: Sequence[str]
+    notes: Sequence[str]
+    metadata: Mapping[str, str]
+    averaged: bool | None
+
+
+class ImageConverter(Protocol):
+    """Reads a checkpoint of any origin and fits it to a model of given tensor shapes."""
+
+    def __call__(
+        self,
+        place: Path,
+        model: str,
+        shapes: Mapping[str, Sequence[int]],
+        *,
+        ema: bool | None = None,
+    ) -> FittedWeights:
+        """The tensors of a file or folder; averaged ones where there are any, but for False."""
+        ...
+
+
+@dataclass(frozen=True)
+class ImageModelConfig:
+    """Everything that rebuilds an image model and its evaluation transform.
+
+    Attributes:
+        model: registry name.
+        num_classes: K.
+        options: flat options of ``create_model``, all of them.
+        classes: class names; a label is a position in it.
+        img_size: side of the images in pixels.
+        crop_pct: share of the resized image that the centre crop keeps.
+        interpolation: of the resize.
+        mean: channel means.
+        std: channel deviations.
+    """
+
+    model: str
+    num_classes: int
+    options: dict
+    classes: tuple[str, ...]
+    img_size: int
+    crop_pct: float
+    interpolation: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def build(self, **overrides: Any) -> nn.Layer:
+        """The model with random weights; overrides go before the recorded options."""
+        return create_model(self.model, self.num_classes, **{**self.options, **overrides})
+
+
+def flat_options(model: nn.Layer) -> dict[str, Any]:
+    """All options of a built image model, as ``create_model`` takes them."""
+    head = dataclasses.asdict(model.head_config)
+    head[HEAD_QKV_BIAS] = head.pop("qkv_bias")
+    return dataclasses.asdict(model.backbone_config) | head
+
+
+def write_model_folder(
+    folder: Path, model: nn.Layer, config: ImageModelConfig, ema: ModelEma | None = None
+) -> None:
+    """Write weights, their moving average and the configuration into an existing folder.
+
+    Args:
+        folder: is filled; see checkpointing.write_folder for doing so atomically.
+        model: the model.
+        config: how to rebuild it.
+        ema: its moving average, None for none.
+    """
+    save_weights(model, folder / WEIGHTS)
+    if ema is not None:
+        with ema.in_place():
+            save_weights(model, folder / EMA)
+    content = {"kind": KIND, **dataclasses.asdict(config)}
+    (folder / CONFIG).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def find_model_folder(place: Path) -> Path | None:
+    """The folder with a model that a path means: itself, ``best`` or ``last`` in it, or None.
+
+    A weights file of such a folder counts as the folder.
+    """
+    folder = place.parent if place.is_file() else place
+    candidates = [folder] if place.is_file() else [folder, *(folder / name for name in _INSIDE)]
+    return next((one for one in candidates if _is_ours(one)), None)
+
+
+def weights_file(place: Path, *, ema: bool = True) -> Path:
+    """The weights that a trained folder (or its run's folder, or a file in it) means.
+
+    Raises:
+        ValueError: there are none, or the raw ones are asked for by the average's name.
+    """
+    folder = find_model_folder(place)
+    if folder is None:
+        raise ValueError(
+            f"{place} holds no trained image model ({CONFIG} and {WEIGHTS} or {EMA}): give the "
+            "folder that tools/train_image.py wrote, or its best or last"
+        )
+    if place.is_file() and place.name == EMA and not ema:
+        raise ValueError(f"{place} is the moving average: name {WEIGHTS} for the raw weights")
+    file = place if place.is_file() else folder / (EMA if ema else WEIGHTS)
+    if not file.is_file():
+        raise ValueError(f"{folder} has no {file.name}")
+    return file
+
+
+def weight_set(file: Path) -> str:
+    """Which set of weights a trained folder's file holds, in words."""
+    return {EMA: AVERAGE, WEIGHTS: RAW}.get(file.name, ONLY)
+
+
+def read_model_config(folder: Path) -> ImageModelConfig:
+    """Read what :func:`write_model_folder` wrote.
+
+    Raises:
+        ValueError: it cannot be read, or is damaged.
+    """
+    path = folder / CONFIG
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        values.pop("kind")
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise ValueError(f"cannot read the model configuration {path}: {error}") from error
+    for name in ("classes", "mean", "std"):
+        values[name] = tuple(values.get(name, ()))
+    for name in ("depths", "num_heads"):  # JSON has no tuples
+        if isinstance(values.get("options", {}).get(name), list):
+            values["options"][name] = tuple(values["options"][name])
+    missing = {field.name for field in dataclasses.fields(ImageModelConfig)} - set(values)
+    if missing:
+        raise ValueError(f"{path} lacks {', '.join(sorted(missing))}")
+    return build_record(ImageModelConfig, values, where=str(path))
+
+
+def load_trained(place: str | Path, *, ema: bool = True) -> tuple[nn.Layer, ImageModelConfig]:
+    """Rebuild a trained model from its folder (or the folder of its run, or its weights file).
+
+    Args:
+        place: as ``tools/train_image.py`` left it.
+        ema: the moving average, as the original evaluates; False for the raw weights.
+
+    Returns:
+        (model in evaluation mode, its configuration).
+
+    Raises:
+        ValueError: there is no such model, or its files do not fit together.
+    """
+    file = weights_file(Path(place), ema=ema)
+    config = read_model_config(file.parent)
+    model = config.build()
+    load_weights(model, file)
+    model.eval()
+    return model, config
+
+
+def load_foreign(
+    model: nn.Layer, place: Path, convert: ImageConverter, *, ema: bool | None = None
+) -> FittedWeights:
+    """Load a checkpoint of any origin, sizes adapted, into a model.
+
+    Args:
+        model: of the registry; what the checkpoint does not fit keeps its initialisation.
+        place: a file or folder.
+        convert: reads it.
+        ema: None takes averaged weights where the file has them, as the original evaluates;
+            False the raw ones.
+
+    Returns:
+        What was loaded and what was not, with notes.
+
+    Raises:
+        ValueError: not a checkpoint of this architecture, or of this project and made with other
+            options of what is loaded, where that is no matter of sizes.
+    """
+    state = model.state_dict()
+    shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    fitted = convert(place, model.name, shapes, ema=ema)
+    taken = set(state) - set(fitted.fresh)
+    parts = {name.partition(".")[0] for name in taken}
+    exempt = _RESAMPLED if "embed" in parts else (*_RESAMPLED, *_OF_TOKENS)
+    check_options(place, fitted.metadata, model, has_head="head" in parts, exempt=exempt)
+    for name in taken:
+        dtype = str(state[name].dtype).rpartition(".")[2]
+        state[name].set_value(np.array(fitted.arrays[name], order="C").astype(dtype))
+    return fitted
+
+
+def fitted_set(fitted: FittedWeights) -> str:
+    """Which set of weights was taken from a file that is no trained folder's, in words."""
+    return {True: AVERAGE, False: RAW, None: ONLY}[fitted.averaged]
+
+
+def _is_ours(folder: Path) -> bool:
+    if not (folder / CONFIG).is_file():
+        return False
+    try:
+        content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and content.get("kind") == KIND

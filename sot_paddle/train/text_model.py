@@ -1,0 +1,132 @@
+"""A trained text model on disk: rebuilt from its folder without a flag, tokenizer included."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddle import nn
+
+from sot_paddle.config import EncoderConfig
+from sot_paddle.data.glue_tasks import TASKS
+from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.registry import create_model, list_models
+from sot_paddle.train import run_folder
+from sot_paddle.train.model_folder import WEIGHTS
+from sot_paddle.weights import load_weights
+
+CONFIG = "config.json"
+_INSIDE = (run_folder.BEST, "last")
+"""Folders of a run that hold a model, in the order of preference."""
+_LENGTH = 128
+"""Tokens of a row where the run's options are not there: the default of training."""
+
+
+@dataclass(frozen=True)
+class TextModel:
+    """A trained text model and what its sentences go through.
+
+    Attributes:
+        model: with its weights, in evaluation mode.
+        tokenizer: cuts and lower-cases as in training.
+        labels: class names; () for regression.
+        num_texts: 1 for sentences, 2 for pairs, None when the task is not one of GLUE's.
+        padding: ``"max_length"`` or ``"longest"``, as in training.
+        notes: what could not be read and was assumed.
+    """
+
+    model: nn.Layer
+    tokenizer: WordPieceTokenizer
+    labels: tuple[str, ...]
+    num_texts: int | None
+    padding: str
+    notes: tuple[str, ...] = ()
+
+
+def find_text_folder(place: Path) -> Path | None:
+    """The folder with a text model that a path means: itself, ``best`` or ``last``, or None."""
+    return next(
+        (one for one in (place, *(place / name for name in _INSIDE)) if _is_ours(one)), None
+    )
+
+
+def load_trained_text(place: str | Path, *, max_length: int | None = None) -> TextModel:
+    """Rebuild a trained model from the folder of ``tools/train_glue.py`` (or its ``best``).
+
+    Length, padding and lower-casing come from the run's options. They belong to the model: the
+    published head counts padded positions.
+
+    Args:
+        place: a run's folder, its ``best``, ``last`` or a checkpoint.
+        max_length: tokens of a row, None for the run's.
+
+    Raises:
+        ValueError: there is no such model, or its files do not fit together.
+    """
+    folder = find_text_folder(Path(place))
+    if folder is None:
+        raise ValueError(
+            f"{place} holds no trained text model ({CONFIG} with sot_head, and {WEIGHTS}): give "
+            "the folder that tools/train_glue.py wrote, or its best"
+        )
+    config = _read(folder / CONFIG)
+    model = _build(folder, config)
+    load_weights(model, folder / WEIGHTS)
+    model.eval()
+    options, notes = _options(folder)
+    limit = model.encoder_config.max_position_embeddings
+    length = max_length or options.get("max_seq_length", min(_LENGTH, limit))
+    if length > limit:
+        raise ValueError(f"{folder} has positions for {limit} tokens, asked for {length}")
+    tokenizer = WordPieceTokenizer(
+        folder, do_lower_case=options.get("do_lower_case"), max_length=length
+    )
+    task = TASKS.get(str(config.get("task", "")).lower())
+    return TextModel(
+        model,
+        tokenizer,
+        tuple(config["id2label"].values()),
+        len(task.text) if task else None,
+        options.get("padding", "max_length"),
+        notes,
+    )
+
+
+def _build(folder: Path, config: dict[str, Any]) -> nn.Layer:
+    fields = {field.name for field in dataclasses.fields(EncoderConfig)}
+    sizes = {key: value for key, value in config.items() if key in fields}
+    name, head, labels = (config.get(key) for key in ("sot_model", "sot_head", "id2label"))
+    if name not in list_models("text") or not isinstance(labels, dict):
+        raise ValueError(f"{folder / CONFIG} is damaged: expected sot_model and id2label in it")
+    return create_model(name, len(labels) or 1, **sizes, **head)
+
+
+def _options(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The options of the run that a folder belongs to, and a note when they are not there."""
+    for place in (folder, folder.resolve().parent):
+        if (place / run_folder.RUN).is_file():
+            return dict(_read(place / run_folder.RUN).get("options", {})), ()
+    note = f"no {run_folder.RUN} beside {folder}: sentences are padded to {_LENGTH} tokens and"
+    return {}, (f"{note} lower-cased as the vocabulary says, unless the options say otherwise",)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot read {path}: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: expected a JSON object")
+    return content
+
+
+def _is_ours(folder: Path) -> bool:
+    if not ((folder / CONFIG).is_file() and (folder / WEIGHTS).is_file()):
+        return False
+    try:
+        return isinstance(_read(folder / CONFIG).get("sot_head"), dict)
+    except ValueError:
+        return False

@@ -1,0 +1,142 @@
+"""Rows, the PNG and the page: colours, marks, nothing from elsewhere, every text escaped."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sot_paddle.explain.figures import image_figure, sentence_figure
+from sot_paddle.explain.pages import page
+from sot_paddle.explain.parts import Part, PartEvidence
+from sot_paddle.explain.rows import RIGHT, WRONG, image_row, overlay, sentence_row, word_colours
+from sot_paddle.explain.word_impact import SentenceEvidence
+from sot_paddle.explain.word_pieces import Word
+
+PARTS = [Part(name, (), f"what {name} is") for name in ("ClassT", "WordT", "ClassT+WordT")]
+EVIL = "<script>alert('&')</script> $x^$"
+VOID = {"meta", "img", "br"}
+
+
+class Page(HTMLParser):
+    """Collects tags, attributes and text; sees unclosed tags."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags, self.attributes, self.stack, self.text = [], [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag) -> None:
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data) -> None:
+        self.text += data
+
+
+def evidence(values: list[np.ndarray], logits: list[list[float]]) -> list[PartEvidence]:
+    return [
+        PartEvidence(part, np.array(score), 1, value)
+        for part, score, value in zip(PARTS, logits, values, strict=True)
+    ]
+
+
+LOGITS = [[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [2.0, 2.5, 0.0]]
+
+
+def pictures(label: str = "", classes=("ant", EVIL, "cow")):
+    maps = [np.zeros((4, 4)) for _ in range(3)]
+    for place, each in enumerate(maps):
+        each[place, place] = 1.0
+    pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3)).astype(np.uint8)
+    return image_row("a & b.png", pixels, evidence(maps, LOGITS), classes, label)
+
+
+def sentences(labels=("no", EVIL, "yes"), label: str = "", words=("red", EVIL, "cat", "日本")):
+    placed = tuple(Word(text, int(index > 1), 0, 1) for index, text in enumerate(words))
+    impacts = [np.linspace(-1, 0.5, len(words)) * scale for scale in (1.0, 2.0, 0.0)]
+    logits = [score[: len(labels) or 1] for score in LOGITS]
+    parts = evidence(impacts, logits)
+    if not labels:
+        parts = [PartEvidence(p.part, p.logits, 0, p.evidence) for p in parts]
+    return sentence_row(SentenceEvidence(placed, tuple(parts), 3), labels, label)
+
+
+def test_marks_shares_and_margins() -> None:
+    row = pictures(label="ant")
+    assert [panel.mark for panel in row.panels] == [RIGHT, WRONG, WRONG]
+    assert [panel.choice for panel in row.panels] == ["ant", EVIL, EVIL]
+    assert row.panels[1].share == "58 %"
+    assert row.panels[1].margin == 1.0
+    assert (row.target, row.picture.shape) == (EVIL, (224, 224, 3))
+    assert {panel.mark for panel in pictures().panels} == {""}
+    score = sentences(labels=())
+    assert [(p.choice, p.share, p.mark) for p in score.panels][0] == ("2.00", "", "")
+    assert score.target == ""
+
+
+def test_the_map_is_red_where_the_evidence_is() -> None:
+    drawn = overlay(np.full((64, 64, 3), 128, np.uint8), np.array([[0.0, 0.0], [0.0, 3.0]]))
+    red, blue = drawn[..., 0].astype(int), drawn[..., 2].astype(int)
+    assert (red - blue)[60, 60] > 40
+    assert (red - blue)[4, 4] < -20
+
+
+def test_the_strongest_word_is_green_whatever_its_sign() -> None:
+    colours = word_colours(np.array([-2.0, 0.0, 1.0]))
+    assert colours.tolist() == [[64, 190, 92], [158, 197, 235], [111, 194, 164]]
+    assert word_colours(np.zeros(2)).tolist() == [[158, 197, 235]] * 2
+
+
+@pytest.mark.parametrize("rows", [[pictures("ant"), pictures()], [sentences(label="no")]])
+def test_the_page_is_self_contained_and_escaped(rows) -> None:
+    text = page(EVIL, rows, PARTS)
+    parsed = Page(text)
+    assert parsed.stack == []
+    assert not {"script", "link", "iframe", "a"} & set(parsed.tags)
+    assert not re.search(r"https?:|//|@import|url\(", re.sub(r"base64,[^\"]*", "", text))
+    assert not any(name.startswith("on") or name == "href" for name, _ in parsed.attributes)
+    sources = [value for name, value in parsed.attributes if name == "src"]
+    assert len(sources) == (8 if rows[0].picture is not None else 0)
+    for source in sources:
+        head, content = source.split(",")
+        assert head == "data:image/jpeg;base64"
+        assert Image.open(io.BytesIO(base64.b64decode(content))).size == (224, 224)
+    assert "width=device-width" in text
+    assert EVIL in parsed.text
+    for part in PARTS:
+        assert part.note in parsed.text
+    assert RIGHT in parsed.text
+
+
+def test_words_carry_their_impact_and_pairs_break() -> None:
+    parsed = Page(page("t", [sentences()], PARTS))
+    assert parsed.tags.count("br") == 3  # one for each part, before the second sentence
+    assert "red-1.00" in parsed.text
+    assert "red-2.00" in parsed.text
+    assert parsed.text.count("3 more not read") == 3
+
+
+def test_the_figures_are_pictures_of_the_expected_size() -> None:
+    images = Image.open(io.BytesIO(image_figure([pictures("ant"), pictures()])))
+    assert images.format == "PNG"
+    one = Image.open(io.BytesIO(image_figure([pictures("ant")])))
+    assert images.width == one.width
+    assert images.height > 1.7 * one.height
+    few = Image.open(io.BytesIO(sentence_figure([sentences()])))
+    long = Image.open(io.BytesIO(sentence_figure([sentences(words=["word", "x" * 300] * 9)])))
+    assert few.width < long.width < 1600
+    assert long.height > 3 * few.height
+    ink = (np.asarray(few.convert("L")) < 250).any(axis=1)
+    assert ink[-few.height // 4 :].any()  # the last paragraph is inside
+    assert not ink[-8:].any()

@@ -1,0 +1,133 @@
+"""Words and their pieces; the impact of a word is what masking it changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.explain.parts import contrast
+from sot_paddle.explain.word_impact import explain_sentence, masked_rows
+from sot_paddle.explain.word_pieces import encode, mask_id, split_words
+from sot_paddle.train.text_model import TextModel, load_trained_text
+
+
+@pytest.fixture
+def tokenizer(tiny, tmp_path) -> WordPieceTokenizer:
+    (tmp_path / "vocab.txt").write_text("\n".join(tiny.VOCABULARY) + "\n", encoding="utf-8")
+    return WordPieceTokenizer(tmp_path / "vocab.txt", do_lower_case=True, max_length=12)
+
+
+@pytest.fixture
+def subject(tiny, tmp_path) -> TextModel:
+    return load_trained_text(tiny.write_text_model(tmp_path / "run", options=dict(tiny.RUN)))
+
+
+def test_words_align_with_their_pieces(tokenizer) -> None:
+    found = encode(tokenizer, ["The  running\tcat, older \u200b red."])
+    assert tokenizer.tokens(found.ids) == [
+        *("[CLS]", "the", "run", "##ning", "cat", ",", "old", "##er", "red", ".", "[SEP]")
+    ]
+    assert [(w.text, w.start, w.stop) for w in found.words] == [
+        *(("The", 1, 2), ("running", 2, 4), ("cat,", 4, 6), ("older", 6, 8)),
+        *(("\u200b", 8, 8), ("red.", 8, 10)),
+    ]
+    assert found.left_out == 0
+    assert split_words(" a\x0bb\u3000c ") == ["a\x0bb", "c"]
+
+
+def test_pairs_and_what_does_not_fit(tokenizer) -> None:
+    pair = encode(tokenizer, ["the red cat runs", "a dog running ."])
+    assert len(pair.ids) == 12
+    assert [(w.text, w.sentence, w.start, w.stop) for w in pair.words] == [
+        *(("the", 0, 1, 2), ("red", 0, 2, 3), ("cat", 0, 3, 4), ("runs", 0, 4, 5)),
+        *(("a", 1, 6, 7), ("dog", 1, 7, 8), ("running", 1, 8, 10), (".", 1, 10, 11)),
+    ]
+    assert (pair.boundary, pair.left_out) == (6, 0)
+    long = encode(tokenizer, ["the red cat runs a dog the cat old running red"])
+    assert [(w.text, w.stop - w.start) for w in long.words][-2:] == [("old", 1), ("running", 1)]
+    assert long.left_out == 1
+    cut = encode(tokenizer, ["the red cat runs old old", "a dog running ."])
+    assert [w.text for w in cut.words if not w.sentence] == ["the", "red", "cat", "runs", "old"]
+    assert cut.left_out == 2
+    assert (cut.words[-1].text, cut.words[-1].stop) == ("running", 11)
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["", "a"], "sentence 1 of .* has no words"),
+        (["cat", " \n"], "sentence 2 of"),
+        (["a", "b", "c"], "got 3 texts"),
+        (["a [SEP\x00] b [MASK ]".replace("SEP\x00", "M\x00ASK")], None),
+    ],
+)
+def test_texts_that_cannot_be_used(tokenizer, texts, said) -> None:
+    if said is None:  # control characters are dropped inside of a word, which stays one word
+        assert len(encode(tokenizer, texts).words) == 5
+        return
+    with pytest.raises(DataError, match=said):
+        encode(tokenizer, texts)
+
+
+def test_all_pieces_of_a_word_are_masked_at_once(tokenizer) -> None:
+    sentence = encode(tokenizer, ["the running cat"])
+    mask = mask_id(tokenizer)
+    assert tokenizer.tokens([mask]) == ["[MASK]"]
+    rows = masked_rows(sentence, mask)
+    assert [tokenizer.tokens(row)[1:-1] for row in rows] == [
+        ["the", "run", "##ning", "cat"],
+        ["[MASK]", "run", "##ning", "cat"],
+        ["the", "[MASK]", "[MASK]", "cat"],
+        ["the", "run", "##ning", "[MASK]"],
+    ]
+
+
+def test_impacts_are_the_margins_lost(subject, tiny) -> None:
+    found = explain_sentence(subject, ["the running cat ."])
+    cls, word, both = found.parts
+    np.testing.assert_allclose(cls.evidence + word.evidence, both.evidence, atol=1e-9)
+
+    def logits(text: str) -> np.ndarray:
+        row = subject.tokenizer.encode_batch([text], pad="max_length")
+        assert row["input_ids"].shape == (1, 20)  # padded as in training
+        return subject.model(**{k: paddle.to_tensor(v) for k, v in row.items()}).numpy()[0]
+
+    full = logits("the running cat .")
+    np.testing.assert_allclose(both.logits, full, rtol=1e-4, atol=1e-5)
+    target = int(full.argmax())
+    assert {part.target for part in found.parts} == {target}
+    masked = ["[MASK] running cat .", "the [MASK] [MASK] cat .", "the running [MASK] ."]
+    weights = contrast([target], 2)[0]
+    expected = [(full - logits(text)) @ weights for text in masked]
+    np.testing.assert_allclose(both.evidence[:3], expected, rtol=1e-3, atol=1e-4)
+    assert np.abs(expected).max() > 1e-2
+    (_, _, other) = explain_sentence(subject, ["the running cat ."], 1 - target).parts
+    np.testing.assert_allclose(other.evidence, -both.evidence, atol=1e-9)
+
+
+def test_a_word_the_model_cannot_tell_from_mask_has_no_impact(subject, tiny) -> None:
+    """Equal embeddings for all but one word: only that word can matter."""
+    table = subject.model.bert.embeddings.word_embeddings.weight
+    values = np.ones(table.shape, "float32")
+    values[tiny.VOCABULARY.index("red")] = np.random.default_rng(0).normal(size=table.shape[1])
+    paddle.assign(paddle.to_tensor(values), output=table)
+    found = explain_sentence(subject, ["the old red dog runs"])
+    for part in found.parts:
+        np.testing.assert_allclose(part.evidence[[0, 1, 3, 4]], 0.0, atol=1e-5)
+        assert abs(part.evidence[2]) > 1e-4
+
+
+def test_regression_and_a_plain_head(tiny, tmp_path) -> None:
+    options = dict(tiny.RUN)
+    folder = tiny.write_text_model(tmp_path / "a", task="STS-B", labels=(), options=options)
+    score = load_trained_text(folder)
+    found = explain_sentence(score, ["the cat", "a dog"])
+    assert (score.labels, score.num_texts) == ((), 2)
+    assert found.parts[-1].margin == pytest.approx(float(found.parts[-1].logits[0]))
+    plain = tiny.write_text_model(tmp_path / "b", options=options, pooling="pooler")
+    assert [p.part.name for p in explain_sentence(load_trained_text(plain), ["a"]).parts] == [
+        "ClassT"
+    ]

@@ -1,0 +1,95 @@
+"""The moving average against a loop over NumPy arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+from paddle import nn
+
+from sot_paddle.train.ema import ModelEma
+
+
+class Net(nn.Layer):
+    """A matrix, a running statistic and a counter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 2)
+        self.register_buffer("running_mean", paddle.zeros([2]))
+        self.register_buffer("batches", paddle.zeros([], dtype="int64"))
+
+
+def _shake(model: nn.Layer, draw: np.random.Generator) -> None:
+    for tensor in model.state_dict().values():
+        if paddle.is_floating_point(tensor):
+            tensor.set_value(draw.normal(size=tensor.shape).astype(str(tensor.numpy().dtype)))
+    model.batches.set_value(model.batches + 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_ten_updates_equal_a_loop(dtype: str) -> None:
+    default = paddle.get_default_dtype()
+    paddle.set_default_dtype(dtype)
+    try:
+        model, draw, decay = Net(), np.random.default_rng(1), 0.99996
+        ema = ModelEma(model, decay)
+        kind = np.dtype(dtype).type
+        expected = {name: t.numpy().copy() for name, t in model.state_dict().items()}
+        for _ in range(10):
+            _shake(model, draw)
+            ema.update()
+            for name, tensor in model.state_dict().items():
+                if name == "batches":
+                    expected[name] = tensor.numpy().copy()
+                    continue
+                kept = expected[name] * kind(decay)
+                expected[name] = kept + tensor.numpy() * kind(1.0 - decay)
+        found = ema.arrays()
+        assert set(found) == set(expected)
+        for name, array in expected.items():
+            np.testing.assert_array_equal(found[name], array)
+        assert found["batches"] == 10
+        assert np.abs(found["running_mean"]).max() > 0
+    finally:
+        paddle.set_default_dtype(default)
+
+
+def test_in_place_swaps_and_restores_even_after_an_error() -> None:
+    model = Net()
+    ema = ModelEma(model, 0.5)
+    before = model.fc.weight.numpy().copy()
+    _shake(model, np.random.default_rng(2))
+    shaken = model.fc.weight.numpy().copy()
+    seen = []
+
+    def fail() -> None:
+        with ema.in_place():
+            seen.append(model.fc.weight.numpy().copy())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    np.testing.assert_array_equal(seen[0], before)
+    np.testing.assert_array_equal(model.fc.weight.numpy(), shaken)
+    np.testing.assert_array_equal(ema.arrays()["fc.weight"], before)
+
+
+def test_load_continues_and_refuses_another_model() -> None:
+    model = Net()
+    first, second = ModelEma(model, 0.9), ModelEma(model, 0.9)
+    _shake(model, np.random.default_rng(4))
+    first.update()
+    second.load(first.arrays())
+    _shake(model, np.random.default_rng(5))
+    first.update()
+    second.update()
+    for name, array in first.arrays().items():
+        np.testing.assert_array_equal(second.arrays()[name], array)
+    arrays = first.arrays()
+    with pytest.raises(ValueError, match="'fc.bias' does not fit"):
+        second.load({name: a for name, a in arrays.items() if name != "fc.bias"})
+    with pytest.raises(ValueError, match=r"fc.bias has shape \(3,\), expected \(2,\)"):
+        second.load({**arrays, "fc.bias": np.zeros(3)})
+    with pytest.raises(ValueError, match=r"must be in \[0, 1\), got 1"):
+        ModelEma(model, 1.0)

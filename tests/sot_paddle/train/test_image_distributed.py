@@ -1,0 +1,93 @@
+"""Two processes compute what one computes with the doubled batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sot_paddle.checkpoint import read_tensors
+
+ROOT = Path(__file__).resolve().parents[3]
+EXACT = (
+    *("--dtype", "float64", "--drop-path", "0", "--mixup", "0", "--cutmix", "0"),
+    *("--gradient-accumulation-steps", "2", "--max-steps", "6"),
+)
+
+
+def _train(tmp_path, image_files, data, out, batch, processes, *flags) -> None:
+    launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(processes)]
+    launch += ["--backend", "gloo", "--log_dir", str(tmp_path / f"logs-{processes}")]
+    tool = str(ROOT / "tools" / "train_image.py")
+    own = image_files.command(data, out, *EXACT, *flags, "-b", str(batch))
+    command = [sys.executable, *(launch if processes > 1 else []), tool, *own]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")}
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["patches", "synchronised batch statistics"])
+def test_two_processes_equal_one_with_the_doubled_batch(tmp_path, image_files, kind):
+    data = image_files.write_images(tmp_path / "data", train=9, val=3)
+    flags = () if kind == "patches" else (*image_files.DENSE, "--sync-bn")
+    one, two = tmp_path / "one", tmp_path / "two"
+    _train(tmp_path, image_files, data, one, 4, 1, *flags)
+    _train(tmp_path, image_files, data, two, 2, 2, *flags)
+    for name in ("model.safetensors", "ema.safetensors"):
+        first, _ = read_tensors(one / "last" / name)
+        second, _ = read_tensors(two / "last" / name)
+        assert set(first) == set(second)
+        for key in first:
+            expected, found = np.array(first[key]), np.array(second[key])
+            assert expected.dtype == np.float64
+            assert np.abs(expected - found).max() <= 1e-11, (name, key)
+    scores = [
+        json.loads((out / "metrics.json").read_text(encoding="utf-8"))["evaluations"]
+        for out in (one, two)
+    ]
+    for step, expected in scores[0].items():
+        assert scores[1][step] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.slow
+def test_statistics_of_each_process_differ_from_synchronised_ones(tmp_path, image_files):
+    """The control: as in the original, each process normalises with its own batch by default."""
+    data = image_files.write_images(tmp_path / "data", train=9, val=3)
+    outs = {name: tmp_path / name for name in ("own", "shared")}
+    for name, out in outs.items():
+        more = ("--sync-bn",) if name == "shared" else ()
+        _train(tmp_path, image_files, data, out, 2, 2, *image_files.DENSE, *more)
+    first, second = (read_tensors(out / "last" / "model.safetensors")[0] for out in outs.values())
+    key = next(name for name in first if name.endswith("running_var"))
+    assert np.abs(np.array(first[key]) - np.array(second[key])).max() > 1e-4
+
+
+@pytest.mark.slow
+def test_processes_draw_masks_of_their_own_and_resume_is_exact(tmp_path, image_files):
+    """Each process has its own random state (seed + rank), and a checkpoint holds them all."""
+    data = image_files.write_images(tmp_path / "data", train=9, val=3)
+    flags = ("--drop-path", "0.5", "--drop", "0.2", "--recovery-interval", "1")
+    flags += ("--keep-states", "99", "--save-total-limit", "99", "--max-steps", "4")
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    _train(tmp_path, image_files, data, whole, 2, 2, *flags)
+    middle = whole / "checkpoint-2"
+    random = json.loads((middle / "state.json").read_text(encoding="utf-8"))["random"]
+    assert len(random) == 2
+    assert random[0]["paddle"] != random[1]["paddle"]
+    _train(tmp_path, image_files, data, resumed, 2, 2, *flags, "--resume", str(middle))
+    for name in ("model.safetensors", "ema.safetensors", "optimizer.safetensors", "state.json"):
+        assert (resumed / "last" / name).read_bytes() == (whole / "last" / name).read_bytes()

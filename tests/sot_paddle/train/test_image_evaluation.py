@@ -1,0 +1,257 @@
+"""The evaluation command: trained folders, classes, ImageNet-A, refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import paddle
+import pytest
+from PIL import Image
+
+from align.weights.reading import read_for_model
+from sot_paddle.data.imagenet_a import INDICES, SYNSETS
+from sot_paddle.registry import create_model
+from sot_paddle.train import image_evaluation, image_scores
+from sot_paddle.train.failures import StorageFailure
+from sot_paddle.train.image_model import ImageModelConfig, flat_options, write_model_folder
+from sot_paddle.weights import save_weights
+
+TINY = ("token_type=patch", "patch_size=8", "embed_dim=12", "depth=1", "num_heads=3")
+TINY += ("wr_dim=4", "head_num_heads=2")
+OPTIONS = [text for option in TINY for text in ("--set", option)]
+
+
+def _run(capfd, *flags, convert=None) -> tuple[int, str, str]:
+    capfd.readouterr()
+    status = image_evaluation.run_command([*map(str, flags), "--workers", "0", "--cpu"], convert)
+    seen = capfd.readouterr()
+    return status, seen.out, seen.err
+
+
+@pytest.fixture
+def trained(images, tmp_path):
+    out = tmp_path / "out"
+    assert images.start(out, "--max-steps", "6")[0] == 0
+    return out
+
+
+def test_a_trained_folder_needs_no_flag(images, trained, capfd, tmp_path):
+    scores, table = tmp_path / "deep" / "scores.json", tmp_path / "predictions.csv"
+    flags = ("--output", scores, "--predictions", table)
+    status, out, err = _run(capfd, images.data, "--weights", trained, *flags)
+    assert status == 0, err
+    content = json.loads(scores.read_text(encoding="utf-8"))
+    best = json.loads((trained / "metrics.json").read_text(encoding="utf-8"))["best"]
+    assert content["scores"]["top1"] == best["ema_top1"]
+    assert content["weight_set"] == "the moving average"
+    assert "ema.safetensors (the moving average)" in err
+    assert content["scores"]["loss"] == pytest.approx(best["ema_loss"], rel=1e-6)
+    assert [row["name"] for row in content["classes"]] == ["ant", "bee", "cow"]
+    assert f"top-1 {best['ema_top1']:.2f} %, loss" in out
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    hits = [row["label"] == row["prediction"] for row in rows]
+    assert 100 * np.mean(hits) == pytest.approx(best["ema_top1"])
+    assert len(rows) == 12
+    status, out, err = _run(capfd, images.data, "SoT_Tiny", "--weights", trained, "--no-ema")
+    assert status == 0, err
+    assert "model.safetensors (the raw weights)" in err
+    assert f"top-1 {best['top1']:.2f} %" in out
+
+
+def test_corrupt_images_are_left_out_and_named(images, image_files, trained, capfd, tmp_path):
+    data = image_files.write_images(tmp_path / "data", train=1, val=3)
+    (data / "val" / "bee" / "bee1.png").write_bytes(b"no image")
+    status, _, err = _run(capfd, data, "--weights", trained)
+    assert status == 2
+    assert "bee1.png" in err
+    status, out, err = _run(capfd, data, "--weights", trained, "--on-corrupt", "skip")
+    assert status == 0, err
+    assert "8 images in" in out
+    assert "1 images could not be decoded" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--weights", "nowhere"), "there is no such file or folder"),
+        (("sot_base",), "is of a sot_tiny, and --model is sot_base"),
+        (("--num-classes", "7"), "has 3 classes, and --num-classes is 7"),
+        (("--imagenet-a",), "expected the 200 synset folders"),
+        (("--crop-pct", "2"), "crop_pct must be from 0.01 to 1"),
+    ],
+)
+def test_refusals(images, trained, capfd, flags, said):
+    weights = () if "--weights" in flags else ("--weights", trained)
+    status, _, err = _run(capfd, images.data, *flags, *weights)
+    assert status == 2
+    lines = [line for line in err.splitlines() if line.startswith("eval_image")]
+    assert len(lines) == 1
+    assert said in lines[0]
+
+
+def test_other_classes_are_refused(image_files, trained, capfd, tmp_path):
+    other = image_files.write_images(tmp_path / "a", train=1, classes=("ant", "bee", "dog"))
+    status, _, err = _run(capfd, other, "--weights", trained)
+    assert status == 2
+    assert "'dog' where the model has 'cow'" in err
+    four = image_files.write_images(tmp_path / "b", train=1, classes=("a", "b", "c", "d"))
+    status, _, err = _run(capfd, four, "--weights", trained)
+    assert status == 2
+    assert "expected 3 classes, as the model has, got 4 class folders" in err
+
+
+def test_weights_that_do_not_say_their_model(images, capfd, tmp_path):
+    model = create_model("sot_tiny", 3)
+    save_weights(model, tmp_path / "w.safetensors")
+    status, _, err = _run(capfd, images.data, "--weights", tmp_path / "w.safetensors")
+    assert status == 2
+    assert "give --model" in err
+
+
+def test_a_head_without_values_is_refused(images, capfd, tmp_path):
+    (tmp_path / "w.pth").write_bytes(b"")
+
+    class Headless:
+        notes = ("a head of 1000 classes is not taken",)
+        metadata, averaged = {}, None
+
+        def __init__(self, shapes):
+            self.fresh = [name for name in shapes if name.startswith("head.")]
+            self.arrays = {name: np.zeros(shape, "float32") for name, shape in shapes.items()}
+
+    flags = (images.data, "sot_tiny", "--weights", tmp_path / "w.pth", "--img-size", 16)
+    status, _, err = _run(
+        capfd, *flags, *OPTIONS, convert=lambda place, model, shapes, ema=None: Headless(shapes)
+    )
+    assert status == 2
+    assert "a head of 1000 classes is not taken" in err
+    assert "does not fit sot_tiny with 3 classes: it gives no value to head." in err
+
+
+def test_imagenet_a_takes_the_best_of_its_200_columns(capfd, tmp_path):
+    """A model that always answers one column; the others of the 1000 must not count."""
+    root = tmp_path / "imagenet-a"
+    for synset in SYNSETS:
+        (root / synset).mkdir(parents=True)
+        Image.new("RGB", (16, 16)).save(root / synset / "0.png")
+    options = {"token_type": "patch", "patch_size": 8, "embed_dim": 12, "depth": 1}
+    options |= {"num_heads": 3, "wr_dim": 4, "head_num_heads": 2, "img_size": 16}
+    model = create_model("sot_tiny", **options)
+    for parameter in model.head.parameters():
+        parameter.set_value(paddle.zeros_like(parameter))
+    bias = np.zeros(1000, "float32")
+    bias[INDICES[7]] = 1.0
+    bias[0] = 9.0  # column 0 is no class of ImageNet-A
+    assert 0 not in INDICES
+    model.head.word_fc.bias.set_value(bias)
+    place = tmp_path / "w.safetensors"
+    save_weights(model, place)
+
+    class Own:
+        notes, fresh, metadata, averaged = (), (), {}, True
+        arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+
+    flags = (root, "SoT_Tiny", "--b", 100, "--eval_checkpoint", place, "--IN_A")
+    flags += ("--img-size", 16, "--output", tmp_path / "s.json")
+    convert = lambda place, model, shapes, ema=None: Own  # noqa: E731
+    status, out, err = _run(capfd, *flags, *OPTIONS, convert=convert)
+    assert status == 0, err
+    content = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))
+    assert content["weight_set"] == "the moving average"
+    assert content["scores"]["top1"] == pytest.approx(0.5)
+    assert {row["name"]: row["top1"] for row in content["classes"]}[SYNSETS[7]] == 100.0
+    assert f"{SYNSETS[7]} (1)" in out
+
+
+def test_a_trained_folder_whose_classes_are_not_imagenet_s_is_refused(capfd, tmp_path):
+    root, folder = tmp_path / "imagenet-a", tmp_path / "trained"
+    for synset in SYNSETS:
+        (root / synset).mkdir(parents=True)
+        (root / synset / "0.png").write_bytes(b"never read")
+    classes = [f"n{index:08}" for index in range(1000)]
+    for index, synset in zip(INDICES, SYNSETS, strict=True):
+        classes[index] = synset
+    classes[INDICES[3]], classes[INDICES[3] + 1] = classes[INDICES[3] + 1], classes[INDICES[3]]
+    options = {"token_type": "patch", "patch_size": 8, "embed_dim": 12, "depth": 1}
+    options |= {"num_heads": 3, "wr_dim": 4, "head_num_heads": 2, "img_size": 16}
+    model = create_model("sot_tiny", **options)
+    config = ImageModelConfig(
+        *("sot_tiny", 1000, flat_options(model), tuple(classes), 16, 0.875, "bicubic"),
+        *((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    )
+    folder.mkdir()
+    write_model_folder(folder, model, config)
+    flags = ("--weights", folder / "model.safetensors", "--imagenet-a")
+    status, _, err = _run(capfd, root, *flags)
+    assert status == 2
+    assert f"with {SYNSETS[3]} as class {INDICES[3]}, got n{INDICES[3] + 1:08}" in err
+
+
+def test_options_and_names_that_contradict_the_weights_are_refused(images, trained, capfd):
+    flags = (images.data, "--weights", trained)
+    for option, said in (
+        ("num_heads=2", "made with num_heads=3, the model has 2"),
+        ("alpha=0.25", "made with alpha=0.5, the model has 0.25"),
+        ("pooling=gap", "gives no value to head."),
+        ("depth=1", "has what the model lacks: blocks.1"),
+    ):
+        status, _, err = _run(capfd, *flags, "--set", option, convert=read_for_model)
+        assert status == 2, err
+        assert said in err
+    status, out, err = _run(capfd, *flags, "--set", "num_heads=3", convert=read_for_model)
+    assert status == 0, err
+    assert "ema.safetensors (the moving average)" in err
+    place = trained / "best" / "ema.safetensors"
+    status, _, err = _run(capfd, images.data, "--weights", place, "--no-ema")
+    assert status == 2
+    assert "is the moving average: name model.safetensors for the raw weights" in err
+
+
+def test_destinations_are_checked_before_the_work(images, trained, capfd, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    flags = (images.data, "--weights", trained)
+    monkeypatch.setattr(image_scores, "predict", pytest.fail)
+    for given, said in (
+        (("--output", tmp_path / "file" / "a.json"), "cannot be written"),
+        (("--predictions", tmp_path), "expected a file's name, got a folder"),
+        (("--output", "a", "--predictions", "a"), "--output and --predictions are both a"),
+    ):
+        status, _, err = _run(capfd, *flags, *given)
+        assert status == 2
+        assert said in err
+
+
+def test_scores_are_printed_before_they_are_written(images, trained, capfd, tmp_path, monkeypatch):
+    def full(path, text):
+        raise StorageFailure(f"cannot write {path}: No space left on device")
+
+    monkeypatch.setattr(image_evaluation.checkpointing, "write_text", full)
+    flags = (images.data, "--weights", trained, "--output", tmp_path / "a.json")
+    status, out, err = _run(capfd, *flags)
+    assert status == 2
+    assert "No space left on device" in err
+    assert "12 images in" in out
+
+
+def test_the_true_reason_of_a_folder_that_cannot_be_used(image_files, trained, capfd, tmp_path):
+    """Bare class folders are looked for only where there is no val and no validation."""
+    data = image_files.write_images(tmp_path / "data", train=1, val=1)
+    (data / "val" / "bee" / "bee0.png").unlink()
+    for name in ("val", "validation"):
+        (data / "val").rename(data / name)
+        status, _, err = _run(capfd, data, "--weights", trained)
+        assert status == 2
+        assert "got none in 1 of 3: bee" in err
+        (data / name).rename(data / "val")
+    (data / "val").rename(data / "test")
+    status, _, err = _run(capfd, data, "--weights", trained)
+    assert status == 2
+    assert "expected a folder with val or validation in it" in err
+    status, out, _ = _run(capfd, data / "train", "--weights", trained)
+    assert status == 0
+    assert "3 images in" in out
+    (data / "train" / "cow" / "cow0.png").unlink()
+    status, _, err = _run(capfd, data / "train", "--weights", trained)
+    assert "got none in 1 of 3: cow" in err

@@ -1,0 +1,211 @@
+"""The command lines: the originals' forms, spellings, refusals."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sot_paddle.train.image_arguments import ImageEvalConfig, ImageTrainConfig
+from sot_paddle.train.image_flags import parse
+from sot_paddle.train.schedule import EpochRates
+
+ROOT = Path(__file__).resolve().parents[3]
+CONFIGS = sorted((ROOT / "configs").glob("imagenet/*.yaml"))
+
+
+def train(*flags: str) -> ImageTrainConfig:
+    return parse(ImageTrainConfig, "train_image.py", flags)
+
+
+def evaluate(*flags: str) -> ImageEvalConfig:
+    return parse(ImageEvalConfig, "eval_image.py", flags)
+
+
+def test_the_original_s_training_command() -> None:
+    flags = "DATA --model SoT_Tiny -b 128 --lr 1e-3 --weight-decay .03 --img-size 224 --amp"
+    config = train(*flags.split())
+    assert (config.data_dir, config.model, config.batch_size) == ("DATA", "sot_tiny", 128)
+    assert (config.lr, config.weight_decay, config.img_size, config.amp) == (1e-3, 0.03, 224, True)
+    assert config.rates == EpochRates(learning_rate=1e-3)
+    assert (config.drop_path, config.model_ema_decay) == (0.1, 0.99996)
+    assert config.output_dir == str(Path("output") / "train" / "sot_tiny-224")
+    assert config.identity() != train(*flags.split(), "--seed", "43").identity()
+    assert config.identity() == train(*flags.split(), "--workers", "9").identity()
+    measuring = ("--crop-pct", "0.9", "--interpolation", "bilinear", "--on-corrupt", "skip")
+    assert config.identity() == train(*flags.split(), *measuring).identity()
+
+
+def test_the_original_s_evaluation_commands() -> None:
+    config = evaluate("DATA", "SoT_Tiny", "--b", "256", "--eval_checkpoint", "W", "--IN_A")
+    assert (config.model, config.batch_size, config.weights) == ("sot_tiny", 256, "W")
+    assert config.imagenet_a
+    ours = evaluate("DATA", "--model", "sot_tiny", "-b", "256", "--weights", "W", "--imagenet-a")
+    assert ours == config
+
+
+def test_every_spelling_of_timm_s_recipe_flags() -> None:
+    text = """--batch-size 6 --epochs 7 --lr 0.1 --weight-decay 0.2 --warmup-lr 0.3 --min-lr 0.4
+    --warmup-epochs 1 --cooldown-epochs 2 --drop-path 0.5 --drop 0.6 --aa none --reprob 0.7
+    --remode const --mixup 0.1 --cutmix 0.2 --mixup-prob 0.3 --mixup-switch-prob 0.4
+    --smoothing 0.05 --model-ema --model-ema-decay 0.8 --img-size 64 --num-classes 5 --opt adamw
+    --sched cosine --seed 1 -j 3 --output out --resume never --eval-metric loss --color-jitter 0.3
+    --hflip 0 --scale 0.5 1 --ratio 0.9 1.1 --interpolation bilinear --train-interpolation bicubic
+    --mean 0.1 0.2 0.3 --std 1 1 1 --crop-pct 0.9 --loss_add --initial-checkpoint W -vb 2
+    --recovery-interval 5 --log-interval 9 --clip-grad 1 --opt-eps 1e-6 --opt-betas 0.8 0.9"""
+    dashes = train("D", "--model", "sot_base", *text.split())
+    # values keep their text: only what begins with two dashes is respelt
+    underscored = ["--" + w[2:].replace("-", "_") if w[:2] == "--" else w for w in text.split()]
+    assert train("D", "--model", "sot_base", *underscored) == dashes
+    assert (dashes.aa, dashes.scale, dashes.mean) == (None, (0.5, 1.0), (0.1, 0.2, 0.3))
+    assert (dashes.workers, dashes.eval_batch_multiplier, dashes.clip_grad) == (3, 2, 1.0)
+    assert dashes.overrides == {
+        "fusion": "sum_loss",
+        "img_size": 64,
+        "drop_rate": 0.6,
+        "drop_path_rate": 0.5,
+    }
+    assert train("D", "SoT_Tiny", "--pretrained", "W").initial_checkpoint == "W"
+
+
+def test_options_of_the_model() -> None:
+    config = train(
+        *("D", "sot_tiny", "--set", "embed_dim=48", "--model-option", "depth=2"),
+        *("--set", "qkv_bias=true", "--set", "mlp_ratio=2.0", "--set", "seed=7"),
+    )
+    assert config.seed == 7
+    assert config.model_options == {
+        "embed_dim": 48,
+        "depth": 2,
+        "qkv_bias": True,
+        "mlp_ratio": 2.0,
+    }
+    swin = train("D", "swin_tiny", "--set", "depths=2,2,2,2", "--set", "normalization=none")
+    assert swin.model_options == {"depths": (2, 2, 2, 2), "normalization": None}
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--model", "sot_tinny"), "unknown image model 'sot_tinny'; did you mean sot_tiny"),
+        (("--model", "bert_base"), "bert_base is a text model"),
+        ((), "--model is required"),
+        (("sot_tiny", "-b", "5"), "need an even batch_size, got 5"),
+        (("sot_tiny", "--gp", "max"), "--gp is not taken: the pooling belongs to the head"),
+        (("sot_tiny", "--lr_noise", "1", "2"), "--lr_noise is not taken: the learning rate has"),
+        (("sot_tiny", "--jsd"), "--jsd is not taken: AugMix"),
+        (("sot_tiny", "--start-epoch", "3"), "--resume takes the epoch from the checkpoint"),
+        (("sot_tiny", "--opt", "sgd"), "opt must be one of adamw, got 'sgd'"),
+        (("sot_tiny", "--sched", "step"), "sched must be one of cosine, constant"),
+        (("sot_tiny", "--hflip", "2"), "hflip must be from 0 to 1, got 2.0"),
+        (("sot_tiny", "--epochs", "0"), "epochs must be at least 1, got 0"),
+        (("sot_tiny", "--lr", "inf"), "lr must be a finite number, got inf"),
+        (("sot_tiny", "--weight-decay", "inf"), "weight_decay must be a finite number, got inf"),
+        (("sot_tiny", "--set", "mixup=nan"), "mixup must be a finite number, got nan"),
+        (("sot_tiny", "--scale", "0.1", "inf"), "scale must be a finite number, got inf"),
+        (("sot_tiny", "--opt-betas", "0.9", "1"), r"opt_betas must be in \[0, 1\), got \(0.9, 1.0"),
+        (("sot_tiny", "--opt-betas", "-0.1", "0.9"), r"opt_betas must be in \[0, 1\)"),
+        (("sot_tiny", "--lr", "fast"), "lr must be a number, got 'fast'"),
+        (("sot_tiny", "--scale", "1"), "scale must be 2 numbers, got 1"),
+        (("sot_tiny", "--set", "depth"), "--set needs NAME=VALUE"),
+        (("sot_tiny", "--set", "lr=1", "--lr", "2"), "lr is given twice"),
+        (("sot_tiny", "--model", "sot_base"), "model is given twice"),
+        (("sot_tiny", "--set", "img_size=64", "--img-size", "32"), "img_size is given twice"),
+        (("sot_tiny", "--set", "drop_path_rate=0.3"), "is given by --drop-path"),
+        (("sot_tiny", "--loss_add", "--set", "fusion=concat"), "--loss_add is for fusion sum_loss"),
+        (("sot_tiny", "--amp", "--dtype", "float64"), "mixed precision needs dtype float32"),
+    ],
+)
+def test_refusals(flags: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        train("DATA", *flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            ("DATA", "SoT_Tiny", "--b", "256", "--eval_checkpoint", "my W.pth", "--IN_A"),
+            "--eval_checkpoint is not taken: evaluation is tools/eval_image.py; run python "
+            "tools/eval_image.py DATA SoT_Tiny --eval_checkpoint 'my W.pth' --IN_A",
+        ),
+        (
+            ("--IN-A", "DATA", "--model", "sot_tiny"),
+            "--IN-A is not taken: evaluation is tools/eval_image.py; run python "
+            "tools/eval_image.py DATA sot_tiny --IN-A",
+        ),
+    ],
+)
+def test_the_original_s_evaluation_is_shown_its_own_tool(flags, said) -> None:
+    with pytest.raises(ValueError, match=re.escape(said) + "$"):
+        train(*flags)
+    if "--eval_checkpoint" in flags:
+        shown = shlex.split(said.partition("tools/eval_image.py; run python ")[2])[1:]
+        config = evaluate(*shown)
+        assert (config.weights, config.imagenet_a) == ("my W.pth", True)
+
+
+def test_no_data_and_unknown_flags(capsys) -> None:
+    with pytest.raises(ValueError, match="DATA is required"):
+        train("--model", "sot_tiny")
+    with pytest.raises(ValueError, match="--weights is required"):
+        evaluate("DATA", "sot_tiny")
+    with pytest.raises(SystemExit, match="2"):
+        train("DATA", "sot_tiny", "--no-such-flag", "1")
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_flags_without_effect_say_so(capsys) -> None:
+    config = train("--local_rank", "0", "DATA", "sot_tiny", "--model-ema", "--num-gpu", "2")
+    assert config.data_dir == "DATA"
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" has no effect")[0] for line in lines] == [
+        *("--local_rank", "--model-ema", "--num-gpu")
+    ]
+
+
+def test_a_file_and_flags_over_it(tmp_path) -> None:
+    path = tmp_path / "run.yaml"
+    text = "model: sot_small\nlr: 0.25\nmodel_options:\n  depth: 3\n  embed_dim: 12\n"
+    path.write_text(text, encoding="utf-8")
+    config = train("--config", str(path), "DATA", "--set", "depth=5", "--seed", "3")
+    assert (config.model, config.lr, config.seed) == ("sot_small", 0.25, 3)
+    assert config.model_options == {"depth": 5, "embed_dim": 12}
+    path.write_text("model: sot_small\nlearning: 1\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="unknown option 'learning'"):
+        train("--config", str(path), "DATA")
+
+
+def test_there_is_a_file_for_every_published_model() -> None:
+    assert {path.stem for path in CONFIGS} == {
+        *("sot_tiny", "sot_small", "sot_base", "deit_tiny", "deit_small", "deit_base"),
+        *("deit_tiny_sot", "deit_small_sot", "deit_base_sot"),
+        *("swin_tiny", "swin_base", "swin_tiny_sot", "swin_base_sot"),
+    }
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_shipped_files_are_read(path: Path) -> None:
+    config = train("--config", str(path))
+    assert config.model == path.stem
+    header = path.read_text(encoding="utf-8").split("\n")[:8]
+    said = "\n".join(line for line in header if line.startswith("#"))
+    for word in ("Published:", "Ours:", "Command:", f"--config configs/imagenet/{path.name}"):
+        assert word in said, word
+    assert config.rates.total_epochs == 310
+
+
+@pytest.mark.parametrize(
+    ("name", "lr", "decay", "batch"),
+    [
+        ("sot_tiny", 1e-3, 0.03, 128),
+        ("sot_small", 1e-3, 0.03, 128),
+        ("sot_base", 5e-4, 0.065, 64),
+    ],
+)
+def test_published_settings(name: str, lr: float, decay: float, batch: int) -> None:
+    config = train("--config", str(ROOT / "configs" / "imagenet" / f"{name}.yaml"))
+    assert (config.lr, config.weight_decay) == (lr, decay)
+    assert config.batch_size * config.gradient_accumulation_steps == batch * 8

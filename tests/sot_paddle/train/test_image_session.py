@@ -1,0 +1,361 @@
+"""Whole runs in this process: what they leave, resuming, refusals, interruptions."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sot_paddle.checkpoint import read_tensors
+from sot_paddle.train import checkpointing
+from sot_paddle.train.image_model import load_trained
+from sot_paddle.train.schedule import PerEpoch
+from sot_paddle.train.trainer import ExactTrainer
+
+EVERY = ("--recovery-interval", "1", "--keep-states", "99", "--save-total-limit", "99")
+STATE = ("model.safetensors", "ema.safetensors", "optimizer.safetensors")
+
+
+def _arrays(folder, name="model.safetensors"):
+    tensors, _ = read_tensors(folder / name)
+    return {key: np.array(tensors[key]) for key in tensors}
+
+
+def _same(first, second):
+    return first.keys() == second.keys() and all((first[k] == second[k]).all() for k in first)
+
+
+def _only_line(err: str) -> str:
+    lines = [line for line in err.splitlines() if line.startswith("train_image")]
+    assert len(lines) == 1, err
+    assert "Traceback" not in err
+    return lines[0]
+
+
+def test_what_a_run_leaves(images, tmp_path):
+    out = tmp_path / "out"
+    status, err = images.start(out)
+    assert status == 0, err
+    content = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    assert content["train"]["steps"] == 18  # three epochs of six batches of 4; 3 images left out
+    assert set(content["evaluations"]) == {"6", "12", "18"}
+    scores = content["evaluations"]["6"]
+    assert set(scores) == {"top1", "loss", "ema_top1", "ema_loss"}
+    assert content["metric"] == "ema_top1"
+    best = content["best"]
+    assert best["ema_top1"] == max(e["ema_top1"] for e in content["evaluations"].values())
+    kept = json.loads((out / "best" / "best.json").read_text(encoding="utf-8"))
+    assert (str(kept["step"]), kept["value"]) == (best["step"], best["ema_top1"])
+    assert checkpointing.is_whole(out / "best")
+    assert list((out / "runs").glob("vdlrecords*"))
+    assert (out / "last").resolve() == out / "checkpoint-18"
+    assert "images/s" in err
+    assert "left" in err
+    model, config = load_trained(out)
+    assert config.classes == images.files.CLASSES
+    assert _same(
+        {name: t.numpy() for name, t in model.state_dict().items()},
+        _arrays(out / "best", "ema.safetensors"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "steps"),
+    [
+        pytest.param((), (1, 6, 7, 12, 17), id="patches"),
+        pytest.param(("--gradient-accumulation-steps", "4"), (1, 2), id="two carried over"),
+        pytest.param("dense", (5, 6), id="batch statistics"),
+    ],
+)
+def test_resume_is_exact(images, tmp_path, flags, steps):
+    """Weights, moving average, optimizer and state, from within an epoch and between two."""
+    flags = (*EVERY, *(images.files.DENSE if flags == "dense" else flags))
+    whole = tmp_path / "whole"
+    assert images.start(whole, *flags)[0] == 0
+    last = (whole / "last").resolve().name
+    assert not _same(_arrays(whole / "checkpoint-1"), _arrays(whole / last))
+    averages = _arrays(whole / last, "ema.safetensors")
+    assert not _same(averages, _arrays(whole / last))
+    for step in steps:
+        out = tmp_path / f"from-{step}"
+        status, err = images.start(out, *flags, "--resume", str(whole / f"checkpoint-{step}"))
+        assert status == 0, err
+        for name in STATE:
+            assert _same(_arrays(out / "last", name), _arrays(whole / "last", name)), (step, name)
+        states = [(place / "last" / "state.json").read_bytes() for place in (out, whole)]
+        assert states[0] == states[1]
+
+
+def test_workers_change_nothing(images, tmp_path):
+    """Resumed between two epochs with workers that read ahead, one of them in evaluation."""
+    assert images.start(tmp_path / "none", *EVERY)[0] == 0
+    middle = str(tmp_path / "none" / "checkpoint-6")
+    status, err = images.start(tmp_path / "two", *EVERY, "--resume", middle, "--workers", "2")
+    assert status == 0, err
+    for name in (*STATE, "state.json"):
+        first, second = (tmp_path / out / "last" / name for out in ("none", "two"))
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_every_epoch_asks_for_its_own_images(images, tmp_path, monkeypatch):
+    from sot_paddle.data.image_dataset import ImageTrainSet
+
+    original, asked = ImageTrainSet.__getitem__, []
+
+    def noted(self, key):
+        asked.append(key)
+        return original(self, key)
+
+    monkeypatch.setattr(ImageTrainSet, "__getitem__", noted)
+    assert images.start(tmp_path / "out")[0] == 0
+    assert len(set(asked)) == len(asked) == 3 * 24  # 27 images, whole batches of 4
+    assert {epoch for epoch, _ in asked} == {0, 1, 2}
+    assert [index for _, index in asked[:24]] != [index for _, index in asked[24:48]]
+
+
+def test_the_seed_changes_the_run(images, tmp_path):
+    for seed in ("1", "2"):
+        assert images.start(tmp_path / seed, "--max-steps", "2", "--seed", seed)[0] == 0
+    assert not _same(_arrays(tmp_path / "1" / "last"), _arrays(tmp_path / "2" / "last"))
+
+
+def test_rates_follow_the_epochs(images, tmp_path):
+    status, err = images.start(tmp_path / "out", "--log-interval", "1", "--warmup-lr", "0.004")
+    assert status == 0, err
+    rates = [float(line.split(" lr ")[1].split()[0]) for line in err.splitlines() if " lr " in line]
+    # logged after the step, when the next one's rate is set: warm-up, cosine, cool-down
+    assert rates[:5] == [0.004] * 5
+    assert rates[5:11] == pytest.approx([(1e-2 + 1e-5) / 2] * 6, rel=1e-3)
+    assert rates[11:17] == pytest.approx([1e-5] * 6, rel=1e-3)
+
+
+def test_skipped_steps_do_not_delay_the_rates(images, tmp_path, monkeypatch):
+    """The Trainer leaves the schedule alone where a loss scaler skips the optimizer."""
+    original, calls = PerEpoch.step, [0]
+
+    def skipping(self, epoch=None):
+        calls[0] += epoch is None
+        if epoch is not None or calls[0] not in (3, 4):
+            original(self, epoch)
+
+    monkeypatch.setattr(PerEpoch, "step", skipping)
+    flags = ("--log-interval", "1", "--warmup-lr", "0.004", "--max-steps", "7")
+    status, err = images.start(tmp_path / "out", *flags)
+    assert status == 0, err
+    rates = [float(line.split(" lr ")[1].split()[0]) for line in err.splitlines() if " lr " in line]
+    assert rates[:5] == [0.004] * 5
+    assert rates[5:] == pytest.approx([(1e-2 + 1e-5) / 2] * 2, rel=1e-3)
+
+
+def test_sum_loss_adds_both_losses(images, tmp_path):
+    plain = ("--max-steps", "1", "--log-interval", "1", "--drop-path", "0")
+    status, err = images.start(tmp_path / "sum", *plain, "--loss_add")
+    assert status == 0, err
+    first = next(line for line in err.splitlines() if line.startswith("step 1/1"))
+    assert float(first.split("loss ")[1].split()[0]) == pytest.approx(2 * np.log(3), rel=0.1)
+    status, err = images.start(tmp_path / "fc", *plain)
+    first = next(line for line in err.splitlines() if line.startswith("step 1/1"))
+    assert float(first.split("loss ")[1].split()[0]) == pytest.approx(np.log(3), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--amp",), "--amp needs a GPU"),
+        (("--num-classes", "5"), "expected 5 classes"),
+        (("--batch-size", "64"), "27 training images do not fill one batch of 64"),
+        (("--set", "embed_dimm=3"), "unknown option 'embed_dimm' for sot_tiny"),
+        (("--set", "embed_dim=13"), "multiple of num_heads"),
+        (("--resume", "nowhere"), "not a whole checkpoint"),
+        (("--eval-metric", "top5"), "top5 needs more than five classes"),
+        (("--initial-checkpoint", "nowhere"), "there is no such file or folder"),
+        (("--aa", "rand-m9-foo"), "rand-m9-foo"),
+        (("--scale", "2", "3"), "scale"),
+    ],
+)
+def test_refusals_are_one_line_and_status_2(images, tmp_path, flags, said):
+    status, err = images.start(tmp_path / "out", *flags)
+    assert status == 2
+    assert said in _only_line(err)
+    assert not list(tmp_path.glob("out/checkpoint-*"))
+
+
+def test_folders_that_cannot_be_used(images, image_files, tmp_path):
+    status, err = images.start(tmp_path / "out", data=tmp_path / "nowhere")
+    assert status == 2
+    assert "nowhere" in _only_line(err)
+    data = image_files.write_images(tmp_path / "data", train=4, val=1)
+    (data / "val" / "cow").rename(data / "val" / "dog")
+    status, err = images.start(tmp_path / "out", data=data)
+    assert status == 2
+    assert "1 not in val: cow; 1 not in train: dog" in _only_line(err)
+    (data / "val").rename(data / "test")
+    status, err = images.start(tmp_path / "out", data=data)
+    assert status == 2
+    assert "expected a folder with val" in _only_line(err)
+
+
+def test_corrupt_images_are_fatal_or_skipped(images, image_files, tmp_path):
+    """A damaged validation image is found at the start, not when the first epoch is over."""
+    data = image_files.write_images(tmp_path / "data", train=4, val=2)
+    (data / "val" / "ant" / "ant0.png").write_bytes(b"no image")
+    status, err = images.start(tmp_path / "out", data=data)
+    assert status == 2
+    assert "ant0.png" in _only_line(err)
+    assert not (tmp_path / "out").exists()
+    (data / "train" / "bee" / "bee1.png").write_bytes(b"no image")
+    status, err = images.start(tmp_path / "out", "--on-corrupt", "skip", data=data)
+    assert status == 0, err
+
+
+def test_a_corrupt_training_image_can_be_skipped_when_continuing(images, image_files, tmp_path):
+    data, out = image_files.write_images(tmp_path / "data", train=4, val=1), tmp_path / "out"
+    assert images.start(out, "--recovery-interval", "1", "--max-steps", "2", data=data)[0] == 0
+    for index in range(4):
+        (data / "train" / "bee" / f"bee{index}.png").write_bytes(b"no image")
+    status, err = images.start(out, "--max-steps", "2", "--on-corrupt", "skip", data=data)
+    assert status == 0, err
+
+
+def _folder_state(folder):
+    return {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))}
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--initial-checkpoint", "nowhere"),
+        ("--batch-size", "64"),
+        ("--opt-betas", "0.9", "2"),
+        ("--set", "embed_dim=13"),
+    ],
+)
+def test_a_refused_run_leaves_the_older_one_in_place(images, tmp_path, flags):
+    out = tmp_path / "out"
+    assert images.start(out, "--max-steps", "1")[0] == 0
+    before = _folder_state(out)
+    status, err = images.start(out, "--overwrite-output-dir", *flags)
+    assert status == 2, err
+    assert _folder_state(out) == before
+
+
+def test_a_continued_run_does_not_need_its_initial_checkpoint(images, tmp_path):
+    """It is loaded once, its average where nothing else is asked for, and then never again."""
+    begun = tmp_path / "begun"
+    assert images.start(begun, "--max-steps", "2")[0] == 0
+
+    def convert(place, model, shapes, *, ema=None):
+        assert (place, ema) == (begun / "best" / "ema.safetensors", None)
+        tensors, metadata = read_tensors(place)
+        return SimpleNamespace(
+            arrays=tensors, fresh=(), notes=("read",), metadata=metadata, averaged=None
+        )
+
+    flags = ("--initial-checkpoint", str(begun), "--drop-path", "0", "--max-steps", "2", *EVERY)
+    outs = [tmp_path / name for name in ("whole", "continued")]
+    for out in outs:
+        status, err = images.start(out, *flags, convert=convert)
+        assert status == 0, err
+        assert "ema.safetensors (the moving average), 0 start afresh" in err
+    shutil.rmtree(outs[1] / "checkpoint-2")
+    shutil.rmtree(begun)
+    status, err = images.start(outs[1], *flags)
+    assert status == 0, err
+    assert "continuing from" in err
+    for name in STATE:
+        assert _same(_arrays(outs[0] / "last", name), _arrays(outs[1] / "last", name))
+
+
+def test_measured_otherwise_old_results_are_forgotten(images, tmp_path):
+    out = tmp_path / "out"
+    assert images.start(out, "--max-steps", "12")[0] == 0
+    shutil.rmtree(out / "checkpoint-12")
+    status, err = images.start(out, "--max-steps", "12", "--crop-pct", "0.5")
+    assert status == 0, err
+    assert "continuing from" in err
+    content = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    assert set(content["evaluations"]) == {"12"}
+    assert load_trained(out)[1].crop_pct == 0.5
+
+
+def test_other_options_are_refused_when_resuming(images, tmp_path):
+    out = tmp_path / "out"
+    assert images.start(out, "--max-steps", "2")[0] == 0
+    status, err = images.start(out, "--max-steps", "2", "--mixup", "0.5")
+    assert status == 2
+    assert "mixup: 0.8 there, 0.5 now" in _only_line(err)
+
+
+def test_nan_loss_keeps_the_last_good_checkpoint(images, tmp_path, monkeypatch):
+    import paddle
+
+    from sot_paddle.train import image_run
+
+    original, calls = image_run.image_loss, [0]
+
+    def poisoned(logits, labels, smoothing=0.0):
+        calls[0] += 1
+        loss = original(logits, labels, smoothing)
+        return loss * paddle.to_tensor(float("nan")) if calls[0] == 4 else loss
+
+    monkeypatch.setattr(image_run, "image_loss", poisoned)
+    out = tmp_path / "out"
+    status, err = images.start(out, "--recovery-interval", "2")
+    assert status == 2
+    line = _only_line(err)
+    assert "loss is nan at step 4" in line
+    assert "checkpoint-2" in line
+    assert [path.name for path in checkpointing.list_checkpoints(out)] == ["checkpoint-2"]
+
+
+def test_no_space_is_one_line_and_the_run_can_go_on(images, tmp_path, monkeypatch):
+    from sot_paddle import weights
+
+    original, calls = weights.write_tensors, [0]
+
+    def full(path, arrays, metadata=None):
+        calls[0] += 1
+        if calls[0] == 4:
+            path.write_bytes(b"half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        original(path, arrays, metadata)
+
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    monkeypatch.setattr(weights, "write_tensors", full)
+    status, err = images.start(out, "--recovery-interval", "2")
+    assert status == 2
+    assert "No space left on device; what was saved before is intact" in _only_line(err)
+    assert not list(out.glob(".writing*"))
+    monkeypatch.undo()
+    assert images.start(out, "--recovery-interval", "2")[0] == 0
+    assert images.start(whole, "--recovery-interval", "2")[0] == 0
+    for name in STATE:
+        assert _same(_arrays(out / "last", name), _arrays(whole / "last", name))
+
+
+def test_ctrl_c_saves_and_the_resumed_run_is_identical(images, tmp_path, monkeypatch):
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    assert images.start(whole)[0] == 0
+    original = ExactTrainer.training_step
+
+    def interrupted(self, model, inputs, step_control=0):
+        if self.state.global_step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, model, inputs, step_control)
+
+    monkeypatch.setattr(ExactTrainer, "training_step", interrupted)
+    status, err = images.start(out)
+    assert status == 130
+    assert "checkpoint-4; run the same command again" in _only_line(err)
+    monkeypatch.undo()
+    status, err = images.start(out)
+    assert status == 0, err
+    assert "continuing from" in err
+    for name in STATE:
+        assert _same(_arrays(out / "last", name), _arrays(whole / "last", name))

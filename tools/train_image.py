@@ -1,0 +1,27 @@
+"""Train SoT, DeiT or Swin on a folder of images, or on the embedded digits."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
+from sot_paddle.train.quiet import quiet_imports
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command: 0 done, 2 refused or failed (one line on stderr), 130 interrupted."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        with quiet_imports():
+            from align.weights.reading import read_for_model
+            from sot_paddle.train.image_session import run_command
+    except KeyboardInterrupt:
+        return 130
+    return run_command(arguments, read_for_model)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
