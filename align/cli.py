@@ -25,7 +25,8 @@ examples:
   python -m align --quick                      small cases only, under two minutes on two cores
   python -m align --out align_report           everything, with the HTML report and the log files
   python -m align --case 'bert_mgcrp*' --step backward --dtype float64
-  python -m align --step data --sentences my_sentences.txt"""
+  python -m align --step data --sentences my_sentences.txt
+  python -m align --spec my_pair.py --inject   your own pair, see docs/align_your_own.md"""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,7 +62,34 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder with GLUE task folders (CoLA, RTE, ...) for the data_glue cases",
     )
+    _add_spec_options(parser)
     return parser
+
+
+def _add_spec_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--spec",
+        metavar="FILE",
+        help="compare the pair that this Python file defines instead of the project's own",
+    )
+    parser.add_argument(
+        "--inject",
+        action="store_true",
+        help="with --spec: also feed each layer the reference's inputs, to list every guilty one",
+    )
+
+
+def _run_spec(options: argparse.Namespace) -> int:
+    """``--spec``: the user's own pair."""
+    others = ("case", "step", "quick", "list", "checkpoint", "sentences", "glue_dir")
+    given = [f"--{name.replace('_', '-')}" for name in others if getattr(options, name)]
+    if given:
+        raise ValueError(f"{given[0]} chooses among the project's own cases: not with --spec")
+    _check_writable(options)
+    from align.anypair.spec import run_spec
+
+    dtype = () if options.dtype == "both" else (options.dtype,)
+    return run_spec(Path(options.spec), dtype, options.inject, options.out, options.json)
 
 
 def select(patterns: Sequence[str] | None, quick: bool) -> list[Case]:
@@ -125,6 +153,10 @@ def _check_writable(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.spec:
+        return _run_spec(options)
+    if options.inject:
+        raise ValueError("--inject belongs to --spec")
     cases = select(options.case, options.quick)
     if options.list:
         _list(cases)

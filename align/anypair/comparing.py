@@ -1,0 +1,174 @@
+"""`align.compare`: any PyTorch module against the Paddle layer that ports it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from align.anypair import locate, stages
+from align.anypair.hints import source_of
+from align.anypair.outcome import Divergence, Outcome, some
+from align.anypair.pair import AnyPair, Setup
+from align.anypair.plan import DTYPES, Plan
+from align.results import Report, StepResult
+from sot_paddle.runtime import environment_stamp
+
+
+def compare(
+    torch_module: Any,
+    paddle_layer: Any,
+    inputs: Any,
+    *,
+    loss: Any = None,
+    labels: Any = None,
+    optimizer: Any = None,
+    weights: Any = None,
+    steps: int = 0,
+    dtype: str | Sequence[str] = DTYPES,
+    seed: int = 0,
+    train: bool = False,
+    shake: bool = True,
+    inject: bool = False,
+    name: str = "pair",
+    out: str | Path | None = None,
+) -> Outcome:
+    """Compare two models: same weights, same inputs, every layer forward and backward.
+
+    Neither model is changed. The PyTorch side's weights are the source. Each dtype runs by itself:
+    float64 finds wrong formulas; in float32 the float64 run of the reference judges both sides.
+
+    Args:
+        torch_module: torch.nn.Module, or a callable without arguments that builds one (then both
+            sides are built in each precision, constants included).
+        paddle_layer: paddle.nn.Layer, or a callable without arguments that builds one.
+        inputs: NumPy arrays, a tuple by position or a dict by keyword; floating ones are cast.
+        loss: None (outputs summed with fixed random weights), "cross_entropy", "mse", or a pair of
+            callables (torch, paddle) that take the output, and the labels when there are some.
+        labels: NumPy array for the loss.
+        optimizer: "sgd", "adamw", {"name": ..., options}, or a pair of factories that take the
+            model and return the optimizer, or (optimizer, scheduler).
+        weights: names that do not match: a dict of PyTorch -> Paddle names (``{}`` for an index,
+            ``*`` for any text), or the path of a table, such as a confirmed draft.
+        steps: training steps to compare.
+        dtype: one or more of "float64", "float32".
+        seed: of everything that is drawn.
+        train: compare in training mode, dropout off, running statistics included.
+        shake: move fresh zeros and ones of biases and norms off their values on both sides.
+        inject: also feed each layer the reference's inputs and list every guilty one; after a
+            failed forward pass this is done anyway, to name the place.
+        name: of the pair in the report.
+        out: folder for report.html and report.json (and the draft of a table).
+
+    Returns:
+        Outcome: `passed`, `verdict`, `first_divergence`, `first_backward_divergence`, `guilty`,
+        `report`, `exit_code`; its text is the console report.
+
+    Raises:
+        ValueError: an argument means nothing, or names do not match; then a draft of the table is
+            written and named, and nothing is compared.
+    """
+    dtypes = (dtype,) if isinstance(dtype, str) else tuple(dtype)
+    plan = Plan(
+        torch_module,
+        paddle_layer,
+        inputs,
+        loss,
+        labels,
+        optimizer,
+        steps,
+        dtypes,
+        train,
+        seed,
+        shake,
+        name,
+    )
+    setup = Setup(plan, weights, Path(out) if out is not None else Path())
+    outcome = Outcome(Report({}))
+    outcome.torch_only = setup.modules.torch_only
+    outcome.paddle_only = setup.modules.paddle_only
+    outcome.notes = _left_out(setup.weights.ignored)
+    if setup.moved:
+        outcome.notes.append(
+            f"{len(setup.moved)} constant vectors (fresh biases, scales, running statistics) were "
+            "moved off their value on both sides; shake=False leaves them"
+        )
+    for precision in plan.dtypes:
+        _run_dtype(AnyPair(setup, precision), outcome, inject)
+    outcome.report.environment = environment_stamp()
+    outcome.notes = list(dict.fromkeys(outcome.notes))
+    if out is not None:
+        outcome.write(out)
+    return outcome
+
+
+def _left_out(ignored: Mapping[str, str]) -> list[str]:
+    """One note for each reason to leave tensors out."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in ignored.items():
+        reasons.setdefault(reason, []).append(name)
+    return [f"left out: {some(names)}: {reason}" for reason, names in reasons.items()]
+
+
+def _run_dtype(pair: AnyPair, outcome: Outcome, inject: bool) -> None:
+    """Forward, inject where it is due, backward and training in one precision."""
+    forward = _timed(outcome, lambda: stages.forward(pair))
+    outcome.notes += pair.judge.notes
+    statistics = _moved_statistics(pair, forward)
+    failed = [c for c in forward.failures if c not in statistics]
+    if inject or (failed and outcome.first_divergence is None):
+        guilty: list = []
+
+        def stage() -> StepResult:
+            result, found = stages.isolated(pair)
+            guilty.extend(found)
+            return result
+
+        _timed(outcome, stage)
+        found = locate.forward_guilty(pair, guilty)
+        known = {one.place for one in outcome.guilty}
+        outcome.guilty += [one for one in found if one.place not in known]
+        if failed and outcome.first_divergence is None:
+            outcome.first_divergence = locate.first_forward(pair, failed, found)
+    if statistics and outcome.first_divergence is None:
+        outcome.first_divergence = _statistic(pair, statistics[0])
+    backward = _timed(outcome, lambda: stages.backward(pair))
+    if backward.failures and outcome.first_backward_divergence is None:
+        found = locate.first_backward(pair, backward.failures)
+        if failed:  # a wrong forward pass makes wrong gradients: say so, do not accuse twice
+            cause = "the forward pass differs already: mend that first"
+            place = outcome.first_divergence.place if outcome.first_divergence else found.place
+            found = dataclasses.replace(found, place=place, cause=cause, source="")
+        outcome.first_backward_divergence = found
+    if pair.plan.steps:
+        _timed(outcome, lambda: stages.training(pair)[0])
+
+
+def _timed(outcome: Outcome, stage: Callable[[], StepResult]) -> StepResult:
+    began = time.perf_counter()
+    result = stage()
+    result.seconds = time.perf_counter() - began
+    outcome.report.results.append(result)
+    return result
+
+
+def _moved_statistics(pair: AnyPair, forward: StepResult) -> list:
+    """Failed comparisons of running statistics: no tap shows them, so no layer can be injected."""
+    own = {row.destination.name for row in pair.setup.weights.rows if row.source.buffer}
+    return [c for c in forward.failures if c.name in own]
+
+
+def _statistic(pair: AnyPair, comparison) -> Divergence:
+    name = comparison.name
+    weights = pair.setup.weights
+    before = weights.to_paddle(pair.setup.state)[name]
+    expected = weights.to_paddle(pair.reference.state)[name]
+    ours = pair.ours.state[name]
+    place = name.rpartition(".")[0]
+    cause = locate.momentum_hint(name, before, ours, expected) or comparison.hint
+    layer, _, _ = pair.layer(place)
+    return Divergence(
+        name, place, "forward", pair.dtype, comparison.reason, cause, source_of(layer)
+    )
