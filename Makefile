@@ -22,7 +22,7 @@ $(STAMP): $(LOCKS)
 		--requirement requirements-checkpoint.txt
 	@touch $(STAMP)
 
-demo: setup ## Convert a real BERT checkpoint, prove the port on it, print one table
+demo: setup ## Convert a real BERT checkpoint, prove the port, train text and images briefly
 	$(PY) tools/demo.py
 
 test: setup ## Run the tests, then a quick alignment with its negative controls

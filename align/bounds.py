@@ -76,6 +76,11 @@ TOLERANCES: Mapping[tuple[str, str | None], Tolerance] = {
     ("learning_rate", None): Tolerance(
         "relative", 1e-12, "one multiplication: whole schedules agree to the last bits"
     ),
+    ("pixels", None): Tolerance(
+        "absolute",
+        1e-6,
+        "a division and a subtraction in float32, of order one; a grey level is 0.017",
+    ),
     ("data", None): Tolerance("exact", 0.0, "integers: equal or wrong"),
 }
 """Bounds by (step, dtype), each with its reason."""

@@ -36,6 +36,46 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class ImageBatch:
+    """A batch of random images, normal in every pixel.
+
+    Attributes:
+        samples: images.
+        size: height and width in pixels.
+        channels: of an image.
+        soft: targets (B, K) as mixup and label smoothing make them, instead of labels.
+        seed: of the generator.
+    """
+
+    samples: int = 4
+    size: int = 32
+    channels: int = 3
+    soft: bool = True
+    seed: int = 7
+
+
+@dataclass(frozen=True)
+class EpochSchedule:
+    """The vision release's schedule by epoch; see ``sot_paddle.train.schedule.EpochRates``.
+
+    Attributes:
+        epochs: length of the cosine, warm-up included.
+        warmup_epochs: linear rise.
+        cooldown_epochs: at the minimum.
+        min_lr: the minimum.
+        warmup_lr: of epoch 0.
+        steps: optimizer steps of an epoch.
+    """
+
+    epochs: int = 300
+    warmup_epochs: int = 5
+    cooldown_epochs: int = 10
+    min_lr: float = 1e-5
+    warmup_lr: float = 1e-6
+    steps: int = 1
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A training run.
 
@@ -50,6 +90,9 @@ class Recipe:
         epsilon: of the optimizer.
         clip_norm: global gradient norm, None for no clipping.
         accumulate: batches for each optimizer step.
+        decay: which parameters decay, ``text`` (B.2) or ``vision`` (A.9).
+        by_epoch: the vision release's schedule, instead of ``schedule`` and its two lengths.
+        ema_decay: decay of a moving average of the whole state, None for none.
     """
 
     optimizer: str = "hf_adamw"
@@ -62,6 +105,16 @@ class Recipe:
     epsilon: float = 1e-8
     clip_norm: float | None = 1.0
     accumulate: int = 1
+    decay: str = "text"
+    by_epoch: EpochSchedule | None = None
+    ema_decay: float | None = None
+
+    @property
+    def length(self) -> int:
+        """Optimizer steps of the whole schedule."""
+        if self.by_epoch is None:
+            return self.total_steps
+        return (self.by_epoch.epochs + self.by_epoch.cooldown_epochs) * self.by_epoch.steps
 
 
 @dataclass(frozen=True)
@@ -73,7 +126,8 @@ class ModelCase:
         model: registry name on both sides.
         options: overrides on both sides.
         steps: of forward, backward, optimizer, training.
-        subject: ``text`` (token ids) or ``words`` (a head alone, without a class token).
+        subject: ``text`` (token ids), ``images``, or ``words`` (a head alone, without a class
+            token).
         num_classes: K, 1 for regression.
         train: training mode (batch statistics) or eval mode.
         batch: inputs.
@@ -91,7 +145,7 @@ class ModelCase:
     subject: str = "text"
     num_classes: int = 3
     train: bool = True
-    batch: Batch = Batch()
+    batch: Batch | ImageBatch = Batch()
     weights: str = "random"
     recipe: Recipe = Recipe()
     dtypes: tuple[str | None, ...] = DTYPES
@@ -117,13 +171,39 @@ class TrainerCase(ModelCase):
 
 
 @dataclass(frozen=True)
+class TimmCase(ModelCase):
+    """A plain vision model against timm's own, with weights converted from timm's names.
+
+    Attributes:
+        timm_model: name in timm.
+        timm_options: overrides of timm's factory, the counterpart of ``options``.
+        layout: conversion layout of the weights.
+        hooks: our tap -> timm's module whose output it is.
+    """
+
+    timm_model: str = ""
+    timm_options: Mapping[str, Any] = field(default_factory=dict)
+    layout: str = ""
+    hooks: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class LossCase:
-    """A loss on random logits, with its gradient."""
+    """A loss on random logits, with its gradient.
+
+    Attributes:
+        num_classes: K, 1 for regression.
+        ignored: labels that count for nothing.
+        pair: two logits whose losses are added (``sum_loss``).
+        soft: targets (B, K) instead of labels.
+        samples: B.
+    """
 
     name: str
     num_classes: int = 5
     ignored: int = 0
     pair: bool = False
+    soft: bool = False
     samples: int = 7
     steps: tuple[str, ...] = ("loss",)
     dtypes: tuple[str | None, ...] = DTYPES
@@ -151,6 +231,54 @@ class ScheduleCase:
     warmup_steps: int
     total_steps: int
     steps: tuple[str, ...] = ("learning_rate",)
+    dtypes: tuple[str | None, ...] = (None,)
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class EpochScheduleCase:
+    """The rate of every epoch of a published vision run, against timm's scheduler."""
+
+    name: str
+    learning_rate: float
+    by_epoch: EpochSchedule = EpochSchedule()
+    steps: tuple[str, ...] = ("learning_rate",)
+    dtypes: tuple[str | None, ...] = (None,)
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class MixCase:
+    """Mixup, cutmix or random erasing with draws that both sides are given.
+
+    Attributes:
+        kind: ``mixup``, ``cutmix`` or ``erasing``.
+        draws: how many draws are compared.
+    """
+
+    name: str
+    kind: str
+    draws: int = 5
+    steps: tuple[str, ...] = ("data",)
+    dtypes: tuple[str | None, ...] = (None,)
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class PixelCase:
+    """Pixels of the evaluation transform, or of one RandAugment operation, against timm's.
+
+    Attributes:
+        size: of the model's images, for the evaluation transform.
+        crop_pct: share of the resized image that the centre crop keeps.
+        operations: True compares every RandAugment operation instead, at several magnitudes.
+    """
+
+    name: str
+    size: int = 32
+    crop_pct: float = 0.875
+    operations: bool = False
+    steps: tuple[str, ...] = ("data",)
     dtypes: tuple[str | None, ...] = (None,)
     quick: bool = True
 
@@ -197,7 +325,17 @@ class GlueDataCase:
     quick: bool = True
 
 
-Case = ModelCase | LossCase | MetricCase | ScheduleCase | DataCase | GlueDataCase
+Case = (
+    ModelCase
+    | LossCase
+    | MetricCase
+    | ScheduleCase
+    | EpochScheduleCase
+    | MixCase
+    | PixelCase
+    | DataCase
+    | GlueDataCase
+)
 
 
 def recipe_with(recipe: Recipe, **changes: Any) -> Recipe:

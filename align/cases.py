@@ -21,6 +21,7 @@ from align.case_kinds import (
     ScheduleCase,
     TrainerCase,
 )
+from align.cases_vision import VISION
 from align.tolerance import Tolerance
 
 _SMALL = {
@@ -291,6 +292,7 @@ CASES: tuple[Case, ...] = (
     *_LOSSES,
     *_METRICS,
     *_SCHEDULES,
+    *VISION,
 )
 
 assert len({case.name for case in CASES}) == len(CASES)

@@ -16,9 +16,11 @@ from paddle import nn
 
 from align.results import Comparison, ControlResult
 from align.sides import Arrays
+from sot_paddle.backbones.layers import Attention
+from sot_paddle.backbones.swin_blocks import SwinBlock
 from sot_paddle.heads.fusion import PoolerHead
 from sot_paddle.heads.pooling import MultiHeadCrossCovariance, TokenBatchNorm
-from sot_paddle.heads.power_norm import SvPN
+from sot_paddle.heads.power_norm import RowLayerNorm, SvPN
 
 Undo = Callable[[], None]
 
@@ -63,7 +65,7 @@ def planted(fault: ModelFault, model: nn.Layer) -> Iterator[str | None]:
         undo()
 
 
-def _first(model: nn.Layer, kind: type, accept: Callable = lambda layer: True):
+def _first(model: nn.Layer, kind: type | tuple[type, ...], accept: Callable = lambda layer: True):
     for name, layer in model.named_sublayers():
         if isinstance(layer, kind) and accept(layer):
             return name, layer
@@ -83,11 +85,13 @@ def _replace_attribute(layer: object, attribute: str, value: object) -> Undo:
 
 
 def _layer_norm_epsilon(model: nn.Layer):
-    found = _first(model, nn.LayerNorm)
+    found = _first(model, (nn.LayerNorm, RowLayerNorm))
     if found is None:
         return None
     name, layer = found
-    return name, _replace_attribute(layer, "_epsilon", max(1e-5, 10 * layer._epsilon))
+    attribute = "_epsilon" if isinstance(layer, nn.LayerNorm) else "epsilon"
+    larger = max(1e-5, 10 * getattr(layer, attribute))
+    return name, _replace_attribute(layer, attribute, larger)
 
 
 def _transposed_weight(model: nn.Layer):
@@ -122,7 +126,7 @@ def _batch_norm_epsilon(model: nn.Layer):
     if found is None:
         return None
     name, layer = found
-    return name, _replace_attribute(layer, "epsilon", 1e-3)
+    return name, _replace_attribute(layer, "epsilon", 10 * max(1e-4, layer.epsilon))
 
 
 def _shifted_classifier_bias(model: nn.Layer):
@@ -140,6 +144,54 @@ def _shifted_pooler_bias(model: nn.Layer):
         return None
     name, layer = found
     return f"{name}.dense", _replace_weight(layer.dense.bias, layer.dense.bias.numpy() + 1e-2)
+
+
+def _exchanged_queries_and_keys(model: nn.Layer):
+    found = _first(model, Attention)
+    if found is None:
+        return None
+    name, layer = found
+    queries, keys, values = np.split(layer.qkv.weight.numpy(), 3, axis=1)
+    changed = np.concatenate([keys, queries, values], axis=1)
+    undo = [_replace_weight(layer.qkv.weight, changed)]
+    if layer.qkv.bias is not None:  # a table of positions is not symmetric, so the sides matter
+        queries, keys, values = np.split(layer.qkv.bias.numpy(), 3)
+        undo.append(_replace_weight(layer.qkv.bias, np.concatenate([keys, queries, values])))
+    return f"{name}.qkv", lambda: [step() for step in undo] and None
+
+
+def _shifted_positions(model: nn.Layer):
+    table = getattr(model, "pos_embed", None)
+    if table is None:
+        return None
+    return "pos_embed", _replace_weight(table, np.roll(table.numpy(), 1, axis=1))
+
+
+def _lost_window_shift(model: nn.Layer):
+    found = _first(model, SwinBlock, lambda layer: layer.shift > 0)
+    if found is None:
+        return None
+    name, layer = found
+    return name, _replace_attribute(layer, "shift", 0)
+
+
+def _biased_running_variance(model: nn.Layer):
+    """Paddle's own convention: normalisation is the same, the stored variance is not."""
+    found = _first(model, TokenBatchNorm)
+    if found is None or not model.training:
+        return None
+    name, layer = found
+    original = layer._update_running
+
+    def biased(mean: paddle.Tensor, var: paddle.Tensor, count: paddle.Tensor) -> None:
+        original(mean, var * ((count - 1.0) / count), count)
+
+    layer._update_running = biased
+
+    def undo() -> None:
+        del layer._update_running
+
+    return name, undo
 
 
 class _ScaledGradient(paddle.autograd.PyLayer):
@@ -176,9 +228,18 @@ MODEL_FAULTS: tuple[ModelFault, ...] = (
     ModelFault("transposed square weight", _transposed_weight),
     ModelFault("W and R swapped", _swapped_w_and_r),
     ModelFault("svPN exponent 2 % off", _svpn_exponent),
-    ModelFault("batch norm epsilon 1e-3", _batch_norm_epsilon),
+    ModelFault("batch norm epsilon ten times larger", _batch_norm_epsilon),
+    ModelFault("queries and keys exchanged", _exchanged_queries_and_keys),
+    ModelFault("positions shifted by one", _shifted_positions),
+    ModelFault("window shift lost", _lost_window_shift),
     ModelFault("pooler bias shifted", _shifted_pooler_bias),
     ModelFault("classifier bias shifted", _shifted_classifier_bias),
+    ModelFault(
+        "running variance biased",
+        _biased_running_variance,
+        ("float64",),  # a momentum of .99 hides it in float32's rounding
+        True,
+    ),
     ModelFault(
         "gradient x 3 in a layer without parameters",
         _gradient_times_three,

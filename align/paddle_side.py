@@ -19,16 +19,19 @@ from sot_paddle.data.paddle_dataset import FeatureDataset, OrderedBatchSampler, 
 from sot_paddle.data.token_features import TokenFeatures
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
-from sot_paddle.train.losses import classification_loss
+from sot_paddle.train.ema import ModelEma
+from sot_paddle.train.losses import classification_loss, image_loss
 from sot_paddle.train.optimizer import (
     ClipGradByGlobalNorm,
     HFAdamW,
     decay_filter,
     decayed_names,
+    decayed_names_by_shape,
 )
-from sot_paddle.train.schedule import build_schedule
+from sot_paddle.train.schedule import EpochRates, PerEpoch, build_schedule
 
 NAME = "paddle"
+_DECAY_RULES = {"text": decayed_names, "vision": decayed_names_by_shape}
 
 
 @contextlib.contextmanager
@@ -110,6 +113,12 @@ def _call(model: paddle.nn.Layer, batch: Mapping[str, np.ndarray]):
     return output, taps, inputs
 
 
+def _loss(logits, labels: np.ndarray) -> paddle.Tensor:
+    """The product's loss: soft targets (B, K) are those of images."""
+    loss = image_loss if labels.ndim == 2 else classification_loss
+    return loss(logits, paddle.to_tensor(labels))
+
+
 def _numpy(tensor: paddle.Tensor) -> np.ndarray:
     return np.array(tensor.detach().numpy(), copy=True)
 
@@ -132,7 +141,7 @@ def run(
         for parameter in model.parameters():
             parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
         output, taps, inputs = _call(model, batch)
-        loss = classification_loss(output, paddle.to_tensor(batch["labels"]))
+        loss = _loss(output, batch["labels"])
         gradients: Arrays = {}
         if backward:
             loss.backward()
@@ -153,9 +162,7 @@ def run(
 def loss_value(logits: Sequence[np.ndarray], labels: np.ndarray) -> tuple[np.ndarray, Arrays, dict]:
     """Loss of raw logits with its gradients; more than one array is a ``sum_loss`` pair."""
     tensors = [paddle.to_tensor(part, stop_gradient=False) for part in logits]
-    loss = classification_loss(
-        tensors[0] if len(tensors) == 1 else tuple(tensors), paddle.to_tensor(labels)
-    )
+    loss = _loss(tensors[0] if len(tensors) == 1 else tuple(tensors), labels)
     loss.backward()
     gradients = {f"logits.{i}": _numpy(t.grad) for i, t in enumerate(tensors)}
     return _numpy(loss), gradients, stamp(loss)
@@ -169,13 +176,17 @@ def _optimizer(model: paddle.nn.Layer, recipe: Recipe, learning_rate):
         epsilon=recipe.epsilon,
         parameters=[p for p in model.parameters() if not p.stop_gradient],
         weight_decay=recipe.weight_decay,
-        apply_decay_param_fun=decay_filter(model),
+        apply_decay_param_fun=decay_filter(model, _DECAY_RULES[recipe.decay]),
         grad_clip=clip,
     )
 
 
 def schedule_of(recipe: Recipe):
     """The product's schedule."""
+    if recipe.by_epoch is not None:
+        fields = dataclasses.asdict(recipe.by_epoch)
+        steps = fields.pop("steps")
+        return PerEpoch(EpochRates(recipe.learning_rate, **fields), steps)
     return build_schedule(
         recipe.schedule,
         learning_rate=recipe.learning_rate,
@@ -190,7 +201,7 @@ def learning_rates(recipe: Recipe) -> tuple[list[float], dict[str, Any]]:
     parameter = paddle.create_parameter([1], "float64")
     optimizer = paddle.optimizer.SGD(learning_rate=schedule, parameters=[parameter])
     rates = []
-    for _ in range(recipe.total_steps):
+    for _ in range(recipe.length):
         rates.append(optimizer.get_lr())
         optimizer.step()
         schedule.step()
@@ -208,7 +219,7 @@ def optimize(
             for name, value in step.items():
                 named[name].grad = paddle.to_tensor(np.array(value, dtype=dtype, order="C"))
             optimizer.step()
-        return _finish(TrainingRun(), model, optimizer)
+        return _finish(TrainingRun(), model, optimizer, recipe)
 
 
 def train(
@@ -219,9 +230,10 @@ def train(
     with default_dtype(dtype):
         schedule = schedule_of(recipe)
         optimizer = _optimizer(model, recipe, schedule)
+        average = None if recipe.ema_decay is None else ModelEma(model, recipe.ema_decay)
         for index, batch in enumerate(batches, 1):
             output, _, _ = _call(model, batch)
-            loss = classification_loss(output, paddle.to_tensor(batch["labels"]))
+            loss = _loss(output, batch["labels"])
             (loss / recipe.accumulate).backward()
             result.losses.append(float(loss))
             if index % recipe.accumulate:
@@ -229,11 +241,15 @@ def train(
             result.learning_rates.append(optimizer.get_lr())
             optimizer.step()
             schedule.step()
+            if average is not None:
+                average.update()
             optimizer.clear_grad(set_to_zero=False)
-        return _finish(result, model, optimizer)
+        if average is not None:
+            result.average = average.arrays()
+        return _finish(result, model, optimizer, recipe)
 
 
-def _finish(result: TrainingRun, model: paddle.nn.Layer, optimizer) -> TrainingRun:
+def _finish(result: TrainingRun, model: paddle.nn.Layer, optimizer, recipe: Recipe) -> TrainingRun:
     names = {p.name: name for name, p in model.named_parameters()}
     kinds = {"exp_avg": "_moment1_0", "exp_avg_sq": "_moment2_0"}
     moments: dict[str, Arrays] = {key: {} for key in kinds}
@@ -245,7 +261,7 @@ def _finish(result: TrainingRun, model: paddle.nn.Layer, optimizer) -> TrainingR
         result,
         state={name: _numpy(tensor) for name, tensor in model.state_dict().items()},
         moments=moments,
-        decayed=decayed_names(model),
+        decayed=_DECAY_RULES[recipe.decay](model),
         stamp=stamp(next(iter(model.parameters()))),
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from align import paddle_side, torch_side
 from align.bounds import TOLERANCES
-from align.case_kinds import WORDS_DIM, ModelCase
+from align.case_kinds import WORDS_DIM, Batch, ImageBatch, ModelCase, TimmCase
 from align.checkpoint import encoder_arrays, find_checkpoint
 from align.comparator import compare_arrays, compare_mappings
 from align.results import Comparison, Tolerance
@@ -32,6 +32,8 @@ def make_batch(
     """Draw a padded batch: ids, types, mask and labels (or tokens for a ``words`` case)."""
     spec = case.batch
     rng = np.random.default_rng(spec.seed if seed is None else seed)
+    if isinstance(spec, ImageBatch):
+        return _image_batch(spec, case.num_classes, rng)
     samples = len(sentences) if spec.sentences else len(spec.lengths)
     labels = rng.integers(0, max(2, case.num_classes), samples)
     if case.num_classes == 1:
@@ -47,6 +49,17 @@ def make_batch(
     halves = np.asarray(spec.lengths)[:, None] // 2
     types = (np.arange(spec.length)[None] >= halves).astype("int64") * mask
     return {"input_ids": ids, "token_type_ids": types, "attention_mask": mask, "labels": labels}
+
+
+def _image_batch(spec: ImageBatch, num_classes: int, rng: np.random.Generator) -> Arrays:
+    """Normal pixels, and labels or soft targets as mixup leaves them: two classes and a floor."""
+    images = rng.normal(size=(spec.samples, spec.channels, spec.size, spec.size))
+    labels: np.ndarray = rng.integers(0, num_classes, spec.samples)
+    if spec.soft:
+        share = rng.uniform(0.2, 0.8, (spec.samples, 1))
+        hot = np.eye(num_classes)[labels]
+        labels = 0.9 * (share * hot + (1 - share) * hot[::-1]) + 0.1 / num_classes
+    return {"images": images, "labels": labels}
 
 
 def draw_state(case: ModelCase, checkpoint: Path | None) -> Arrays:
@@ -66,6 +79,12 @@ def draw_state(case: ModelCase, checkpoint: Path | None) -> Arrays:
             state[name] = np.asarray(value + 0.1 * rng.normal(size=value.shape))
         elif name.startswith("head.") and value.dtype == np.float64:
             state[name] = value * 3.0  # scores of order one instead of nearly constant ones
+        elif name.startswith("embed.") and value.ndim == 4 and value.any():
+            state[name] = value * 2.0  # torch's default would let the tokens become all alike
+        elif (
+            value.dtype == np.float64 and not value.any()
+        ):  # a convolution that begins at zero would hide what feeds it
+            state[name] = 0.1 * rng.normal(size=value.shape)
     if case.weights == "checkpoint":
         state.update(encoder_arrays(checkpoint, state))
     return state
@@ -106,7 +125,8 @@ class Pair:
             for name, value in state.items()
         }
         self.reference_state = floating
-        self.plan = build_plan("sot_torch_ref", case.model, _planned_shapes(case, state))
+        layout = case.layout if isinstance(case, TimmCase) else "sot_torch_ref"
+        self.plan = build_plan(layout, case.model, _planned_shapes(case, state))
         self.batch = make_batch(case, sentences=sentences, checkpoint=checkpoint)
         self.ours = self.build_ours()
 
@@ -179,6 +199,12 @@ class Pair:
             for name, value in self.batch.items()
         }
 
+    def shared_taps(self, taps: Mapping[str, np.ndarray]) -> Arrays:
+        """What the reference has a counterpart for: timm's models show only their modules."""
+        if not isinstance(self.case, TimmCase):
+            return dict(taps)
+        return {name: taps[name] for name in taps if name in self.reference_pass.taps}
+
     def compare_taps(self, taps: Mapping[str, np.ndarray]) -> list[Comparison]:
         """Judge taps of the Paddle side in execution order."""
         reference = self.reference_pass.taps
@@ -206,7 +232,8 @@ class Pair:
         the layers below, by PyTorch's own distance from float64.
         """
         rule = TOLERANCES.get(("valid positions", self.dtype))
-        if rule is None or not self.case.batch.sentences:
+        batch = self.case.batch
+        if rule is None or not isinstance(batch, Batch) or not batch.sentences:
             return []
         valid = self.batch["attention_mask"].astype(bool)
         reference = self.reference_pass.taps
@@ -274,6 +301,12 @@ class Pair:
             tolerance,
             oracle=self.to_paddle(oracle.state) if oracle else None,
         )
+        if reference.average:
+            results += compare_mappings(
+                {f"average/{name}": value for name, value in ours.average.items()},
+                {f"average/{n}": v for n, v in self.to_paddle(reference.average).items()},
+                tolerance,
+            )
         for kind, moments in reference.moments.items():
             second = (f"{step} second moment", self.dtype)
             rule = TOLERANCES.get(second, tolerance) if kind == "exp_avg_sq" else tolerance

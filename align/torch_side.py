@@ -11,12 +11,22 @@ import numpy as np
 import torch
 
 import sot_torch_ref
-from align.case_kinds import WORDS_DIM, ModelCase, Recipe
+from align.case_kinds import WORDS_DIM, ModelCase, Recipe, TimmCase
 from align.sides import Arrays, Pass, TrainingRun
 from sot_torch_ref.features import Features
 from sot_torch_ref.heads import HeadConfig, build_head
-from sot_torch_ref.train.losses import task_loss
-from sot_torch_ref.train.optimizer import HFAdamW, decay_groups, is_decayed
+from sot_torch_ref.train import image_transforms, mixup
+from sot_torch_ref.train.ema import ModelEma
+from sot_torch_ref.train.losses import soft_target_cross_entropy, task_loss
+from sot_torch_ref.train.optimizer import (
+    HFAdamW,
+    decay_groups,
+    is_decayed,
+    is_decayed_vision,
+    vision_decay_groups,
+)
+from sot_torch_ref.train.random_erasing import erase
+from sot_torch_ref.train.schedule import vision_learning_rates
 
 NAME = "torch"
 _ADAMW_BETAS = (0.9, 0.999)
@@ -55,6 +65,10 @@ def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> torch.nn.
     with default_dtype(dtype):
         if case.subject == "words":
             model: torch.nn.Module = WordsOnly(case.options, WORDS_DIM, case.num_classes)
+        elif isinstance(case, TimmCase):
+            from align.timm_side import TimmReference
+
+            model = TimmReference(case)
         else:
             model = sot_torch_ref.create_model(case.model, case.num_classes, **case.options)
         if state is not None:
@@ -71,6 +85,12 @@ def _call(model: torch.nn.Module, batch: Mapping[str, np.ndarray]):
     else:
         output, taps = model(**inputs, return_taps=True)
     return output, taps, inputs
+
+
+def _loss(logits, labels: np.ndarray) -> torch.Tensor:
+    """The reference's loss: soft targets (B, K) are those of images."""
+    loss = soft_target_cross_entropy if labels.ndim == 2 else task_loss
+    return loss(logits, torch.from_numpy(labels))
 
 
 def _numpy(tensor: torch.Tensor) -> np.ndarray:
@@ -94,7 +114,7 @@ def run(
     with default_dtype(dtype):
         model.zero_grad(set_to_none=True)
         output, taps, inputs = _call(model, batch)
-        loss = task_loss(output, torch.from_numpy(batch["labels"]))
+        loss = _loss(output, batch["labels"])
         gradients: Arrays = {}
         if backward:
             loss.backward()
@@ -115,20 +135,23 @@ def run(
 def loss_value(logits: Sequence[np.ndarray], labels: np.ndarray) -> tuple[np.ndarray, Arrays, dict]:
     """Loss of raw logits with its gradients; more than one array is a ``sum_loss`` pair."""
     tensors = [torch.from_numpy(part).requires_grad_(True) for part in logits]
-    loss = task_loss(tensors[0] if len(tensors) == 1 else tuple(tensors), torch.from_numpy(labels))
+    loss = _loss(tensors[0] if len(tensors) == 1 else tuple(tensors), labels)
     loss.backward()
     gradients = {f"logits.{i}": _numpy(t.grad) for i, t in enumerate(tensors)}
     return _numpy(loss), gradients, stamp(loss)
 
 
 def _optimizer(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    groups = decay_groups(model, recipe.weight_decay)
+    group = {"text": decay_groups, "vision": vision_decay_groups}[recipe.decay]
+    groups = group(model, recipe.weight_decay)
     kind = {"hf_adamw": HFAdamW, "adamw": torch.optim.AdamW}[recipe.optimizer]
     return kind(groups, lr=recipe.learning_rate, betas=_ADAMW_BETAS, eps=recipe.epsilon)
 
 
 def schedule_of(optimizer: torch.optim.Optimizer, recipe: Recipe):
-    """transformers' own schedule on a torch optimizer."""
+    """transformers' own schedule on a torch optimizer, or timm's by epoch."""
+    if recipe.by_epoch is not None:
+        return _ByEpoch(optimizer, recipe)
     from transformers import optimization
 
     warmup, total = recipe.warmup_steps, recipe.total_steps
@@ -141,13 +164,34 @@ def schedule_of(optimizer: torch.optim.Optimizer, recipe: Recipe):
     return factory(optimizer, warmup, total)
 
 
+class _ByEpoch:
+    """timm's rate of each epoch, set before the epoch's first step."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, recipe: Recipe) -> None:
+        fields = dataclasses.asdict(recipe.by_epoch)
+        self._steps, self._done = fields.pop("steps"), 0
+        self._rates = vision_learning_rates(recipe.learning_rate, **fields)
+        self._optimizer = optimizer
+        self._set()
+
+    def step(self) -> None:
+        """Count an optimizer step."""
+        self._done += 1
+        self._set()
+
+    def _set(self) -> None:
+        epoch = min(self._done // self._steps, len(self._rates) - 1)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._rates[epoch]
+
+
 def learning_rates(recipe: Recipe) -> tuple[list[float], dict[str, Any]]:
     """The rate that each step of a whole schedule applies, read from the optimizer."""
     parameter = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
     optimizer = torch.optim.SGD([parameter], lr=recipe.learning_rate)
     schedule = schedule_of(optimizer, recipe)
     rates = []
-    for _ in range(recipe.total_steps):
+    for _ in range(recipe.length):
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         schedule.step()
@@ -167,7 +211,7 @@ def optimize(
             if recipe.clip_norm is not None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
             optimizer.step()
-        return _finish(TrainingRun(), model, optimizer)
+        return _finish(TrainingRun(), model, optimizer, recipe)
 
 
 def train(
@@ -178,9 +222,10 @@ def train(
     with default_dtype(dtype):
         optimizer = _optimizer(model, recipe)
         schedule = schedule_of(optimizer, recipe)
+        average = None if recipe.ema_decay is None else ModelEma(model, recipe.ema_decay)
         for index, batch in enumerate(batches, 1):
             output, _, _ = _call(model, batch)
-            loss = task_loss(output, torch.from_numpy(batch["labels"]))
+            loss = _loss(output, batch["labels"])
             (loss / recipe.accumulate).backward()
             result.losses.append(loss.item())
             if index % recipe.accumulate:
@@ -190,20 +235,33 @@ def train(
             result.learning_rates.append(optimizer.param_groups[0]["lr"])
             optimizer.step()
             schedule.step()
+            if average is not None:
+                average.update(model)
             optimizer.zero_grad(set_to_none=True)
-        return _finish(result, model, optimizer)
+        if average is not None:
+            result.average = _state(average.state)
+        return _finish(result, model, optimizer, recipe)
+
+
+def _state(tensors: Mapping[str, torch.Tensor]) -> Arrays:
+    """Arrays of a state dict without batch counters, which Paddle does not have."""
+    return {n: _numpy(t) for n, t in tensors.items() if "num_batches" not in n}
 
 
 def _finish(
-    result: TrainingRun, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+    result: TrainingRun,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    recipe: Recipe,
 ) -> TrainingRun:
-    state = {n: _numpy(t) for n, t in model.state_dict().items() if "num_batches" not in n}
+    state = _state(model.state_dict())
     names = {parameter: name for name, parameter in model.named_parameters()}
     moments = {
         key: {names[p]: _numpy(values[key]) for p, values in optimizer.state.items()}
         for key in ("exp_avg", "exp_avg_sq")
     }
-    decayed = {n for n, p in model.named_parameters() if p.requires_grad and is_decayed(n)}
+    rule = is_decayed_vision if recipe.decay == "vision" else lambda name, _: is_decayed(name)
+    decayed = {n for n, p in model.named_parameters() if p.requires_grad and rule(n, p)}
     return dataclasses.replace(
         result,
         state=state,
@@ -245,3 +303,36 @@ def load_glue_batches(
         found.update({f"batch {index}/{name}": _numpy(t) for name, t in sorted(batch.items())})
         last = batch["input_ids"]
     return found, stamp(last)
+
+
+def mixed(
+    key: str, images: np.ndarray, labels: np.ndarray, mix: Any, classes: int, smoothing: float
+) -> Arrays:
+    """A batch (B, H, W, 3) of bytes mixed under a given draw: images (B, 3, H, W) and targets."""
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
+    if mix.box is None:
+        made, share = mixup.mixup_batch(pixels, mix.lam), mix.lam
+    else:
+        box = dataclasses.astuple(mix.box)
+        made = mixup.cutmix_batch(pixels, box)
+        share = mixup.corrected_lam(*pixels.shape[2:], box)
+    targets = mixup.mixed_targets(torch.from_numpy(labels), classes, share, smoothing)
+    return {f"{key}images": _numpy(made), f"{key}targets": _numpy(targets)}
+
+
+def erased(image: np.ndarray, erasure: Any) -> np.ndarray:
+    """A normalised image with one rectangle overwritten by given noise."""
+    box = (erasure.top, erasure.left, erasure.height, erasure.width)
+    return _numpy(erase(torch.from_numpy(image), box, torch.from_numpy(erasure.values)))
+
+
+def evaluation_pixels(pictures: Sequence[Any], size: int, crop_pct: float) -> Arrays:
+    """timm's evaluation transform of Pillow images, (3, H, W) each."""
+    transform = image_transforms.eval_transform(size, crop_pct)
+    return {f"{index}": transform(picture) for index, picture in enumerate(pictures)}
+
+
+def operated(name: str, picture: Any, level: float, negate: bool) -> np.ndarray:
+    """timm's RandAugment operation at a magnitude, (H, W, 3) bytes."""
+    arguments = image_transforms.level_arguments(name, level, negate=negate)
+    return np.array(image_transforms.apply_operation(name, picture, arguments))

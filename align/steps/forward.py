@@ -14,7 +14,7 @@ from align.results import ControlResult, StepResult
 def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
     """Compare the taps of a model case; see :class:`align.results.StepResult`."""
     pair = context.pair(case, dtype)
-    comparisons = pair.compare_taps(pair.ours_pass.taps)
+    comparisons = pair.compare_taps(pair.shared_taps(pair.ours_pass.taps))
     context.log_classic(
         "forward_align",
         f"{case.name}/{dtype}",
@@ -38,9 +38,9 @@ def _controls(pair: Pair) -> list[ControlResult]:
             continue
         with planted(fault, pair.ours) as where:
             if where is not None:
-                taps = pair.run_ours(backward=False).taps
+                taps = pair.shared_taps(pair.run_ours(backward=False).taps)
                 results.append(judge(fault.name, pair.compare_taps(taps), where))
-    taps = pair.ours_pass.taps
+    taps = pair.shared_taps(pair.ours_pass.taps)
     bounds = {c.name: c.bound * c.scale for c in pair.compare_taps(taps) if np.isfinite(c.bound)}
     for name, arrays in array_faults(taps, bounds).items():
         results.append(judge(name, pair.compare_taps(arrays), "the Paddle side's taps"))

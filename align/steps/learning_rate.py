@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from align import paddle_side, torch_side
 from align.bounds import TOLERANCES
-from align.case_kinds import Recipe, ScheduleCase
+from align.case_kinds import EpochScheduleCase, Recipe, ScheduleCase
 from align.comparator import compare_arrays
 from align.context import Context
 from align.controls import judge
@@ -16,13 +18,25 @@ from align.results import Comparison, StepResult
 
 
 def run(case: ScheduleCase, dtype: None, context: Context) -> StepResult:
-    """Compare a whole schedule."""
+    """Compare a whole schedule by optimizer step."""
     recipe = Recipe(
         schedule=case.schedule,
         learning_rate=case.learning_rate,
         warmup_steps=case.warmup_steps,
         total_steps=case.total_steps,
     )
+    return _compare(case.name, recipe, lambda ours: _faults(case, ours))
+
+
+def run_by_epoch(case: EpochScheduleCase, dtype: None, context: Context) -> StepResult:
+    """Compare the rate of every epoch."""
+    recipe = Recipe(learning_rate=case.learning_rate, by_epoch=case.by_epoch)
+    return _compare(case.name, recipe, lambda ours: _epoch_faults(recipe, ours))
+
+
+def _compare(
+    name: str, recipe: Recipe, faults: Callable[[list[float]], list[tuple[str, list[float]]]]
+) -> StepResult:
     ours, ours_stamp = paddle_side.learning_rates(recipe)
     reference, reference_stamp = torch_side.learning_rates(recipe)
 
@@ -36,9 +50,9 @@ def run(case: ScheduleCase, dtype: None, context: Context) -> StepResult:
             )
         ]
 
-    controls = [judge(name, compare(rates), "the schedule") for name, rates in _faults(case, ours)]
+    controls = [judge(fault, compare(rates), "the schedule") for fault, rates in faults(ours)]
     return StepResult(
-        case.name,
+        name,
         "learning_rate",
         None,
         compare(ours),
@@ -73,3 +87,23 @@ def _faults(case: ScheduleCase, ours: list[float]) -> list[tuple[str, list[float
         ]
         faults.append(("a full cosine wave", full))
     return faults
+
+
+def _epoch_faults(recipe: Recipe, ours: list[float]) -> list[tuple[str, list[float]]]:
+    """What a port gets wrong: the warm-up as a prefix, the getter of another epoch, the floor."""
+    assert recipe.by_epoch is not None
+    epochs = recipe.by_epoch
+
+    def rates(**changes: float) -> list[float]:
+        changed = dataclasses.replace(epochs, **changes)
+        return paddle_side.learning_rates(dataclasses.replace(recipe, by_epoch=changed))[0]
+
+    warmup = epochs.warmup_epochs
+    prefix = [*ours[:warmup], recipe.learning_rate, *ours[warmup:-1]]
+    return [
+        ("shifted by one epoch", [*ours[1:], ours[-1] * 0.5]),
+        ("the warm-up as a prefix of the cosine", prefix),
+        ("warm-up one epoch longer", rates(warmup_epochs=warmup + 1)),
+        ("down to zero", rates(min_lr=0.0)),
+        ("no epochs at the minimum", ours[: epochs.epochs]),
+    ]

@@ -26,7 +26,10 @@ def run(case: LossCase, dtype: str, context: Context) -> StepResult:
     labels: np.ndarray = rng.integers(0, max(2, case.num_classes), case.samples)
     if case.num_classes == 1:
         labels = rng.uniform(0, 5, case.samples).astype(dtype)
-    labels[: case.ignored] = IGNORED
+    if case.soft:
+        labels = rng.dirichlet(np.ones(case.num_classes), case.samples).astype(dtype)
+    else:
+        labels[: case.ignored] = IGNORED
     loss, gradients, ours_stamp = paddle_side.loss_value(parts, labels)
     expected_loss, expected, reference_stamp = torch_side.loss_value(parts, labels)
     ours, reference = {"loss": loss, **gradients}, {"loss": expected_loss, **expected}
@@ -64,6 +67,8 @@ def _faults(case: LossCase, ours: Arrays) -> dict[str, Arrays]:
     faults: dict[str, Arrays] = {"the sum instead of the mean": scaled(valid)}
     if case.ignored:
         faults["divided by N with ignored labels"] = scaled(valid / case.samples)
+    if case.soft:
+        faults["divided by B times K"] = scaled(1.0 / case.num_classes)
     if case.pair:
         faults["the mean of the two losses"] = scaled(0.5)
     faults["gradient of another sign"] = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
 
 from align import paddle_side, torch_side
-from align.case_kinds import ModelCase, Recipe, recipe_with
+from align.case_kinds import Batch, ModelCase, Recipe, recipe_with
 from align.checkpoint import find_checkpoint
 from align.context import Context
 from align.controls import judge
@@ -24,7 +25,7 @@ BATCH_SIZE = 8
 def make_batches(case: ModelCase, context: Context) -> list[Arrays]:
     """One batch for each forward pass: random, or of the embedded corpus in an explicit order."""
     count = case.recipe.steps * case.recipe.accumulate
-    if not case.batch.corpus:
+    if not (isinstance(case.batch, Batch) and case.batch.corpus):
         return [make_batch(case, seed=100 + index) for index in range(count)]
     sentences = build_corpus()["train"]
     tokenizer = WordPieceTokenizer(
@@ -81,8 +82,23 @@ def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
 
 
 def _faults(recipe: Recipe) -> dict[str, Recipe]:
+    faults = {"no weight decay": recipe_with(recipe, weight_decay=0.0)}
+    if recipe.clip_norm is not None:
+        faults["no clipping"] = recipe_with(recipe, clip_norm=None)
+    if recipe.ema_decay is not None:
+        faults["moving average 1 % slower"] = recipe_with(
+            recipe, ema_decay=1.0 - 0.99 * (1.0 - recipe.ema_decay)
+        )
+    if recipe.by_epoch is None:
+        longer = recipe_with(recipe, warmup_steps=recipe.warmup_steps + 1)
+        return {**faults, "warm-up one step longer": longer}
+    epochs = recipe.by_epoch
+    late = dataclasses.replace(epochs, warmup_epochs=epochs.warmup_epochs + 1)
+    by_step = dataclasses.replace(epochs, steps=1)
+    other_rule = {"text": "vision", "vision": "text"}[recipe.decay]
     return {
-        "warm-up one step longer": recipe_with(recipe, warmup_steps=recipe.warmup_steps + 1),
-        "no weight decay": recipe_with(recipe, weight_decay=0.0),
-        "no clipping": recipe_with(recipe, clip_norm=None),
+        **faults,
+        "warm-up one epoch longer": recipe_with(recipe, by_epoch=late),
+        "the schedule stepped every step": recipe_with(recipe, by_epoch=by_step),
+        "the other rule of decay": recipe_with(recipe, decay=other_rule),
     }

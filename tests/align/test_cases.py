@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from align.bounds import TOLERANCES
-from align.case_kinds import DTYPES, ModelCase, Recipe, recipe_with
+from align.case_kinds import DTYPES, ModelCase, Recipe, TimmCase, recipe_with
 from align.cases import CASES
 from align.results import STEPS
+from sot_paddle.vision_config import TOKEN_TYPES
+from sot_torch_ref import list_models
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = [case for case in CASES if isinstance(case, ModelCase)]
@@ -66,9 +68,31 @@ def test_plain_and_second_order_bert_in_both_modes_with_padding():
     assert {"random", "checkpoint"} == {c.weights for c in MODELS}
 
 
+def test_every_image_model_and_token_embedding_has_a_case():
+    images = [c for c in MODELS if c.subject == "images"]
+    families = ("sot", "deit", "swin")
+    assert {n for n in list_models() if n.startswith(families)} == {c.model for c in images}
+    embeddings = {
+        (c.options.get("token_type", "densenet"), c.options.get("dense_norm", "none"), c.train)
+        for c in images
+        if c.model == "sot_tiny"
+    }
+    kinds = {("densenet", "none"), ("densenet", "bn"), *((t, "none") for t in TOKEN_TYPES)}
+    expected = {(*kind, train) for kind in kinds - {("patch", "none")} for train in (True, False)}
+    assert expected <= embeddings
+    full = {c.model for c in images if "embed_dim" not in c.options and not isinstance(c, TimmCase)}
+    assert full == {"sot_tiny", "sot_small", "sot_base"}
+
+
 def test_the_training_runs_are_long_enough_to_show_a_schedule():
     for case in MODELS:
-        if "training" in case.steps:
+        if "training" in case.steps and case.subject == "images":
+            recipe, epochs = case.recipe, case.recipe.by_epoch
+            assert recipe.steps >= 10
+            assert 0 < epochs.warmup_epochs * epochs.steps < recipe.steps
+            assert recipe.weight_decay > 0
+            assert recipe.ema_decay
+        elif "training" in case.steps:
             recipe = case.recipe
             assert recipe.steps >= 20
             assert 0 < recipe.warmup_steps < recipe.steps < recipe.total_steps

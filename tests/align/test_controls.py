@@ -11,7 +11,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     from align import paddle_side
     from align.pair import make_batch
 
-from align.case_kinds import ModelCase
+from align.case_kinds import ImageBatch, ModelCase
 from align.comparator import compare_mappings
 from align.controls import MODEL_FAULTS, ModelFault, array_faults, judge, planted
 from align.results import Tolerance
@@ -32,20 +32,41 @@ OPTIONS = {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
 }
+IMAGES = {
+    "sot": ("sot_tiny", {"img_size": 16, "embed_dim": 12, "depth": 1, "num_heads": 3}),
+    "swin": (
+        "swin_tiny",
+        {"img_size": 24, "window_size": 3, "embed_dim": 8, "depths": (2,), "num_heads": (2,)},
+    ),
+}
+KINDS = ("pooler", "mgcrp", "mgcrp_qk", *IMAGES)
 APPLIES = {
-    "layer norm epsilon": ("pooler", "mgcrp", "mgcrp_qk"),
-    "transposed square weight": ("pooler", "mgcrp", "mgcrp_qk"),
-    "W and R swapped": ("mgcrp",),
-    "svPN exponent 2 % off": ("mgcrp", "mgcrp_qk"),
-    "batch norm epsilon 1e-3": ("mgcrp_qk",),
+    "layer norm epsilon": KINDS,
+    "transposed square weight": KINDS,
+    "W and R swapped": ("mgcrp", "sot"),
+    "svPN exponent 2 % off": ("mgcrp", "mgcrp_qk", "sot"),
+    "batch norm epsilon ten times larger": ("mgcrp_qk", "sot"),
+    "queries and keys exchanged": ("sot", "swin"),
+    "positions shifted by one": ("sot",),
+    "window shift lost": ("swin",),
     "pooler bias shifted": ("pooler",),
-    "classifier bias shifted": ("pooler", "mgcrp", "mgcrp_qk"),
-    "gradient x 3 in a layer without parameters": ("pooler", "mgcrp", "mgcrp_qk"),
+    "classifier bias shifted": KINDS,
+    "running variance biased": (),  # in training mode only, see the test of its own
+    "gradient x 3 in a layer without parameters": KINDS,
 }
 RULE = Tolerance("scaled", 1e-10, "a rule for these tests")
 
 
-def make(pooling):
+def make(kind, *, train=False):
+    if kind in IMAGES:
+        name, options = IMAGES[kind]
+        batch = ImageBatch(samples=2, size=options["img_size"])
+        case = ModelCase("tiny", name, options, subject="images", train=train, batch=batch)
+        return paddle_side.build(case, "float64"), make_batch(case)
+    return make_text(kind)
+
+
+def make_text(pooling):
     name = "bert_base" if pooling == "pooler" else "bert_base_mgcrp"
     # eval mode: a second pass must give the same taps
     case = ModelCase("tiny", name, {**OPTIONS, "pooling": pooling}, train=False)
@@ -56,7 +77,7 @@ def fingerprint(model):
     """Every parameter and buffer as bytes, and the attributes that faults touch."""
     state = {name: tensor.numpy().tobytes() for name, tensor in model.state_dict().items()}
     for name, layer in model.named_sublayers():
-        for attribute in ("_epsilon", "epsilon", "alpha"):
+        for attribute in ("_epsilon", "epsilon", "alpha", "shift"):
             if hasattr(layer, attribute):
                 state[f"{name}.{attribute}"] = getattr(layer, attribute)
         state[f"{name}.forward"] = vars(layer).get("forward")
@@ -67,7 +88,26 @@ def test_the_table_of_these_tests_names_every_fault():
     assert [fault.name for fault in MODEL_FAULTS] == list(APPLIES)
 
 
-@pytest.mark.parametrize("pooling", ["pooler", "mgcrp", "mgcrp_qk"])
+def test_a_biased_running_variance_shows_in_the_statistics_alone():
+    model, batch = make("sot", train=True)
+    (fault,) = (f for f in MODEL_FAULTS if f.name == "running variance biased")
+
+    def run():
+        with paddle_side.buffers_kept(model):
+            return paddle_side.run(model, batch, "float64")
+
+    clean, before = run(), fingerprint(model)
+    with planted(fault, model) as where:
+        assert where == "embed.blocks.1.norm"
+        found = run()
+    different = [n for n in clean.buffers if not np.array_equal(found.buffers[n], clean.buffers[n])]
+    assert different == [f"{where}.running_var"]
+    assert all(np.array_equal(found.taps[n], clean.taps[n]) for n in clean.taps)
+    assert all(np.array_equal(found.gradients[n], clean.gradients[n]) for n in clean.gradients)
+    assert fingerprint(model) == before
+
+
+@pytest.mark.parametrize("pooling", KINDS)
 def test_each_fault_shows_and_is_undone_bit_by_bit(pooling):
     model, batch = make(pooling)
     clean, before = paddle_side.run(model, batch, "float64"), fingerprint(model)
@@ -110,10 +150,12 @@ def test_a_fault_says_where_it_was_planted():
             assert where is None or where in names
 
 
-def test_an_epsilon_is_not_asked_for_in_float32_and_one_fault_is_backward_only():
-    assert [f.name for f in MODEL_FAULTS if "float32" not in f.dtypes] == ["layer norm epsilon"]
+def test_what_float32_cannot_see_is_not_asked_for_and_two_faults_are_backward_only():
+    in_float64 = ["layer norm epsilon", "running variance biased"]
+    assert [f.name for f in MODEL_FAULTS if "float32" not in f.dtypes] == in_float64
     assert [f.name for f in MODEL_FAULTS if f.backward_only] == [
-        "gradient x 3 in a layer without parameters"
+        "running variance biased",
+        "gradient x 3 in a layer without parameters",
     ]
     assert ModelFault("x", lambda model: None).dtypes == ("float64", "float32")
 

@@ -84,7 +84,7 @@ def test_a_model_step_passes_and_catches_all_its_controls(context, step, dtype):
 def test_a_control_points_at_the_place_of_its_fault(context):
     located = {c.name: c.located for c in run("forward", QK, "float64", context).controls}
     assert located["layer norm epsilon"] == "embeddings"
-    assert located["batch norm epsilon 1e-3"] == "head.q"
+    assert located["batch norm epsilon ten times larger"] == "head.q"
     assert located["svPN exponent 2 % off"] == "head.power_norm"
     assert located["classifier bias shifted"] in ("head.word_logits", "head.cls_logits")
     located = {c.name: c.located for c in run("backward", QK, "float64", context).controls}
