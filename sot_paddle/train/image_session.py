@@ -27,10 +27,11 @@ def run_command(arguments: Sequence[str], convert: ImageConverter) -> int:
         0 when all is done, 2 when the command was refused or had to stop (NaN loss, no space),
         130 when it was interrupted; in both cases one line on stderr says why and what to do.
     """
-    return exit_status(
+    status = exit_status(
         "train_image",
         lambda: run_config(parse(ImageTrainConfig, "train_image.py", arguments), convert),
     )
+    return distributed.leave(status)
 
 
 def run_config(config: ImageTrainConfig, convert: ImageConverter) -> dict[str, Any]:

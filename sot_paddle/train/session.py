@@ -30,7 +30,8 @@ def run_command(arguments: Sequence[str], convert: Converter) -> int:
         0 when all is done, 2 when the command was refused or had to stop (NaN loss, no space),
         130 when it was interrupted; in both cases one line on stderr says why and what to do.
     """
-    return exit_status("train_glue", lambda: run_config(parse(arguments), convert))
+    status = exit_status("train_glue", lambda: run_config(parse(arguments), convert))
+    return distributed.leave(status)
 
 
 def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:

@@ -93,3 +93,13 @@ def test_two_processes_equal_one_with_the_doubled_batch(tmp_path, tiny_files, he
         worst = np.abs(np.array(first[name]) - np.array(second[name])).max()
         assert worst <= bound, (name, worst)
     assert (outs["one"] / "RTE.tsv").read_bytes() == (outs["two"] / "RTE.tsv").read_bytes()
+
+
+def test_only_a_process_with_others_leaves_at_once(monkeypatch):
+    left = []
+    monkeypatch.setattr(distributed.os, "_exit", left.append)
+    assert distributed.leave(2) == 2
+    assert left == []
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    distributed.leave(130)
+    assert left == [130]
