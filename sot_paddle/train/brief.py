@@ -98,7 +98,8 @@ class BriefImageRun:
     Attributes:
         epochs: passes over the training images.
         loss: mean training loss of the run.
-        top1: accuracy on the test images, in per cent, of the moving average.
+        top1: accuracy on the test images, in per cent, of the weights themselves; so short a run
+            leaves their moving average behind.
         seconds: wall time, evaluation included.
     """
 
@@ -134,7 +135,7 @@ def train_on_digits(config: Path, folder: Path, *, epochs: int) -> BriefImageRun
         "training on the digits", lambda: image_session.run_command(flags, _no_conversion)
     )
     found = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    return BriefImageRun(epochs, found["train"]["loss"], found["last"]["ema_top1"], seconds)
+    return BriefImageRun(epochs, found["train"]["loss"], found["last"]["top1"], seconds)
 
 
 def _no_conversion(*_arguments: object, **_options: object) -> NoReturn:
