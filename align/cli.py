@@ -48,6 +48,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
     parser.add_argument(
+        "--junit", metavar="FILE", help="write the results as JUnit XML, for continuous integration"
+    )
+    parser.add_argument(
         "--checkpoint",
         metavar="DIR",
         help="a BERT checkpoint (Hugging Face directory) instead of the installed one",
@@ -86,10 +89,11 @@ def _run_spec(options: argparse.Namespace) -> int:
     if given:
         raise ValueError(f"{given[0]} chooses among the project's own cases: not with --spec")
     _check_writable(options)
-    from align.anypair.spec import run_spec
+    from align.anypair.spec import Files, run_spec
 
     dtype = () if options.dtype == "both" else (options.dtype,)
-    return run_spec(Path(options.spec), dtype, options.inject, options.out, options.json)
+    files = Files(options.out, options.json, options.junit)
+    return run_spec(Path(options.spec), dtype, options.inject, files)
 
 
 def select(patterns: Sequence[str] | None, quick: bool) -> list[Case]:
@@ -140,15 +144,15 @@ def _list(cases: Sequence[Case]) -> None:
 
 def _check_writable(options: argparse.Namespace) -> None:
     """Refuse an impossible destination before an hour of work, not after it."""
-    for given, folder in ((options.out, options.out), (options.json, options.json)):
-        if given is None:
-            continue
-        parent = Path(folder) if given is options.out else Path(folder).parent
+    files = [given for given in (options.json, options.junit) if given is not None]
+    folders = [options.out] if options.out is not None else []
+    for given in (*folders, *files):
+        folder = Path(given) if given in folders else Path(given).parent
         try:
-            parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(f"cannot write to {given}: {error.strerror}") from error
-        if given is options.json and Path(given).is_dir():
+        if given in files and Path(given).is_dir():
             raise ValueError(f"cannot write to {given}: it is a folder, expected a file")
 
 
@@ -178,6 +182,8 @@ def _run(options: argparse.Namespace) -> int:
     print(writer.console(report))
     if options.json:
         print("JSON:", writer.write_json(report, options.json))
+    if options.junit:
+        print("JUnit XML:", writer.write_junit(report, options.junit))
     if options.out:
         writer.write_json(report, Path(options.out) / "report.json")
         reprod.write_reprod(Path(options.out) / "reprod_log", context.classic)

@@ -1,4 +1,4 @@
-"""A run's report as text for the terminal, JSON for machines and one HTML page for people.
+"""A run's report: text for the terminal, JSON for machines, JUnit XML, one page for people.
 
 Files are written atomically: a reader sees the old file or the whole new one.
 """
@@ -9,10 +9,11 @@ import os
 from pathlib import Path
 
 from align.report_html import page
+from align.report_junit import junit
 from align.report_text import console
 from align.results import Report
 
-__all__ = ["console", "write_atomically", "write_html", "write_json"]
+__all__ = ["console", "write_atomically", "write_html", "write_json", "write_junit"]
 
 
 def write_json(report: Report, path: str | os.PathLike[str]) -> Path:
@@ -39,6 +40,19 @@ def write_html(report: Report, path: str | os.PathLike[str]) -> Path:
         The path written.
     """
     return write_atomically(path, page(report).encode())
+
+
+def write_junit(report: Report, path: str | os.PathLike[str]) -> Path:
+    """Writes the report as JUnit XML, atomically.
+
+    Args:
+        report: the run.
+        path: file to write; its folder is created.
+
+    Returns:
+        The path written.
+    """
+    return write_atomically(path, junit(report))
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:

@@ -13,10 +13,14 @@ from typing import Any
 from align import report_plots
 from align.report_style import CSS
 from align.report_text import GUIDE, explain, headline, number, place
-from align.results import STEPS, Comparison, Report, StepResult
+from align.report_tree import tree
+from align.results import STEPS, Comparison, Divergence, Report, StepResult
 
 NEAREST = 12  # rows in the table of worst elements
+_BITS = {"float64": "64 ", "float32": "32 ", "bfloat16": "bf16 ", "float16": "16 "}
 KEPT = 6  # worst tensors listed per result
+TREES = 8  # a page of more cases shows the layers of those that fail
+LOGARITHMIC = ("drift",)  # series over decades
 TITLES = {"backward": "Gradient difference per parameter", "forward": "Difference per tap"}
 
 
@@ -32,14 +36,17 @@ def page(report: Report) -> str:
     cases: dict[str, list[tuple[int, StepResult]]] = {}
     for i, result in enumerate(report.results):
         cases.setdefault(result.case, []).append((i, result))
+    few = len(cases) <= TREES
     groups = "".join(
-        f"<h3>{escape(case)}</h3>{''.join(_result(i, r) for i, r in held)}"
+        f"<h3>{escape(case)}</h3>{_tree([r for _, r in held], report, few)}"
+        f"{''.join(_result(i, r) for i, r in held)}"
         for case, held in cases.items()
     )
     body = (
         f"<h1>Alignment of the PaddlePaddle port with its PyTorch reference</h1>{_banner(report)}"
-        f"{_facts(report)}<h2>What was compared</h2>{_matrix(cases)}<h2>Nearest to the limit</h2>"
-        f"{_nearest(report)}<h2>How to read this page</h2>{GUIDE}<h2>Environment</h2>"
+        f"{_facts(report)}{_findings(report)}<h2>What was compared</h2>{_matrix(cases)}"
+        f"<h2>Nearest to the limit</h2>{_nearest(report)}{_certificate(report.certificate)}"
+        f"<h2>How to read this page</h2>{GUIDE}<h2>Environment</h2>"
         f"{_environment(report.environment)}<h2>Every result</h2>"
         f"{groups or '<p>Nothing was run, so nothing is proved.</p>'}"
     )
@@ -89,6 +96,66 @@ def _facts(report: Report) -> str:
     return f'<div class="facts">{cells}</div>'
 
 
+def _findings(report: Report) -> str:
+    """What differs, where and why; the one to mend first stands first."""
+    parts = []
+    if report.findings:
+        parts.append("<h2>What to mend</h2><ol class='found'>")
+        parts += [_finding(one) for one in report.findings]
+        parts.append("</ol>")
+    if report.guilty:
+        parts.append("<h3>Wrong on the reference's own inputs</h3><ol class='found'>")
+        parts += [_finding(one) for one in report.guilty]
+        parts.append("</ol>")
+    if report.notes:
+        rows = "".join(f"<li>{escape(note)}</li>" for note in report.notes)
+        parts.append(f"<h3>Not compared, and why</h3><ul>{rows}</ul>")
+    return "".join(parts)
+
+
+def _finding(one: Divergence) -> str:
+    step = " ".join(filter(None, [one.step.replace("_", " "), one.dtype]))
+    cause = f"<p><b>Likely cause: {escape(one.cause)}</b></p>" if one.cause else ""
+    source = f"<p class='soft'>Code: <code>{escape(one.source)}</code></p>" if one.source else ""
+    return (
+        f"<li><code>{escape(one.place)}</code> <span class='soft'>{escape(step)}</span>{cause}"
+        f"<p>Seen at <code>{escape(one.name)}</code>: {escape(one.reason)}</p>{source}</li>"
+    )
+
+
+def _tree(results: Sequence[StepResult], report: Report, few: bool) -> str:
+    """The layers of one case, open when something in it failed; of many cases only such."""
+    failed = any(not r.passed for r in results)
+    if not (few or failed):
+        return ""
+    guilty = [one.place.partition("#")[0] for one in (*report.findings[:1], *report.guilty)]
+    shown = tree(results, report.layers, guilty)
+    if not shown:
+        return ""
+    state = " open" if failed else ""
+    return (
+        f'<details class="plain"{state}><summary>Layers, coloured by difference</summary>'
+        f'<div class="body">{shown}</div></details>'
+    )
+
+
+def _certificate(held: Mapping[str, Any] | None) -> str:
+    """What the suite finds when faults are planted on purpose, measured by `--certify`."""
+    if held is None:
+        return ""
+    total = held["faults"]
+    rows = [
+        [word, f"{held[key]} / {of}"]
+        for word, key, of in (
+            ("faults detected", "detected", total),
+            ("located: the right layer or step is named", "located", total),
+            ("explained: the right cause is named", "explained", total),
+            ("false alarms on clean runs", "false_alarms", held["clean_seeds"]),
+        )
+    ]
+    return f"<h2>Sensitivity certificate</h2>{_table(('', '#measured'), rows)}"
+
+
 def _matrix(cases: Mapping[str, Sequence[tuple[int, StepResult]]]) -> str:
     """Case x step; one chip per dtype, linked to its result."""
     used = {r.step for held in cases.values() for _, r in held}
@@ -109,7 +176,7 @@ def _matrix(cases: Mapping[str, Sequence[tuple[int, StepResult]]]) -> str:
 
 def _chip(i: int, result: StepResult) -> str:
     state, mark = ("pass", "✓") if result.passed else ("fail", "✕")
-    bits = {"float64": "64 ", "float32": "32 "}.get(result.dtype or "", "")
+    bits = _BITS.get(result.dtype or "", "")
     label = f"{result.case}, {result.step}, {result.dtype or 'no dtype'}: {state}"
     return f'<a class="chip {state}" href="#r{i}" title="{escape(label)}">{bits}{mark}</a>'
 
@@ -206,7 +273,8 @@ def _figures(result: StepResult) -> Iterable[str]:
     for name, sides in result.series.items():
         keys = list(zip(("l", "d"), sides, strict=False))
         title = name.replace("_", " ").capitalize()
-        yield _figure(title, keys, report_plots.curves(sides))
+        draw = report_plots.logarithmic if name in LOGARITHMIC else report_plots.curves
+        yield _figure(title, keys, draw(sides))
 
 
 def _figure(title: str, keys: Sequence[tuple[str, str]], plot: str) -> str:

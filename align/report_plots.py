@@ -71,6 +71,34 @@ def curves(sides: Mapping[str, Sequence[float]]) -> str:
     return _svg(height, "".join(parts) + gap, "curves of both sides and their difference")
 
 
+def logarithmic(sides: Mapping[str, Sequence[float]]) -> str:
+    """Curves over the steps on a logarithmic axis, such as the drift and its noise band.
+
+    Args:
+        sides: name -> values by step, none negative; the first is drawn solid, the second dashed.
+
+    Returns:
+        An <svg> element, "" when no value is positive and finite.
+    """
+    positive = [v for held in sides.values() for v in held if math.isfinite(v) and v > FLOOR]
+    if not positive:
+        return ""
+    steps = max(len(values) for values in sides.values())
+    low = math.floor(math.log10(min(positive)))
+    high = max(math.ceil(math.log10(max(positive))), low + 1)
+    parts = []
+    for decade in _decades(low, high, 5):
+        y = _scale(decade, low, high, 150, 10)
+        parts.append(f'<path class="grid" d="M62 {y:.1f}H{RIGHT}"/>')
+        parts.append(f'<text x="56" y="{y + 4:.1f}" text-anchor="end">1e{decade}</text>')
+    for kind, values in zip(("ours", "ref"), sides.values(), strict=False):
+        points = [_scale(_log(v, low), low, high, 150, 10) for v in values]
+        parts.append(f'<path class="{kind}" d="{_line(points, steps)}"/>')
+    parts.append(f'<text x="62" y="168">step 1</text><text x="{RIGHT}" y="168" ')
+    parts.append(f'text-anchor="end">step {steps}</text>')
+    return _svg(172, "".join(parts), "curves on a logarithmic axis")
+
+
 def _rows(comparisons: Sequence[Comparison], low: int, high: int) -> str:
     """One row per name: stem and dot for ours, small dot for the peer, tick for the bound."""
     bottom = 6 + ROW * len(comparisons)

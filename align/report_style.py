@@ -92,6 +92,21 @@ svg .delta { stroke:var(--ink); stroke-width:1.2; fill:none; }
 .key.x { background:var(--fail); } .key.l { height:2px; width:16px; border-radius:0;
   vertical-align:4px; } .key.d { height:0; width:16px; border-radius:0; background:none;
   border-top:2px dashed var(--ref); vertical-align:4px; }
+.found { padding-left:22px; } .found li { margin:0 0 14px; } .found p { margin:3px 0 0; }
+.found p, .found code { overflow-wrap:anywhere; }
+.legend { font-size:12.5px; color:var(--soft); max-width:none; }
+.legend span { white-space:nowrap; margin-right:10px; }
+.tree { overflow-x:auto; font-size:13px; }
+.tree details { border:0; border-radius:0; background:none; margin:0 0 0 18px; }
+.tree > details { margin-left:0; }
+.tree summary { display:block; padding:2px 0; white-space:nowrap; }
+.tree summary::before { content:"▸"; color:var(--soft); display:inline-block; width:14px; }
+.tree details[open] > summary::before { content:"▾"; }
+.twig { margin-left:18px; padding:2px 0 2px 14px; white-space:nowrap; }
+.leaf { display:inline-block; width:11px; height:11px; border-radius:2px; margin-right:4px;
+  background:var(--leaf); vertical-align:-1px; }
+.leaf.none { --leaf:var(--faint); } .leaf.l0 { --leaf:#d3e6da; } .leaf.l1 { --leaf:#a9d3b8; }
+.leaf.l2 { --leaf:#6fb58a; } .leaf.l3 { --leaf:#e0b04a; } .leaf.bad { --leaf:var(--fail); }
 @media (max-width:640px) { main { padding:20px 14px 48px; }
   .facts { grid-template-columns:1fr 1fr; }
   .banner { padding:16px; } .banner strong { font-size:24px; } h2 { margin-top:34px; }

@@ -16,8 +16,20 @@ from typing import Any
 from align.strict_json import json_ready
 from align.tolerance import Tolerance
 
-STEPS = ("data", "forward", "metric", "loss", "learning_rate", "backward", "optimizer", "training")
-DTYPES = ("float64", "float32", None)
+STEPS = (
+    "weights",
+    "data",
+    "forward",
+    "metric",
+    "loss",
+    "learning_rate",
+    "backward",
+    "optimizer",
+    "training",
+    "distributed",
+)
+LOW_PRECISION = ("bfloat16", "float16")
+DTYPES = ("float64", "float32", *LOW_PRECISION, None)
 
 
 @dataclass(frozen=True)
@@ -95,7 +107,7 @@ class StepResult:
     Args:
         case: name of the case.
         step: one of STEPS.
-        dtype: "float64", "float32", or None where the dtype does not matter.
+        dtype: one of DTYPES; None where the dtype does not matter.
         comparisons: in execution order of the reference.
         controls: the faults planted in this run.
         seconds: wall time.
@@ -124,7 +136,7 @@ class StepResult:
         if self.step not in STEPS:
             raise ValueError(f"step {self.step!r}: expected one of {', '.join(STEPS)}")
         if self.dtype not in DTYPES:
-            raise ValueError(f"dtype {self.dtype!r}: expected 'float64', 'float32' or None")
+            raise ValueError(f"dtype {self.dtype!r}: expected one of {DTYPES}")
 
     @property
     def problems(self) -> list[str]:
@@ -207,12 +219,64 @@ class StepResult:
         )
 
 
+@dataclass(frozen=True)
+class Divergence:
+    """A place where Paddle departs from PyTorch.
+
+    Attributes:
+        name: the first tensor out of tolerance (a tap in Paddle's names, or a gradient).
+        place: what to mend, in Paddle's names: a layer, a tensor ("weights", "optimizer"), a key of
+            the batch ("data"), "schedule", "optimizer", or "loss" when only the loss differs.
+        step: one of `align.results.STEPS`.
+        dtype: precision in which it was seen.
+        reason: the measured difference.
+        cause: the likely cause, "" when no formula fits.
+        source: class, file and line of the layer's forward.
+    """
+
+    name: str
+    place: str
+    step: str
+    dtype: str
+    reason: str
+    cause: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        lines = [f"{self.step}{f' ({self.dtype})' if self.dtype else ''}: {self.place}"]
+        if self.cause:
+            lines.append(f"  likely cause: {self.cause}")
+        lines.append(f"  seen at {self.name}: {self.reason}")
+        if self.source:
+            lines.append(f"  code: {self.source}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """All attributes."""
+        return json_ready(vars(self))
+
+
 @dataclass
 class Report:
-    """Everything a run produced; an empty one is a failure, because nothing was proved."""
+    """Everything a run produced; an empty one is a failure, because nothing was proved.
+
+    Attributes:
+        environment: versions, machine, commit.
+        results: one for each case, step and dtype.
+        findings: what differs, where and why; the one to mend first comes first.
+        guilty: layers that are wrong on their own (inject mode).
+        notes: what was not compared and why.
+        layers: class of every compared Paddle layer by its name, empty for the project's own cases.
+        certificate: summary of a sensitivity certificate that belongs to the run, or None.
+    """
 
     environment: dict[str, Any]
     results: list[StepResult] = field(default_factory=list)
+    findings: list[Divergence] = field(default_factory=list)
+    guilty: list[Divergence] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    layers: dict[str, str] = field(default_factory=dict)
+    certificate: dict[str, Any] | None = None
 
     @property
     def verdict(self) -> str:
@@ -225,10 +289,14 @@ class Report:
         return 0 if self.verdict == "pass" else 1
 
     def to_json(self) -> dict[str, Any]:
-        """{"verdict", "environment", "results"}, strict."""
+        """{"verdict", "environment", "findings", "guilty", "notes", "certificate", "results"}."""
         return {
             "verdict": self.verdict,
             "environment": json_ready(self.environment),
+            "findings": [one.to_json() for one in self.findings],
+            "guilty": [one.to_json() for one in self.guilty],
+            "notes": list(self.notes),
+            "certificate": json_ready(self.certificate),
             "results": [r.to_json() for r in self.results],
         }
 

@@ -33,6 +33,12 @@ def compare(
     shake: bool = True,
     inject: bool = False,
     name: str = "pair",
+    data: Any = None,
+    metric: Any = None,
+    schedule: Any = None,
+    schedule_steps: int = 0,
+    converted: bool = False,
+    dropout: str = "off",
     out: str | Path | None = None,
 ) -> Outcome:
     """Compare two models: same weights, same inputs, every layer forward and backward.
@@ -60,11 +66,20 @@ def compare(
         inject: also feed each layer the reference's inputs and list every guilty one; after a
             failed forward pass this is done anyway, to name the place.
         name: of the pair in the report.
+        data: (torch_batches, paddle_batches): what each side's loader yields, as iterables or
+            callables without arguments; a batch is a mapping or a sequence of arrays.
+        metric: (torch_metric, paddle_metric): callables of (output, labels) that return a number or
+            a mapping of numbers; both judge the reference's output.
+        schedule: (torch_rates, paddle_rates): callables from a number of steps to the rate of each;
+            without it the schedulers that the optimizer factories return are read.
+        schedule_steps: how many learning rates are compared, 0 for none.
+        converted: the Paddle layer holds weights that you converted: compare every one of them.
+        dropout: "off", or "exchange": masks drawn once and used by both sides in training mode.
         out: folder for report.html and report.json (and the draft of a table).
 
     Returns:
-        Outcome: `passed`, `verdict`, `first_divergence`, `first_backward_divergence`, `guilty`,
-        `report`, `exit_code`; its text is the console report.
+        Outcome: `passed`, `verdict`, `root` and `findings` (place and cause, what to mend first),
+        `guilty`, `report`, `exit_code`; its text is the console report.
 
     Raises:
         ValueError: an argument means nothing, or names do not match; then a draft of the table is
@@ -84,21 +99,29 @@ def compare(
         seed,
         shake,
         name,
+        data,
+        metric,
+        schedule,
+        schedule_steps,
+        converted,
+        dropout,
     )
     setup = Setup(plan, weights, Path(out) if out is not None else Path())
     outcome = Outcome(Report({}))
     outcome.torch_only = setup.modules.torch_only
     outcome.paddle_only = setup.modules.paddle_only
-    outcome.notes = _left_out(setup.weights.ignored)
+    outcome.report.layers = setup.layers
+    outcome.notes.extend(_left_out(setup.weights.ignored))
     if setup.moved:
         outcome.notes.append(
             f"{len(setup.moved)} constant vectors (fresh biases, scales, running statistics) were "
             "moved off their value on both sides; shake=False leaves them"
         )
+    _run_once(AnyPair(setup, plan.dtypes[0]), outcome)
     for precision in plan.dtypes:
         _run_dtype(AnyPair(setup, precision), outcome, inject)
     outcome.report.environment = environment_stamp()
-    outcome.notes = list(dict.fromkeys(outcome.notes))
+    outcome.notes[:] = dict.fromkeys(outcome.notes)
     if out is not None:
         outcome.write(out)
     return outcome
@@ -112,10 +135,42 @@ def _left_out(ignored: Mapping[str, str]) -> list[str]:
     return [f"left out: {some(names)}: {reason}" for reason, names in reasons.items()]
 
 
+def _run_once(pair: AnyPair, outcome: Outcome) -> None:
+    """What does not depend on the precision: converted weights, data, metric, learning rates."""
+    plan = pair.plan
+    if plan.converted:
+        from align.anypair.converted import weights
+
+        _found(outcome, lambda: weights(pair))
+    if plan.data is not None:
+        from align.anypair.feeding import data
+
+        _found(outcome, lambda: data(pair))
+    if plan.metric is not None:
+        from align.anypair.metric_stage import metric
+
+        _found(outcome, lambda: metric(pair))
+    if plan.schedule_steps:
+        from align.anypair.rates import learning_rate
+
+        _found(outcome, lambda: learning_rate(pair))
+
+
+def _found(outcome: Outcome, stage: Callable[[], tuple[StepResult, list[Divergence]]]) -> None:
+    """Run a stage that names its own findings."""
+
+    def run() -> StepResult:
+        result, divergences = stage()
+        outcome.add(divergences)
+        return result
+
+    _timed(outcome, run)
+
+
 def _run_dtype(pair: AnyPair, outcome: Outcome, inject: bool) -> None:
     """Forward, inject where it is due, backward and training in one precision."""
     forward = _timed(outcome, lambda: stages.forward(pair))
-    outcome.notes += pair.judge.notes
+    outcome.notes.extend(pair.judge.notes)
     statistics = _moved_statistics(pair, forward)
     failed = [c for c in forward.failures if c not in statistics]
     if inject or (failed and outcome.first_divergence is None):
@@ -129,11 +184,13 @@ def _run_dtype(pair: AnyPair, outcome: Outcome, inject: bool) -> None:
         _timed(outcome, stage)
         found = locate.forward_guilty(pair, guilty)
         known = {one.place for one in outcome.guilty}
-        outcome.guilty += [one for one in found if one.place not in known]
+        outcome.guilty.extend(one for one in found if one.place not in known)
         if failed and outcome.first_divergence is None:
             outcome.first_divergence = locate.first_forward(pair, failed, found)
     if statistics and outcome.first_divergence is None:
         outcome.first_divergence = _statistic(pair, statistics[0])
+    if outcome.first_divergence is not None:
+        outcome.add([outcome.first_divergence])
     backward = _timed(outcome, lambda: stages.backward(pair))
     if backward.failures and outcome.first_backward_divergence is None:
         found = locate.first_backward(pair, backward.failures)
@@ -142,6 +199,7 @@ def _run_dtype(pair: AnyPair, outcome: Outcome, inject: bool) -> None:
             place = outcome.first_divergence.place if outcome.first_divergence else found.place
             found = dataclasses.replace(found, place=place, cause=cause, source="")
         outcome.first_backward_divergence = found
+        outcome.add([found])
     if pair.plan.steps:
         _timed(outcome, lambda: stages.training(pair)[0])
 

@@ -7,41 +7,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from align.report import console, write_html, write_json
-from align.results import Report
+from align.results import Divergence, Report
+
+__all__ = ["Divergence", "Outcome", "some"]
 
 SHOWN = 8
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """A place where Paddle departs from PyTorch.
-
-    Attributes:
-        name: the first tensor out of tolerance (a tap in Paddle's names, or a gradient).
-        place: the layer to mend, in Paddle's names; "loss" when only the loss differs.
-        step: "forward", "backward" or "training".
-        dtype: precision in which it was seen.
-        reason: the measured difference.
-        cause: the likely cause, "" when no formula fits.
-        source: class, file and line of the layer's forward.
-    """
-
-    name: str
-    place: str
-    step: str
-    dtype: str
-    reason: str
-    cause: str = ""
-    source: str = ""
-
-    def __str__(self) -> str:
-        lines = [f"{self.step} ({self.dtype}): {self.place}"]
-        if self.cause:
-            lines.append(f"  likely cause: {self.cause}")
-        lines.append(f"  seen at {self.name}: {self.reason}")
-        if self.source:
-            lines.append(f"  code: {self.source}")
-        return "\n".join(lines)
+PASSES = ("forward", "backward")
+ORDER = (
+    "weights",
+    "data",
+    "forward",
+    "loss",
+    "metric",
+    "learning_rate",
+    "backward",
+    "optimizer",
+    "training",
+    "distributed",
+)
+"""Steps in the order in which one fault makes the next: the first finding is the one to mend."""
 
 
 @dataclass
@@ -49,27 +33,52 @@ class Outcome:
     """The result of a comparison.
 
     Attributes:
-        report: every comparison, for the console, JSON and HTML writers.
+        report: every comparison, for the console, JSON, HTML and JUnit writers; it also holds the
+            findings (those that make others come first: weights, data, forward, loss, metric,
+            learning rate, backward, optimizer, training), the guilty layers of inject mode in
+            execution order, and notes on what was not compared.
         first_divergence: the first one of the forward pass, None without.
         first_backward_divergence: the first one of the backward pass, None without.
-        guilty: every layer that is wrong on its own (inject mode), in execution order.
         torch_only: PyTorch modules without a partner; they were not compared.
         paddle_only: Paddle layers without a partner.
-        notes: what was not compared and why.
     """
 
     report: Report
     first_divergence: Divergence | None = None
     first_backward_divergence: Divergence | None = None
-    guilty: list[Divergence] = field(default_factory=list)
     torch_only: list[str] = field(default_factory=list)
     paddle_only: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
         """Every comparison within its tolerance, every planted fault caught."""
         return self.report.verdict == "pass"
+
+    @property
+    def findings(self) -> list[Divergence]:
+        """What differs, where and why; the one to mend first comes first."""
+        return self.report.findings
+
+    @property
+    def guilty(self) -> list[Divergence]:
+        """Every layer that is wrong on its own (inject mode)."""
+        return self.report.guilty
+
+    @property
+    def notes(self) -> list[str]:
+        """What was not compared and why."""
+        return self.report.notes
+
+    @property
+    def root(self) -> Divergence | None:
+        """The finding to mend first, None without."""
+        return next(iter(self.findings), None)
+
+    def add(self, found: Sequence[Divergence]) -> None:
+        """Take findings in, each step and place once, in the order of causes."""
+        known = {(one.step, one.place) for one in self.findings}
+        self.findings.extend(one for one in found if (one.step, one.place) not in known)
+        self.findings.sort(key=lambda one: ORDER.index(one.step))
 
     @property
     def exit_code(self) -> int:
@@ -82,13 +91,14 @@ class Outcome:
         if self.passed:
             count = sum(len(result.comparisons) for result in self.report.results)
             return f"PASS: {count} comparisons within their tolerances"
-        first = self.first_divergence or self.first_backward_divergence
+        first = self.root
         if first is None:
             failed = [r for r in self.report.results if not r.passed]
             where = ", ".join(f"{r.step} ({r.dtype})" for r in failed)
             return f"FAIL: {where}"
         cause = f": {first.cause}" if first.cause else ""
-        return f"FAIL: {first.step} pass, at {first.place}{cause}"
+        step = f"{first.step} pass" if first.step in PASSES else first.step.replace("_", " ")
+        return f"FAIL: {step}, at {first.place}{cause}"
 
     def __str__(self) -> str:
         lines = [self.verdict, "", console(self.report)]
@@ -98,6 +108,9 @@ class Outcome:
         ):
             if found is not None:
                 lines += ["", f"{title}, {found}"]
+        rest = [one for one in self.findings if one.step not in PASSES]
+        for one in rest:
+            lines += ["", str(one)]
         if self.guilty:
             lines += ["", "guilty on the reference's own inputs:"]
             lines += [f"  {one.place}: {one.cause or one.reason}" for one in self.guilty]

@@ -54,7 +54,8 @@ class Setup:
         if plan.shake:
             trainable = {entry.name for entry in source if not entry.buffer}
             self.state, self.moved = runs.shaken(self.state, trainable, plan.seed)
-        kinds = [type(one).__name__ for one in on_paddle.modules(layer).values()]
+        self.layers = {n: type(one).__name__ for n, one in on_paddle.modules(layer).items()}
+        kinds = list(self.layers.values())
         self.pooled = any("AvgPool" in kind for kind in kinds)
         recurrent = sorted(set(kinds) & {"LSTM", "GRU", "SimpleRNN"})
         if recurrent and not plan.train:

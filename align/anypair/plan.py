@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from align.anypair.nested import replace
+from align.results import LOW_PRECISION
 
 LOSSES = ("cross_entropy", "mse")
 OPTIMIZERS = ("sgd", "adamw")
 DTYPES = ("float64", "float32")
+DROPOUT = ("off", "exchange")
 EXACT_DECAY = 2.0**-7  # Paddle holds the coefficient in float32: a power of two loses nothing there
 _DEFAULTS = {
     "sgd": {"lr": 0.01, "momentum": 0.0, "weight_decay": 0.0},
@@ -42,6 +44,14 @@ class Plan:
         seed: of everything that is drawn.
         shake: move constant vectors (fresh zeros and ones) off their value on both sides.
         name: of the pair in the report.
+        data: None, or (torch_batches, paddle_batches): iterables of batches, or callables without
+            arguments that return one; a batch is a mapping or a sequence of arrays.
+        metric: None, or (torch_metric, paddle_metric): callables of (output, labels).
+        schedule: None, or (torch_rates, paddle_rates): callables from a number of steps to the
+            learning rate of each.
+        schedule_steps: length of the schedule that is compared.
+        converted: the Paddle layer comes with weights that the user converted: compare them.
+        dropout: "off", or "exchange" for masks drawn once and used by both sides.
     """
 
     torch_module: Any
@@ -56,12 +66,18 @@ class Plan:
     seed: int = 0
     shake: bool = True
     name: str = "pair"
-    options: Mapping[str, float] = field(default_factory=dict)
+    data: Any = None
+    metric: Any = None
+    schedule: Any = None
+    schedule_steps: int = 0
+    converted: bool = False
+    dropout: str = "off"
 
     def __post_init__(self) -> None:
         self.dtypes = (self.dtypes,) if isinstance(self.dtypes, str) else tuple(self.dtypes)
-        if not self.dtypes or set(self.dtypes) - set(DTYPES):
-            raise ValueError(f"dtype {self.dtypes!r}: expected some of {', '.join(DTYPES)}")
+        known = (*DTYPES, *LOW_PRECISION)
+        if not self.dtypes or set(self.dtypes) - set(known):
+            raise ValueError(f"dtype {self.dtypes!r}: expected some of {', '.join(known)}")
         if isinstance(self.inputs, np.ndarray):
             self.inputs = (self.inputs,)
         if not isinstance(self.inputs, (tuple, list, Mapping)) or not self.inputs:
@@ -71,6 +87,7 @@ class Plan:
             )
         self._check_loss()
         self._check_optimizer()
+        self._check_stages()
 
     def _check_loss(self) -> None:
         pair = isinstance(self.loss, (tuple, list)) and len(self.loss) == 2
@@ -83,15 +100,15 @@ class Plan:
             )
         if self.loss is not None and self.labels is None:
             raise ValueError(f"loss {self.loss!r} needs labels=")
-        if self.loss is None and self.labels is not None:
-            raise ValueError("labels= without loss=: say which loss they are for")
+        if self.loss is None and self.labels is not None and self.metric is None:
+            raise ValueError("labels= without loss= or metric=: say what they are for")
 
     def _check_optimizer(self) -> None:
         if not isinstance(self.steps, int) or self.steps < 0:
             raise ValueError(f"steps {self.steps!r}: expected a whole number >= 0")
         if self.steps and self.optimizer is None:
             raise ValueError("steps= needs optimizer=: sgd, adamw, or a pair of factories")
-        if self.optimizer is not None and not self.steps:
+        if self.optimizer is not None and not (self.steps or self.schedule_steps):
             raise ValueError("optimizer= without steps=: say how many steps to train")
         given = self.optimizer
         if given is None or (isinstance(given, (tuple, list)) and len(given) == 2):
@@ -110,6 +127,29 @@ class Plan:
                 f"{', '.join(_DEFAULTS[name])}"
             )
         self.optimizer = {"name": name, **_DEFAULTS[name], **given}
+
+    def _check_stages(self) -> None:
+        for name in ("data", "metric", "schedule"):
+            given = getattr(self, name)
+            if given is not None and not (isinstance(given, (tuple, list)) and len(given) == 2):
+                raise ValueError(
+                    f"{name}: got {type(given).__name__}, expected a pair (torch, paddle)"
+                )
+        for name in ("metric", "schedule"):
+            if not all(callable(side) for side in getattr(self, name) or ()):
+                raise ValueError(f"{name}: expected a pair of callables (torch, paddle)")
+        if self.metric is not None and self.labels is None:
+            raise ValueError("metric= needs labels=")
+        if not isinstance(self.schedule_steps, int) or self.schedule_steps < 0:
+            raise ValueError(f"schedule_steps {self.schedule_steps!r}: expected a number >= 0")
+        if self.schedule is not None and not self.schedule_steps:
+            raise ValueError("schedule= needs schedule_steps=: how many rates to compare")
+        if self.schedule_steps and self.schedule is None and self.optimizer is None:
+            raise ValueError("schedule_steps= needs schedule=, or optimizer= with a scheduler")
+        if self.dropout not in DROPOUT:
+            raise ValueError(f"dropout {self.dropout!r}: expected one of {', '.join(DROPOUT)}")
+        if self.dropout == "exchange" and not (self.train or self.steps):
+            raise ValueError("dropout='exchange' needs train=True or steps= (eval drops nothing)")
 
     def cast(self, dtype: str, rounded: str) -> Any:
         """The inputs with floating arrays rounded to ``rounded`` and held as ``dtype``."""

@@ -10,10 +10,11 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from align.report import write_json
+from align.report import write_json, write_junit
 
 NEEDED = ("torch_module", "paddle_layer", "inputs")
 OPTIONS = (
@@ -28,6 +29,12 @@ OPTIONS = (
     "shake",
     "inject",
     "name",
+    "data",
+    "metric",
+    "schedule",
+    "schedule_steps",
+    "converted",
+    "dropout",
 )
 LONGEST = 500  # characters of a message: frameworks print whole stacks
 USER_ERRORS = (
@@ -99,17 +106,29 @@ def _value(path: Path, value: Any) -> Any:
         raise ValueError(_told(path, error)) from error
 
 
-def run_spec(
-    path: Path, dtype: Sequence[str], inject: bool, out: str | None, json: str | None
-) -> int:
+@dataclass(frozen=True)
+class Files:
+    """What a run writes beside the console text; None for not at all.
+
+    Attributes:
+        out: folder for report.html and report.json.
+        json: file for the JSON alone.
+        junit: file for the JUnit XML.
+    """
+
+    out: str | None = None
+    json: str | None = None
+    junit: str | None = None
+
+
+def run_spec(path: Path, dtype: Sequence[str], inject: bool, files: Files) -> int:
     """Compare the pair of a spec, print the report, write the files; returns the exit status.
 
     Args:
         path: the spec.
         dtype: precisions asked for on the command line, empty for those of the spec.
         inject: feed each layer the reference's inputs as well.
-        out: folder for report.html and report.json.
-        json: file for the JSON alone.
+        files: what to write.
 
     Raises:
         ValueError: a spec that cannot be run, in one line.
@@ -121,16 +140,18 @@ def run_spec(
     try:
         from align.anypair.comparing import compare
 
-        result = compare(**given, out=out)
+        result = compare(**given, out=files.out)
     except USER_ERRORS as error:
         if isinstance(error, ValueError) and _place(path, error) == "":
             raise
         raise ValueError(_told(path, error)) from error
     print(result)
-    if json:
-        print("JSON:", write_json(result.report, json))
-    if out:
-        print("HTML report:", Path(out) / "report.html")
+    if files.json:
+        print("JSON:", write_json(result.report, files.json))
+    if files.junit:
+        print("JUnit XML:", write_junit(result.report, files.junit))
+    if files.out:
+        print("HTML report:", Path(files.out) / "report.html")
     return result.exit_code
 
 

@@ -49,6 +49,7 @@ TINY = (
 )
 SENTENCES = "Hello, café!\n\nTWO Words here\na third, rather longer sentence of words\n"
 CHECKS = ("forward_align", "metric_align", "loss_align", "backward_align", "train_align")
+FOUND = {"findings", "guilty", "notes", "certificate"}
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +123,7 @@ def test_a_run_that_passes_exits_with_0(finished):
 
 def test_the_json_has_the_promised_form(finished):
     report = json.loads((finished[1] / "out.json").read_text(encoding="utf-8"))
-    assert set(report) == {"verdict", "environment", "results"}
+    assert set(report) == {"verdict", "environment", "results", *FOUND}
     assert report["verdict"] == "pass"
     assert {"packages", "tuning", "python", "torch_threads"} <= set(report["environment"])
     promised = {"case", "step", "dtype", "passed", "worst", "position", "tolerance", "controls"}

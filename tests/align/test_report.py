@@ -71,7 +71,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.attributes += attrs
-        if tag == "details":
+        if tag == "details" and dict(attrs).get("class") in ("pass", "fail"):
             self.opened.append("open" in dict(attrs))
         if tag not in VOID:
             self.stack.append(tag)

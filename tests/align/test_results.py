@@ -13,6 +13,7 @@ from align.strict_json import json_ready
 RULE = Tolerance("scaled", 1e-10, "rounding is far below")
 STAMPS = {"ours": {"framework": "paddle"}, "reference": {"framework": "torch"}}
 CAUGHT = ControlResult("scaled by 3", True, "differs by 2.0", "logits")
+FOUND = {"findings", "guilty", "notes", "certificate"}
 
 
 def make(ours=(1.0, 2.0), **changes):
@@ -88,7 +89,7 @@ def test_json_has_the_agreed_keys_and_is_strict():
         raise AssertionError(f"{token} is not JSON")
 
     data = json.loads(report.dumps(), parse_constant=refuse)
-    assert set(data) == {"verdict", "environment", "results"}
+    assert set(data) == {"verdict", "environment", "results", *FOUND}
     assert data["verdict"] == "fail"
     assert data["environment"] == {"seed": 3, "none": None}
     (result,) = data["results"]

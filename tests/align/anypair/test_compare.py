@@ -289,7 +289,7 @@ def test_the_users_models_are_left_as_they_were() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "float16"}, "expected some of float64, float32"),
+        ({"dtype": "float8"}, "expected some of float64, float32"),
         ({"loss": "hinge"}, "expected None, cross_entropy, mse"),
         ({"loss": "mse"}, "needs labels"),
         ({"steps": 2}, "needs optimizer"),
