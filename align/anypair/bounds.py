@@ -12,16 +12,18 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from align.anypair.precision import UNIT
 from align.tolerance import Tolerance
 
 NOISE_FACTOR = 32.0
-TINY_GRADIENT = {"float64": 1e-12, "float32": 1e-6}
+TINY_GRADIENT = {"float64": 1e-12, "float32": 1e-6, "bfloat16": 2.0**-10, "float16": 2.0**-13}
 """Part of the largest gradient below which another one is rounding and epsilons held in float32."""
 UNCERTAIN = 0.25  # a relative bound this wide judges nothing
-LOST = 1e-3  # of the largest of the kind: what a tensor that is mostly rounding may be off
+LOST = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.05}
+"""Of the largest of the kind: what a tensor that is mostly rounding may be off."""
 _LOST_WHY = (
-    "PyTorch's own float32 tensor is mostly rounding (its first digits differ from float64): 8 x "
-    "its largest error or 32 x its measured noise, at most 0.1 % of the kind's largest value"
+    "PyTorch's own tensor is mostly rounding (its first digits differ from float64): 8 x its "
+    "largest error or 32 x its measured noise, at most {:g} of the kind's largest value"
 )
 LARGEST = 0.05  # more room than this would hide real faults: 5 % of the tensor
 _NOISE = (
@@ -72,6 +74,25 @@ FLOORS: Mapping[tuple[str, str], Tolerance] = {
         factor=4.0,
         floor=3e-5,
     ),
+    **{
+        (step, dtype): Tolerance(
+            "oracle",
+            units * unit,
+            f"mixed precision rounds to {dtype} at every listed operator: Paddle may be {factor:g} "
+            f"x as far from the float64 run as PyTorch's own {dtype} run is; the floor is {units} "
+            "units of the format (chains of a few roundings stay below one); a fault of 4 % in a "
+            "layer is above both" + more,
+            norm="l2",
+            factor=factor,
+            floor=units * unit,
+        )
+        for dtype, unit in UNIT.items()
+        for step, factor, units, more in (
+            ("forward", 3.0, 2, ""),
+            ("backward", 4.0, 4, "; a gradient passes twice as many roundings"),
+            ("training", 4.0, 4, "; every step adds its own"),
+        )
+    },
 }
 """(step, dtype) -> the rule of a well-conditioned tensor."""
 
@@ -94,7 +115,7 @@ STATISTICS = {
     "float64": Tolerance(
         "scaled", 1e-6, "Paddle's batch norm kernel holds the momentum in float32 (6e-8 a step)"
     ),
-    "float32": FLOORS["forward", "float32"],
+    **{dtype: FLOORS["forward", dtype] for dtype in ("float32", *UNIT)},
 }
 """dtype -> the rule for running statistics."""
 RATE = Tolerance("relative", 1e-12, "a learning rate is one or two multiplications")
@@ -124,7 +145,7 @@ def training(dtype: str, pooled: bool, steps: int) -> Tolerance:
     if not pooled or dtype != "float64":
         return FLOORS["training", dtype]
     why = f"{POOLED.why}; {steps} steps add up"
-    return dataclasses.replace(POOLED, value=min(POOLED.value * steps, LOST), why=why)
+    return dataclasses.replace(POOLED, value=min(POOLED.value * steps, 1e-3), why=why)
 
 
 def rules(base: Tolerance, noise: Mapping[str, float] | None) -> Callable[[str], Tolerance]:
@@ -166,9 +187,10 @@ def gradient_rules(
         size = float(np.linalg.norm(judge)) or 1.0
         if (base.factor or 1.0) * float(np.linalg.norm(apart)) / size >= UNCERTAIN:
             moved = (noise or {}).get(name, 0.0) * float(np.linalg.norm(array))
-            room = min(max(8.0 * float(apart.max()), NOISE_FACTOR * moved), LOST * scale)
+            room = min(max(8.0 * float(apart.max()), NOISE_FACTOR * moved), LOST[dtype] * scale)
             room = max(room, TINY_GRADIENT[dtype] * scale)
-            lost[name] = Tolerance("absolute", float(f"{room:.1g}"), _LOST_WHY)
+            why = _LOST_WHY.format(LOST[dtype])
+            lost[name] = Tolerance("absolute", float(f"{room:.1g}"), why)
     return lambda name: lost.get(name) or plain(name)
 
 

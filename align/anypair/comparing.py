@@ -8,8 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from align.anypair import locate, stages
+from align.anypair import locate, low_precision, precision, stages
 from align.anypair.hints import source_of
+from align.anypair.isolation_backward import isolated_backward
+from align.anypair.loss_stage import loss
+from align.anypair.optimizing import optimizer
 from align.anypair.outcome import Divergence, Outcome, some
 from align.anypair.pair import AnyPair, Setup
 from align.anypair.plan import DTYPES, Plan
@@ -39,12 +42,14 @@ def compare(
     schedule_steps: int = 0,
     converted: bool = False,
     dropout: str = "off",
+    travel: bool = False,
     out: str | Path | None = None,
 ) -> Outcome:
     """Compare two models: same weights, same inputs, every layer forward and backward.
 
     Neither model is changed. The PyTorch side's weights are the source. Each dtype runs by itself:
-    float64 finds wrong formulas; in float32 the float64 run of the reference judges both sides.
+    float64 finds wrong formulas; in float32, and in bfloat16 or float16 under autocast, the float64
+    run of the reference judges both sides.
 
     Args:
         torch_module: torch.nn.Module, or a callable without arguments that builds one (then both
@@ -59,7 +64,7 @@ def compare(
         weights: names that do not match: a dict of PyTorch -> Paddle names (``{}`` for an index,
             ``*`` for any text), or the path of a table, such as a confirmed draft.
         steps: training steps to compare.
-        dtype: one or more of "float64", "float32".
+        dtype: one or more of "float64", "float32", "bfloat16", "float16" (the last on a GPU).
         seed: of everything that is drawn.
         train: compare in training mode, dropout off, running statistics included.
         shake: move fresh zeros and ones of biases and norms off their values on both sides.
@@ -75,6 +80,8 @@ def compare(
         schedule_steps: how many learning rates are compared, 0 for none.
         converted: the Paddle layer holds weights that you converted: compare every one of them.
         dropout: "off", or "exchange": masks drawn once and used by both sides in training mode.
+        travel: after ``steps`` the run moves to the other framework with its optimizer's state and
+            is continued there for 20 steps, in both directions.
         out: folder for report.html and report.json (and the draft of a table).
 
     Returns:
@@ -105,7 +112,9 @@ def compare(
         schedule_steps,
         converted,
         dropout,
+        travel,
     )
+    low_precision.check(plan.dtypes)
     setup = Setup(plan, weights, Path(out) if out is not None else Path())
     outcome = Outcome(Report({}))
     outcome.torch_only = setup.modules.torch_only
@@ -118,8 +127,13 @@ def compare(
             "moved off their value on both sides; shake=False leaves them"
         )
     _run_once(AnyPair(setup, plan.dtypes[0]), outcome)
-    for precision in plan.dtypes:
-        _run_dtype(AnyPair(setup, precision), outcome, inject)
+    for held in plan.dtypes:
+        pair = AnyPair(setup, held)
+        if precision.is_low(held):
+            for stage in low_precision.stages(pair):
+                _found(outcome, stage)
+        else:
+            _run_dtype(pair, outcome, inject)
     outcome.report.environment = environment_stamp()
     outcome.notes[:] = dict.fromkeys(outcome.notes)
     if out is not None:
@@ -191,17 +205,57 @@ def _run_dtype(pair: AnyPair, outcome: Outcome, inject: bool) -> None:
         outcome.first_divergence = _statistic(pair, statistics[0])
     if outcome.first_divergence is not None:
         outcome.add([outcome.first_divergence])
-    backward = _timed(outcome, lambda: stages.backward(pair))
-    if backward.failures and outcome.first_backward_divergence is None:
-        found = locate.first_backward(pair, backward.failures)
+    if pair.plan.loss is not None:
+        _found(outcome, lambda: loss(pair))
+    _backward(pair, outcome, inject, bool(failed))
+    if pair.plan.optimizer is not None:
+        _found(outcome, lambda: optimizer(pair))
+    if pair.plan.steps:
+        _found(outcome, lambda: _after(outcome, *stages.training(pair)))
+    if pair.plan.travel:
+        from align.anypair.state_travel import travel, why_not
+
+        reason = why_not(pair)
+        if reason:
+            outcome.notes.append(reason)
+        else:
+            _found(outcome, lambda: travel(pair))
+
+
+def _after(
+    outcome: Outcome, result: StepResult, found: list[Divergence]
+) -> tuple[StepResult, list[Divergence]]:
+    """What a training run shows when an earlier step differs is a consequence: say so."""
+    if outcome.root is None:
+        return result, found
+    cause = f"the step {outcome.root.step!r} differs already: mend that first"
+    return result, [dataclasses.replace(one, cause=cause) for one in found]
+
+
+def _backward(pair: AnyPair, outcome: Outcome, inject: bool, failed: bool) -> None:
+    """The backward pass, and every layer's own where it is asked for or something is wrong."""
+    result = _timed(outcome, lambda: stages.backward(pair))
+    first = None
+    if result.failures and outcome.first_backward_divergence is None:
+        first = locate.first_backward(pair, result.failures)
         if failed:  # a wrong forward pass makes wrong gradients: say so, do not accuse twice
             cause = "the forward pass differs already: mend that first"
-            place = outcome.first_divergence.place if outcome.first_divergence else found.place
-            found = dataclasses.replace(found, place=place, cause=cause, source="")
-        outcome.first_backward_divergence = found
-        outcome.add([found])
-    if pair.plan.steps:
-        _timed(outcome, lambda: stages.training(pair)[0])
+            place = outcome.first_divergence.place if outcome.first_divergence else first.place
+            first = dataclasses.replace(first, place=place, cause=cause, source="")
+        outcome.first_backward_divergence = first
+    if (inject or (first is not None and not failed)) and result.comparisons[1:]:
+        guilty: list[Divergence] = []
+
+        def stage() -> StepResult:
+            isolated, found = isolated_backward(pair)
+            guilty.extend(found)
+            return isolated
+
+        _timed(outcome, stage)
+        known = {one.place for one in outcome.guilty}
+        outcome.guilty.extend(one for one in guilty if one.place not in known)
+    if first is not None:
+        outcome.add([first])
 
 
 def _timed(outcome: Outcome, stage: Callable[[], StepResult]) -> StepResult:

@@ -69,6 +69,7 @@ def fitted_epsilon(
     mean: np.ndarray | None = None,
     variance: np.ndarray | None = None,
     centred: bool = True,
+    ddof: int = 0,
 ) -> tuple[float, float] | None:
     """The epsilon with which y = (x - mean) / sqrt(var + eps) * weight + bias holds best.
 
@@ -81,6 +82,7 @@ def fitted_epsilon(
         mean: fixed mean (running statistics), None for the input's own.
         variance: fixed variance, None for the input's own (biased).
         centred: False for RMS normalisation.
+        ddof: 1 for the unbiased variance.
 
     Returns:
         (eps, residual): the residual is the largest error with that epsilon, relative to the
@@ -91,7 +93,8 @@ def fitted_epsilon(
         mean = x.mean(axis=axes, keepdims=True) if centred else np.zeros(1)
     c = x - mean
     if variance is None:
-        variance = (c**2).mean(axis=axes, keepdims=True)
+        count = int(np.prod([x.shape[axis] for axis in axes]))
+        variance = (c**2).sum(axis=axes, keepdims=True) / max(count - ddof, 1)
     scale = np.ones_like(x) if weight is None else np.broadcast_to(weight, x.shape)
     target = y - (0.0 if bias is None else bias)
     base = c * scale
@@ -110,3 +113,81 @@ def fitted_epsilon(
     made = base / np.sqrt(variance + eps) + (0.0 if bias is None else bias)
     size = float(np.abs(y).max()) or 1.0
     return eps, float(np.abs(made - y).max()) / size
+
+
+def log_softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    """Logarithm of the softmax over one axis."""
+    shifted = x - x.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+def resize_matrix(length: int, size: int, method: str) -> np.ndarray:
+    """One axis of an interpolation as a matrix.
+
+    Args:
+        length: of the input.
+        size: of the output.
+        method: one of RESIZE.
+
+    Returns:
+        (size, length): output = matrix @ input.
+    """
+    ratio = length / size
+    at = np.arange(size)
+    if method == "nearest":
+        centres = np.floor(at * ratio)
+    elif method == "nearest (rounded centres)":
+        centres = np.floor((at + 0.5) * ratio)
+    elif method.endswith("align_corners=True"):
+        centres = at * (length - 1) / max(size - 1, 1)
+    elif method.endswith("align_mode=1"):
+        centres = at * ratio
+    else:
+        centres = (at + 0.5) * ratio - 0.5
+    if method.startswith("bicubic"):
+        return _cubic(centres, length)
+    if method == "area":
+        edges = [(int(i * length // size), int(-(-(i + 1) * length // size))) for i in range(size)]
+        rows = [np.isin(np.arange(length), range(a, b)) / (b - a) for a, b in edges]
+        return np.asarray(rows, float)
+    centres = np.clip(centres, 0, length - 1)
+    low = np.floor(centres).astype(int)
+    share = centres - low
+    found = np.zeros((size, length))
+    found[at, low] += 1 - share
+    found[at, np.minimum(low + 1, length - 1)] += share
+    return found
+
+
+def _cubic(centres: np.ndarray, length: int, a: float = -0.75) -> np.ndarray:
+    """Keys' kernel with the constant of both frameworks; the border is repeated."""
+    found = np.zeros((len(centres), length))
+    base = np.floor(centres).astype(int)
+    for step in range(-1, 3):
+        t = np.abs(centres - (base + step))
+        inner = ((a + 2) * t - (a + 3)) * t * t + 1
+        outer = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+        weight = np.where(t <= 1, inner, np.where(t < 2, outer, 0.0))
+        np.add.at(found, (np.arange(len(centres)), np.clip(base + step, 0, length - 1)), weight)
+    return found
+
+
+RESIZE = (
+    "nearest",
+    "nearest (rounded centres)",
+    "bilinear",
+    "bilinear, align_corners=True",
+    "bilinear, align_mode=1",
+    "bicubic",
+    "bicubic, align_corners=True",
+    "area",
+)
+"""Ways to interpolate an image; without a remark the centres of pixels are aligned."""
+
+
+def resize(image: np.ndarray, size: tuple[int, int], method: str) -> np.ndarray:
+    """Images (..., H, W) to (..., *size)."""
+    rows, columns = (
+        resize_matrix(n, m, method) for n, m in zip(image.shape[-2:], size, strict=True)
+    )
+    return rows @ image @ columns.T

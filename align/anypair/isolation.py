@@ -183,14 +183,27 @@ class Isolation:
         return found is None or found.passed
 
     def _inside(self, frame: _Frame) -> list[Leaf]:
-        """What the caller had at hand in the reference: its inputs and its layers' outputs."""
-        if frame.reference is None:
+        """What the caller had at hand in the reference: its inputs and its layers' outputs.
+
+        For a layer without a partner, what the layer around it had.
+        """
+        paired = [one for one in (*self._stack, frame) if one.reference is not None]
+        if not paired:
             return []
+        frame = paired[-1]
         held = [(f"input {path.partition('.')[2]}", a) for path, a in frame.reference.inputs]
         for call in self.recording.calls.values():
-            if call.parent == frame.reference.key:
+            if self._around(call) == frame.reference.key:
                 held += [(f"output of {call.key}", a) for _, a in call.outputs]
-        return [(name, array) for name, array in held if array.dtype.kind == "f"]
+        return [(name, array) for name, array in held if array.dtype.kind in "fiub" and array.size]
+
+    def _around(self, call: Call) -> str:
+        """The nearest paired call of the reference around one; modules without a partner pass."""
+        names, calls = self.judge.modules.to_paddle, self.recording.calls
+        above = call.parent
+        while above and calls[above].name not in names:
+            above = calls[above].parent
+        return above
 
     def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
         frame = self._stack.pop()

@@ -2,27 +2,33 @@
 
 Names are Paddle's, because the Paddle side is the one to mend. Taps are taken in the order in which
 the reference finished them, their gradients in the order in which the reference received them.
+Comparisons are made one at a time as they are asked for: a control that looks for the first failed
+one stops there, and no more than one tensor of each side is held.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping
+import functools
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from align.anypair import bounds
+from align.anypair.held import Lazy, paths_of
 from align.anypair.mapping import WeightMapping
 from align.anypair.module_map import ModuleMap
 from align.anypair.nested import pair_leaves
 from align.anypair.recording import ROOT, Call, Recording
+from align.anypair.renamed import to_paddle
 from align.comparator import compare_arrays, compare_mappings
-from align.distance import absolute_difference, norm_of
+from align.distance import peak
 from align.results import Comparison
-from align.sides import Arrays
 from align.tolerance import Tolerance
 
+_PIECE = 2**16  # numbers of a distance measured at a time: they stay in the processor's cache
 MASK = 1e30  # a value as large as this stands for minus infinity in a mask
 
 
@@ -44,12 +50,20 @@ class Judge:
     pooled: bool = False
     notes: list[str] = field(default_factory=list)
 
-    def taps(self, ours: Recording, reference: Recording) -> Iterator[tuple[str, Call, Call]]:
-        """(Paddle's key, our call, the reference's call) in the reference's order."""
+    def taps(
+        self, ours: Recording, reference: Recording, only: Collection[str] | None = None
+    ) -> Iterator[tuple[str, Call, Call]]:
+        """(Paddle's key, our call, the reference's call) in the reference's order.
+
+        Args:
+            ours: Paddle's recording.
+            reference: PyTorch's.
+            only: Paddle's layers to take, None for all.
+        """
         counts, own_counts = reference.counts(), ours.counts()
         for call in reference.calls.values():
             target = self.modules.to_paddle.get(call.name)
-            if target is None:
+            if target is None or (only is not None and target not in only):
                 continue
             if counts[call.name] != own_counts.get(target, 0):
                 self.note(
@@ -73,23 +87,33 @@ class Judge:
         noise: Mapping[str, float] | None,
     ) -> list[Comparison]:
         """Judge every tap; both orders of trainable and tied parameters first."""
+        return list(self.each_tap(ours, reference, oracle, noise))
+
+    def each_tap(
+        self,
+        ours: Recording,
+        reference: Recording,
+        oracle: Recording | None,
+        noise: Mapping[str, float] | None,
+        only: Collection[str] | None = None,
+    ) -> Iterator[Comparison]:
+        """`forward`, one comparison at a time; ``only`` of some of Paddle's layers."""
         rule = bounds.rules(bounds.FLOORS["forward", self.dtype], noise)
-        found = self._structure()
-        for key, own, call in self.taps(ours, reference):
+        yield from self._structure()
+        for key, own, call in self.taps(ours, reference, only):
             judge = None if oracle is None else dict(oracle.calls[call.key].outputs)
             pairs, left, own_left = pair_leaves(call.outputs, own.outputs)
-            paths = [path for path, _ in call.outputs]
+            paths = paths_of(call.outputs)
             for i, (label, b, a) in enumerate(pairs):
                 name = f"{key}[{label}]" if label else key
                 o = None if judge is None else judge[label if label in judge else paths[i]]
                 comparison = compare_outputs(name, a, b, o, rule(name))
                 if comparison is not None:
-                    found.append(comparison)
+                    yield comparison
             if (left or own_left) and key == ROOT:
-                found.append(_missing_outputs(left, own_left))
+                yield _missing_outputs(left, own_left)
             elif left or own_left:
                 self.note(f"{key}: outputs without a partner: {', '.join([*left, *own_left])}")
-        return found
 
     def _structure(self) -> list[Comparison]:
         tied, trained = self.weights.differing()
@@ -106,12 +130,22 @@ class Judge:
         noise: Mapping[str, float] | None,
     ) -> list[Comparison]:
         """Judge the loss, the taps' gradients in backward order, then parameters and inputs."""
+        return list(self.each_gradient(ours, reference, oracle, noise))
+
+    def each_gradient(
+        self,
+        ours: Recording,
+        reference: Recording,
+        oracle: Recording | None,
+        noise: Mapping[str, float] | None,
+    ) -> Iterator[Comparison]:
+        """`backward`, one comparison at a time."""
         base = bounds.FLOORS["backward", self.dtype]
         if self.pooled and self.dtype == "float64":
             base = bounds.POOLED
         order, expected, judged, own = self._gradient_taps(ours, reference, oracle)
-        scale = _largest([*expected.values(), *reference.gradients.values()])
-        loss = compare_arrays(
+        scale = largest(itertools.chain(expected.values(), reference.gradients.values()))
+        yield compare_arrays(
             "loss",
             ours.loss,
             reference.loss,
@@ -119,45 +153,39 @@ class Judge:
             oracle=None if oracle is None else oracle.loss,
             zero_scale=scale,
         )
-        pairs = [(own, expected, judged, order)]
-        for prefix, pick in (("", "gradients"), ("input ", "input_gradients")):
-            held = [_named(getattr(r, pick), prefix) for r in (ours, reference)]
-            third = None if oracle is None else _named(getattr(oracle, pick), prefix)
-            if not prefix:
-                held[1] = self.weights.to_paddle(held[1])
-                third = None if third is None else self.weights.to_paddle(third)
-            pairs.append((*held, third, None))
-        found = [loss]
-        for own, expected, judged, order in pairs:
-            if own or expected:
-                rule = bounds.gradient_rules(base, noise, expected, judged, scale, self.dtype)
-                found += compare_mappings(
-                    own, expected, rule, oracle=judged, order=order, zero_scale=scale
-                )
-        return found
+
+        def rule(name: str, b: Mapping, o: Mapping | None) -> Tolerance:
+            return bounds.gradient_rules(base, noise, b, o, scale, self.dtype)(name)
+
+        yield from each(own, expected, judged, rule, scale, order)
+        recordings = (ours, reference, oracle)
+        own, expected, judged = (None if r is None else r.gradients for r in recordings)
+        judged = None if judged is None else to_paddle(self.weights, judged)
+        yield from each(own, to_paddle(self.weights, expected), judged, rule, scale)
+        own, expected, judged = (_of_inputs(r) for r in recordings)
+        yield from each(own, expected, judged, rule, scale)
 
     def _gradient_taps(self, ours: Recording, reference: Recording, oracle: Recording | None):
-        own: Arrays = {}
-        expected: Arrays = {}
-        judged: Arrays = {}
+        own, expected, judged = Lazy(), Lazy(), Lazy()
         place: dict[tuple[str, str], str] = {}
         for key, mine, call in self.taps(ours, reference):
-            pairs, _, _ = pair_leaves(call.outputs, mine.outputs)
-            for i, (label, _, _) in enumerate(pairs):
+            paths, own_paths = paths_of(call.outputs), paths_of(mine.outputs)
+            pairs, _, _ = pair_leaves([(p, p) for p in paths], [(p, p) for p in own_paths])
+            for label, path, ours_path in pairs:
                 name = f"gradient at {key}[{label}]" if label else f"gradient at {key}"
-                path = label if label in dict(call.outputs) else call.outputs[i][0]
-                ours_path = label if label in dict(mine.outputs) else mine.outputs[i][0]
                 if path in call.grad_outputs:
-                    expected[name] = call.grad_outputs[path]
+                    expected.hold(name, functools.partial(call.grad_outputs.__getitem__, path))
                     place[call.key, path] = name
                     if oracle is not None:
-                        judged[name] = oracle.calls[call.key].grad_outputs[path]
+                        held = oracle.calls[call.key].grad_outputs
+                        judged.hold(name, functools.partial(held.__getitem__, path))
                 if ours_path in mine.grad_outputs:
-                    own[name] = mine.grad_outputs[ours_path]
+                    own.hold(name, functools.partial(mine.grad_outputs.__getitem__, ours_path))
         absent = sorted(set(own) ^ set(expected))
         for name in absent:  # no gradient asked for on one side: says nothing when all others agree
             self.note(f"{name}: on one side only, not compared")
-            own.pop(name, None), expected.pop(name, None), judged.pop(name, None)
+            for arrays in (own, expected, judged):
+                arrays.leave(name)
         order = [place[at] for at in reference.backward_order if place.get(at) in expected]
         return order, expected, judged if oracle is not None else None, own
 
@@ -185,6 +213,30 @@ class Judge:
         return compare_mappings(own, held[0], rule, oracle=held[1])
 
 
+def each(
+    ours: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray],
+    oracle: Mapping[str, np.ndarray] | None,
+    rule: Callable[[str, Mapping, Mapping | None], Tolerance],
+    zero_scale: float | None,
+    order: Sequence[str] = (),
+) -> Iterator[Comparison]:
+    """`compare_mappings`, one tensor at a time; nothing when both sides are empty.
+
+    Args:
+        ours: Paddle's arrays.
+        expected: PyTorch's, in Paddle's names.
+        oracle: the float64 ones.
+        rule: from a name, and the reference's and the oracle's array under it, to the tolerance.
+        zero_scale: see `align.comparator.compare_arrays`.
+        order: the names to begin with.
+    """
+    for name in dict.fromkeys([*order, *expected, *ours]):
+        a, b = ({name: held[name]} if name in held else {} for held in (ours, expected))
+        o = None if oracle is None else {name: oracle[name]} if name in oracle else {}
+        yield from compare_mappings(a, b, rule(name, b, o), oracle=o, zero_scale=zero_scale)
+
+
 def compare_outputs(
     name: str,
     ours: np.ndarray,
@@ -208,6 +260,8 @@ def without_masks(*arrays: np.ndarray | None) -> tuple[np.ndarray | None, ...]:
     held = [a for a in arrays if a is not None]
     if len({a.shape for a in held}) != 1 or any(a.dtype.kind != "f" for a in held):
         return arrays
+    if any(a.size == 0 or peak(a) <= MASK for a in held):
+        return arrays
     huge = [np.abs(a) > MASK for a in held]
     everywhere = np.logical_and.reduce(huge)
     for a in held[1:]:
@@ -222,43 +276,64 @@ def noise_of(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """How far one unit in the last place moves each tap, and each gradient, of the reference."""
     forward: dict[str, float] = {}
-    backward: dict[str, float] = {"loss": _apart(moved.loss, plain.loss, "max")}
+    backward: dict[str, float] = {"loss": apart(moved.loss, plain.loss, "max")}
     for call in plain.calls.values():
         target = judge.modules.to_paddle.get(call.name)
         other = moved.calls.get(call.key)
         if target is None or other is None:
             continue
-        key = dataclasses.replace(call, name=target).key
+        key = Call(target, call.number).key
         for (path, a), (_, b) in zip(other.outputs, call.outputs, strict=False):
-            size = _apart(a, b, "max")
+            size = apart(a, b, "max")
             for name in (key, f"{key}[{path}]"):
                 forward[name] = max(size, forward.get(name, 0.0))
         for path, b in call.grad_outputs.items():
             if path in other.grad_outputs:
-                size = _apart(other.grad_outputs[path], b, "l2")
+                size = apart(other.grad_outputs[path], b, "l2")
                 for name in (f"gradient at {key}", f"gradient at {key}[{path}]"):
                     backward[name] = max(size, backward.get(name, 0.0))
-    both = judge.weights.to_paddle(plain.gradients), judge.weights.to_paddle(moved.gradients)
-    backward.update({n: _apart(both[1][n], b, "l2") for n, b in both[0].items() if n in both[1]})
+    b, a = (to_paddle(judge.weights, r.gradients, layout=False) for r in (plain, moved))
+    backward.update({name: apart(a[name], b[name], "l2") for name in b if name in a})
     for path, b in plain.input_gradients.items():
-        backward[f"input {path}"] = _apart(moved.input_gradients[path], b, "l2")
+        backward[f"input {path}"] = apart(moved.input_gradients[path], b, "l2")
     return forward, backward
 
 
-def _apart(a: np.ndarray, b: np.ndarray, norm: str) -> float:
+def apart(a: np.ndarray, b: np.ndarray, norm: str) -> float:
+    """Distance of two arrays in units of the second one's norm ("max" or "l2")."""
     if a.shape != b.shape or a.size == 0 or a.dtype.kind != "f":
         return 0.0
     a, b, _ = without_masks(a, b, None)
-    scale = norm_of(b, norm)
-    return norm_of(absolute_difference(a, b), norm) / scale if scale > 0 else 0.0
+    distance = scale = 0.0
+    flat = np.ravel(a), np.ravel(b)
+    for start in range(0, a.size, _PIECE):  # no more than a piece is held in float64
+        x, y = (side[start : start + _PIECE].astype(np.float64) for side in flat)
+        with np.errstate(invalid="ignore"):
+            x -= y
+        if norm == "max":
+            distance, scale = max(distance, _peak(x)), max(scale, _peak(y))
+        else:
+            distance, scale = distance + float(x @ x), scale + float(y @ y)
+    if norm != "max":
+        distance, scale = math.sqrt(distance), math.sqrt(scale)
+    return distance / scale if scale > 0 else 0.0
 
 
-def _named(arrays: Arrays, prefix: str) -> Arrays:
-    return {f"{prefix}{name}": value for name, value in arrays.items()}
+def _peak(array: np.ndarray) -> float:
+    """Largest absolute value; NaN, which no maximum would keep, is infinite."""
+    found = peak(array)
+    return math.inf if math.isnan(found) else found
 
 
-def _largest(arrays: list[np.ndarray]) -> float:
-    sizes = [float(np.abs(a).max()) for a in arrays if a.size]
+def _of_inputs(recording: Recording | None) -> dict[str, np.ndarray] | None:
+    if recording is None:
+        return None
+    return {f"input {path}": value for path, value in recording.input_gradients.items()}
+
+
+def largest(arrays: Iterable[np.ndarray]) -> float:
+    """The largest finite peak of some arrays, 1 when there is none above 0."""
+    sizes = [peak(a) for a in arrays if a.size]
     return max([size for size in sizes if np.isfinite(size)], default=0.0) or 1.0
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
 
-from align.anypair import bounds, hints
+from align.anypair import hints, on_paddle, on_torch, runs
 from align.anypair.isolation import Guilty, merged
-from align.anypair.judging import compare_outputs
+from align.anypair.isolation_backward import BackwardIsolation, guilty_backward
 from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
-from align.anypair.recording import ROOT, Call, Recording
+from align.anypair.recording import ROOT
 from align.results import Comparison
-from align.tolerance import Tolerance
-
-_ROUGH = Tolerance("scaled", 1e-3, "to find a place in float32, not to judge it")
 
 
 def forward_guilty(pair: AnyPair, guilty: Sequence[Guilty]) -> list[Divergence]:
@@ -84,110 +82,31 @@ def _undetermined(pair: AnyPair) -> str:
     return ""
 
 
-def first_backward(pair: AnyPair, failed: Sequence[Comparison]) -> Divergence:
-    """The first bad gradient in backward order, and the layer whose backward pass makes it.
+def first_backward(
+    pair: AnyPair, failed: Sequence[Comparison], guilty: Sequence[Divergence] | None = None
+) -> Divergence:
+    """The first bad gradient in backward order, and the layer whose own backward pass makes it.
 
-    A layer is guilty when the gradient that arrives at its output is right and the one that leaves
-    through its inputs, or reaches its own parameters, is wrong. The deepest such layer is named.
+    Args:
+        pair: the user's pair.
+        failed: failed comparisons of the backward stage.
+        guilty: from `isolation_backward.isolated_backward`; None: it is run here.
     """
     first = failed[0]
-    ours, reference = pair.run_ours(deep=True), pair.deep
-    judge, rule = pair.judge, _ROUGH if pair.dtype == "float32" else _base(pair)
-    held = {key: (own, call) for key, own, call in judge.taps(ours, reference)}
-    scale = max(
-        [float(np.abs(g).max()) for _, c in held.values() for g in c.grad_outputs.values()],
-        default=1.0,
-    )
-    found: list[tuple[str, Comparison]] = []
-    for key, (own, call) in reversed(held.items()):
-        if _first_bad(_pairs(own.grad_outputs, call.grad_outputs), rule, scale):
-            continue
-        leaving = _first_bad(_pairs(own.grad_inputs, call.grad_inputs), rule, scale)
-        wrong = leaving or _bad_parameter(own, ours, pair, rule, scale)
-        if wrong is not None:
-            found.append((key, wrong))
-    places = [key for key, _ in found]
-    deepest = [
-        (key, c)
-        for key, c in found
-        if not any(_is_inside(other, key, ours) for other in places if other != key)
-    ]
-    if not deepest:
-        place = "loss" if first.name == "loss" or ROOT in first.name else first.name
+    if guilty is None:
+        guilty = guilty_backward(pair, BackwardIsolation(pair).go())
+    if not guilty:
+        place = first.name.removeprefix("gradient at ").partition("[")[0]
+        place = "loss" if first.name == "loss" or ROOT in first.name else place
         return Divergence(first.name, place, "backward", pair.dtype, first.reason, first.hint)
-    key, comparison = deepest[0]
-    layer, _, _ = pair.layer(key)
-    cause = f"its backward pass: the gradient {comparison.hint}" if comparison.hint else ""
-    cause = _padding_row(pair, key) or cause
-    source = hints.source_of(layer)
-    return Divergence(first.name, key, "backward", pair.dtype, first.reason, cause, source)
-
-
-def _padding_row(pair: AnyPair, key: str) -> str:
-    """An embedding row that PyTorch does not train and Paddle does, or the other way round."""
-    name = f"{key.partition('#')[0]}.weight"
-    ours = pair.ours.gradients.get(name)
-    expected = pair.setup.weights.to_paddle(pair.reference.gradients).get(name)
-    if ours is None or expected is None or ours.ndim != 2 or ours.shape != expected.shape:
-        return ""
-    still, own_still = ~expected.any(axis=1), ~ours.any(axis=1)
-    rows = np.flatnonzero(still != own_still)
-    if len(rows) != 1:
-        return ""
-    who = "Paddle trains it" if still[rows[0]] else "Paddle does not train it"
-    other = "PyTorch does not" if still[rows[0]] else "PyTorch does"
-    return f"padding_idx: row {rows[0]} of the embedding: {who}, {other}"
-
-
-def _base(pair: AnyPair) -> Tolerance:
-    return bounds.POOLED if pair.setup.pooled else bounds.FLOORS["backward", pair.dtype]
-
-
-def _pairs(own: dict, call: dict) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Gradients that belong together: by path, else in order; other shapes are left out."""
-    if set(own) & set(call):
-        held = [(own[p], call[p]) for p in call if p in own]
-    else:
-        held = list(zip(own.values(), call.values(), strict=False))
-    return [(a, b) for a, b in held if a.shape == b.shape]
-
-
-def _first_bad(pairs: list, rule: Tolerance, scale: float) -> Comparison | None:
-    for a, b in pairs:
-        found = compare_outputs("gradient", a, b, None, rule, zero_scale=scale)
-        if found is not None and not found.passed:
-            return found
-    return None
-
-
-def _bad_parameter(
-    call: Call, ours: Recording, pair: AnyPair, rule: Tolerance, scale: float
-) -> Comparison | None:
-    """The first wrong gradient among the layer's own parameters."""
-    expected = pair.setup.weights.to_paddle(pair.deep.gradients)
-    prefix = "" if call.name == ROOT else f"{call.name}."
-    for name, b in expected.items():
-        leaf = name.removeprefix(prefix)
-        if not name.startswith(prefix) or "." in leaf or name not in ours.gradients:
-            continue
-        bad = _first_bad([(ours.gradients[name], b)], rule, scale)
-        if bad is not None:
-            return bad
-    return None
-
-
-def _is_inside(inner: str, outer: str, recording: Recording) -> bool:
-    """Whether the call ``inner`` ran inside the call ``outer``."""
-    key = recording.calls[inner].parent
-    while key:
-        if key == outer:
-            return True
-        key = recording.calls[key].parent if key in recording.calls else ""
-    return False
+    held = guilty[0]
+    return Divergence(
+        first.name, held.place, "backward", pair.dtype, first.reason, held.cause, held.source
+    )
 
 
 def momentum_hint(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> str:
-    """The momentum convention of a running statistic, fitted from how far both sides moved it.
+    """The cause of a wrong running statistic, from how far both sides moved it in one pass.
 
     Args:
         name: of the buffer.
@@ -196,15 +115,17 @@ def momentum_hint(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray
         b: PyTorch's after it.
 
     Returns:
-        A sentence, "" when the two did not move along one line.
+        A sentence about the momentum or the divisor of the variance, "" when neither explains it.
     """
     moved, expected = (ours - before).ravel(), (b - before).ravel()
     energy = float(expected @ expected)
     if not energy:
         return ""
+    if not moved.any():
+        return f"{name}: Paddle does not move it (running statistics are used, or frozen)"
     ratio = float(expected @ moved) / energy
     if np.abs(moved - ratio * expected).max() > 0.01 * np.abs(moved).max() or abs(ratio - 1) < 1e-3:
-        return ""
+        return _divisor(name, before.ravel(), ours.ravel(), b.ravel())
     text = f"{name}: Paddle moves it {ratio:.4g} times as far as PyTorch"
     if abs(ratio - 9) < 0.05 or abs(ratio - 99) < 0.5:
         share = 1 / (ratio + 1)
@@ -212,4 +133,51 @@ def momentum_hint(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray
             f": momentum is written in PyTorch's convention; Paddle's is 1 - PyTorch's, so use "
             f"momentum={1 - share:.4g}"
         )
-    return text
+    return text + ("" if "convention" in text else ": another momentum")
+
+
+def _divisor(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> str:
+    """The variance of the batch over n on one side, over n - 1 on the other."""
+    for momentum in (0.1, 0.01, 0.001, 0.05, 0.2, 0.3):
+        rest = (1 - momentum) * before
+        own, theirs = (ours - rest) / momentum, (b - rest) / momentum
+        if not theirs.all():
+            continue
+        ratio = own / theirs
+        mean = float(ratio.mean())
+        if np.ptp(ratio) > 1e-3 * abs(1 - mean) or mean <= 0 or abs(mean - 1) < 1e-9:
+            continue
+        n = 1 / (1 - mean) if mean < 1 else 1 / (1 - 1 / mean)
+        if n > 1.5 and abs(n - round(n)) < 0.01 * n:
+            word, other = ("n", "n - 1") if mean < 1 else ("n - 1", "n")
+            return (
+                f"{name}: the running variance is divided by {word} in Paddle, by {other} in "
+                f"PyTorch (n = {round(n)}): biased or unbiased"
+            )
+    return ""
+
+
+def running_statistic(pair: AnyPair, name: str) -> str:
+    """The cause of a running statistic that is wrong after training, found in one pass.
+
+    Args:
+        pair: the user's pair.
+        name: of Paddle's buffer.
+    """
+    weights, plan = pair.setup.weights, copy.copy(pair.plan)
+    rows = [row for row in weights.rows if row.destination.name == name and row.source.buffer]
+    if not rows:
+        return ""
+    plan.train = True
+    dtype, options = pair.dtype, {"masks": pair.setup.masks, "backward": False}
+    model = pair.reference_model(dtype, True)
+    with runs.passed(on_torch, model, plan, dtype, dtype, **options) as found:
+        held = {n: found.state[n] for n in found.state}
+    model = pair.our_model(True)
+    with runs.passed(on_paddle, model, plan, dtype, dtype, **options) as found:
+        ours = np.array(found.state[name])
+    source = weights.torch_names[rows[0].source.name]
+    before, expected = (
+        weights.to_paddle({source: side[source]})[name] for side in (pair.setup.state, held)
+    )
+    return momentum_hint(name, before, ours, expected)

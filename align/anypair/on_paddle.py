@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -11,23 +12,28 @@ from typing import Any
 import numpy as np
 import paddle
 
+from align.anypair.casting_paddle import autocast
 from align.anypair.entries import Entry, canonical, qualified_types
+from align.anypair.factories import unpack
+from align.anypair.masks import Masks
 from align.anypair.nested import leaves, replace
-from align.anypair.plan import Plan, is_array, output_weights
+from align.anypair.plan import Plan, cast, is_array, output_weights
+from align.anypair.precision import held_dtype, is_low
 from align.anypair.recording import ROOT
 from align.sides import Arrays
 
 NAME = "Paddle"
-MOMENTS = {"_moment1_0": "moment1", "_moment2_0": "moment2", "_velocity_0": "velocity"}
+_MOMENT = re.compile(r"(?P<parameter>.+)_(?P<kind>moment1|moment2|velocity)_\d+")
 
 
 @contextlib.contextmanager
 def default_dtype(dtype: str) -> Iterator[None]:
-    """Build and run in ``dtype``, then restore the default."""
+    """Build and run in ``dtype``, a low one as mixed precision; then restore the default."""
     previous = paddle.get_default_dtype()
-    paddle.set_default_dtype(dtype)
+    paddle.set_default_dtype(held_dtype(dtype))
     try:
-        yield
+        with autocast(dtype) if is_low(dtype) else contextlib.nullcontext():
+            yield
     finally:
         paddle.set_default_dtype(previous)
 
@@ -38,8 +44,9 @@ def is_tensor(value: Any) -> bool:
 
 
 def numpy(tensor: paddle.Tensor) -> np.ndarray:
-    """A copy as NumPy array."""
-    return np.array(tensor.detach().numpy(), copy=True)
+    """A copy as NumPy array; low precision as float32."""
+    low = tensor.dtype in (paddle.bfloat16, paddle.float16)
+    return np.array((tensor.astype("float32") if low else tensor).detach().numpy(), copy=True)
 
 
 def tensor(array: np.ndarray) -> paddle.Tensor:
@@ -60,6 +67,21 @@ def needs_gradient(value: paddle.Tensor) -> bool:
 def on_gradient(value: paddle.Tensor, receive: Callable[[np.ndarray], None]) -> None:
     """Call ``receive`` with the gradient when it arrives."""
     value.register_hook(lambda gradient: receive(numpy(gradient)))
+
+
+def leaf(array: np.ndarray) -> paddle.Tensor:
+    """A tensor that owns its memory and collects a gradient."""
+    return paddle.to_tensor(np.array(array, order="C"), stop_gradient=False)
+
+
+def gradient(value: paddle.Tensor) -> np.ndarray | None:
+    """What a leaf or a parameter has collected, None without."""
+    return None if value.grad is None else numpy(value.grad)
+
+
+def pull(tensors: list[paddle.Tensor], gradients: list[np.ndarray]) -> None:
+    """Run the backward pass from several tensors with given gradients; the graph is kept."""
+    paddle.autograd.backward(tensors, [tensor(g) for g in gradients], retain_graph=True)
 
 
 def triple_gradient(value: paddle.Tensor) -> None:
@@ -141,6 +163,7 @@ def load(model: paddle.nn.Layer, arrays: Mapping[str, np.ndarray]) -> None:
 
 def prepare(plan: Plan, dtype: str, train: bool) -> paddle.nn.Layer:
     """A model of the user's layer in one precision, apart from the user's own object."""
+    dtype = held_dtype(dtype)
     with default_dtype(dtype):
         if isinstance(plan.paddle_layer, paddle.nn.Layer):
             model = copy.deepcopy(plan.paddle_layer)
@@ -154,6 +177,9 @@ def prepare(plan: Plan, dtype: str, train: bool) -> paddle.nn.Layer:
             )
         # PADDLE: Layer.to(dtype=) would cast whole numbers (position ids) as well
         model._to_impl(dtype=dtype, floating_only=True, include_sublayers=True)
+    for layer in model.sublayers(include_self=True):
+        if plan.dropout == "off" and isinstance(layer, paddle.nn.layer.rnn.RNNBase):
+            layer.dropout = 0.0  # it drops inside its kernel
     model.train() if train else model.eval()
     return model
 
@@ -181,9 +207,7 @@ def loss_of(plan: Plan, output: Any, dtype: str, rounded: str) -> paddle.Tensor:
     """The plan's loss of an output."""
     labels = plan.labels
     if labels is not None:
-        labels = np.asarray(labels)
-        labels = labels.astype(rounded).astype(dtype) if labels.dtype.kind == "f" else labels
-        labels = tensor(labels)
+        labels = tensor(cast(np.asarray(labels), dtype, rounded))
     if isinstance(plan.loss, (tuple, list)):
         return plan.loss[1](output) if labels is None else plan.loss[1](output, labels)
     floats = [v for _, v in leaves(output, is_tensor) if paddle.is_floating_point(v)]
@@ -191,8 +215,8 @@ def loss_of(plan: Plan, output: Any, dtype: str, rounded: str) -> paddle.Tensor:
         raise ValueError("the Paddle layer returns no floating tensor")
     if plan.loss is None:
         weights = (output_weights(v.shape, i, plan.seed) for i, v in enumerate(floats))
-        held = (tensor(w.astype(rounded).astype(dtype)) for w in weights)
-        return sum((v * w).sum() for v, w in zip(floats, held, strict=True))
+        factors = (tensor(cast(w, dtype, rounded)) for w in weights)
+        return sum((v * w).sum() for v, w in zip(floats, factors, strict=True))
     if plan.loss == "mse":
         return paddle.nn.functional.mse_loss(floats[0], labels)
     return _cross_entropy(floats[0], labels)
@@ -229,9 +253,10 @@ def clear(model: paddle.nn.Layer) -> None:
 
 
 def backward(loss: paddle.Tensor) -> None:
-    """Run the backward pass of a scalar."""
+    """Run the backward pass of a scalar, outside of mixed precision."""
     if not loss.stop_gradient:
-        loss.backward()
+        with paddle.amp.auto_cast(enable=False):
+            loss.backward()
 
 
 def stamp(value: paddle.Tensor) -> dict[str, Any]:
@@ -265,6 +290,15 @@ def dropout_off() -> Iterator[None]:
             setattr(functional, name, function)
 
 
+def dropout_exchanged(
+    masks: Masks, model: paddle.nn.Layer, step: int
+) -> contextlib.AbstractContextManager[None]:
+    """Dropout on, with the masks that both sides share; see `masks_paddle`."""
+    from align.anypair import masks_paddle
+
+    return masks_paddle.dropout_exchanged(masks, model, step)
+
+
 def stock_norms(model: paddle.nn.Layer) -> list[str]:
     """Norms of Paddle itself whose kernels hold epsilon (and momentum) in float32.
 
@@ -281,8 +315,7 @@ def stock_norms(model: paddle.nn.Layer) -> list[str]:
 def make_optimizer(plan: Plan, model: paddle.nn.Layer) -> tuple[Any, Any]:
     """The plan's optimizer and scheduler (None without)."""
     if not isinstance(plan.optimizer, Mapping):
-        made = plan.optimizer[1](model)
-        return made if isinstance(made, tuple) else (made, None)
+        return unpack(plan.optimizer[1](model), model)
     given = plan.optimizer
     trained = [p for p in model.parameters() if not p.stop_gradient]
     if given["name"] == "sgd":
@@ -316,13 +349,17 @@ def advance(optimizer: Any, scheduler: Any, model: paddle.nn.Layer) -> None:
 
 
 def moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, Arrays]:
-    """Kind of moment -> arrays by canonical parameter name."""
+    """Kind of moment -> arrays by canonical parameter name.
+
+    PADDLE: the number at the end of an accumulator's name counts the optimizers of the process that
+    had a parameter of that name, as copies of one model have.
+    """
     names = {p.name: name for name, p in model.named_parameters()}
     first = canonical(entries(model))
     found: dict[str, Arrays] = {}
     for key, value in optimizer.state_dict().items():
-        for suffix, kind in MOMENTS.items():
-            name = names.get(key.removesuffix(suffix)) if key.endswith(suffix) else None
-            if name is not None:
-                found.setdefault(kind, {})[first.get(name, name)] = numpy(value)
+        parts = _MOMENT.fullmatch(key)
+        name = names.get(parts["parameter"]) if parts else None
+        if name is not None:
+            found.setdefault(parts["kind"], {})[first.get(name, name)] = numpy(value)
     return found

@@ -11,8 +11,11 @@ import numpy as np
 import torch
 
 from align.anypair.entries import Entry, canonical, qualified_types
+from align.anypair.factories import unpack
+from align.anypair.masks import Masks
 from align.anypair.nested import leaves, replace
-from align.anypair.plan import Plan, is_array, output_weights
+from align.anypair.plan import Plan, cast, is_array, output_weights
+from align.anypair.precision import held_dtype, is_low
 from align.anypair.recording import ROOT
 from align.sides import Arrays
 
@@ -22,11 +25,13 @@ MOMENTS = {"exp_avg": "moment1", "exp_avg_sq": "moment2", "momentum_buffer": "ve
 
 @contextlib.contextmanager
 def default_dtype(dtype: str) -> Iterator[None]:
-    """Build and run in ``dtype``, then restore the default."""
+    """Build and run in ``dtype``, a low one as mixed precision; then restore the default."""
     previous = torch.get_default_dtype()
-    torch.set_default_dtype(getattr(torch, dtype))
+    torch.set_default_dtype(getattr(torch, held_dtype(dtype)))
+    low = torch.autocast("cpu", getattr(torch, dtype)) if is_low(dtype) else None
     try:
-        yield
+        with low or contextlib.nullcontext():
+            yield
     finally:
         torch.set_default_dtype(previous)
 
@@ -37,8 +42,9 @@ def is_tensor(value: Any) -> bool:
 
 
 def numpy(tensor: torch.Tensor) -> np.ndarray:
-    """A copy as NumPy array."""
-    return tensor.detach().cpu().numpy().copy()
+    """A copy as NumPy array; low precision as float32."""
+    low = tensor.dtype in (torch.bfloat16, torch.float16)
+    return (tensor.float() if low else tensor).detach().cpu().numpy().copy()
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:
@@ -121,6 +127,7 @@ def load(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
 
 def prepare(plan: Plan, dtype: str, train: bool) -> torch.nn.Module:
     """A model of the user's module in one precision, apart from the user's own object."""
+    dtype = held_dtype(dtype)
     with default_dtype(dtype):
         if isinstance(plan.torch_module, torch.nn.Module):
             model = copy.deepcopy(plan.torch_module)
@@ -133,6 +140,9 @@ def prepare(plan: Plan, dtype: str, train: bool) -> torch.nn.Module:
                 "callable without arguments that builds one"
             )
         model = model.to(getattr(torch, dtype))
+    for module in model.modules():
+        if plan.dropout == "off" and isinstance(module, torch.nn.RNNBase):
+            module.dropout = 0.0  # it drops inside its kernel
     return model.train(train)
 
 
@@ -156,9 +166,7 @@ def loss_of(plan: Plan, output: Any, dtype: str, rounded: str) -> torch.Tensor:
     """The plan's loss of an output."""
     labels = plan.labels
     if labels is not None:
-        labels = np.asarray(labels)
-        labels = labels.astype(rounded).astype(dtype) if labels.dtype.kind == "f" else labels
-        labels = tensor(labels)
+        labels = tensor(cast(np.asarray(labels), dtype, rounded))
     if isinstance(plan.loss, (tuple, list)):
         return plan.loss[0](output) if labels is None else plan.loss[0](output, labels)
     floats = [v for _, v in leaves(output, is_tensor) if v.is_floating_point()]
@@ -166,8 +174,8 @@ def loss_of(plan: Plan, output: Any, dtype: str, rounded: str) -> torch.Tensor:
         raise ValueError("the PyTorch module returns no floating tensor")
     if plan.loss is None:
         weights = (output_weights(v.shape, i, plan.seed) for i, v in enumerate(floats))
-        held = (tensor(w.astype(rounded).astype(dtype)) for w in weights)
-        return sum((v * w).sum() for v, w in zip(floats, held, strict=True))
+        factors = (tensor(cast(w, dtype, rounded)) for w in weights)
+        return sum((v * w).sum() for v, w in zip(floats, factors, strict=True))
     functional = torch.nn.functional
     if plan.loss == "mse":
         return functional.mse_loss(floats[0], labels)
@@ -185,9 +193,10 @@ def clear(model: torch.nn.Module) -> None:
 
 
 def backward(loss: torch.Tensor) -> None:
-    """Run the backward pass of a scalar."""
+    """Run the backward pass of a scalar, outside of mixed precision."""
     if loss.requires_grad:
-        loss.backward()
+        with torch.autocast("cpu", enabled=False):
+            loss.backward()
 
 
 def stamp(value: torch.Tensor) -> dict[str, Any]:
@@ -219,6 +228,15 @@ def dropout_off() -> Iterator[None]:
     finally:
         for name, function in held.items():
             setattr(functional, name, function)
+
+
+def dropout_exchanged(
+    masks: Masks, model: torch.nn.Module, step: int
+) -> contextlib.AbstractContextManager[None]:
+    """Dropout on, with the masks that both sides share; see `masks_torch`."""
+    from align.anypair import masks_torch
+
+    return masks_torch.dropout_exchanged(masks, model, step)
 
 
 def follow_paddle(model: torch.nn.Module, names: list[str]) -> None:
@@ -264,8 +282,7 @@ def follow_paddle(model: torch.nn.Module, names: list[str]) -> None:
 def make_optimizer(plan: Plan, model: torch.nn.Module) -> tuple[Any, Any]:
     """The plan's optimizer and scheduler (None without)."""
     if not isinstance(plan.optimizer, Mapping):
-        made = plan.optimizer[0](model)
-        return made if isinstance(made, tuple) else (made, None)
+        return unpack(plan.optimizer[0](model), model)
     given = plan.optimizer
     trained = [p for p in model.parameters() if p.requires_grad]
     if given["name"] == "sgd":

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import sot_torch_ref  # noqa: F401 (declares the torchvision operators that timm and others need)
-from align.anypair import draft, mapping, on_paddle, on_torch, runs
+from align.anypair import draft, mapping, on_paddle, on_torch, runs, stepping_paddle, stepping_torch
+from align.anypair.held import Store
 from align.anypair.isolation import Isolation
 from align.anypair.judging import Judge, noise_of
+from align.anypair.masks import Masks
+from align.anypair.models import Models, load, tensors
 from align.anypair.module_map import ModuleMap, pair_modules
 from align.anypair.plan import Plan, output_weights
 from align.anypair.recording import ROOT, Recording
+from align.anypair.renamed import to_paddle
 from align.anypair.table import read_table
+from align.distance import peak
 from align.sides import Arrays, TrainingRun
+
+Watch = Callable[[Any], None]
+"""Called with the model before the first training step and after every one."""
 
 
 class Setup:
@@ -36,8 +44,9 @@ class Setup:
     def __init__(self, plan: Plan, weights: Any, folder: Path) -> None:
         self.plan = plan
         table = read_table(weights)
-        model = on_torch.prepare(plan, plan.dtypes[0], plan.train)
-        layer = on_paddle.prepare(plan, plan.dtypes[0], plan.train)
+        self.references, self.ports = Models(on_torch, plan), Models(on_paddle, plan)
+        model = self.references.get(plan.dtypes[0], plan.train)
+        layer = self.ports.get(plan.dtypes[0], plan.train)
         for name in on_torch.modules(model):
             table.module(name)  # a row may speak of a module only
         source, own = on_torch.entries(model), on_paddle.entries(layer)
@@ -49,11 +58,17 @@ class Setup:
         self.weights = mapping.finish(found, source, own)
         names = list(on_torch.modules(model)), list(on_paddle.modules(layer))
         self.modules: ModuleMap = pair_modules(*names, self.weights, table)
-        self.state = on_torch.state(model)
+        store = Store()
+        self.state = store.keep(tensors(on_torch, model))
+        exchanged = plan.dropout == "exchange"
+        self.masks = Masks(self.modules.to_paddle, plan.seed) if exchanged else None
         self.moved: list[str] = []
         if plan.shake:
             trainable = {entry.name for entry in source if not entry.buffer}
-            self.state, self.moved = runs.shaken(self.state, trainable, plan.seed)
+            moved = runs.moved_vectors(self.state, trainable, plan.seed)
+            for name, value in moved.items():
+                self.state.hold(name, store.put(value))
+            self.moved = list(moved)
         self.layers = {n: type(one).__name__ for n, one in on_paddle.modules(layer).items()}
         kinds = list(self.layers.values())
         self.pooled = any("AvgPool" in kind for kind in kinds)
@@ -64,6 +79,7 @@ class Setup:
             )
         stock = set(on_paddle.stock_norms(layer))
         self.stock_norms = [a for a, b in self.modules.to_paddle.items() if b in stock]
+        self.references.adapt(lambda built: on_torch.follow_paddle(built, self.stock_norms))
 
 
 class AnyPair:
@@ -78,19 +94,22 @@ class AnyPair:
     def __init__(self, setup: Setup, dtype: str) -> None:
         self.setup, self.plan, self.dtype = setup, setup.plan, dtype
         self.judge = Judge(setup.weights, setup.modules, dtype, setup.pooled)
+        self._model, self._use = None, 0
 
     def reference_model(self, dtype: str, train: bool) -> Any:
-        """A fresh reference; its norms follow what Paddle's kernels hold in float32."""
-        model = on_torch.prepare(self.plan, dtype, train)
-        on_torch.load(model, runs.rounded_state(self.setup.state, dtype, self.dtype))
-        on_torch.follow_paddle(model, self.setup.stock_norms)
+        """The reference with its weights; its norms follow what Paddle's kernels hold in float32.
+
+        There is one of each precision: a second call resets it.
+        """
+        model = self.setup.references.get(dtype, train)
+        load(on_torch, model, self.setup.state, lambda a: runs.rounded_state(a, dtype, self.dtype))
         return model
 
     def our_model(self, train: bool) -> Any:
-        """A fresh Paddle model with the reference's weights."""
-        model = on_paddle.prepare(self.plan, self.dtype, train)
-        state = runs.rounded_state(self.setup.state, self.dtype, self.dtype)
-        on_paddle.load(model, self.setup.weights.to_paddle(state))
+        """The Paddle model with the reference's weights; there is one, a second call resets it."""
+        model = self.setup.ports.get(self.dtype, train)
+        state = to_paddle(self.setup.weights, self.setup.state)
+        load(on_paddle, model, state, lambda a: runs.rounded_state(a, self.dtype, self.dtype))
         return model
 
     def run_reference(
@@ -98,9 +117,9 @@ class AnyPair:
     ) -> Recording:
         """The reference now; with a seed moved by one unit in the last place."""
         dtype = dtype or self.dtype
-        noise = None if seed is None else np.random.default_rng(seed)
         model = self.reference_model(dtype, self.plan.train)
-        return runs.run(on_torch, model, self.plan, dtype, self.dtype, deep=deep, noise=noise)
+        options = {"deep": deep, "noise": _rng(seed), "masks": self.setup.masks}
+        return runs.run(on_torch, model, self.plan, dtype, self.dtype, **options)
 
     @functools.cached_property
     def reference(self) -> Recording:
@@ -115,8 +134,11 @@ class AnyPair:
     @functools.cached_property
     def noise(self) -> tuple[dict[str, float], dict[str, float]]:
         """Distances between two runs of the reference one unit in the last place apart."""
-        moved = self.run_reference(seed=self.plan.seed + 1)
-        forward, backward = noise_of(self.judge, self.reference, moved)
+        plain, plan = self.reference, self.plan
+        model = self.reference_model(self.dtype, plan.train)
+        options = {"noise": _rng(plan.seed + 1), "masks": self.setup.masks}
+        with runs.passed(on_torch, model, plan, self.dtype, self.dtype, **options) as moved:
+            forward, backward = noise_of(self.judge, plain, moved)
         if self.plan.loss is None:  # a sum of both signs: what cancels rounds all the same
             terms = self._size_of_terms() / (abs(float(self.reference.loss)) or 1.0)
             backward["loss"] = max(backward["loss"], terms * float(np.finfo(self.dtype).eps))
@@ -129,10 +151,14 @@ class AnyPair:
         sizes = [np.linalg.norm(a * w) for a, w in zip(outputs, weights, strict=True)]
         return float(np.linalg.norm(sizes))
 
-    @functools.cached_property
+    @property
     def model(self) -> Any:
-        """The Paddle model that the passes use (training has its own)."""
-        return self.our_model(self.plan.train)
+        """The Paddle model as the passes use it; reset when it was used for something else."""
+        uses = self.setup.ports.uses
+        if self._model is None or self._use != uses[self.dtype]:
+            self._model = self.our_model(self.plan.train)
+            self._use = uses[self.dtype]
+        return self._model
 
     @functools.cached_property
     def ours(self) -> Recording:
@@ -141,9 +167,15 @@ class AnyPair:
 
     def run_ours(self, *, deep: bool = False, tripled: str = "") -> Recording:
         """The Paddle side now."""
-        return runs.run(
-            on_paddle, self.model, self.plan, self.dtype, self.dtype, deep=deep, tripled=tripled
-        )
+        options = {"deep": deep, "tripled": tripled, "masks": self.setup.masks}
+        return runs.run(on_paddle, self.model, self.plan, self.dtype, self.dtype, **options)
+
+    def pass_ours(
+        self, *, tripled: str = "", backward: bool = True
+    ) -> contextlib.AbstractContextManager[Recording]:
+        """The Paddle side now, to be judged in a ``with`` block and not kept; see `runs.passed`."""
+        options = {"tripled": tripled, "backward": backward, "masks": self.setup.masks}
+        return runs.passed(on_paddle, self.model, self.plan, self.dtype, self.dtype, **options)
 
     @functools.cached_property
     def deep(self) -> Recording:
@@ -153,29 +185,60 @@ class AnyPair:
     def isolate(self) -> Isolation:
         """Inject mode, see `isolation`."""
         isolation = Isolation(on_paddle, self.model, self.judge, self.deep)
-        off = on_paddle.dropout_off() if self.plan.train else contextlib.nullcontext()
-        with off:
+        with runs.dropout_mode(on_paddle, self.model, self.plan.train, self.setup.masks):
             return isolation.run(self.plan)
 
-    def train_reference(self, dtype: str, seed: int | None = None) -> TrainingRun:
-        """Train a fresh reference; with a seed moved by one unit before every step."""
-        noise = None if seed is None else np.random.default_rng(seed)
-        model = self.reference_model(dtype, True)
-        return runs.train(on_torch, model, self.plan, dtype, self.dtype, noise)
+    def train_reference(
+        self, dtype: str, seed: int | None = None, watch: Watch | None = None
+    ) -> TrainingRun:
+        """Train the reference; with a seed moved by one unit before every step."""
+        model, masks, follow = self.reference_model(dtype, True), self.setup.masks, self._follow
+        noise = _rng(seed)
+        return runs.train(
+            on_torch, model, self.plan, dtype, self.dtype, noise, masks, watch, follow
+        )
+
+    @functools.cached_property
+    def _follow(self) -> Callable[[Any, Any], None] | None:
+        """Lets the reference's optimizer use the numbers that Paddle's kernels hold in float32."""
+        model = self.our_model(True)
+        with on_paddle.default_dtype(self.dtype):
+            optimizer, _ = on_paddle.make_optimizer(self.plan, model)
+        which = stepping_paddle.held_in_float32(optimizer)
+        if which is None:  # a class that is not known: it is compared as it is
+            return None
+        return lambda theirs, model: stepping_torch.as_paddle(theirs, model, which)
+
+    def trained_reference(
+        self, seed: int | None = None, watch: Watch | None = None
+    ) -> contextlib.AbstractContextManager[TrainingRun]:
+        """The same, to be judged in a ``with`` block and not kept; see `runs.trained`."""
+        model, masks, dtype = self.reference_model(self.dtype, True), self.setup.masks, self.dtype
+        noise, follow = _rng(seed), self._follow
+        return runs.trained(on_torch, model, self.plan, dtype, dtype, noise, masks, watch, follow)
 
     def train_ours(self) -> TrainingRun:
-        """Train a fresh Paddle model."""
-        return runs.train(on_paddle, self.our_model(True), self.plan, self.dtype, self.dtype)
+        """Train the Paddle model."""
+        model, masks = self.our_model(True), self.setup.masks
+        return runs.train(on_paddle, model, self.plan, self.dtype, self.dtype, None, masks)
+
+    def trained_ours(
+        self, watch: Watch | None = None
+    ) -> contextlib.AbstractContextManager[TrainingRun]:
+        """The same, to be judged in a ``with`` block and not kept; see `runs.trained`."""
+        model, masks, dtype = self.our_model(True), self.setup.masks, self.dtype
+        return runs.trained(on_paddle, model, self.plan, dtype, dtype, None, masks, watch)
 
     @contextlib.contextmanager
     def nudged(self) -> Iterator[str | None]:
         """One weight tensor 1 % off in the Paddle model; yields its name, None without any."""
-        gradients = self.setup.weights.to_paddle(self.reference.gradients)
-        name = max(gradients, key=lambda n: np.abs(gradients[n]).max(), default=None)
-        if name is None or not gradients[name].any():
+        gradients = to_paddle(self.setup.weights, self.reference.gradients, layout=False)
+        sizes = {name: peak(array) for name, array in gradients.items() if array.size}
+        name = max(sizes, key=sizes.__getitem__, default=None)
+        if name is None or not sizes[name]:
             yield None
             return
-        held = on_paddle.state(self.model)[name]
+        held = tensors(on_paddle, self.model)[name]
         on_paddle.load(self.model, {name: held * 1.01 + 0.01 * np.abs(held).max()})
         try:
             yield name
@@ -189,6 +252,11 @@ class AnyPair:
         theirs = on_torch.modules(self.reference_model(self.dtype, False)).get(back.get(name, ""))
         layer = on_paddle.modules(self.model).get(name)
         prefix = "" if name == ROOT else f"{name}."
-        own = {n: v for n, v in on_paddle.state(self.model).items() if n.startswith(prefix)}
-        held = {n.removeprefix(prefix): v.astype(np.float64) for n, v in own.items()}
-        return layer, theirs, {n: v for n, v in held.items() if "." not in n}
+        live = tensors(on_paddle, self.model)
+        leaves = {n: n.removeprefix(prefix) for n in live if n.startswith(prefix)}
+        own = {leaf: live[n].astype(np.float64) for n, leaf in leaves.items() if "." not in leaf}
+        return layer, theirs, own
+
+
+def _rng(seed: int | None) -> np.random.Generator | None:
+    return None if seed is None else np.random.default_rng(seed)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from align.anypair.nested import replace
+from align.anypair.precision import held_dtype
 from align.results import LOW_PRECISION
 
 LOSSES = ("cross_entropy", "mse")
@@ -49,9 +50,11 @@ class Plan:
         metric: None, or (torch_metric, paddle_metric): callables of (output, labels).
         schedule: None, or (torch_rates, paddle_rates): callables from a number of steps to the
             learning rate of each.
-        schedule_steps: length of the schedule that is compared.
+        schedule_steps: length of the schedule that is compared; with optimizer factories at least
+            the training steps.
         converted: the Paddle layer comes with weights that the user converted: compare them.
         dropout: "off", or "exchange" for masks drawn once and used by both sides.
+        travel: move the optimizer's state both ways and continue there.
     """
 
     torch_module: Any
@@ -72,6 +75,7 @@ class Plan:
     schedule_steps: int = 0
     converted: bool = False
     dropout: str = "off"
+    travel: bool = False
 
     def __post_init__(self) -> None:
         self.dtypes = (self.dtypes,) if isinstance(self.dtypes, str) else tuple(self.dtypes)
@@ -142,10 +146,14 @@ class Plan:
             raise ValueError("metric= needs labels=")
         if not isinstance(self.schedule_steps, int) or self.schedule_steps < 0:
             raise ValueError(f"schedule_steps {self.schedule_steps!r}: expected a number >= 0")
+        if isinstance(self.optimizer, (tuple, list)) and not self.schedule_steps:
+            self.schedule_steps = self.steps
         if self.schedule is not None and not self.schedule_steps:
             raise ValueError("schedule= needs schedule_steps=: how many rates to compare")
         if self.schedule_steps and self.schedule is None and self.optimizer is None:
             raise ValueError("schedule_steps= needs schedule=, or optimizer= with a scheduler")
+        if self.travel and not self.steps:
+            raise ValueError("travel= needs optimizer= and steps=: how long a run trains before")
         if self.dropout not in DROPOUT:
             raise ValueError(f"dropout {self.dropout!r}: expected one of {', '.join(DROPOUT)}")
         if self.dropout == "exchange" and not (self.train or self.steps):
@@ -162,7 +170,11 @@ def is_array(value: Any) -> bool:
 
 
 def cast(value: Any, dtype: str, rounded: str) -> Any:
-    """Floating arrays of a structure rounded and cast; whole numbers and flags as they are."""
+    """Floating arrays of a structure rounded and cast; whole numbers and flags as they are.
+
+    A low precision casts while the model runs: its inputs and weights are float32.
+    """
+    dtype, rounded = held_dtype(dtype), held_dtype(rounded)
 
     def one(_: str, array: Any) -> np.ndarray:
         array = np.asarray(array)

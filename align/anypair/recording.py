@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from align.anypair.held import Lazy, LazyLeaves, Reader, Store
 from align.anypair.nested import Leaf, leaves, replace
 from align.sides import Arrays
 
@@ -22,7 +23,7 @@ ROOT = "(model)"
 
 @dataclass
 class Call:
-    """One call of one module.
+    """One call of one module. A recorded one reads its arrays on access, see `held`.
 
     Attributes:
         name: the module's dotted name, ROOT for the model itself.
@@ -37,10 +38,10 @@ class Call:
     name: str
     number: int
     parent: str = ""
-    outputs: list[Leaf] = field(default_factory=list)
-    inputs: list[Leaf] = field(default_factory=list)
-    grad_outputs: Arrays = field(default_factory=dict)
-    grad_inputs: Arrays = field(default_factory=dict)
+    outputs: Sequence[Leaf] = field(default_factory=LazyLeaves)
+    inputs: Sequence[Leaf] = field(default_factory=LazyLeaves)
+    grad_outputs: Mapping[str, np.ndarray] = field(default_factory=Lazy)
+    grad_inputs: Mapping[str, np.ndarray] = field(default_factory=Lazy)
 
     @property
     def key(self) -> str:
@@ -58,17 +59,19 @@ class Recording:
         loss: scalar array.
         gradients: of the parameters, by canonical name; absent ones are absent.
         input_gradients: of the floating inputs, by path.
-        state: buffers and parameters after the pass, by canonical name.
+        state: what is not trained (running statistics) after the pass, by canonical name.
         stamp: which framework computed the loss, read off the tensor.
+        store: keeps the arrays.
     """
 
     calls: dict[str, Call] = field(default_factory=dict)
     backward_order: list[tuple[str, str]] = field(default_factory=list)
     loss: np.ndarray | None = None
-    gradients: Arrays = field(default_factory=dict)
+    gradients: Mapping[str, np.ndarray] = field(default_factory=dict)
     input_gradients: Arrays = field(default_factory=dict)
     state: Arrays = field(default_factory=dict)
     stamp: Mapping[str, Any] = field(default_factory=dict)
+    store: Store = field(default_factory=Store)
 
     def counts(self) -> dict[str, int]:
         """Number of calls by module name."""
@@ -117,22 +120,29 @@ class Recorder:
         same: dict[int, Any] = {}  # one tensor given twice (query and key) has one gradient
 
         def watch(path: str, tensor: Any) -> Any:
-            call.inputs.append((path, self.side.numpy(tensor)))
+            call.inputs.hold(path, self._put(tensor))
             if not self.side.needs_gradient(tensor) or id(tensor) in same:
                 return same.get(id(tensor), tensor)
             own = same[id(tensor)] = self.side.clone(tensor)
-            self.side.on_gradient(own, lambda g: call.grad_inputs.__setitem__(path, g))
+            self.side.on_gradient(own, lambda g: call.grad_inputs.hold(path, self._keep(g)))
             return own
 
         return replace((args, kwargs), self.side.is_tensor, watch)
+
+    def _put(self, tensor: Any) -> Reader:
+        return self._keep(self.side.numpy(tensor))
+
+    def _keep(self, array: np.ndarray) -> Reader:
+        return self.recording.store.put(array)
 
     def _after(self, module: Any, args: tuple, kwargs: dict, output: Any) -> Any:
         call = self._stack.pop()
         given = {id(tensor) for _, tensor in leaves((args, kwargs), self.side.is_tensor)}
 
         def watch(path: str, tensor: Any) -> Any:
-            own = self.side.clone(tensor) if id(tensor) in given else tensor
-            call.outputs.append((path, self.side.numpy(own)))
+            # deep: what the module itself still does with its output is not the output's gradient
+            own = self.side.clone(tensor) if self.deep or id(tensor) in given else tensor
+            call.outputs.hold(path, self._put(own))
             if self.side.needs_gradient(own):
                 self.side.on_gradient(own, lambda g: self._arrived(call, path, g))
                 if self.tripled == call.key:
@@ -144,5 +154,5 @@ class Recorder:
         return None if changed is output else changed
 
     def _arrived(self, call: Call, path: str, gradient: np.ndarray) -> None:
-        call.grad_outputs[path] = gradient
+        call.grad_outputs.hold(path, self._keep(gradient))
         self.recording.backward_order.append((call.key, path))

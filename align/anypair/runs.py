@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from align.anypair.plan import Plan, cast, perturbed
+from align.anypair import models
+from align.anypair.held import Store
+from align.anypair.masks import Masks
+from align.anypair.noise import perturbed
+from align.anypair.plan import Plan, cast
 from align.anypair.recording import Recorder, Recording
 from align.sides import Arrays, TrainingRun
 
 
+def dropout_mode(
+    side: Any, model: Any, train: bool, masks: Masks | None, step: int = 0
+) -> contextlib.AbstractContextManager[None]:
+    """Dropout off, or with the shared masks; nothing to do in eval mode.
+
+    Args:
+        side: `on_torch` or `on_paddle`.
+        model: that is going to run.
+        train: whether it is in training mode.
+        masks: None for dropout off.
+        step: training step, 0 for a single pass.
+    """
+    if not train:
+        return contextlib.nullcontext()
+    return side.dropout_off() if masks is None else side.dropout_exchanged(masks, model, step)
+
+
 @contextlib.contextmanager
-def _mode(side: Any, dtype: str, train: bool) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(side.default_dtype(dtype))
-        if train:
-            stack.enter_context(side.dropout_off())
-        yield
-
-
-def run(
+def passed(
     side: Any,
     model: Any,
     plan: Plan,
@@ -32,8 +45,13 @@ def run(
     deep: bool = False,
     tripled: str = "",
     noise: np.random.Generator | None = None,
-) -> Recording:
-    """One forward and backward pass; the model's tensors are put back afterwards.
+    masks: Masks | None = None,
+    backward: bool = True,
+) -> Iterator[Recording]:
+    """One forward and backward pass, to be looked at inside a ``with`` block.
+
+    The parameters' gradients are read off the live model, so they cost no memory and are gone at
+    the end of the block. Then the tensors that a pass moves (running statistics) are put back.
 
     Args:
         side: `on_torch` or `on_paddle`.
@@ -43,42 +61,67 @@ def run(
         rounded: precision of the pair, to which floating inputs are rounded first.
         deep: record the inputs of every call as well.
         tripled: key of a call whose gradient is planted wrong.
-        noise: draws the perturbation by one unit in the last place of inputs and weights.
+        noise: draws the perturbation by one unit in the last place of inputs and weights; the
+            trained weights stay moved.
+        masks: dropout masks that both sides share, None for dropout off.
+        backward: False for the forward pass and the loss alone.
 
-    Returns:
+    Yields:
         Recording.
     """
-    before = side.state(model)
+    kept = models.untrained(side.entries(model))
+    live = models.tensors(side, model)
+    before = {name: live[name] for name in live if name in kept}
     inputs = plan.cast(dtype, rounded)
     if noise is not None:
         inputs = perturbed(inputs, noise)
-        side.load(model, perturbed(before, noise))
+        models.load(side, model, live, lambda a: perturbed(a, noise))
     side.clear(model)
-    with _mode(side, dtype, plan.train), Recorder(side, model, deep=deep, tripled=tripled) as held:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(side.default_dtype(dtype))
+        stack.enter_context(dropout_mode(side, model, plan.train, masks))
+        held = stack.enter_context(Recorder(side, model, deep=deep, tripled=tripled))
         output, watched = side.call(model, inputs)
         loss = side.loss_of(plan, output, dtype, rounded)
-        side.backward(loss)
+        if backward:
+            side.backward(loss)
+    del output
     found = held.recording
     found.loss, found.stamp = side.numpy(loss), side.stamp(loss)
-    found.gradients = side.gradients(model)
+    del loss
+    found.gradients = models.gradients(side, model)
     found.input_gradients = {
         path: side.numpy(value.grad) for path, value in watched.items() if value.grad is not None
     }
-    found.state = side.state(model)
-    side.clear(model)
-    side.load(model, before)
+    moved = models.tensors(side, model)
+    found.state = {name: moved[name] for name in before}
+    try:
+        yield found
+    finally:
+        side.clear(model)
+        side.load(model, before)
+
+
+def run(side: Any, model: Any, plan: Plan, dtype: str, rounded: str, **options: Any) -> Recording:
+    """`passed` with everything kept; the options are the same."""
+    with passed(side, model, plan, dtype, rounded, **options) as found:
+        found.gradients = found.store.keep(found.gradients)
     return found
 
 
-def train(
+@contextlib.contextmanager
+def trained(
     side: Any,
     model: Any,
     plan: Plan,
     dtype: str,
     rounded: str,
     noise: np.random.Generator | None = None,
-) -> TrainingRun:
-    """Train for the plan's steps on its inputs, in training mode with dropout off.
+    masks: Masks | None = None,
+    watch: Callable[[Any], None] | None = None,
+    follow: Callable[[Any, Any], None] | None = None,
+) -> Iterator[TrainingRun]:
+    """Train for the plan's steps on its inputs, in training mode; look at it in a ``with`` block.
 
     Args:
         side: `on_torch` or `on_paddle`.
@@ -87,33 +130,56 @@ def train(
         dtype: precision of the run.
         rounded: precision of the pair.
         noise: moves inputs and weights by one unit in the last place before every step.
+        masks: dropout masks that both sides share, None for dropout off.
+        watch: called with the model before the first step and after every step.
+        follow: called with the optimizer and the model before the first step.
 
-    Returns:
-        TrainingRun: losses, rates, final tensors and moments, by canonical name.
+    Yields:
+        TrainingRun: losses, rates, final tensors and moments, by canonical name; the tensors are
+        read off the live model.
     """
     result = TrainingRun()
     inputs = plan.cast(dtype, rounded)
-    with _mode(side, dtype, True):
+    with side.default_dtype(dtype):
         optimizer, scheduler = side.make_optimizer(plan, model)
-        for _ in range(plan.steps):
+        if follow is not None:
+            follow(optimizer, model)
+        watch = watch or (lambda _: None)
+        watch(model)
+        for step in range(plan.steps):
             fed = inputs
             if noise is not None:
                 fed = perturbed(inputs, noise)
-                side.load(model, perturbed(side.state(model), noise))
-            output, _ = side.call(model, fed)
-            loss = side.loss_of(plan, output, dtype, rounded)
-            side.backward(loss)
+                models.load(side, model, models.tensors(side, model), lambda a: perturbed(a, noise))
+            with dropout_mode(side, model, True, masks, step):
+                output, _ = side.call(model, fed)
+                loss = side.loss_of(plan, output, dtype, rounded)
+                side.backward(loss)
             result.losses.append(float(side.numpy(loss)))
             result.learning_rates.append(side.rate(optimizer))
             side.advance(optimizer, scheduler, model)
+            watch(model)
         result.stamp = side.stamp(loss)
+        del output, loss
         result.moments = side.moments(optimizer, model)
-    result.state = side.state(model)
-    return result
+        del optimizer, scheduler
+    result.state = models.tensors(side, model)
+    yield result
 
 
-def shaken(state: Arrays, trainable: set[str], seed: int) -> tuple[Arrays, list[str]]:
-    """Move constant vectors off their value, so that a forgotten or swapped one shows.
+def train(
+    side: Any, model: Any, plan: Plan, dtype: str, rounded: str, *options: Any, **named: Any
+) -> TrainingRun:
+    """`trained` with everything kept; the options are the same."""
+    store = Store()
+    with trained(side, model, plan, dtype, rounded, *options, **named) as found:
+        found.state = store.keep(found.state)
+        found.moments = {kind: store.keep(arrays) for kind, arrays in found.moments.items()}
+    return found
+
+
+def moved_vectors(state: Mapping[str, np.ndarray], trainable: set[str], seed: int) -> Arrays:
+    """Constant vectors moved off their value, so that a forgotten or swapped one shows.
 
     A fresh bias is 0 and a fresh scale 1 in both models, whatever the port does with it.
 
@@ -123,22 +189,29 @@ def shaken(state: Arrays, trainable: set[str], seed: int) -> tuple[Arrays, list[
         seed: of the draws.
 
     Returns:
-        The new state and the names that were moved.
+        The tensors that moved.
     """
     rng = np.random.default_rng(seed)
-    found, moved = dict(state), []
+    moved: Arrays = {}
     for name, value in state.items():
-        constant = value.size > 1 and value.dtype.kind == "f" and np.ptp(value) == 0
+        constant = value.size > 1 and value.dtype.kind == "f" and value.min() == value.max()
         if constant and name.endswith("running_var"):
-            found[name] = rng.uniform(0.5, 1.5, value.shape).astype(value.dtype)
+            moved[name] = rng.uniform(0.5, 1.5, value.shape).astype(value.dtype)
         elif constant and (name in trainable or name.endswith("running_mean")):
-            found[name] = (value + 0.1 * rng.normal(size=value.shape)).astype(value.dtype)
-        else:
-            continue
-        moved.append(name)
-    return found, moved
+            moved[name] = (value + 0.1 * rng.normal(size=value.shape)).astype(value.dtype)
+    return moved
 
 
-def rounded_state(state: Arrays, dtype: str, rounded: str) -> Arrays:
-    """Floating tensors rounded to ``rounded`` and held as ``dtype``."""
+def shaken(state: Arrays, trainable: set[str], seed: int) -> tuple[Arrays, list[str]]:
+    """A state with its constant vectors moved, see `moved_vectors`, and their names."""
+    moved = moved_vectors(state, trainable, seed)
+    return {**state, **moved}, list(moved)
+
+
+def rounded_state(
+    state: Mapping[str, np.ndarray], dtype: str, rounded: str
+) -> Mapping[str, np.ndarray]:
+    """Floating tensors rounded to ``rounded`` and held as ``dtype``; not copied where they are."""
+    if dtype == rounded and all(a.dtype.kind != "f" or a.dtype == dtype for a in state.values()):
+        return state
     return cast(state, dtype, rounded)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ OPTIONS = (
     "schedule_steps",
     "converted",
     "dropout",
+    "travel",
 )
 LONGEST = 500  # characters of a message: frameworks print whole stacks
 USER_ERRORS = (
@@ -121,7 +123,14 @@ class Files:
     junit: str | None = None
 
 
-def run_spec(path: Path, dtype: Sequence[str], inject: bool, files: Files) -> int:
+def run_spec(
+    path: Path,
+    dtype: Sequence[str],
+    inject: bool,
+    files: Files,
+    processes: int = 0,
+    certificate: Mapping[str, Any] | None = None,
+) -> int:
     """Compare the pair of a spec, print the report, write the files; returns the exit status.
 
     Args:
@@ -129,6 +138,8 @@ def run_spec(path: Path, dtype: Sequence[str], inject: bool, files: Files) -> in
         dtype: precisions asked for on the command line, empty for those of the spec.
         inject: feed each layer the reference's inputs as well.
         files: what to write.
+        processes: train in so many processes as well and compare with one, 0 for not.
+        certificate: summary that the report shows.
 
     Raises:
         ValueError: a spec that cannot be run, in one line.
@@ -140,12 +151,17 @@ def run_spec(path: Path, dtype: Sequence[str], inject: bool, files: Files) -> in
     try:
         from align.anypair.comparing import compare
 
-        result = compare(**given, out=files.out)
+        result = compare(**given)
+        if processes:
+            _distributed(result, path, given, processes)
     except USER_ERRORS as error:
         if isinstance(error, ValueError) and _place(path, error) == "":
             raise
         raise ValueError(_told(path, error)) from error
+    result.report.certificate = None if certificate is None else dict(certificate)
     print(result)
+    if files.out:
+        result.write(files.out)
     if files.json:
         print("JSON:", write_json(result.report, files.json))
     if files.junit:
@@ -153,6 +169,19 @@ def run_spec(path: Path, dtype: Sequence[str], inject: bool, files: Files) -> in
     if files.out:
         print("HTML report:", Path(files.out) / "report.html")
     return result.exit_code
+
+
+def _distributed(result: Any, path: Path, given: Mapping[str, Any], processes: int) -> None:
+    """N processes against one, as one more result of the outcome."""
+    from align.anypair.distributed import distributed
+
+    if processes < 2:
+        raise ValueError(f"--processes {processes}: expected at least 2")
+    began = time.perf_counter()
+    found, divergences = distributed(path, dict(given), processes)
+    found.seconds = time.perf_counter() - began
+    result.report.results.append(found)
+    result.add(divergences)
 
 
 def _get(module: Any, name: str) -> Any:

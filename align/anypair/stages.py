@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
 from align.anypair import bounds
 from align.anypair.isolation import Guilty
+from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.recording import ROOT, Recording
-from align.comparator import compare_arrays, compare_mappings
-from align.distance import absolute_difference, norm_of
+from align.comparator import compare_arrays
 from align.results import Comparison, ControlResult, StepResult
-from align.sides import Arrays, TrainingRun
-from align.tolerance import Tolerance
 
 
 def judged_control(name: str, comparisons: list[Comparison], where: str) -> ControlResult:
@@ -148,124 +146,8 @@ def _has_upstream(pair: AnyPair, key: str) -> bool:
     return key in order and order.index(key) < len(order) - 1
 
 
-def training(pair: AnyPair) -> tuple[StepResult, TrainingRun]:
-    """Losses, rates, final tensors and moments after the plan's steps."""
-    plan, dtype = pair.plan, pair.dtype
-    reference = pair.train_reference(dtype)
-    oracle = None if dtype == "float64" else pair.train_reference("float64")
-    moved = pair.train_reference(dtype, seed=plan.seed + 1)
-    ours = pair.train_ours()
-    band = {
-        name: _apart(value, _quantities(pair, reference)[name])
-        for name, value in _quantities(pair, moved).items()
-    }
+def training(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
+    """Losses, rates, drift of the weights, final tensors and moments: `align.anypair.training`."""
+    from align.anypair.training import training as stage  # it uses the controls of this module
 
-    def judge(run: TrainingRun) -> list[Comparison]:
-        return _compare_training(pair, run, reference, oracle, band)
-
-    name = max(ours.state, key=lambda n: ours.state[n].size, default="")
-    faults = {
-        "one tensor 1 % off at the end": _changed(ours, name),
-        "a rate one step late": _late(ours),
-    }
-    controls = [judged_control(k, judge(run), "the run") for k, run in faults.items()]
-    result = StepResult(
-        plan.name,
-        "training",
-        dtype,
-        judge(ours),
-        controls,
-        note=f"noise band of the losses: {band['losses']:.1e} of their size over {plan.steps} steps"
-        "; dropout is off on both sides",
-        series={
-            "loss": {"paddle": ours.losses, "pytorch": reference.losses},
-            "learning_rate": {
-                "paddle": ours.learning_rates,
-                "pytorch": reference.learning_rates,
-            },
-        },
-        stamps={"ours": ours.stamp, "reference": reference.stamp},
-    )
-    return result, ours
-
-
-def _changed(run: TrainingRun, name: str) -> TrainingRun:
-    changed = copy.copy(run)
-    changed.state = dict(run.state)
-    if name:
-        changed.state[name] = run.state[name] * 1.01 + 0.01
-    return changed
-
-
-def _late(run: TrainingRun) -> TrainingRun:
-    """Rates one step late; a constant schedule is scaled instead."""
-    changed = copy.copy(run)
-    rates = run.learning_rates
-    late = [rates[0], *rates[:-1]]
-    changed.learning_rates = [r * 1.001 for r in rates] if late == rates else late
-    return changed
-
-
-def _quantities(pair: AnyPair, run: TrainingRun) -> Arrays:
-    """Everything of a reference run in Paddle's names."""
-    found: Arrays = {"losses": np.asarray(run.losses)}
-    found.update(pair.setup.weights.to_paddle(run.state))
-    for kind, arrays in run.moments.items():
-        held = pair.setup.weights.to_paddle(arrays)
-        found.update({f"{kind}/{name}": value for name, value in held.items()})
-    return found
-
-
-def _compare_training(
-    pair: AnyPair,
-    ours: TrainingRun,
-    reference: TrainingRun,
-    oracle: TrainingRun | None,
-    band: Mapping[str, float],
-) -> list[Comparison]:
-    expected = _quantities(pair, reference)
-    judged = None if oracle is None else _quantities(pair, oracle)
-    own: Arrays = {"losses": np.asarray(ours.losses)}
-    own.update({name: value for name, value in ours.state.items() if name in expected})
-    for kind, arrays in ours.moments.items():
-        own.update({f"{kind}/{name}": value for name, value in arrays.items()})
-    rates = compare_arrays(
-        "learning rates",
-        np.asarray(ours.learning_rates),
-        np.asarray(reference.learning_rates),
-        bounds.RATE,
-    )
-    found = [rates]
-    for kind in dict.fromkeys(_kind(name) for name in expected):
-        sides = [
-            {n: v for n, v in side.items() if _kind(n) == kind and v.size}
-            for side in (own, expected, judged or {})
-        ]
-        scale = max([float(np.abs(v).max()) for v in sides[1].values()], default=0.0) or 1.0
-        zero_scale = scale if kind else None
-        third = None if judged is None else {n: v.astype(np.float64) for n, v in sides[2].items()}
-        rule = _state_rule(pair, band)
-        if kind:
-            base = bounds.training(pair.dtype, pair.setup.pooled, pair.plan.steps)
-            rule = bounds.gradient_rules(base, band, sides[1], third, scale, pair.dtype)
-        found += compare_mappings(sides[0], sides[1], rule, oracle=third, zero_scale=zero_scale)
-    return found
-
-
-def _state_rule(pair: AnyPair, noise: Mapping[str, float]) -> Callable[[str], Tolerance]:
-    """The training rule; running statistics have their own."""
-    statistics = {row.destination.name for row in pair.setup.weights.rows if row.source.buffer}
-    base = bounds.training(pair.dtype, pair.setup.pooled, pair.plan.steps)
-    own = bounds.STATISTICS[pair.dtype]
-    return lambda name: bounds.rules(own if name in statistics else base, noise)(name)
-
-
-def _kind(name: str) -> str:
-    return name.partition("/")[0] if "/" in name else ""
-
-
-def _apart(a: np.ndarray, b: np.ndarray) -> float:
-    if a.size == 0 or a.dtype.kind != "f":
-        return 0.0
-    scale = norm_of(b, "l2")
-    return norm_of(absolute_difference(a, b), "l2") / scale if scale > 0 else 0.0
+    return stage(pair)

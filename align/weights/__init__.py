@@ -1,26 +1,31 @@
 """Weight conversion between PyTorch checkpoints and the Paddle side, in NumPy alone.
 
-One engine, one pure-data table for each named layout, both directions from the same table.
+One engine, one pure-data table for each named layout, both directions from the same table. Names
+are imported when they are used: what compares two dumps needs none of the readers of checkpoints.
 """
 
-from align.weights.build import build_plan
-from align.weights.convert import DTYPES, convert_file
-from align.weights.layout import HeadTable, Layout, Row
-from align.weights.manifest import Manifest
-from align.weights.models import MODELS
-from align.weights.plan import Entry, Plan
-from align.weights.registry import LAYOUTS
+from __future__ import annotations
 
-__all__ = [
-    "DTYPES",
-    "LAYOUTS",
-    "MODELS",
-    "Entry",
-    "HeadTable",
-    "Layout",
-    "Manifest",
-    "Plan",
-    "Row",
-    "build_plan",
-    "convert_file",
-]
+import importlib
+from typing import Any
+
+_HOMES = {
+    "DTYPES": "convert",
+    "LAYOUTS": "registry",
+    "MODELS": "models",
+    "Entry": "plan",
+    "HeadTable": "layout",
+    "Layout": "layout",
+    "Manifest": "manifest",
+    "Plan": "plan",
+    "Row": "layout",
+    "build_plan": "build",
+    "convert_file": "convert",
+}
+__all__ = list(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

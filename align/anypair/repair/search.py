@@ -1,0 +1,172 @@
+"""Try every known slip in a guilty layer; the first that mends it is the cause."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from align.anypair import on_paddle, on_torch
+from align.anypair.isolation import Guilty
+from align.anypair.pair import AnyPair
+from align.anypair.repair import (
+    attributes,
+    order,
+    readings,
+    slips_layer,
+    slips_shape,
+    slips_value,
+)
+from align.anypair.repair.calls import ACTIVATIONS, Call, watched
+from align.anypair.repair.trials import ERRORS, Bench
+
+MANY = 200  # watched calls of one layer; beyond that it is a whole network
+LARGE = 300_000  # elements of the tensor in question; experiments on more take too long
+
+Slips = Callable[[Call], Iterator[slips_shape.Slip]]
+SLIPS: Mapping[str, Slips] = {
+    **dict.fromkeys(ACTIVATIONS, slips_value.activated),
+    **dict.fromkeys(("concat", "stack"), slips_shape.joined),
+    **dict.fromkeys(("split", "chunk", "unbind"), slips_shape.parted),
+    **dict.fromkeys(("mean", "sum", "max", "min", "var", "std"), slips_value.reduced),
+    **dict.fromkeys(("multiply", "divide"), slips_value.multiplied),
+    **dict.fromkeys(("matmul", "bmm"), slips_value.multiplied_matrices),
+    **dict.fromkeys(("sqrt", "rsqrt"), slips_value.rooted),
+    **dict.fromkeys(("reshape", "flatten"), slips_shape.reshaped),
+    **dict.fromkeys(slips_layer.OPTIONS, slips_layer.options),
+    "transpose": slips_shape.transposed,
+    "index": slips_shape.indexed,
+    "arange": slips_shape.counted,
+    "roll": slips_shape.rolled,
+    "flip": slips_shape.flipped,
+    "embedding": slips_shape.looked_up,
+    "where": slips_value.chosen,
+    "add": slips_value.added,
+    "subtract": slips_value.subtracted,
+    "pow": slips_value.raised,
+    "linear": slips_layer.without_bias,
+}
+"""Function -> what may be wrong with a call of it."""
+
+
+def explain(pair: AnyPair, guilty: Guilty) -> str:
+    """The cause of one guilty layer by experiment, "" when no known slip explains it.
+
+    Args:
+        pair: the user's pair.
+        guilty: from inject mode.
+    """
+    size = 0 if guilty.expected is None else guilty.expected.size
+    if size > LARGE:
+        return ""
+    told = readings.rows(guilty, pair.layer(guilty.place)[2])
+    if told:
+        return told
+    with Bench(pair, guilty.place).ready() as bench, np.errstate(all="ignore"):
+        calls: list[Call] = []
+        if not bench.trial(_watching(bench, lambda call: calls.append(call) or call.go())):
+            return ""  # it does not fail on its own, or not twice in the same way
+        said = order.unused(pair, bench)
+        uneven = order.uneven(bench)
+        if said:
+            return said
+        repairs = [attributes.repairs(pair, bench), order.insertions(bench)]
+        if len(calls) <= MANY:
+            repairs.append(_slips(pair, bench, calls))
+        said = _first(bench, itertools.chain(*repairs)) or uneven or order.arguments(bench)
+    return said or readings.factors(guilty.ours, guilty.expected)
+
+
+def explain_first(pair: AnyPair, guilty: Guilty) -> str:
+    """A cause that goes before any formula: layers that are called in the wrong order.
+
+    A formula fitted to the input of one of them would only describe the consequence.
+    """
+    with Bench(pair, guilty.place).ready() as bench:
+        return order.swapped(bench) if bench.trial() else ""
+
+
+def _first(bench: Bench, repairs: Iterator[tuple[str, AbstractContextManager]]) -> str:
+    """What the first repair that mends the layer says."""
+    for said, change in repairs:
+        if bench.tired:
+            return ""
+        if bench.mended_by(change):
+            return said
+    return ""
+
+
+def _slips(
+    pair: AnyPair, bench: Bench, calls: list[Call]
+) -> Iterator[tuple[str, AbstractContextManager]]:
+    masks = _masks(pair, bench)
+    widths = _widths(bench, calls)
+    for numbers in together(calls):
+        call = calls[numbers[0]]
+        slips = SLIPS.get(call.name)
+        if call.name in ("softmax", "log_softmax"):
+            found = slips_value.softmaxed(call, masks, widths)
+        elif slips is None:
+            continue
+        else:
+            found = slips(call)
+        with contextlib.suppress(*ERRORS):  # a call of an unforeseen form has no known slip
+            for said, answer in found:
+                yield f"{said} ({call.place})", _instead(bench, numbers, answer)
+
+
+def together(calls: Sequence[Call]) -> list[list[int]]:
+    """Calls to change: every one by itself, then all of one line of the source (a loop)."""
+    lines: dict[tuple[str, str], list[int]] = {}
+    for call in calls:
+        lines.setdefault((call.name, call.place), []).append(call.number)
+    return [[c.number] for c in calls] + [held for held in lines.values() if len(held) > 1]
+
+
+def _instead(
+    bench: Bench, numbers: Sequence[int], answer: Callable[[Call], Any]
+) -> AbstractContextManager:
+    """Some calls answered in another way, all others as they are."""
+    return _watching(bench, lambda call: answer(call) if call.number in numbers else call.go())
+
+
+def _watching(bench: Bench, answer: Callable[[Call], Any]) -> AbstractContextManager:
+    layers = [bench.layer, *bench.layer.sublayers()]
+    names = dict.fromkeys(kind.__module__ for layer in layers for kind in type(layer).__mro__)
+    own = [sys.modules[n] for n in names if n in sys.modules]
+    return watched(lambda: bench.inside, answer, (*own, *layers))
+
+
+def _masks(pair: AnyPair, bench: Bench) -> list[np.ndarray]:
+    """Arrays that may be masks: flags, whole numbers 0 and 1, zeros and low values.
+
+    They are looked for among what the partner and the model were given, and among constants that
+    both layers hold.
+    """
+    _, module, _ = pair.layer(bench.key)
+    constants = [] if module is None else [on_torch.numpy(b) for b in module.buffers()]
+    constants += [on_paddle.numpy(b) for b in bench.layer.buffers()]
+    found = []
+    for array in (*bench.seen_by_partner(), *constants):
+        if array.dtype.kind == "f":
+            low = array <= -100
+            good = low.any() and bool((low | (array == 0)).all())
+        else:
+            good = array.ndim > 1 and set(np.unique(array)) <= {0, 1}
+        if good:
+            found.append(array)
+    return found
+
+
+def _widths(bench: Bench, calls: list[Call]) -> list[int]:
+    """Last sizes of what is multiplied in the layer and of its inputs: widths of a head, of all."""
+    products = [call.args[:2] for call in calls if call.name in ("matmul", "bmm")]
+    found = [x.shape[-1] for pair in products for x in pair if len(x.shape) > 1]
+    inputs = bench.partner.inputs if bench.partner else []
+    found += [a.shape[-1] for _, a in inputs if a.ndim > 1]
+    return sorted(dict.fromkeys(found))

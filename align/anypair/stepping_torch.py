@@ -1,0 +1,162 @@
+"""PyTorch's optimizers from outside: who is in which group, rates, gradients in, moments out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+KINDS = {
+    "exp_avg": "moment1",
+    "exp_avg_sq": "moment2",
+    "max_exp_avg_sq": "moment2_max",
+    "momentum_buffer": "velocity",
+    "square_avg": "mean_square",
+}
+CLIP_EPS = 1e-6  # clip_grad_norm_ divides by norm + 1e-6
+_FLOATS = ("weight_decay", "eps", "momentum", "dampening", "alpha", "rho", "lr_decay")
+
+
+def parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """The trainable parameters by canonical name."""
+    return {n: p for n, p in model.named_parameters() if p.requires_grad and p.is_floating_point()}
+
+
+def groups(optimizer: Any, model: torch.nn.Module) -> list[list[str]]:
+    """Names of the trainable parameters of each group."""
+    names = {id(parameter): name for name, parameter in parameters(model).items()}
+    return [
+        [names[id(p)] for p in group["params"] if id(p) in names]
+        for group in optimizer.param_groups
+    ]
+
+
+def rates(optimizer: Any, model: torch.nn.Module) -> list[float]:
+    """The rate that the next step applies to each group."""
+    return [float(group["lr"]) for group in optimizer.param_groups]
+
+
+def advance(scheduler: Any) -> None:
+    """One step of the schedule, whether or not the optimizer made one.
+
+    Raises:
+        ValueError: a scheduler whose step needs an argument.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
+        try:
+            scheduler.step()
+        except TypeError as error:
+            raise ValueError(
+                f"PyTorch: {type(scheduler).__name__}.step() needs an argument ({error}): pass "
+                "schedule=(torch_rates, paddle_rates) instead"
+            ) from error
+
+
+def give(parameter: torch.nn.Parameter, gradient: np.ndarray | None) -> None:
+    """Set a gradient; None: there is none. Zeros that an optimizer left behind stay."""
+    if gradient is not None:
+        parameter.grad = torch.tensor(gradient, dtype=parameter.dtype)
+    elif parameter.grad is not None and bool(parameter.grad.any()):
+        parameter.grad = None
+
+
+def gradient_norm(model: torch.nn.Module) -> float:
+    """Global norm of the gradients as they are now: clipping in place shows here."""
+    held = [p.grad.norm() for p in parameters(model).values() if p.grad is not None]
+    return float(torch.stack(held).double().norm()) if held else 0.0
+
+
+def array(tensor: torch.Tensor) -> np.ndarray:
+    """As NumPy array, not copied where it need not be."""
+    return tensor.detach().cpu().numpy()
+
+
+def step(optimizer: Any) -> None:
+    """One step.
+
+    Raises:
+        ValueError: an optimizer that must compute the loss itself.
+    """
+    try:
+        optimizer.step()
+    except TypeError as error:
+        raise ValueError(
+            f"PyTorch: {type(optimizer).__name__}.step() needs an argument ({error}): optimizers "
+            "with a closure cannot be compared"
+        ) from error
+
+
+def moments(optimizer: Any, model: torch.nn.Module) -> dict[str, dict[str, torch.Tensor]]:
+    """Parameter -> kind of moment -> tensor, not copied."""
+    found = {}
+    for name, parameter in parameters(model).items():
+        held = optimizer.state.get(parameter, {})
+        kinds = {kind: held.get(key) for key, kind in KINDS.items()}
+        found[name] = {k: t for k, t in kinds.items() if isinstance(t, torch.Tensor) and t.dim()}
+        if not parameter.dim():
+            found[name] = {k: t for k, t in kinds.items() if isinstance(t, torch.Tensor)}
+    return found
+
+
+def round_settings(optimizer: Any, which: Sequence[str] | None) -> bool:
+    """Round coefficients to float32, as Paddle's kernels hold them.
+
+    Args:
+        optimizer: it is changed.
+        which: names of the settings to round; None rounds all of them.
+
+    Returns:
+        Whether any of them changed.
+    """
+    changed = False
+    for group in optimizer.param_groups:
+        for key in (*_FLOATS, "betas"):
+            if key not in group or (which is not None and key not in which):
+                continue
+            value = group[key]
+            if key == "betas":
+                rounded: Any = tuple(float(np.float32(float(b))) for b in value)
+            elif isinstance(value, float):
+                rounded = float(np.float32(value))
+            else:
+                continue
+            changed |= rounded != value
+            group[key] = rounded
+    return changed
+
+
+def as_paddle(optimizer: Any, model: torch.nn.Module, which: Sequence[str] | None) -> None:
+    """Let an optimizer compute with the numbers of Paddle's kernels from its next step on.
+
+    PADDLE: coefficients are float32 numbers; gradients are clipped by their norm, not by norm +
+    1e-6. So what hooks of the user clip before a step is enlarged by 1 + 1e-6 / norm.
+
+    Args:
+        optimizer: it is changed; one without hooks keeps its clipping.
+        model: whose gradients are clipped.
+        which: see `round_settings`.
+    """
+    round_settings(optimizer, which)
+    register = getattr(optimizer, "register_step_pre_hook", None)
+    if register is None:
+        return
+    norms = [0.0]
+
+    def measure(*_: Any) -> None:
+        norms[0] = gradient_norm(model)
+
+    def enlarge(*_: Any) -> None:
+        if 0 < gradient_norm(model) < (1 - 1e-12) * norms[0]:
+            for parameter in parameters(model).values():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(1 + CLIP_EPS / norms[0])
+
+    first = register(measure)
+    hooks = getattr(optimizer, "_optimizer_step_pre_hooks", None)
+    if hooks is not None:
+        hooks.move_to_end(first.id, last=False)  # before those of the user
+        register(enlarge)

@@ -1,0 +1,106 @@
+"""Each command runs where the other framework, and for `compare` any framework, is missing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+HEAVY = ("paddlenlp", "transformers", "timm", "torchvision", "tokenizers", "matplotlib")
+MISSING = {
+    "torch": ("paddle", "PIL", *HEAVY),
+    "paddle": ("torch", *HEAVY),
+    "compare": (
+        "torch",
+        "paddle",
+        "PIL",
+        *HEAVY,
+        "scipy",
+        "sklearn",
+        "reprod_log",
+        "pandas",
+        "yaml",
+    ),
+}
+BLOCKED = """
+import importlib.machinery, sys, warnings
+warnings.simplefilter("ignore")
+missing = set(sys.argv.pop(1).split(","))
+find_spec = importlib.machinery.PathFinder.find_spec
+
+def find_installed(name, path=None, target=None):
+    return None if name.partition(".")[0] in missing else find_spec(name, path, target)
+
+importlib.machinery.PathFinder.find_spec = find_installed
+from align.cli import main
+status = main(sys.argv[1:])
+assert not missing & {name.partition(".")[0] for name in sys.modules}, "loaded all the same"
+sys.exit(status)
+"""
+
+
+def start(environment: str, *arguments: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", BLOCKED, ",".join(MISSING[environment]), *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, folder: Path, torch_dump) -> Path:
+    """Both sides dumped by processes that have one framework each."""
+    place = tmp_path_factory.mktemp("apart_environments")
+    spec = str(folder / "from_torch_spec.py")
+    made = [
+        ("torch", "--out", str(place / "t")),
+        ("paddle", "--out", str(place / "p"), "--weights", str(torch_dump.path)),
+    ]
+    both = [start(side, "dump", "--side", side, "--spec", spec, *rest) for side, *rest in made]
+    ended = [finish(process) for process in both]
+    for (status, out, err), (side, *_) in zip(ended, made, strict=True):
+        assert status == 0, err
+        assert out.startswith({"torch": "PyTorch", "paddle": "Paddle"}[side])
+    return place
+
+
+def test_two_environments_agree(place: Path) -> None:
+    json_file, xml = place / "result.json", place / "result.xml"
+    arguments = ("--out", str(place / "report"), "--json", str(json_file), "--junit", str(xml))
+    status, out, err = finish(
+        start("compare", "compare", str(place / "t"), str(place / "p"), *arguments)
+    )
+    assert status == 0, out + err
+    assert out.startswith("PASS: ")
+    found = json.loads(json_file.read_text())
+    assert found["verdict"] == "pass"
+    assert {"PyTorch", "Paddle", "compared on"} == set(found["environment"])
+    assert xml.read_bytes().startswith(b"<?xml")
+    page = (place / "report" / "report.html").read_text()
+    assert "Pass" in page
+
+
+def test_the_other_framework_is_really_missing(place: Path, folder: Path) -> None:
+    """The control of this file: the same block stops the side that it is meant to stop."""
+    spec = str(folder / "from_torch_spec.py")
+    out = str(place / "x")
+    both = [
+        start("paddle", "dump", "--side", "torch", "--spec", spec, "--out", out),
+        start("torch", "dump", "--side", "paddle", "--spec", spec, "--out", out),
+    ]
+    ended = [finish(process) for process in both]
+    for (status, _, err), name in zip(ended, ("torch", "paddle"), strict=True):
+        assert status == 2
+        assert f"No module named '{name}'" in err
+    assert not (place / "x").exists()

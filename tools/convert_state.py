@@ -1,0 +1,79 @@
+"""Move a whole training between PyTorch and Paddle: weights, optimizer, place in the schedule."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from align.weights import LAYOUTS  # noqa: E402
+from align.weights.optimizer_commands import convert_state
+from align.weights.optimizer_request import StateRequest  # noqa: E402
+from align.weights.optimizer_state import MOMENTS  # noqa: E402
+
+EXAMPLES = """\
+a checkpoint of transformers' Trainer for any Paddle loop, and back again:
+  convert_state.py --from torch HF/checkpoint-500 --to paddle OUT --layout bert_hf --model bert_base
+  convert_state.py --from paddle OUT --to torch BACK --layout bert_hf
+a run that PyTorch began, continued by tools/train_glue.py: start the same run there, stop it
+after a step (Ctrl-C), and convert into the likeness of its checkpoint:
+  convert_state.py --from torch checkpoint-500 --to paddle RUN/checkpoint-500 --like RUN \\
+      --layout sot_nlp_official
+a checkpoint of tools/train_image.py as the torch file of a training with timm:
+  convert_state.py --from paddle RUN/checkpoint-900 --to torch last.pth.tar --like before.pth.tar \\
+      --layout sot_official
+
+PyTorch's side is a folder (weights, optimizer.pt, scheduler.pt, trainer_state.json) or one torch
+file with everything. Exit status: 0 done, 2 refused (one line, nothing written), 130 interrupted.
+See docs/weights.md.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"convert_state: error: {message}; see --help\n")
+
+
+def build_parser() -> Parser:
+    """Describe the command line."""
+    style = argparse.RawDescriptionHelpFormatter
+    parser = Parser(description=__doc__, epilog=EXAMPLES, formatter_class=style)
+    add = parser.add_argument
+    pair = ("SIDE", "PATH")
+    add("--from", dest="source", nargs=2, metavar=pair, required=True, help="torch or paddle")
+    add("--to", dest="target", nargs=2, metavar=pair, required=True, help="the other side")
+    add("--layout", required=True, metavar="L", help=f"PyTorch's names: {', '.join(LAYOUTS)}")
+    add("--model", default="", metavar="M", help="registry name, when neither side says it")
+    add("--like", type=Path, metavar="PATH", help="a checkpoint of the run that is to continue")
+    add("--names", type=Path, metavar="FILE", help="JSON: names of PyTorch's parameter groups")
+    add("--optimizer", default="", choices=tuple(MOMENTS), help="when PyTorch's state is silent")
+    add("--step", type=int, metavar="N", help="updates of the run, when nothing tells")
+    add("--unused", action="store_true", help="weights without moments had no gradient yet")
+    add("--overwrite", action="store_true", help="replace an existing PATH of --to")
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; 0 done, 2 refused (one line on stderr, nothing written)."""
+    options = vars(build_parser().parse_args(argv))
+    for end in ("source", "target"):
+        side, path = options[end]
+        options[end] = (side, Path(path).absolute())
+    try:
+        print(convert_state(StateRequest(**options)))
+    except (ValueError, OSError) as error:
+        print(f"convert_state: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("convert_state: error: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
