@@ -26,6 +26,7 @@ _SOT = {"img_size": 32, "embed_dim": 20, "depth": 2, "num_heads": 4, "mlp_ratio"
 _DEIT = {"img_size": 32, "embed_dim": 18, "depth": 3, "num_heads": 3, "mlp_ratio": 2.0}
 _SWIN = {"img_size": 56, "embed_dim": 12, "depths": (2, 2), "num_heads": (2, 3), "mlp_ratio": 2.0}
 _SWIN_SMALL_WINDOW = {**_SWIN, "img_size": 48, "window_size": 3}
+_SWIN_LEAST = {**_SWIN_SMALL_WINDOW, **_HEAD, "img_size": 24}  # 6 x 6 tokens, then one window
 _IMAGES = ImageBatch()
 _LARGER = ImageBatch(samples=3, size=56)
 
@@ -98,7 +99,7 @@ _TRAINING = tuple(
         ("sot", "sot_tiny", _SOT, _IMAGES),
         ("sot_resnet", "sot_tiny", {**_SOT, "token_type": "resnet", "token_dim": 16}, _IMAGES),
         ("deit", "deit_tiny", _DEIT, _IMAGES),
-        ("swin_sot", "swin_tiny_sot", {**_SWIN, **_HEAD}, _LARGER),
+        ("swin_sot", "swin_tiny_sot", _SWIN_LEAST, ImageBatch(3, 24)),
     )
 )
 
@@ -162,12 +163,12 @@ _FULL = tuple(
         f"{model}_full",
         model,
         {"head_dropout": 0.0},
-        batch=ImageBatch(samples=2, size=224),
+        batch=ImageBatch(samples, size=224),
         num_classes=1000,
         dtypes=("float64",),
         quick=False,
     )
-    for model in ("sot_tiny", "sot_small", "sot_base")
+    for model, samples in (("sot_tiny", 2), ("sot_small", 1), ("sot_base", 1))
 )
 
 _TIMM = (

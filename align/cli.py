@@ -7,11 +7,16 @@ import fnmatch
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from align.case_kinds import DTYPES, Case
 from align.cases import CASES
-from align.results import STEPS, StepResult
+from align.results import STEPS, Report, StepResult
 from sot_paddle.runtime import quiet_imports
+
+if TYPE_CHECKING:
+    from align.context import Context
+    from align.jobs import Job
 
 _DESCRIPTION = """\
 Compare the Paddle port with the independent PyTorch reference, step by step, and check in the same
@@ -22,11 +27,16 @@ was not caught; 2 could not run."""
 
 _EXAMPLES = """\
 examples:
-  python -m align --quick                      small cases only, under two minutes on two cores
+  python -m align --quick                      small cases only, under a minute on two idle cores
   python -m align --out align_report           everything, with the HTML report and the log files
   python -m align --case 'bert_mgcrp*' --step backward --dtype float64
   python -m align --step data --sentences my_sentences.txt
-  python -m align --spec my_pair.py --inject   your own pair, see docs/align_your_own.md"""
+  python -m align --spec my_pair.py --inject   your own pair, see docs/align_your_own.md
+  python -m align --certify --out certificate  plant every known fault: would the suite see it?
+
+two more commands, each with its own --help:
+  python -m align dump     run one side alone, where the other framework is not installed
+  python -m align compare  judge two dumps, where neither is"""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,7 +75,20 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder with GLUE task folders (CoLA, RTE, ...) for the data_glue cases",
     )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="worker processes, one thread each (default: one for each processor, at most 2); "
+        "0 runs everything in this process",
+    )
+    parser.add_argument(
+        "--certificate",
+        metavar="FILE",
+        help="show the summary of this certificate (from --certify --json) on the report's page",
+    )
     _add_spec_options(parser)
+    _add_certify_options(parser)
     return parser
 
 
@@ -80,20 +103,75 @@ def _add_spec_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --spec: also feed each layer the reference's inputs, to list every guilty one",
     )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=0,
+        metavar="N",
+        help="with --spec: also train in N processes and compare with one",
+    )
+
+
+def _add_certify_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--certify",
+        action="store_true",
+        help="plant every fault of the catalogue in a passing pair and run clean pairs: what is "
+        "detected, located, explained, and how many false alarms; exit status 1 below the "
+        "thresholds",
+    )
+    parser.add_argument(
+        "--faults", action="append", metavar="F", help="with --certify: name or pattern of faults"
+    )
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="with --certify: clean seeds (default 30)"
+    )
+
+
+def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None:
+    """Refuse options that mean nothing in a mode of the command."""
+    given = [f"--{name.replace('_', '-')}" for name in others if getattr(options, name)]
+    if given:
+        raise ValueError(f"{given[0]} means nothing with {mode}")
+
+
+_CASES = ("case", "step", "quick", "checkpoint", "sentences", "glue_dir")
+_SPEC = ("inject", "processes")
+_CERTIFY = ("faults", "seeds")
+
+
+def _run_certify(options: argparse.Namespace) -> int:
+    """``--certify``: the sensitivity certificate."""
+    _only(options, "--certify", (*_CASES, "spec", *_SPEC, "certificate", "junit"))
+    _check_writable(options)
+    from align.certify import command
+    from align.certify.certificate import SEEDS
+
+    options.seeds = SEEDS if options.seeds is None else options.seeds
+    options.jobs = 2 if options.jobs is None else options.jobs
+    return command.main(options)
 
 
 def _run_spec(options: argparse.Namespace) -> int:
     """``--spec``: the user's own pair."""
-    others = ("case", "step", "quick", "list", "checkpoint", "sentences", "glue_dir")
-    given = [f"--{name.replace('_', '-')}" for name in others if getattr(options, name)]
-    if given:
-        raise ValueError(f"{given[0]} chooses among the project's own cases: not with --spec")
+    _only(options, "--spec", (*_CASES, "list", *_CERTIFY))
     _check_writable(options)
     from align.anypair.spec import Files, run_spec
 
     dtype = () if options.dtype == "both" else (options.dtype,)
     files = Files(options.out, options.json, options.junit)
-    return run_spec(Path(options.spec), dtype, options.inject, files)
+    certificate = _certificate(options.certificate)
+    path = Path(options.spec)
+    return run_spec(path, dtype, options.inject, files, options.processes, certificate)
+
+
+def _certificate(path: str | None) -> dict[str, Any] | None:
+    """The summary of a certificate, without its rows."""
+    if path is None:
+        return None
+    from align.certify.certificate import read_summary
+
+    return read_summary(path)
 
 
 def select(patterns: Sequence[str] | None, quick: bool) -> list[Case]:
@@ -156,11 +234,30 @@ def _check_writable(options: argparse.Namespace) -> None:
             raise ValueError(f"cannot write to {given}: it is a folder, expected a file")
 
 
+def _run_jobs(todo: list[Job], context: Context, count: int | None) -> Report:
+    """In worker processes, or for ``--jobs 0`` in this one."""
+    from align import workers
+
+    if count is None:
+        count = workers.default_workers()
+    if count < 0:
+        raise ValueError(f"--jobs {count}: expected a number of processes, 0 for this one alone")
+    if count:
+        return workers.run(todo, context, _show, count)
+    from align import runner
+
+    return runner.run(todo, context, _show)
+
+
 def _run(options: argparse.Namespace) -> int:
+    if options.certify:
+        return _run_certify(options)
     if options.spec:
         return _run_spec(options)
-    if options.inject:
-        raise ValueError("--inject belongs to --spec")
+    for mode, names in (("--spec", _SPEC), ("--certify", _CERTIFY)):
+        for name in names:
+            if getattr(options, name):
+                raise ValueError(f"--{name} belongs to {mode}")
     cases = select(options.case, options.quick)
     if options.list:
         _list(cases)
@@ -169,16 +266,19 @@ def _run(options: argparse.Namespace) -> int:
     sentences = _sentences(options.sentences)
     dtypes = DTYPES if options.dtype == "both" else (options.dtype,)
     from align import report as writer
-    from align import reprod, runner
+    from align import reprod
     from align.context import Context
+    from align.jobs import jobs
 
-    todo = list(runner.jobs(cases, options.step or STEPS, dtypes))
+    todo = list(jobs(cases, options.step or STEPS, dtypes))
     if not todo:
         raise ValueError("these cases have none of these steps; see python -m align --list")
     checkpoint = Path(options.checkpoint) if options.checkpoint else None
     glue_dir = Path(options.glue_dir) if options.glue_dir else None
     context = Context(checkpoint=checkpoint, sentences=sentences, glue_dir=glue_dir)
-    report = runner.run(todo, context, _show)
+    certificate = _certificate(options.certificate)
+    report = _run_jobs(todo, context, options.jobs)
+    report.certificate = certificate
     print(writer.console(report))
     if options.json:
         print("JSON:", writer.write_json(report, options.json))
@@ -193,10 +293,18 @@ def _run(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] in (["dump"], ["compare"]):
+        from align.apart import commands
+
+        return {"dump": commands.main_dump, "compare": commands.main_compare}[given[0]](given[1:])
     options = _parser().parse_args(arguments)
     quiet_imports()
     try:
         return _run(options)
     except (ValueError, OSError, ImportError) as error:
         print(f"align: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("align: error: interrupted; no report was written", file=sys.stderr)
         return 2

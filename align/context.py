@@ -6,18 +6,24 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from align.case_kinds import ModelCase
-from align.checkpoint import encoder_sizes
-from align.pair import Pair
+from align.checkpoint import encoder_sizes, find_checkpoint
 from align.sides import Arrays, TrainingRun
 from sot_paddle.data.real_sentences import REAL_SENTENCES
 from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.data.tokenization import WordPieceTokenizer
+
+if TYPE_CHECKING:
+    from align.pair import Pair
+
+Classic = dict[str, tuple[Arrays, Arrays]]
 
 
 @dataclass
 class Context:
-    """State of a run.
+    """State of a run; made without loading a framework.
 
     Attributes:
         checkpoint: directory of a real BERT checkpoint, None for the installed one.
@@ -30,21 +36,60 @@ class Context:
     checkpoint: Path | None = None
     sentences: Sequence[str] = ()
     glue_dir: Path | None = None
-    classic: dict[str, tuple[Arrays, Arrays]] = field(default_factory=dict)
+    classic: Classic = field(default_factory=dict)
     trainer_runs: dict[tuple[str, str], tuple[TrainingRun, TokenFeatures]] = field(
         default_factory=dict, repr=False
     )
+    _tokenizers: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)
     _key: tuple[str, str] | None = field(default=None, repr=False)
     _pair: Pair | None = field(default=None, repr=False)
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """The user's choices, from which another process can make the same context."""
+        return {
+            "checkpoint": self.checkpoint,
+            "sentences": list(self.sentences),
+            "glue_dir": self.glue_dir,
+        }
 
     @property
     def texts(self) -> Sequence[str]:
         """The user's sentences, or the embedded ones."""
         return self.sentences or REAL_SENTENCES
 
+    @property
+    def vocabulary(self) -> Path:
+        """The folder of the user's checkpoint, or of the installed one."""
+        return self.checkpoint or find_checkpoint()
+
+    def tokenizer(self, **options: Any) -> WordPieceTokenizer:
+        """Our tokenizer on `vocabulary`; of equal options the same one, which is read once."""
+        key = tuple(sorted(options.items()))
+        if key not in self._tokenizers:
+            self._tokenizers[key] = WordPieceTokenizer(self.vocabulary, **options)
+        return self._tokenizers[key]
+
+    def reference_tokenizer(self, **options: Any) -> Any:
+        """transformers' slow tokenizer, written in Python, on the same vocabulary; kept likewise.
+
+        It needs no compiled tokenizer and shares no code with ours.
+        """
+        key = ("reference", *sorted(options.items()))
+        if key not in self._tokenizers:
+            import sot_torch_ref  # noqa: F401  isort: skip (transformers beside a CPU torch)
+            from transformers import BertTokenizer, logging
+
+            logging.set_verbosity_error()  # it says for every pair that no overflow is returned
+            path = str(self.vocabulary / "vocab.txt")
+            self._tokenizers[key] = BertTokenizer(path, **options)
+        return self._tokenizers[key]
+
     def pair(self, case: ModelCase, dtype: str) -> Pair:
         """The pair of a case in one precision; the last one is kept, older ones are dropped."""
         if self._key != (case.name, dtype):
+            from align.pair import Pair
+
             self._key, self._pair = None, None  # free the old pair before the new one is built
             if case.weights == "checkpoint":  # its own sizes, whatever checkpoint the user gave
                 options = {**case.options, **encoder_sizes(self.checkpoint)}
@@ -59,3 +104,15 @@ class Context:
         sides = self.classic.setdefault(check, ({}, {}))
         for kept, arrays in zip(sides, (torch_arrays, ours), strict=True):
             kept.update({f"{prefix}/{name}": value for name, value in arrays.items()})
+
+    def take_classic(self) -> Classic:
+        """Hand over the arrays kept so far, and keep none."""
+        taken, self.classic = self.classic, {}
+        return taken
+
+    def add_classic(self, classic: Classic) -> None:
+        """Keep what another context took."""
+        for check, sides in classic.items():
+            mine = self.classic.setdefault(check, ({}, {}))
+            for kept, arrays in zip(mine, sides, strict=True):
+                kept.update(arrays)

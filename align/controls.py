@@ -7,7 +7,7 @@ the Paddle side handed over. A control is caught when the step's own comparison 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,12 +25,15 @@ from sot_paddle.heads.power_norm import RowLayerNorm, SvPN
 Undo = Callable[[], None]
 
 
-def judge(name: str, comparisons: Sequence[Comparison], planted_in: str = "") -> ControlResult:
-    """Turn the comparisons of a faulty run into a control's result."""
-    failed = [c for c in comparisons if not c.passed]
-    if not failed:
+def judge(name: str, comparisons: Iterable[Comparison], planted_in: str = "") -> ControlResult:
+    """Turn the comparisons of a faulty run into a control's result.
+
+    They are asked for one by one and no further than the first that fails: what would come after
+    it costs nothing.
+    """
+    first = next((c for c in comparisons if not c.passed), None)
+    if first is None:
         return ControlResult(name, False, f"nothing failed ({planted_in})")
-    first = failed[0]
     return ControlResult(name, True, f"{planted_in}: {first.name}: {first.reason}", first.name)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ from sot_paddle.train.optimizer import (
 from sot_paddle.train.schedule import EpochRates, PerEpoch, build_schedule
 
 NAME = "paddle"
+_MOMENTS = {"moment1": "exp_avg", "moment2": "exp_avg_sq"}
+_MOMENT_NAME = re.compile(r"(?P<parameter>.+)_(?P<moment>moment[12])_\d+")
 _DECAY_RULES = {"text": decayed_names, "vision": decayed_names_by_shape}
 
 
@@ -78,8 +81,8 @@ def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> paddle.nn
             model: paddle.nn.Layer = WordsOnly(case.options, WORDS_DIM, case.num_classes)
         else:
             model = sot_paddle.create_model(case.model, case.num_classes, **case.options)
-        if state is not None:
-            load_state(model, state)
+    if state is not None:
+        load_state(model, state)
     model.train() if case.train else model.eval()
     return model
 
@@ -100,6 +103,13 @@ def load_state(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> None:
         if tuple(tensor.shape) != value.shape:
             raise ValueError(f"{name}: expected shape {tuple(tensor.shape)}, got {value.shape}")
         tensor.set_value(value.astype(str(tensor.dtype).removeprefix("paddle.")))
+
+
+def drop_gradients(model: paddle.nn.Layer) -> None:
+    """Leave every parameter without a gradient, as it is when newly made."""
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
 
 
 def _call(model: paddle.nn.Layer, batch: Mapping[str, np.ndarray]):
@@ -136,20 +146,20 @@ def stamp(tensor: paddle.Tensor) -> dict[str, Any]:
 def run(
     model: paddle.nn.Layer, batch: Mapping[str, np.ndarray], dtype: str, *, backward: bool = True
 ) -> Pass:
-    """One forward and backward pass."""
-    with default_dtype(dtype):
-        for parameter in model.parameters():
-            parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
+    """One forward pass, and a backward pass unless only the forward one is wanted."""
+    gradients: Arrays = {}
+    with default_dtype(dtype), paddle.set_grad_enabled(backward):
         output, taps, inputs = _call(model, batch)
         loss = _loss(output, batch["labels"])
-        gradients: Arrays = {}
         if backward:
+            drop_gradients(model)
             loss.backward()
             gradients = {
                 n: _numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None
             }
             if "tokens" in inputs:
                 gradients["(tokens)"] = _numpy(inputs["tokens"].grad)
+            drop_gradients(model)  # they would be a second copy of the model
     return Pass(
         {name: _numpy(tap) for name, tap in taps.items()},
         _numpy(loss),
@@ -209,54 +219,74 @@ def learning_rates(recipe: Recipe) -> tuple[list[float], dict[str, Any]]:
 
 
 def optimize(
-    model: paddle.nn.Layer, gradients: Sequence[Arrays], recipe: Recipe, dtype: str
-) -> TrainingRun:
-    """Apply given gradients, one mapping for each step, without a schedule."""
+    model: paddle.nn.Layer,
+    gradients: Sequence[Arrays],
+    recipe: Recipe,
+    dtype: str,
+    pauses: Collection[int] = (),
+) -> Generator[TrainingRun, None, None]:
+    """Apply given gradients, one mapping for each step, without a schedule.
+
+    Yields:
+        The state after each step of ``pauses`` and after the last step.
+    """
     with default_dtype(dtype):
         optimizer = _optimizer(model, recipe, recipe.learning_rate)
-        named = dict(model.named_parameters())
-        for step in gradients:
-            for name, value in step.items():
+    named = dict(model.named_parameters())
+    for step, mapping in enumerate(gradients, 1):
+        with default_dtype(dtype):
+            for name, value in mapping.items():
                 named[name].grad = paddle.to_tensor(np.array(value, dtype=dtype, order="C"))
             optimizer.step()
-        return _finish(TrainingRun(), model, optimizer, recipe)
+        if step in pauses or step == len(gradients):
+            yield _finish(TrainingRun(), model, optimizer, recipe)
 
 
 def train(
-    model: paddle.nn.Layer, batches: Sequence[Mapping[str, np.ndarray]], recipe: Recipe, dtype: str
-) -> TrainingRun:
-    """Train on given batches, one for each optimizer step."""
-    result = TrainingRun()
+    model: paddle.nn.Layer,
+    batches: Sequence[Mapping[str, np.ndarray]],
+    recipe: Recipe,
+    dtype: str,
+    pauses: Collection[int] = (),
+) -> Generator[TrainingRun, None, None]:
+    """Train on given batches, ``recipe.accumulate`` for each optimizer step.
+
+    Yields:
+        The run after each optimizer step of ``pauses`` and at its end.
+    """
+    losses: list[float] = []
+    rates: list[float] = []
     with default_dtype(dtype):
         schedule = schedule_of(recipe)
         optimizer = _optimizer(model, recipe, schedule)
         average = None if recipe.ema_decay is None else ModelEma(model, recipe.ema_decay)
-        for index, batch in enumerate(batches, 1):
+    for index, batch in enumerate(batches, 1):
+        with default_dtype(dtype):
             output, _, _ = _call(model, batch)
             loss = _loss(output, batch["labels"])
             (loss / recipe.accumulate).backward()
-            result.losses.append(float(loss))
-            if index % recipe.accumulate:
-                continue
-            result.learning_rates.append(optimizer.get_lr())
-            optimizer.step()
-            schedule.step()
+            losses.append(float(loss))
+            if index % recipe.accumulate == 0:
+                rates.append(optimizer.get_lr())
+                optimizer.step()
+                schedule.step()
+                if average is not None:
+                    average.update()
+                optimizer.clear_grad(set_to_zero=False)
+        if index == len(batches) or index in {pause * recipe.accumulate for pause in pauses}:
+            run = TrainingRun(list(losses), list(rates))
             if average is not None:
-                average.update()
-            optimizer.clear_grad(set_to_zero=False)
-        if average is not None:
-            result.average = average.arrays()
-        return _finish(result, model, optimizer, recipe)
+                run.average = average.arrays()
+            yield _finish(run, model, optimizer, recipe)
 
 
 def _finish(result: TrainingRun, model: paddle.nn.Layer, optimizer, recipe: Recipe) -> TrainingRun:
     names = {p.name: name for name, p in model.named_parameters()}
-    kinds = {"exp_avg": "_moment1_0", "exp_avg_sq": "_moment2_0"}
-    moments: dict[str, Arrays] = {key: {} for key in kinds}
+    moments: dict[str, Arrays] = {kind: {} for kind in _MOMENTS.values()}
     for key, tensor in optimizer.state_dict().items():
-        for kind, suffix in kinds.items():
-            if key.endswith(suffix):
-                moments[kind][names[key.removesuffix(suffix)]] = _numpy(tensor)
+        found = _MOMENT_NAME.fullmatch(key)
+        if found:
+            moments[_MOMENTS[found["moment"]]][names[found["parameter"]]] = _numpy(tensor)
     return dataclasses.replace(
         result,
         state={name: _numpy(tensor) for name, tensor in model.state_dict().items()},

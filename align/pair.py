@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from align.weights import build_plan
 from sot_paddle.data.tokenization import WordPieceTokenizer
 
 _EXACT = Tolerance("exact", 0.0, "the order of execution is the same on both sides")
+
+Known = Mapping[str, tuple[np.ndarray, Comparison]]
 
 
 def make_batch(
@@ -68,8 +71,11 @@ def draw_state(case: ModelCase, checkpoint: Path | None) -> Arrays:
     One-dimensional parameters are moved off their initial 0 and 1, so that a forgotten bias or
     norm weight shows; running variances stay positive.
     """
-    torch_side.torch.manual_seed(case.batch.seed)
-    model = torch_side.build(case, "float64")
+    return _drawn(case, torch_side.build_seeded(case), checkpoint)
+
+
+def _drawn(case: ModelCase, model: Any, checkpoint: Path | None) -> Arrays:
+    """:func:`draw_state` from the freshly built reference, which is left as it is."""
     state = {name: np.array(value) for name, value in model.state_dict().items()}
     rng = np.random.default_rng(case.batch.seed)
     for name, value in state.items():
@@ -103,6 +109,10 @@ def _planned_shapes(case: ModelCase, state: Arrays) -> dict[str, tuple[int, ...]
 class Pair:
     """Both sides of a case in one precision.
 
+    A model is built once on each side and precision; what a step changes in it is put back. The
+    judging methods compare one tensor after the other, so that a control is judged no further
+    than its first failure.
+
     Args:
         case: what to build.
         dtype: ``float64`` or ``float32``. In float32 a third model, the float64 run of the
@@ -119,16 +129,17 @@ class Pair:
         sentences: Sequence[str] = (),
     ) -> None:
         self.case, self.dtype = case, dtype
-        state = draw_state(case, checkpoint)
-        floating = {
+        seeded = torch_side.build_seeded(case)
+        state = _drawn(case, seeded, checkpoint)
+        self.reference_state = {
             name: np.asarray(value, dtype if value.dtype == np.float64 else None)
             for name, value in state.items()
         }
-        self.reference_state = floating
+        self._references = {"float64": seeded}
         layout = case.layout if isinstance(case, TimmCase) else "sot_torch_ref"
         self.plan = build_plan(layout, case.model, _planned_shapes(case, state))
         self.batch = make_batch(case, sentences=sentences, checkpoint=checkpoint)
-        self.ours = self.build_ours()
+        self.ours = paddle_side.build(case, dtype, self.to_paddle(self.reference_state))
 
     @property
     def has_backward(self) -> bool:
@@ -146,37 +157,51 @@ class Pair:
         weights = {name: value for name, value in arrays.items() if name not in inputs}
         return {**self.plan.apply(weights, partial=True), **inputs}
 
-    def build_ours(self):
-        """A fresh Paddle model with the pair's weights."""
-        return paddle_side.build(self.case, self.dtype, self.to_paddle(self.reference_state))
+    def in_paddle_names(self, run: TrainingRun | None) -> TrainingRun | None:
+        """A run of the reference with its tensors renamed and transposed into Paddle's layout."""
+        if run is None:
+            return None
+        shapes = {name: np.empty(self.reference_state[name].shape) for name in run.decayed}
+        return dataclasses.replace(
+            run,
+            state=self.to_paddle(run.state),
+            average=self.to_paddle(run.average),
+            moments={kind: self.to_paddle(values) for kind, values in run.moments.items()},
+            decayed=set(self.to_paddle(shapes)),
+        )
 
-    def build_reference(self, dtype: str | None = None):
-        """A fresh reference model; in float64 with the same, possibly rounded, weights."""
+    def fresh_ours(self):
+        """A second Paddle model, to be trained: with the pair's weights and without gradients."""
+        paddle_side.load_state(self._trained, self.to_paddle(self.reference_state))
+        paddle_side.drop_gradients(self._trained)
+        return self._trained
+
+    @functools.cached_property
+    def _trained(self):
+        return paddle_side.build(self.case, self.dtype)
+
+    def fresh_reference(self, dtype: str | None = None):
+        """The reference with the pair's weights put back, in float64 possibly rounded ones."""
         dtype = dtype or self.dtype
-        state = {
-            name: np.asarray(value, dtype if value.dtype.kind == "f" else None)
-            for name, value in self.reference_state.items()
-        }
-        return torch_side.build(self.case, dtype, state)
+        if dtype not in self._references:
+            self._references[dtype] = torch_side.build(self.case, dtype)
+        model = self._references[dtype]
+        torch_side.load_state(model, self.reference_state)
+        return model
 
     @functools.cached_property
     def reference_pass(self) -> Pass:
         """The reference in the pair's precision."""
-        return torch_side.run(
-            self.build_reference(), self._cast(self.dtype), self.dtype, backward=self.has_backward
-        )
+        return self._run_reference(self.dtype)
 
     @functools.cached_property
     def oracle_pass(self) -> Pass | None:
         """The reference in float64, when the pair is in float32."""
-        if not self.needs_oracle:
-            return None
-        return torch_side.run(
-            self.build_reference("float64"),
-            self._cast("float64"),
-            "float64",
-            backward=self.has_backward,
-        )
+        return self._run_reference("float64") if self.needs_oracle else None
+
+    def _run_reference(self, dtype: str) -> Pass:
+        model, batch = self.fresh_reference(dtype), self._cast(dtype)
+        return torch_side.run(model, batch, dtype, backward=self.has_backward)
 
     @functools.cached_property
     def ours_pass(self) -> Pass:
@@ -205,27 +230,27 @@ class Pair:
             return dict(taps)
         return {name: taps[name] for name in taps if name in self.reference_pass.taps}
 
-    def compare_taps(self, taps: Mapping[str, np.ndarray]) -> list[Comparison]:
-        """Judge taps of the Paddle side in execution order."""
+    def compare_taps(
+        self, taps: Mapping[str, np.ndarray], known: Known | None = None
+    ) -> Iterator[Comparison]:
+        """Judge taps of the Paddle side in execution order; ``known``: see `each`."""
         reference = self.reference_pass.taps
-        order = compare_arrays(
+        yield from self._compare_valid_positions(taps)
+        yield from each(
+            taps,
+            reference,
+            self.case.tolerance("forward", self.dtype),
+            oracle=self.oracle_pass.taps if self.oracle_pass else None,
+            known=known,
+        )
+        yield compare_arrays(
             "(order of the taps)",
             np.asarray([list(taps).index(name) if name in taps else -1 for name in reference]),
             np.arange(len(reference)),
             _EXACT,
         )
-        return [
-            *self._compare_valid_positions(taps),
-            *compare_mappings(
-                taps,
-                reference,
-                self.case.tolerance("forward", self.dtype),
-                oracle=self.oracle_pass.taps if self.oracle_pass else None,
-            ),
-            order,
-        ]
 
-    def _compare_valid_positions(self, taps: Mapping[str, np.ndarray]) -> list[Comparison]:
+    def _compare_valid_positions(self, taps: Mapping[str, np.ndarray]) -> Iterator[Comparison]:
         """Real sentences in float32: last hidden states at valid positions, side against side.
 
         Padded positions are ill-conditioned; the oracle comparison that follows judges them, and
@@ -234,106 +259,160 @@ class Pair:
         rule = TOLERANCES.get(("valid positions", self.dtype))
         batch = self.case.batch
         if rule is None or not isinstance(batch, Batch) or not batch.sentences:
-            return []
+            return
         valid = self.batch["attention_mask"].astype(bool)
         reference = self.reference_pass.taps
         last = [name for name in reference if name.startswith("layers.")][-1]
         ours = taps.get(last)
         if ours is None or ours.shape[:2] != valid.shape:
-            return []  # the comparison of the whole tap refuses it by name
-        return [
-            compare_arrays(f"{last} (valid positions)", ours[valid], reference[last][valid], rule)
-        ]
+            return  # the comparison of the whole tap refuses it by name
+        yield compare_arrays(f"{last} (valid positions)", ours[valid], reference[last][valid], rule)
 
-    def compare_gradients(self, ours: Pass) -> list[Comparison]:
+    @functools.cached_property
+    def _expected(self) -> tuple[Pass, Pass | None]:
+        """The reference's pass and the oracle's in Paddle's names, without taps."""
+        return tuple(
+            side
+            and dataclasses.replace(
+                side,
+                taps={},
+                gradients=self.to_paddle(side.gradients),
+                buffers=self.to_paddle(side.buffers),
+            )
+            for side in (self.reference_pass, self.oracle_pass)
+        )
+
+    def compare_gradients(self, ours: Pass, known: Known | None = None) -> Iterator[Comparison]:
         """Judge the loss and every gradient, in Paddle's names; absent ones must be absent."""
-        reference, oracle = self.reference_pass, self.oracle_pass
-        tolerance = self.case.tolerance("backward", self.dtype)
-        expected = self.to_paddle(reference.gradients)
-        judged = self.to_paddle(oracle.gradients) if oracle else None
-        loss = compare_arrays(
+        reference, oracle = self._expected
+        yield compare_arrays(
             "loss",
             ours.loss,
             reference.loss,
             TOLERANCES["loss", self.dtype],
             oracle=oracle.loss if oracle else None,
         )
-        scale = max((float(np.abs(g).max()) for g in expected.values()), default=1.0)
-        gradients = compare_mappings(
-            ours.gradients, expected, tolerance, oracle=judged, zero_scale=scale
+        yield from each(
+            ours.gradients,
+            reference.gradients,
+            self.case.tolerance("backward", self.dtype),
+            oracle=oracle.gradients if oracle else None,
+            zero_scale=self._largest_gradient,
+            known=known,
         )
-        buffers = self.to_paddle(reference.buffers)
-        if not buffers:
-            return [loss, *gradients]
-        statistics = compare_mappings(
-            ours.buffers,
-            buffers,
-            self.case.tolerance("forward", self.dtype),
-            oracle=self.to_paddle(oracle.buffers) if oracle else None,
-        )
-        return [loss, *gradients, *statistics]
+        if reference.buffers:
+            yield from each(
+                ours.buffers,
+                reference.buffers,
+                self.case.tolerance("forward", self.dtype),
+                oracle=oracle.buffers if oracle else None,
+            )
+
+    @functools.cached_property
+    def _largest_gradient(self) -> float:
+        gradients = self.reference_pass.gradients.values()
+        return max((largest(gradient) for gradient in gradients), default=1.0)
 
     def compare_training(
         self, step: str, ours: TrainingRun, reference: TrainingRun, oracle: TrainingRun | None
-    ) -> list[Comparison]:
-        """Judge losses, rates, final weights, moments and the decayed set of a run."""
+    ) -> Iterator[Comparison]:
+        """Judge losses, rates, weights, moments and the decayed set of a run.
+
+        Args:
+            step: ``optimizer`` or ``training``: whose tolerance.
+            ours: Paddle's run.
+            reference: PyTorch's, from :meth:`in_paddle_names`, as the oracle's.
+            oracle: the reference's float64 run, when the pair is in float32.
+        """
         tolerance = self.case.tolerance(step, self.dtype)
-        results = []
-        curves: list[tuple[str, Callable[[TrainingRun], list[float]], Tolerance]] = [
-            ("losses", lambda run: run.losses, tolerance),
-            ("learning rates", lambda run: run.learning_rates, TOLERANCES["learning_rate", None]),
-        ]
-        for name, pick, rule in curves:
-            if pick(reference):
-                judge = np.asarray(pick(oracle)) if oracle and rule is tolerance else None
-                results.append(
-                    compare_arrays(
-                        name,
-                        np.asarray(pick(ours)),
-                        np.asarray(pick(reference)),
-                        rule,
-                        oracle=judge,
-                    )
-                )
-        results += compare_mappings(
-            ours.state,
-            self.to_paddle(reference.state),
-            tolerance,
-            oracle=self.to_paddle(oracle.state) if oracle else None,
+        yield from _curves(ours, reference, oracle, tolerance)
+        yield from each(
+            ours.state, reference.state, tolerance, oracle=oracle.state if oracle else None
         )
         if reference.average:
-            results += compare_mappings(
-                {f"average/{name}": value for name, value in ours.average.items()},
-                {f"average/{n}": v for n, v in self.to_paddle(reference.average).items()},
+            yield from each(
+                _prefixed("average", ours.average),
+                _prefixed("average", reference.average),
                 tolerance,
             )
         for kind, moments in reference.moments.items():
             second = (f"{step} second moment", self.dtype)
-            rule = TOLERANCES.get(second, tolerance) if kind == "exp_avg_sq" else tolerance
-            expected = self.to_paddle(moments)
-            scale = max(float(np.abs(value).max()) for value in expected.values())
-            judged = oracle and {
-                f"{kind}/{n}": v for n, v in self.to_paddle(oracle.moments[kind]).items()
-            }
-            results += compare_mappings(
-                {f"{kind}/{name}": value for name, value in ours.moments[kind].items()},
-                {f"{kind}/{name}": value for name, value in expected.items()},
-                rule,
-                oracle=judged,
-                zero_scale=scale,
+            yield from each(
+                _prefixed(kind, ours.moments[kind]),
+                _prefixed(kind, moments),
+                TOLERANCES.get(second, tolerance) if kind == "exp_avg_sq" else tolerance,
+                oracle=_prefixed(kind, oracle.moments[kind]) if oracle else None,
+                zero_scale=max(largest(value) for value in moments.values()),
             )
-        results.append(self._compare_decayed(ours, reference))
-        return results
+        yield _decayed(ours.decayed, reference.decayed)
 
-    def _compare_decayed(self, ours: TrainingRun, reference: TrainingRun) -> Comparison:
-        """Weight decay must apply to the same parameters, by name."""
-        shapes = {name: np.empty(self.reference_state[name].shape) for name in reference.decayed}
-        expected = set(self.to_paddle(shapes))
-        names = sorted(expected | ours.decayed)
-        wrong = sorted(expected ^ ours.decayed)
-        return compare_arrays(
-            f"(decayed parameters{': ' + ', '.join(wrong) if wrong else ''})",
-            np.asarray([name in ours.decayed for name in names], dtype="int64"),
-            np.asarray([name in expected for name in names], dtype="int64"),
-            _EXACT,
-        )
+
+def each(
+    ours: Mapping[str, np.ndarray],
+    reference: Mapping[str, np.ndarray],
+    tolerance: Tolerance,
+    *,
+    oracle: Mapping[str, np.ndarray] | None = None,
+    zero_scale: float | None = None,
+    known: Known | None = None,
+) -> Iterator[Comparison]:
+    """`align.comparator.compare_mappings`, one name after the other as they are asked for.
+
+    Args:
+        ours: Paddle's arrays by name.
+        reference: PyTorch's arrays by name, in execution order.
+        tolerance: the rule.
+        oracle: float64 arrays by name.
+        zero_scale: see `align.comparator.compare_arrays`.
+        known: name -> (array, its comparison) judged before: the very same array of ours is not
+            judged again.
+    """
+    names = dict.fromkeys([*reference, *ours])
+    if not names:
+        yield from compare_mappings({}, {}, tolerance)
+    for name in names:
+        judged = known.get(name) if known else None
+        if judged is not None and ours.get(name) is judged[0]:
+            yield judged[1]
+            continue
+        sides = ({name: side[name]} if name in side else {} for side in (ours, reference))
+        yield from compare_mappings(*sides, tolerance, oracle=oracle, zero_scale=zero_scale)
+
+
+def known_by_name(arrays: Mapping[str, np.ndarray], comparisons: Sequence[Comparison]) -> Known:
+    """What `each` need not judge again: the arrays and their comparisons."""
+    return {c.name: (arrays[c.name], c) for c in comparisons if c.name in arrays}
+
+
+def largest(array: np.ndarray) -> float:
+    """max|array|, without a temporary array."""
+    return max(abs(float(array.max())), abs(float(array.min())))
+
+
+def _prefixed(kind: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    return {f"{kind}/{name}": value for name, value in arrays.items()}
+
+
+def _curves(
+    ours: TrainingRun, reference: TrainingRun, oracle: TrainingRun | None, tolerance: Tolerance
+) -> Iterator[Comparison]:
+    """Losses and learning rates, where the run has any."""
+    if reference.losses:
+        judge = np.asarray(oracle.losses) if oracle else None
+        sides = np.asarray(ours.losses), np.asarray(reference.losses)
+        yield compare_arrays("losses", *sides, tolerance, oracle=judge)
+    if reference.learning_rates:
+        rates = np.asarray(ours.learning_rates), np.asarray(reference.learning_rates)
+        yield compare_arrays("learning rates", *rates, TOLERANCES["learning_rate", None])
+
+
+def _decayed(ours: set[str], expected: set[str]) -> Comparison:
+    """Weight decay must apply to the same parameters, by name."""
+    names = sorted(expected | ours)
+    wrong = sorted(expected ^ ours)
+    return compare_arrays(
+        f"(decayed parameters{': ' + ', '.join(wrong) if wrong else ''})",
+        np.asarray([name in ours for name in names], dtype="int64"),
+        np.asarray([name in expected for name in names], dtype="int64"),
+        _EXACT,
+    )

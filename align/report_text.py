@@ -19,7 +19,10 @@ crosses it is a wrong formula. float32 measures rounding: both frameworks are ju
 run of PyTorch, and Paddle may be a stated factor farther from it than PyTorch is.</p><p>A planted
 fault is an error put in on purpose in this very run. A check that does not notice it proves
 nothing, so it fails the result. NaN, another shape or dtype, a missing tensor and an empty
-comparison fail too.</p>
+comparison fail too.</p><p>The tree of layers takes the colour of the worst tensor below each name:
+follow it down to the first layer that is beyond its limit. The drift of a training run is Paddle's
+distance from PyTorch after each step; the noise band is the distance between two runs of PyTorch
+that differ by one unit in the last place, so what stays near it is rounding.</p>
 """
 
 

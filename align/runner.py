@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from align.case_kinds import (
-    Case,
     DataCase,
     EpochScheduleCase,
     GlueDataCase,
@@ -21,6 +20,7 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.context import Context
+from align.jobs import Job, jobs
 from align.results import Report, StepResult
 from align.steps import (
     backward,
@@ -36,6 +36,8 @@ from align.steps import (
     training,
 )
 from sot_paddle.runtime import environment_stamp
+
+__all__ = ["RUNNERS", "environment_stamp", "jobs", "run", "run_job"]
 
 RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = {
     ("data", DataCase): data.run,
@@ -58,26 +60,24 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
 """What runs a step of a kind of case."""
 
 
-def jobs(
-    cases: Iterable[Case], steps: Iterable[str], dtypes: Iterable[str]
-) -> Iterator[tuple[Case, str, str | None]]:
-    """Every (case, step, dtype) to run; the steps of one case and dtype follow each other."""
-    wanted, precisions = set(steps), {*dtypes, None}
-    for case in cases:
-        for dtype in case.dtypes:
-            if dtype in precisions:
-                yield from ((case, step, dtype) for step in case.steps if step in wanted)
+def run_job(job: Job, context: Context) -> StepResult:
+    """Run one step of one case and time it."""
+    case, step, dtype = job
+    began = time.perf_counter()
+    result = RUNNERS[step, type(case)](case, dtype, context)
+    result.seconds = time.perf_counter() - began
+    return result
 
 
 def run(
-    todo: Iterable[tuple[Case, str, str | None]],
+    todo: Iterable[Job],
     context: Context,
     progress: Callable[[StepResult], None] = lambda result: None,
 ) -> Report:
-    """Run jobs one after the other.
+    """Run jobs one after the other in this process; `align.workers.run` shares them out.
 
     Args:
-        todo: from :func:`jobs`.
+        todo: from `align.jobs.jobs`.
         context: shared state.
         progress: called with each result as it comes.
 
@@ -85,10 +85,8 @@ def run(
         The report; its environment stamp is taken at the end, when both frameworks are loaded.
     """
     results = []
-    for case, step, dtype in todo:
-        began = time.perf_counter()
-        result = RUNNERS[step, type(case)](case, dtype, context)
-        result.seconds = time.perf_counter() - began
+    for job in todo:
+        result = run_job(job, context)
         results.append(result)
         progress(result)
     return Report(environment_stamp(), results)

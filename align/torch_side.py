@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,9 +71,21 @@ def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> torch.nn.
             model = TimmReference(case)
         else:
             model = sot_torch_ref.create_model(case.model, case.num_classes, **case.options)
-        if state is not None:
-            model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()}, strict=True)
+    if state is not None:
+        load_state(model, state)
     return model.train(case.train)
+
+
+def build_seeded(case: ModelCase) -> torch.nn.Module:
+    """The float64 reference with the random weights of the case's seed."""
+    torch.manual_seed(case.batch.seed)
+    return build(case, "float64")
+
+
+def load_state(model: torch.nn.Module, state: Mapping[str, np.ndarray]) -> None:
+    """Load arrays by name, strictly, in the model's precision; gradients are dropped."""
+    model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()}, strict=True)
+    model.zero_grad(set_to_none=True)
 
 
 def _call(model: torch.nn.Module, batch: Mapping[str, np.ndarray]):
@@ -110,19 +122,20 @@ def stamp(tensor: torch.Tensor) -> dict[str, Any]:
 def run(
     model: torch.nn.Module, batch: Mapping[str, np.ndarray], dtype: str, *, backward: bool = True
 ) -> Pass:
-    """One forward and backward pass."""
-    with default_dtype(dtype):
-        model.zero_grad(set_to_none=True)
+    """One forward pass, and a backward pass unless only the forward one is wanted."""
+    gradients: Arrays = {}
+    model.zero_grad(set_to_none=True)
+    with default_dtype(dtype), torch.set_grad_enabled(backward):
         output, taps, inputs = _call(model, batch)
         loss = _loss(output, batch["labels"])
-        gradients: Arrays = {}
         if backward:
             loss.backward()
             gradients = {
-                n: _numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None
+                n: p.grad.numpy() for n, p in model.named_parameters() if p.grad is not None
             }
             if "tokens" in inputs:
                 gradients["(tokens)"] = _numpy(inputs["tokens"].grad)
+            model.zero_grad(set_to_none=True)  # the arrays alone hold them now
     return Pass(
         {name: _numpy(tap) for name, tap in taps.items()},
         _numpy(loss),
@@ -199,48 +212,69 @@ def learning_rates(recipe: Recipe) -> tuple[list[float], dict[str, Any]]:
 
 
 def optimize(
-    model: torch.nn.Module, gradients: Sequence[Arrays], recipe: Recipe, dtype: str
-) -> TrainingRun:
-    """Apply given gradients, one mapping for each step, without a schedule."""
+    model: torch.nn.Module,
+    gradients: Sequence[Arrays],
+    recipe: Recipe,
+    dtype: str,
+    pauses: Collection[int] = (),
+) -> Generator[TrainingRun, None, None]:
+    """Apply given gradients, one mapping for each step, without a schedule.
+
+    Yields:
+        The state after each step of ``pauses`` and after the last step.
+    """
     with default_dtype(dtype):
         optimizer = _optimizer(model, recipe)
-        named = dict(model.named_parameters())
-        for step in gradients:
-            for name, value in step.items():
+    named = dict(model.named_parameters())
+    for step, mapping in enumerate(gradients, 1):
+        with default_dtype(dtype):
+            for name, value in mapping.items():
                 named[name].grad = torch.from_numpy(value.astype(dtype))
             if recipe.clip_norm is not None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
             optimizer.step()
-        return _finish(TrainingRun(), model, optimizer, recipe)
+        if step in pauses or step == len(gradients):
+            yield _finish(TrainingRun(), model, optimizer, recipe)
 
 
 def train(
-    model: torch.nn.Module, batches: Sequence[Mapping[str, np.ndarray]], recipe: Recipe, dtype: str
-) -> TrainingRun:
-    """Train on given batches, one for each optimizer step."""
-    result = TrainingRun()
+    model: torch.nn.Module,
+    batches: Sequence[Mapping[str, np.ndarray]],
+    recipe: Recipe,
+    dtype: str,
+    pauses: Collection[int] = (),
+) -> Generator[TrainingRun, None, None]:
+    """Train on given batches, ``recipe.accumulate`` for each optimizer step.
+
+    Yields:
+        The run after each optimizer step of ``pauses`` and at its end.
+    """
+    losses: list[float] = []
+    rates: list[float] = []
     with default_dtype(dtype):
         optimizer = _optimizer(model, recipe)
         schedule = schedule_of(optimizer, recipe)
         average = None if recipe.ema_decay is None else ModelEma(model, recipe.ema_decay)
-        for index, batch in enumerate(batches, 1):
+    for index, batch in enumerate(batches, 1):
+        with default_dtype(dtype):
             output, _, _ = _call(model, batch)
             loss = _loss(output, batch["labels"])
             (loss / recipe.accumulate).backward()
-            result.losses.append(loss.item())
-            if index % recipe.accumulate:
-                continue
-            if recipe.clip_norm is not None:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
-            result.learning_rates.append(optimizer.param_groups[0]["lr"])
-            optimizer.step()
-            schedule.step()
+            losses.append(loss.item())
+            if index % recipe.accumulate == 0:
+                if recipe.clip_norm is not None:
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+                rates.append(optimizer.param_groups[0]["lr"])
+                optimizer.step()
+                schedule.step()
+                if average is not None:
+                    average.update(model)
+                optimizer.zero_grad(set_to_none=True)
+        if index == len(batches) or index in {pause * recipe.accumulate for pause in pauses}:
+            run = TrainingRun(list(losses), list(rates))
             if average is not None:
-                average.update(model)
-            optimizer.zero_grad(set_to_none=True)
-        if average is not None:
-            result.average = _state(average.state)
-        return _finish(result, model, optimizer, recipe)
+                run.average = _state(average.state)
+            yield _finish(run, model, optimizer, recipe)
 
 
 def _state(tensors: Mapping[str, torch.Tensor]) -> Arrays:
@@ -273,16 +307,12 @@ def _finish(
 
 def load_glue_batches(
     examples: Sequence[tuple[str, str | None, float]],
-    vocabulary: str,
+    tokenizer: Any,
     batches: list[list[int]],
     pad_to: int | None,
     max_length: int,
 ) -> tuple[Arrays, dict[str, Any]]:
-    """One epoch through torch's DataLoader, tokenized by transformers' slow tokenizer."""
-    from transformers import BertTokenizer, logging
-
-    logging.set_verbosity_error()  # it says for every pair that no overflow is returned
-    tokenizer = BertTokenizer(vocabulary)
+    """One epoch through torch's DataLoader, tokenized by a tokenizer of transformers."""
 
     def collate(rows: list[tuple[str, str | None, float]]) -> dict[str, torch.Tensor]:
         encoded = tokenizer(

@@ -18,8 +18,10 @@ import sot_paddle  # noqa: E402, F401 (tunes the CPU before Paddle is loaded)
 import paddle  # noqa: E402
 
 from sot_paddle.train import distributed  # noqa: E402
+from sot_paddle.train.command_line import parse  # noqa: E402
+from sot_paddle.train.failures import exit_status  # noqa: E402
 from sot_paddle.train.optimizer import HFAdamW  # noqa: E402
-from sot_paddle.train.session import run_command  # noqa: E402
+from sot_paddle.train.session import run_config  # noqa: E402
 
 
 class RateRecorder:
@@ -57,11 +59,12 @@ def main() -> int:
     destination, *flags = sys.argv[1:]
     recorder = RateRecorder()
     recorder.install()
-    status = run_command(flags, _no_conversion)
+    # as run_command, which would leave a process of several before the record is written
+    status = exit_status("train_glue", lambda: run_config(parse(flags), _no_conversion))
     if status == 0 and distributed.rank() == 0:
         record = {"learning_rates": recorder.rates, "stamp": recorder.stamp}
         Path(destination).write_text(json.dumps(record), encoding="utf-8")
-    return status
+    return distributed.leave(status)
 
 
 if __name__ == "__main__":

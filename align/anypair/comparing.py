@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from align.anypair import locate, low_precision, precision, stages
-from align.anypair.hints import source_of
+from align.anypair.dropout_exchange import exchanged
 from align.anypair.isolation_backward import isolated_backward
 from align.anypair.loss_stage import loss
 from align.anypair.optimizing import optimizer
@@ -183,6 +183,8 @@ def _found(outcome: Outcome, stage: Callable[[], tuple[StepResult, list[Divergen
 
 def _run_dtype(pair: AnyPair, outcome: Outcome, inject: bool) -> None:
     """Forward, inject where it is due, backward and training in one precision."""
+    if pair.plan.dropout == "exchange":
+        _found(outcome, lambda: exchanged(pair))
     forward = _timed(outcome, lambda: stages.forward(pair))
     outcome.notes.extend(pair.judge.notes)
     statistics = _moved_statistics(pair, forward)
@@ -235,16 +237,9 @@ def _after(
 def _backward(pair: AnyPair, outcome: Outcome, inject: bool, failed: bool) -> None:
     """The backward pass, and every layer's own where it is asked for or something is wrong."""
     result = _timed(outcome, lambda: stages.backward(pair))
-    first = None
-    if result.failures and outcome.first_backward_divergence is None:
-        first = locate.first_backward(pair, result.failures)
-        if failed:  # a wrong forward pass makes wrong gradients: say so, do not accuse twice
-            cause = "the forward pass differs already: mend that first"
-            place = outcome.first_divergence.place if outcome.first_divergence else first.place
-            first = dataclasses.replace(first, place=place, cause=cause, source="")
-        outcome.first_backward_divergence = first
-    if (inject or (first is not None and not failed)) and result.comparisons[1:]:
-        guilty: list[Divergence] = []
+    wrong = bool(result.failures) and outcome.first_backward_divergence is None
+    guilty: list[Divergence] = []
+    if (inject or (wrong and not failed)) and result.comparisons[1:]:
 
         def stage() -> StepResult:
             isolated, found = isolated_backward(pair)
@@ -254,8 +249,15 @@ def _backward(pair: AnyPair, outcome: Outcome, inject: bool, failed: bool) -> No
         _timed(outcome, stage)
         known = {one.place for one in outcome.guilty}
         outcome.guilty.extend(one for one in guilty if one.place not in known)
-    if first is not None:
-        outcome.add([first])
+    if not wrong:
+        return
+    first = locate.first_backward(pair, result.failures, guilty)
+    if failed:  # a wrong forward pass makes wrong gradients: say so, do not accuse twice
+        cause = "the forward pass differs already: mend that first"
+        place = outcome.first_divergence.place if outcome.first_divergence else first.place
+        first = dataclasses.replace(first, place=place, cause=cause, source="")
+    outcome.first_backward_divergence = first
+    outcome.add([first])
 
 
 def _timed(outcome: Outcome, stage: Callable[[], StepResult]) -> StepResult:
@@ -280,7 +282,6 @@ def _statistic(pair: AnyPair, comparison) -> Divergence:
     ours = pair.ours.state[name]
     place = name.rpartition(".")[0]
     cause = locate.momentum_hint(name, before, ours, expected) or comparison.hint
-    layer, _, _ = pair.layer(place)
     return Divergence(
-        name, place, "forward", pair.dtype, comparison.reason, cause, source_of(layer)
+        name, place, "forward", pair.dtype, comparison.reason, cause, pair.code(place)
     )

@@ -8,6 +8,7 @@ on access: from memory, from a file, or from the live model.
 from __future__ import annotations
 
 import functools
+import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -128,9 +129,11 @@ class Store:
 
     def _read(self, at: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
         found = np.empty(shape, dtype)
-        self._file.seek(at)
-        size = self._file.readinto(_bytes(found))
-        assert size == found.nbytes, f"{size} of {found.nbytes} bytes read back"
+        rest = memoryview(_bytes(found))
+        while rest:  # by position: threads may read at once
+            size = os.preadv(self._file.fileno(), [rest], at)
+            assert size, f"{len(rest)} of {found.nbytes} bytes are missing"
+            rest, at = rest[size:], at + size
         return found
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from align.anypair import bounds, hints, on_paddle, runs
+from align.anypair import bounds, on_paddle, runs
 from align.anypair.hint_gradients import GradientCase, explain_gradient
 from align.anypair.isolation import Isolation, is_mask
 from align.anypair.judging import compare_outputs
@@ -360,7 +360,6 @@ def guilty_backward(pair: AnyPair, run: BackwardIsolation) -> list[Divergence]:
         layer_name = one.place.partition("#")[0]
         if layer_name in found:
             continue
-        layer, _, _ = pair.layer(one.place)
         cause = padding_row(pair, one.place) or explain_gradient(one.case)
         if one.place in run.forward_wrong:
             cause = _FORWARD + (f": {cause}" if cause else "")
@@ -371,7 +370,7 @@ def guilty_backward(pair: AnyPair, run: BackwardIsolation) -> list[Divergence]:
             pair.dtype,
             one.comparison.reason,
             cause,
-            hints.source_of(layer) if layer is not None else "",
+            pair.code(one.place),
         )
     return list(found.values())
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from align.anypair import bounds
+from align.anypair.ahead import ahead
 from align.anypair.held import Lazy, paths_of
 from align.anypair.mapping import WeightMapping
 from align.anypair.module_map import ModuleMap
@@ -231,10 +232,15 @@ def each(
         zero_scale: see `align.comparator.compare_arrays`.
         order: the names to begin with.
     """
-    for name in dict.fromkeys([*order, *expected, *ours]):
+
+    def one(name: str) -> list[Comparison]:
         a, b = ({name: held[name]} if name in held else {} for held in (ours, expected))
         o = None if oracle is None else {name: oracle[name]} if name in oracle else {}
-        yield from compare_mappings(a, b, rule(name, b, o), oracle=o, zero_scale=zero_scale)
+        return compare_mappings(a, b, rule(name, b, o), oracle=o, zero_scale=zero_scale)
+
+    names = dict.fromkeys([*order, *expected, *ours])
+    for found in ahead(functools.partial(one, name) for name in names):
+        yield from found
 
 
 def compare_outputs(
@@ -293,7 +299,7 @@ def noise_of(
                 for name in (f"gradient at {key}", f"gradient at {key}[{path}]"):
                     backward[name] = max(size, backward.get(name, 0.0))
     b, a = (to_paddle(judge.weights, r.gradients, layout=False) for r in (plain, moved))
-    backward.update({name: apart(a[name], b[name], "l2") for name in b if name in a})
+    backward.update(distances(a, b))
     for path, b in plain.input_gradients.items():
         backward[f"input {path}"] = apart(moved.input_gradients[path], b, "l2")
     return forward, backward
@@ -317,6 +323,15 @@ def apart(a: np.ndarray, b: np.ndarray, norm: str) -> float:
     if norm != "max":
         distance, scale = math.sqrt(distance), math.sqrt(scale)
     return distance / scale if scale > 0 else 0.0
+
+
+def distances(
+    arrays: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]
+) -> dict[str, float]:
+    """L2 distances of the arrays that both mappings hold, in units of the second one's norms."""
+    names = [name for name in others if name in arrays]
+    tasks = (lambda n=name: apart(arrays[n], others[n], "l2") for name in names)
+    return dict(zip(names, ahead(tasks), strict=True))
 
 
 def _peak(array: np.ndarray) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from align.anypair import hints, on_paddle, on_torch, runs
+from align.anypair import causes, hints, on_paddle, on_torch, runs
 from align.anypair.isolation import Guilty, merged
 from align.anypair.isolation_backward import BackwardIsolation, guilty_backward
 from align.anypair.outcome import Divergence
@@ -17,16 +17,18 @@ from align.results import Comparison
 
 
 def forward_guilty(pair: AnyPair, guilty: Sequence[Guilty]) -> list[Divergence]:
-    """Inject mode's guilty layers with their causes, each once."""
-    return [_describe(pair, one) for one in merged(list(guilty))]
+    """Inject mode's guilty layers with their causes, each once; experiments on the first one."""
+    held = merged(list(guilty))
+    return [_describe(pair, one, first=i == 0) for i, one in enumerate(held)]
 
 
-def _describe(pair: AnyPair, one: Guilty) -> Divergence:
+def _describe(pair: AnyPair, one: Guilty, *, first: bool) -> Divergence:
     layer, module, weights = pair.layer(one.place)
-    cause = hints.explain(one, weights, layer, module) or one.comparison.hint
-    if one.siblings:
+    cause = causes.forward(pair, one) if first else hints.explain(one, weights, layer, module)
+    if not cause:
         inside = ", ".join(dict.fromkeys(one.siblings[:4]))
-        cause = (cause + "; " if cause else "") + f"layers without a partner run there: {inside}"
+        hidden = f"layers without a partner run there: {inside}" if inside else ""
+        cause = "; ".join(filter(None, [one.comparison.hint, hidden]))
     return Divergence(
         one.shown_at,
         one.place,
@@ -34,7 +36,7 @@ def _describe(pair: AnyPair, one: Guilty) -> Divergence:
         pair.dtype,
         one.comparison.reason,
         cause,
-        hints.source_of(layer),
+        pair.code(one.place),
     )
 
 
@@ -55,10 +57,9 @@ def first_forward(
     if place.startswith("(") and place != ROOT:
         place, cause = _structural(place)
         return Divergence(first.name, place, "forward", pair.dtype, first.reason, cause)
-    layer, _, _ = pair.layer(place)
-    source = hints.source_of(layer) if layer is not None else ""
     cause = first.hint or _undetermined(pair)
-    return Divergence(first.name, place, "forward", pair.dtype, first.reason, cause, source)
+    code = pair.code(place)
+    return Divergence(first.name, place, "forward", pair.dtype, first.reason, cause, code)
 
 
 def _structural(name: str) -> tuple[str, str]:
@@ -100,8 +101,9 @@ def first_backward(
         place = "loss" if first.name == "loss" or ROOT in first.name else place
         return Divergence(first.name, place, "backward", pair.dtype, first.reason, first.hint)
     held = guilty[0]
+    cause = causes.of_backward(pair, held.place, held.cause)
     return Divergence(
-        first.name, held.place, "backward", pair.dtype, first.reason, held.cause, held.source
+        first.name, held.place, "backward", pair.dtype, first.reason, cause, held.source
     )
 
 
@@ -133,7 +135,9 @@ def momentum_hint(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray
             f": momentum is written in PyTorch's convention; Paddle's is 1 - PyTorch's, so use "
             f"momentum={1 - share:.4g}"
         )
-    return text + ("" if "convention" in text else ": another momentum")
+        return text
+    divisor = _divisor(name, before.ravel(), ours.ravel(), b.ravel())
+    return divisor or f"{text}: another momentum"
 
 
 def _divisor(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> str:

@@ -7,7 +7,6 @@ outside of its state dict is its own.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 
 from align.anypair.entries import Entry, canonical
 from align.anypair.held import Lazy
-from align.anypair.noise import groups
+from align.anypair.noise import groups, move, perturbed
 from align.anypair.plan import Plan
 
 _FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
@@ -30,13 +29,13 @@ class Models:
         plan: how to build.
 
     Attributes:
-        uses: precision -> how often its model was asked for: who remembers the number of his own
-            use knows whether somebody else has changed the weights since.
+        clean: precision -> to which precision the weights were rounded that its model holds now;
+            absent when they may have changed since.
     """
 
     def __init__(self, side: Any, plan: Plan) -> None:
         self.side, self.plan = side, plan
-        self.uses: Counter[str] = Counter()
+        self.clean: dict[str, str] = {}
         self._built: dict[str, tuple[Any, list[Any]]] = {}
         self._adapt: Callable[[Any], None] = lambda _: None
         self._flag = _FLAGS[side.NAME]
@@ -54,12 +53,13 @@ class Models:
             self._adapt(model)
             flags = [getattr(p, self._flag) for p in model.parameters()]
             self._built[dtype] = model, flags
-        self.uses[dtype] += 1
         model, flags = self._built[dtype]
-        for parameter, flag in zip(model.parameters(), flags, strict=True):
-            setattr(parameter, self._flag, flag)
-        model.train() if train else model.eval()
-        self.side.clear(model)
+        if model.training != train:
+            model.train() if train else model.eval()
+        if dtype not in self.clean:
+            for parameter, flag in zip(model.parameters(), flags, strict=True):
+                setattr(parameter, self._flag, flag)
+            self.side.clear(model)
         return model
 
 
@@ -97,3 +97,13 @@ def load(side: Any, model: Any, arrays: Mapping[str, np.ndarray], change: Callab
     """Overwrite tensors group by group, each changed on its way."""
     for part in groups(arrays.items()):
         side.load(model, part if change is None else change(part))
+
+
+def perturb(side: Any, model: Any, rng: np.random.Generator) -> None:
+    """Move every floating tensor of a model by one unit in the last place."""
+    for name, tensor in named(side, model).items():
+        shared = side.NAME == "PyTorch" and tensor.device.type == "cpu" and tensor.is_contiguous()
+        if shared:  # NumPy sees the tensor's own memory
+            move(tensor.detach().numpy(), rng)
+        else:
+            side.load(model, {name: perturbed(side.numpy(tensor), rng)})

@@ -29,26 +29,32 @@ def perturbed(value: Any, rng: np.random.Generator) -> Any:
 
 
 def _moved(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A moved copy; zeros become the smallest number of either sign, infinities and NaN stay."""
-    if array.dtype.kind != "f":
-        return array
+    """A moved copy."""
     found = np.array(array, order="C")
-    flat = found.reshape(-1)
+    move(found, rng)
+    return found
+
+
+def move(array: np.ndarray, rng: np.random.Generator) -> None:
+    """Move a contiguous array in place.
+
+    Zeros become the smallest number of either sign; infinities, NaN and whole numbers stay.
+    """
+    if array.dtype.kind != "f":
+        return
+    flat = array.reshape(-1)
     whole = np.dtype(f"i{array.dtype.itemsize}")
     for start in range(0, flat.size, _PIECE):
         piece = flat[start : start + _PIECE]
         drawn = np.frombuffer(rng.bytes(-(-piece.size // 8)), np.uint8)
         up = np.unpackbits(drawn, count=piece.size).view(np.int8)
-        still = ~np.isfinite(piece)
-        zero = piece == 0
-        before = piece.copy()
+        still, zero, before = ~np.isfinite(piece), piece == 0, piece.copy()
         piece.view(whole)[...] += 2 * up - 1
         if still.any():
             piece[still] = before[still]
         if zero.any():
             tiny = np.finfo(array.dtype).smallest_subnormal
             piece[zero] = np.where(up[zero], tiny, -tiny)
-    return found
 
 
 def groups(tensors: Iterable[tuple[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:

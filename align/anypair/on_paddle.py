@@ -336,8 +336,12 @@ def make_optimizer(plan: Plan, model: paddle.nn.Layer) -> tuple[Any, Any]:
 
 
 def rate(optimizer: Any) -> float:
-    """The learning rate that the next step applies."""
-    return float(optimizer.get_lr())
+    """The learning rate that the next step applies (the largest of the groups)."""
+    held = getattr(optimizer, "_param_groups", None) or []
+    lists = [g["params"] if isinstance(g, Mapping) else [g] for g in held]
+    attributes = [getattr(p, "optimize_attr", None) or {} for params in lists for p in params]
+    factors = [float(one.get("learning_rate", 1.0)) for one in attributes]
+    return float(optimizer.get_lr()) * max(factors, default=1.0)
 
 
 def advance(optimizer: Any, scheduler: Any, model: paddle.nn.Layer) -> None:

@@ -302,8 +302,8 @@ def make_optimizer(plan: Plan, model: torch.nn.Module) -> tuple[Any, Any]:
 
 
 def rate(optimizer: Any) -> float:
-    """The learning rate that the next step applies (first group)."""
-    return float(optimizer.param_groups[0]["lr"])
+    """The learning rate that the next step applies (the largest of the groups)."""
+    return max(float(group["lr"]) for group in optimizer.param_groups)
 
 
 def advance(optimizer: Any, scheduler: Any, model: torch.nn.Module) -> None:

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 import sot_torch_ref  # noqa: F401 (declares the torchvision operators that timm and others need)
-from align.anypair import draft, mapping, on_paddle, on_torch, runs, stepping_paddle, stepping_torch
+from align.anypair import (
+    draft,
+    hints,
+    mapping,
+    on_paddle,
+    on_torch,
+    runs,
+    stepping_paddle,
+    stepping_torch,
+)
 from align.anypair.held import Store
 from align.anypair.isolation import Isolation
 from align.anypair.judging import Judge, noise_of
@@ -94,22 +103,39 @@ class AnyPair:
     def __init__(self, setup: Setup, dtype: str) -> None:
         self.setup, self.plan, self.dtype = setup, setup.plan, dtype
         self.judge = Judge(setup.weights, setup.modules, dtype, setup.pooled)
-        self._model, self._use = None, 0
 
     def reference_model(self, dtype: str, train: bool) -> Any:
         """The reference with its weights; its norms follow what Paddle's kernels hold in float32.
 
         There is one of each precision: a second call resets it.
         """
-        model = self.setup.references.get(dtype, train)
-        load(on_torch, model, self.setup.state, lambda a: runs.rounded_state(a, dtype, self.dtype))
+        model = self._reference(dtype, train)
+        del self.setup.references.clean[dtype]  # the caller may change it
+        return model
+
+    def _reference(self, dtype: str, train: bool) -> Any:
+        """The same for those who leave the weights alone."""
+        held = self.setup.references
+        model = held.get(dtype, train)
+        if held.clean.get(dtype) != self.dtype:
+            change = functools.partial(runs.rounded_state, dtype=dtype, rounded=self.dtype)
+            load(on_torch, model, self.setup.state, change)
+            held.clean[dtype] = self.dtype
         return model
 
     def our_model(self, train: bool) -> Any:
         """The Paddle model with the reference's weights; there is one, a second call resets it."""
-        model = self.setup.ports.get(self.dtype, train)
-        state = to_paddle(self.setup.weights, self.setup.state)
-        load(on_paddle, model, state, lambda a: runs.rounded_state(a, self.dtype, self.dtype))
+        model = self._ours(train)
+        del self.setup.ports.clean[self.dtype]  # the caller may change it
+        return model
+
+    def _ours(self, train: bool) -> Any:
+        held, dtype = self.setup.ports, self.dtype
+        model = held.get(dtype, train)
+        if held.clean.get(dtype) != dtype:
+            change = functools.partial(runs.rounded_state, dtype=dtype, rounded=dtype)
+            load(on_paddle, model, to_paddle(self.setup.weights, self.setup.state), change)
+            held.clean[dtype] = dtype
         return model
 
     def run_reference(
@@ -117,7 +143,8 @@ class AnyPair:
     ) -> Recording:
         """The reference now; with a seed moved by one unit in the last place."""
         dtype = dtype or self.dtype
-        model = self.reference_model(dtype, self.plan.train)
+        hand_out = self._reference if seed is None else self.reference_model
+        model = hand_out(dtype, self.plan.train)
         options = {"deep": deep, "noise": _rng(seed), "masks": self.setup.masks}
         return runs.run(on_torch, model, self.plan, dtype, self.dtype, **options)
 
@@ -153,12 +180,8 @@ class AnyPair:
 
     @property
     def model(self) -> Any:
-        """The Paddle model as the passes use it; reset when it was used for something else."""
-        uses = self.setup.ports.uses
-        if self._model is None or self._use != uses[self.dtype]:
-            self._model = self.our_model(self.plan.train)
-            self._use = uses[self.dtype]
-        return self._model
+        """The Paddle model as the passes use it: whoever changes its weights puts them back."""
+        return self._ours(self.plan.train)
 
     @functools.cached_property
     def ours(self) -> Recording:
@@ -201,7 +224,7 @@ class AnyPair:
     @functools.cached_property
     def _follow(self) -> Callable[[Any, Any], None] | None:
         """Lets the reference's optimizer use the numbers that Paddle's kernels hold in float32."""
-        model = self.our_model(True)
+        model = self.setup.ports.get(self.dtype, True)
         with on_paddle.default_dtype(self.dtype):
             optimizer, _ = on_paddle.make_optimizer(self.plan, model)
         which = stepping_paddle.held_in_float32(optimizer)
@@ -239,17 +262,31 @@ class AnyPair:
             yield None
             return
         held = tensors(on_paddle, self.model)[name]
-        on_paddle.load(self.model, {name: held * 1.01 + 0.01 * np.abs(held).max()})
+        on_paddle.load(self.model, {name: held * 1.01 + 0.01 * (np.abs(held).max() or 1.0)})
         try:
             yield name
         finally:
             on_paddle.load(self.model, {name: held})
 
+    def code(self, key: str) -> str:
+        """Where to look, by a call's key: forward, or where a layer of Paddle's own is built."""
+        name = key.partition("#")[0]
+        layers = on_paddle.modules(self.model)
+        layer = layers.get(name)
+        if layer is None:
+            return ""
+        own = hints.source_of(layer)
+        if not type(layer).__module__.startswith("paddle."):
+            return own
+        built = hints.built_at(layers, name)
+        return f"{built} ({own})" if built else own
+
     def layer(self, key: str) -> tuple[Any, Any, Arrays]:
         """Paddle layer, PyTorch module and the layer's own tensors, by a call's key."""
         name = key.partition("#")[0]
         back = {b: a for a, b in self.setup.modules.to_paddle.items()}
-        theirs = on_torch.modules(self.reference_model(self.dtype, False)).get(back.get(name, ""))
+        model = self.setup.references.get(self.dtype, self.plan.train)
+        theirs = on_torch.modules(model).get(back.get(name, ""))
         layer = on_paddle.modules(self.model).get(name)
         prefix = "" if name == ROOT else f"{name}."
         live = tensors(on_paddle, self.model)

@@ -75,7 +75,7 @@ def passed(
     inputs = plan.cast(dtype, rounded)
     if noise is not None:
         inputs = perturbed(inputs, noise)
-        models.load(side, model, live, lambda a: perturbed(a, noise))
+        models.perturb(side, model, noise)
     side.clear(model)
     with contextlib.ExitStack() as stack:
         stack.enter_context(side.default_dtype(dtype))
@@ -150,7 +150,7 @@ def trained(
             fed = inputs
             if noise is not None:
                 fed = perturbed(inputs, noise)
-                models.load(side, model, models.tensors(side, model), lambda a: perturbed(a, noise))
+                models.perturb(side, model, noise)
             with dropout_mode(side, model, True, masks, step):
                 output, _ = side.call(model, fed)
                 loss = side.loss_of(plan, output, dtype, rounded)

@@ -129,6 +129,14 @@ def round_settings(optimizer: Any, which: Sequence[str] | None) -> bool:
     return changed
 
 
+def _is_clipped(before: float, after: float) -> bool:
+    """Whether hooks cut the norm; a whole ratio is the mean over accumulated gradients."""
+    if not 0 < after < (1 - 1e-12) * before:
+        return False
+    ratio = before / after
+    return abs(ratio - round(ratio)) > 1e-9 * ratio
+
+
 def as_paddle(optimizer: Any, model: torch.nn.Module, which: Sequence[str] | None) -> None:
     """Let an optimizer compute with the numbers of Paddle's kernels from its next step on.
 
@@ -150,7 +158,7 @@ def as_paddle(optimizer: Any, model: torch.nn.Module, which: Sequence[str] | Non
         norms[0] = gradient_norm(model)
 
     def enlarge(*_: Any) -> None:
-        if 0 < gradient_norm(model) < (1 - 1e-12) * norms[0]:
+        if _is_clipped(norms[0], gradient_norm(model)):
             for parameter in parameters(model).values():
                 if parameter.grad is not None:
                     parameter.grad.mul_(1 + CLIP_EPS / norms[0])

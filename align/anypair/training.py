@@ -15,7 +15,8 @@ import numpy as np
 
 from align.anypair import bounds, drift, on_paddle, on_torch
 from align.anypair.held import Lazy
-from align.anypair.judging import apart, each, largest
+from align.anypair.judging import apart, distances, each, largest
+from align.anypair.locate import running_statistic
 from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.renamed import to_paddle
@@ -64,7 +65,7 @@ def training(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
         },
         stamps={"ours": ours.stamp, "reference": reference.stamp},
     )
-    return result, _divergences(result)
+    return result, _divergences(pair, result)
 
 
 def _dropout(pair: AnyPair) -> str:
@@ -85,8 +86,8 @@ def _noise(pair: AnyPair, moved: TrainingRun, plain: TrainingRun) -> dict[str, f
     band = {"losses": apart(np.asarray(moved.losses), np.asarray(plain.losses), "l2")}
     expected = _kinds(pair, plain, layout=False)
     for kind, arrays in _kinds(pair, moved, layout=False).items():
-        for name, array in arrays.items():
-            band[_title(kind, name)] = apart(array, expected[kind][name], "l2")
+        found = distances(arrays, expected[kind])
+        band.update({_title(kind, name): size for name, size in found.items()})
     return band
 
 
@@ -246,7 +247,7 @@ def _controls(
     return [judged_control(title, comparisons, "the run") for title, comparisons in faults.items()]
 
 
-def _divergences(result: StepResult) -> list[Divergence]:
+def _divergences(pair: AnyPair, result: StepResult) -> list[Divergence]:
     """The first failed comparison; where the weights leave the band is said with it."""
     first = result.first_failure
     if first is None:
@@ -255,4 +256,5 @@ def _divergences(result: StepResult) -> list[Divergence]:
     place = places.get(first.name) or first.name.rpartition("/")[2]
     reasons = [first.reason, *(c.reason for c in result.failures if c.name == drift.NAME)]
     reason = "; ".join(dict.fromkeys(reasons))
-    return [Divergence(first.name, place, "training", result.dtype, reason, first.hint)]
+    cause = running_statistic(pair, first.name) or first.hint
+    return [Divergence(first.name, place, "training", result.dtype, reason, cause)]

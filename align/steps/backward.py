@@ -9,8 +9,8 @@ import numpy as np
 from align.case_kinds import ModelCase
 from align.context import Context
 from align.controls import MODEL_FAULTS, judge, planted
-from align.pair import Pair
-from align.results import ControlResult, StepResult
+from align.pair import Pair, known_by_name, largest
+from align.results import Comparison, ControlResult, StepResult
 
 _FORWARD_FAULTS_HERE = 1  # the forward step runs them all; one shows that gradients see them too
 
@@ -20,12 +20,13 @@ def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
     pair = context.pair(case, dtype)
     losses = ({"loss": side.loss} for side in (pair.reference_pass, pair.ours_pass))
     context.log_classic("backward_align", f"{case.name}/{dtype}", *losses)
+    comparisons = list(pair.compare_gradients(pair.ours_pass))
     return StepResult(
         case.name,
         "backward",
         dtype,
-        pair.compare_gradients(pair.ours_pass),
-        [*_model_controls(pair), *_array_controls(pair)],
+        comparisons,
+        [*_model_controls(pair), *_array_controls(pair, comparisons)],
         stamps={"ours": pair.ours_pass.stamp, "reference": pair.reference_pass.stamp},
     )
 
@@ -44,10 +45,11 @@ def _model_controls(pair: Pair) -> list[ControlResult]:
     return results
 
 
-def _array_controls(pair: Pair) -> list[ControlResult]:
+def _array_controls(pair: Pair, comparisons: list[Comparison]) -> list[ControlResult]:
     """A lost gradient, a gradient that should not be there, one scaled, one padded row trained."""
     passed = pair.ours_pass
-    name = max(passed.gradients, key=lambda key: np.abs(passed.gradients[key]).max())
+    known = known_by_name(passed.gradients, comparisons)
+    name = max(passed.gradients, key=lambda key: largest(passed.gradients[key]))
     scaled = {**passed.gradients, name: passed.gradients[name] * 1.001}
     lost = {key: value for key, value in passed.gradients.items() if key != name}
     extra = {**passed.gradients, "head.not_there": np.ones(3, pair.dtype)}
@@ -60,7 +62,7 @@ def _array_controls(pair: Pair) -> list[ControlResult]:
     return [
         judge(
             label,
-            pair.compare_gradients(dataclasses.replace(passed, gradients=gradients)),
+            pair.compare_gradients(dataclasses.replace(passed, gradients=gradients), known),
             "the Paddle side's gradients",
         )
         for label, gradients in faults.items()

@@ -6,28 +6,19 @@ import numpy as np
 
 from align.bounds import TOLERANCES
 from align.case_kinds import DataCase
-from align.checkpoint import find_checkpoint
 from align.comparator import compare_mappings
 from align.context import Context
 from align.controls import judge
 from align.results import Comparison, StepResult
 from align.sides import Arrays
-from sot_paddle.data.tokenization import WordPieceTokenizer
 
 _KEYS = ("input_ids", "token_type_ids", "attention_mask")
 
 
 def _reference(
-    case: DataCase, vocabulary: str, first: list[str], second: list[str] | None
+    case: DataCase, context: Context, first: list[str], second: list[str] | None
 ) -> Arrays:
-    """transformers' slow tokenizer, written in Python, on the same vocabulary."""
-    from transformers import BertTokenizer, logging
-
-    logging.set_verbosity_error()  # it says for every pair that no overflow is returned
-
-    import sot_torch_ref  # noqa: F401 (makes transformers importable beside a CPU build of torch)
-
-    tokenizer = BertTokenizer(vocabulary, do_lower_case=case.lower_case)
+    tokenizer = context.reference_tokenizer(do_lower_case=case.lower_case)
     rows = [
         tokenizer(
             text,
@@ -43,20 +34,19 @@ def _reference(
 
 def run(case: DataCase, dtype: None, context: Context) -> StepResult:
     """Compare the encoded sentences row by row."""
-    directory = context.checkpoint or find_checkpoint()
     sentences = list(context.texts)
     first, second = sentences, None
     if case.pairs:
         second = sentences[1:] + sentences[:1]
-    tokenizer = WordPieceTokenizer(directory, do_lower_case=case.lower_case)
+    tokenizer = context.tokenizer(do_lower_case=case.lower_case)
     encoded = tokenizer.encode_batch(first, second, max_length=case.max_length)
     ours = {key: encoded[key] for key in _KEYS}
-    reference = _reference(case, str(directory / "vocab.txt"), first, second)
+    reference = _reference(case, context, first, second)
 
     def compare(arrays: Arrays) -> list[Comparison]:
         return compare_mappings(arrays, reference, TOLERANCES["data", None])
 
-    other_case = WordPieceTokenizer(directory, do_lower_case=not case.lower_case)
+    other_case = context.tokenizer(do_lower_case=not case.lower_case)
     swapped = tokenizer.encode_batch(
         first[::-1], second and second[::-1], max_length=case.max_length
     )

@@ -7,14 +7,16 @@ import numpy as np
 from align.case_kinds import ModelCase
 from align.context import Context
 from align.controls import MODEL_FAULTS, array_faults, judge, planted
-from align.pair import Pair
-from align.results import ControlResult, StepResult
+from align.pair import Pair, known_by_name
+from align.results import Comparison, ControlResult, StepResult
+from align.sides import Arrays
 
 
 def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
     """Compare the taps of a model case; see :class:`align.results.StepResult`."""
     pair = context.pair(case, dtype)
-    comparisons = pair.compare_taps(pair.shared_taps(pair.ours_pass.taps))
+    taps = pair.shared_taps(pair.ours_pass.taps)
+    comparisons = list(pair.compare_taps(taps))
     context.log_classic(
         "forward_align",
         f"{case.name}/{dtype}",
@@ -26,12 +28,12 @@ def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
         "forward",
         dtype,
         comparisons,
-        _controls(pair),
+        [*_model_controls(pair), *_array_controls(pair, taps, comparisons)],
         stamps={"ours": pair.ours_pass.stamp, "reference": pair.reference_pass.stamp},
     )
 
 
-def _controls(pair: Pair) -> list[ControlResult]:
+def _model_controls(pair: Pair) -> list[ControlResult]:
     results = []
     for fault in MODEL_FAULTS:
         if fault.backward_only or pair.dtype not in fault.dtypes:
@@ -40,8 +42,13 @@ def _controls(pair: Pair) -> list[ControlResult]:
             if where is not None:
                 taps = pair.shared_taps(pair.run_ours(backward=False).taps)
                 results.append(judge(fault.name, pair.compare_taps(taps), where))
-    taps = pair.shared_taps(pair.ours_pass.taps)
-    bounds = {c.name: c.bound * c.scale for c in pair.compare_taps(taps) if np.isfinite(c.bound)}
-    for name, arrays in array_faults(taps, bounds).items():
-        results.append(judge(name, pair.compare_taps(arrays), "the Paddle side's taps"))
     return results
+
+
+def _array_controls(pair: Pair, taps: Arrays, comparisons: list[Comparison]) -> list[ControlResult]:
+    bounds = {c.name: c.bound * c.scale for c in comparisons if np.isfinite(c.bound)}
+    known = known_by_name(taps, comparisons)
+    return [
+        judge(name, pair.compare_taps(arrays, known), "the Paddle side's taps")
+        for name, arrays in array_faults(taps, bounds).items()
+    ]

@@ -16,7 +16,6 @@ import numpy as np
 from align import paddle_side, torch_side
 from align.bounds import TOLERANCES
 from align.case_kinds import GlueDataCase
-from align.checkpoint import find_checkpoint
 from align.comparator import compare_mappings
 from align.context import Context
 from align.controls import judge
@@ -26,7 +25,6 @@ from align.sides import Arrays
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import tokenize_split
 from sot_paddle.data.glue_tasks import get_task
-from sot_paddle.data.tokenization import WordPieceTokenizer
 
 ROWS = 200
 BATCH = 8
@@ -34,10 +32,9 @@ BATCH = 8
 
 def run(case: GlueDataCase, dtype: None, context: Context) -> StepResult:
     """Compare every batch of one epoch."""
-    vocabulary = context.checkpoint or find_checkpoint()
     with tempfile.TemporaryDirectory() as scratch:
         folder = _folder(case, context, Path(scratch))
-        tokenizer = WordPieceTokenizer(vocabulary, max_length=case.max_length)
+        tokenizer = context.tokenizer(max_length=case.max_length)
         features = tokenize_split(folder, case.task, case.split, tokenizer)
         rows = min(len(features), ROWS)
         order = EpochOrder(
@@ -46,7 +43,7 @@ def run(case: GlueDataCase, dtype: None, context: Context) -> StepResult:
         ours, ours_stamp = paddle_side.load_batches(features, order, case.pad, case.max_length)
         reference, reference_stamp = torch_side.load_glue_batches(
             _reference_examples(folder, case),
-            str(vocabulary / "vocab.txt"),
+            context.reference_tokenizer(),
             [batch.tolist() for batch in order.batches()],
             case.max_length if case.pad == "max_length" else None,
             case.max_length,

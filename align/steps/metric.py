@@ -12,8 +12,6 @@ from align.comparator import compare_mappings
 from align.context import Context
 from align.controls import judge
 from align.results import Comparison, StepResult
-from sot_paddle.train import metrics as ours_metrics
-from sot_torch_ref.train import metrics as reference_metrics
 
 _CLASSES = {"mnli": 3, "mnli-mm": 3}
 _UNDEFINED = -2.0  # NaN means "undefined" here; both sides must say so
@@ -59,6 +57,9 @@ def _scores(module, task: str, swap: bool = False) -> dict[str, np.ndarray]:
 
 def run(case: MetricCase, dtype: None, context: Context) -> StepResult:
     """Compare all metrics of a task on all samples."""
+    from sot_paddle.train import metrics as ours_metrics  # loads scikit-learn: for this step alone
+    from sot_torch_ref.train import metrics as reference_metrics
+
     ours, reference = _scores(ours_metrics, case.task), _scores(reference_metrics, case.task)
     context.log_classic("metric_align", case.name, reference, ours)
 

@@ -7,12 +7,14 @@ import numpy as np
 from align import paddle_side, torch_side
 from align.case_kinds import ModelCase, Recipe, recipe_with
 from align.context import Context
-from align.controls import judge
 from align.pair import Pair
 from align.results import StepResult
 from align.sides import Arrays
+from align.steps.judged_runs import Runs, compare_runs, pauses_before
 
 STEPS = 5
+PAUSES = pauses_before(STEPS, 1)
+"""Optimizer steps after which a run is judged: a fault shows at the first one or at the end."""
 
 
 def draw_gradients(pair: Pair) -> list[Arrays]:
@@ -37,29 +39,17 @@ def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
     pair = context.pair(case, dtype)
     gradients = draw_gradients(pair)
     translated = [pair.to_paddle(step) for step in gradients]
-    reference = torch_side.optimize(pair.build_reference(), gradients, case.recipe, dtype)
-    oracle = None
-    if pair.needs_oracle:
-        model = pair.build_reference("float64")
-        oracle = torch_side.optimize(model, gradients, case.recipe, "float64")
 
-    def ours(recipe: Recipe):
-        return paddle_side.optimize(pair.build_ours(), translated, recipe, dtype)
+    def reference(precision: str) -> Runs:
+        model = pair.fresh_reference(precision)
+        return torch_side.optimize(model, gradients, case.recipe, precision, PAUSES)
 
-    result = ours(case.recipe)
-    controls = [
-        judge(
-            name, pair.compare_training("optimizer", ours(recipe), reference, oracle), "the recipe"
-        )
-        for name, recipe in _faults(case.recipe).items()
-    ]
+    def ours(recipe: Recipe) -> Runs:
+        return paddle_side.optimize(pair.fresh_ours(), translated, recipe, dtype, PAUSES)
+
+    found = compare_runs(pair, "optimizer", PAUSES, reference, ours, _faults(case.recipe))
     return StepResult(
-        case.name,
-        "optimizer",
-        dtype,
-        pair.compare_training("optimizer", result, reference, oracle),
-        controls,
-        stamps={"ours": result.stamp, "reference": reference.stamp},
+        case.name, "optimizer", dtype, found.comparisons, found.controls, stamps=found.stamps
     )
 
 

@@ -20,7 +20,6 @@ import sot_paddle
 from align import torch_side
 from align.bounds import TOLERANCES
 from align.case_kinds import TrainerCase, recipe_with
-from align.checkpoint import find_checkpoint
 from align.comparator import compare_arrays
 from align.context import Context
 from align.controls import judge
@@ -119,7 +118,7 @@ def _train(
     case: TrainerCase, pair: Pair, context: Context, scratch: Path
 ) -> tuple[TrainingRun, TokenFeatures]:
     data = write_fixture(scratch / "RTE", "rte", context.texts)
-    vocabulary = context.checkpoint or find_checkpoint()
+    vocabulary = context.vocabulary
     model = scratch / "model"
     model.mkdir()
     sot_paddle.save_weights(pair.ours, model / "model.safetensors")
@@ -130,6 +129,8 @@ def _train(
     record = scratch / "record.json"
     command = [*_launcher(case, scratch), str(_WORKER), str(record)]
     _execute([*command, *_flags(case, data, model, scratch)], scratch)
+    if not record.is_file():
+        raise ValueError(f"{case.name}: the training process ended without a record of its run")
     found = json.loads(record.read_text(encoding="utf-8"))
     tensors, _ = read_tensors(scratch / "out" / "last" / "model.safetensors")
     tokenizer = WordPieceTokenizer(model, do_lower_case=True, max_length=MAX_LENGTH)
@@ -179,11 +180,12 @@ def _flags(case: TrainerCase, data: Path, model: Path, scratch: Path) -> list[st
 
 
 def _execute(command: list[str], scratch: Path) -> None:
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")}
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")}
+    environment["OMP_NUM_THREADS"] = "1"  # so that the numbers do not depend on the machine
     done = subprocess.run(  # noqa: S603 (our own worker)
         command,
         cwd=scratch,
-        env=inherited,
+        env=environment,
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -216,5 +218,5 @@ def _reference(
         accumulate=shards,
         clip_norm=clip_norm,
     )
-    model = pair.build_reference()
-    return torch_side.train(model, batches, recipe, pair.dtype)
+    (run,) = torch_side.train(pair.fresh_reference(), batches, recipe, pair.dtype)
+    return run

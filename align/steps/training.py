@@ -9,17 +9,17 @@ import numpy as np
 
 from align import paddle_side, torch_side
 from align.case_kinds import Batch, ModelCase, Recipe, recipe_with
-from align.checkpoint import find_checkpoint
 from align.context import Context
-from align.controls import judge
 from align.pair import make_batch
 from align.results import StepResult
 from align.sides import Arrays
+from align.steps.judged_runs import Runs, compare_runs, pauses_before
 from sot_paddle.data.batching import EpochOrder, iterate_batches
 from sot_paddle.data.corpus import build_corpus
-from sot_paddle.data.tokenization import WordPieceTokenizer
 
 BATCH_SIZE = 8
+PAUSE = 3
+"""Optimizer step at which a faulty run is judged first: a warm-up has moved the rate by then."""
 
 
 def make_batches(case: ModelCase, context: Context) -> list[Arrays]:
@@ -28,9 +28,7 @@ def make_batches(case: ModelCase, context: Context) -> list[Arrays]:
     if not (isinstance(case.batch, Batch) and case.batch.corpus):
         return [make_batch(case, seed=100 + index) for index in range(count)]
     sentences = build_corpus()["train"]
-    tokenizer = WordPieceTokenizer(
-        context.checkpoint or find_checkpoint(), max_length=case.batch.length
-    )
+    tokenizer = context.tokenizer(max_length=case.batch.length)
     features = tokenizer.tokenize([sentence.text for sentence in sentences]).with_targets(
         list(range(len(sentences))), [sentence.label for sentence in sentences], np.int64
     )
@@ -43,41 +41,36 @@ def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
     """Compare losses, rates, final weights, moments and running statistics of a run."""
     pair = context.pair(case, dtype)
     batches = make_batches(case, context)
-    reference = torch_side.train(pair.build_reference(), batches, case.recipe, dtype)
-    oracle = None
-    if pair.needs_oracle:
-        model = pair.build_reference("float64")
-        oracle = torch_side.train(model, batches, case.recipe, "float64")
+    pauses = pauses_before(case.recipe.steps, PAUSE)
 
-    def ours(recipe: Recipe):
-        return paddle_side.train(pair.build_ours(), batches, recipe, dtype)
+    def reference(precision: str) -> Runs:
+        model = pair.fresh_reference(precision)
+        return torch_side.train(model, batches, case.recipe, precision, pauses)
 
-    result = ours(case.recipe)
-    curves = (
-        {"losses": np.asarray(run.losses), "learning_rates": np.asarray(run.learning_rates)}
-        for run in (reference, result)
+    def ours(recipe: Recipe) -> Runs:
+        return paddle_side.train(pair.fresh_ours(), batches, recipe, dtype, pauses)
+
+    found = compare_runs(pair, "training", pauses, reference, ours, _faults(case.recipe))
+    sides = {"paddle": found.ours, "pytorch": found.reference}
+    context.log_classic(
+        "train_align",
+        f"{case.name}/{dtype}",
+        *(
+            {"losses": np.asarray(run.losses), "learning_rates": np.asarray(run.learning_rates)}
+            for run in (found.reference, found.ours)
+        ),
     )
-    context.log_classic("train_align", f"{case.name}/{dtype}", *curves)
-    controls = [
-        judge(
-            name, pair.compare_training("training", ours(recipe), reference, oracle), "the recipe"
-        )
-        for name, recipe in _faults(case.recipe).items()
-    ]
     return StepResult(
         case.name,
         "training",
         dtype,
-        pair.compare_training("training", result, reference, oracle),
-        controls,
+        found.comparisons,
+        found.controls,
         series={
-            "loss": {"paddle": result.losses, "pytorch": reference.losses},
-            "learning_rate": {
-                "paddle": result.learning_rates,
-                "pytorch": reference.learning_rates,
-            },
+            "loss": {side: run.losses for side, run in sides.items()},
+            "learning_rate": {side: run.learning_rates for side, run in sides.items()},
         },
-        stamps={"ours": result.stamp, "reference": reference.stamp},
+        stamps=found.stamps,
     )
 
 

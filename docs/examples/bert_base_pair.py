@@ -1,11 +1,11 @@
-"""A full-size pair: BERT-base of transformers against this project's, random weights, 4 x 64 tokens.
+"""A full-size pair: transformers' BERT-base against this project's, random weights, 2 x 32 tokens.
 
 python -m align --spec docs/examples/bert_base_pair.py; timed by tools/bench_align.py.
 """
 
 import numpy as np
 
-BATCH, LENGTH, CLASSES, VOCABULARY = 4, 64, 3, 30522
+BATCH, LENGTH, CLASSES, VOCABULARY = 2, 32, 3, 30522
 OPTIMIZER = "adamw"
 LOSS = "cross_entropy"
 STEPS = 5
@@ -32,8 +32,9 @@ WEIGHTS = {
 
 def torch_module():
     """BertForSequenceClassification in the default size of its configuration (base)."""
-    import sot_torch_ref  # noqa: F401 (declares torchvision operators that transformers asks for)
     from transformers import BertConfig, BertForSequenceClassification
+
+    import sot_torch_ref  # noqa: F401 (declares torchvision operators that transformers asks for)
 
     return BertForSequenceClassification(BertConfig(num_labels=CLASSES))
 

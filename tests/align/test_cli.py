@@ -12,7 +12,7 @@ import pytest
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align import checkpoint, paddle_side, runner
+    from align import checkpoint, paddle_side, runner, workers
 
 from align import cli
 from align.case_kinds import DataCase, LossCase, MetricCase, ModelCase, Recipe, ScheduleCase
@@ -74,14 +74,22 @@ def finished(tmp_path_factory, vocabulary):
     folder = tmp_path_factory.mktemp("run")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cli, "CASES", TINY)
-        flags = ["--quick", "--out", str(folder / "out"), "--json", str(folder / "out.json")]
+        flags = [
+            "--jobs",
+            "0",
+            "--quick",
+            "--out",
+            str(folder / "out"),
+            "--json",
+            str(folder / "out.json"),
+        ]
         flags += ["--checkpoint", str(vocabulary), "--sentences", str(vocabulary / "mine.txt")]
         return cli.main(flags), folder
 
 
 def refused(capsys, *flags):
     """Run and expect exit status 2, nothing on stdout, one line on stderr; returns the line."""
-    status = cli.main([str(flag) for flag in flags])
+    status = cli.main(["--jobs", "0", *(str(flag) for flag in flags)])
     out, messages = capsys.readouterr()
     assert status == 2
     assert out == ""
@@ -186,7 +194,7 @@ def test_the_users_sentences_are_what_the_data_step_compares(finished):
 
 
 def test_the_console_shows_one_line_for_each_result(tiny_table, capsys):
-    assert cli.main(["--case", "tiny_loss", "--case", "tiny_rates"]) == 0
+    assert cli.main(["--jobs", "0", "--case", "tiny_loss", "--case", "tiny_rates"]) == 0
     out, progress = capsys.readouterr()
     assert out.startswith("alignment: PASS  3/3 results")
     assert [line.split()[:2] for line in out.splitlines()[3:]] == [
@@ -198,7 +206,7 @@ def test_the_console_shows_one_line_for_each_result(tiny_table, capsys):
 
 
 def test_a_dtype_may_be_chosen(tiny_table, capsys):
-    assert cli.main(["--case", "tiny_loss", "--dtype", "float32"]) == 0
+    assert cli.main(["--jobs", "0", "--case", "tiny_loss", "--dtype", "float32"]) == 0
     assert capsys.readouterr().out.startswith("alignment: PASS  1/1 results")
 
 
@@ -209,14 +217,8 @@ def test_a_comparison_that_fails_exits_with_1_and_the_report_is_written(
     monkeypatch.setattr(
         paddle_side, "classification_loss", lambda logits, labels: 2 * right(logits, labels)
     )
-    flags = [
-        "--case",
-        "tiny_loss",
-        "--dtype",
-        "float64",
-        "--json",
-        str(tmp_path / "new" / "a.json"),
-    ]
+    flags = ["--jobs", "0", "--case", "tiny_loss", "--dtype", "float64"]
+    flags += ["--json", str(tmp_path / "new" / "a.json")]
     assert cli.main(flags) == 1
     out = capsys.readouterr().out
     assert out.startswith("alignment: FAIL  0/1 results")
@@ -231,7 +233,7 @@ def test_a_comparison_that_fails_exits_with_1_and_the_report_is_written(
 def test_a_control_that_is_not_caught_exits_with_1(tiny_table, monkeypatch, capsys):
     module = sys.modules["align.steps.learning_rate"]
     monkeypatch.setattr(module, "_faults", lambda case, ours: [("no fault", ours)])
-    assert cli.main(["--case", "tiny_rates"]) == 1
+    assert cli.main(["--jobs", "0", "--case", "tiny_rates"]) == 1
     assert "control not caught: no fault" in capsys.readouterr().out
 
 
@@ -243,6 +245,25 @@ def test_an_unknown_case_is_refused(capsys):
 def test_cases_without_the_step_are_refused(capsys):
     line = refused(capsys, "--case", "lr_*", "--step", "forward")
     assert "none of these steps" in line
+
+
+def test_the_number_of_workers_is_the_users_or_the_processors(tiny_table, monkeypatch):
+    asked = []
+
+    def run(todo, context, progress, count):
+        asked.append(count)
+        return runner.run(todo, context, progress)
+
+    monkeypatch.setattr(workers, "run", run)
+    for flags in ([], ["--jobs", "1"], ["--jobs", "7"]):
+        assert cli.main([*flags, "--case", "tiny_rates"]) == 0
+    assert asked == [workers.default_workers(), 1, 7]
+    assert 1 <= workers.default_workers() <= 2
+
+
+def test_a_number_of_workers_below_zero_is_refused(tiny_table, capsys):
+    line = refused(capsys, "--jobs", "-1", "--case", "tiny_rates")
+    assert "--jobs -1: expected a number of processes, 0 for this one alone" in line
 
 
 @pytest.mark.parametrize(("flag", "value"), [("--step", "walk"), ("--dtype", "float16")])

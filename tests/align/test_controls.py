@@ -175,6 +175,18 @@ def test_judge_calls_a_control_caught_only_when_a_comparison_failed():
     assert not judge("nothing at all", []).caught
 
 
+def test_judge_asks_for_no_comparison_after_the_first_that_failed():
+    right = {"small": np.arange(3.0), "large": np.arange(1.0, 21).reshape(4, 5) / 7}
+    passing, failing = comparisons(right)[0], comparisons({**right, "small": np.ones(3)})[0]
+
+    def one_by_one():
+        yield passing
+        yield failing
+        pytest.fail("judged further than needed")
+
+    assert judge("a fault", one_by_one()).located == "small"
+
+
 def test_every_array_fault_is_caught_and_the_passing_arrays_are_left_alone():
     right = {"small": np.arange(3.0), "large": np.arange(1.0, 21).reshape(4, 5) / 7}
     copies = {name: value.copy() for name, value in right.items()}

@@ -1,6 +1,7 @@
 """A pair: the same weights on both sides, the right judge, names for what differs."""
 
 import dataclasses
+import pickle
 import warnings
 
 import numpy as np
@@ -11,9 +12,11 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
     from align import paddle_side, torch_side
     from align.context import Context
-    from align.pair import Pair, draw_state, make_batch
+    from align.pair import Pair, draw_state, each, known_by_name, make_batch
 
 from align.case_kinds import Batch, ModelCase, Recipe
+from align.comparator import compare_mappings
+from align.results import Tolerance
 from align.sides import TrainingRun
 from sot_paddle.data.real_sentences import REAL_SENTENCES
 
@@ -33,6 +36,14 @@ OPTIONS = {
 QK = ModelCase("qk", options=OPTIONS)
 CONCAT = ModelCase("concat", options={**OPTIONS, "fusion": "concat"})
 WORDS = {"pooling": "gap", "head_dropout": 0.0}
+RECIPE = Recipe(steps=3, warmup_steps=1, total_steps=4)
+RUN = TrainingRun(
+    losses=[1.0, 2.0],
+    learning_rates=[0.1, 0.2],
+    state={"head.word_fc.bias": np.array([1.0, 2.0, 3.0])},
+    moments={"exp_avg": {"head.word_fc.bias": np.ones(3)}},
+    decayed={"head.word_fc.weight"},
+)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +87,7 @@ def test_weights_are_drawn_off_their_initial_values():
 
 def test_the_float32_judge_is_a_float64_run_on_the_rounded_weights(pair32):
     drawn = draw_state(QK, None)
-    judge = {n: t.numpy() for n, t in pair32.build_reference("float64").state_dict().items()}
+    judge = {n: t.numpy() for n, t in pair32.fresh_reference("float64").state_dict().items()}
     compared = 0
     for name, value in drawn.items():
         if value.dtype == np.float64:
@@ -157,15 +168,19 @@ def test_the_loss_and_running_statistics_are_judged_with_the_gradients(pair64):
 
 
 def test_a_decayed_set_that_differs_is_named(pair64):
-    weights = {"head.word_fc.weight", "bert.embeddings.layer_norm.weight"}
-    reference = TrainingRun(decayed={"head.word_fc.weight", "head.pooling.q_proj.weight"})
-    result = pair64._compare_decayed(TrainingRun(decayed=weights), reference)
+    def judged(decayed):
+        ours, reference = (
+            dataclasses.replace(RUN, decayed=names)
+            for names in (decayed, {"head.word_fc.weight", "head.pooling.q_proj.weight"})
+        )
+        return list(pair64.compare_training("training", ours, reference, None))[-1]
+
+    result = judged({"head.word_fc.weight", "bert.embeddings.layer_norm.weight"})
     assert not result.passed
     assert result.name == (
         "(decayed parameters: bert.embeddings.layer_norm.weight, head.pooling.q_proj.weight)"
     )
-    same = TrainingRun(decayed={"head.word_fc.weight", "head.pooling.q_proj.weight"})
-    result = pair64._compare_decayed(same, reference)
+    result = judged({"head.word_fc.weight", "head.pooling.q_proj.weight"})
     assert (result.name, result.passed) == ("(decayed parameters)", True)
 
 
@@ -184,16 +199,104 @@ def test_a_decayed_set_that_differs_is_named(pair64):
     ],
 )
 def test_every_part_of_a_training_run_is_judged(pair64, change, where):
-    run = TrainingRun(
-        losses=[1.0, 2.0],
-        learning_rates=[0.1, 0.2],
-        state={"head.word_fc.bias": np.array([1.0, 2.0, 3.0])},
-        moments={"exp_avg": {"head.word_fc.bias": np.ones(3)}},
-        decayed={"head.word_fc.weight"},
-    )
-    assert failing(pair64.compare_training("training", run, run, None)) == []
-    other = dataclasses.replace(run, **change)
-    assert failing(pair64.compare_training("training", other, run, None)) == [where]
+    assert failing(pair64.compare_training("training", RUN, RUN, None)) == []
+    other = dataclasses.replace(RUN, **change)
+    assert failing(pair64.compare_training("training", other, RUN, None)) == [where]
+
+
+def state_of(model):
+    return {name: np.array(tensor.numpy()) for name, tensor in model.state_dict().items()}
+
+
+def has_gradients(model):
+    return any(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("side", [paddle_side, torch_side], ids=["paddle", "torch"])
+def test_a_model_to_train_is_built_once_and_begins_like_a_new_one(side):
+    pair = Pair(QK, "float64")
+    fresh = {paddle_side: pair.fresh_ours, torch_side: pair.fresh_reference}[side]
+    build = {paddle_side: paddle_side.build, torch_side: torch_side.build}[side]
+    batches = [make_batch(QK, seed=seed) for seed in (1, 2, 3)]
+    model = fresh()
+    before = state_of(model)
+    first = list(side.train(model, batches, RECIPE, "float64"))[-1]
+    assert any(not np.array_equal(before[name], value) for name, value in state_of(model).items())
+    assert fresh() is model
+    assert all(np.array_equal(before[name], value) for name, value in state_of(model).items())
+    assert not has_gradients(model)
+    state = pair.reference_state
+    if side is paddle_side:
+        state = pair.to_paddle(state)
+    for again in (model, build(QK, "float64", state)):
+        run = list(side.train(again, batches, RECIPE, "float64"))[-1]
+        assert run.losses == first.losses
+        for kind, moments in run.moments.items():
+            assert set(moments) == set(first.moments[kind])
+            assert all(np.array_equal(moments[n], first.moments[kind][n]) for n in moments)
+        assert all(np.array_equal(run.state[name], first.state[name]) for name in run.state)
+
+
+def test_a_trained_model_is_not_the_one_that_the_passes_use():
+    pair = Pair(QK, "float64")
+    assert failing(pair.compare_taps(pair.run_ours().taps)) == []
+    list(paddle_side.train(pair.fresh_ours(), [make_batch(QK)], RECIPE, "float64"))
+    assert failing(pair.compare_taps(pair.run_ours().taps)) == []
+
+
+@pytest.mark.parametrize("side", [paddle_side, torch_side], ids=["paddle", "torch"])
+def test_a_pause_shows_the_run_as_a_shorter_one_leaves_it(pair64, side):
+    fresh = {paddle_side: pair64.fresh_ours, torch_side: pair64.fresh_reference}[side]
+    recipe = dataclasses.replace(RECIPE, accumulate=2, ema_decay=0.9)
+    batches = [make_batch(QK, seed=seed) for seed in range(6)]
+    paused = list(side.train(fresh(), batches, recipe, "float64", (1, 3)))
+    assert [len(run.losses) for run in paused] == [2, 6]
+    assert [len(run.learning_rates) for run in paused] == [1, 3]
+    (short,) = side.train(fresh(), batches[:2], recipe, "float64")
+    for part in ("state", "average"):
+        arrays, expected = getattr(paused[0], part), getattr(short, part)
+        assert set(arrays) == set(expected)
+        assert all(np.array_equal(arrays[name], expected[name]) for name in expected)
+
+
+def test_a_forward_pass_alone_gives_the_same_taps_and_leaves_no_gradient(pair64):
+    full, forward = pair64.run_ours(), pair64.run_ours(backward=False)
+    assert forward.gradients == {}
+    assert list(full.taps) == list(forward.taps)
+    assert all(np.array_equal(full.taps[name], tap) for name, tap in forward.taps.items())
+    assert not has_gradients(pair64.ours)
+    assert not has_gradients(pair64.fresh_reference())
+
+
+RULE = Tolerance("scaled", 1e-10, "a rule for these tests")
+
+
+def test_each_judges_as_the_comparator_does_one_name_at_a_time():
+    reference = {"a": np.arange(1.0, 4), "b": np.ones(2), "c": np.ones(3)}
+    ours = {"b": np.ones(2) * 2, "a": np.arange(1.0, 4), "d": np.ones(1)}
+    found = list(each(ours, reference, RULE))
+    assert found == compare_mappings(ours, reference, RULE)
+    assert [(c.name, c.passed) for c in found] == [
+        ("a", True),
+        ("b", False),
+        ("c", False),
+        ("d", False),
+    ]
+    assert list(each({}, {}, RULE)) == compare_mappings({}, {}, RULE)
+    assert not next(each({}, {}, RULE)).passed
+
+
+def test_what_was_judged_is_not_judged_again_and_what_changed_is():
+    reference = {"a": np.arange(1.0, 4), "b": np.ones(2)}
+    ours = {"a": reference["a"].copy(), "b": np.ones(2)}
+    known = known_by_name(ours, list(each(ours, reference, RULE)))
+    again = list(each({**ours, "b": np.full(2, 3.0)}, reference, RULE, known=known))
+    assert again[0] is known["a"][1]
+    assert not again[1].passed
+    equal = {name: value.copy() for name, value in ours.items()}
+    assert next(each(equal, reference, RULE, known=known)) is not known["a"][1]
+    ours["a"][1] = np.nan  # a value written into the same array would go unseen:
+    assert next(each(ours, reference, RULE, known=known)).passed  # so controls copy before
 
 
 def test_a_batch_is_padded_and_the_same_each_time():
@@ -263,6 +366,38 @@ def test_a_context_gathers_arrays_for_the_classic_files():
     assert (torch_arrays["a/float64/x"], ours["a/float64/x"]) == (1, 0)
 
 
+def test_arrays_taken_from_one_context_are_added_to_another():
+    one, all_of_them = Context(), Context()
+    for name in ("a", "b"):
+        one.log_classic("forward_align", name, {"x": np.ones(1)}, {"x": np.zeros(1)})
+        all_of_them.add_classic(one.take_classic())
+        assert one.classic == {}
+    torch_arrays, ours = all_of_them.classic["forward_align"]
+    assert list(torch_arrays) == list(ours) == ["a/x", "b/x"]
+    assert (torch_arrays["b/x"], ours["b/x"]) == (1, 0)
+
+
+def test_a_context_can_be_made_again_elsewhere(vocabulary):
+    context = Context(checkpoint=vocabulary, sentences=["alpha"], glue_dir=vocabulary)
+    again = Context(**pickle.loads(pickle.dumps(context.choices)))  # as a pipe carries it
+    assert (again.checkpoint, again.texts, again.glue_dir) == (vocabulary, ["alpha"], vocabulary)
+    assert set(context.choices) == {"checkpoint", "sentences", "glue_dir"}
+
+
+def test_a_context_reads_a_vocabulary_once_for_equal_options(vocabulary):
+    context = Context(checkpoint=vocabulary)
+    assert context.vocabulary == vocabulary
+    for make in (context.tokenizer, context.reference_tokenizer):
+        first = make(do_lower_case=True)
+        assert make(do_lower_case=True) is first
+        assert make(do_lower_case=False) is not first
+    ours, reference = context.tokenizer(), context.reference_tokenizer()
+    assert ours.encode_batch(["beta alpha"], max_length=8)["input_ids"][0].tolist() == [
+        *reference("beta alpha")["input_ids"],
+        *[0] * 4,
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -276,12 +411,12 @@ def test_the_paddle_side_loads_strictly(pair64, change, message):
     state = pair64.to_paddle(pair64.reference_state)
     change(state)
     with pytest.raises(ValueError, match=message):
-        paddle_side.load_state(pair64.build_ours(), state)
+        paddle_side.load_state(pair64.fresh_ours(), state)
 
 
 def test_a_recipe_accumulates_batches(pair64):
     recipe = Recipe(steps=1, warmup_steps=0, accumulate=2)
     batches = [make_batch(QK, seed=seed) for seed in (1, 2)]
-    for side, model in ((paddle_side, pair64.build_ours()), (torch_side, pair64.build_reference())):
-        run = side.train(model, batches, recipe, "float64")
+    for side, model in ((paddle_side, pair64.fresh_ours()), (torch_side, pair64.fresh_reference())):
+        (run,) = side.train(model, batches, recipe, "float64")
         assert (len(run.losses), len(run.learning_rates)) == (2, 1)

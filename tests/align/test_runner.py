@@ -1,4 +1,4 @@
-"""Jobs and results; and faults planted by hand in the product: exit status 1, the place named."""
+"""Results; and faults planted by hand in the product: exit status 1, the place named."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ import pytest
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align import paddle_side, runner
+    from align import paddle_side, runner, workers
     from align.context import Context
     from sot_paddle.backbones import bert
     from sot_paddle.heads.pooling import TokenBatchNorm
@@ -20,6 +20,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
 
 from align.case_kinds import DTYPES, LossCase, MetricCase, ModelCase, Recipe, ScheduleCase
 from align.cases import CASES
+from align.jobs import jobs
 from align.report import console
 from align.results import STEPS
 
@@ -49,27 +50,6 @@ def test_every_step_of_every_case_has_a_runner():
     assert {(step, type(case)) for case in CASES for step in case.steps} == set(runner.RUNNERS)
 
 
-def test_jobs_follow_the_cases_and_keep_the_steps_of_a_dtype_together():
-    cases = [ModelCase("a", steps=("forward", "training")), MetricCase("b", "cola"), LossCase("c")]
-    found = [(case.name, step, dtype) for case, step, dtype in runner.jobs(cases, STEPS, DTYPES)]
-    assert found == [
-        ("a", "forward", "float64"),
-        ("a", "training", "float64"),
-        ("a", "forward", "float32"),
-        ("a", "training", "float32"),
-        ("b", "metric", None),
-        ("c", "loss", "float64"),
-        ("c", "loss", "float32"),
-    ]
-
-
-def test_jobs_keep_to_the_chosen_steps_and_dtypes():
-    cases = [ModelCase("a"), MetricCase("b", "cola")]
-    found = list(runner.jobs(cases, ["backward", "metric"], ["float32"]))
-    assert [job[1:] for job in found] == [("backward", "float32"), ("metric", None)]
-    assert list(runner.jobs(cases, ["data"], DTYPES)) == []
-
-
 def test_a_run_times_its_results_and_reports_each_as_it_comes():
     seen = []
     todo = [(LossCase("a"), "loss", "float64"), (MetricCase("b", "cola"), "metric", None)]
@@ -80,6 +60,24 @@ def test_a_run_times_its_results_and_reports_each_as_it_comes():
     assert report.exit_code == 0
     assert report.environment["packages"]["torch"]
     assert report.environment["paddle_device"]
+
+
+def test_worker_processes_find_what_this_process_finds():
+    """Every number and every control, and what the report says of the machine."""
+    todo = list(jobs([MetricCase("metric", "cola"), LossCase("loss")], STEPS, DTYPES))
+    runs = []
+    for run in (lambda *rest: workers.run(*rest, lambda result: None, 2), runner.run):
+        context = Context()
+        report = run(todo, context)
+        assert report.exit_code == 0
+        assert report.environment["paddle_device"]
+        assert report.environment["torch_threads"] >= 1
+        assert all(r.seconds > 0 for r in report.results)
+        values = [[(c.name, c.worst) for c in r.comparisons] for r in report.results]
+        controls = [[(c.name, c.detail) for c in r.controls] for r in report.results]
+        runs.append((values, controls, {k: list(v[0]) for k, v in context.classic.items()}))
+    assert runs[0] == runs[1]
+    assert set(runs[0][2]) == {"loss_align", "metric_align"}
 
 
 def test_an_empty_run_proves_nothing():

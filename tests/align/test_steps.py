@@ -14,6 +14,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     from align.runner import RUNNERS
     from align.steps import backward, data, forward, learning_rate, loss, metric, training
     from align.steps import optimizer as optimizer_step
+    from align.steps.judged_runs import pauses_before
 
 from align.case_kinds import DataCase, LossCase, MetricCase, ModelCase, Recipe, ScheduleCase
 from align.controls import ModelFault
@@ -240,6 +241,56 @@ def test_the_optimizer_step_feeds_gradients_far_below_epsilon(context):
     )
     assert (sizes < QK.recipe.epsilon).mean() > 0.05
     assert (sizes > 1e-3).mean() > 0.05
+
+
+@pytest.mark.parametrize("step", ["optimizer", "training"])
+def test_a_faulty_run_is_stopped_at_its_pause(step, context, monkeypatch):
+    """Nothing after the pause is run: a control costs a part of the run that it belongs to."""
+    name, steps = {"optimizer": ("optimize", 5), "training": ("train", BRIEF.steps)}[step]
+    right, yielded = getattr(paddle_side, name), []
+
+    def counted(*rest):
+        for run in right(*rest):
+            yielded.append(run)
+            yield run
+
+    monkeypatch.setattr(paddle_side, name, counted)
+    result = RUNNERS[step, ModelCase](QK, "float64", context)
+    assert result.passed
+    early = {"optimizer": "after 1 of 5 steps", "training": f"after 3 of {steps} steps"}[step]
+    assert all(early in control.detail for control in result.controls)
+    assert len(yielded) == 2 + len(result.controls)
+
+
+def test_a_fault_that_does_not_show_at_the_pause_is_judged_at_the_end(context, monkeypatch):
+    late = dataclasses.replace(QK.recipe, learning_rate=0.0)
+    case = dataclasses.replace(QK, name="no rate", recipe=late)
+    faults = {"decays": dataclasses.replace(late, weight_decay=0.5), "clips": late}
+    monkeypatch.setattr(training, "_faults", lambda recipe: faults)
+    controls = training.run(case, "float64", context).controls
+    assert [control.caught for control in controls] == [False, False]
+    assert all("after 6 of 6 steps" in control.detail for control in controls)
+
+
+def test_a_run_that_differs_at_its_pause_fails_the_result(context, monkeypatch):
+    """Else a control could be caught there for the run's own fault, whatever was planted."""
+    right = paddle_side.train
+
+    def wrong_at_first(*rest):
+        first, last = right(*rest)
+        yield dataclasses.replace(first, losses=[loss * 2 for loss in first.losses])
+        yield last
+
+    monkeypatch.setattr(paddle_side, "train", wrong_at_first)
+    result = training.run(QK, "float64", context)
+    assert not result.passed
+    assert [c.name for c in result.failures] == ["losses (after 3 of 6 steps)"]
+
+
+def test_a_run_shorter_than_its_pause_is_judged_at_its_end():
+    assert pauses_before(20, 3) == (3, 20)
+    assert pauses_before(3, 3) == (3,)
+    assert pauses_before(2, 3) == (2,)
 
 
 def test_the_training_step_has_a_batch_of_its_own_for_each_forward_pass(context):

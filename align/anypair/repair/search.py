@@ -7,6 +7,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from align.anypair.repair.calls import ACTIVATIONS, Call, watched
 from align.anypair.repair.trials import ERRORS, Bench
 
 MANY = 200  # watched calls of one layer; beyond that it is a whole network
-LARGE = 300_000  # elements of the tensor in question; experiments on more take too long
+LARGE = 4_000_000  # elements of the tensor in question; experiments on more take too long
 
 Slips = Callable[[Call], Iterator[slips_shape.Slip]]
 SLIPS: Mapping[str, Slips] = {
@@ -54,8 +55,21 @@ SLIPS: Mapping[str, Slips] = {
 """Function -> what may be wrong with a call of it."""
 
 
-def explain(pair: AnyPair, guilty: Guilty) -> str:
-    """The cause of one guilty layer by experiment, "" when no known slip explains it.
+@dataclass(frozen=True)
+class Study:
+    """What the experiments on one guilty layer gave.
+
+    Attributes:
+        proved: the cause, because the difference vanished when it was undone; "" without.
+        likely: what is odd about the layer otherwise, "" without.
+    """
+
+    proved: str = ""
+    likely: str = ""
+
+
+def study(pair: AnyPair, guilty: Guilty) -> Study:
+    """Experiment on one guilty layer.
 
     Args:
         pair: the user's pair.
@@ -63,32 +77,22 @@ def explain(pair: AnyPair, guilty: Guilty) -> str:
     """
     size = 0 if guilty.expected is None else guilty.expected.size
     if size > LARGE:
-        return ""
-    told = readings.rows(guilty, pair.layer(guilty.place)[2])
-    if told:
-        return told
+        return Study()
+    rows = readings.rows(guilty, pair.layer(guilty.place)[2])
+    if rows:
+        return Study(rows)
     with Bench(pair, guilty.place).ready() as bench, np.errstate(all="ignore"):
         calls: list[Call] = []
         if not bench.trial(_watching(bench, lambda call: calls.append(call) or call.go())):
-            return ""  # it does not fail on its own, or not twice in the same way
-        said = order.unused(pair, bench)
-        uneven = order.uneven(bench)
-        if said:
-            return said
+            return Study()  # it does not fail on its own, or not twice in the same way
+        proved = order.swapped(bench) or order.unused(pair, bench)
+        likely = order.uneven(bench)
         repairs = [attributes.repairs(pair, bench), order.insertions(bench)]
         if len(calls) <= MANY:
             repairs.append(_slips(pair, bench, calls))
-        said = _first(bench, itertools.chain(*repairs)) or uneven or order.arguments(bench)
-    return said or readings.factors(guilty.ours, guilty.expected)
-
-
-def explain_first(pair: AnyPair, guilty: Guilty) -> str:
-    """A cause that goes before any formula: layers that are called in the wrong order.
-
-    A formula fitted to the input of one of them would only describe the consequence.
-    """
-    with Bench(pair, guilty.place).ready() as bench:
-        return order.swapped(bench) if bench.trial() else ""
+        proved = proved or _first(bench, itertools.chain(*repairs))
+        likely = likely or order.arguments(bench)
+    return Study(proved, likely or readings.factors(guilty.ours, guilty.expected))
 
 
 def _first(bench: Bench, repairs: Iterator[tuple[str, AbstractContextManager]]) -> str:

@@ -150,7 +150,7 @@ def added(call: Call) -> Iterator[Slip]:
                     )
         if isinstance(other, paddle.Tensor) and _shape(other) == _shape(call.go()):
             yield (
-                f"a term of a sum is added once too often, or not in PyTorch ({call.place})",
+                "a term of a sum is added once too often, or not in PyTorch",
                 lambda one, at=at: one.args[1 - at],
             )
 
@@ -170,6 +170,15 @@ def subtracted(call: Call) -> Iterator[Slip]:
 def multiplied(call: Call) -> Iterator[Slip]:
     """A product or quotient with a number: PyTorch does without, or the other way round."""
     a, b = call.args[:2]
+    if call.name == "divide" and isinstance(b, paddle.Tensor):
+        yield (
+            "quotient: PyTorch divides by the root of what Paddle divides by",
+            lambda one: one.args[0] / paddle.sqrt(one.args[1]),
+        )
+        yield (
+            "quotient: Paddle divides by the root of what PyTorch divides by",
+            lambda one: one.args[0] / (one.args[1] * one.args[1]),
+        )
     number = b if not isinstance(b, paddle.Tensor) or b.size == 1 else None
     if isinstance(a, paddle.Tensor) and number is not None:
         yield (

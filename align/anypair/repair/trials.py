@@ -17,7 +17,7 @@ from align.anypair.pair import AnyPair
 from align.anypair.recording import ROOT, Call
 from align.sides import Arrays
 
-BUDGET = 20.0  # seconds for all the trials of one layer
+BUDGET = 15.0  # seconds for all the trials of one layer
 ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What a changed layer may raise: then the change does not fit."""
 

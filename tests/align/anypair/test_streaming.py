@@ -142,7 +142,7 @@ def peak_of(memory: int, monkeypatch) -> float:
 
 def test_no_more_than_a_few_tensors_are_held(monkeypatch) -> None:
     peak_of(0, monkeypatch)  # what the first use imports
-    assert peak_of(0, monkeypatch) < 1.6  # one weight is a quarter of them
+    assert peak_of(0, monkeypatch) < 2.5  # two threads; one weight is a quarter of them
     assert peak_of(2**40, monkeypatch) > 3.5  # what the bound would miss if nothing went to a file
 
 

@@ -1,0 +1,81 @@
+"""FAULTS: the whole catalogue, area by area."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Sequence
+
+from align.certify import (
+    faults_attention,
+    faults_conversion,
+    faults_data,
+    faults_embedding,
+    faults_head,
+    faults_layer,
+    faults_loss,
+    faults_norm,
+    faults_optimizer,
+    faults_schedule,
+)
+from align.certify.scene import Fault
+
+FAULTS: tuple[Fault, ...] = (
+    *faults_attention.FAULTS,
+    *faults_norm.FAULTS,
+    *faults_layer.FAULTS,
+    *faults_embedding.FAULTS,
+    *faults_head.FAULTS,
+    *faults_loss.FAULTS,
+    *faults_schedule.FAULTS,
+    *faults_optimizer.FAULTS,
+    *faults_data.FAULTS,
+    *faults_conversion.FAULTS,
+)
+QUICK = (
+    "attention_scale_missing",
+    "layer_norm_epsilon",
+    "residual_missing",
+    "square_weight_transposed",
+    "padding_row_trained",
+    "value_detached",
+    "w_and_r_swapped",
+    "svpn_exponent",
+    "loss_divided_by_all_labels",
+    "warm_up_rounded_down",
+    "decay_on_biases",
+    "padding_on_the_left",
+    "converted_not_transposed",
+)
+"""A few of every area, for the tests: under half a minute."""
+
+
+def find(name: str) -> Fault:
+    """The fault of that name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    for fault in FAULTS:
+        if fault.name == name:
+            return fault
+    near = difflib.get_close_matches(name, [fault.name for fault in FAULTS], n=3)
+    raise ValueError(f"no fault {name!r}; near: {', '.join(near) or 'none'}")
+
+
+def select(patterns: Sequence[str] | None = None) -> list[Fault]:
+    """Faults by name or pattern (of the name or the area), all without.
+
+    Raises:
+        ValueError: a pattern that matches none.
+    """
+    if not patterns:
+        return list(FAULTS)
+    for pattern in patterns:
+        if not any(_fits(fault, pattern) for fault in FAULTS):
+            raise ValueError(f"no fault matches {pattern!r}; see python -m align --certify --list")
+    return [fault for fault in FAULTS if any(_fits(fault, p) for p in patterns)]
+
+
+def _fits(fault: Fault, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(fault.name, pattern) or fault.area == pattern

@@ -1,0 +1,115 @@
+"""The catalogue: complete, well formed, and every entry changes its scene."""
+
+from __future__ import annotations
+
+import collections
+import re
+import warnings
+
+import pytest
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
+
+from align.certify import catalogue, scenes
+from align.certify.certificate import FAULTS as NEEDED
+from align.certify.scene import AREAS
+from align.results import STEPS
+
+NAMES = [fault.name for fault in catalogue.FAULTS]
+
+
+def test_it_is_large_enough_and_covers_every_area() -> None:
+    counts = collections.Counter(fault.area for fault in catalogue.FAULTS)
+    assert len(NAMES) >= NEEDED
+    assert set(counts) == set(AREAS)
+    assert min(counts.values()) >= 8
+
+
+def test_names_are_unique_and_speak() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]+", name) for name in NAMES)
+
+
+def test_every_scene_exists_and_is_used() -> None:
+    used = {fault.scene for fault in catalogue.FAULTS}
+    assert used == set(scenes.SCENES)
+
+
+def test_every_step_is_one_of_the_suite() -> None:
+    assert {fault.step for fault in catalogue.FAULTS} <= set(STEPS)
+
+
+@pytest.mark.parametrize("fault", catalogue.FAULTS, ids=NAMES)
+def test_every_cause_is_a_real_demand(fault) -> None:
+    """A pattern that fits anything would explain anything."""
+    pattern = re.compile(fault.cause)
+    assert fault.place
+    for nothing in ("", "504 of 504 elements are out of tolerance", "differs by 2.38e-03"):
+        assert not pattern.search(nothing), nothing
+
+
+@pytest.mark.parametrize("name", ["distilbert", "resnet", "segmenter", "images", "cosine"])
+def test_a_scene_changes_with_its_seed_and_repeats_itself(name: str) -> None:
+    first, again, other = (scenes.build(name, seed) for seed in (3, 3, 4))
+    arrays = [_inputs(scene) for scene in (first, again, other)]
+    assert all((a == b).all() for a, b in zip(arrays[0], arrays[1], strict=True))
+    assert any((a != b).any() for a, b in zip(arrays[0], arrays[2], strict=True))
+    assert (first.seed, other.seed) == (3, 4)
+
+
+def _inputs(scene) -> list:
+    held = scene.inputs
+    if isinstance(held, dict):
+        return list(held.values())
+    return list(held) if isinstance(held, tuple) else [held]
+
+
+def test_selection_by_name_pattern_and_area() -> None:
+    assert [f.name for f in catalogue.select(["gelu_tanh"])] == ["gelu_tanh"]
+    assert {f.area for f in catalogue.select(["head"])} == {"head"}
+    assert len(catalogue.select(["attention_mask_*"])) == 3
+    assert catalogue.select() == list(catalogue.FAULTS)
+    assert {f.area for f in catalogue.select(catalogue.QUICK)} == set(AREAS)
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"no fault matches 'nothing_\*'"):
+        catalogue.select(["nothing_*"])
+    with pytest.raises(ValueError, match="near: gelu_tanh"):
+        catalogue.find("gelu_tan")
+    with pytest.raises(ValueError, match="expected one of distilbert"):
+        scenes.build("nothing", 0)
+
+
+@pytest.mark.parametrize("fault", catalogue.FAULTS, ids=NAMES)
+def test_every_fault_plants_something(fault, built) -> None:
+    """Its edits find their text in the source; everything else makes another scene."""
+    scene = built(fault.scene)
+    planted = fault.plant(scene)
+    assert planted != scene
+    for edit in planted.edits:
+        function = edit.function()
+        before = function.__code__
+        with edit.applied():
+            assert function.__code__.co_code != before.co_code or _constants(
+                function.__code__
+            ) != _constants(before)
+        assert function.__code__ is before
+
+
+def _constants(code) -> str:
+    return repr([code.co_consts, code.co_names])
+
+
+@pytest.fixture(scope="module")
+def built():
+    held: dict = {}
+
+    def build(name: str):
+        if name not in held:
+            held[name] = scenes.build(name, 0)
+        return held[name]
+
+    return build

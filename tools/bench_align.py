@@ -1,0 +1,71 @@
+"""Time `align.compare` on a full-size pair, and print the seconds by stage and the peak memory.
+
+The pair is a spec file; without --spec it is BERT-base (12 layers x 768, 4 sentences of 64 tokens,
+forward, loss, backward, 5 AdamW steps, float64 and float32, every control). No network is needed.
+Exit status 0 when it measured, 1 when the pair does not align, 2 when it could not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
+from align.anypair.spec import USER_ERRORS, read_spec
+from align.report import write_atomically
+
+PAIR = ROOT / "docs" / "examples" / "bert_base_pair.py"
+_GIB = 2**20 if sys.platform != "darwin" else 2**30  # unit of ru_maxrss: kB, on a Mac bytes
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench_align", description=__doc__)
+    parser.add_argument("--spec", metavar="FILE", type=Path, default=PAIR, help="another pair")
+    parser.add_argument(
+        "--dtype", choices=("float64", "float32"), action="append", help="only this precision"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the numbers as JSON")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the comparison; returns the exit status."""
+    options = _options(arguments)
+    began = time.perf_counter()
+    try:
+        given = read_spec(options.spec)
+        if options.dtype:
+            given["dtype"] = tuple(options.dtype)
+        from align.anypair.comparing import compare
+
+        imported = time.perf_counter()
+        result = compare(**given)
+    except USER_ERRORS as error:
+        print(f"bench_align: error: {type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    ended = time.perf_counter()
+    stages = [(f"{r.step} {r.dtype or ''}", r.seconds) for r in result.report.results]
+    rest = ended - imported - sum(seconds for _, seconds in stages)
+    rows = [("imports and spec", imported - began), *stages, ("weights, models, rest", rest)]
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    rows += [("total", ended - began), ("processor time", used.ru_utime + used.ru_stime)]
+    peak = used.ru_maxrss / _GIB
+    for name, seconds in rows:
+        print(f"{name:24} {seconds:8.1f} s")
+    print(f"{'peak memory':24} {peak:8.2f} GiB")
+    print(result.verdict)
+    if options.json:
+        found = {"seconds": dict(rows), "peak_gib": peak, "verdict": result.verdict}
+        write_atomically(options.json, (json.dumps(found, indent=1) + "\n").encode())
+    return result.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
