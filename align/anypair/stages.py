@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
@@ -16,12 +16,12 @@ from align.comparator import compare_arrays
 from align.results import Comparison, ControlResult, StepResult
 
 
-def judged_control(name: str, comparisons: list[Comparison], where: str) -> ControlResult:
-    """A planted fault: caught when the stage's own comparisons fail."""
-    failed = [c for c in comparisons if not c.passed]
-    if not failed:
+def judged_control(name: str, comparisons: Iterable[Comparison], where: str) -> ControlResult:
+    """A planted fault: caught when one of the stage's comparisons fails; the rest is not made."""
+    failed = next((c for c in comparisons if not c.passed), None)
+    if failed is None:
         return ControlResult(name, False, f"nothing failed ({where})")
-    return ControlResult(name, True, f"{where}: {failed[0].reason}", failed[0].name)
+    return ControlResult(name, True, f"{where}: {failed.reason}", failed.name)
 
 
 def _stamps(pair: AnyPair) -> dict:
@@ -31,21 +31,21 @@ def _stamps(pair: AnyPair) -> dict:
 def forward(pair: AnyPair) -> StepResult:
     """Every tap, in execution order; running statistics in training mode."""
 
-    def judge(ours: Recording) -> list[Comparison]:
+    def judge(ours: Recording, only: Collection[str] | None = None) -> Iterator[Comparison]:
         noise = pair.noise[0]
-        found = pair.judge.forward(ours, pair.reference, pair.oracle, noise)
+        yield from pair.judge.each_tap(ours, pair.reference, pair.oracle, noise, only)
         if pair.plan.train:
-            found += pair.judge.buffers(ours, pair.reference, pair.oracle, noise)
-        return found
+            yield from pair.judge.buffers(ours, pair.reference, pair.oracle, noise)
 
-    comparisons = judge(pair.ours)
+    comparisons = list(judge(pair.ours))
     controls = [
-        judged_control(name, judge(recording), "the model's output")
+        judged_control(name, judge(recording, [ROOT]), "the model's output")
         for name, recording in _array_faults(pair.ours, comparisons)
     ]
     with pair.nudged() as name:
         if name is not None:
-            controls.append(judged_control("a weight 1 % off", judge(pair.run_ours()), name))
+            with pair.pass_ours(backward=False) as nudged:
+                controls.append(judged_control("a weight 1 % off", judge(nudged), name))
     note = "; ".join(pair.judge.notes)
     case = pair.plan.name
     return StepResult(
@@ -106,15 +106,15 @@ def isolated(pair: AnyPair) -> tuple[StepResult, list[Guilty]]:
 def backward(pair: AnyPair) -> StepResult:
     """The loss, every tap's gradient in backward order, parameters' and inputs' gradients."""
 
-    def judge(ours: Recording) -> list[Comparison]:
-        return pair.judge.backward(ours, pair.reference, pair.oracle, pair.noise[1])
+    def judge(ours: Recording) -> Iterator[Comparison]:
+        return pair.judge.each_gradient(ours, pair.reference, pair.oracle, pair.noise[1])
 
-    comparisons = judge(pair.ours)
+    comparisons = list(judge(pair.ours))
     controls = []
     if len(comparisons) > 1:
         key = _layer_without_parameters(pair)
-        tripled = judge(pair.run_ours(tripled=key))
-        controls.append(judged_control("gradient x 3 behind a layer", tripled, key))
+        with pair.pass_ours(tripled=key) as tripled:
+            controls.append(judged_control("gradient x 3 behind a layer", judge(tripled), key))
         faulty = copy.copy(pair.ours)
         faulty.loss = faulty.loss * 1.001
         controls.append(judged_control("loss 0.1 % too large", judge(faulty), "the loss"))

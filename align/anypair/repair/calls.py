@@ -94,6 +94,37 @@ class Call:
         return bound
 
 
+class _Watch:
+    """Wraps functions; hands each call that nothing watched has made to ``answer``."""
+
+    def __init__(self, active: Callable[[], bool], answer: Callable[[Call], Any]) -> None:
+        self.active, self.answer = active, answer
+        self.busy, self.count = False, 0
+        self._wrapped: dict[int, Callable] = {}
+
+    def wrap(self, function: Callable, name: str) -> Callable:
+        """The same wrapper for the same function, whoever holds it."""
+        if id(function) not in self._wrapped:
+
+            @functools.wraps(function, updated=())
+            def call(*args: Any, **kwargs: Any) -> Any:
+                if self.busy or not self.active():
+                    return function(*args, **kwargs)
+                return self._take(Call(name, function, args, kwargs, 0, _place(sys._getframe(1))))
+
+            self._wrapped[id(function)] = call
+        return self._wrapped[id(function)]
+
+    def _take(self, call: Call) -> Any:
+        call.number = self.count
+        self.count += 1
+        self.busy = True
+        try:
+            return self.answer(call)
+        finally:
+            self.busy = False
+
+
 @contextlib.contextmanager
 def watched(
     active: Callable[[], bool], answer: Callable[[Call], Any], owners: tuple[Any, ...] = ()
@@ -105,40 +136,18 @@ def watched(
         answer: gives the result; `Call.go` is the call itself.
         owners: modules and layers that may hold one of the functions under a name of their own.
     """
-    state = {"busy": False, "count": 0}
-    wrappers: dict[int, Any] = {}
-    held: list[tuple[Any, str, Any]] = []
-
-    def wrapper(function: Callable, name: str) -> Callable:
-        if id(function) in wrappers:
-            return wrappers[id(function)]
-
-        @functools.wraps(function, updated=())
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if state["busy"] or not active():
-                return function(*args, **kwargs)
-            state["busy"] = True
-            try:
-                place = _place(sys._getframe(1))
-                one = Call(name, function, args, kwargs, state["count"], place)
-                state["count"] += 1
-                return answer(one)
-            finally:
-                state["busy"] = False
-
-        wrappers[id(function)] = call
-        return call
-
-    for owner in (paddle, F, paddle.Tensor):
-        for attribute in NAMES:
-            function = getattr(owner, attribute, None)
-            if callable(function):
-                held.append((owner, attribute, function))
+    watch = _Watch(active, answer)
+    held = [
+        (owner, attribute, function)
+        for owner in (paddle, F, paddle.Tensor)
+        for attribute in NAMES
+        if callable(function := getattr(owner, attribute, None))
+    ]
     known = {id(function): NAMES[attribute] for _, attribute, function in held}
     for owner in owners:
         held += [(owner, n, v) for n, v in list(vars(owner).items()) if id(v) in known]
     for owner, attribute, function in held:
-        setattr(owner, attribute, wrapper(function, known[id(function)]))
+        setattr(owner, attribute, watch.wrap(function, known[id(function)]))
     try:
         yield
     finally:
