@@ -20,7 +20,6 @@ from align.anypair.plan import DTYPES, Plan
 from align.results import Report, StepResult
 from sot_paddle.runtime import environment_stamp
 
-
 LARGE = 20_000_000
 """Trained numbers above which the optimizer's step is compared in the first precision only."""
 
