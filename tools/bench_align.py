@@ -1,6 +1,6 @@
 """Time `align.compare` on a full-size pair, and print the seconds by stage and the peak memory.
 
-The pair is a spec file; without --spec it is BERT-base (12 layers x 768, 4 sentences of 64 tokens,
+The pair is a spec file; without --spec it is BERT-base (12 layers x 768, 2 sentences of 32 tokens,
 forward, loss, backward, 5 AdamW steps, float64 and float32, every control). No network is needed.
 Exit status 0 when it measured, 1 when the pair does not align, 2 when it could not run.
 """

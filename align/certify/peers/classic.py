@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import logging
 import tempfile
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -68,7 +69,8 @@ def _judged(name: str, torch_arrays: Arrays, paddle_arrays: Arrays) -> str:
             logger.save(paths[-1])
         helper = ReprodDiffHelper()
         log = Path(folder) / f"{name}.log"
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        silent = contextlib.redirect_stdout(io.StringIO())
+        with silent, contextlib.redirect_stderr(io.StringIO()), _handlers_put_back():
             try:
                 helper.compare_info(*(helper.load_info(path) for path in paths))
             except (AssertionError, ValueError) as error:  # it stops: a user sees that
@@ -77,6 +79,20 @@ def _judged(name: str, torch_arrays: Arrays, paddle_arrays: Arrays) -> str:
         text = log.read_text(encoding="utf-8", errors="replace").split("\n")
     wrong = [line.partition("INFO: ")[2].strip() for line in text if "passed: False" in line]
     return "; ".join(wrong[:2])[:200]
+
+
+@contextlib.contextmanager
+def _handlers_put_back() -> Iterator[None]:
+    """The tool adds handlers to the root logger at every report and never takes them away."""
+    root = logging.getLogger("root")
+    held, level = list(root.handlers), root.level
+    try:
+        yield
+    finally:
+        for handler in set(root.handlers) - set(held):
+            handler.close()
+        root.handlers[:] = held
+        root.setLevel(level)
 
 
 def _checks(sides: Sides) -> Iterator[tuple[str, tuple[Arrays, Arrays]]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,17 @@ from align.apart.reading import Dump
 from align.apart.sides import Names
 
 CHECKS = {"forward_align", "loss_align", "lr_align", "backward_align", "train_align"}
+
+
+@pytest.fixture(autouse=True)
+def _handlers_put_back() -> Iterator[None]:
+    """The stock package adds handlers to the root logger and never takes them away."""
+    held, level = list(logging.root.handlers), logging.root.level
+    yield
+    for handler in set(logging.root.handlers) - set(held):
+        handler.close()
+    logging.root.handlers[:] = held
+    logging.root.setLevel(level)
 
 
 def stock(folder: Path, check: str, log: Path) -> str:

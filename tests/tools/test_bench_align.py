@@ -1,0 +1,74 @@
+"""The benchmark of a full-size pair runs and reports; no time is ever judged."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = ROOT / "tools" / "bench_align.py"
+SPEC = """
+import numpy as np
+
+LOSS, OPTIMIZER, STEPS = "mse", "sgd", 1
+EPSILON = 1e-5
+
+def torch_module():
+    import torch
+    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3))
+
+def paddle_layer():
+    from paddle import nn
+    return nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3, epsilon=EPSILON))
+
+def inputs():
+    return np.random.default_rng(0).normal(size=(5, 4))
+
+def labels():
+    return np.zeros((5, 3))
+"""
+
+
+@pytest.fixture(scope="module")
+def tool():
+    spec = importlib.util.spec_from_file_location("bench_align_tool", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_seconds_by_stage_and_peak_memory_are_printed_and_written(tool, capsys, tmp_path):
+    spec, out = tmp_path / "tiny.py", tmp_path / "new" / "bench.json"
+    spec.write_text(SPEC, encoding="utf-8")
+    options = ["--spec", str(spec), "--dtype", "float64", "--json", str(out)]
+    assert tool.main(options) == 0
+    lines = capsys.readouterr().out.splitlines()
+    found = json.loads(out.read_text(encoding="utf-8"))
+    stages = ("forward float64", "backward float64", "training float64", "total")
+    for name in (*stages, "peak memory"):
+        assert any(line.startswith(name) for line in lines)
+    assert all(found["seconds"][name] > 0 for name in stages)
+    assert "training float32" not in found["seconds"]
+    assert found["peak_gib"] > 0
+    assert found["verdict"].startswith("PASS")
+
+
+def test_a_pair_that_does_not_align_is_exit_status_1(tool, capsys, tmp_path):
+    spec = tmp_path / "tiny.py"
+    spec.write_text(SPEC.replace("EPSILON = 1e-5", "EPSILON = 1e-3"), encoding="utf-8")
+    assert tool.main(["--spec", str(spec), "--dtype", "float64"]) == 1
+    assert "FAIL" in capsys.readouterr().out
+
+
+def test_a_spec_that_cannot_run_is_one_line_and_exit_status_2(tool, capsys, tmp_path):
+    assert tool.main(["--spec", str(tmp_path / "none.py")]) == 2
+    message = capsys.readouterr().err.strip()
+    assert message.startswith("bench_align: error: ")
+    assert len(message.splitlines()) == 1
+
+
+def test_the_pair_it_measures_is_there_and_full_size(tool):
+    text = tool.PAIR.read_text(encoding="utf-8")
+    assert "VOCABULARY = 2, 32, 3, 30522" in text
+    assert len(TOOL.read_text(encoding="utf-8").splitlines()) <= 80
