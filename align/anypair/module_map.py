@@ -8,7 +8,7 @@ guess: the rest is listed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from align.anypair.mapping import WeightMapping
@@ -136,10 +136,3 @@ def _by_name(pairs: dict[str, str | None], torch_names: Sequence[str], own: set[
 
 def _last(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-def enclosing(name: str, pairs: Mapping[str, str]) -> str:
-    """The nearest paired module that contains ``name``."""
-    while name and name not in pairs:
-        name = name.rpartition(".")[0]
-    return name or ROOT

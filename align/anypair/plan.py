@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,19 +185,6 @@ def cast(value: Any, dtype: str, rounded: str) -> Any:
     return replace(value, is_array, one)
 
 
-def perturbed(value: Any, rng: np.random.Generator) -> Any:
-    """Floating arrays moved by one unit in the last place, up or down by chance."""
-
-    def one(_: str, array: Any) -> np.ndarray:
-        array = np.asarray(array)
-        if array.dtype.kind != "f":
-            return array
-        toward = np.where(rng.random(array.shape) < 0.5, -np.inf, np.inf).astype(array.dtype)
-        return np.asarray(np.nextafter(array, toward))
-
-    return replace(value, is_array, one)
-
-
 def output_weights(shape: Sequence[int], index: int, seed: int) -> np.ndarray:
     """Fixed random weights for output number ``index``: their weighted sum is the default loss.
 
@@ -205,6 +192,3 @@ def output_weights(shape: Sequence[int], index: int, seed: int) -> np.ndarray:
     unseen (the gradient of a softmax's sum is even zero).
     """
     return np.random.default_rng((seed, index)).normal(size=tuple(shape))
-
-
-Factory = Callable[[Any], Any]

@@ -14,7 +14,6 @@ from typing import Any
 from align.certify import catalogue
 from align.certify.certificate import Certificate
 from align.certify.peers.answer import CANNOT_RUN, FAIL, PASS, Answer
-from align.certify.peers.worker import TOOLS
 from align.certify.running import Worker, certify
 from align.certify.scene import Fault
 
@@ -124,7 +123,7 @@ def run(
         seeds: clean seeds of the certificate; peers get the first PEER_SEEDS of them.
         jobs: worker processes at a time.
         padiff: folder of PaDiff, None for the installed one.
-        tools: some of TOOLS.
+        tools: some of `worker.TOOLS`.
 
     Raises:
         ValueError: a pattern that matches no fault.
@@ -271,6 +270,3 @@ def details(found: Benchmark) -> str:
             cells.append("yes" if fault.name in one.seen else "NO" if known else "no check")
         rows.append((f"`{fault.name}`", *cells))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-__all__ = ["TOOLS", "Benchmark", "details", "run", "table"]
