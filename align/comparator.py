@@ -66,8 +66,12 @@ def compare_arrays(
         if array is None:
             return _refused(name, tolerance, reason)
         arrays[side] = array
-    refusal = _structure(name, arrays, tolerance) or _finite(name, arrays, tolerance)
-    return refusal or _judge(name, arrays, tolerance, zero_scale)
+    refusal = _structure(name, arrays, tolerance)
+    if refusal is not None:
+        return refusal
+    found = measure(arrays[OURS], arrays[REFERENCE], arrays.get(ORACLE), tolerance, zero_scale)
+    refusal = None if found.finite else _finite(name, arrays, tolerance)
+    return refusal or _judge(name, arrays, tolerance, found)
 
 
 def compare_mappings(
@@ -164,13 +168,12 @@ def _finite(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -> C
 
 
 def _judge(
-    name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance, zero_scale: float | None
+    name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance, found: Distance
 ) -> Comparison:
-    """Measures and judges arrays that may be compared."""
-    a, b = arrays[OURS], arrays[REFERENCE]
-    judge = arrays.get(ORACLE, b)
-    found = measure(a, b, arrays.get(ORACLE), tolerance, zero_scale)
-    where = np.unravel_index(int(np.argmax(found.elements)), a.shape)
+    """Judges what was measured on arrays that may be compared."""
+    a = arrays[OURS]
+    judge = arrays.get(ORACLE, arrays[REFERENCE])
+    where = np.unravel_index(found.position, a.shape)
     where = tuple(int(i) for i in where)
     reason = hint = ""
     if found.peer is not None and found.bound >= VACUOUS:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from align.anypair.precision import UNIT
+from align.distance import Gap, norm_of, peak
 from align.tolerance import Tolerance
 
 NOISE_FACTOR = 32.0
@@ -183,11 +184,11 @@ def gradient_rules(
         judge = oracle.get(name)
         if judge is None or judge.shape != array.shape or not array.size:
             continue
-        apart = np.abs(array.astype(np.float64) - judge)
-        size = float(np.linalg.norm(judge)) or 1.0
-        if (base.factor or 1.0) * float(np.linalg.norm(apart)) / size >= UNCERTAIN:
-            moved = (noise or {}).get(name, 0.0) * float(np.linalg.norm(array))
-            room = min(max(8.0 * float(apart.max()), NOISE_FACTOR * moved), LOST[dtype] * scale)
+        apart = Gap.between(array, judge)
+        size = apart.size("l2") or 1.0
+        if (base.factor or 1.0) * apart.apart("l2") / size >= UNCERTAIN:
+            moved = (noise or {}).get(name, 0.0) * norm_of(array, "l2")
+            room = min(max(8.0 * apart.largest, NOISE_FACTOR * moved), LOST[dtype] * scale)
             room = max(room, TINY_GRADIENT[dtype] * scale)
             why = _LOST_WHY.format(LOST[dtype])
             lost[name] = Tolerance("absolute", float(f"{room:.1g}"), why)
@@ -210,7 +211,7 @@ def with_tiny(
     """
     found = dict(noise or {})
     for name, array in arrays.items():
-        size = float(np.abs(array).max()) if array.size else 0.0
+        size = peak(array) if array.size else 0.0
         if size > 0:
             share = TINY_GRADIENT[dtype] * scale / size / NOISE_FACTOR
             found[name] = max(found.get(name, 0.0), share)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from align.anypair.ahead import ahead
 from align.anypair.nested import Leaf
 
 MEMORY = 64 * 2**20
@@ -96,7 +97,7 @@ class Store:
         self._file: Any = None
 
     def put(self, array: np.ndarray) -> Reader:
-        """Take an array over; the caller must not write into it any more.
+        """Take an array over, a view as a copy; the caller must not write into it any more.
 
         Returns:
             What reads it back.
@@ -106,7 +107,8 @@ class Store:
         """
         if array.nbytes <= self._room:
             self._room -= array.nbytes
-            return lambda: array
+            own = array if array.flags.owndata else array.copy()
+            return lambda: own
         if self._file is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the store)
             weakref.finalize(self, self._file.close)
@@ -124,8 +126,9 @@ class Store:
         return functools.partial(self._read, at, array.dtype, array.shape)
 
     def keep(self, arrays: Mapping[str, np.ndarray]) -> Lazy:
-        """Take over every array of a mapping, one after the other."""
-        return Lazy({name: self.put(array) for name, array in arrays.items()})
+        """Take over every array of a mapping; the next ones are read while one is written."""
+        read = ahead(functools.partial(arrays.__getitem__, name) for name in arrays)
+        return Lazy({name: self.put(a) for name, a in zip(arrays, read, strict=True)})
 
     def _read(self, at: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
         found = np.empty(shape, dtype)

@@ -25,11 +25,10 @@ from align.anypair.nested import pair_leaves
 from align.anypair.recording import ROOT, Call, Recording
 from align.anypair.renamed import to_paddle
 from align.comparator import compare_arrays, compare_mappings
-from align.distance import peak
+from align.distance import Gap, peak
 from align.results import Comparison
 from align.tolerance import Tolerance
 
-_PIECE = 2**16  # numbers of a distance measured at a time: they stay in the processor's cache
 MASK = 1e30  # a value as large as this stands for minus infinity in a mask
 
 
@@ -310,19 +309,11 @@ def apart(a: np.ndarray, b: np.ndarray, norm: str) -> float:
     if a.shape != b.shape or a.size == 0 or a.dtype.kind != "f":
         return 0.0
     a, b, _ = without_masks(a, b, None)
-    distance = scale = 0.0
-    flat = np.ravel(a), np.ravel(b)
-    for start in range(0, a.size, _PIECE):  # no more than a piece is held in float64
-        x, y = (side[start : start + _PIECE].astype(np.float64) for side in flat)
-        with np.errstate(invalid="ignore"):
-            x -= y
-        if norm == "max":
-            distance, scale = max(distance, _peak(x)), max(scale, _peak(y))
-        else:
-            distance, scale = distance + float(x @ x), scale + float(y @ y)
-    if norm != "max":
-        distance, scale = math.sqrt(distance), math.sqrt(scale)
-    return distance / scale if scale > 0 else 0.0
+    found = Gap.between(a, b)
+    if not found.finite:
+        return math.inf
+    scale = found.size(norm)
+    return found.apart(norm) / scale if scale > 0 else 0.0
 
 
 def distances(
@@ -332,12 +323,6 @@ def distances(
     names = [name for name in others if name in arrays]
     tasks = (lambda n=name: apart(arrays[n], others[n], "l2") for name in names)
     return dict(zip(names, ahead(tasks), strict=True))
-
-
-def _peak(array: np.ndarray) -> float:
-    """Largest absolute value; NaN, which no maximum would keep, is infinite."""
-    found = peak(array)
-    return math.inf if math.isnan(found) else found
 
 
 def _of_inputs(recording: Recording | None) -> dict[str, np.ndarray] | None:

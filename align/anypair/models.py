@@ -56,9 +56,9 @@ class Models:
         model, flags = self._built[dtype]
         if model.training != train:
             model.train() if train else model.eval()
+        for parameter, flag in zip(model.parameters(), flags, strict=True):
+            setattr(parameter, self._flag, flag)
         if dtype not in self.clean:
-            for parameter, flag in zip(model.parameters(), flags, strict=True):
-                setattr(parameter, self._flag, flag)
             self.side.clear(model)
         return model
 
@@ -74,14 +74,19 @@ def tensors(side: Any, model: Any) -> Lazy:
     return Lazy({n: partial(side.numpy, tensor) for n, tensor in named(side, model).items()})
 
 
+def views(side: Any, model: Any) -> Lazy:
+    """The same for a look at a model that rests: not copied where that can be avoided."""
+    return Lazy({n: partial(side.view, tensor) for n, tensor in named(side, model).items()})
+
+
 def gradients(side: Any, model: Any) -> Lazy:
-    """Every gradient of a live model by canonical name, copied when it is read."""
+    """Every gradient of a live model by canonical name, for a look."""
     entries = side.entries(model)
     first = canonical(entries)
     names = {entry.identity: first[entry.name] for entry in entries}
     return Lazy(
         {
-            names[id(p)]: lambda p=p: side.numpy(p.grad)
+            names[id(p)]: lambda p=p: side.view(p.grad)
             for p in model.parameters()
             if p.grad is not None and id(p) in names
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ import paddle
 from align.anypair.casting_paddle import autocast
 from align.anypair.entries import Entry, canonical, qualified_types
 from align.anypair.factories import unpack
+from align.anypair.held import Lazy
 from align.anypair.masks import Masks
 from align.anypair.nested import leaves, replace
 from align.anypair.plan import Plan, cast, is_array, output_weights
@@ -46,7 +48,11 @@ def is_tensor(value: Any) -> bool:
 def numpy(tensor: paddle.Tensor) -> np.ndarray:
     """A copy as NumPy array; low precision as float32."""
     low = tensor.dtype in (paddle.bfloat16, paddle.float16)
-    return np.array((tensor.astype("float32") if low else tensor).detach().numpy(), copy=True)
+    return (tensor.astype("float32") if low else tensor).detach().numpy()  # PADDLE: it copies
+
+
+view = numpy
+"""PADDLE: NumPy cannot read a tensor's own memory."""
 
 
 def tensor(array: np.ndarray) -> paddle.Tensor:
@@ -352,18 +358,19 @@ def advance(optimizer: Any, scheduler: Any, model: paddle.nn.Layer) -> None:
     clear(model)  # none, not zeros: with zeros a parameter that is not used would still move
 
 
-def moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, Arrays]:
-    """Kind of moment -> arrays by canonical parameter name.
+def moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, Lazy]:
+    """Kind of moment -> the live ones by canonical parameter name, copied when they are read.
 
     PADDLE: the number at the end of an accumulator's name counts the optimizers of the process that
     had a parameter of that name, as copies of one model have.
     """
     names = {p.name: name for name, p in model.named_parameters()}
     first = canonical(entries(model))
-    found: dict[str, Arrays] = {}
+    found: dict[str, Lazy] = {}
     for key, value in optimizer.state_dict().items():
         parts = _MOMENT.fullmatch(key)
         name = names.get(parts["parameter"]) if parts else None
         if name is not None:
-            found.setdefault(parts["kind"], {})[first.get(name, name)] = numpy(value)
+            read = functools.partial(numpy, value)
+            found.setdefault(parts["kind"], Lazy()).hold(first.get(name, name), read)
     return found

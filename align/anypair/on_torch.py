@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 from align.anypair.entries import Entry, canonical, qualified_types
 from align.anypair.factories import unpack
+from align.anypair.held import Lazy
 from align.anypair.masks import Masks
 from align.anypair.nested import leaves, replace
 from align.anypair.plan import Plan, cast, is_array, output_weights
@@ -45,6 +47,12 @@ def numpy(tensor: torch.Tensor) -> np.ndarray:
     """A copy as NumPy array; low precision as float32."""
     low = tensor.dtype in (torch.bfloat16, torch.float16)
     return (tensor.float() if low else tensor).detach().cpu().numpy().copy()
+
+
+def view(tensor: torch.Tensor) -> np.ndarray:
+    """The same for a look: not copied where NumPy can read the tensor's own memory."""
+    low = tensor.dtype in (torch.bfloat16, torch.float16)
+    return numpy(tensor) if low else tensor.detach().cpu().numpy()
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:
@@ -298,6 +306,7 @@ def make_optimizer(plan: Plan, model: torch.nn.Module) -> tuple[Any, Any]:
         betas=(given["beta1"], given["beta2"]),
         eps=given["eps"],
         weight_decay=given["weight_decay"],
+        fused=True,  # the same rule in one pass over the memory: a quarter of the time
     ), None
 
 
@@ -314,12 +323,13 @@ def advance(optimizer: Any, scheduler: Any, model: torch.nn.Module) -> None:
     clear(model)
 
 
-def moments(optimizer: Any, model: torch.nn.Module) -> dict[str, Arrays]:
-    """Kind of moment -> arrays by canonical parameter name."""
+def moments(optimizer: Any, model: torch.nn.Module) -> dict[str, Lazy]:
+    """Kind of moment -> views of the live ones by canonical parameter name."""
     names = {parameter: name for name, parameter in model.named_parameters()}
-    found: dict[str, Arrays] = {}
+    found: dict[str, Lazy] = {}
     for parameter, held in optimizer.state.items():
         for key, kind in MOMENTS.items():
             if is_tensor(held.get(key)):
-                found.setdefault(kind, {})[names[parameter]] = numpy(held[key])
+                read = functools.partial(view, held[key])
+                found.setdefault(kind, Lazy()).hold(names[parameter], read)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,12 @@ from align.anypair.judging import Judge, noise_of
 from align.anypair.masks import Masks
 from align.anypair.models import Models, load, tensors
 from align.anypair.module_map import ModuleMap, pair_modules
-from align.anypair.plan import Plan, output_weights
+from align.anypair.nested import leaves
+from align.anypair.plan import Plan, cast, is_array, output_weights
 from align.anypair.recording import ROOT, Recording
 from align.anypair.renamed import to_paddle
 from align.anypair.table import read_table
-from align.distance import peak
+from align.distance import exact_in_float32, peak
 from align.sides import Arrays, TrainingRun
 
 Watch = Callable[[Any], None]
@@ -72,9 +74,13 @@ class Setup:
         exchanged = plan.dropout == "exchange"
         self.masks = Masks(self.modules.to_paddle, plan.seed) if exchanged else None
         self.moved: list[str] = []
+        self.exact = self._exact()
+        self.shared: dict[str, Any] = {}
         if plan.shake:
             trainable = {entry.name for entry in source if not entry.buffer}
             moved = runs.moved_vectors(self.state, trainable, plan.seed)
+            if self.exact:
+                moved = cast(moved, plan.dtypes[0], "float32")
             for name, value in moved.items():
                 self.state.hold(name, store.put(value))
             self.moved = list(moved)
@@ -89,6 +95,19 @@ class Setup:
         stock = set(on_paddle.stock_norms(layer))
         self.stock_norms = [a for a, b in self.modules.to_paddle.items() if b in stock]
         self.references.adapt(lambda built: on_torch.follow_paddle(built, self.stock_norms))
+
+    def _exact(self) -> bool:
+        """Whether a float64 run of the reference is the float32 pair's oracle as well.
+
+        It is where no number is rounded on the way to float32: weights of a checkpoint, inputs,
+        labels. The default loss draws float64 numbers of its own.
+        """
+        plan = self.plan
+        if plan.loss is None or not {"float64", "float32"} <= set(plan.dtypes):
+            return False
+        given = (array for _, array in leaves((plan.inputs, plan.labels), is_array))
+        arrays = itertools.chain(given, self.state.values())
+        return all(exact_in_float32(array) for array in arrays)
 
 
 class AnyPair:
@@ -151,12 +170,23 @@ class AnyPair:
     @functools.cached_property
     def reference(self) -> Recording:
         """The reference in the pair's precision."""
-        return self.run_reference()
+        return self.share("pass", self.run_reference())
 
     @functools.cached_property
     def oracle(self) -> Recording | None:
         """The reference in float64, for a pair in float32."""
-        return None if self.dtype == "float64" else self.run_reference("float64")
+        if self.dtype == "float64":
+            return None
+        return self._shared("pass") or self.run_reference("float64")
+
+    def share(self, kind: str, run: Any) -> Any:
+        """Keep a float64 run for the float32 pair, where it is the same; returns it."""
+        if self.dtype == "float64" and self.setup.exact:
+            self.setup.shared[kind] = run
+        return run
+
+    def _shared(self, kind: str) -> Any:
+        return self.setup.shared.get(kind) if self.dtype == "float32" else None
 
     @functools.cached_property
     def noise(self) -> tuple[dict[str, float], dict[str, float]]:
@@ -220,6 +250,12 @@ class AnyPair:
         return runs.train(
             on_torch, model, self.plan, dtype, self.dtype, noise, masks, watch, follow
         )
+
+    def train_oracle(self) -> TrainingRun | None:
+        """The reference trained in float64, for a pair in float32."""
+        if self.dtype == "float64":
+            return None
+        return self._shared("training") or self.train_reference("float64")
 
     @functools.cached_property
     def _follow(self) -> Callable[[Any, Any], None] | None:
@@ -290,8 +326,8 @@ class AnyPair:
         layer = on_paddle.modules(self.model).get(name)
         prefix = "" if name == ROOT else f"{name}."
         live = tensors(on_paddle, self.model)
-        leaves = {n: n.removeprefix(prefix) for n in live if n.startswith(prefix)}
-        own = {leaf: live[n].astype(np.float64) for n, leaf in leaves.items() if "." not in leaf}
+        ends = {n: n.removeprefix(prefix) for n in live if n.startswith(prefix)}
+        own = {end: live[n].astype(np.float64) for n, end in ends.items() if "." not in end}
         return layer, theirs, own
 
 

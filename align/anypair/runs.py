@@ -163,7 +163,7 @@ def trained(
         del output, loss
         result.moments = side.moments(optimizer, model)
         del optimizer, scheduler
-    result.state = models.tensors(side, model)
+    result.state = models.views(side, model)
     yield result
 
 

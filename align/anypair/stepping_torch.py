@@ -149,8 +149,8 @@ def as_paddle(optimizer: Any, model: torch.nn.Module, which: Sequence[str] | Non
         which: see `round_settings`.
     """
     round_settings(optimizer, which)
-    register = getattr(optimizer, "register_step_pre_hook", None)
-    if register is None:
+    hooks = getattr(optimizer, "_optimizer_step_pre_hooks", None)
+    if not hooks:
         return
     norms = [0.0]
 
@@ -163,8 +163,6 @@ def as_paddle(optimizer: Any, model: torch.nn.Module, which: Sequence[str] | Non
                 if parameter.grad is not None:
                     parameter.grad.mul_(1 + CLIP_EPS / norms[0])
 
-    first = register(measure)
-    hooks = getattr(optimizer, "_optimizer_step_pre_hooks", None)
-    if hooks is not None:
-        hooks.move_to_end(first.id, last=False)  # before those of the user
-        register(enlarge)
+    first = optimizer.register_step_pre_hook(measure)
+    hooks.move_to_end(first.id, last=False)  # before those of the user
+    optimizer.register_step_pre_hook(enlarge)

@@ -107,7 +107,8 @@ def references(pair: AnyPair) -> TrainingJudge:
     sample = drift.Sample(pair.setup.weights)
     plain, other = (drift.Track(partial(sample.reference, on_torch)) for _ in range(2))
     reference = pair.train_reference(pair.dtype, watch=plain.watch)
-    oracle = None if pair.dtype == "float64" else pair.train_reference("float64")
+    pair.share("training", reference)
+    oracle = pair.train_oracle()
     with pair.trained_reference(pair.plan.seed + 1, other.watch) as moved:
         band = _noise(pair, moved, reference)
     steady = sample.steady(plain, other)

@@ -31,12 +31,13 @@ WEIGHTS = {
 
 
 def torch_module():
-    """BertForSequenceClassification in the default size of its configuration (base)."""
-    from transformers import BertConfig, BertForSequenceClassification
+    """BertForSequenceClassification in its default size (base), float32 as a checkpoint is."""
+    from transformers import AutoModelForSequenceClassification, BertConfig
 
     import sot_torch_ref  # noqa: F401 (declares torchvision operators that transformers asks for)
 
-    return BertForSequenceClassification(BertConfig(num_labels=CLASSES))
+    config = BertConfig(num_labels=CLASSES)
+    return AutoModelForSequenceClassification.from_config(config, torch_dtype="float32")
 
 
 def paddle_layer():

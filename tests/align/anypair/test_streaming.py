@@ -15,7 +15,7 @@ import torch
 from paddle import nn
 
 import align
-from align.anypair import bounds, drift, held, mapping, models, noise, on_paddle, on_torch
+from align.anypair import bounds, drift, held, mapping, models, noise, on_paddle, on_torch, training
 from align.anypair.held import Lazy, LazyLeaves, Store, paths_of
 from align.anypair.judging import each
 from align.anypair.noise import groups, perturbed
@@ -42,6 +42,24 @@ def test_a_store_gives_back_what_it_was_given(monkeypatch) -> None:
     assert readers[2]() is not arrays[2]  # 96 bytes: in the file
     del store
     np.testing.assert_array_equal(readers[2](), arrays[2])
+
+
+def test_a_store_copies_what_lives_in_a_model() -> None:
+    tensor = torch.ones(3, dtype=torch.float64)
+    read = Store().put(on_torch.view(tensor))
+    with torch.no_grad():
+        tensor.mul_(2.0)
+    np.testing.assert_array_equal(read(), np.ones(3))
+    np.testing.assert_array_equal(on_torch.view(tensor), 2 * np.ones(3))
+
+
+def test_paddle_hands_out_copies() -> None:
+    tensor = paddle.ones([3], dtype="float64")
+    found = on_paddle.numpy(tensor)
+    found[0] = 5.0
+    assert float(tensor[0]) == 1.0
+    tensor.set_value(np.full(3, 2.0))
+    np.testing.assert_array_equal(found, [5.0, 1.0, 1.0])
 
 
 def test_a_full_disk_is_said_in_words(monkeypatch) -> None:
@@ -286,3 +304,44 @@ def test_a_tensor_that_rounding_drives_does_not_widen_the_band() -> None:
     steady = sample.steady(plain, moved)
     assert set(everything) - set(steady) == set(range(part.start, part.stop))
     assert moved.apart(plain, steady)[0] < 1e-10 < moved.apart(plain, everything)[0]
+
+
+def shared(x: np.ndarray, loss: str | None, never: bool, monkeypatch) -> tuple[list, int]:
+    """Every comparison of a pair, and how many float64 runs of the reference it took."""
+    if never:
+        monkeypatch.setattr(AnyPair, "_shared", lambda self, kind: None)
+    labels = None if loss is None else np.zeros((4, 6), np.float32)
+    plan = Plan(*both(), x, loss, labels, "sgd", 2)
+    setup = Setup(plan, None, Path())
+    runs_made = []
+    for name in ("run_reference", "train_reference"):
+        made = getattr(AnyPair, name)
+
+        def counted(pair, dtype=None, *rest, _made=made, **options):
+            runs_made.append(dtype or pair.dtype)
+            return _made(pair, dtype, *rest, **options)
+
+        monkeypatch.setattr(AnyPair, name, counted)
+    found = []
+    for dtype in plan.dtypes:
+        pair = AnyPair(setup, dtype)
+        found += pair.judge.backward(pair.ours, pair.reference, pair.oracle, pair.noise[1])
+        found += training.training(pair)[0].comparisons
+    assert all(comparison.passed for comparison in found)
+    return [(c.name, c.worst, c.bound, c.peer) for c in found], runs_made.count("float64")
+
+
+def test_the_float64_run_serves_both_precisions_where_it_is_the_same() -> None:
+    state = torch.get_rng_state()
+
+    def run(x: np.ndarray, loss: str | None = "mse", never: bool = False) -> tuple[list, int]:
+        torch.set_rng_state(state)
+        with pytest.MonkeyPatch.context() as patch:
+            return shared(x, loss, never, patch)
+
+    exact = X.astype(np.float32)
+    found, count = run(exact)
+    assert count == 2
+    assert run(exact, never=True) == (found, 4)  # the same numbers, at twice the cost
+    assert run(X)[1] == 4  # float32 would round the inputs
+    assert run(exact, None)[1] == 4  # the default loss has float64 weights
