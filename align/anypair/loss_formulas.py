@@ -166,8 +166,23 @@ def _of_classes(problem: Problem, gradient: np.ndarray) -> Iterator[Terms]:
         (softplus(z) - chosen * z).sum(axis=1),
         sigmoid(z) - chosen,
     )
+    if problem.rows == len(z):
+        yield from _over_the_batch(z, chosen, gradient)
     if z.size <= LARGE:
         yield _searched(lambda s: _tempered(z, chosen, s), gradient)
+        yield _searched(lambda s: _tempered(z, chosen, s, gradient), gradient)
+
+
+def _over_the_batch(z: np.ndarray, chosen: np.ndarray, gradient: np.ndarray) -> Iterator[Terms]:
+    """Cross entropy of a softmax over the rows instead of the classes."""
+    p = softmax(z, 0)
+    logsum = z.max(axis=0) + np.log(np.exp(z - z.max(axis=0)).sum(axis=0))
+
+    def terms(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return (q * (logsum - z)).sum(axis=1), p * q.sum(axis=0) - q
+
+    name = "cross entropy with the softmax over the batch (another axis)"
+    yield from _smoothed(Terms(name, *terms(chosen)), *terms(1 / z.shape[1] - chosen), gradient)
 
 
 def _effective(problem: Problem, gradient: np.ndarray) -> np.ndarray:
@@ -214,17 +229,22 @@ def _smoothed(
     yield Terms(plain.name, plain.values + eps * values, plain.slopes + eps * slopes, eps, title)
 
 
-def _tempered(z: np.ndarray, chosen: np.ndarray, scale: float) -> Terms:
+def _tempered(
+    z: np.ndarray, chosen: np.ndarray, scale: float, gradient: np.ndarray | None = None
+) -> Terms:
+    """Cross entropy of scaled scores, with the label smoothing that explains a gradient, if any."""
     s = z * scale
     peak = s.max(axis=1)
     logsum = peak + np.log(np.exp(s - peak[:, None]).sum(axis=1))
-    return Terms(
-        "cross entropy of scaled scores",
-        logsum - (s * chosen).sum(axis=1),
-        scale * (softmax(s, 1) - chosen),
-        scale,
-        "scale of the scores (1 / temperature)",
-    )
+    own = (s * chosen).sum(axis=1)
+    name = "cross entropy of scaled scores"
+    made = Terms(name, logsum - own, scale * (softmax(s, 1) - chosen))
+    if gradient is not None:
+        flat = scale * (chosen - 1 / z.shape[1])
+        *_, made = _smoothed(made, own - s.mean(axis=1), flat, gradient)
+        name = f"{name} with label smoothing {made.parameter:.4g}"
+    title = "scale of the scores (1 / temperature)"
+    return dataclasses.replace(made, name=name, parameter=scale, title=title)
 
 
 def _of_soft_labels(problem: Problem) -> Iterator[Terms]:

@@ -39,7 +39,7 @@ def explain(ours: np.ndarray, reference: np.ndarray) -> str:
     if apart == 0:
         return ""
     near = LEFT * apart
-    for cause in (_still, _rounded, _drops, _getter, _restarts, _shift, _factor, _epochs):
+    for cause in (_still, _rounded, _drops, _getter, _restarts, _shift, _ramp, _factor, _epochs):
         text = cause(a, b, near)
         if text:
             return text
@@ -229,6 +229,22 @@ def _without_warmup(late: int, a: np.ndarray, b: np.ndarray, near: float) -> str
             "PyTorch starts at its peak"
         )
     return ""
+
+
+def _ramp(a: np.ndarray, b: np.ndarray, near: float) -> str:
+    """The warm-up alone is shifted: the same curve after its end."""
+    differing = np.flatnonzero(np.abs(a - b) > near)
+    end = int(differing[-1]) + 1
+    if differing[0] > 1 or end > len(a) - 2 or end < 2 or not (np.diff(b[: end + 1]) > 0).all():
+        return ""
+    early, late = _close(a[:end], b[1 : end + 1], near), _close(a[1:end], b[: end - 1], near)
+    if not (early or late):
+        return ""
+    formula = "(step + 1) / length" if early else "(step - 1) / length"
+    return (
+        f"the warm-up is shifted by 1 step, the rest is not: it starts at {_both(a[0], b[0])} and "
+        f"reaches the common curve at step {end}: Paddle counts {formula} there"
+    )
 
 
 def _factor(a: np.ndarray, b: np.ndarray, near: float) -> str:

@@ -7,6 +7,7 @@ Legend: B rows, L padded length, a = ours (Paddle), b = the reference (PyTorch).
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,6 +102,7 @@ def explain_ids(ours: Rows, reference: Rows) -> str:
         return _padding(ours, reference)
     return (
         _special_tokens(a, b)
+        or _exchanged(a, b)
         or _truncation(a, b, ours.length, reference.length)
         or _mapped_ids(a, b)
         or _other_tokens(a, b)
@@ -161,6 +163,41 @@ def _begins(less: Sequence[int], stripped: Sequence[int], limit: int) -> bool:
     if len(less) == limit:
         return len(less) >= len(stripped) > 0 and less[: len(stripped)] == stripped
     return less == stripped
+
+
+def _exchanged(a: list[list[int]], b: list[list[int]]) -> str:
+    """Two texts in one row, divided by the token that closes it, in the other order."""
+    divider, most, count = _closing(b), 0, 0
+    for x, y in zip(a, b, strict=True):
+        sides = _texts(x, divider), _texts(y, divider)
+        if x == y:
+            continue
+        if not all(len(side) == 2 for side in sides):
+            return ""
+        (x1, x2), (y1, y2) = sides
+        begin = len(_common(x1, y1)) and 1  # a token that opens every row
+        pairs = (x1[begin:], y2), (x2, y1[begin:])
+        if any(_common(one, two) not in (one, two) for one, two in pairs):  # one may be cut
+            return ""
+        most, count = max(most, *map(len, map(_common, *zip(*pairs, strict=True)))), count + 1
+    if most < OVERLAP:
+        return ""
+    return (
+        f"the two sentences of a pair are exchanged (swapped) in {count} of {len(a)} rows: the "
+        f"text after the first {divider} stands before it in Paddle"
+    )
+
+
+def _texts(row: list[int], divider: int) -> list[list[int]]:
+    """The parts of a row between dividers; two that stand together leave none."""
+    groups = itertools.groupby(row, divider.__eq__)
+    return [list(tokens) for divides, tokens in groups if not divides]
+
+
+def _common(one: list[int], two: list[int]) -> list[int]:
+    """The beginning that two lists share."""
+    same = next((i for i, (t, u) in enumerate(zip(one, two, strict=False)) if t != u), None)
+    return one[: min(len(one), len(two)) if same is None else same]
 
 
 def _truncation(a: list[list[int]], b: list[list[int]], wide: int, theirs: int) -> str:

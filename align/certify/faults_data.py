@@ -42,7 +42,11 @@ FAULTS = (
         "data",
         "batches",
         r"batch size",
-        edited(_SINGLE, "range(0, len(texts), BATCH)", "range(0, len(texts), 2)"),
+        edited(
+            _SINGLE,
+            "BATCH):\n        yield tokenizer.encode_batch(texts[begin : begin + BATCH]",
+            "2):\n        yield tokenizer.encode_batch(texts[begin : begin + 2]",
+        ),
     ),
     Fault(
         "padding_on_the_left",

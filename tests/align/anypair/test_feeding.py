@@ -30,12 +30,15 @@ def first(reference, ours):
 
 def encode(rng, rows=11, seed=None, **knobs):
     """Rows of two texts as a tokenizer encodes them; the knobs are a loader's options."""
-    get = {"limit": 12, "specials": True, "keep": "start", "close": True, "lost": False, **knobs}
+    get = {"limit": 12, "specials": True, "keep": "start", "close": True, "lost": False}
+    get |= {"swap": False, **knobs}
     found = []
     for _ in range(rows):
         one, two = (rng.integers(110, 200, rng.integers(1, 8)).tolist() for _ in range(2))
         if get["lost"]:
             one, two = ([UNKNOWN if t % 3 == 0 else t for t in part] for part in (one, two))
+        if get["swap"]:
+            one, two = two, one
         ids = [CLS, *one, SEP, *two, SEP] if get["specials"] else [*one, *two]
         types = [0] * (len(one) + 2) + [1] * (len(two) + 1)
         if len(ids) > get["limit"] and get["keep"] == "start":
@@ -172,6 +175,8 @@ def test_a_reference_that_drops_or_stops_is_named_too() -> None:
         ({"limit": 30}, {"limit": 30, "specials": False}, "input_ids", "special tokens missing"),
         ({"limit": 30, "specials": False}, {"limit": 30}, "input_ids", "special tokens extra"),
         ({}, {"lost": True}, "input_ids", "Paddle gives 100 in"),
+        ({}, {"swap": True}, "input_ids", "the two sentences of a pair are exchanged (swapped) in"),
+        ({"limit": 30}, {"limit": 30, "swap": True}, "input_ids", "exchanged (swapped) in 4 of 4"),
     ],
 )
 def test_an_option_of_the_tokenizer_is_named(theirs, ours, key, cause) -> None:

@@ -57,6 +57,11 @@ def smoothed(z, y, eps):
     return ours.cross_entropy(z, soft, soft_label=True)
 
 
+def over_the_batch(z, y, eps):
+    soft = ours.one_hot(y, z.shape[1]).astype(z.dtype) * (1 - eps) + eps / z.shape[1]
+    return -(soft * ours.log_softmax(z, axis=0)).sum() / len(z)
+
+
 class Tripled(paddle.autograd.PyLayer):
     """Identity with three times the gradient."""
 
@@ -293,6 +298,29 @@ CROSS = theirs.cross_entropy
             SCORES,
             LABELS,
             "times PyTorch's (divided by 3: gradient accumulation?)",
+        ),
+        (
+            lambda z, y: theirs.cross_entropy(z, y, label_smoothing=0.1),
+            lambda z, y: smoothed(z / 2, y, 0.1),
+            SCORES,
+            LABELS,
+            "cross entropy of scaled scores with label smoothing 0.1 (scale of the scores (1 / "
+            "temperature) 0.5), PyTorch cross entropy (label smoothing 0.1)",
+        ),
+        (
+            lambda z, y: theirs.cross_entropy(z, y, label_smoothing=0.1),
+            lambda z, y: over_the_batch(z, y, 0.1),
+            SCORES,
+            LABELS,
+            "Paddle computes cross entropy with the softmax over the batch (another axis) (label "
+            "smoothing 0.1), PyTorch cross entropy (label smoothing 0.1)",
+        ),
+        (
+            CROSS,
+            lambda z, y: over_the_batch(z, y, 0.0),
+            SCORES,
+            LABELS,
+            "Paddle computes cross entropy with the softmax over the batch (another axis), PyTorch",
         ),
         (CROSS, lambda z, y: -entropy(z, y), SCORES, LABELS, "the sign: Paddle's loss is -1 times"),
         (
