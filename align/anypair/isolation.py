@@ -56,6 +56,7 @@ class _Frame:
     key: str
     reference: Call | None
     unpaired: list[str] = field(default_factory=list)
+    misfed: Guilty | None = None  # who handed it an argument of another length
 
 
 class Isolation:
@@ -132,22 +133,50 @@ class Isolation:
                 continue
             swapped = any(self._near(mine, array) for _, array in held)
             self.comparisons.append(comparison)
-            self.guilty.append(
-                Guilty(
-                    caller.key,
-                    comparison,
-                    name,
-                    list(self._inside(caller)),
-                    mine,
-                    expected,
-                    list(caller.unpaired),
-                    _SWAPPED if swapped else "",
-                )
+            own_fault = Guilty(
+                caller.key,
+                comparison,
+                name,
+                list(self._inside(caller)),
+                mine,
+                expected,
+                list(caller.unpaired),
+                _SWAPPED if swapped else "",
             )
+            self.guilty.append(caller.misfed or own_fault)
+        frame.misfed = self._misfed(frame, own, held, partners)
         return replace(
             given,
             self.side.is_tensor,
             lambda path, t: self.side.tensor(partners[path]) if path in partners else t,
+        )
+
+    def _misfed(
+        self, frame: _Frame, own: list[Leaf], held: list[Leaf], partners: dict[str, np.ndarray]
+    ) -> Guilty | None:
+        """The layer that cut the one argument that is longer or shorter than the reference's.
+
+        It is accused when the output is wrong as well: a port may cut elsewhere and be right.
+        """
+        alone = [a for path, a in own if path not in partners]
+        left = [a for _, a in held if not any(a is taken for taken in partners.values())]
+        if not len(alone) == len(left) == 1:
+            return None
+        mine, expected = alone[0], left[0]
+        note = _length(frame.key, mine, expected)
+        caller = next(one for one in reversed(self._stack) if one.reference is not None)
+        above = caller.misfed
+        if above is not None and (above.ours.shape, above.expected.shape) == (
+            mine.shape,
+            expected.shape,
+        ):
+            return above  # handed on
+        comparison = compare_outputs(f"input of {frame.key}", mine, expected, None, self._rule)
+        if not note or comparison is None:
+            return None
+        inside = list(self._inside(caller))
+        return Guilty(
+            caller.key, comparison, comparison.name, inside, mine, expected, caller.unpaired, note
         )
 
     def _partners(self, own: list[Leaf], held: list[Leaf]) -> dict[str, np.ndarray]:
@@ -221,9 +250,10 @@ class Isolation:
             self.comparisons.append(comparison)
             if not comparison.passed:
                 inputs = self._inside(frame)
-                self.guilty.append(
-                    Guilty(frame.key, comparison, name, inputs, mine, expected, frame.unpaired)
+                own_fault = Guilty(
+                    frame.key, comparison, name, inputs, mine, expected, frame.unpaired
                 )
+                self.guilty.append(frame.misfed or own_fault)
             if mine.shape == expected.shape and mine.dtype == expected.dtype:
                 changed[id(tensor)] = expected
         if frame.key == ROOT:
@@ -233,6 +263,24 @@ class Isolation:
             self.side.is_tensor,
             lambda _, t: self.side.tensor(changed[id(t)]) if id(t) in changed else t,
         )
+
+
+def _length(key: str, mine: np.ndarray, expected: np.ndarray) -> str:
+    """How an argument of another length came about, "" when more than one length differs."""
+    if mine.ndim != expected.ndim:
+        return ""
+    axes = [i for i, (a, b) in enumerate(zip(mine.shape, expected.shape, strict=True)) if a != b]
+    if len(axes) != 1:
+        return ""
+    text = f"{key} is given a tensor of shape {mine.shape}, in PyTorch of {expected.shape}"
+    axis, counts = axes[0], (mine.shape[axes[0]], expected.shape[axes[0]])
+    short, long = (np.moveaxis(a, axis, 0) for a in sorted((mine, expected), key=np.size))
+    count, how = abs(counts[0] - counts[1]), "missing" if counts[0] < counts[1] else "too many"
+    ends = (long[count:], "first"), (long[: len(short)], "last")
+    where = next((word for part, word in ends if np.allclose(part, short)), None)
+    if where is None:
+        return text
+    return f"{text}: the {where} {count} along axis {axis} {'is' if count == 1 else 'are'} {how}"
 
 
 def is_mask(array: np.ndarray) -> bool:

@@ -307,3 +307,63 @@ def test_requests_that_mean_nothing_are_refused(options, message) -> None:
     inputs = options.pop("inputs", np.ones((2, 4)))
     with pytest.raises(ValueError, match=message):
         align.compare(torch.nn.Linear(4, 3), nn.Linear(4, 3), inputs, **options)
+
+
+class TorchWords(torch.nn.Module):
+    """Words after the first one, pooled by a module inside a module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.emb, self.pool = torch.nn.Embedding(11, 6), torch.nn.Sequential(TorchMean())
+        self.fc = torch.nn.Linear(6, 3)
+
+    def forward(self, ids):
+        return self.fc(self.pool(self.emb(ids)[:, 1:]))
+
+
+class TorchMean(torch.nn.Module):
+    def forward(self, words):
+        return words.mean(1)
+
+
+class Mean(nn.Layer):
+    """The mean of the words from a position on."""
+
+    def __init__(self, begin: int) -> None:
+        super().__init__()
+        self.begin = begin
+
+    def forward(self, words):
+        return words[:, self.begin :].mean(1)
+
+
+class Words(nn.Layer):
+    """Cuts before the pooling as PyTorch does, or leaves that to the pooling."""
+
+    def __init__(self, cut: slice, begin: int = 0) -> None:
+        super().__init__()
+        self.emb, self.pool = nn.Embedding(11, 6), nn.Sequential(Mean(begin))
+        self.fc, self.cut = nn.Linear(6, 3), cut
+
+    def forward(self, ids):
+        return self.fc(self.pool(self.emb(ids)[:, self.cut]))
+
+
+@pytest.mark.parametrize(
+    ("cut", "lengths"),
+    [
+        (slice(2, None), "(3, 3, 6), in PyTorch of (3, 4, 6): the first 1 along axis 1 is missing"),
+        (slice(0, None), "(3, 5, 6), in PyTorch of (3, 4, 6): the first 1 along axis 1 is too"),
+        (slice(1, 3), "(3, 2, 6), in PyTorch of (3, 4, 6): the last 2 along axis 1 are missing"),
+    ],
+)
+def test_a_tensor_cut_at_another_place_accuses_who_cut_it(cut, lengths) -> None:
+    result = align.compare(TorchWords(), Words(cut), IDS)
+    assert result.root.place == "(model)"
+    assert f"pool is given a tensor of shape {lengths}" in result.root.cause
+
+
+def test_a_port_that_cuts_elsewhere_is_right() -> None:
+    result = align.compare(TorchWords(), Words(slice(0, None), 1), IDS, inject=True)
+    assert result.passed, result
+    assert result.findings == []
