@@ -195,7 +195,7 @@ def _power(base: paddle.Tensor, exponent: float) -> paddle.Tensor:
 
 def _replace_zero(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
     """Return (is_zero (B, 1, 1), x with the zero matrices replaced by a rectangular identity)."""
-    is_zero = paddle.sqrt((x.detach() ** 2).sum(axis=[1, 2], keepdim=True)) <= ZERO_NORM
+    is_zero = paddle.sqrt(paddle.square(x.detach()).sum(axis=[1, 2], keepdim=True)) <= ZERO_NORM
     harmless = paddle.eye(x.shape[1], x.shape[2], dtype=x.dtype).unsqueeze(0)
     return is_zero, paddle.where(is_zero.expand_as(x), harmless.expand_as(x), x)
 

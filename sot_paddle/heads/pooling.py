@@ -96,7 +96,7 @@ class TokenBatchNorm(nn.Layer):
             local = weights.sum()
         count = reduce(local).clip(min=1.0)
         mean = reduce((x if weights is None else x * weights).sum(axis=[0, 1])) / count
-        squares = (x - mean) ** 2
+        squares = paddle.square(x - mean)
         squares = squares if weights is None else squares * weights
         var = reduce(squares.sum(axis=[0, 1])) / count
         self._update_running(mean.detach(), var.detach(), count.detach())
