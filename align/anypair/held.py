@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import functools
 import os
+import queue
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from align.anypair.ahead import ahead
+from align.anypair.ahead import WORKERS, ahead
 from align.anypair.nested import Leaf
 
 MEMORY = 64 * 2**20
@@ -85,33 +87,21 @@ def paths_of(leaves: Sequence[Leaf]) -> list[str]:
     return leaves.paths() if isinstance(leaves, LazyLeaves) else [path for path, _ in leaves]
 
 
-class Store:
-    """Keeps arrays: the first MEMORY bytes in memory, further ones in a file without a name.
-
-    The file lies in the folder for temporary files (TMPDIR) and is gone with the last reader.
-    """
+class _File:
+    """Arrays one after the other in a temporary file without a name."""
 
     def __init__(self) -> None:
-        self._room = MEMORY
-        self._end = 0
         self._file: Any = None
+        self._end = 0
 
-    def put(self, array: np.ndarray) -> Reader:
-        """Take an array over, a view as a copy; the caller must not write into it any more.
-
-        Returns:
-            What reads it back.
+    def write(self, array: np.ndarray) -> tuple[int, np.dtype, tuple[int, ...]]:
+        """Append an array; returns what `read` needs.
 
         Raises:
-            ValueError: there is no room for the file.
+            ValueError: there is no room.
         """
-        if array.nbytes <= self._room:
-            self._room -= array.nbytes
-            own = array if array.flags.owndata else array.copy()
-            return lambda: own
         if self._file is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the store)
-            weakref.finalize(self, self._file.close)
         at = self._end
         try:
             self._file.seek(at)
@@ -123,21 +113,68 @@ class Store:
                 f"{tempfile.gettempdir()} ({error.strerror}): point TMPDIR to a larger disk"
             ) from error
         self._end += array.nbytes
-        return functools.partial(self._read, at, array.dtype, array.shape)
+        return at, array.dtype, array.shape
 
-    def keep(self, arrays: Mapping[str, np.ndarray]) -> Lazy:
-        """Take over every array of a mapping; the next ones are read while one is written."""
-        read = ahead(functools.partial(arrays.__getitem__, name) for name in arrays)
-        return Lazy({name: self.put(a) for name, a in zip(arrays, read, strict=True)})
-
-    def _read(self, at: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    def read(self, at: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        """An array back, by its position: threads may read at once."""
         found = np.empty(shape, dtype)
         rest = memoryview(_bytes(found))
-        while rest:  # by position: threads may read at once
+        while rest:
             size = os.preadv(self._file.fileno(), [rest], at)
             assert size, f"{len(rest)} of {found.nbytes} bytes are missing"
             rest, at = rest[size:], at + size
         return found
+
+    def close(self) -> None:
+        """Give the room back."""
+        if self._file is not None:
+            self._file.close()
+
+
+class Store:
+    """Keeps arrays: the first MEMORY bytes in memory, further ones in files without a name.
+
+    The files lie in the folder for temporary files (TMPDIR) and are gone with the last reader.
+    There is one for each thread of `ahead`: a file takes one writer at a time.
+    """
+
+    def __init__(self) -> None:
+        self._room = MEMORY
+        self._lock = threading.Lock()
+        self._free: queue.SimpleQueue[_File] = queue.SimpleQueue()
+        for file in [_File() for _ in range(WORKERS)]:
+            weakref.finalize(self, file.close)
+            self._free.put(file)
+
+    def put(self, array: np.ndarray) -> Reader:
+        """Take an array over, a view as a copy; the caller must not write into it any more.
+
+        Returns:
+            What reads it back.
+
+        Raises:
+            ValueError: there is no room for the file.
+        """
+        with self._lock:
+            fits = array.nbytes <= self._room
+            self._room -= array.nbytes if fits else 0
+        if fits:
+            own = array if array.flags.owndata else array.copy()
+            return lambda: own
+        file = self._free.get()
+        try:
+            place = file.write(array)
+        finally:
+            self._free.put(file)
+        return functools.partial(self._read, file, *place)
+
+    def keep(self, arrays: Mapping[str, np.ndarray]) -> Lazy:
+        """Take over every array of a mapping, some at a time."""
+        tasks = (lambda name=name: self.put(arrays[name]) for name in arrays)
+        return Lazy(dict(zip(arrays, ahead(tasks), strict=True)))
+
+    def _read(self, file: _File, at: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        return file.read(at, dtype, shape)  # by way of the store, which lives as long
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

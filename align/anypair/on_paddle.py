@@ -161,9 +161,9 @@ def load(model: paddle.nn.Layer, arrays: Mapping[str, np.ndarray]) -> None:
     held = model.state_dict()
     for name, array in arrays.items():
         own = held[name]
-        value = np.array(array, order="C").astype(str(own.dtype).removeprefix("paddle."))
+        value = np.asarray(array, str(own.dtype).removeprefix("paddle."), order="C")
         own.set_value(value)
-        if not np.array_equal(numpy(own), value):
+        if not np.array_equal(view(own), value):
             raise ValueError(f"Paddle {name}: the values read back are not those written")
 
 

@@ -130,7 +130,7 @@ def load(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     held = model.state_dict(keep_vars=True)
     with torch.no_grad():
         for name, array in arrays.items():
-            held[name].copy_(tensor(array))
+            held[name].copy_(torch.from_numpy(np.require(array, requirements="CW")))
 
 
 def prepare(plan: Plan, dtype: str, train: bool) -> torch.nn.Module:
