@@ -164,7 +164,9 @@ class Isolation:
             return None
         mine, expected = alone[0], left[0]
         note = _length(frame.key, mine, expected)
-        caller = next(one for one in reversed(self._stack) if one.reference is not None)
+        caller = next((one for one in reversed(self._stack) if one.reference is not None), None)
+        if caller is None or not note:
+            return None
         above = caller.misfed
         if above is not None and (above.ours.shape, above.expected.shape) == (
             mine.shape,
@@ -172,7 +174,7 @@ class Isolation:
         ):
             return above  # handed on
         comparison = compare_outputs(f"input of {frame.key}", mine, expected, None, self._rule)
-        if not note or comparison is None:
+        if comparison is None:
             return None
         inside = list(self._inside(caller))
         return Guilty(

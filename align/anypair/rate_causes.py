@@ -240,10 +240,11 @@ def _ramp(a: np.ndarray, b: np.ndarray, near: float) -> str:
     early, late = _close(a[:end], b[1 : end + 1], near), _close(a[1:end], b[: end - 1], near)
     if not (early or late):
         return ""
-    formula = "(step + 1) / length" if early else "(step - 1) / length"
+    other = "next step" if early else "step before"
     return (
         f"the warm-up is shifted by 1 step, the rest is not: it starts at {_both(a[0], b[0])} and "
-        f"reaches the common curve at step {end}: Paddle counts {formula} there"
+        f"reaches the common curve at step {end}; until then Paddle's rate is PyTorch's of the "
+        f"{other}"
     )
 
 

@@ -17,6 +17,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from align.anypair.spec import USER_ERRORS
 from align.certify.certificate import CleanRun, Row
 from align.certify.scene import Fault, Scene
 from align.strict_json import json_ready
@@ -24,20 +25,6 @@ from align.strict_json import json_ready
 SUITE = Path(__file__).parents[1]
 OWN = Path(__file__).parent
 CLEAN_DTYPES = ("float64", "float32")
-ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    NameError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
-"""What a model or the suite may raise in a run; the run is then worth nothing."""
 LONGEST = 600  # characters of a message
 
 
@@ -48,7 +35,7 @@ def run_fault(fault: Fault, scene: Scene) -> Row:
     try:
         outcome = fault.plant(scene).compare()
         row = _judged(row, fault, outcome)
-    except ERRORS as error:
+    except USER_ERRORS as error:
         row = _refused(row, fault, error)
     return dataclasses.replace(row, seconds=time.perf_counter() - began)
 
@@ -96,7 +83,7 @@ def run_clean(scene: Scene) -> CleanRun:
         outcome = dataclasses.replace(scene, dtype=CLEAN_DTYPES).compare()
         said = outcome.verdict if outcome.passed else _alarm(outcome)
         run = dataclasses.replace(run, passed=outcome.passed, said=said)
-    except ERRORS as error:
+    except USER_ERRORS as error:
         text = " ".join(str(error).split())[:LONGEST]
         run = dataclasses.replace(run, error=f"{type(error).__name__}: {text}")
     return dataclasses.replace(run, seconds=time.perf_counter() - began)

@@ -53,6 +53,14 @@ def test_a_store_copies_what_lives_in_a_model() -> None:
     np.testing.assert_array_equal(on_torch.view(tensor), 2 * np.ones(3))
 
 
+def test_arrays_written_by_two_threads_come_back_whole(monkeypatch) -> None:
+    monkeypatch.setattr(held, "MEMORY", 0)
+    arrays = {str(i): np.full((i + 1, 999), float(i)) for i in range(40)}
+    kept = Store().keep(arrays)
+    assert list(kept) == list(arrays)
+    assert all(np.array_equal(kept[name], array) for name, array in arrays.items())
+
+
 def test_paddle_hands_out_copies() -> None:
     tensor = paddle.ones([3], dtype="float64")
     found = on_paddle.numpy(tensor)
