@@ -322,8 +322,12 @@ class TorchWords(torch.nn.Module):
 
 
 class TorchMean(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(6, 6)
+
     def forward(self, words):
-        return words.mean(1)
+        return self.inner(words.mean(1))
 
 
 class Mean(nn.Layer):
@@ -331,10 +335,10 @@ class Mean(nn.Layer):
 
     def __init__(self, begin: int) -> None:
         super().__init__()
-        self.begin = begin
+        self.begin, self.inner = begin, nn.Linear(6, 6)
 
     def forward(self, words):
-        return words[:, self.begin :].mean(1)
+        return self.inner(words[:, self.begin :].mean(1))
 
 
 class Words(nn.Layer):
