@@ -98,7 +98,7 @@ def run_learning_rate(case: TrainerCase, dtype: str, context: Context) -> StepRe
 def _compare(
     name: str, ours: np.ndarray, reference: np.ndarray, case: TrainerCase, dtype: str
 ) -> Comparison:
-    return compare_arrays(name, ours, reference, case.tolerance("training", dtype))
+    return compare_arrays(name, ours, reference, TOLERANCES["training", dtype])
 
 
 def _prepared(
