@@ -21,6 +21,7 @@ from align.case_kinds import (
     ScheduleCase,
     TrainerCase,
 )
+from align.cases_built import BUILT
 from align.cases_vision import VISION
 from align.tolerance import Tolerance
 
@@ -280,6 +281,7 @@ _GLUE_DATA = (
 )
 
 CASES: tuple[Case, ...] = (
+    *BUILT,
     *_DATA,
     *_GLUE_DATA,
     *_TEXT,
