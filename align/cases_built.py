@@ -144,18 +144,12 @@ _SCRIPT = (
 )
 _FOLDER = "read off the class folders of the data"
 _REQUIRED = "must be given, so that no run trains another model than meant"
-_OWN_TEXT = (
-    *("do_predict", "head", "pooling", "fusion", "normalization", "q_dim", "k_dim"),
-    *("head_dropout", "head_num_heads", "wr_dim", "hidden_dropout_prob"),
-    *("attention_probs_dropout_prob", "mask_padding", "padding", "freeze_encoder", "optimizer"),
-    *("lr_scheduler", "bf16", "regression", "dtype", "seeds", "resume", "eval_steps"),
-    *("early_stopping_patience", "save_total_limit", "keep_states"),
-)
+_OWN_TEXT = ("do_predict", "seeds", "resume", "eval_steps", "save_total_limit", "keep_states")
 _OWN_IMAGE = (
-    *("model_options", "gradient_accumulation_steps", "max_steps", "on_corrupt", "cache"),
-    *("amp_dtype", "dtype", "cpu", "save_epochs", "save_total_limit", "keep_states"),
+    *("model_options", "cache", "cpu", "save_epochs", "save_total_limit", "keep_states"),
     "overwrite_output_dir",
 )
+"""Options about files, speed and several runs, which the originals do not have."""
 
 
 def _differs(name: str, ours: Any, reference: Any, why: str) -> Difference:

@@ -70,6 +70,14 @@ def _trainers() -> Any:
     return trainer_optimizers
 
 
+def _text_reference() -> Named:
+    return defaults({**published.TEXT_FLAGS, **published.TEXT_BEHAVIOUR})
+
+
+def _image_reference() -> Named:
+    return defaults({**published.IMAGE_FLAGS, **published.IMAGE_BEHAVIOUR})
+
+
 def _numbers(rates: Any) -> Named:
     return _signatures({"rates": rates}, leave=("kind",))
 
@@ -116,8 +124,8 @@ TABLES: Mapping[str, Table] = {
         lambda: _functions(functional, power_norm),
         lambda: _functions(reference_functional, reference_norms),
     ),
-    "text flags": (command_defaults.text_flags, lambda: defaults(published.TEXT_FLAGS)),
-    "image flags": (command_defaults.image_flags, lambda: defaults(published.IMAGE_FLAGS)),
+    "text flags": (command_defaults.text_flags, _text_reference),
+    "image flags": (command_defaults.image_flags, _image_reference),
     "image recipes": (command_defaults.recipes, command_defaults.published_recipes),
     "text recipes": (command_defaults.text_recipes, command_defaults.published_text_recipes),
     "moving average": (

@@ -40,6 +40,30 @@ TEXT_FLAGS: Mapping[str, object] = {
 }
 """Optional flags of the text release's run_glue.py. Source: specs B.2; cokezrr/transformers."""
 
+TEXT_BEHAVIOUR: Mapping[str, object] = {
+    "head": "mgcrp",  # config.MGCrP is true: B.1
+    "pooling": None,  # that of the head
+    "fusion": None,  # sum: B.1 step 7
+    "normalization": None,  # svPN: B.1 step 6
+    "q_dim": None,  # by task: B.1
+    "k_dim": None,
+    "head_dropout": None,
+    "head_num_heads": 6,  # A.8
+    "wr_dim": 14,  # A.8, SoT-Tiny
+    "hidden_dropout_prob": None,  # of the checkpoint's configuration
+    "attention_probs_dropout_prob": None,
+    "mask_padding": False,  # padding counts: B.1 step 2, decision 3
+    "padding": "max_length",  # B.2
+    "freeze_encoder": False,  # decision 10
+    "optimizer": "hf_adamw",  # B.2
+    "lr_scheduler": "linear",  # B.2
+    "bf16": False,
+    "regression": False,
+    "dtype": "float32",
+    "early_stopping_patience": None,  # the original has none
+}
+"""What the text release does without asking, as options of the port. Source: specs B.1 and B.2."""
+
 MGCRP_DEFAULT: Mapping[str, float] = {"q_dim": 56, "k_dim": 32, "head_dropout": 0.8}
 """MGCrP_q, MGCrP_k, MGCrP_dp of the text release's configuration class. Source: specs B.1."""
 
@@ -119,6 +143,15 @@ IMAGE_FLAGS: Mapping[str, object] = {
 }
 """Flags of the vision release's main.py that mean something for its recipe (the others belong to
 other optimizers, schedules and layers of timm). Source: specs A.9; jiangtaoxie/SoT main.py."""
+
+IMAGE_BEHAVIOUR: Mapping[str, object] = {
+    "gradient_accumulation_steps": 1,  # main.py has none
+    "max_steps": -1,  # all epochs
+    "on_corrupt": "fatal",  # the original's loader fails
+    "amp_dtype": "float16",  # apex O1
+    "dtype": "float32",
+}
+"""What the vision release does without asking, as options of the port. Source: specs A.9."""
 
 SCRIPTS: Mapping[str, Mapping[str, float]] = {
     "sot_tiny": {"batch_size": 128, "lr": 1e-3, "weight_decay": 0.03, "img_size": 224},

@@ -61,7 +61,16 @@ def test_defaults_of_image_flags(change_default, places, option, value, said):
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("adam_epsilon", 1e-6), ("weight_decay", 0.01), ("max_seq_length", 512), ("seed", 0)],
+    [
+        ("adam_epsilon", 1e-6),
+        ("weight_decay", 0.01),
+        ("max_seq_length", 512),
+        ("seed", 0),
+        ("wr_dim", 16),
+        ("head_num_heads", 8),
+        ("mask_padding", True),
+        ("optimizer", "adamw"),
+    ],
 )
 def test_defaults_of_text_flags(change_default, places, option, value):
     change_default(arguments.TrainConfig, option, value)
@@ -71,10 +80,10 @@ def test_defaults_of_text_flags(change_default, places, option, value):
 
 
 def test_an_option_that_nobody_announced(run_case, failed):
-    own = tuple(name for name in CASES["defaults_text_flags"].own if name != "padding")
+    own = tuple(name for name in CASES["defaults_text_flags"].own if name != "seeds")
     result = run_case("defaults_text_flags", "built", own=own)
-    assert failed(result) == ["padding"]
-    result = run_case("defaults_text_flags", "built", own=(*own, "padding", "gone"))
+    assert failed(result) == ["seeds"]
+    result = run_case("defaults_text_flags", "built", own=(*own, "seeds", "gone"))
     assert failed(result) == ["gone"]
 
 
