@@ -20,6 +20,7 @@ from align.case_kinds import (
     ScheduleCase,
     TrainerCase,
 )
+from align.cases_built import BUILT
 from align.cases_vision import VISION
 
 _SMALL = {
@@ -264,6 +265,7 @@ _GLUE_DATA = (
 )
 
 CASES: tuple[Case, ...] = (
+    *BUILT,
     *_DATA,
     *_GLUE_DATA,
     *_TEXT,

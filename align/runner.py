@@ -19,12 +19,16 @@ from align.case_kinds import (
     TimmCase,
     TrainerCase,
 )
+from align.case_kinds_built import BuiltCase, DefaultsCase, DrawsCase
 from align.context import Context
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
 from align.steps import (
     backward,
+    built,
     data,
+    defaults,
+    draws,
     forward,
     glue_data,
     image_data,
@@ -40,6 +44,9 @@ from sot_paddle.runtime import environment_stamp
 __all__ = ["RUNNERS", "environment_stamp", "jobs", "run", "run_job"]
 
 RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = {
+    ("built", BuiltCase): built.run,
+    ("built", DefaultsCase): defaults.run,
+    ("built", DrawsCase): draws.run,
     ("data", DataCase): data.run,
     ("data", GlueDataCase): glue_data.run,
     ("data", MixCase): image_data.run_mixing,
