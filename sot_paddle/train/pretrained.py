@@ -75,6 +75,15 @@ def find(config: TrainConfig, convert: Converter) -> Pretrained:
     return found
 
 
+def sources(config: TrainConfig) -> dict[str, Path | None]:
+    """What is read from the disk for the model, by flag; None for a flag that is not given."""
+    names = {"--config_name": config.config_name, "--tokenizer_name": config.tokenizer_name}
+    return {
+        "--model_name_or_path": _locate(config.model_name_or_path, config.cache_dir),
+        **{flag: Path(name) if name else None for flag, name in names.items()},
+    }
+
+
 def registry_name(config: TrainConfig, sizes: Mapping[str, Any]) -> str:
     """The registry name of the model that the options and the checkpoint's sizes describe."""
     large = sizes.get("num_hidden_layers", 12) > 12 or config.model_name_or_path.startswith(
