@@ -326,7 +326,6 @@ def _is_foreign(root: Path) -> bool:
         return False
     if not root.is_dir():
         return True
-    ours = (RUN, run_record.RECORD)
-    if any((root / name).is_file() for name in ours):
+    if any((root / name).is_file() for name in (RUN, run_record.RECORD)):
         return False
-    return any(path.name != folder_lock.LOCK for path in root.iterdir())
+    return run_record.first_foreign(root) is not None

@@ -100,14 +100,17 @@ def first_foreign(root: Path, *, apart: Collection[str] = ()) -> str | None:
     """
     known, entries = read(root), _entries(root)
     if known is None:
-        found = next((name for name in entries if name not in (LOCK, *apart)), None)
-        return f"{found}/" if found and (root / found).is_dir() else found
+        apart = (LOCK, *apart)  # and a record that a kill kept from appearing
+        others = (n for n in entries if n not in apart and not _is_unfinished(n, ()))
+        found = next(others, None)
+        plain = found is None or (root / found).is_symlink() or not (root / found).is_dir()
+        return found if plain else f"{found}/"
     half_done = {name for name in entries if is_leftover(name) or _is_unfinished(name, known)}
     return next(_foreign(root, "", known, {RECORD, LOCK, *apart, *half_done}), None)
 
 
 def remove_written(root: Path) -> None:
-    """Remove every file that the record lists, and the folders that this leaves empty.
+    """Remove every file that the record lists, and the folders around them.
 
     Args:
         root: a folder without a foreign entry; see :func:`first_foreign`.
@@ -115,7 +118,10 @@ def remove_written(root: Path) -> None:
     Raises:
         ValueError: the record is damaged.
     """
-    known = (read(root) or frozenset()) - {RECORD, LOCK}
+    known = read(root)
+    if known is None:
+        return
+    known -= {RECORD, LOCK}
     for name in sorted(known):
         if not _passes_link(root, name):
             (root / name).unlink(missing_ok=True)
