@@ -17,6 +17,7 @@ from sot_paddle.checkpoint import SUFFIXES, read_tensors, unpack_files
 from sot_paddle.config import EncoderConfig
 from sot_paddle.registry import create_model, list_models
 from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.train.finite_numbers import require_finite
 
 VOCABULARY = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 _FORMAT = "sot_paddle"
@@ -147,7 +148,8 @@ def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
         (number of tensors loaded, names of the model's tensors that stay fresh).
 
     Raises:
-        ValueError: an encoder tensor is missing or has another shape.
+        ValueError: an encoder tensor is missing or has another shape, or one holds NaN or
+            infinity.
     """
     state = model.state_dict()
     if not pretrained.arrays:
@@ -156,6 +158,7 @@ def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
     for name, tensor in state.items():
         array = pretrained.arrays.get(name)
         if array is not None and list(array.shape) == list(tensor.shape):
+            require_finite(name, array, pretrained.origin)
             tensor.set_value(np.asarray(array).astype(_numpy_dtype(tensor)))
             loaded += 1
         elif name.startswith("head."):

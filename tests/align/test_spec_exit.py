@@ -92,6 +92,13 @@ def test_a_file_that_ends_the_process_is_no_verdict(tmp_path, line, said, place)
         assert not (tmp_path / "d").exists()
 
 
+def test_the_benchmark_of_a_pair_measures_none_that_ends_the_process(tmp_path):
+    tool = ROOT / "tools" / "bench_align.py"
+    code = f"import runpy; runpy.run_path({str(tool)!r}, run_name='__main__')"
+    done = _run("--spec", _spec(tmp_path, end="os._exit(0)"), code=code)
+    _refused(done, "no verdict")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("side", ["torch", "paddle"])
 @pytest.mark.parametrize("line", ["sys.exit(0)", "os._exit(0)"])

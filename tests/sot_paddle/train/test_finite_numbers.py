@@ -6,6 +6,7 @@ import dataclasses
 import json
 import typing
 from pathlib import Path
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -199,6 +200,32 @@ def test_a_checkpoint_that_is_not_finite_is_not_continued(tiny, tmp_path, file):
     status, err = tiny.start(out, *STEPS, "--resume", str(out / "checkpoint-3"))
     assert status == 0, err
     assert (out / "checkpoint-4" / "model.safetensors").read_bytes() == whole
+
+
+def test_weights_that_are_not_finite_are_not_started_from(tiny, tmp_path):
+    out, again = tmp_path / "out", tmp_path / "again"
+    assert tiny.start(out, "--max_steps", "1", "--save_steps", "1")[0] == 0
+    name = _poison(out / "best", "model.safetensors")
+    status, err = tiny.start(again, *STEPS, "--model_name_or_path", str(out / "best"))
+    assert status == 2
+    assert f"{out / 'best'}: {name} holds a number that is not finite" in _line(err)
+    assert not again.exists()
+
+
+def test_image_weights_that_are_not_finite_are_not_started_from(images, tmp_path):
+    out, again = tmp_path / "out", tmp_path / "again"
+    assert images.start(out, "--max-steps", "1")[0] == 0
+    name = _poison(out / "best", "ema.safetensors")
+
+    def convert(place, model, shapes, *, ema=None):
+        arrays, metadata = read_tensors(place)
+        return SimpleNamespace(arrays=arrays, fresh=(), notes=(), metadata=metadata, averaged=None)
+
+    flags = ("--max-steps", "1", "--initial-checkpoint", str(out))
+    status, err = images.start(again, *flags, convert=convert)
+    assert status == 2
+    assert f"{name} holds a number that is not finite" in _line(err, "train_image")
+    assert not again.exists()
 
 
 def test_a_checkpoint_without_a_finite_one_before_it(tiny, tmp_path):
