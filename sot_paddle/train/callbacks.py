@@ -123,20 +123,20 @@ class RunLogs(VisualDLCallback):
     """VisualDL's logs under a name that the folder's record knows before the file is there.
 
     Args:
-        root: output folder; the logs go into the Trainer's ``logging_dir`` inside of it.
+        folder: receives them; it lies in the output folder.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__()
-        self._root = root
+        self._folder = folder
 
     def _init_summary_writer(self, args, log_dir=None) -> None:
-        folder, number = Path(log_dir or args.logging_dir), int(time.time())
-        while (folder / f"vdlrecords.{number}.log").exists():
+        number = int(time.time())
+        while (self._folder / f"vdlrecords.{number}.log").exists():
             number += 1
         name = f"vdlrecords.{number}.log"
-        run_record.note(self._root, [(folder / name).relative_to(self._root).as_posix()])
-        self.vdl_writer = LogWriter(logdir=str(folder), file_name=name)
+        run_record.note(self._folder.parent, [f"{self._folder.name}/{name}"])
+        self.vdl_writer = LogWriter(logdir=str(self._folder), file_name=name)
 
 
 class ProgressLines(TrainerCallback):

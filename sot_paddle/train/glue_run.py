@@ -119,7 +119,7 @@ def _trainer(run: Run) -> ExactTrainer:
         dataset=FeatureDataset(data.train),
         collate=data.collate,
         batches=batches,
-        callbacks=[RunLogs(run.root), flow, ProgressLines()],
+        callbacks=[RunLogs(run.root / run_folder.LOGS), flow, ProgressLines()],
     )
     flow.trainer = trainer
     run.autocast = trainer.autocast_smart_context_manager

@@ -211,7 +211,7 @@ def _train(
         collate=splits.collate,
         batches=batches,
         callbacks=[
-            RunLogs(run.root),
+            RunLogs(run.root / run_folder.LOGS),
             StepCount(),
             flow,
             ProgressLines(items=per_step, evaluated="val"),

@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +109,21 @@ def test_a_discarded_checkpoint_does_not_come_back_when_starting_afresh(tmp_path
     os.replace(root / "checkpoint-5", root / ".discarded-checkpoint-5-77")
     assert run_folder.prepare(root, _config(overwrite_output_dir=True)) is None
     assert not checkpointing.list_checkpoints(root)
+
+
+def test_a_removal_that_was_killed_is_finished_by_the_next_one(tmp_path, monkeypatch):
+    root, original, calls = _run(tmp_path / "out"), Path.unlink, [0]
+
+    def killed(self, missing_ok=False):
+        calls[0] += 1
+        if calls[0] == 3:
+            raise KeyboardInterrupt
+        original(self, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_folder.prepare(root, _config(overwrite_output_dir=True))
+    monkeypatch.undo()
+    assert 0 < len([path for path in root.rglob("*") if path.is_file()]) < 6
+    assert run_folder.prepare(root, _config(overwrite_output_dir=True)) is None
+    assert [path.name for path in root.iterdir()] == [run_record.RECORD]
