@@ -21,7 +21,9 @@ from align.case_kinds import (
     ScheduleCase,
     TrainerCase,
 )
+from align.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases_vision import VISION
+from align.function_case import FunctionCase
 from align.tolerance import Tolerance
 
 _SMALL = {
@@ -279,7 +281,7 @@ _GLUE_DATA = (
     GlueDataCase("data_glue_qqp_truncated", "qqp", pad="longest", bucket=True, max_length=16),
 )
 
-CASES: tuple[Case, ...] = (
+CASES: tuple[Case | FunctionCase, ...] = (
     *_DATA,
     *_GLUE_DATA,
     *_TEXT,
@@ -293,6 +295,7 @@ CASES: tuple[Case, ...] = (
     *_METRICS,
     *_SCHEDULES,
     *VISION,
+    *UNSEEN_OPTIONS,
 )
 
 assert len({case.name for case in CASES}) == len(CASES)

@@ -20,12 +20,14 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.context import Context
+from align.function_case import FunctionCase
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
 from align.steps import (
     backward,
     data,
     forward,
+    functions,
     glue_data,
     image_data,
     learning_rate,
@@ -46,6 +48,8 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("data", PixelCase): image_data.run_pixels,
     ("forward", ModelCase): forward.run,
     ("forward", TimmCase): forward.run,
+    ("forward", FunctionCase): functions.run_forward,
+    ("backward", FunctionCase): functions.run_backward,
     ("loss", LossCase): loss.run,
     ("metric", MetricCase): metric.run,
     ("learning_rate", ScheduleCase): learning_rate.run,
