@@ -30,6 +30,7 @@ LAYOUT = Layout(
     foreign={
         "BertForTokenClassification": {"classifier.*": _TOKENS},
         "BertForMultipleChoice": {"classifier.*": _CHOICES},
+        "BertForQuestionAnswering": {"qa_outputs.*": _SPANS},
     },
     companions={
         "classifier.*": ("bert.pooler.dense.weight", f"{_TOKENS}; no pooler stands beside it"),
