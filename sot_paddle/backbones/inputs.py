@@ -11,10 +11,9 @@ Shape legend: B samples, S tokens, H x W pixels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import paddle
+from paddle.jit.sot import psdb
 
 SAMPLED = 64
 """Batches of a training on an accelerator for each whose values are looked at."""
@@ -23,7 +22,6 @@ _INTEGERS = (paddle.int64, paddle.int32)
 _FLOATS = (paddle.float16, paddle.bfloat16, paddle.float32, paddle.float64)
 
 
-@dataclass
 class TextCheck:
     """Checks token ids, types and masks of one model.
 
@@ -33,10 +31,10 @@ class TextCheck:
         max_positions: tokens at most.
     """
 
-    vocab_size: int
-    type_vocab_size: int
-    max_positions: int
-    _batches: int = field(default=0, init=False)
+    def __init__(self, vocab_size: int, type_vocab_size: int, max_positions: int) -> None:
+        self.vocab_size, self.type_vocab_size = vocab_size, type_vocab_size
+        self.max_positions = max_positions
+        self._batches = 0
 
     def __call__(
         self,
@@ -57,7 +55,7 @@ class TextCheck:
         Raises:
             ValueError: says what, what is expected, what was given and what to do.
         """
-        if not paddle.in_dynamic_mode():
+        if not paddle.in_dynamic_mode() or psdb.in_sot():
             return
         self._check_ids(input_ids)
         others = {"token_type_ids": token_type_ids, "attention_mask": attention_mask}
@@ -190,7 +188,7 @@ def check_images(
     Raises:
         ValueError: says what, what is expected, what was given and what to do.
     """
-    if not paddle.in_dynamic_mode():
+    if not paddle.in_dynamic_mode() or psdb.in_sot():
         return
     expected = [in_chans, img_size, img_size]
     shape = f"(B, {', '.join(map(str, expected))})"

@@ -11,7 +11,7 @@ from paddle.nn import functional as nn_functional
 
 with warnings.catch_warnings():  # 2026-11-22, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
-    from sot_paddle.backbones import bert
+    from sot_paddle.backbones import bert, inputs
 
 from align.weights import build, build_plan
 from sot_paddle import create_model, functional, load_weights, save_weights, weights
@@ -106,6 +106,15 @@ _TINY = {
 }
 
 
+def widened(**options):
+    """A model whose weights are large enough for every part to show in the scores."""
+    model = create_model("bert_base", 3, **_TINY, **options)
+    with paddle.no_grad():
+        for parameter in model.parameters():
+            paddle.assign(parameter * 8.0, output=parameter)
+    return model
+
+
 @pytest.mark.parametrize(
     "stated",
     [{"hidden_act": "relu"}, {"hidden_act": "gelu_new"}, {"layer_norm_eps": 1e-3}],
@@ -113,10 +122,7 @@ _TINY = {
 )
 def test_options_that_a_file_states_are_held_against_the_model(tmp_path, monkeypatch, stated):
     """Without the check the file loads, and the scores are others: what the check is there for."""
-    source, path = create_model("bert_base", 3, **_TINY, **stated), tmp_path / "m.safetensors"
-    with paddle.no_grad():
-        for parameter in source.parameters():
-            paddle.assign(parameter * 8.0, output=parameter)
+    source, path = widened(**stated), tmp_path / "m.safetensors"
     save_weights(source, path)
     default = create_model("bert_base", 3, **_TINY)
     with pytest.raises(ValueError, match=f"was made with {next(iter(stated))}="):
@@ -129,6 +135,20 @@ def test_options_that_a_file_states_are_held_against_the_model(tmp_path, monkeyp
         model.eval()
         scores.append(model(ids).numpy())
     assert np.abs(scores[0] - scores[1]).max() > 1e-6  # of the same options: exactly 0
+
+
+@pytest.mark.parametrize("kind", ["additive", "twice"])
+def test_a_mask_that_is_none_is_refused_because_it_computes_something_else(monkeypatch, kind):
+    model = widened()
+    model.eval()
+    ids = paddle.to_tensor([[3, 7, 1, 0], [2, 2, 5, 8]])
+    valid = paddle.to_tensor([[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
+    other = (1.0 - valid) * -1e4 if kind == "additive" else 2.0 * valid
+    with pytest.raises(ValueError, match="attention_mask must hold 1"):
+        model(ids, attention_mask=other)
+    monkeypatch.setattr(inputs.TextCheck, "_check_values", lambda *_: None)
+    scores = [model(ids, attention_mask=mask).numpy() for mask in (valid, other)]
+    assert np.abs(scores[0] - scores[1]).max() > 1e-6
 
 
 def test_a_token_classifier_that_would_load_as_another_head_is_left_out(monkeypatch) -> None:

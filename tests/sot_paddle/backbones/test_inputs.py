@@ -5,6 +5,8 @@ Dims: B 3, S 6, 30 token ids, 2 types; images (2, 3, 16, 16).
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import paddle
 import pytest
@@ -206,3 +208,16 @@ def test_mixed_precision_may_mix_types_of_32_bits_and_less(monkeypatch) -> None:
     check("float32", paddle.bfloat16)
     with pytest.raises(ValueError, match="must be float32"):
         check("float64", paddle.float32)
+
+
+def test_a_traced_model_computes_the_same(tiny_bert) -> None:
+    """A graph has no values to look at."""
+    model = tiny_bert("bert_base", num_hidden_layers=1)
+    model.eval()
+    tensors = paddle.to_tensor(ids()), None, paddle.to_tensor(mask())
+    expected = model(*tensors)
+    traced = paddle.jit.to_static(model, full_graph=True)
+    with warnings.catch_warnings():  # 2026-11-22, paddle 3.3.1: its own ones_like asks for a place
+        warnings.simplefilter("ignore")
+        found = traced(*tensors)
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=0, atol=1e-6)
