@@ -21,7 +21,9 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.cases_built import BUILT
+from align.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases_vision import VISION
+from align.function_case import FunctionCase
 
 _SMALL = {
     "hidden_size": 48,
@@ -264,7 +266,7 @@ _GLUE_DATA = (
     GlueDataCase("data_glue_qqp_truncated", "qqp", pad="longest", bucket=True, max_length=16),
 )
 
-CASES: tuple[Case, ...] = (
+CASES: tuple[Case | FunctionCase, ...] = (
     *BUILT,
     *_DATA,
     *_GLUE_DATA,
@@ -279,6 +281,7 @@ CASES: tuple[Case, ...] = (
     *_METRICS,
     *_SCHEDULES,
     *VISION,
+    *UNSEEN_OPTIONS,
 )
 
 assert len({case.name for case in CASES}) == len(CASES)

@@ -21,6 +21,7 @@ from align.case_kinds import (
 )
 from align.case_kinds_built import BuiltCase, DefaultsCase, DrawsCase
 from align.context import Context
+from align.function_case import FunctionCase
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
 from align.steps import (
@@ -30,6 +31,7 @@ from align.steps import (
     defaults,
     draws,
     forward,
+    functions,
     glue_data,
     image_data,
     learning_rate,
@@ -53,6 +55,8 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("data", PixelCase): image_data.run_pixels,
     ("forward", ModelCase): forward.run,
     ("forward", TimmCase): forward.run,
+    ("forward", FunctionCase): functions.run_forward,
+    ("backward", FunctionCase): functions.run_backward,
     ("loss", LossCase): loss.run,
     ("metric", MetricCase): metric.run,
     ("learning_rate", ScheduleCase): learning_rate.run,
