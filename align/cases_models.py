@@ -6,9 +6,11 @@ another padding id, every activation, tables made for another size, what is buil
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from align.case_kinds import Batch, Case, ImageBatch, ModelCase
+from align.case_kinds import DTYPES, Batch, Case, ImageBatch, ModelCase
+from align.case_kinds_models import ResizedCase
 
 _BERT = {
     "hidden_size": 20,
@@ -86,4 +88,34 @@ _OPTIONS = (
     _image("sot_linear_224", "sot_tiny", 224, **_SOT),
 )
 
+
+def _resized(
+    name: str, model: str, size: int, old: int, options: dict[str, Any], **windows: int
+) -> ResizedCase:
+    return ResizedCase(
+        name,
+        model,
+        {"img_size": size, **options, **windows},
+        subject="images",
+        num_classes=3,
+        train=False,
+        batch=ImageBatch(samples=1, size=size),
+        dtypes=_FLOAT64,
+        source={"img_size": old, **({"window_size": 7} if windows else {})},
+        sizes={"img_size": size, **windows},
+    )
+
+
+_RESNET = {"token_type": "resnet", "token_dim": 8}
+_DEIT = {"embed_dim": 6, "depth": 1, "num_heads": 1, "mlp_ratio": 1.0}
+_RESIZED = (
+    _resized("resized_positions_384", "deit_tiny", 384, 224, _DEIT),  # 14 x 14 to 24 x 24 tokens
+    _resized("resized_positions_160", "deit_tiny", 160, 224, _DEIT),  # shrunk: the kernel stretches
+    _resized("resized_windows_8", "swin_tiny", 64, 56, {**_SWIN, "depths": (1, 1)}, window_size=8),
+    dataclasses.replace(
+        _resized("resized_sinusoid", "sot_tiny", 32, 24, {**_SOT, **_RESNET}), dtypes=DTYPES
+    ),
+)
+
 MODELS: tuple[Case, ...] = (*_GRIDS, *_WORDS, *_OPTIONS)
+OF_TWO_SIZES: tuple[Case, ...] = _RESIZED

@@ -19,6 +19,7 @@ from align.case_kinds import (
     TimmCase,
     TrainerCase,
 )
+from align.case_kinds_models import ResizedCase
 from align.context import Context
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
@@ -32,6 +33,7 @@ from align.steps import (
     loss,
     metric,
     optimizer,
+    resized_weights,
     trainer_run,
     training,
 )
@@ -54,6 +56,7 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("backward", TimmCase): backward.run,
     ("optimizer", ModelCase): optimizer.run,
     ("training", ModelCase): training.run,
+    ("weights", ResizedCase): resized_weights.run,
     ("training", TrainerCase): trainer_run.run_training,
     ("learning_rate", TrainerCase): trainer_run.run_learning_rate,
 }
