@@ -21,7 +21,7 @@ from align.case_kinds import (
     ScheduleCase,
     TrainerCase,
 )
-from align.cases_models import MODELS, OF_TWO_SIZES
+from align.cases_models import MODELS, OTHER_KINDS
 from align.cases_vision import VISION
 from align.tolerance import Tolerance
 
@@ -295,7 +295,7 @@ CASES: tuple[Case, ...] = (
     *_SCHEDULES,
     *VISION,
     *MODELS,
-    *OF_TWO_SIZES,
+    *OTHER_KINDS,
 )
 
 assert len({case.name for case in CASES}) == len(CASES)

@@ -10,7 +10,7 @@ import dataclasses
 from typing import Any
 
 from align.case_kinds import DTYPES, Batch, Case, ImageBatch, ModelCase
-from align.case_kinds_models import ResizedCase
+from align.case_kinds_models import PaddingCase, ResizedCase, StatisticsCase, ZeroMatrixCase
 
 _BERT = {
     "hidden_size": 20,
@@ -68,14 +68,13 @@ _GRIDS = (
 )
 
 _WORDS = tuple(
-    _text(
-        f"head_{pooling}_few_words", batch=_FEW_WORDS, pooling=pooling, mask_padding=True, **options
-    )
-    for pooling, options in (
-        ("mgcrp", {"centering": "channel"}),
-        ("mgcrp_qk", {}),
-        ("gap", {}),
-        ("gcp", {"covariance_scale": "tokens"}),
+    _text(f"head_{name}_few_words", batch=_FEW_WORDS, mask_padding=True, **options)
+    for name, options in (
+        ("mgcrp", {"pooling": "mgcrp", "centering": "channel"}),
+        ("mgcrp_epn", {"pooling": "mgcrp", "normalization": "epn"}),
+        ("mgcrp_qk", {"pooling": "mgcrp_qk"}),
+        ("gap", {"pooling": "gap"}),
+        ("gcp", {"pooling": "gcp", "covariance_scale": "tokens"}),
     )
 )
 
@@ -118,4 +117,28 @@ _RESIZED = (
 )
 
 MODELS: tuple[Case, ...] = (*_GRIDS, *_WORDS, *_OPTIONS)
-OF_TWO_SIZES: tuple[Case, ...] = _RESIZED
+OF_TWO_SIZES = _RESIZED
+
+STATISTICS = (
+    StatisticsCase(
+        "statistics_resnet",
+        "sot_tiny",
+        {"img_size": 32, **_SOT, **_RESNET},  # it has both momenta, .9 and .99
+        subject="images",
+        batch=ImageBatch(),
+    ),
+)
+ZERO_MATRICES = (
+    *(
+        ZeroMatrixCase(f"zero_matrix_{norm}_{rule}", norm, rule)
+        for norm in ("svpn", "mpn")
+        for rule in ("nan", "zero")
+    ),
+    ZeroMatrixCase("zero_matrix_epn", "epn"),
+)
+PADDING = (
+    PaddingCase("data_padding", "max_length", 7, "float32"),
+    PaddingCase("data_padding_longest", "longest", 3, "int64"),
+    PaddingCase("data_padding_unlabelled", "longest", 0, None),
+)
+OTHER_KINDS = (*OF_TWO_SIZES, *STATISTICS, *ZERO_MATRICES, *PADDING)

@@ -19,7 +19,7 @@ from align.case_kinds import (
     TimmCase,
     TrainerCase,
 )
-from align.case_kinds_models import ResizedCase
+from align.case_kinds_models import PaddingCase, ResizedCase, StatisticsCase, ZeroMatrixCase
 from align.context import Context
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
@@ -33,9 +33,12 @@ from align.steps import (
     loss,
     metric,
     optimizer,
+    padding,
     resized_weights,
+    running_statistics,
     trainer_run,
     training,
+    zero_matrices,
 )
 from sot_paddle.runtime import environment_stamp
 
@@ -57,6 +60,9 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("optimizer", ModelCase): optimizer.run,
     ("training", ModelCase): training.run,
     ("weights", ResizedCase): resized_weights.run,
+    ("forward", StatisticsCase): running_statistics.run,
+    ("backward", ZeroMatrixCase): zero_matrices.run,
+    ("data", PaddingCase): padding.run,
     ("training", TrainerCase): trainer_run.run_training,
     ("learning_rate", TrainerCase): trainer_run.run_learning_rate,
 }
