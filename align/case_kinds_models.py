@@ -65,3 +65,11 @@ class PaddingCase:
     steps: tuple[str, ...] = ("data",)
     dtypes: tuple[str | None, ...] = (None,)
     quick: bool = True
+
+
+@dataclass(frozen=True)
+class DrawnCase(ModelCase):
+    """What a model drops by chance: where, how much, how it scales, and what it drops together."""
+
+    dtypes: tuple[str | None, ...] = ("float64",)
+    steps: tuple[str, ...] = ("forward",)

@@ -10,7 +10,13 @@ import dataclasses
 from typing import Any
 
 from align.case_kinds import DTYPES, Batch, Case, ImageBatch, ModelCase
-from align.case_kinds_models import PaddingCase, ResizedCase, StatisticsCase, ZeroMatrixCase
+from align.case_kinds_models import (
+    DrawnCase,
+    PaddingCase,
+    ResizedCase,
+    StatisticsCase,
+    ZeroMatrixCase,
+)
 
 _BERT = {
     "hidden_size": 20,
@@ -141,4 +147,56 @@ PADDING = (
     PaddingCase("data_padding_longest", "longest", 3, "int64"),
     PaddingCase("data_padding_unlabelled", "longest", 0, None),
 )
-OTHER_KINDS = (*OF_TWO_SIZES, *STATISTICS, *ZERO_MATRICES, *PADDING)
+_DRAWING = {"drop_rate": 0.2, "attn_drop_rate": 0.3, "drop_path_rate": 0.4, "mlp_ratio": 1.0}
+_MANY = Batch(lengths=(6,) * 400, length=6)
+DRAWN = (
+    DrawnCase(
+        "drawn_vit",
+        "deit_tiny_sot",
+        {
+            **_DRAWING,
+            "token_type": "patch",
+            "img_size": 8,
+            "patch_size": 4,
+            "embed_dim": 6,
+            "depth": 3,
+            "num_heads": 2,
+            "head_num_heads": 2,
+            "wr_dim": 3,
+            "head_dropout": 0.5,
+        },
+        subject="images",
+        num_classes=3,
+        batch=ImageBatch(samples=1000, size=8),
+    ),
+    DrawnCase(
+        "drawn_swin",
+        "swin_tiny",
+        {
+            **_DRAWING,
+            "img_size": 8,
+            "patch_size": 2,
+            "embed_dim": 4,
+            "depths": (2, 1),
+            "num_heads": (2, 1),
+            "window_size": 2,
+        },
+        subject="images",
+        num_classes=3,
+        batch=ImageBatch(samples=1000, size=8),
+    ),
+    *(  # the heads' own rates, which are not given
+        DrawnCase(
+            f"drawn_{name}",
+            model,
+            {
+                **{key: value for key, value in _BERT.items() if key != "head_dropout"},
+                "hidden_dropout_prob": 0.2,
+                "attention_probs_dropout_prob": 0.3,
+            },
+            batch=_MANY,
+        )
+        for name, model in (("bert", "bert_base"), ("bert_mgcrp", "bert_base_mgcrp"))
+    ),
+)
+OTHER_KINDS = (*OF_TWO_SIZES, *STATISTICS, *ZERO_MATRICES, *PADDING, *DRAWN)

@@ -19,13 +19,20 @@ from align.case_kinds import (
     TimmCase,
     TrainerCase,
 )
-from align.case_kinds_models import PaddingCase, ResizedCase, StatisticsCase, ZeroMatrixCase
+from align.case_kinds_models import (
+    DrawnCase,
+    PaddingCase,
+    ResizedCase,
+    StatisticsCase,
+    ZeroMatrixCase,
+)
 from align.context import Context
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
 from align.steps import (
     backward,
     data,
+    dropped,
     forward,
     glue_data,
     image_data,
@@ -60,6 +67,7 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("optimizer", ModelCase): optimizer.run,
     ("training", ModelCase): training.run,
     ("weights", ResizedCase): resized_weights.run,
+    ("forward", DrawnCase): dropped.run,
     ("forward", StatisticsCase): running_statistics.run,
     ("backward", ZeroMatrixCase): zero_matrices.run,
     ("data", PaddingCase): padding.run,
