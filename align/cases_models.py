@@ -148,7 +148,7 @@ PADDING = (
     PaddingCase("data_padding_unlabelled", "longest", 0, None),
 )
 _DRAWING = {"drop_rate": 0.2, "attn_drop_rate": 0.3, "drop_path_rate": 0.4, "mlp_ratio": 1.0}
-_MANY = Batch(lengths=(6,) * 400, length=6)
+_MANY = Batch(lengths=(6, 4) * 200, length=6)
 DRAWN = (
     DrawnCase(
         "drawn_vit",
