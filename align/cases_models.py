@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from align.case_kinds import DTYPES, Batch, Case, ImageBatch, ModelCase
+from align.case_kinds import DTYPES, Batch, Case, ImageBatch, ModelCase, TimmCase
 from align.case_kinds_models import (
     DrawnCase,
     PaddingCase,
@@ -199,4 +199,25 @@ DRAWN = (
         for name, model in (("bert", "bert_base"), ("bert_mgcrp", "bert_base_mgcrp"))
     ),
 )
-OTHER_KINDS = (*OF_TWO_SIZES, *STATISTICS, *ZERO_MATRICES, *PADDING, *DRAWN)
+TIMM = (
+    TimmCase(
+        "timm_swin_padded_grid",
+        "swin_tiny",
+        {"img_size": 20, "window_size": 4, **_SWIN},
+        subject="images",
+        batch=ImageBatch(samples=2, size=20),
+        num_classes=5,
+        dtypes=_FLOAT64,
+        timm_model="swin_tiny_patch4_window7_224",
+        timm_options={"img_size": 20, "window_size": 4, **_SWIN, "drop_path_rate": 0.0},
+        layout="swin_timm",
+        hooks={
+            "stages.0.blocks.0": "layers.0.blocks.0",
+            "stages.0.blocks.1": "layers.0.blocks.1",
+            "stages.1.downsample": "layers.1.downsample",
+            "stages.1.blocks.0": "layers.1.blocks.0",
+            "norm": "norm",
+        },
+    ),
+)
+OTHER_KINDS = (*TIMM, *OF_TWO_SIZES, *STATISTICS, *ZERO_MATRICES, *PADDING, *DRAWN)

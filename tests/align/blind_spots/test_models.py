@@ -10,7 +10,9 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
-from align.cases_models import MODELS
+from align.case_kinds import ModelCase
+from align.cases import CASES
+from align.cases_models import MODELS, TIMM
 from sot_paddle import functional
 from sot_paddle.backbones import bert, layers, swin_blocks, token_embed
 from sot_paddle.config import EncoderConfig
@@ -31,7 +33,7 @@ def places(run_case, failed):
     return first
 
 
-@pytest.mark.parametrize("case", [c.name for c in MODELS])
+@pytest.mark.parametrize("case", [c.name for c in (*MODELS, *TIMM)])
 @pytest.mark.parametrize("step", ["forward", "backward"])
 def test_the_cases_pass_as_the_product_is(case, step, run_case):
     result = run_case(case, step, "float64")
@@ -46,6 +48,7 @@ def padded_before(x, amount):
 def test_a_padded_grid_padded_on_the_other_side(places, monkeypatch):
     monkeypatch.setattr(swin_blocks, "_pad", padded_before)
     assert places("swin_padded_grid")[0] == "stages.0.blocks.0"
+    assert places("timm_swin_padded_grid")[0] == "stages.0.blocks.0"
 
 
 def test_an_odd_grid_padded_on_the_other_side_before_merging(places, monkeypatch):
@@ -157,7 +160,7 @@ def test_every_activation_that_is_accepted_has_a_case():
             return False
         return True
 
-    cases = {case.options.get("hidden_act", "gelu") for case in MODELS}
+    cases = {c.options.get("hidden_act", "gelu") for c in CASES if isinstance(c, ModelCase)}
     assert {name for name in ACTIVATIONS if accepted(name)} <= cases
 
 
