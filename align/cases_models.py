@@ -185,6 +185,14 @@ DRAWN = (
         num_classes=3,
         batch=ImageBatch(samples=1000, size=8),
     ),
+    DrawnCase(
+        "drawn_vit_pooler",  # the rate of its head, which is not given, is that of the tokens
+        "deit_tiny",
+        {"drop_rate": 0.2, "pooling": "pooler", "img_size": 8, "patch_size": 4, **_DEIT},
+        subject="images",
+        num_classes=3,
+        batch=ImageBatch(samples=500, size=8),
+    ),
     *(  # the heads' own rates, which are not given
         DrawnCase(
             f"drawn_{name}",

@@ -148,6 +148,14 @@ def test_the_rate_of_a_head_that_is_not_given(wrong, monkeypatch):
                                          "head.dropout scale"]  # fmt: skip
 
 
+def test_the_pooler_of_images_without_the_encoder_s_dropout(wrong, monkeypatch):
+    right = vit.build_head
+    monkeypatch.setattr(vit, "build_head", lambda h, **o: right(h, **{**o, "pooler_dropout": 0.0}))
+    found = wrong("drawn_vit_pooler")
+    assert found
+    assert all(name.startswith("head.dropout") for name in found)
+
+
 @pytest.mark.parametrize(
     ("option", "layer"),
     [
