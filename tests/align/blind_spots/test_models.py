@@ -1,5 +1,6 @@
 """Faults in shapes, masks and options of models: each caught by its case, at the right place."""
 
+import dataclasses
 import warnings
 
 import numpy as np
@@ -147,8 +148,12 @@ def test_the_scale_of_the_scores_ignored(places, monkeypatch):
 
 
 def test_the_activation_ignored(places, monkeypatch):
-    right = bert.BertConfig
-    monkeypatch.setattr(bert, "BertConfig", lambda **f: right(**{**f, "hidden_act": "gelu"}))
+    right = bert.BertEncoder.__init__
+
+    def build(self, config):
+        right(self, dataclasses.replace(config, hidden_act="gelu"))
+
+    monkeypatch.setattr(bert.BertEncoder, "__init__", build)
     assert places("bert_relu")[0] == "layers.0"
 
 
