@@ -21,6 +21,7 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.cases_built import BUILT
+from align.cases_models import MODELS, OTHER_KINDS
 from align.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases_vision import VISION
 from align.function_case import FunctionCase
@@ -282,6 +283,8 @@ CASES: tuple[Case | FunctionCase, ...] = (
     *_SCHEDULES,
     *VISION,
     *UNSEEN_OPTIONS,
+    *MODELS,
+    *OTHER_KINDS,
 )
 
 assert len({case.name for case in CASES}) == len(CASES)

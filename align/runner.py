@@ -20,6 +20,13 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.case_kinds_built import BuiltCase, DefaultsCase, DrawsCase
+from align.case_kinds_models import (
+    DrawnCase,
+    PaddingCase,
+    ResizedCase,
+    StatisticsCase,
+    ZeroMatrixCase,
+)
 from align.context import Context
 from align.function_case import FunctionCase
 from align.jobs import Job, jobs
@@ -30,6 +37,7 @@ from align.steps import (
     data,
     defaults,
     draws,
+    dropped,
     forward,
     functions,
     glue_data,
@@ -38,8 +46,12 @@ from align.steps import (
     loss,
     metric,
     optimizer,
+    padding,
+    resized_weights,
+    running_statistics,
     trainer_run,
     training,
+    zero_matrices,
 )
 from sot_paddle.runtime import environment_stamp
 
@@ -65,6 +77,11 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("backward", TimmCase): backward.run,
     ("optimizer", ModelCase): optimizer.run,
     ("training", ModelCase): training.run,
+    ("weights", ResizedCase): resized_weights.run,
+    ("forward", DrawnCase): dropped.run,
+    ("forward", StatisticsCase): running_statistics.run,
+    ("backward", ZeroMatrixCase): zero_matrices.run,
+    ("data", PaddingCase): padding.run,
     ("training", TrainerCase): trainer_run.run_training,
     ("learning_rate", TrainerCase): trainer_run.run_learning_rate,
 }
