@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from align.bounds import TOLERANCES
+from align.image_case_kinds import DrawnImagesCase
 from align.tolerance import Tolerance
 
 DTYPES = ("float64", "float32")
@@ -248,23 +249,6 @@ class EpochScheduleCase:
 
 
 @dataclass(frozen=True)
-class MixCase:
-    """Mixup, cutmix or random erasing with draws that both sides are given.
-
-    Attributes:
-        kind: ``mixup``, ``cutmix`` or ``erasing``.
-        draws: how many draws are compared.
-    """
-
-    name: str
-    kind: str
-    draws: int = 5
-    steps: tuple[str, ...] = ("data",)
-    dtypes: tuple[str | None, ...] = (None,)
-    quick: bool = True
-
-
-@dataclass(frozen=True)
 class PixelCase:
     """Pixels of the evaluation transform, or of one RandAugment operation, against timm's.
 
@@ -331,7 +315,7 @@ Case = (
     | MetricCase
     | ScheduleCase
     | EpochScheduleCase
-    | MixCase
+    | DrawnImagesCase
     | PixelCase
     | DataCase
     | GlueDataCase

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from align.case_kinds import (
     Case,
     DataCase,
+    DrawnImagesCase,
     GlueDataCase,
     ModelCase,
     PixelCase,
@@ -41,7 +42,7 @@ def batches(todo: Sequence[Job]) -> list[Batch]:
 
 def _shared(case: Case, dtype: str | None) -> tuple[str, ...]:
     """What a job shares with the others of its batch."""
-    if isinstance(case, PixelCase) or (isinstance(case, TimmCase) and case.quick):
+    if isinstance(case, PixelCase | DrawnImagesCase) or (isinstance(case, TimmCase) and case.quick):
         return ("timm",)  # its import takes longer than these cases
     if isinstance(case, ModelCase):
         return (case.name, str(dtype))

@@ -12,7 +12,6 @@ from align.case_kinds import (
     GlueDataCase,
     LossCase,
     MetricCase,
-    MixCase,
     ModelCase,
     PixelCase,
     ScheduleCase,
@@ -20,6 +19,7 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.context import Context
+from align.image_case_kinds import DrawnImagesCase
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
 from align.steps import (
@@ -28,6 +28,7 @@ from align.steps import (
     forward,
     glue_data,
     image_data,
+    image_draws,
     learning_rate,
     loss,
     metric,
@@ -42,7 +43,7 @@ __all__ = ["RUNNERS", "environment_stamp", "jobs", "run", "run_job"]
 RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = {
     ("data", DataCase): data.run,
     ("data", GlueDataCase): glue_data.run,
-    ("data", MixCase): image_data.run_mixing,
+    ("data", DrawnImagesCase): image_draws.run,
     ("data", PixelCase): image_data.run_pixels,
     ("forward", ModelCase): forward.run,
     ("forward", TimmCase): forward.run,
