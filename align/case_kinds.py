@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from align.bounds import TOLERANCES
-from align.image_case_kinds import DrawnImagesCase
 from align.tolerance import Tolerance
 
 DTYPES = ("float64", "float32")
@@ -315,7 +314,6 @@ Case = (
     | MetricCase
     | ScheduleCase
     | EpochScheduleCase
-    | DrawnImagesCase
     | PixelCase
     | DataCase
     | GlueDataCase

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from align.image_case_kinds import DrawnImagesCase
+from align.case_kinds import EpochSchedule, ImageBatch, Recipe
+from align.image_case_kinds import DrawnImagesCase, ImageTrainerCase
 
 _WHOLE = {"mixup": 0.0, "cutmix": 0.0}
-IMAGE_DATA = (
+_DRAWN = (
     DrawnImagesCase("data_train_images"),
     DrawnImagesCase("data_mixup", {"cutmix": 0.0, "aa": None, "reprob": 0.0}),
     DrawnImagesCase("data_cutmix", {"mixup": 0.0, "no_aug": True}),
@@ -18,3 +19,40 @@ IMAGE_DATA = (
         {**_WHOLE, "scale": (0.9, 1.0), "ratio": (0.9, 1.1), "train_interpolation": "bilinear"},
     ),
 )
+
+_TRAINED = {
+    "img_size": 16,
+    "token_type": "resnet",  # with batch normalisation: evaluation in training mode would show
+    "token_dim": 8,
+    "embed_dim": 12,
+    "depth": 1,
+    "num_heads": 3,
+    "mlp_ratio": 1.5,
+    "head_num_heads": 2,
+    "wr_dim": 4,
+    "head_dropout": 0.0,
+}
+
+_TRAINER = ImageTrainerCase(
+    "trainer_images",
+    "sot_tiny",
+    _TRAINED,
+    steps=("data", "training", "metric"),
+    subject="images",
+    num_classes=7,  # more than five, so that top-5 says something
+    batch=ImageBatch(4, 16),
+    recipe=Recipe(
+        optimizer="adamw",
+        learning_rate=5e-3,
+        weight_decay=0.25,
+        epsilon=1e-4,  # a bias before a batch norm has no gradient: Adam would magnify rounding
+        clip_norm=None,
+        decay="vision",
+        by_epoch=EpochSchedule(2, 1, 1, min_lr=1e-3, warmup_lr=2e-3, steps=4),
+        ema_decay=0.99996,  # the published one: a cap on it would show
+    ),
+    dtypes=("float64",),
+    pictures=(18, 10),
+)
+
+IMAGE_DATA = (*_DRAWN, _TRAINER)

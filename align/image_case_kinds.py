@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from align.case_kinds import ModelCase
+
 
 @dataclass(frozen=True)
 class DrawnImagesCase:
@@ -23,3 +25,20 @@ class DrawnImagesCase:
     steps: tuple[str, ...] = ("data",)
     dtypes: tuple[str | None, ...] = (None,)
     quick: bool = True
+
+
+@dataclass(frozen=True)
+class ImageTrainerCase(ModelCase):
+    """The image trainer as users run it, on a folder of pictures, against a plain PyTorch loop.
+
+    Attributes:
+        pictures: training pictures and validation pictures.
+        batch_size: images of a step; both counts of pictures leave a remainder.
+        smoothing: of the integer labels, which are not mixed.
+        eval_metric: what selects the best checkpoint.
+    """
+
+    pictures: tuple[int, int] = (22, 10)
+    batch_size: int = 4
+    smoothing: float = 0.1
+    eval_metric: str = "top1"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageEnhance
 
 Size = tuple[int, int]
 SIZES: tuple[Size, ...] = ((40, 57), (73, 48), (50, 50), (31, 90))
@@ -35,6 +35,8 @@ def write_pictures(
 ) -> Path:
     """Write ``train/<class>/*.png`` and ``val/<class>/*.png``, the pictures dealt to the classes.
 
+    Each class has a brightness of its own.
+
     Args:
         folder: to be filled.
         train: width and height of each training picture.
@@ -48,5 +50,7 @@ def write_pictures(
         for number, picture in enumerate(draw_pictures(sizes, seed)):
             place = folder / split / f"class{number % classes}"
             place.mkdir(parents=True, exist_ok=True)
+            brightness = 0.2 + 1.2 * (number % classes) / classes
+            picture = ImageEnhance.Brightness(picture).enhance(brightness)
             picture.save(place / f"{number:03}.png")
     return folder

@@ -19,7 +19,7 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.context import Context
-from align.image_case_kinds import DrawnImagesCase
+from align.image_case_kinds import DrawnImagesCase, ImageTrainerCase
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
 from align.steps import (
@@ -29,6 +29,7 @@ from align.steps import (
     glue_data,
     image_data,
     image_draws,
+    image_trainer,
     learning_rate,
     loss,
     metric,
@@ -45,6 +46,9 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("data", GlueDataCase): glue_data.run,
     ("data", DrawnImagesCase): image_draws.run,
     ("data", PixelCase): image_data.run_pixels,
+    ("data", ImageTrainerCase): image_trainer.run_data,
+    ("training", ImageTrainerCase): image_trainer.run_training,
+    ("metric", ImageTrainerCase): image_trainer.run_metric,
     ("forward", ModelCase): forward.run,
     ("forward", TimmCase): forward.run,
     ("loss", LossCase): loss.run,
