@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from align.case_kinds import EpochSchedule, ImageBatch, Recipe
-from align.image_case_kinds import DrawnImagesCase, ImageTrainerCase
+from align.image_case_kinds import (
+    BestChoiceCase,
+    DrawnImagesCase,
+    EvaluationCase,
+    ImageTrainerCase,
+    SmoothedLossCase,
+)
 
 _WHOLE = {"mixup": 0.0, "cutmix": 0.0}
 _DRAWN = (
@@ -55,4 +61,42 @@ _TRAINER = ImageTrainerCase(
     pictures=(18, 10),
 )
 
-IMAGE_DATA = (*_DRAWN, _TRAINER)
+_NAN = float("nan")
+_CHOICES = (
+    BestChoiceCase("best_largest", (0.2, 0.7, 0.7, _NAN, 0.5, 0.9, 0.9)),
+    BestChoiceCase("best_smallest", (2.0, 1.5, 1.5, _NAN, 1.7, 1.2), maximise=False),
+    BestChoiceCase("best_after_nan", (_NAN, 0.3, _NAN, 0.3, 0.1, 0.4)),
+)
+
+_ENCODER = {
+    "hidden_size": 20,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "intermediate_size": 28,
+    "vocab_size": 100,
+    "max_position_embeddings": 16,
+    "q_dim": 7,
+    "k_dim": 5,
+    "mask_padding": True,
+    "head_dropout": 0.5,
+    "hidden_dropout_prob": 0.5,
+    "attention_probs_dropout_prob": 0.5,
+}
+_EVALUATIONS = tuple(
+    EvaluationCase(
+        f"evaluation_{task}",
+        options=_ENCODER,
+        steps=("metric",),
+        num_classes=classes,
+        dtypes=("float64",),
+        task=task,
+    )
+    for task, classes in (("mrpc", 2), ("mnli", 3))
+)
+
+_LOSSES = (
+    SmoothedLossCase("loss_smoothed_labels"),
+    SmoothedLossCase("loss_smoothed_labels_sum_loss", smoothing=0.3, pair=True),
+)
+
+IMAGE_DATA = (*_DRAWN, _TRAINER, *_CHOICES, *_EVALUATIONS, *_LOSSES)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from align.case_kinds import ModelCase
+from align.case_kinds import DTYPES, ModelCase
 
 
 @dataclass(frozen=True)
@@ -42,3 +42,54 @@ class ImageTrainerCase(ModelCase):
     batch_size: int = 4
     smoothing: float = 0.1
     eval_metric: str = "top1"
+
+
+@dataclass(frozen=True)
+class BestChoiceCase:
+    """Which of a run's evaluations the trainer keeps as the best.
+
+    Attributes:
+        values: of the main metric, one for each evaluation; nan is none.
+        maximise: whether larger is better.
+    """
+
+    name: str
+    values: tuple[float, ...]
+    maximise: bool = True
+    steps: tuple[str, ...] = ("metric",)
+    dtypes: tuple[str | None, ...] = (None,)
+    quick: bool = True
+
+
+@dataclass(frozen=True)
+class EvaluationCase(ModelCase):
+    """The evaluation of text models that the tools call: order, mode, decisions, scores.
+
+    Attributes:
+        task: whose metrics are scored; its number of classes is ``num_classes``.
+        lengths: tokens of each example, longest batches first as the trainer has them.
+        batch_size: examples of a forward pass; the last one has fewer.
+    """
+
+    task: str = "mrpc"
+    lengths: tuple[int, ...] = (5, 9, 3, 7, 7, 4, 8)
+    batch_size: int = 3
+
+
+@dataclass(frozen=True)
+class SmoothedLossCase:
+    """The image trainer's loss of integer labels with label smoothing, and its gradient.
+
+    Attributes:
+        smoothing: share that is spread over all classes.
+        pair: two logits whose losses are added (``sum_loss``).
+    """
+
+    name: str
+    smoothing: float = 0.1
+    pair: bool = False
+    num_classes: int = 5
+    samples: int = 7
+    steps: tuple[str, ...] = ("loss",)
+    dtypes: tuple[str | None, ...] = DTYPES
+    quick: bool = True

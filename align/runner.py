@@ -19,12 +19,20 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.context import Context
-from align.image_case_kinds import DrawnImagesCase, ImageTrainerCase
+from align.image_case_kinds import (
+    BestChoiceCase,
+    DrawnImagesCase,
+    EvaluationCase,
+    ImageTrainerCase,
+    SmoothedLossCase,
+)
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
 from align.steps import (
     backward,
+    best_choice,
     data,
+    evaluation,
     forward,
     glue_data,
     image_data,
@@ -34,6 +42,7 @@ from align.steps import (
     loss,
     metric,
     optimizer,
+    smoothed_loss,
     trainer_run,
     training,
 )
@@ -46,6 +55,9 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("data", GlueDataCase): glue_data.run,
     ("data", DrawnImagesCase): image_draws.run,
     ("data", PixelCase): image_data.run_pixels,
+    ("loss", SmoothedLossCase): smoothed_loss.run,
+    ("metric", BestChoiceCase): best_choice.run,
+    ("metric", EvaluationCase): evaluation.run,
     ("data", ImageTrainerCase): image_trainer.run_data,
     ("training", ImageTrainerCase): image_trainer.run_training,
     ("metric", ImageTrainerCase): image_trainer.run_metric,

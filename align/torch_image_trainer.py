@@ -137,7 +137,6 @@ def reported(
         found |= {f"step {one.step}/{name}": np.array(value) for name, value in both.items()}
     values = [score[metric] for score in scores]
     best = best_evaluation(values, maximise=metric != "loss")
-    assert best is not None, "a reference without a finite score"
     found["best step"] = np.asarray(evaluated[best].step)
     found |= {f"tool/{name}": np.array(value) for name, value in scores[best].items()}
     return found | _tool(averages[best], labels)

@@ -31,16 +31,14 @@ def image_scores(logits: torch.Tensor, labels: torch.Tensor, second: int = 5) ->
     return scores | {"loss": F.cross_entropy(logits.double(), labels).item()}
 
 
-def best_evaluation(values: Sequence[float], *, maximise: bool = True) -> int | None:
-    """Position of the best value: the first of equal ones, never a nan.
+def best_evaluation(values: Sequence[float], *, maximise: bool = True) -> int:
+    """Position of the best value: the first of equal ones, no nan where there is a number.
 
-    Returns:
-        None where there is no number.
+    Without any number it is the first.
     """
-    best = None
+    best = 0
     for place, value in enumerate(values):
-        if math.isnan(value):
-            continue
-        better = best is None or (value > values[best] if maximise else value < values[best])
-        best = place if better else best
+        better = value > values[best] if maximise else value < values[best]
+        if better or (math.isnan(values[best]) and not math.isnan(value)):
+            best = place
     return best
