@@ -14,7 +14,7 @@ from align.image_case_kinds import (
 _WHOLE = {"mixup": 0.0, "cutmix": 0.0}
 _DRAWN = (
     DrawnImagesCase("data_train_images"),
-    DrawnImagesCase("data_mixup", {"cutmix": 0.0, "aa": None, "reprob": 0.0}),
+    DrawnImagesCase("data_mixup", {"cutmix": 0.0, "aa": None, "reprob": 0.0, "mixup_off_epoch": 3}),
     DrawnImagesCase("data_cutmix", {"mixup": 0.0, "no_aug": True}),
     DrawnImagesCase(
         "data_erasing",
@@ -54,7 +54,7 @@ _TRAINER = ImageTrainerCase(
         epsilon=1e-4,  # a bias before a batch norm has no gradient: Adam would magnify rounding
         clip_norm=None,
         decay="vision",
-        by_epoch=EpochSchedule(2, 1, 1, min_lr=1e-3, warmup_lr=2e-3, steps=4),
+        by_epoch=EpochSchedule(2, 1, 0, min_lr=1e-3, warmup_lr=2e-3, steps=4),
         ema_decay=0.99996,  # the published one: a cap on it would show
     ),
     dtypes=("float64",),

@@ -45,6 +45,7 @@ _BATCH_OPTIONS = {
     "cutmix": "cutmix",
     "mixup_prob": "mix_prob",
     "mixup_switch_prob": "switch_prob",
+    "mixup_off_epoch": "off_epoch",
     "smoothing": "smoothing",
     "reprob": "erase_prob",
     "remode": "erase_mode",
@@ -92,6 +93,7 @@ def training_epochs(
             batch_recipe,
             UniformDraws(numbers("mix", epoch, 0)),
             streams,
+            epoch,
         )
         yield found | _batch_arrays(f"epoch {epoch}", batch, batch_recipe.erase_count)
 

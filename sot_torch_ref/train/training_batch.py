@@ -25,6 +25,7 @@ class BatchRecipe:
         mixup, cutmix: alpha of each kind, 0 for none; without both the labels stay integers.
         mix_prob: Probability that a batch is mixed.
         switch_prob: Probability of CutMix where both are on.
+        off_epoch: First epoch without mixing, 0 for never; the targets stay smoothed.
         smoothing: Label smoothing, folded into the soft targets.
         erase_prob, erase_mode, erase_count: Of random erasing.
         mean, std: Of the channels, for values in [0, 1].
@@ -34,6 +35,7 @@ class BatchRecipe:
     cutmix: float = 1.0
     mix_prob: float = 1.0
     switch_prob: float = 0.5
+    off_epoch: int = 0
     smoothing: float = 0.1
     erase_prob: float = 0.25
     erase_mode: str = "pixel"
@@ -70,6 +72,7 @@ def training_batch(
     recipe: BatchRecipe,
     mix_draws: UniformDraws,
     erase_draws: Sequence[UniformDraws],
+    epoch: int = 0,
 ) -> TrainingBatch:
     """Make a batch as the published training loop gets it.
 
@@ -80,6 +83,7 @@ def training_batch(
         recipe: The options.
         mix_draws: Of the batch.
         erase_draws: One stream for each image.
+        epoch: From 0.
     """
     raw = torch.stack([torch.from_numpy(image).permute(2, 0, 1) for image in pixels])
     numbers = torch.tensor(labels, dtype=torch.int64)
@@ -87,7 +91,8 @@ def training_batch(
     if recipe.mixup or recipe.cutmix:
         kinds = {"mixup": recipe.mixup, "cutmix": recipe.cutmix}
         odds = {"prob": recipe.mix_prob, "switch_prob": recipe.switch_prob}
-        lam, box = mixup.drawn_mix(mix_draws, *raw.shape[2:], **kinds, **odds)
+        if not recipe.off_epoch or epoch < recipe.off_epoch:
+            lam, box = mixup.drawn_mix(mix_draws, *raw.shape[2:], **kinds, **odds)
         raw = mixup.mixup_batch(raw, lam) if box is None else mixup.cutmix_batch(raw, box)
         numbers = mixup.mixed_targets(numbers, num_classes, lam, recipe.smoothing)
     images, erased = normalized(raw, recipe.mean, recipe.std), []

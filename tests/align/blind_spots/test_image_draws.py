@@ -69,6 +69,15 @@ CHANGES = [
     ),
     (image_batches, "mix_labels", "1.0 - smoothing + off", "1.0 - smoothing")
     + ("data_mixup", "targets"),
+    (image_batches, "draw_mix", "epoch >= config.off_epoch", "epoch > config.off_epoch")
+    + ("data_mixup", "3/lam"),
+    (
+        image_batches.TrainCollate,
+        "__call__",
+        "epoch, index = samples[0]",
+        "epoch, index = samples[1]",
+    )
+    + ("data_train_images", "0/targets"),
     # normalisation and rectangles
     (image_batches, "normalize_batch", "for value in std", "for value in mean")
     + ("data_mixup", "images"),

@@ -26,7 +26,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     from sot_paddle.train.feeding import MicroBatches
 
 (CASE,) = [case for case in CASES if case.name == "trainer_images"]
-SCHEDULE = dataclasses.replace(CASE.recipe.by_epoch, epochs=1, steps=5)
+SCHEDULE = dataclasses.replace(CASE.recipe.by_epoch, steps=5)
 BRIEF = {
     "pictures": (11, 9),
     "batch_size": 2,
