@@ -22,7 +22,15 @@ _DRAWN = (
     ),
     DrawnImagesCase(
         "data_crop_attempts_fail",
-        {**_WHOLE, "scale": (0.9, 1.0), "ratio": (0.9, 1.1), "train_interpolation": "bilinear"},
+        {
+            **_WHOLE,
+            "scale": (0.9, 1.0),
+            "ratio": (0.9, 1.1),
+            "train_interpolation": "bilinear",
+            "reprob": 0.8,
+            "remode": "const",
+        },
+        epochs=2,
     ),
 )
 

@@ -36,12 +36,14 @@ class ImageTrainerCase(ModelCase):
         batch_size: images of a step; both counts of pictures leave a remainder.
         smoothing: of the integer labels, which are not mixed.
         eval_metric: what selects the best checkpoint.
+        resume_at: step from which a second run continues, in the midst of an epoch.
     """
 
     pictures: tuple[int, int] = (22, 10)
     batch_size: int = 4
     smoothing: float = 0.1
     eval_metric: str = "top1"
+    resume_at: int = 5
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ class ImageTrainerRun:
         scores: of each evaluation, ``step 5/ema_top1`` and so on.
         best_step: of the checkpoint kept as the best.
         tool: what ``tools/eval_image.py`` says of that checkpoint.
+        resumed: a second run that continued a checkpoint of the first.
     """
 
     keys: list[tuple[int, int]] = field(default_factory=list)
@@ -49,28 +50,37 @@ class ImageTrainerRun:
     scores: Arrays = field(default_factory=dict)
     best_step: int = 0
     tool: Arrays = field(default_factory=dict)
+    resumed: ImageTrainerRun | None = None
 
 
-def train_images(folder: Path, options: Mapping[str, Any]) -> ImageTrainerRun:
+def train_images(folder: Path, options: Mapping[str, Any], resume_at: int) -> ImageTrainerRun:
     """Train on a folder and evaluate the best checkpoint, both with the tools' functions.
 
     Args:
-        folder: with train and val; the run is written beside them.
+        folder: with train and val; the runs are written beside them.
         options: of ``ImageTrainConfig``.
+        resume_at: step from whose checkpoint a second run is continued.
     """
-    config = train_config(folder, {"output_dir": str(folder / "out"), **options})
-    found = ImageTrainerRun()
+    out = folder / "out"
+    options = {**options, "recovery_interval": resume_at, "save_total_limit": None}
+    with _as_before(), _quiet():
+        found = _run(folder, {**options, "output_dir": str(out)})
+        found.tool = _evaluated(folder, options["dtype"], options["batch_size"])
+        second = {"output_dir": str(folder / "resumed"), "resume": f"{out}/checkpoint-{resume_at}"}
+        found.resumed = _run(folder, {**options, **second})
+    return found
+
+
+def _run(folder: Path, options: Mapping[str, Any]) -> ImageTrainerRun:
+    config, found = train_config(folder, options), ImageTrainerRun()
     with (
-        _as_before(),
-        _quiet(),
         mock.patch.object(ExactTrainer, "training_step", _noted(found)),
         mock.patch.object(ImageTrainSet, "__getitem__", _noted_keys(found)),
     ):
         content = image_session.run_config(config, read_for_model)
-        found.tool = _evaluated(folder, config.dtype, config.batch_size)
-    out = Path(config.output_dir)
-    found.run.state = _tensors(out / "last" / "model.safetensors")
-    found.run.average = _tensors(out / "last" / "ema.safetensors")
+    last = Path(config.output_dir) / "last"
+    found.run.state = _tensors(last / "model.safetensors")
+    found.run.average = _tensors(last / "ema.safetensors")
     found.best_step = int(content["best"]["step"])
     for step, scores in content["evaluations"].items():
         found.scores |= {f"step {step}/{name}": np.array(v) for name, v in scores.items()}

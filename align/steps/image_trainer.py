@@ -52,15 +52,17 @@ def run_data(case: ImageTrainerCase, dtype: str, context: Context) -> StepResult
 
     runs = _prepared(case, dtype, context)
     reference = {"epochs and images": runs.keys, **_steps(runs.batches)}
+    reference["resumed/epochs and images"] = runs.keys[case.resume_at * case.batch_size :]
     two = {"processes": 2, "epochs": 2}
     count = case.pictures[0]
     reference |= torch_images.fed_keys(count, case.batch_size, SEED, **two)
     keys = trainer.fed_keys(count, case.batch_size, SEED, **two)
     ours = {"epochs and images": np.array(runs.ours.keys), **_steps(runs.ours.batches), **keys}
+    ours["resumed/epochs and images"] = np.array(runs.ours.resumed.keys)
 
     def compare(arrays: Arrays) -> list[Comparison]:
         def rule(name: str) -> Tolerance:
-            return TOLERANCES["pixels" if name.endswith("images") else "data", None]
+            return TOLERANCES["pixels" if name.endswith("/images") else "data", None]
 
         return compare_mappings(arrays, reference, rule)
 
@@ -82,28 +84,33 @@ def run_training(case: ImageTrainerCase, dtype: str, context: Context) -> StepRe
     runs = _prepared(case, dtype, context)
     pair = runs.pair
 
-    def compare(reference: TrainingRun) -> Iterator[Comparison]:
+    def compare(reference: TrainingRun, ours: TrainingRun) -> Iterator[Comparison]:
         theirs = dataclasses.replace(pair.in_paddle_names(reference), moments={})
-        found = pair.compare_training("training", runs.ours.run, theirs, None)
+        found = pair.compare_training("training", ours, theirs, None)
         # a wrong decayed set or rate comes first: it shows in every loss and weight after it
         yield from sorted(found, key=lambda c: not c.name.startswith(("(decayed", "learning")))
 
     def changed(**changes: Any) -> TrainingRun:
         return torch_image_trainer.train(pair, runs.batches, case, **changes)[-1]
 
+    whole, again = runs.ours.run, runs.ours.resumed.run
     reference = runs.reference
     controls = [
-        judge("no label smoothing", compare(changed(smoothing=0.0))),
-        judge("the decay rule of text", compare(changed(decay="text"))),
-        judge("a slower moving average", compare(changed(ema_decay=0.9))),
-        judge("the rates of the next step", compare(_shifted(reference))),
-        judge(
-            "no moving average",
-            compare(dataclasses.replace(reference, average=reference.state)),
-        ),
+        judge("no label smoothing", compare(changed(smoothing=0.0), whole)),
+        judge("the decay rule of text", compare(changed(decay="text"), whole)),
+        judge("a slower moving average", compare(changed(ema_decay=0.9), whole)),
+        judge("the rates of the next step", compare(_shifted(reference), whole)),
+        judge("no moving average", compare(_unaveraged(reference), whole)),
     ]
-    found = list(compare(reference))
-    note = f"{len(reference.losses)} optimizer steps of the image trainer"
+    found = list(compare(reference, whole))
+    rest = dataclasses.replace(
+        reference,
+        losses=reference.losses[case.resume_at :],
+        learning_rates=reference.learning_rates[case.resume_at :],
+    )
+    found += [dataclasses.replace(c, name=f"resumed/{c.name}") for c in compare(rest, again)]
+    note = f"{len(reference.losses)} optimizer steps of the image trainer, and the last"
+    note += f" {len(again.losses)} again from a checkpoint"
     return _result(case, "training", dtype, runs, found, controls, note)
 
 
@@ -155,7 +162,7 @@ def _run(case: ImageTrainerCase, pair: Pair, scratch: Path) -> _Runs:
     start = folder / "start.safetensors"
     sot_paddle.save_weights(pair.ours, start)
     options = trainer_options(case, pair.dtype) | {"initial_checkpoint": str(start)}
-    ours = trainer.train_images(folder, options)
+    ours = trainer.train_images(folder, options, case.resume_at)
     epochs = case.recipe.by_epoch.epochs + case.recipe.by_epoch.cooldown_epochs
     keys, batches = torch_images.fed_batches(folder, options, epochs)
     trained = torch_image_trainer.train(pair, batches, case)
@@ -213,6 +220,10 @@ def _steps(batches: list[Arrays], first: int = 1) -> Arrays:
 
 def _repeated(keys: Arrays) -> Arrays:
     return {name: keys[name.replace("epoch 1", "epoch 0")] for name in keys}
+
+
+def _unaveraged(run: TrainingRun) -> TrainingRun:
+    return dataclasses.replace(run, average=run.state)
 
 
 def _shifted(run: TrainingRun) -> TrainingRun:

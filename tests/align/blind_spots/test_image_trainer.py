@@ -24,12 +24,14 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     from sot_paddle.train.callbacks import StepCount
     from sot_paddle.train.ema import ModelEma
     from sot_paddle.train.feeding import MicroBatches
+    from sot_paddle.train.trainer import ExactTrainer
 
 (CASE,) = [case for case in CASES if case.name == "trainer_images"]
 SCHEDULE = dataclasses.replace(CASE.recipe.by_epoch, steps=5)
 BRIEF = {
     "pictures": (11, 9),
     "batch_size": 2,
+    "resume_at": 9,
     "recipe": dataclasses.replace(CASE.recipe, by_epoch=SCHEDULE),
 }
 
@@ -41,7 +43,7 @@ CHANGES = [
     (image_run, "training_batches", "drop_last=True", "drop_last=False")
     + ("data", "epochs and images"),
     (MicroBatches, "share", "[self._rank]", "[-1 - self._rank]", "data", "process 0/epoch 0"),
-    (MicroBatches, "__iter__", "[position.batch :]", "", "data", "process 0/resumed"),
+    (MicroBatches, "__iter__", "[position.batch :]", "", "data", "resumed/epochs and"),
     # the loss of integer labels
     (image_run, "image_loss", "if smoothing:", "if not smoothing:", "training", "losses"),
     (losses, "smooth_targets", "smoothing / num_classes", "smoothing / (num_classes - 1)")
@@ -59,6 +61,10 @@ CHANGES = [
     (ModelEma, "in_place", "_assign(self._average, state)", "_assign(kept, state)")
     + ("training", "average/"),
     (image_run, "_scores", "with run.ema.in_place():", "if True:", "metric", "/ema_"),
+    # a resumed run
+    (image_run, "_load", "run.ema.load(averages)", "pass", "training", "resumed/average/"),
+    (ExactTrainer, "resume", "self.batches.seek(*self._consumed)", "pass")
+    + ("data", "resumed/epochs and images"),
     # evaluation
     (image_scores, "evaluation_mode", "model.eval()", "model.train()", "metric", "/"),
     (image_scores, "label_ranks", "(logits > own)", "(logits < own)", "metric", "/top1"),
