@@ -89,10 +89,8 @@ def training_batch(
     numbers = torch.tensor(labels, dtype=torch.int64)
     lam, box = 1.0, None
     if recipe.mixup or recipe.cutmix:
-        kinds = {"mixup": recipe.mixup, "cutmix": recipe.cutmix}
-        odds = {"prob": recipe.mix_prob, "switch_prob": recipe.switch_prob}
         if not recipe.off_epoch or epoch < recipe.off_epoch:
-            lam, box = mixup.drawn_mix(mix_draws, *raw.shape[2:], **kinds, **odds)
+            lam, box = _drawn_mix(mix_draws, raw, recipe)
         raw = mixup.mixup_batch(raw, lam) if box is None else mixup.cutmix_batch(raw, box)
         numbers = mixup.mixed_targets(numbers, num_classes, lam, recipe.smoothing)
     images, erased = normalized(raw, recipe.mean, recipe.std), []
@@ -108,6 +106,19 @@ def training_batch(
             images[place] = random_erasing.erase(images[place], where, noise.to(torch.float32))
         erased.append([where for where, _ in chosen])
     return TrainingBatch(images, numbers, lam, box, raw, erased)
+
+
+def _drawn_mix(
+    draws: UniformDraws, images: torch.Tensor, recipe: BatchRecipe
+) -> tuple[float, mixup.Box | None]:
+    return mixup.drawn_mix(
+        draws,
+        *images.shape[2:],
+        mixup=recipe.mixup,
+        cutmix=recipe.cutmix,
+        prob=recipe.mix_prob,
+        switch_prob=recipe.switch_prob,
+    )
 
 
 def normalized(
