@@ -68,6 +68,7 @@ _TRAINER = ImageTrainerCase(
     ),
     dtypes=("float64",),
     pictures=(18, 10),
+    eval_metric="loss",  # smaller is better, and the average's falls from epoch to epoch
 )
 
 _NAN = float("nan")
