@@ -21,6 +21,7 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.cases_built import BUILT
+from align.cases_image_data import IMAGE_DATA
 from align.cases_models import MODELS, OTHER_KINDS
 from align.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases_vision import VISION
@@ -285,6 +286,7 @@ CASES: tuple[Case | FunctionCase, ...] = (
     *UNSEEN_OPTIONS,
     *MODELS,
     *OTHER_KINDS,
+    *IMAGE_DATA,
 )
 
 assert len({case.name for case in CASES}) == len(CASES)
