@@ -112,6 +112,16 @@ def drop_gradients(model: paddle.nn.Layer) -> None:
             parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
 
 
+def _taken_gradients(model: paddle.nn.Layer) -> Arrays:
+    """Every gradient as an array, freed as soon as it is copied: two sets would not fit."""
+    gradients: Arrays = {}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            gradients[name] = parameter.grad.numpy()
+            parameter.clear_gradient(False)
+    return gradients
+
+
 def _call(model: paddle.nn.Layer, batch: Mapping[str, np.ndarray]):
     inputs = {name: paddle.to_tensor(value) for name, value in batch.items() if name != "labels"}
     if "tokens" in inputs:
@@ -154,12 +164,9 @@ def run(
         if backward:
             drop_gradients(model)
             loss.backward()
-            gradients = {
-                n: _numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None
-            }
+            gradients = _taken_gradients(model)
             if "tokens" in inputs:
                 gradients["(tokens)"] = _numpy(inputs["tokens"].grad)
-            drop_gradients(model)  # they would be a second copy of the model
     return Pass(
         {name: _numpy(tap) for name, tap in taps.items()},
         _numpy(loss),
