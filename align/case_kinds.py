@@ -65,6 +65,7 @@ class EpochSchedule:
         min_lr: the minimum.
         warmup_lr: of epoch 0.
         steps: optimizer steps of an epoch.
+        kind: ``cosine``, or ``constant`` after the warm-up.
     """
 
     epochs: int = 300
@@ -73,6 +74,7 @@ class EpochSchedule:
     min_lr: float = 1e-5
     warmup_lr: float = 1e-6
     steps: int = 1
+    kind: str = "cosine"
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ class Recipe:
         total_steps: length of the schedule.
         weight_decay: coefficient.
         epsilon: of the optimizer.
+        betas: decay of its two moments.
+        correct_bias: False leaves the bias correction out (``hf_adamw`` only).
         clip_norm: global gradient norm, None for no clipping.
         accumulate: batches for each optimizer step.
         decay: which parameters decay, ``text`` (B.2) or ``vision`` (A.9).
@@ -103,6 +107,8 @@ class Recipe:
     total_steps: int = 24
     weight_decay: float = 0.01
     epsilon: float = 1e-8
+    betas: tuple[float, float] = (0.9, 0.999)
+    correct_bias: bool = True
     clip_norm: float | None = 1.0
     accumulate: int = 1
     decay: str = "text"

@@ -21,6 +21,7 @@ from align.case_kinds import (
     ScheduleCase,
     TrainerCase,
 )
+from align.cases_text_runs import TEXT_RUNS
 from align.cases_vision import VISION
 from align.tolerance import Tolerance
 
@@ -292,6 +293,7 @@ CASES: tuple[Case, ...] = (
     *_LOSSES,
     *_METRICS,
     *_SCHEDULES,
+    *TEXT_RUNS,
     *VISION,
 )
 

@@ -22,6 +22,7 @@ from align.case_kinds import (
 from align.context import Context
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
+from align.run_kinds import UpdateCase
 from align.steps import (
     backward,
     data,
@@ -32,6 +33,7 @@ from align.steps import (
     loss,
     metric,
     optimizer,
+    parameter_updates,
     trainer_run,
     training,
 )
@@ -53,6 +55,7 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("backward", ModelCase): backward.run,
     ("backward", TimmCase): backward.run,
     ("optimizer", ModelCase): optimizer.run,
+    ("optimizer", UpdateCase): parameter_updates.run,
     ("training", ModelCase): training.run,
     ("training", TrainerCase): trainer_run.run_training,
     ("learning_rate", TrainerCase): trainer_run.run_learning_rate,

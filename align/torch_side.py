@@ -29,7 +29,6 @@ from sot_torch_ref.train.random_erasing import erase
 from sot_torch_ref.train.schedule import vision_learning_rates
 
 NAME = "torch"
-_ADAMW_BETAS = (0.9, 0.999)
 
 
 @contextlib.contextmanager
@@ -158,7 +157,8 @@ def _optimizer(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     group = {"text": decay_groups, "vision": vision_decay_groups}[recipe.decay]
     groups = group(model, recipe.weight_decay)
     kind = {"hf_adamw": HFAdamW, "adamw": torch.optim.AdamW}[recipe.optimizer]
-    return kind(groups, lr=recipe.learning_rate, betas=_ADAMW_BETAS, eps=recipe.epsilon)
+    own = {} if recipe.correct_bias else {"correct_bias": False}
+    return kind(groups, lr=recipe.learning_rate, betas=recipe.betas, eps=recipe.epsilon, **own)
 
 
 def schedule_of(optimizer: torch.optim.Optimizer, recipe: Recipe):
@@ -183,6 +183,8 @@ class _ByEpoch:
     def __init__(self, optimizer: torch.optim.Optimizer, recipe: Recipe) -> None:
         fields = dataclasses.asdict(recipe.by_epoch)
         self._steps, self._done = fields.pop("steps"), 0
+        if fields.pop("kind") == "constant":  # a cosine between equal ends
+            fields["min_lr"] = recipe.learning_rate
         self._rates = vision_learning_rates(recipe.learning_rate, **fields)
         self._optimizer = optimizer
         self._set()

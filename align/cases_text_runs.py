@@ -1,0 +1,50 @@
+"""Cases of the parts of a training run of text: updates, rates and what feeds the processes."""
+
+from __future__ import annotations
+
+from align.case_kinds import EpochSchedule, EpochScheduleCase, Recipe, ScheduleCase
+from align.run_kinds import UpdateCase
+
+_BETAS = (0.8, 0.95)
+_EXACT_DECAY = 2.0**-7  # Paddle stores AdamW's coefficient in float32
+_CLIPPED = Recipe(clip_norm=5.0)
+
+_UPDATES = (
+    UpdateCase("update_below_the_clip", _CLIPPED, norm=0.5),
+    # torch's factor c / (norm + 1e-6) is below 1 from c - 1e-6 on
+    UpdateCase("update_just_below_the_clip", _CLIPPED, norm=1.0 - 1e-7),
+    UpdateCase("update_at_the_clip", _CLIPPED, norm=1.0),
+    UpdateCase("update_without_bias_correction", Recipe(correct_bias=False, clip_norm=None)),
+    UpdateCase("update_other_betas", Recipe(betas=_BETAS, epsilon=1e-6, clip_norm=None)),
+    UpdateCase(
+        "update_vision_decay",
+        Recipe(decay="vision", optimizer="adamw", weight_decay=_EXACT_DECAY, clip_norm=None),
+    ),
+    UpdateCase(
+        "update_adamw_other_betas",
+        Recipe(
+            optimizer="adamw",
+            betas=_BETAS,
+            epsilon=1e-6,
+            weight_decay=_EXACT_DECAY,
+            clip_norm=None,
+        ),
+    ),
+)
+
+_RATES = (
+    ScheduleCase("lr_constant", "constant", 1e-3, 0, 60),
+    ScheduleCase("lr_cosine", "cosine", 2e-4, 0, 90),
+    EpochScheduleCase(
+        "lr_epochs_constant",
+        1e-3,
+        EpochSchedule(epochs=12, warmup_epochs=3, cooldown_epochs=2, kind="constant"),
+    ),
+    EpochScheduleCase(
+        "lr_epochs_of_several_steps",
+        2e-3,
+        EpochSchedule(epochs=9, warmup_epochs=2, cooldown_epochs=1, steps=3),
+    ),
+)
+
+TEXT_RUNS = (*_UPDATES, *_RATES)
