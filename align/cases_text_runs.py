@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from align.case_kinds import EpochSchedule, EpochScheduleCase, Recipe, ScheduleCase
-from align.run_kinds import UpdateCase
+from align.run_kinds import FeedingCase, UpdateCase
 
 _BETAS = (0.8, 0.95)
 _EXACT_DECAY = 2.0**-7  # Paddle stores AdamW's coefficient in float32
@@ -47,4 +47,10 @@ _RATES = (
     ),
 )
 
-TEXT_RUNS = (*_UPDATES, *_RATES)
+_FEEDING = (
+    FeedingCase("data_feeding_unequal_shares"),
+    FeedingCase("data_feeding_a_share_of_nothing", rows=13, batch=6, processes=3, pad="longest"),
+    FeedingCase("data_feeding_resumed", epochs=3, start=(1, 1), pad_id=3),
+)
+
+TEXT_RUNS = (*_UPDATES, *_RATES, *_FEEDING)

@@ -35,6 +35,8 @@ class FeedingCase:
         processes: that share it.
         epochs: passes over the data.
         start: (epoch, batch) at which a resumed run begins.
+        pad: ``max_length`` or ``longest`` of the process's share.
+        pad_id: token id of padding.
     """
 
     name: str
@@ -43,6 +45,8 @@ class FeedingCase:
     processes: int = 2
     epochs: int = 2
     start: tuple[int, int] = (0, 0)
+    pad: str = "max_length"
+    pad_id: int = 0
     steps: tuple[str, ...] = ("data",)
     dtypes: tuple[str | None, ...] = (None,)
     quick: bool = True

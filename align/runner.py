@@ -22,10 +22,11 @@ from align.case_kinds import (
 from align.context import Context
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
-from align.run_kinds import UpdateCase
+from align.run_kinds import FeedingCase, UpdateCase
 from align.steps import (
     backward,
     data,
+    feeding,
     forward,
     glue_data,
     image_data,
@@ -44,6 +45,7 @@ __all__ = ["RUNNERS", "environment_stamp", "jobs", "run", "run_job"]
 RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = {
     ("data", DataCase): data.run,
     ("data", GlueDataCase): glue_data.run,
+    ("data", FeedingCase): feeding.run,
     ("data", MixCase): image_data.run_mixing,
     ("data", PixelCase): image_data.run_pixels,
     ("forward", ModelCase): forward.run,
