@@ -170,10 +170,17 @@ class TrainerCase(ModelCase):
     Attributes:
         processes: data-parallel processes; the reference has one, with the whole batch.
         epochs: passes over the file.
+        rows: sentences in the file, None for all; the last batch may be smaller.
+        interrupted_after: optimizer steps after which the run is stopped and the same command is
+            given again; the reference is not interrupted.
+        here: run the trainer in this process instead of in a program of its own.
     """
 
     processes: int = 1
     epochs: int = 2
+    rows: int | None = None
+    interrupted_after: tuple[int, ...] = ()
+    here: bool = False
 
 
 @dataclass(frozen=True)

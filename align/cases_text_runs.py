@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from align.case_kinds import EpochSchedule, EpochScheduleCase, Recipe, ScheduleCase
+from align.case_kinds import (
+    EpochSchedule,
+    EpochScheduleCase,
+    Recipe,
+    ScheduleCase,
+    TrainerCase,
+)
 from align.run_kinds import FeedingCase, UpdateCase
 
 _BETAS = (0.8, 0.95)
@@ -53,4 +59,54 @@ _FEEDING = (
     FeedingCase("data_feeding_resumed", epochs=3, start=(1, 1), pad_id=3),
 )
 
-TEXT_RUNS = (*_UPDATES, *_RATES, *_FEEDING)
+_OPTIONS = {
+    "hidden_size": 12,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 20,
+    "vocab_size": 30522,
+    "max_position_embeddings": 16,
+    "pooling": "pooler",
+    "q_dim": 5,
+    "k_dim": 4,
+    "head_dropout": 0.0,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+_STEPS = ("training", "learning_rate")
+_TRAINER = (
+    *(
+        TrainerCase(  # five batches in two steps: one is carried over to the next epoch
+            name,
+            "bert_base",
+            _OPTIONS,
+            steps=_STEPS,
+            num_classes=2,
+            recipe=Recipe(warmup_steps=1, accumulate=2, clip_norm=0.1),
+            dtypes=("float64",),
+            quick=quick,
+            rows=19,
+            interrupted_after=stops,
+            here=True,
+        )
+        for name, stops, quick in (
+            ("trainer_interrupted_between_epochs", (2,), True),
+            ("trainer_interrupted_twice", (1, 3), False),
+        )
+    ),
+    TrainerCase(  # the last of three batches has three rows, shared by two processes
+        "trainer_unequal_2_processes",
+        "bert_base",
+        _OPTIONS,
+        steps=_STEPS,
+        num_classes=2,
+        recipe=Recipe(warmup_steps=1, accumulate=3, clip_norm=0.1),
+        dtypes=("float64",),
+        quick=False,
+        processes=2,
+        epochs=3,
+        rows=11,
+    ),
+)
+
+TEXT_RUNS = (*_UPDATES, *_RATES, *_FEEDING, *_TRAINER)

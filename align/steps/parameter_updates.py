@@ -23,7 +23,7 @@ from align.results import Comparison, StepResult, Tolerance
 from align.run_kinds import UpdateCase
 from align.sides import Arrays, TrainingRun
 
-STEPS = 3
+STEPS = 2
 _PAUSES = range(1, STEPS)
 _EXACT = Tolerance("exact", 0.0, "weight decay applies to the same parameters, by name")
 
