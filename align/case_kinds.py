@@ -89,8 +89,8 @@ class Recipe:
         warmup_steps: steps of warm-up.
         total_steps: length of the schedule.
         weight_decay: coefficient.
-        epsilon: of the optimizer.
-        betas: decay of its two moments.
+        epsilon: of the optimizer, None for its default.
+        betas: decay of its two moments, None for their defaults.
         correct_bias: False leaves the bias correction out (``hf_adamw`` only).
         clip_norm: global gradient norm, None for no clipping.
         accumulate: batches for each optimizer step.
@@ -106,8 +106,8 @@ class Recipe:
     warmup_steps: int = 4
     total_steps: int = 24
     weight_decay: float = 0.01
-    epsilon: float = 1e-8
-    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float | None = 1e-8
+    betas: tuple[float, float] | None = (0.9, 0.999)
     correct_bias: bool = True
     clip_norm: float | None = 1.0
     accumulate: int = 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from align.case_kinds import (
     EpochSchedule,
     EpochScheduleCase,
@@ -22,6 +24,8 @@ _UPDATES = (
     UpdateCase("update_at_the_clip", _CLIPPED, norm=1.0),
     UpdateCase("update_without_bias_correction", Recipe(correct_bias=False, clip_norm=None)),
     UpdateCase("update_other_betas", Recipe(betas=_BETAS, epsilon=1e-6, clip_norm=None)),
+    # epsilon and betas are those that each side's class has when none are given
+    UpdateCase("update_default_options", Recipe(betas=None, epsilon=None, clip_norm=None)),
     UpdateCase(
         "update_vision_decay",
         Recipe(decay="vision", optimizer="adamw", weight_decay=_EXACT_DECAY, clip_norm=None),
@@ -73,6 +77,7 @@ _OPTIONS = {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
 }
+_ACCUMULATED = Recipe(warmup_steps=1, accumulate=2, clip_norm=0.1)
 _STEPS = ("training", "learning_rate")
 _TRAINER = (
     *(
@@ -82,16 +87,27 @@ _TRAINER = (
             _OPTIONS,
             steps=_STEPS,
             num_classes=2,
-            recipe=Recipe(warmup_steps=1, accumulate=2, clip_norm=0.1),
+            recipe=recipe,
             dtypes=("float64",),
             quick=quick,
             rows=19,
             interrupted_after=stops,
             here=True,
         )
-        for name, stops, quick in (
-            ("trainer_interrupted_between_epochs", (2,), True),
-            ("trainer_interrupted_twice", (1, 3), False),
+        for name, stops, recipe, quick in (
+            ("trainer_interrupted_between_epochs", (2,), _ACCUMULATED, True),
+            (
+                "trainer_interrupted_twice",
+                (1, 3),
+                dataclasses.replace(
+                    _ACCUMULATED,
+                    optimizer="adamw",
+                    schedule="cosine",
+                    epsilon=1e-6,
+                    weight_decay=_EXACT_DECAY,
+                ),
+                False,
+            ),
         )
     ),
     TrainerCase(  # the last of three batches has three rows, shared by two processes

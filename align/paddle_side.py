@@ -190,19 +190,20 @@ def _optimizer(model: paddle.nn.Layer, recipe: Recipe, learning_rate):
     kind = {"hf_adamw": HFAdamW, "adamw": paddle.optimizer.AdamW}[recipe.optimizer]
     return kind(
         learning_rate=learning_rate,
-        beta1=recipe.betas[0],
-        beta2=recipe.betas[1],
-        epsilon=recipe.epsilon,
         parameters=[p for p in model.parameters() if not p.stop_gradient],
         weight_decay=recipe.weight_decay,
         apply_decay_param_fun=decay_filter(model, _DECAY_RULES[recipe.decay]),
         grad_clip=clip,
-        **_without_correction(recipe),
+        **_stated(recipe),
     )
 
 
-def _without_correction(recipe: Recipe) -> dict[str, bool]:
-    return {} if recipe.correct_bias else {"correct_bias": False}
+def _stated(recipe: Recipe) -> dict[str, Any]:
+    """The options that a recipe does not leave to the optimizer's defaults."""
+    stated: dict[str, Any] = {} if recipe.correct_bias else {"correct_bias": False}
+    if recipe.betas is not None:
+        stated |= {"beta1": recipe.betas[0], "beta2": recipe.betas[1]}
+    return stated if recipe.epsilon is None else stated | {"epsilon": recipe.epsilon}
 
 
 def schedule_of(recipe: Recipe):

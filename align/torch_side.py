@@ -157,8 +157,10 @@ def _optimizer(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     group = {"text": decay_groups, "vision": vision_decay_groups}[recipe.decay]
     groups = group(model, recipe.weight_decay)
     kind = {"hf_adamw": HFAdamW, "adamw": torch.optim.AdamW}[recipe.optimizer]
+    given = {"betas": recipe.betas, "eps": recipe.epsilon}
+    stated = {name: value for name, value in given.items() if value is not None}
     own = {} if recipe.correct_bias else {"correct_bias": False}
-    return kind(groups, lr=recipe.learning_rate, betas=recipe.betas, eps=recipe.epsilon, **own)
+    return kind(groups, lr=recipe.learning_rate, **stated, **own)
 
 
 def schedule_of(optimizer: torch.optim.Optimizer, recipe: Recipe):

@@ -104,6 +104,8 @@ def _flags(case: TrainerCase, data: Path, model: Path, scratch: Path) -> list[st
         "max_seq_length": MAX_LENGTH,
         "per_gpu_train_batch_size": GLOBAL_BATCH // case.processes,
         "gradient_accumulation_steps": recipe.accumulate,
+        "optimizer": recipe.optimizer,
+        "lr_scheduler": recipe.schedule,
         "learning_rate": recipe.learning_rate,
         "weight_decay": recipe.weight_decay,
         "adam_epsilon": recipe.epsilon,
@@ -143,9 +145,11 @@ def _state_kept() -> Iterator[None]:
     from sot_paddle.train import exact_state
 
     states = exact_state.random_states()
-    with paddle_side.default_dtype(paddle.get_default_dtype()):
-        yield
-    exact_state.restore_random_states(states)
+    try:
+        with paddle_side.default_dtype(paddle.get_default_dtype()):
+            yield
+    finally:
+        exact_state.restore_random_states(states)
 
 
 def _launcher(case: TrainerCase, scratch: Path) -> list[str]:

@@ -22,11 +22,11 @@ import sot_paddle  # noqa: E402, F401 (tunes the CPU before Paddle is loaded)
 # isort: split
 import numpy as np  # noqa: E402
 import paddle  # noqa: E402
+from paddle.optimizer import AdamW  # noqa: E402 (whose step HFAdamW has too)
 
 from sot_paddle.train import distributed  # noqa: E402
 from sot_paddle.train.command_line import parse  # noqa: E402
 from sot_paddle.train.failures import INTERRUPTED, exit_status  # noqa: E402
-from sot_paddle.train.optimizer import HFAdamW  # noqa: E402
 from sot_paddle.train.session import run_config  # noqa: E402
 from sot_paddle.train.trainer import ExactTrainer  # noqa: E402
 
@@ -48,9 +48,9 @@ class StepRecorder:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Replace the optimizer's step by one that records, for the length of the block."""
-        step, begin = HFAdamW.step, ExactTrainer.create_optimizer_and_scheduler
+        step, begin = AdamW.step, ExactTrainer.create_optimizer_and_scheduler
 
-        def recording(optimizer: HFAdamW) -> None:
+        def recording(optimizer: AdamW) -> None:
             self._before(optimizer)
             step(optimizer)
             self._after()
@@ -59,13 +59,13 @@ class StepRecorder:
             self._trainer = trainer
             begin(trainer, num_training_steps)
 
-        HFAdamW.step, ExactTrainer.create_optimizer_and_scheduler = recording, begun
+        AdamW.step, ExactTrainer.create_optimizer_and_scheduler = recording, begun
         try:
             yield
         finally:
-            HFAdamW.step, ExactTrainer.create_optimizer_and_scheduler = step, begin
+            AdamW.step, ExactTrainer.create_optimizer_and_scheduler = step, begin
 
-    def _before(self, optimizer: HFAdamW) -> None:
+    def _before(self, optimizer: AdamW) -> None:
         parameter = optimizer._parameter_list[0]
         self.stamp = {
             "framework": type(parameter).__module__.split(".")[0],

@@ -27,6 +27,9 @@ STEPS = 2
 _PAUSES = range(1, STEPS)
 _EXACT = Tolerance("exact", 0.0, "weight decay applies to the same parameters, by name")
 
+_EPSILON = 1e-6
+"""Of the specification's AdamW of class 2, where a recipe states none."""
+
 _PLACE = "the recipe, after the first step"
 
 Edit = tuple[Recipe, list[Arrays]]
@@ -119,15 +122,19 @@ def _edits(case: UpdateCase, gradients: list[Arrays]) -> dict[str, Edit]:
     """What an optimizer gets wrong: faults of ours, and explanations of a difference."""
     recipe = case.recipe
     other_rule = {"text": "vision", "vision": "text"}[recipe.decay]
+    betas = recipe.betas or Recipe.betas
+    others = ("other betas", (0.8, 0.95))
+    if betas != Recipe.betas:
+        others = ("the betas' defaults", Recipe.betas)
     changes: dict[str, dict] = {
-        "epsilon ten times larger": {"epsilon": 10 * recipe.epsilon},
+        "epsilon ten times larger": {"epsilon": 10 * (recipe.epsilon or _EPSILON)},
         "no weight decay": {"weight_decay": 0.0},
         "the other rule of decay": {"decay": other_rule},
-        "the second moment's beta is the first's": {"betas": (recipe.betas[0],) * 2},
-        "the betas' defaults" if recipe.betas != Recipe.betas else "other betas": {
-            "betas": Recipe.betas if recipe.betas != Recipe.betas else (0.8, 0.95)
-        },
+        "the second moment's beta is the first's": {"betas": (betas[0], betas[0])},
+        others[0]: {"betas": others[1]},
     }
+    if recipe.epsilon is None:
+        changes["epsilon 1e-8"] = {"epsilon": 1e-8}
     if recipe.correct_bias:  # the other class has it always
         other = {"hf_adamw": "adamw", "adamw": "hf_adamw"}[recipe.optimizer]
         changes["the other AdamW"] = {"optimizer": other}

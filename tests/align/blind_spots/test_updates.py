@@ -16,6 +16,7 @@ UPDATES = (
     "update_at_the_clip",
     "update_without_bias_correction",
     "update_other_betas",
+    "update_default_options",
     "update_vision_decay",
     "update_adamw_other_betas",
 )
@@ -101,6 +102,20 @@ def test_correct_bias_that_is_ignored(run_case, failed, monkeypatch) -> None:
 def test_other_betas_or_epsilon(run_case, failed, monkeypatch, changed, kind, hint) -> None:
     with_options(monkeypatch, **changed)
     result = run_case("update_other_betas", "optimizer", "float64")
+    assert failed(result)[0].startswith(f"step 1: {kind}/")
+    assert hint in next(c.hint for c in result.comparisons if not c.passed)
+
+
+@pytest.mark.parametrize(
+    ("position", "value", "kind", "hint"),
+    [(3, 1e-8, "weight", "epsilon 1e-8"), (1, 0.8, "exp_avg", ""), (2, 0.95, "exp_avg_sq", "")],
+)
+def test_another_default(run_case, failed, monkeypatch, position, value, kind, hint) -> None:
+    """The defaults of learning_rate, beta1, beta2, epsilon ... in the order of the signature."""
+    defaults = list(HFAdamW.__init__.__defaults__)
+    defaults[position] = value
+    monkeypatch.setattr(HFAdamW.__init__, "__defaults__", tuple(defaults))
+    result = run_case("update_default_options", "optimizer", "float64")
     assert failed(result)[0].startswith(f"step 1: {kind}/")
     assert hint in next(c.hint for c in result.comparisons if not c.passed)
 
