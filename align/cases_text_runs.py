@@ -24,6 +24,11 @@ _UPDATES = (
     UpdateCase("update_at_the_clip", _CLIPPED, norm=1.0),
     UpdateCase("update_without_bias_correction", Recipe(correct_bias=False, clip_norm=None)),
     UpdateCase("update_other_betas", Recipe(betas=_BETAS, epsilon=1e-6, clip_norm=None)),
+    UpdateCase(
+        "update_reloaded",
+        Recipe(betas=_BETAS, epsilon=1e-6, clip_norm=None),
+        reloaded=True,
+    ),
     # epsilon and betas are those that each side's class has when none are given
     UpdateCase("update_default_options", Recipe(betas=None, epsilon=None, clip_norm=None)),
     UpdateCase(

@@ -20,6 +20,7 @@ from sot_paddle.data.paddle_dataset import FeatureDataset, OrderedBatchSampler, 
 from sot_paddle.data.token_features import TokenFeatures
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
+from sot_paddle.train import exact_state
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.losses import classification_loss, image_loss
 from sot_paddle.train.optimizer import (
@@ -206,6 +207,14 @@ def _stated(recipe: Recipe) -> dict[str, Any]:
     return stated if recipe.epsilon is None else stated | {"epsilon": recipe.epsilon}
 
 
+def _resumed(optimizer, model: paddle.nn.Layer, recipe: Recipe):
+    held = exact_state.optimizer_arrays(optimizer, model)
+    counters = exact_state.optimizer_counters(optimizer, model)
+    fresh = _optimizer(model, recipe, recipe.learning_rate)
+    exact_state.restore_optimizer(fresh, model, held, counters)
+    return fresh
+
+
 def schedule_of(recipe: Recipe):
     """The product's schedule."""
     if recipe.by_epoch is not None:
@@ -239,8 +248,13 @@ def optimize(
     recipe: Recipe,
     dtype: str,
     pauses: Collection[int] = (),
+    *,
+    reloaded: bool = False,
 ) -> Generator[TrainingRun, None, None]:
     """Apply given gradients, one mapping for each step, without a schedule.
+
+    ``reloaded`` makes every step with a fresh optimizer that the product's own code for resumed
+    runs gives the last one's state.
 
     Yields:
         The state after each step of ``pauses`` and after the last step.
@@ -250,6 +264,8 @@ def optimize(
     named = dict(model.named_parameters())
     for step, mapping in enumerate(gradients, 1):
         with default_dtype(dtype):
+            if reloaded and step > 1:
+                optimizer = _resumed(optimizer, model, recipe)
             for name, value in mapping.items():
                 named[name].grad = paddle.to_tensor(np.array(value, dtype=dtype, order="C"))
             optimizer.step()

@@ -15,11 +15,13 @@ class UpdateCase:
         recipe: of the optimizer; it has no schedule here.
         norm: global norm of every step's gradients, in units of the recipe's clip norm; None
             leaves them over eight orders of magnitude, as they are drawn.
+        reloaded: each step of ours is made by a fresh optimizer that loads the last one's state.
     """
 
     name: str
     recipe: Recipe
     norm: float | None = None
+    reloaded: bool = False
     steps: tuple[str, ...] = ("optimizer",)
     dtypes: tuple[str | None, ...] = ("float64",)
     quick: bool = True

@@ -23,7 +23,7 @@ from align.results import Comparison, StepResult, Tolerance
 from align.run_kinds import UpdateCase
 from align.sides import Arrays, TrainingRun
 
-STEPS = 2
+STEPS = 3
 _PAUSES = range(1, STEPS)
 _EXACT = Tolerance("exact", 0.0, "weight decay applies to the same parameters, by name")
 
@@ -42,7 +42,7 @@ def run(case: UpdateCase, dtype: str, context: Context) -> StepResult:
     start = draw(rng)
     gradients = [_gradients(case, rng) for _ in range(STEPS)]
     reference, stamp = _reference(start, (case.recipe, gradients), dtype)
-    ours, own_stamp = _ours(start, (case.recipe, gradients), dtype)
+    ours, own_stamp = _ours(start, (case.recipe, gradients), dtype, reloaded=case.reloaded)
     edits = _edits(case, gradients)
     first, _ = _reference(start, (case.recipe, gradients[:1]), dtype)
     controls = [
@@ -85,10 +85,13 @@ def _reference(start: Arrays, edit: Edit, dtype: str) -> tuple[Arrays, Mapping]:
     return _flat([_renamed(run) for run in runs])
 
 
-def _ours(start: Arrays, edit: Edit, dtype: str) -> tuple[Arrays, Mapping]:
+def _ours(
+    start: Arrays, edit: Edit, dtype: str, *, reloaded: bool = False
+) -> tuple[Arrays, Mapping]:
     recipe, gradients = edit
-    named = [in_our_names(step) for step in gradients]
-    return _flat(list(paddle_side.optimize(paddle_bag(start), named, recipe, dtype, _PAUSES)))
+    named, bag = [in_our_names(step) for step in gradients], paddle_bag(start)
+    runs = paddle_side.optimize(bag, named, recipe, dtype, _PAUSES, reloaded=reloaded)
+    return _flat(list(runs))
 
 
 def _renamed(run: TrainingRun) -> TrainingRun:

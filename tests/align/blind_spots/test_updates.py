@@ -7,7 +7,7 @@ import math
 import paddle
 import pytest
 
-from sot_paddle.train import optimizer, schedule
+from sot_paddle.train import exact_state, optimizer, schedule
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW
 
 UPDATES = (
@@ -17,6 +17,7 @@ UPDATES = (
     "update_without_bias_correction",
     "update_other_betas",
     "update_default_options",
+    "update_reloaded",
     "update_vision_decay",
     "update_adamw_other_betas",
 )
@@ -148,6 +149,23 @@ def test_epsilon_inside_the_root(run_case, failed, monkeypatch) -> None:
     result = run_case("update_other_betas", "optimizer", "float64")
     assert failed(result)[0].startswith("step 1: weight/")
     assert not any("exp_avg" in name and name.startswith("step 1") for name in failed(result))
+
+
+def test_a_state_that_is_loaded_without_its_moments(run_case, failed, monkeypatch) -> None:
+    monkeypatch.setattr(exact_state, "restore_optimizer", lambda *given: None)
+    found = failed(run_case("update_reloaded", "optimizer", "float64"))
+    assert found[0].startswith("step 2: exp_avg/")
+
+
+def test_a_step_that_is_counted_anew_after_loading(run_case, failed, monkeypatch) -> None:
+    monkeypatch.setattr(
+        exact_state,
+        "optimizer_counters",
+        lambda optimizer, model: {name: 1 for name, _ in model.named_parameters()},
+    )
+    found = failed(run_case("update_reloaded", "optimizer", "float64"))
+    assert found[0].startswith("step 2: weight/")
+    assert not any("exp_avg" in name for name in found)
 
 
 @pytest.mark.parametrize(
