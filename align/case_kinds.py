@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from align.case_kinds_built import BuiltCase, DefaultsCase, DrawsCase
+
 DTYPES = ("float64", "float32")
 WORDS_DIM = 13
 """Channels of the tokens that a ``words`` case feeds to its head."""
@@ -339,6 +341,9 @@ Case = (
     | PixelCase
     | DataCase
     | GlueDataCase
+    | BuiltCase
+    | DefaultsCase
+    | DrawsCase
 )
 
 

@@ -20,8 +20,12 @@ from align.case_kinds import (
     ScheduleCase,
     TrainerCase,
 )
+from align.cases_built import BUILT
+from align.cases_models import MODELS, OTHER_KINDS
 from align.cases_text_runs import TEXT_RUNS
+from align.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases_vision import VISION
+from align.function_case import FunctionCase
 
 _SMALL = {
     "hidden_size": 48,
@@ -264,7 +268,8 @@ _GLUE_DATA = (
     GlueDataCase("data_glue_qqp_truncated", "qqp", pad="longest", bucket=True, max_length=16),
 )
 
-CASES: tuple[Case, ...] = (
+CASES: tuple[Case | FunctionCase, ...] = (
+    *BUILT,
     *_DATA,
     *_GLUE_DATA,
     *_TEXT,
@@ -279,6 +284,9 @@ CASES: tuple[Case, ...] = (
     *_SCHEDULES,
     *TEXT_RUNS,
     *VISION,
+    *UNSEEN_OPTIONS,
+    *MODELS,
+    *OTHER_KINDS,
 )
 
 assert len({case.name for case in CASES}) == len(CASES)

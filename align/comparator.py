@@ -201,7 +201,7 @@ def _judge(
     if tolerance.kind == "band" and found.bound > noise_band.CEILING + tolerance.bias:
         reason = (
             f"rounding alone moves PyTorch's own tensor so far that {found.bound:.2e} of the scale "
-            "would have to be allowed, which proves nothing: choose better conditioned inputs"
+            f"would have to be allowed, which proves nothing: {noise_band.ILL_CONDITIONED}"
         )
     elif tolerance.kind == "oracle" and found.bound >= VACUOUS:
         reason = (

@@ -41,6 +41,8 @@ FLOOR = 2.0**-20
 It holds where no move reaches, and saves the moved runs of tensors that are this near."""
 CEILING = 2.0**-10
 """A band wider than this judges nothing: the inputs of the case are ill-conditioned."""
+ILL_CONDITIONED = "choose better conditioned inputs"
+"""How the reason of a comparison ends whose band is wider than that."""
 _SAMPLE = 1024  # numbers of a tensor whose errors are kept for the angles
 
 Kinds = Mapping[str, Arrays]

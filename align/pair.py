@@ -13,6 +13,7 @@ import numpy as np
 
 from align import paddle_side, torch_side
 from align.anypair.held import Store
+from align.backward_order import backward_order, say_where_it_ends
 from align.bounds import TOLERANCES
 from align.case_kinds import WORDS_DIM, Batch, ImageBatch, ModelCase, TimmCase
 from align.checkpoint import encoder_arrays, find_checkpoint
@@ -56,7 +57,8 @@ def make_batch(
         return {**tokenizer.encode_batch(sentences), "labels": labels}
     mask = (np.arange(spec.length)[None] < np.asarray(spec.lengths)[:, None]).astype("int64")
     vocab = case.options.get("vocab_size", 30522)
-    ids = rng.integers(1, vocab, mask.shape) * mask  # padding id 0
+    pad = case.options.get("pad_token_id", 0)
+    ids = np.where(mask, rng.integers(0 if pad else 1, vocab, mask.shape), pad)
     halves = np.asarray(spec.lengths)[:, None] // 2
     types = (np.arange(spec.length)[None] >= halves).astype("int64") * mask
     return {"input_ids": ids, "token_type_ids": types, "attention_mask": mask, "labels": labels}
@@ -253,9 +255,12 @@ class Pair:
         return {
             "taps": {**side.taps, **self._valid_positions(side.taps)},
             "loss": {"loss": side.loss},
-            "gradients": self._kept(self.to_paddle(side.gradients)),
+            "gradients": self._kept(self._backward_order(side.gradients)),
             "buffers": self.to_paddle(side.buffers),
         }
+
+    def _backward_order(self, gradients: Mapping[str, np.ndarray]) -> Arrays:
+        return backward_order(self.to_paddle(gradients), gradients, self.plan.entries)
 
     def _noise_of(self, kind: str) -> Allowed | None:
         return self.noise and self.noise.of(kind)
@@ -343,7 +348,7 @@ class Pair:
         return self._kinds(self.reference_pass), oracle
 
     def compare_gradients(self, ours: Pass, known: Known | None = None) -> Iterator[Comparison]:
-        """Judge the loss and every gradient, in Paddle's names; absent ones must be absent."""
+        """Judge the loss and the gradients in backward order; absent ones must be absent."""
         reference, oracle = self._expected
         parts = (
             ("loss", {"loss": ours.loss}, None),
@@ -351,16 +356,20 @@ class Pair:
             ("buffers", ours.buffers, None),
         )
         for kind, arrays, zero_scale in parts:
-            if reference[kind] or arrays:
-                yield from each(
-                    arrays,
-                    reference[kind],
-                    TOLERANCES[_STEP_OF[kind], self.dtype],
-                    oracle=oracle and oracle[kind],
-                    zero_scale=zero_scale,
-                    known=known,
-                    noise=self._noise_of(kind),
-                )
+            if not (reference[kind] or arrays):
+                continue
+            judged = each(
+                arrays,
+                reference[kind],
+                TOLERANCES[_STEP_OF[kind], self.dtype],
+                oracle=oracle and oracle[kind],
+                zero_scale=zero_scale,
+                known=known,
+                noise=self._noise_of(kind),
+            )
+            if kind == "gradients":
+                judged = say_where_it_ends(judged, reference[kind])
+            yield from judged
 
     @functools.cached_property
     def _largest_gradient(self) -> float:

@@ -19,30 +19,51 @@ from align.case_kinds import (
     TimmCase,
     TrainerCase,
 )
+from align.case_kinds_built import BuiltCase, DefaultsCase, DrawsCase
+from align.case_kinds_models import (
+    DrawnCase,
+    PaddingCase,
+    ResizedCase,
+    StatisticsCase,
+    ZeroMatrixCase,
+)
 from align.context import Context
+from align.function_case import FunctionCase
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
 from align.run_kinds import FeedingCase, UpdateCase
 from align.steps import (
     backward,
+    built,
     data,
+    defaults,
+    draws,
+    dropped,
     feeding,
     forward,
+    functions,
     glue_data,
     image_data,
     learning_rate,
     loss,
     metric,
     optimizer,
+    padding,
     parameter_updates,
+    resized_weights,
+    running_statistics,
     trainer_run,
     training,
+    zero_matrices,
 )
 from sot_paddle.runtime import environment_stamp
 
 __all__ = ["RUNNERS", "environment_stamp", "jobs", "run", "run_job"]
 
 RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = {
+    ("built", BuiltCase): built.run,
+    ("built", DefaultsCase): defaults.run,
+    ("built", DrawsCase): draws.run,
     ("data", DataCase): data.run,
     ("data", GlueDataCase): glue_data.run,
     ("data", FeedingCase): feeding.run,
@@ -50,6 +71,8 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("data", PixelCase): image_data.run_pixels,
     ("forward", ModelCase): forward.run,
     ("forward", TimmCase): forward.run,
+    ("forward", FunctionCase): functions.run_forward,
+    ("backward", FunctionCase): functions.run_backward,
     ("loss", LossCase): loss.run,
     ("metric", MetricCase): metric.run,
     ("learning_rate", ScheduleCase): learning_rate.run,
@@ -59,6 +82,11 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("optimizer", ModelCase): optimizer.run,
     ("optimizer", UpdateCase): parameter_updates.run,
     ("training", ModelCase): training.run,
+    ("weights", ResizedCase): resized_weights.run,
+    ("forward", DrawnCase): dropped.run,
+    ("forward", StatisticsCase): running_statistics.run,
+    ("backward", ZeroMatrixCase): zero_matrices.run,
+    ("data", PaddingCase): padding.run,
     ("training", TrainerCase): trainer_run.run_training,
     ("learning_rate", TrainerCase): trainer_run.run_learning_rate,
 }

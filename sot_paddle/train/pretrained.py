@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,9 +18,14 @@ from sot_paddle.checkpoint import SUFFIXES, read_tensors, unpack_files
 from sot_paddle.config import EncoderConfig
 from sot_paddle.registry import create_model, list_models
 from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.train.finite_numbers import require_finite
 
 VOCABULARY = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 _FORMAT = "sot_paddle"
+_UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")
+"""Options that change every score and that no tensor tells."""
+
+_LOG = logging.getLogger(__name__)
 
 Converter = Callable[[Path, str], Mapping[str, np.ndarray]]
 """(Hugging Face folder or file, registry name) to tensors under this project's names."""
@@ -70,9 +76,21 @@ def find(config: TrainConfig, convert: Converter) -> Pretrained:
     if config.tokenizer_name:
         source = Path(config.tokenizer_name)
         found = dataclasses.replace(found, vocabulary=_vocabulary(source))
+    untold = [key for key in _UNTOLD if key not in found.config]
+    if found.arrays and untold:
+        _LOG.warning("%s does not state %s: BERT's own are taken", found.origin, ", ".join(untold))
     if not {"vocab.txt", "tokenizer.json"} & set(found.vocabulary):
         raise ValueError(f"{found.origin} has no vocab.txt: give one with --tokenizer_name")
     return found
+
+
+def sources(config: TrainConfig) -> dict[str, Path | None]:
+    """What is read from the disk for the model, by flag; None for a flag that is not given."""
+    names = {"--config_name": config.config_name, "--tokenizer_name": config.tokenizer_name}
+    return {
+        "--model_name_or_path": _locate(config.model_name_or_path, config.cache_dir),
+        **{flag: Path(name) if name else None for flag, name in names.items()},
+    }
 
 
 def registry_name(config: TrainConfig, sizes: Mapping[str, Any]) -> str:
@@ -138,7 +156,8 @@ def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
         (number of tensors loaded, names of the model's tensors that stay fresh).
 
     Raises:
-        ValueError: an encoder tensor is missing or has another shape.
+        ValueError: an encoder tensor is missing or has another shape, or one holds NaN or
+            infinity.
     """
     state = model.state_dict()
     if not pretrained.arrays:
@@ -147,6 +166,7 @@ def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
     for name, tensor in state.items():
         array = pretrained.arrays.get(name)
         if array is not None and list(array.shape) == list(tensor.shape):
+            require_finite(name, array, pretrained.origin)
             tensor.set_value(np.asarray(array).astype(_numpy_dtype(tensor)))
             loaded += 1
         elif name.startswith("head."):

@@ -12,7 +12,7 @@ from align.weights import LAYOUTS, Layout, Row, build_plan
 from align.weights.build import plan_with
 from align.weights.layout import HeadTable
 
-HEADS = ("pooler", "mgcrp_qk", "mgcrp", "gcp", "fc", "gap")
+HEADS = ("pooler", "mgcrp_qk", "mgcrp", "gcp", "gcp_text", "fc", "gap")
 
 
 def model_for(head: str) -> str:
@@ -202,6 +202,77 @@ def test_absent_head_tensors_are_listed_not_fatal(official_shapes):
     assert back.counters == ()
 
 
+def unfilled(made) -> set[str]:
+    """Head tensors that nothing fills."""
+    assert not any(entry.destination in made.absent for entry in made.entries)
+    return set(made.absent)
+
+
+HEAD = {"head.dense.weight", "head.dense.bias", "head.cls_fc.weight", "head.cls_fc.bias"}
+SCORES = {"head.cls_fc.weight", "head.cls_fc.bias"}
+
+
+@pytest.mark.parametrize("prefix", ["bert.", ""])
+@pytest.mark.parametrize(
+    ("pooler", "head", "architecture", "said", "absent"),
+    [
+        (False, "classifier", None, "token classification", HEAD),
+        (False, "classifier", "BertForTokenClassification", "token classification", HEAD),
+        (True, "classifier", "BertForTokenClassification", "token classification", SCORES),
+        (True, "classifier", "BertForMultipleChoice", "multiple choice", SCORES),
+        (False, "qa_outputs", None, "question answering", HEAD),
+        (False, "qa_outputs", "BertForQuestionAnswering", "question answering", HEAD),
+        (True, "qa_outputs", "BertForQuestionAnswering", "question answering", SCORES),
+        (True, "classifier", "BertForSequenceClassification", "", set()),
+        (True, "classifier", "MyOwnBert", "", set()),
+    ],
+)
+def test_the_head_of_another_task_is_named_and_never_loaded(
+    hf_shapes, prefix, pooler, head, architecture, said, absent
+):
+    shapes = hf_shapes(prefix, pooler=pooler, classifier=False)
+    shapes |= {f"{head}.weight": (5, 12), f"{head}.bias": (5,)}
+    config = {"architectures": [architecture]} if architecture else {}
+    made = build_plan("bert_hf", "bert_base", shapes, config=config)
+    assert unfilled(made) == absent
+    if said:
+        assert set(made.ignored) == {f"{head}.weight", f"{head}.bias"}
+        assert all(said in reason for reason in made.ignored.values())
+    else:
+        assert made.ignored == {}
+    second = build_plan("bert_hf", "bert_base_mgcrp", shapes, config=config)
+    assert said in second.ignored[f"{head}.weight"]
+    assert not any(entry.destination.startswith("head.") for entry in second.entries)
+
+
+@pytest.mark.parametrize("svpn", [False, True])
+def test_the_official_head_of_one_branch(official_shapes, random_arrays, svpn):
+    """The text release with ``cov_type="norm"``: its one branch has no index in the names."""
+    block = "bert.pooler.representation.conv_dr_block."
+    shapes = {n: s for n, s in official_shapes.items() if block not in n}
+    shapes[f"{block}0.weight"] = (7, 12, 1, 1)
+    parts = ("weight", "bias", "running_mean", "running_var")
+    shapes |= {f"{block}1.{part}": (7,) for part in parts}
+    shapes[f"{block}1.num_batches_tracked"] = ()
+    shapes["bert.pooler.visual_fc.weight"] = (5, 28)
+    if not svpn:
+        del shapes["bert.pooler.normalization.weight"]
+    arrays = random_arrays(shapes)
+    made = build_plan("sot_nlp_official", "bert_base_mgcrp", shapes)
+    assert (made.head, made.absent) == ("gcp_text", ())
+    found = made.apply(arrays)
+    np.testing.assert_array_equal(
+        found["head.pooling.proj.weight"], arrays[f"{block}0.weight"].squeeze().T
+    )
+    np.testing.assert_array_equal(
+        found["head.pooling.proj_norm.running_var"], arrays[f"{block}1.running_var"]
+    )
+    back = build_plan("sot_nlp_official", "bert_base_mgcrp", paddle_shapes(made), reverse=True)
+    returned = back.apply(found)
+    assert set(returned) == set(arrays)
+    assert all(np.array_equal(returned[n], arrays[n]) for n in arrays if "tracked" not in n)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -247,7 +318,13 @@ def test_config_sizes_are_held_against_the_tensors(hf_shapes, hf_config):
     [
         ("sot_torch_ref", "bert_base", "mgcrp_qk", False, "head is 'mgcrp_qk', but model 'bert_b"),
         ("sot_torch_ref", "bert_base_mgcrp", "pooler", False, "--model bert_base or bert_large"),
-        ("sot_nlp_official", "bert_base", None, False, "this layout holds mgcrp_qk: choose"),
+        (
+            "sot_nlp_official",
+            "bert_base",
+            None,
+            False,
+            "this layout holds mgcrp_qk, gcp_text: choose",
+        ),
         ("bert_hf", "bert_base", "mgcrp", True, "head is 'mgcrp', but model 'bert_base' has"),
         ("bert_hf", "bert_base_mgcrp", "mgcrp_qk", True, "unmapped: head.pooling.q_proj.weight"),
         ("sot_nlp_official", "bert_base_mgcrp", "gcp", True, "'gcp'; this layout holds mgcrp_qk"),

@@ -1,0 +1,29 @@
+"""A kind of case: one pure function of both sides' ``functional`` module, value and gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class FunctionCase:
+    """A function of one tensor that has the same name on both sides.
+
+    Attributes:
+        name: unique.
+        function: its name.
+        shape: of the random input.
+        mistaken_for: (function, keywords) of the Paddle side that a control computes instead.
+        options: keywords on both sides.
+    """
+
+    name: str
+    function: str
+    shape: tuple[int, ...]
+    mistaken_for: tuple[str, Mapping[str, Any]]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    steps: tuple[str, ...] = ("forward", "backward")
+    dtypes: tuple[str | None, ...] = ("float64",)
+    quick: bool = True
