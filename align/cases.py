@@ -23,6 +23,7 @@ from align.case_kinds import (
 from align.cases_built import BUILT
 from align.cases_image_data import IMAGE_DATA
 from align.cases_models import MODELS, OTHER_KINDS
+from align.cases_text_runs import TEXT_RUNS
 from align.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases_vision import VISION
 from align.function_case import FunctionCase
@@ -282,6 +283,7 @@ CASES: tuple[Case | FunctionCase, ...] = (
     *_LOSSES,
     *_METRICS,
     *_SCHEDULES,
+    *TEXT_RUNS,
     *VISION,
     *UNSEEN_OPTIONS,
     *MODELS,
