@@ -81,7 +81,6 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("data", GlueDataCase): glue_data.run,
     ("data", DrawnImagesCase): image_draws.run,
     ("data", FeedingCase): feeding.run,
-    ("data", MixCase): image_data.run_mixing,
     ("data", PixelCase): image_data.run_pixels,
     ("loss", SmoothedLossCase): smoothed_loss.run,
     ("metric", BestChoiceCase): best_choice.run,
