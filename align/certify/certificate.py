@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-FAULTS, SEEDS = 60, 30
+FAULTS, SEEDS, SETTINGS = 60, 30, 2
 LOCATED, EXPLAINED = 0.95, 0.80
-"""The thresholds: so many faults and clean seeds, all detected, these shares located, explained."""
+"""The thresholds: so many faults, clean seeds and settings of the processor under which they ran,
+all faults detected, these shares located and explained."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class CleanRun:
 
     Attributes:
         scene, seed: what ran.
+        setting: of the processor, a key of `running.SETTINGS`.
         passed: the suite found nothing.
         said: its verdict.
         error: why the run is worth nothing, "" when it ran.
@@ -60,6 +62,7 @@ class CleanRun:
 
     scene: str
     seed: int
+    setting: str = ""
     passed: bool = False
     said: str = ""
     error: str = ""
@@ -112,6 +115,11 @@ class Certificate:
         return sum(held == scenes for held in seeds.values())
 
     @property
+    def settings(self) -> list[str]:
+        """Settings of the processor under which clean runs were made."""
+        return sorted({run.setting for run in self.clean})
+
+    @property
     def alarms(self) -> list[CleanRun]:
         """Clean runs in which the suite found something, or that did not end."""
         return [run for run in self.clean if not run.passed]
@@ -138,6 +146,11 @@ class Certificate:
                 found.append(f"{reached} of {count} faults were {what}, {share:.0%} are needed")
         if self.clean_seeds < SEEDS:
             found.append(f"{self.clean_seeds} clean seeds were run, {SEEDS} are needed")
+        if len(self.settings) < SETTINGS:
+            found.append(
+                f"clean runs were made under {len(self.settings)} setting of the processor, "
+                f"{SETTINGS} are needed"
+            )
         if self.false_alarms:
             found.append(f"{self.false_alarms} of {len(self.clean)} clean runs were not clean")
         return found

@@ -22,6 +22,16 @@ from typing import Any
 
 from align.certify.certificate import SEEDS, Certificate, CleanRun, Row
 
+SETTINGS = {
+    "as found": {},
+    "AVX2": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    },
+}
+"""Name -> environment of a worker: the libraries' own choice of kernels, and that of an older
+processor. Clean runs take turns by their seed; faults are planted under the first."""
 LIMIT = 300.0  # seconds for one task
 FAULT_SEED = 0
 ROOT = Path(__file__).parents[2]
@@ -56,7 +66,9 @@ def certify(
     faults = catalogue.select(only)
     scenes = dict.fromkeys(fault.scene for fault in faults)
     tasks = [{"fault": fault.name, "seed": FAULT_SEED} for fault in faults]
-    tasks += [{"scene": scene, "seed": seed} for seed in range(seeds) for scene in scenes]
+    for number, setting in enumerate(SETTINGS):
+        turn = range(number, seeds, len(SETTINGS))
+        tasks += [{"scene": s, "seed": seed, "setting": setting} for seed in turn for s in scenes]
     began = time.perf_counter()
     results = run_tasks(tasks, jobs, progress)
     rows = [one for one in results if isinstance(one, Row)]
@@ -70,7 +82,8 @@ def run_tasks(
     """The result of every task, in their order.
 
     Args:
-        tasks: {"fault", "seed"} or {"scene", "seed"}.
+        tasks: {"fault", "seed"} or {"scene", "seed", "setting"}; a worker is replaced when the
+            setting changes.
         jobs: worker processes.
         progress: see `certify`.
     """
@@ -121,6 +134,7 @@ class Worker:
         self.command = list(command or (sys.executable, "-m", "align.certify.worker"))
         self.limit = limit
         self._process: subprocess.Popen | None = None
+        self._setting = next(iter(SETTINGS))
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
 
     def ask(self, task: dict[str, Any]) -> Row | CleanRun:
@@ -133,6 +147,7 @@ class Worker:
 
     def reply(self, task: dict[str, Any]) -> tuple[str, str]:
         """Send one task; its answer, or why there is none (the process is then gone)."""
+        self._work_under(task.get("setting", next(iter(SETTINGS))))
         process = self._started()
         late = threading.Event()
 
@@ -160,6 +175,12 @@ class Worker:
         except OSError:
             return ""
 
+    def _work_under(self, setting: str) -> None:
+        """A library reads its setting once: another one needs another process."""
+        if setting != self._setting:
+            self._stop()
+            self._setting = setting
+
     def _started(self) -> subprocess.Popen:
         if self._process is None:
             single = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -170,7 +191,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
                 text=True,
-                env={**os.environ, **single, "PYTHONPATH": path},
+                env={**os.environ, **single, **SETTINGS[self._setting], "PYTHONPATH": path},
             )
         return self._process
 
@@ -201,7 +222,7 @@ class Worker:
 def _failed(task: dict[str, Any], why: str) -> Row | CleanRun:
     """The result of a task that gave none."""
     if "scene" in task:
-        return CleanRun(task["scene"], task["seed"], error=why)
+        return CleanRun(task["scene"], task["seed"], task.get("setting", ""), error=why)
     from align.certify import catalogue
 
     fault = catalogue.find(task["fault"])

@@ -19,7 +19,7 @@ def headline(certificate: Certificate) -> str:
         f"{certificate.located} located",
         f"{certificate.explained} explained",
         f"{certificate.false_alarms} false alarms in {len(certificate.clean)} clean runs "
-        f"({certificate.clean_seeds} seeds)",
+        f"({certificate.clean_seeds} seeds; processor: {', '.join(certificate.settings)})",
     ]
     verdict = "CERTIFIED" if certificate.passed else "NOT CERTIFIED"
     return f"{verdict}  {', '.join(parts)}, {certificate.seconds:.0f} s"
@@ -87,7 +87,8 @@ def markdown(certificate: Certificate) -> str:
     scenes = len({run.scene for run in certificate.clean})
     clean = (
         f"{len(certificate.clean)} clean runs ({scenes} pairs on {certificate.clean_seeds} seeds, "
-        f"float64 and float32): {certificate.false_alarms} false alarms. "
+        f"float64 and float32; processor: {', '.join(certificate.settings)}): "
+        f"{certificate.false_alarms} false alarms. "
         f"{certificate.seconds:.0f} s with {certificate.jobs} processes of one thread."
     )
     return "\n".join(

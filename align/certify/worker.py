@@ -101,13 +101,14 @@ def _alarm(outcome: Any) -> str:
 
 
 def work(task: dict[str, Any]) -> dict[str, Any]:
-    """The result of one task {"fault", "seed"} or {"scene", "seed"}."""
+    """The result of one task {"fault", "seed"} or {"scene", "seed", "setting"}."""
     from align.certify import catalogue, scenes
 
     if "fault" in task:
         fault = catalogue.find(task["fault"])
         return dataclasses.asdict(run_fault(fault, scenes.build(fault.scene, task["seed"])))
-    return dataclasses.asdict(run_clean(scenes.build(task["scene"], task["seed"])))
+    run = run_clean(scenes.build(task["scene"], task["seed"]))
+    return dataclasses.asdict(dataclasses.replace(run, setting=task.get("setting", "")))
 
 
 def main() -> int:

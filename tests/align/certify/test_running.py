@@ -89,6 +89,17 @@ def test_a_worker_that_dies_or_hangs_is_an_error_of_its_task() -> None:
         assert not again.detected
 
 
+def test_a_worker_is_replaced_for_another_setting_of_the_processor() -> None:
+    said = (
+        "import os, sys; [print(os.getenv('ATEN_CPU_CAPABILITY'), flush=1) for _ in sys.stdin]"
+    )
+    held = running.Worker([sys.executable, "-c", said])
+    settings = ("as found", "as found", "AVX2", "as found")
+    found = [held.reply({"scene": "s", "seed": 0, "setting": setting})[0] for setting in settings]
+    held.close()
+    assert [one.strip() for one in found] == ["None", "None", "avx2", "None"]
+
+
 def test_impossible_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="expected at least 1, got 0 and 2"):
         running.certify(seeds=0)
