@@ -21,6 +21,7 @@ from align.case_kinds import (
     ScheduleCase,
     TrainerCase,
 )
+from align.cases_calls import CALLS
 from align.cases_vision import VISION
 from align.tolerance import Tolerance
 
@@ -293,6 +294,7 @@ CASES: tuple[Case, ...] = (
     *_METRICS,
     *_SCHEDULES,
     *VISION,
+    *CALLS,
 )
 
 assert len({case.name for case in CASES}) == len(CASES)

@@ -19,11 +19,13 @@ from align.case_kinds import (
     TimmCase,
     TrainerCase,
 )
+from align.case_kinds_calls import FormulaCase, PlainCallCase
 from align.context import Context
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
 from align.steps import (
     backward,
+    calls,
     data,
     forward,
     glue_data,
@@ -46,6 +48,8 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("data", PixelCase): image_data.run_pixels,
     ("forward", ModelCase): forward.run,
     ("forward", TimmCase): forward.run,
+    ("forward", PlainCallCase): calls.run_plain,
+    ("forward", FormulaCase): calls.run_formula,
     ("loss", LossCase): loss.run,
     ("metric", MetricCase): metric.run,
     ("learning_rate", ScheduleCase): learning_rate.run,

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 from align.covered.pause import STARTED_BY
@@ -61,6 +62,7 @@ def measured(product: Path = PRODUCT) -> Iterator[Path]:
     Yields:
         A folder, removed afterwards, into which each process writes as it ends; for `read`.
     """
+    resource_tracker.ensure_running()  # of multiprocessing; it would outlive the folder
     with tempfile.TemporaryDirectory(prefix="align_coverage_") as name:
         folder = Path(name)
         settings = folder / "settings.ini"

@@ -117,6 +117,6 @@ def _controls(
         ("an entry for a line that runs", f"{file}::::{sources[file].line(line)}"),
     ):
         planted = NotAligned(entry, "planted")
-        stale = verdict_on(record, sources, (*listed, planted)).stale
+        stale = verdict_on({file: found}, sources, (*listed, planted)).stale
         results.append(ControlResult(name, planted in stale, entry, LIST))
     return results

@@ -1,0 +1,85 @@
+"""The part of the table with calls that no step of a whole model makes; no logic."""
+
+from __future__ import annotations
+
+from align.case_kinds import Case, ImageBatch
+from align.case_kinds_calls import FormulaCase, PlainCallCase
+
+_BERT = {
+    "hidden_size": 20,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "intermediate_size": 28,
+    "vocab_size": 30,
+    "max_position_embeddings": 16,
+    "q_dim": 7,
+    "k_dim": 5,
+    "head_num_heads": 3,
+    "wr_dim": 4,
+    "qkv_dim": 6,
+    "head_dropout": 0.0,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+_SOT = {
+    "img_size": 28,
+    "embed_dim": 20,
+    "depth": 1,
+    "num_heads": 4,
+    "mlp_ratio": 1.5,
+    "token_type": "linear",
+    "head_num_heads": 3,
+    "wr_dim": 4,
+    "head_dropout": 0.0,
+}
+_SWIN = {
+    "img_size": 24,
+    "embed_dim": 12,
+    "depths": (1, 1),
+    "num_heads": (2, 3),
+    "window_size": 3,
+    "mlp_ratio": 2.0,
+}
+_FLOAT64 = ("float64",)
+
+
+def _images(name: str, model: str, options: dict, size: int) -> PlainCallCase:
+    return PlainCallCase(
+        name,
+        model,
+        options,
+        steps=("forward",),
+        subject="images",
+        num_classes=5,
+        batch=ImageBatch(samples=2, size=size),
+        dtypes=_FLOAT64,
+        train=False,
+    )
+
+
+_PLAIN_CALLS = (
+    *(
+        PlainCallCase(
+            f"plain_call_bert_{fusion}",
+            options={**_BERT, "pooling": "mgcrp", "fusion": fusion, "mask_padding": True},
+            steps=("forward",),
+            train=False,
+            dtypes=_FLOAT64,
+        )
+        for fusion in ("sum_fc", "aggre_all")
+    ),
+    _images("plain_call_sot", "sot_tiny", _SOT, 28),
+    _images("plain_call_swin", "swin_tiny", _SWIN, 24),
+)
+
+_COVARIANCE = {"function": "cross_covariance", "inputs": 2, "options": {"centering": "none"}}
+_FORMULAS = (
+    FormulaCase("formula_uncentred", fault={"centering": "scalar"}, **_COVARIANCE),
+    FormulaCase(
+        "formula_uncentred_masked", fault={"centering": "channel"}, masked=True, **_COVARIANCE
+    ),
+    FormulaCase("formula_svpn_exact", "sv_power_norm_exact", options={"alpha": 0.4}, fault={}),
+    FormulaCase("formula_sqrt_exact", "matrix_sqrt_exact", symmetric=True),
+)
+
+CALLS: tuple[Case, ...] = (*_PLAIN_CALLS, *_FORMULAS)

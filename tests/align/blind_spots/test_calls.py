@@ -1,0 +1,83 @@
+"""Changes that only a call without masks, token types and taps runs, or a formula alone."""
+
+from __future__ import annotations
+
+import warnings
+
+import paddle
+import pytest
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
+
+from sot_paddle import functional
+from sot_paddle.backbones import bert
+from sot_paddle.heads import fusion
+
+BERT, WORDS = "plain_call_bert_sum_fc", "plain_call_bert_aggre_all"
+
+
+@pytest.mark.parametrize("case", [BERT, WORDS, "plain_call_sot", "plain_call_swin"])
+def test_a_plain_call_passes(case, run_case) -> None:
+    assert run_case(case, "forward", "float64").passed
+
+
+def test_a_mask_invented_where_none_is_given(run_case, failed, monkeypatch) -> None:
+    original = bert.BertEncoder.forward
+
+    def forward(self, input_ids, token_type_ids=None, attention_mask=None, taps=None):
+        invented = (input_ids != input_ids[:, -1:]).astype("int64")
+        mask = invented if attention_mask is None else attention_mask
+        return original(self, input_ids, token_type_ids, mask, taps)
+
+    monkeypatch.setattr(bert.BertEncoder, "forward", forward)
+    assert failed(run_case(BERT, "forward", "float64")) == ["logits"]
+
+
+def test_what_is_recorded_is_not_what_is_handed_on(run_case, failed, monkeypatch) -> None:
+    """Every other case records taps: a model that computes something else without them."""
+    original = fusion.record
+
+    def record(taps, name, tensor):
+        return original(taps, name, tensor) if taps is not None else tensor * 0.99
+
+    monkeypatch.setattr(fusion, "record", record)
+    assert failed(run_case(WORDS, "forward", "float64")) == ["logits"]
+    assert run_case("head_mgcrp_aggre_all", "forward", "float64").passed
+
+
+def test_uncentred_tokens_are_compared_with_and_without_a_mask(
+    run_case, failed, monkeypatch
+) -> None:
+    original = functional.center_tokens
+
+    def center(x, *, centering="scalar", mask=None):
+        return original(x, centering="scalar" if centering == "none" else centering, mask=mask)
+
+    for case in ("formula_uncentred", "formula_uncentred_masked"):
+        assert run_case(case, "forward", "float64").passed
+        with monkeypatch.context() as planted:
+            planted.setattr(functional, "center_tokens", center)
+            assert failed(run_case(case, "forward", "float64")) == ["cross_covariance"]
+
+
+@pytest.mark.parametrize(
+    ("case", "function", "operation"),
+    [
+        ("formula_svpn_exact", "sv_power_norm_exact", "svd"),
+        ("formula_sqrt_exact", "matrix_sqrt_exact", "eigh"),
+    ],
+)
+def test_the_exact_forms_are_compared(
+    case, function, operation, run_case, failed, monkeypatch
+) -> None:
+    original = getattr(paddle.linalg, operation)
+
+    def changed(*arguments, **options):
+        first, *rest = original(*arguments, **options)
+        return (first * 1.001, *rest)
+
+    assert run_case(case, "forward", "float64").passed
+    monkeypatch.setattr(paddle.linalg, operation, changed)
+    assert failed(run_case(case, "forward", "float64")) == [function]
