@@ -22,7 +22,9 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.cases_calls import CALLS
+from align.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases_vision import VISION
+from align.function_case import FunctionCase
 from align.tolerance import Tolerance
 
 _SMALL = {
@@ -280,7 +282,7 @@ _GLUE_DATA = (
     GlueDataCase("data_glue_qqp_truncated", "qqp", pad="longest", bucket=True, max_length=16),
 )
 
-CASES: tuple[Case, ...] = (
+CASES: tuple[Case | FunctionCase, ...] = (
     *_DATA,
     *_GLUE_DATA,
     *_TEXT,
@@ -295,6 +297,7 @@ CASES: tuple[Case, ...] = (
     *_SCHEDULES,
     *VISION,
     *CALLS,
+    *UNSEEN_OPTIONS,
 )
 
 assert len({case.name for case in CASES}) == len(CASES)

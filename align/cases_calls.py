@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from align.case_kinds import Case, ImageBatch
-from align.case_kinds_calls import FormulaCase, PlainCallCase
+from align.case_kinds_calls import PlainCallCase
+from align.function_case import FunctionCase
 
 _BERT = {
     "hidden_size": 20,
@@ -72,14 +73,41 @@ _PLAIN_CALLS = (
     _images("plain_call_swin", "swin_tiny", _SWIN, 24),
 )
 
-_COVARIANCE = {"function": "cross_covariance", "inputs": 2, "options": {"centering": "none"}}
-_FORMULAS = (
-    FormulaCase("formula_uncentred", fault={"centering": "scalar"}, **_COVARIANCE),
-    FormulaCase(
-        "formula_uncentred_masked", fault={"centering": "channel"}, masked=True, **_COVARIANCE
+_FUNCTIONS = (
+    FunctionCase(
+        "function_uncentred",
+        "cross_covariance",
+        (4, 7, 5),
+        ("cross_covariance", {"centering": "scalar"}),
+        {"centering": "none"},
+        inputs=2,
     ),
-    FormulaCase("formula_svpn_exact", "sv_power_norm_exact", options={"alpha": 0.4}, fault={}),
-    FormulaCase("formula_sqrt_exact", "matrix_sqrt_exact", symmetric=True),
+    FunctionCase(
+        "function_uncentred_masked",
+        "cross_covariance",
+        (4, 7, 5),
+        ("cross_covariance", {"centering": "channel"}),
+        {"centering": "none"},
+        inputs=2,
+        valid=(7, 5, 1, 0),
+    ),
+    FunctionCase(
+        "function_svpn_exact",
+        "sv_power_norm_exact",
+        (3, 6, 4),
+        ("sv_power_norm_exact", {"alpha": 0.5}),
+        {"alpha": 0.4},
+    ),
+    FunctionCase(
+        "function_sqrt_exact",
+        "matrix_sqrt_exact",
+        (3, 7, 4),
+        ("matrix_sqrt", {"num_iter": 3}),
+        symmetric=True,
+        steps=(
+            "forward",
+        ),  # of a symmetric matrix each eigh reads another triangle on the way back
+    ),
 )
 
-CALLS: tuple[Case, ...] = (*_PLAIN_CALLS, *_FORMULAS)
+CALLS: tuple[Case, ...] = (*_PLAIN_CALLS, *_FUNCTIONS)

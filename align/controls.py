@@ -20,10 +20,15 @@ from align.sides import Arrays
 from sot_paddle.backbones.layers import Attention
 from sot_paddle.backbones.swin_blocks import SwinBlock
 from sot_paddle.heads.fusion import PoolerHead
-from sot_paddle.heads.pooling import MultiHeadCrossCovariance, TokenBatchNorm
-from sot_paddle.heads.power_norm import RowLayerNorm, SvPN
+from sot_paddle.heads.pooling import (
+    BranchCovariance,
+    MultiHeadCrossCovariance,
+    TokenBatchNorm,
+)
+from sot_paddle.heads.power_norm import MatrixSqrt, RowLayerNorm, SvPN
 
 Undo = Callable[[], None]
+_DEFAULT_ACTIVATION = nn.functional.gelu
 
 
 @unmeasured()
@@ -125,6 +130,62 @@ def _svpn_exponent(model: nn.Layer):
         return None
     name, layer = found
     return name, _replace_attribute(layer, "alpha", layer.alpha * 0.98)
+
+
+def _exchanged_activation(model: nn.Layer):
+    """Another activation than the one of the options; the default's is not exchanged here."""
+    found = _first(
+        model, nn.TransformerEncoderLayer, lambda layer: layer.activation is not _DEFAULT_ACTIVATION
+    )
+    if found is None:
+        return None
+    name, layer = found
+    return name, _replace_attribute(layer, "activation", _DEFAULT_ACTIVATION)
+
+
+def _lower_triangle(model: nn.Layer):
+    """The triangle read along its columns: the same numbers of a symmetric matrix, moved."""
+    found = _first(
+        model,
+        (MultiHeadCrossCovariance, BranchCovariance),
+        lambda layer: layer.upper_triangle,
+    )
+    if found is None:
+        return None
+    name, layer = found
+    original = layer.forward
+
+    def lower(*inputs: object) -> paddle.Tensor:
+        size = (
+            layer.wr_dim
+            if isinstance(layer, MultiHeadCrossCovariance)
+            else layer.proj.weight.shape[1]
+        )
+        pooled = original(*inputs)
+        groups = pooled.reshape([-1, size * (size + 1) // 2])
+        upper = [(r, c) for r in range(size) for c in range(r, size)]
+        order = sorted(range(len(upper)), key=lambda place: upper[place][::-1])
+        return groups[:, paddle.to_tensor(order)].reshape(pooled.shape)
+
+    layer.forward = lower
+
+    def undo() -> None:
+        del layer.forward
+
+    return name, undo
+
+
+def _skipped_matrix_root(model: nn.Layer):
+    found = _first(model, MatrixSqrt)
+    if found is None:
+        return None
+    name, layer = found
+    layer.forward = lambda x: x
+
+    def undo() -> None:
+        del layer.forward
+
+    return name, undo
 
 
 def _batch_norm_epsilon(model: nn.Layer):
@@ -234,6 +295,9 @@ MODEL_FAULTS: tuple[ModelFault, ...] = (
     ModelFault("transposed square weight", _transposed_weight),
     ModelFault("W and R swapped", _swapped_w_and_r),
     ModelFault("svPN exponent 2 % off", _svpn_exponent),
+    ModelFault("activation exchanged", _exchanged_activation),
+    ModelFault("triangle read along its columns", _lower_triangle),
+    ModelFault("matrix root skipped", _skipped_matrix_root),
     ModelFault("batch norm epsilon ten times larger", _batch_norm_epsilon),
     ModelFault("queries and keys exchanged", _exchanged_queries_and_keys),
     ModelFault("positions shifted by one", _shifted_positions),

@@ -19,21 +19,23 @@ from align.case_kinds import (
     TimmCase,
     TrainerCase,
 )
-from align.case_kinds_calls import FormulaCase, PlainCallCase
+from align.case_kinds_calls import PlainCallCase
 from align.context import Context
+from align.function_case import FunctionCase
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
 from align.steps import (
     backward,
-    calls,
     data,
     forward,
+    functions,
     glue_data,
     image_data,
     learning_rate,
     loss,
     metric,
     optimizer,
+    plain_call,
     trainer_run,
     training,
 )
@@ -48,8 +50,9 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("data", PixelCase): image_data.run_pixels,
     ("forward", ModelCase): forward.run,
     ("forward", TimmCase): forward.run,
-    ("forward", PlainCallCase): calls.run_plain,
-    ("forward", FormulaCase): calls.run_formula,
+    ("forward", PlainCallCase): plain_call.run,
+    ("forward", FunctionCase): functions.run_forward,
+    ("backward", FunctionCase): functions.run_backward,
     ("loss", LossCase): loss.run,
     ("metric", MetricCase): metric.run,
     ("learning_rate", ScheduleCase): learning_rate.run,

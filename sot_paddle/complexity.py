@@ -17,6 +17,7 @@ from paddle import nn
 from sot_paddle.backbones.layers import Attention
 from sot_paddle.backbones.token_stages import NonLocalBlock
 from sot_paddle.heads.pooling import (
+    BranchCovariance,
     CovariancePooling,
     MultiHeadCrossCovariance,
     QKCrossCovariance,
@@ -173,6 +174,10 @@ def _auto(layer: CovariancePooling, given: Shape, made: Shape) -> int:
     return given[0] * given[1] * layer.dr.weight.shape[1] ** 2
 
 
+def _one_branch(layer: BranchCovariance, given: Shape, made: Shape) -> int:
+    return given[0] * given[1] * layer.proj.weight.shape[1] ** 2
+
+
 def _matrix_sqrt(layer: MatrixSqrt, given: Shape, made: Shape) -> int:
     # one product for the first iteration, three for each in between, two for the last
     products = 1 + 3 * max(layer.num_iter - 2, 0) + 2 * (layer.num_iter > 1)
@@ -188,6 +193,7 @@ _PRODUCTS: Mapping[type[nn.Layer], _Counter] = {
     MultiHeadCrossCovariance: _multi_head,
     QKCrossCovariance: _single_head,
     CovariancePooling: _auto,
+    BranchCovariance: _one_branch,
     MatrixSqrt: _matrix_sqrt,
 }
 

@@ -14,15 +14,25 @@ from typing import Any, TypeVar
 
 Record = TypeVar("Record")
 
-POOLINGS = ("mgcrp_qk", "mgcrp", "gap", "gcp", "pooler", "fc", "none")
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
+"""Activations of a text encoder's feed-forward layers, under transformers' names."""
+
+LARGEST_EPSILON = 1e-3
+"""What the kernel of Paddle's layer norm takes at most."""
+
+POOLINGS = ("mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", "pooler", "fc", "none")
 CLASS_TOKEN_POOLINGS = ("pooler", "fc", "none")
 FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
 NORMALIZATIONS: Mapping[str, tuple[str, ...]] = {
     "mgcrp": ("svpn", "sqrt_d", "sqrt_t", "epn", "ln", "none"),
     "mgcrp_qk": ("svpn", "epn", "none"),
     "gcp": ("mpn",),
+    "gcp_text": ("mpn", "svpn"),
 }
 """Power norms each covariance pooling can use; the first is its default."""
+
+VECTORIZED = ("mgcrp", "gcp_text")
+"""Poolings whose matrices can be flattened as a whole or as their upper triangle (``vec``)."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,7 @@ class HeadConfig:
         pooling: how word tokens become one vector (``POOLINGS``).
         fusion: how class token and words are combined (``FUSIONS``); None means ``sum_fc``.
         normalization: power norm of a covariance pooling; None means that pooling's default.
-        q_dim: rows of the single-head covariance (text release).
+        q_dim: rows of the single-head covariance, width of ``gcp_text`` (text release).
         k_dim: columns of the single-head covariance.
         head_num_heads: heads of multi-head MGCrP, and of the width formula of GCP.
         wr_dim: width of each head's W and R.
@@ -43,7 +53,9 @@ class HeadConfig:
         num_iter: svPN power iterations per triplet.
         num_sv: svPN triplets, None for all.
         start: svPN start vector, ``"learn"`` (N(0, 1), trained) or ``"one"``.
-        mpn_iter: Newton-Schulz iterations of GCP.
+        mpn_iter: Newton-Schulz iterations of ``mpn``.
+        vec: which entries of ``mgcrp`` and ``gcp_text`` matrices count: ``"full"`` or ``"triu"``
+            (upper triangle, row-major; what ``mpn`` always takes).
         centering: ``"scalar"`` (published) or ``"channel"``; ``mgcrp_qk`` is always per channel.
         covariance_scale: GCP's factor, ``"published"`` (1/d) or ``"tokens"`` (1/N).
         head_dropout: None means .8 for ``mgcrp_qk``, the encoder's hidden dropout for
@@ -67,6 +79,7 @@ class HeadConfig:
     num_sv: int | None = 1
     start: str = "learn"
     mpn_iter: int = 3
+    vec: str = "full"
     centering: str = "scalar"
     covariance_scale: str = "published"
     head_dropout: float | None = None
@@ -79,6 +92,12 @@ class HeadConfig:
         allowed = NORMALIZATIONS.get(self.pooling, ())
         _one_of(f"normalization of pooling {self.pooling!r}", self.normalization, (None, *allowed))
         _one_of("start", self.start, ("learn", "one"))
+        _one_of("vec", self.vec, ("full", "triu"))
+        if self.vec == "triu" and self.pooling not in VECTORIZED:
+            raise ValueError(
+                f"vec 'triu' is an option of pooling {' and '.join(VECTORIZED)}, got pooling "
+                f"{self.pooling!r}; leave it at 'full'"
+            )
         _one_of("centering", self.centering, ("scalar", "channel"))
         _one_of("covariance_scale", self.covariance_scale, ("published", "tokens"))
         _one_of("on_zero", self.on_zero, (None, "nan", "zero"))
@@ -118,7 +137,7 @@ class EncoderConfig:
     freeze_encoder: bool = False
 
     def __post_init__(self) -> None:
-        _one_of("hidden_act", self.hidden_act, ("gelu", "relu"))
+        _one_of("hidden_act", self.hidden_act, ACTIVATIONS)
         for name in (
             "vocab_size",
             "hidden_size",
@@ -144,6 +163,11 @@ class EncoderConfig:
         for name in ("layer_norm_eps", "initializer_range"):
             if not getattr(self, name) > 0.0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        if self.layer_norm_eps > LARGEST_EPSILON:
+            raise ValueError(
+                f"layer_norm_eps must be at most {LARGEST_EPSILON}, which Paddle's layer norm "
+                f"takes, got {self.layer_norm_eps}"
+            )
 
 
 def _one_of(name: str, value: object, allowed: tuple) -> None:

@@ -407,3 +407,57 @@ def triu_vectorize(x: paddle.Tensor) -> paddle.Tensor:
     index = [row * size + column for row in range(size) for column in range(row, size)]
     flat = x.reshape([x.shape[0], size * size])
     return paddle.index_select(flat, paddle.to_tensor(index, dtype="int64"), axis=1)
+
+
+@_full_precision
+def cov_forward(x: paddle.Tensor, *, scale: str = "published") -> paddle.Tensor:
+    """Covariance of the channels of images: ``X (f I - 11^T / M^2) X^T`` over M = H W pixels.
+
+    QUIRK: the published helper scales the identity by 1/M^2 (f = 1/M^2), which is no covariance;
+    ``scale="tokens"`` gives the true one, f = 1/M. No published model uses it.
+
+    Args:
+        x: (B, d, H, W).
+        scale: ``"published"`` or ``"tokens"``.
+
+    Returns:
+        (B, d, d), symmetric.
+
+    Raises:
+        ValueError: ``x`` is not four-dimensional, or an unknown scale.
+
+    Gradient: smooth everywhere (quadratic).
+    Source: A.3.
+    """
+    _require("scale", scale, COVARIANCE_SCALES)
+    if x.ndim != 4:
+        raise ValueError(f"cov_forward expects images (B, d, H, W), got {x.shape}")
+    pixels = x.flatten(2)  # (B, d, M)
+    count = pixels.shape[2]
+    total = pixels.sum(axis=2, keepdim=True) / count  # (B, d, 1)
+    gram = paddle.matmul(pixels, pixels, transpose_y=True)  # (B, d, d)
+    factor = 1.0 / count**2 if scale == "published" else 1.0 / count
+    return gram * factor - paddle.matmul(total, total, transpose_y=True)
+
+
+def triu_forward(x: paddle.Tensor) -> paddle.Tensor:
+    """Gather the *lower* triangle, diagonal included, in row-major order.
+
+    QUIRK: the published helper of this name takes the lower triangle; :func:`triu_vectorize` is
+    the upper one that its models use. On symmetric matrices both hold the same numbers, in
+    another order from d = 3 on. No published model uses it.
+
+    Args:
+        x: (B, d, d).
+
+    Returns:
+        (B, d (d + 1) / 2), same dtype; for d = 3 the flat indices 0, 3, 4, 6, 7, 8. (The original
+        returns a last axis of length 1 as well.)
+
+    Source: A.3.
+    """
+    _check_matrices("triu_forward", x)
+    size = x.shape[1]
+    index = [row * size + column for row in range(size) for column in range(row + 1)]
+    flat = x.reshape([x.shape[0], size * size])
+    return paddle.index_select(flat, paddle.to_tensor(index, dtype="int64"), axis=1)

@@ -379,6 +379,52 @@ def triu_vectorize(x: torch.Tensor) -> torch.Tensor:
     return x[:, rows, columns]
 
 
+@full_precision
+def cov_forward(x: torch.Tensor, *, scale: str = "published") -> torch.Tensor:
+    """Y = X C X^T with C = f I - (1/M^2) 1 1^T over the M = H W pixels of an image.
+
+    QUIRK: the published helper has f = 1/M^2; ``scale="tokens"`` gives f = 1/M, the covariance.
+
+    Args:
+        x: Images (B, d, H, W).
+        scale: "published" or "tokens".
+
+    Returns:
+        (B, d, d).
+
+    Raises:
+        ValueError: Not a batch of images, or an unknown scale.
+
+    Source: specs A.3.
+    """
+    _require_choice("covariance scale", scale, COVARIANCE_SCALES)
+    if x.ndim != 4:
+        raise ValueError(f"images must have shape (B, d, H, W), got {tuple(x.shape)}")
+    rows = x.flatten(2)  # (B, d, M)
+    pixels = rows.shape[2]
+    factor = pixels**-2 if scale == "published" else 1 / pixels
+    eye = torch.eye(pixels, dtype=x.dtype, device=x.device)
+    centre = factor * eye - torch.full_like(eye, pixels**-2)  # (M, M)
+    return rows @ centre @ rows.transpose(1, 2)
+
+
+def triu_forward(x: torch.Tensor) -> torch.Tensor:
+    """Lower triangle with the diagonal, row by row (for 3 x 3: flat indices 0, 3, 4, 6, 7, 8).
+
+    QUIRK: the published name says upper; ``triu_vectorize`` takes that one.
+
+    Args:
+        x: Matrices (B, d, d).
+
+    Returns:
+        (B, d (d + 1) / 2). The gradient goes to the lower triangle only.
+
+    Source: specs A.3.
+    """
+    rows, columns = torch.tril_indices(x.shape[1], x.shape[2], device=x.device)
+    return x[:, rows, columns]
+
+
 class BatchStatistics(NamedTuple):
     """Moments of the valid tokens of a batch: mean (d,), biased variance (d,), count (0-dim)."""
 

@@ -27,6 +27,7 @@ HEAD_SIGNATURES: Mapping[str, tuple[str, ...]] = {
     "pooler": ("head.dense.weight", "head.dense.bias"),
     "mgcrp_qk": ("head.pooling.q_proj.weight", "head.pooling.k_proj.weight"),
     "mgcrp": ("head.pooling.wr.weight",),
+    "gcp_text": ("head.pooling.proj.weight",),
     "gcp": ("head.pooling.dr.weight", "head.pooling.dr.bias"),
     "fc": ("head.proj.weight", "head.proj.bias"),
 }
@@ -39,8 +40,10 @@ CLASS_SCORES = ("head.cls_fc.weight", "head.cls_fc.bias")
 """Paddle names that alone mean a classifier of the class token (none)."""
 
 _PLAIN = ModelTraits("bert", "pooler", ("pooler", "gap", "gcp", "fc"))
-_SECOND_ORDER = ModelTraits("bert", "mgcrp_qk", ("mgcrp_qk", "mgcrp", "gap", "gcp", "fc"))
-_WORDS = ("mgcrp", "mgcrp_qk", "gap", "gcp")
+_SECOND_ORDER = ModelTraits(
+    "bert", "mgcrp_qk", ("mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", "fc")
+)
+_WORDS = ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")
 _ALL = (*_WORDS, "pooler", "fc", "none")
 _SOT = ModelTraits("vit", "mgcrp", _ALL, "densenet")
 _DEIT = ModelTraits("vit", "none", _ALL, "patch")

@@ -1,7 +1,8 @@
 """Table: this project's PyTorch reference: transformers' encoder names, the head's own names.
 
 Symbols of the heads: K classes, R width of the word representation, D that of the class token,
-q and k of the single-head MGCrP, W = 2 * heads * wr_dim, w = wr_dim, c reduced width of GCP.
+q and k of the single-head MGCrP, W = 2 * heads * wr_dim, w = wr_dim, c reduced width of GCP,
+d width of the text release's covariance.
 """
 
 from __future__ import annotations
@@ -10,6 +11,12 @@ from align.weights.hf_encoder import CONFIG, ENCODER, IGNORED
 from align.weights.layout import HeadTable, Layout, Row
 
 _COUNTED = "batches seen so far; Paddle's BatchNorm has a fixed momentum and does not count"
+COUNTERS = {
+    f"head.pooling.{name}.num_batches_tracked": f"head.pooling.{name}.running_mean"
+    for name in ("q_norm", "k_norm", "proj_norm")
+}
+"""Counter of each batch normalisation of a head -> Paddle tensor beside which it is written."""
+
 _BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 
 
@@ -61,6 +68,12 @@ def heads(width: str, *, class_token: bool) -> dict[str, HeadTable]:
             *scores,
         ),
         "gcp": (*_linear("head.pooling.dr", "c", width), *scores),
+        "gcp_text": (
+            _same("head.pooling.proj.weight", "conv1x1_to_linear", "d", width, "1", "1"),
+            *(_same(f"head.pooling.proj_norm.{part}", "norm", "d") for part in _BATCH_NORM),
+            _same("head.pooling.norm.weight", "vector", "d", optional=True),
+            *scores,
+        ),
         "gap": scores,
     }
     if class_token:
@@ -74,14 +87,7 @@ LAYOUT = Layout(
     description="this project's PyTorch reference, sot_torch_ref",
     encoder=ENCODER,
     heads={name: table for name, table in heads("C", class_token=True).items() if name != "none"},
-    ignored={
-        **IGNORED,
-        "head.pooling.q_norm.num_batches_tracked": _COUNTED,
-        "head.pooling.k_norm.num_batches_tracked": _COUNTED,
-    },
-    counters={
-        "head.pooling.q_norm.num_batches_tracked": "head.pooling.q_norm.running_mean",
-        "head.pooling.k_norm.num_batches_tracked": "head.pooling.k_norm.running_mean",
-    },
+    ignored={**IGNORED, **dict.fromkeys(COUNTERS, _COUNTED)},
+    counters=COUNTERS,
     config=CONFIG,
 )

@@ -6,16 +6,30 @@ Shape legend: B samples, S tokens, C hidden size, K classes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import paddle
 from paddle import nn
+from paddle.nn import functional as F
 from paddlenlp.transformers import BertConfig, BertModel
 
 from sot_paddle.config import EncoderConfig, HeadConfig, build_record, near_names
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
+
+_tanh_gelu = functools.partial(F.gelu, approximate=True)
+
+ACTIVATION_FUNCTIONS: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
+    "gelu": F.gelu,  # the erf form
+    "gelu_new": _tanh_gelu,
+    "gelu_pytorch_tanh": _tanh_gelu,
+    "relu": F.relu,
+    "silu": F.silu,
+    "tanh": F.tanh,
+}
+"""Name of ``sot_paddle.config.ACTIVATIONS`` -> its function."""
 
 
 def _zero_row_hook(row: int):
@@ -50,7 +64,11 @@ class BertEncoder(BertModel):
     def __init__(self, config: EncoderConfig) -> None:
         fields = dataclasses.asdict(config)
         frozen = fields.pop("freeze_encoder")
-        super().__init__(BertConfig(**fields))
+        # PADDLE: paddlenlp looks the activation up in paddle.nn.functional, which lacks gelu_new
+        super().__init__(BertConfig(**{**fields, "hidden_act": "gelu"}))
+        self.config.hidden_act = config.hidden_act
+        for layer in self.encoder.layers:
+            layer.activation = ACTIVATION_FUNCTIONS[config.hidden_act]
         del self.pooler
         self.dims = config
         for layer in self.sublayers():

@@ -38,9 +38,12 @@ _NORMS: Mapping[str, Callable[[int, HeadConfig], nn.Layer]] = {
 }
 
 
+def _norm_name(config: HeadConfig) -> str:
+    return config.normalization or NORMALIZATIONS[config.pooling][0]
+
+
 def _norm(dim: int, config: HeadConfig) -> nn.Layer:
-    name = config.normalization or NORMALIZATIONS[config.pooling][0]
-    return _NORMS[name](dim, config)
+    return _NORMS[_norm_name(config)](dim, config)
 
 
 def _mgcrp(dim: int, config: HeadConfig) -> nn.Layer:
@@ -51,12 +54,22 @@ def _mgcrp(dim: int, config: HeadConfig) -> nn.Layer:
         norm=_norm(config.wr_dim, config),
         qkv_bias=config.qkv_bias,
         centering=config.centering,
+        upper_triangle=config.vec == "triu",
     )
 
 
 def _mgcrp_qk(dim: int, config: HeadConfig) -> nn.Layer:
     return pooling.QKCrossCovariance(
         dim, q_dim=config.q_dim, k_dim=config.k_dim, norm=_norm(config.q_dim, config)
+    )
+
+
+def _gcp_text(dim: int, config: HeadConfig) -> nn.Layer:
+    return pooling.BranchCovariance(
+        dim,
+        width=config.q_dim,
+        norm=_norm(config.q_dim, config),
+        upper_triangle=config.vec == "triu" or _norm_name(config) == "mpn",
     )
 
 
@@ -76,6 +89,7 @@ _POOLINGS: Mapping[str, Callable[[int, HeadConfig], nn.Layer]] = {
     "mgcrp_qk": _mgcrp_qk,
     "gap": lambda dim, config: pooling.AveragePooling(dim),
     "gcp": _gcp,
+    "gcp_text": _gcp_text,
 }
 
 _FUSIONS: Mapping[str, Callable[..., nn.Layer]] = {
@@ -155,7 +169,7 @@ def _class_token_head(
         what = f"pooling {config.pooling!r}" if ignores_fusion else "fusion 'class_token'"
         raise ValueError(
             f"{what} uses the class token only, and this backbone has none; "
-            "use pooling 'mgcrp', 'mgcrp_qk', 'gap' or 'gcp'"
+            "use pooling 'mgcrp', 'mgcrp_qk', 'gap', 'gcp' or 'gcp_text'"
         )
     if ignores_fusion and config.fusion is not None:
         warnings.warn(

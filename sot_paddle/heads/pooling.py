@@ -112,11 +112,22 @@ class TokenBatchNorm(nn.Layer):
             paddle.assign(kept, output=buffer)
 
 
+def _entries(size: int, upper_triangle: bool) -> int:
+    """How many entries of a square matrix are taken."""
+    return size * (size + 1) // 2 if upper_triangle else size**2
+
+
+def _flatten(matrices: paddle.Tensor, upper_triangle: bool) -> paddle.Tensor:
+    """(B, d, d) row-major as (B, d^2), or its upper triangles as (B, d (d + 1) / 2)."""
+    return F.triu_vectorize(matrices) if upper_triangle else matrices.flatten(1)
+
+
 class MultiHeadCrossCovariance(nn.Layer):
     """Multi-headed global cross-covariance pooling (MGCrP).
 
     ``y_h = P(cov(W_h, R_h))`` for each head h, with W and R two halves of one linear projection
-    and P the power norm; the heads' matrices are flattened row-major and concatenated.
+    and P the power norm; the heads' matrices are flattened row-major, as a whole or only their
+    upper triangles, and concatenated.
 
     Args:
         dim: C.
@@ -125,8 +136,10 @@ class MultiHeadCrossCovariance(nn.Layer):
         norm: power norm Layer on (B H, w, w).
         qkv_bias: bias of the projection.
         centering: ``"scalar"`` is the published quirk, see functional.center_tokens.
+        upper_triangle: flatten the upper triangles only (svPN's ``vec="triu"``; the original
+            builds a classifier of the wrong width for it, so it has no published numbers).
 
-    Source: A.5; paper section "MGCrP".
+    Source: A.5, A.2; paper section "MGCrP".
     """
 
     def __init__(
@@ -138,17 +151,19 @@ class MultiHeadCrossCovariance(nn.Layer):
         norm: nn.Layer,
         qkv_bias: bool = False,
         centering: str = "scalar",
+        upper_triangle: bool = False,
     ) -> None:
         super().__init__()
         self.num_heads, self.wr_dim, self.centering = num_heads, wr_dim, centering
-        self.output_dim = num_heads * wr_dim**2
+        self.upper_triangle = upper_triangle
+        self.output_dim = num_heads * _entries(wr_dim, upper_triangle)
         self.wr = linear(dim, 2 * num_heads * wr_dim, bias=qkv_bias)
         self.norm = norm
 
     def forward(
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
     ) -> paddle.Tensor:
-        """Pool (B, N, C) to (B, H w^2)."""
+        """Pool (B, N, C) to (B, H w^2), or (B, H w (w + 1) / 2) with the triangles only."""
         batch, length, _ = tokens.shape
         projected = record(taps, "head.projection", self.wr(tokens))  # (B, N, 2 H w)
         parts = projected.reshape([batch, length, 2, self.num_heads, self.wr_dim])
@@ -159,7 +174,8 @@ class MultiHeadCrossCovariance(nn.Layer):
             mask = mask.reshape([batch * self.num_heads, length])
         cov = F.cross_covariance(w, r, centering=self.centering, mask=mask)  # (B H, w, w)
         record(taps, "head.covariance", cov)
-        return record(taps, "head.power_norm", self.norm(cov)).reshape([batch, self.output_dim])
+        normed = record(taps, "head.power_norm", self.norm(cov))
+        return _flatten(normed, self.upper_triangle).reshape([batch, self.output_dim])
 
 
 class QKCrossCovariance(nn.Layer):
@@ -200,6 +216,41 @@ class QKCrossCovariance(nn.Layer):
         record(taps, "head.covariance", cov)
         normed = self.norm(cov.transpose([0, 2, 1])).transpose([0, 2, 1])  # (B, q, k)
         return record(taps, "head.power_norm", normed).reshape([-1, self.output_dim])
+
+
+class BranchCovariance(nn.Layer):
+    """Covariance of one branch of the text release (``cov_type="norm"``).
+
+    Linear - BatchNorm - ReLU, per-channel centring, auto-covariance with the factor 1/N, power
+    norm. The iterated root (MPN) is meant for it: the release refuses MPN on a cross-covariance.
+    QUIRK: as in QKCrossCovariance, every position after the class token counts without a mask.
+
+    Args:
+        dim: C.
+        width: d, the channels of the branch.
+        norm: power norm Layer on (B, d, d).
+        upper_triangle: flatten the upper triangle only, as MPN does.
+
+    Source: B.1, A.3.
+    """
+
+    def __init__(self, dim: int, *, width: int, norm: nn.Layer, upper_triangle: bool) -> None:
+        super().__init__()
+        self.upper_triangle = upper_triangle
+        self.output_dim = _entries(width, upper_triangle)
+        self.proj = linear(dim, width, bias=False, std=math.sqrt(2.0 / width))  # kaiming, fan-out
+        self.proj_norm = TokenBatchNorm(width)
+        self.norm = norm
+
+    def forward(
+        self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
+    ) -> paddle.Tensor:
+        """Pool (B, N, C) to (B, d^2), or (B, d (d + 1) / 2) with the triangle only."""
+        branch = nn.functional.relu(self.proj_norm(self.proj(tokens), mask))  # (B, N, d)
+        record(taps, "head.projection", branch)
+        cov = F.auto_covariance(branch, centering="channel", scale="tokens", mask=mask)
+        record(taps, "head.covariance", cov)  # (B, d, d)
+        return _flatten(record(taps, "head.power_norm", self.norm(cov)), self.upper_triangle)
 
 
 class AveragePooling(nn.Layer):

@@ -25,7 +25,7 @@ from sot_torch_ref.heads.factory import (
 from sot_torch_ref.heads.fusion import Logits
 from sot_torch_ref.heads.pooling import Taps
 
-ACTIVATIONS = ("gelu", "gelu_new", "relu", "tanh")
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
 COUNTS = (
     "vocab_size",
     "hidden_size",
@@ -44,7 +44,8 @@ class EncoderConfig:
     Attributes:
         vocab_size, type_vocab_size, max_position_embeddings: Rows of the three embeddings.
         hidden_size, num_hidden_layers, num_attention_heads, intermediate_size: C, L, heads, MLP.
-        hidden_act: "gelu" (exact erf form), "gelu_new" (tanh form), "relu" or "tanh".
+        hidden_act: "gelu" (exact erf form), "gelu_new" and "gelu_pytorch_tanh" (tanh form), "relu",
+            "silu" or "tanh".
         layer_norm_eps: Epsilon of every layer norm of the encoder.
         hidden_dropout_prob, attention_probs_dropout_prob: In [0, 1).
         initializer_range: Standard deviation of linear and embedding weights.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from sot_torch_ref.heads import fusion as fusions
-from sot_torch_ref.heads.pooling import GAP, GCP, MGCrP, MGCrPQK, reduced_dim
+from sot_torch_ref.heads.pooling import GAP, GCP, MGCrP, MGCrPQK, TextGCP, reduced_dim
 from sot_torch_ref.heads.power_norm import EPN, MPN, STARTS, ScaleNorm, SvPN
 
 # Normalizations that each pooling accepts, its default first; none = the pooling has no matrix.
@@ -17,10 +17,12 @@ NORMALIZATIONS: dict[str, tuple[str, ...]] = {
     "mgcrp": ("svpn", "sqrt_d", "sqrt_t", "epn", "ln", "none"),
     "gap": (),
     "gcp": ("mpn",),
+    "gcp_text": ("mpn", "svpn"),
     "fc": (),
     "none": (),
 }
 FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
+POOLINGS_WITH_VEC = ("mgcrp", "gcp_text")
 CLASS_TOKEN_POOLINGS = ("pooler", "fc", "none")  # they use the class token alone: no fusion
 FUSIONS_WITHOUT_CLASS_TOKEN = ("word_tokens", "aggre_all")
 MGCRP_QK_DROPOUT = 0.8
@@ -65,16 +67,17 @@ class HeadConfig:
     """Head keys of ``create_model``; a None means the default of the pooling.
 
     Attributes:
-        pooling: "pooler", "mgcrp_qk", "mgcrp", "gap", "gcp", "fc" or "none".
+        pooling: "pooler", "mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", "fc" or "none".
         fusion: None (= "sum_fc"), "sum_fc", "concat", "aggre_all", "sum_loss", "class_token"
             (ClassT only) or "word_tokens" (WordT only).
-        normalization: None ("svpn" for mgcrp and mgcrp_qk, "mpn" for gcp) or a name that
-            ``NORMALIZATIONS`` allows for the pooling.
-        q_dim, k_dim: Branch widths of mgcrp_qk.
+        normalization: None ("svpn" for mgcrp and mgcrp_qk, "mpn" for gcp and gcp_text) or a name
+            that ``NORMALIZATIONS`` allows for the pooling.
+        q_dim, k_dim: Branch widths of mgcrp_qk; q_dim is also that of gcp_text.
         head_num_heads, wr_dim, qkv_bias: Heads, width and bias of mgcrp; the heads also set gcp.
         qkv_dim: Width per head that sets the reduced width of gcp.
         alpha, num_iter, num_sv, start: Options of svPN, see ``functional.sv_power_norm``.
-        mpn_iter: Newton-Schulz iterations of gcp.
+        mpn_iter: Newton-Schulz iterations of gcp and gcp_text.
+        vec: "full" or "triu" (upper triangle), for mgcrp and gcp_text; "mpn" is always "triu".
         centering: "scalar" (QUIRK, published) or "channel", for mgcrp and gcp; mgcrp_qk is
             always centred per channel.
         covariance_scale: "published" (QUIRK, 1/d) or "tokens" (1/N), for gcp.
@@ -103,6 +106,7 @@ class HeadConfig:
     num_sv: int | None = 1
     start: str = "learn"
     mpn_iter: int = 3
+    vec: str = "full"
     centering: str = "scalar"
     covariance_scale: str = "published"
     head_dropout: float | None = None
@@ -118,6 +122,9 @@ class HeadConfig:
             require_count(name, getattr(self, name))
         require_positive("alpha", self.alpha)
         require_choice("start", self.start, STARTS)
+        require_choice("vec", self.vec, ("full", "triu"))
+        fits = self.vec == "full" or self.pooling in POOLINGS_WITH_VEC
+        _require(fits, f"vec of pooling {self.pooling!r}", "'full'", self.vec)
         require_choice("centering", self.centering, ("scalar", "channel"))
         require_choice("covariance_scale", self.covariance_scale, ("published", "tokens"))
         if self.head_dropout is not None:
@@ -187,12 +194,19 @@ def _mgcrp(config: HeadConfig, dim: int) -> nn.Module:
         norm=build_norm(config, config.wr_dim),
         bias=config.qkv_bias,
         centering=config.centering,
+        triangle=config.vec == "triu",
     )
 
 
 def _mgcrp_qk(config: HeadConfig, dim: int) -> nn.Module:
     norm = build_norm(config, config.q_dim)
     return MGCrPQK(dim, q_dim=config.q_dim, k_dim=config.k_dim, norm=norm)
+
+
+def _gcp_text(config: HeadConfig, dim: int) -> nn.Module:
+    norm = build_norm(config, config.q_dim)
+    triangle = config.vec == "triu" or isinstance(norm, MPN)
+    return TextGCP(dim, width=config.q_dim, norm=norm, triangle=triangle)
 
 
 def _gcp(config: HeadConfig, dim: int) -> nn.Module:
@@ -210,6 +224,7 @@ POOLING_BUILDERS: dict[str, Callable[[HeadConfig, int], nn.Module]] = {
     "mgcrp": _mgcrp,
     "mgcrp_qk": _mgcrp_qk,
     "gcp": _gcp,
+    "gcp_text": _gcp_text,
     "gap": lambda config, dim: GAP(dim),
 }
 CLASS_TOKEN_HEADS: dict[str, type[nn.Module]] = {

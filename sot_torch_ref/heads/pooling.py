@@ -116,6 +116,11 @@ class GCP(nn.Module):
         return functional.triu_vectorize(power_norm), taps
 
 
+def vector_length(dim: int, triangle: bool) -> int:
+    """Entries of a (dim, dim) matrix, or of its upper triangle with the diagonal."""
+    return dim * (dim + 1) // 2 if triangle else dim * dim
+
+
 def reduced_dim(num_heads: int, qkv_dim: int) -> int:
     """Reduced width of GCP: int(sqrt(2 num_heads qkv_dim^2))."""
     return math.isqrt(2 * num_heads * qkv_dim**2)
@@ -137,8 +142,9 @@ class MGCrP(nn.Module):
         norm: Layer on (B H, wr_dim, wr_dim).
         bias: Whether the linear layer has a bias.
         centering: "scalar" or "channel".
+        triangle: Whether only the upper triangle of each matrix is kept (svPN's vec = "triu").
 
-    Source: specs A.5.
+    Source: specs A.5 and A.2.
     """
 
     def __init__(
@@ -150,16 +156,17 @@ class MGCrP(nn.Module):
         norm: nn.Module,
         bias: bool = False,
         centering: str = "scalar",
+        triangle: bool = False,
     ) -> None:
         super().__init__()
         self.wr = nn.Linear(dim, 2 * num_heads * wr_dim, bias=bias)
         self.norm = norm
         self.num_heads, self.wr_dim = num_heads, wr_dim
-        self.centering = centering
-        self.output_dim = num_heads * wr_dim**2
+        self.centering, self.triangle = centering, triangle
+        self.output_dim = num_heads * vector_length(wr_dim, triangle)
 
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, Taps]:
-        """(B, N, C) -> (B, H wr_dim^2)."""
+        """(B, N, C) -> (B, output_dim)."""
         batch, length, _ = tokens.shape
         projection = self.wr(tokens)  # (B, N, 2 H wr)
         split = projection.reshape(batch, length, 2, self.num_heads, self.wr_dim)
@@ -171,7 +178,8 @@ class MGCrP(nn.Module):
         )  # (B H, wr, wr)
         power_norm = self.norm(covariance)
         taps = {"projection": projection, "covariance": covariance, "power_norm": power_norm}
-        return power_norm.reshape(batch, self.output_dim), taps
+        vectors = functional.triu_vectorize(power_norm) if self.triangle else power_norm
+        return vectors.reshape(batch, self.output_dim), taps
 
 
 class MGCrPQK(nn.Module):
@@ -206,4 +214,39 @@ class MGCrPQK(nn.Module):
         covariance = functional.cross_covariance(q, k, centering="channel", mask=mask)  # (B, q, k)
         power_norm = self.norm(covariance.transpose(1, 2)).transpose(1, 2)  # (B, q, k)
         taps = {"q": q, "k": k, "covariance": covariance, "power_norm": power_norm}
+        return power_norm.flatten(1), taps
+
+
+class TextGCP(nn.Module):
+    """Global covariance pooling of the released text code (its cov_type "norm").
+
+    One branch (1x1 convolution, batch normalization, ReLU) is centred per channel; its covariance
+    X X^T / N is normalised and flattened row by row.
+
+    Args:
+        dim: Channels C of the tokens.
+        width: Width d of the branch.
+        norm: Layer on (B, d, d).
+        triangle: Whether only the upper triangle is kept.
+
+    Source: specs B.1 and A.3.
+    """
+
+    def __init__(self, dim: int, *, width: int, norm: nn.Module, triangle: bool) -> None:
+        super().__init__()
+        self.proj = nn.Conv2d(dim, width, kernel_size=1, bias=False)
+        self.proj_norm = TokenBatchNorm2d(width)
+        self.norm = norm
+        self.triangle = triangle
+        self.output_dim = vector_length(width, triangle)
+
+    def forward(self, tokens: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, Taps]:
+        """(B, N, C) -> (B, output_dim)."""
+        image = tokens.transpose(1, 2).unsqueeze(3)  # (B, C, N, 1)
+        branch = F.relu(self.proj_norm(self.proj(image), mask)).squeeze(3).transpose(1, 2)
+        covariance = functional.cross_covariance(branch, branch, centering="channel", mask=mask)
+        power_norm = self.norm(covariance)  # (B, d, d)
+        taps = {"projection": branch, "covariance": covariance, "power_norm": power_norm}
+        if self.triangle:
+            return functional.triu_vectorize(power_norm), taps
         return power_norm.flatten(1), taps

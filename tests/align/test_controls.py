@@ -39,13 +39,16 @@ IMAGES = {
         {"img_size": 24, "window_size": 3, "embed_dim": 8, "depths": (2,), "num_heads": (2,)},
     ),
 }
-KINDS = ("pooler", "mgcrp", "mgcrp_qk", *IMAGES)
+KINDS = ("pooler", "mgcrp", "mgcrp_qk", "gcp_text", *IMAGES)
 APPLIES = {
     "layer norm epsilon": KINDS,
     "transposed square weight": KINDS,
     "W and R swapped": ("mgcrp", "sot"),
     "svPN exponent 2 % off": ("mgcrp", "mgcrp_qk", "sot"),
-    "batch norm epsilon ten times larger": ("mgcrp_qk", "sot"),
+    "activation exchanged": ("gcp_text",),
+    "triangle read along its columns": ("gcp_text",),
+    "matrix root skipped": ("gcp_text",),
+    "batch norm epsilon ten times larger": ("mgcrp_qk", "gcp_text", "sot"),
     "queries and keys exchanged": ("sot", "swin"),
     "positions shifted by one": ("sot",),
     "window shift lost": ("swin",),
@@ -69,7 +72,8 @@ def make(kind, *, train=False):
 def make_text(pooling):
     name = "bert_base" if pooling == "pooler" else "bert_base_mgcrp"
     # eval mode: a second pass must give the same taps
-    case = ModelCase("tiny", name, {**OPTIONS, "pooling": pooling}, train=False)
+    act = "silu" if pooling == "gcp_text" else "gelu"
+    case = ModelCase("tiny", name, {**OPTIONS, "pooling": pooling, "hidden_act": act}, train=False)
     return paddle_side.build(case, "float64"), make_batch(case)
 
 
@@ -77,7 +81,7 @@ def fingerprint(model):
     """Every parameter and buffer as bytes, and the attributes that faults touch."""
     state = {name: tensor.numpy().tobytes() for name, tensor in model.state_dict().items()}
     for name, layer in model.named_sublayers():
-        for attribute in ("_epsilon", "epsilon", "alpha", "shift"):
+        for attribute in ("_epsilon", "epsilon", "alpha", "shift", "activation"):
             if hasattr(layer, attribute):
                 state[f"{name}.{attribute}"] = getattr(layer, attribute)
         state[f"{name}.forward"] = vars(layer).get("forward")

@@ -62,6 +62,7 @@ class Words(nn.Layer):
             7 * 12 * 6 + 21 * 3,
             7 * 36 + (1 + 3 + 2) * 6**3,
         ),
+        ({"pooling": "gcp_text", "q_dim": 5}, 7 * 12 * 5 + 15 * 3, 7 * 25 + (1 + 3 + 2) * 5**3),
     ],
 )
 def test_heads_by_hand(options: dict, layers: int, products: int) -> None:

@@ -39,6 +39,7 @@ def test_head_defaults_are_the_published_ones() -> None:
         "num_sv": 1,
         "start": "learn",
         "mpn_iter": 3,
+        "vec": "full",
         "centering": "scalar",
         "covariance_scale": "published",
         "head_dropout": None,
@@ -102,7 +103,8 @@ def test_every_listed_normalization_is_accepted(pooling: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hidden_act": "silu"}, "hidden_act must be one of"),
+        ({"hidden_act": "swish"}, "hidden_act must be one of .*'silu'.*'swish'"),
+        ({"layer_norm_eps": 2e-3}, "layer_norm_eps must be at most 0.001.*got 0.002"),
         ({"hidden_size": 10, "num_attention_heads": 4}, "must be a multiple.*got 10 and 4"),
         ({"vocab_size": 0}, "vocab_size must be at least 1"),
         ({"num_hidden_layers": 0}, "num_hidden_layers must be at least 1"),

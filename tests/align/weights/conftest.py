@@ -86,6 +86,12 @@ def ref_head(name: str) -> dict[str, tuple[int, ...]]:
             **scores,
         },
         "gcp": {**linear(f"{p}dr", 6, HIDDEN), **linear("head.word_fc", CLASSES, 21), **scores},
+        "gcp_text": {
+            f"{p}proj.weight": (Q, HIDDEN, 1, 1),
+            **batch_norm(f"{p}proj_norm", Q),
+            **linear("head.word_fc", CLASSES, Q * (Q + 1) // 2),
+            **scores,
+        },
         "fc": {**linear("head.proj", 30, HIDDEN), **linear("head.cls_fc", CLASSES, 30)},
         "gap": {**linear("head.word_fc", CLASSES, HIDDEN), **scores},
     }

@@ -12,7 +12,7 @@ from align.weights import LAYOUTS, Layout, Row, build_plan
 from align.weights.build import plan_with
 from align.weights.layout import HeadTable
 
-HEADS = ("pooler", "mgcrp_qk", "mgcrp", "gcp", "fc", "gap")
+HEADS = ("pooler", "mgcrp_qk", "mgcrp", "gcp", "gcp_text", "fc", "gap")
 
 
 def model_for(head: str) -> str:
@@ -202,6 +202,34 @@ def test_absent_head_tensors_are_listed_not_fatal(official_shapes):
     assert back.counters == ()
 
 
+@pytest.mark.parametrize("svpn", [False, True])
+def test_the_official_head_of_one_branch(official_shapes, random_arrays, svpn):
+    """The text release with ``cov_type="norm"``: its one branch has no index in the names."""
+    block = "bert.pooler.representation.conv_dr_block."
+    shapes = {n: s for n, s in official_shapes.items() if block not in n}
+    shapes[f"{block}0.weight"] = (7, 12, 1, 1)
+    parts = ("weight", "bias", "running_mean", "running_var")
+    shapes |= {f"{block}1.{part}": (7,) for part in parts}
+    shapes[f"{block}1.num_batches_tracked"] = ()
+    shapes["bert.pooler.visual_fc.weight"] = (5, 28)
+    if not svpn:
+        del shapes["bert.pooler.normalization.weight"]
+    arrays = random_arrays(shapes)
+    made = build_plan("sot_nlp_official", "bert_base_mgcrp", shapes)
+    assert (made.head, made.absent) == ("gcp_text", ())
+    found = made.apply(arrays)
+    np.testing.assert_array_equal(
+        found["head.pooling.proj.weight"], arrays[f"{block}0.weight"].squeeze().T
+    )
+    np.testing.assert_array_equal(
+        found["head.pooling.proj_norm.running_var"], arrays[f"{block}1.running_var"]
+    )
+    back = build_plan("sot_nlp_official", "bert_base_mgcrp", paddle_shapes(made), reverse=True)
+    returned = back.apply(found)
+    assert set(returned) == set(arrays)
+    assert all(np.array_equal(returned[n], arrays[n]) for n in arrays if "tracked" not in n)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -247,7 +275,13 @@ def test_config_sizes_are_held_against_the_tensors(hf_shapes, hf_config):
     [
         ("sot_torch_ref", "bert_base", "mgcrp_qk", False, "head is 'mgcrp_qk', but model 'bert_b"),
         ("sot_torch_ref", "bert_base_mgcrp", "pooler", False, "--model bert_base or bert_large"),
-        ("sot_nlp_official", "bert_base", None, False, "this layout holds mgcrp_qk: choose"),
+        (
+            "sot_nlp_official",
+            "bert_base",
+            None,
+            False,
+            "this layout holds mgcrp_qk, gcp_text: choose",
+        ),
         ("bert_hf", "bert_base", "mgcrp", True, "head is 'mgcrp', but model 'bert_base' has"),
         ("bert_hf", "bert_base_mgcrp", "mgcrp_qk", True, "unmapped: head.pooling.q_proj.weight"),
         ("sot_nlp_official", "bert_base_mgcrp", "gcp", True, "'gcp'; this layout holds mgcrp_qk"),

@@ -12,6 +12,9 @@ import paddle
 import pytest
 from paddle import nn
 
+from sot_paddle.backbones.bert import ACTIVATION_FUNCTIONS
+from sot_paddle.config import ACTIVATIONS
+
 B, S, C, LAYERS, PAD = 3, 6, 12, 2, 0
 LENGTHS = (6, 3, 4)
 
@@ -238,8 +241,8 @@ def test_no_token_types_means_zeros(tiny_bert) -> None:
 
 
 PADDED_CASES = [
-    *((pooling, "sum_fc") for pooling in ("mgcrp", "mgcrp_qk", "gap", "gcp")),
-    *((pooling, "aggre_all") for pooling in ("mgcrp", "mgcrp_qk", "gap", "gcp")),
+    *((pooling, "sum_fc") for pooling in ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")),
+    *((pooling, "aggre_all") for pooling in ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")),
     ("mgcrp", "concat"),
     ("mgcrp_qk", "sum_loss"),
     ("gcp", "word_tokens"),
@@ -283,7 +286,7 @@ def test_mask_padding_makes_results_independent_of_padding(
 
 
 @pytest.mark.parametrize("train", [True, False])
-@pytest.mark.parametrize("pooling", ["mgcrp", "mgcrp_qk", "gap", "gcp"])
+@pytest.mark.parametrize("pooling", ["mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text"])
 def test_quirk_published_heads_depend_on_padding(float64, tiny_bert, pooling, train) -> None:
     model = tiny_bert(pooling=pooling)
     widen(model)
@@ -352,13 +355,27 @@ def test_dropouts_follow_the_options(tiny_bert) -> None:
     assert tiny_bert(head_dropout=None, hidden_dropout_prob=0.3).head.dropout.p == 0.8
 
 
-@pytest.mark.parametrize("act", ["gelu", "relu"])
+@pytest.mark.parametrize("act", ACTIVATIONS)
 def test_activations(float64, tiny_bert, act: str) -> None:
-    layer = tiny_bert(hidden_act=act).bert.encoder.layers[1]
-    x = paddle.linspace(-2, 2, 9)
-    erf = np.array([math.erf(v / math.sqrt(2)) for v in x.tolist()])
-    expected = 0.5 * x.numpy() * (1 + erf) if act == "gelu" else np.maximum(x.numpy(), 0)
-    np.testing.assert_allclose(layer.activation(x).numpy(), expected, atol=1e-12)
+    model = tiny_bert(hidden_act=act).bert
+    assert model.config.hidden_act == act
+    x = np.linspace(-2, 2, 9)
+    tanh_form = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    expected = {
+        "gelu": 0.5 * x * (1 + np.array([math.erf(v / math.sqrt(2)) for v in x])),
+        "gelu_new": tanh_form,
+        "gelu_pytorch_tanh": tanh_form,
+        "relu": np.maximum(x, 0),
+        "silu": x / (1 + np.exp(-x)),
+        "tanh": np.tanh(x),
+    }[act]
+    for layer in model.encoder.layers:
+        found = layer.activation(paddle.to_tensor(x)).numpy()
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_every_named_activation_has_a_function() -> None:
+    assert tuple(ACTIVATION_FUNCTIONS) == ACTIVATIONS
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,13 @@ B, N, C, CLASSES = 3, 5, 12, 2
 SIZES = {"q_dim": 7, "k_dim": 6, "head_num_heads": 3, "wr_dim": 4, "qkv_dim": 2}
 REDUCED = 4  # int(sqrt(2 * 3 * 2**2))
 WORD_POOLINGS = tuple(name for name in POOLINGS if name not in CLASS_TOKEN_POOLINGS)
-WIDTH = {"mgcrp": 3 * 16, "mgcrp_qk": 42, "gap": C, "gcp": REDUCED * (REDUCED + 1) // 2}
+WIDTH = {
+    "mgcrp": 3 * 16,
+    "mgcrp_qk": 42,
+    "gap": C,
+    "gcp": REDUCED * (REDUCED + 1) // 2,
+    "gcp_text": 7 * 8 // 2,
+}
 POOLING_PARAMETERS = {
     "mgcrp": {"wr.weight": [C, 24], "norm.weight": [4]},
     "mgcrp_qk": {
@@ -34,6 +40,7 @@ POOLING_PARAMETERS = {
     },
     "gap": {},
     "gcp": {"dr.weight": [C, REDUCED], "dr.bias": [REDUCED]},
+    "gcp_text": {"proj.weight": [C, 7], "proj_norm.weight": [7], "proj_norm.bias": [7]},
 }
 
 

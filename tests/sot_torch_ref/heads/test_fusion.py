@@ -10,12 +10,13 @@ from sot_torch_ref.heads import HeadConfig, build_head
 B, N, C, K = 2, 5, 12, 3
 MASK = torch.tensor([[True, True, True, False, False], [True, True, True, True, False]])
 SMALL = {"q_dim": 7, "k_dim": 6, "head_num_heads": 3, "wr_dim": 4, "qkv_dim": 4}
-WORD_POOLINGS = ["mgcrp", "mgcrp_qk", "gap", "gcp"]
+WORD_POOLINGS = ["mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text"]
 POOLING_TAPS = {
     "mgcrp": ["projection", "covariance", "power_norm"],
     "mgcrp_qk": ["q", "k", "covariance", "power_norm"],
     "gap": [],
     "gcp": ["projection", "covariance", "power_norm"],
+    "gcp_text": ["projection", "covariance", "power_norm"],
 }
 SCORES = {
     "sum_fc": ["word_logits", "cls_logits", "logits"],
