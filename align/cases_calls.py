@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from align.case_kinds import Case, ImageBatch
-from align.case_kinds_calls import PlainCallCase
+from align.case_kinds_calls import PlainCallCase, PublishedCase
 from align.function_case import FunctionCase
 
 _BERT = {
@@ -110,4 +110,66 @@ _FUNCTIONS = (
     ),
 )
 
-CALLS: tuple[Case, ...] = (*_PLAIN_CALLS, *_FUNCTIONS)
+_SVPN = {"type": "svPN", "alpha": 0.4, "iterNum": 1, "svNum": 1, "regular": None, "input_dim": 4}
+_MGCRP = {"dim": 12, "num_heads": 3, "wr_dim": 4, "qkv_bias": True, "normalization": _SVPN}
+_LN = {**_MGCRP, "normalization": {"type": "LN"}}
+_GCP = {"dim": 12, "num_heads": 3, "qkv_dim": 2}
+_OURS = {"pooling": "mgcrp", "head_num_heads": 3, "wr_dim": 4, "qkv_bias": True, "alpha": 0.4}
+_SQRT = {**_MGCRP, "normalization": {"type": "sqrt_d"}}
+_NO_NORM = {**_MGCRP, "normalization": None}
+
+
+_PUBLISHED = (
+    PublishedCase(
+        "published_mgcrp_sum_loss",
+        "Classifier",
+        {"type": "MGCrP", "fusion_type": "sum_loss", "args": _MGCRP},
+        {**_OURS, "fusion": "sum_loss"},
+        fault={
+            "type": "MGCrP",
+            "fusion_type": "sum_loss",
+            "args": {**_MGCRP, "normalization": {**_SVPN, "alpha": 0.5}},
+        },
+    ),
+    PublishedCase(
+        "published_mgcrp_sqrt_concat",
+        "Classifier",
+        {"type": "MGCrP", "fusion_type": "concat", "args": _SQRT},
+        {**_OURS, "fusion": "concat", "normalization": "sqrt_d"},
+        fault={"type": "MGCrP", "fusion_type": "concat", "args": _NO_NORM},
+    ),
+    PublishedCase(
+        "published_mgcrp_no_norm_aggre_all",
+        "Classifier",
+        {"type": "MGCrP", "fusion_type": "aggre_all", "args": _NO_NORM},
+        {**_OURS, "fusion": "aggre_all", "normalization": "none"},
+        fault={"type": "MGCrP", "fusion_type": "aggre_all", "args": _SQRT},
+    ),
+    PublishedCase(
+        "published_gap",
+        "Classifier",
+        {"type": "GAP", "fusion_type": "aggre_all"},
+        {"pooling": "gap", "fusion": "aggre_all"},
+    ),
+    PublishedCase(
+        "published_words_gcp",
+        "OnlyVisualTokensClassifier",
+        {"type": "GCP", "args": _GCP},
+        {"pooling": "gcp", "head_num_heads": 3, "qkv_dim": 2, "fusion": "word_tokens"},
+    ),
+    *(
+        PublishedCase(
+            f"published_tokens_{ours}",
+            "TokenEmbed",
+            {"type": published, **more},
+            {"token_type": ours, **options},
+        )
+        for published, ours, more, options in (
+            ("DenseNet", "densenet", {}, {}),
+            ("ResNet", "resnet", {"embedding_dim": 16}, {"token_dim": 16}),
+            ("Naive_linear", "linear", {}, {}),
+        )
+    ),
+)
+
+CALLS: tuple[Case, ...] = (*_PLAIN_CALLS, *_FUNCTIONS, *_PUBLISHED)

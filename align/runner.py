@@ -19,7 +19,7 @@ from align.case_kinds import (
     TimmCase,
     TrainerCase,
 )
-from align.case_kinds_calls import PlainCallCase
+from align.case_kinds_calls import PlainCallCase, PublishedCase
 from align.context import Context
 from align.function_case import FunctionCase
 from align.jobs import Job, jobs
@@ -36,6 +36,7 @@ from align.steps import (
     metric,
     optimizer,
     plain_call,
+    published_layers,
     trainer_run,
     training,
 )
@@ -51,6 +52,7 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("forward", ModelCase): forward.run,
     ("forward", TimmCase): forward.run,
     ("forward", PlainCallCase): plain_call.run,
+    ("forward", PublishedCase): published_layers.run,
     ("forward", FunctionCase): functions.run_forward,
     ("backward", FunctionCase): functions.run_backward,
     ("loss", LossCase): loss.run,

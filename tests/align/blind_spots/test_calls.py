@@ -11,7 +11,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
-from sot_paddle import functional
+from sot_paddle import functional, published
 from sot_paddle.backbones import bert
 from sot_paddle.heads import fusion
 
@@ -79,3 +79,34 @@ def test_the_exact_forms_are_compared(case, operation, run_case, failed, monkeyp
     assert run_case(case, "forward", "float64").passed
     monkeypatch.setattr(paddle.linalg, operation, changed)
     assert failed(run_case(case, "forward", "float64")) == ["value"]
+
+
+def _alpha_lost(monkeypatch) -> None:
+    original = published._normalization
+
+    def normalization(options, wr_dim):
+        return {name: v for name, v in original(options, wr_dim).items() if name != "alpha"}
+
+    monkeypatch.setattr(published, "_normalization", normalization)
+
+
+def _another_root(monkeypatch) -> None:
+    monkeypatch.setitem(published._NORMS, "sqrt_d", "none")
+
+
+def _a_norm_where_none_is_asked_for(monkeypatch) -> None:
+    monkeypatch.setattr(published, "_normalization", lambda *_: {"normalization": "sqrt_d"})
+
+
+@pytest.mark.parametrize(
+    ("case", "plant", "place"),
+    [
+        ("published_mgcrp_sum_loss", _alpha_lost, ["output 1"]),
+        ("published_mgcrp_sqrt_concat", _another_root, ["output 0"]),
+        ("published_mgcrp_no_norm_aggre_all", _a_norm_where_none_is_asked_for, ["output 0"]),
+    ],
+)
+def test_a_dictionary_read_wrongly(case, plant, place, run_case, failed, monkeypatch) -> None:
+    assert run_case(case, "forward", "float64").passed
+    plant(monkeypatch)
+    assert failed(run_case(case, "forward", "float64")) == place
