@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import paddle
 import pytest
@@ -110,3 +111,16 @@ def test_a_dictionary_read_wrongly(case, plant, place, run_case, failed, monkeyp
     assert run_case(case, "forward", "float64").passed
     plant(monkeypatch)
     assert failed(run_case(case, "forward", "float64")) == place
+
+
+def test_a_vocabulary_file_read_from_its_second_line(run_case, failed, monkeypatch) -> None:
+    assert run_case("data_vocabulary_file", "data").passed
+    original = Path.read_bytes
+
+    def read_bytes(path):
+        content = original(path)
+        return content.partition(b"\n")[2] + b"[PAD]\n" if path.name == "vocab.txt" else content
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    assert failed(run_case("data_vocabulary_file", "data"))[0] == "input_ids"
+    assert run_case("data_pairs", "data").passed
