@@ -16,6 +16,7 @@ from align.covered.result import CONTROLLED, coverage_result
 from align.covered.syntax import parse
 from align.covered.verdict import NotAligned, verdict_on
 from align.report import console
+from align.report_html import page
 from align.results import Report
 
 FILE = "shapes.py"
@@ -159,8 +160,9 @@ def test_the_result_passes_only_when_nothing_is_left_and_the_controls_are_caught
     assert not result.passed
     assert result.first_failure.name == f"sot_paddle/{CONTROLLED}"
     shown = console(Report({}, [result]))
-    assert f"sot_paddle/{CONTROLLED}:{line}: " in shown
-    assert "statements of computing code" in shown
+    for text in (shown, page(Report({}, [result])), Report({}, [result]).dumps()):
+        assert "statements of computing code" in text
+        assert f"sot_paddle/{CONTROLLED}:{line}: " in text
     assert result.to_json()["coverage"]["unlisted"] == 1
 
 
