@@ -18,7 +18,7 @@ class Source:
     Attributes:
         text: its lines, the first at index 0.
         definitions: qualified name of a class or function to its lines.
-        blocks: first line of a statement to the lines of the statement: of a compound one its
+        blocks: first line of a statement, or of an ``except``, to its lines: of a compound one its
             header and its first block, not its ``else``.
         refusals: lines whose only way out is an exception.
     """
@@ -36,7 +36,7 @@ class Source:
 def parse(text: str) -> Source:
     """Look through the text of a Python file."""
     tree = ast.parse(text)
-    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    statements = [n for n in ast.walk(tree) if isinstance(n, (ast.stmt, ast.ExceptHandler))]
     return Source(
         tuple(text.splitlines()),
         dict(_definitions(tree)),
@@ -58,7 +58,7 @@ def _lines(first: ast.stmt | ast.ExceptHandler, last: ast.stmt | ast.ExceptHandl
     return frozenset(range(first.lineno, (last.end_lineno or last.lineno) + 1))
 
 
-def _first_block(node: ast.stmt) -> frozenset[int]:
+def _first_block(node: ast.stmt | ast.ExceptHandler) -> frozenset[int]:
     body = getattr(node, "body", None)
     return _lines(node, body[-1] if body else node)
 

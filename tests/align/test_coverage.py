@@ -172,12 +172,11 @@ def test_a_stale_entry_fails_the_result_and_is_named() -> None:
     assert any("functional.py::lost" in problem for problem in result.problems)
 
 
-def test_every_entry_names_lines_that_exist_and_says_why() -> None:
-    for entry in NOT_ALIGNED:
-        file = entry.place.partition("::")[0]
-        source = parse((PRODUCT / file).read_text(encoding="utf-8"))
-        assert entry.lines(file, source), entry.place
-        assert len(entry.reason) > 20
+def test_every_entry_says_why_and_none_comes_twice() -> None:
+    """That it names something is for the measured run to say, which refuses a stale entry."""
+    assert all(len(entry.reason) > 20 for entry in NOT_ALIGNED)
+    places = [entry.place for entry in NOT_ALIGNED]
+    assert len(set(places)) == len(places)
 
 
 def test_no_record_is_an_error(tmp_path: Path) -> None:
