@@ -51,15 +51,19 @@ ACCEPTED = (
 )
 
 
+def ran_by(product: Path, program: str):
+    """What a program of its own runs of the package."""
+    (product / FILE).write_text(TEXT, encoding="utf-8")
+    paths = f"import sys; sys.path[:0] = {[str(product), str(PRODUCT.parent)]}; import shapes\n"
+    with measured(product) as folder:
+        subprocess.run([sys.executable, "-c", paths + program], check=True)
+        return read(folder, product)
+
+
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory):
-    """What a program of its own runs of the package: the area of a square."""
-    product = tmp_path_factory.mktemp("product")
-    (product / FILE).write_text(TEXT, encoding="utf-8")
-    program = f"import sys; sys.path.insert(0, {str(product)!r}); import shapes; shapes.area(2.0)"
-    with measured(product) as folder:
-        subprocess.run([sys.executable, "-c", program], check=True)
-        return read(folder, product)
+    """The area of a square."""
+    return ran_by(tmp_path_factory.mktemp("product"), "shapes.area(2.0)")
 
 
 def verdict(record, *listed: NotAligned):
@@ -71,6 +75,23 @@ def test_lines_and_jumps_are_recorded(record) -> None:
     assert {4, 5, 8, 10, 12, 15, 16} <= found.executed
     assert {CIRCLE, HALF, 6, 7, 17, 18} <= found.missing
     assert (10, HALF) in found.branches
+
+
+def test_what_runs_in_a_pause_is_not_recorded_and_what_follows_is(tmp_path: Path) -> None:
+    program = """
+from align.covered.pause import unmeasured
+
+@unmeasured()
+def paused():
+    with unmeasured():
+        shapes.area(2.0, kind="circle")
+
+paused()
+shapes.Printer().show(2.0)
+"""
+    found = ran_by(tmp_path, program)[FILE]
+    assert CIRCLE in found.missing
+    assert {12, 18, 21} <= found.executed
 
 
 def test_what_no_case_runs_is_named_with_its_text(record) -> None:
