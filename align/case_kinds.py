@@ -248,23 +248,6 @@ class EpochScheduleCase:
 
 
 @dataclass(frozen=True)
-class MixCase:
-    """Mixup, cutmix or random erasing with draws that both sides are given.
-
-    Attributes:
-        kind: ``mixup``, ``cutmix`` or ``erasing``.
-        draws: how many draws are compared.
-    """
-
-    name: str
-    kind: str
-    draws: int = 5
-    steps: tuple[str, ...] = ("data",)
-    dtypes: tuple[str | None, ...] = (None,)
-    quick: bool = True
-
-
-@dataclass(frozen=True)
 class PixelCase:
     """Pixels of the evaluation transform, or of one RandAugment operation, against timm's.
 
@@ -333,7 +316,6 @@ Case = (
     | MetricCase
     | ScheduleCase
     | EpochScheduleCase
-    | MixCase
     | PixelCase
     | DataCase
     | GlueDataCase

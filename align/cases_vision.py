@@ -14,7 +14,6 @@ from align.case_kinds import (
     EpochScheduleCase,
     ImageBatch,
     LossCase,
-    MixCase,
     ModelCase,
     PixelCase,
     Recipe,
@@ -255,9 +254,6 @@ _SCHEDULES = (
 )
 
 _DATA = (
-    MixCase("data_mixup", "mixup"),
-    MixCase("data_cutmix", "cutmix"),
-    MixCase("data_erasing", "erasing"),
     PixelCase("data_eval_transform"),
     PixelCase("data_eval_transform_224", size=224),
     PixelCase("data_eval_transform_whole", size=48, crop_pct=1.0),

@@ -13,6 +13,7 @@ from align.case_kinds import (
     TimmCase,
     TrainerCase,
 )
+from align.image_case_kinds import DrawnImagesCase, ImageTrainerCase
 
 Job = tuple[Case, str, str | None]
 """(case, step, dtype)."""
@@ -41,7 +42,9 @@ def batches(todo: Sequence[Job]) -> list[Batch]:
 
 def _shared(case: Case, dtype: str | None) -> tuple[str, ...]:
     """What a job shares with the others of its batch."""
-    if isinstance(case, PixelCase) or (isinstance(case, TimmCase) and case.quick):
+    if isinstance(case, PixelCase | DrawnImagesCase | ImageTrainerCase) or (
+        isinstance(case, TimmCase) and case.quick
+    ):
         return ("timm",)  # its import takes longer than these cases
     if isinstance(case, ModelCase):
         return (case.name, str(dtype))

@@ -12,7 +12,6 @@ from align.case_kinds import (
     GlueDataCase,
     LossCase,
     MetricCase,
-    MixCase,
     ModelCase,
     PixelCase,
     ScheduleCase,
@@ -22,21 +21,33 @@ from align.case_kinds import (
 from align.case_kinds_calls import PlainCallCase, PublishedCase
 from align.context import Context
 from align.function_case import FunctionCase
+from align.image_case_kinds import (
+    BestChoiceCase,
+    DrawnImagesCase,
+    EvaluationCase,
+    ImageTrainerCase,
+    SmoothedLossCase,
+)
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
 from align.steps import (
     backward,
+    best_choice,
     data,
+    evaluation,
     forward,
     functions,
     glue_data,
     image_data,
+    image_draws,
+    image_trainer,
     learning_rate,
     loss,
     metric,
     optimizer,
     plain_call,
     published_layers,
+    smoothed_loss,
     trainer_run,
     training,
 )
@@ -47,8 +58,14 @@ __all__ = ["RUNNERS", "environment_stamp", "jobs", "run", "run_job"]
 RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = {
     ("data", DataCase): data.run,
     ("data", GlueDataCase): glue_data.run,
-    ("data", MixCase): image_data.run_mixing,
+    ("data", DrawnImagesCase): image_draws.run,
     ("data", PixelCase): image_data.run_pixels,
+    ("loss", SmoothedLossCase): smoothed_loss.run,
+    ("metric", BestChoiceCase): best_choice.run,
+    ("metric", EvaluationCase): evaluation.run,
+    ("data", ImageTrainerCase): image_trainer.run_data,
+    ("training", ImageTrainerCase): image_trainer.run_training,
+    ("metric", ImageTrainerCase): image_trainer.run_metric,
     ("forward", ModelCase): forward.run,
     ("forward", TimmCase): forward.run,
     ("forward", PlainCallCase): plain_call.run,

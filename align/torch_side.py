@@ -16,7 +16,7 @@ from align.covered.pause import unmeasured
 from align.sides import Arrays, Pass, TrainingRun
 from sot_torch_ref.features import Features
 from sot_torch_ref.heads import HeadConfig, build_head
-from sot_torch_ref.train import image_transforms, mixup
+from sot_torch_ref.train import image_transforms
 from sot_torch_ref.train.ema import ModelEma
 from sot_torch_ref.train.losses import soft_target_cross_entropy, task_loss
 from sot_torch_ref.train.optimizer import (
@@ -26,7 +26,6 @@ from sot_torch_ref.train.optimizer import (
     is_decayed_vision,
     vision_decay_groups,
 )
-from sot_torch_ref.train.random_erasing import erase
 from sot_torch_ref.train.schedule import vision_learning_rates
 
 NAME = "torch"
@@ -339,34 +338,29 @@ def load_glue_batches(
     return found, stamp(last)
 
 
-def mixed(
-    key: str, images: np.ndarray, labels: np.ndarray, mix: Any, classes: int, smoothing: float
-) -> Arrays:
-    """A batch (B, H, W, 3) of bytes mixed under a given draw: images (B, 3, H, W) and targets."""
-    pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
-    if mix.box is None:
-        made, share = mixup.mixup_batch(pixels, mix.lam), mix.lam
-    else:
-        box = dataclasses.astuple(mix.box)
-        made = mixup.cutmix_batch(pixels, box)
-        share = mixup.corrected_lam(*pixels.shape[2:], box)
-    targets = mixup.mixed_targets(torch.from_numpy(labels), classes, share, smoothing)
-    return {f"{key}images": _numpy(made), f"{key}targets": _numpy(targets)}
-
-
-def erased(image: np.ndarray, erasure: Any) -> np.ndarray:
-    """A normalised image with one rectangle overwritten by given noise."""
-    box = (erasure.top, erasure.left, erasure.height, erasure.width)
-    return _numpy(erase(torch.from_numpy(image), box, torch.from_numpy(erasure.values)))
-
-
 def evaluation_pixels(pictures: Sequence[Any], size: int, crop_pct: float) -> Arrays:
     """timm's evaluation transform of Pillow images, (3, H, W) each."""
     transform = image_transforms.eval_transform(size, crop_pct)
     return {f"{index}": transform(picture) for index, picture in enumerate(pictures)}
 
 
-def operated(name: str, picture: Any, level: float, negate: bool) -> np.ndarray:
-    """timm's RandAugment operation at a magnitude, (H, W, 3) bytes."""
-    arguments = image_transforms.level_arguments(name, level, negate=negate)
-    return np.array(image_transforms.apply_operation(name, picture, arguments))
+def centre_crops(pictures: Sequence[Any], size: int) -> Arrays:
+    """torchvision's centre crop of Pillow images smaller than it, (size, size, 3) each."""
+    return {
+        f"border of {index}": np.array(image_transforms.centre_crop(picture, size))
+        for index, picture in enumerate(pictures)
+    }
+
+
+def operated(pairs: Sequence[tuple[Any, float]], increasing: bool) -> Arrays:
+    """timm's RandAugment operations of one set on (picture, magnitude), (H, W, 3) bytes.
+
+    The sign of an operation is negative for every second pair.
+    """
+    found: Arrays = {}
+    for name in image_transforms.operation_names(increasing=increasing):
+        for index, (picture, level) in enumerate(pairs):
+            arguments = image_transforms.level_arguments(name, level, negate=bool(index % 2))
+            made = image_transforms.apply_operation(name, picture, arguments)
+            found[f"{'increasing' if increasing else 'plain'}/{name}/{level}"] = np.array(made)
+    return found

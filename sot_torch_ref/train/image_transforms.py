@@ -51,11 +51,18 @@ def eval_transform(
     return apply
 
 
-def operation_names() -> list[str]:
-    """The operations of RandAugment with increasing severity, in timm's order."""
+def centre_crop(image: Image.Image, size: int) -> Image.Image:
+    """torchvision's central ``size`` x ``size`` pixels; a smaller image gets a black border."""
+    from torchvision.transforms import functional
+
+    return functional.center_crop(image, [size, size])
+
+
+def operation_names(*, increasing: bool = True) -> list[str]:
+    """The operations of RandAugment, with increasing severity or not, in timm's order."""
     from timm.data.auto_augment import rand_augment_choices
 
-    return list(rand_augment_choices("", increasing=True))
+    return list(rand_augment_choices("", increasing=increasing))
 
 
 def level_arguments(name: str, level: float, *, negate: bool = False) -> tuple:

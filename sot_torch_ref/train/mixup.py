@@ -6,7 +6,7 @@ pixels, ends excluded. ``lam`` is the share of the sample itself; its partner is
 Images are float, or uint8 as in the published recipe, which mixes them in the collate function
 and rounds to whole numbers, half to even.
 
-Source: specs A.9; timm Mixup and FastCollateMixup.
+Source: specs A.9; timm 0.3.4, Mixup and FastCollateMixup.
 """
 
 import math
@@ -14,6 +14,7 @@ import math
 import torch
 
 from sot_torch_ref.train.losses import smooth_one_hot
+from sot_torch_ref.train.uniform_draws import UniformDraws
 
 Box = tuple[int, int, int, int]
 
@@ -78,21 +79,60 @@ def cutmix_batch(images: torch.Tensor, box: Box) -> torch.Tensor:
 def cutmix_box(height: int, width: int, lam: float, center: tuple[int, int]) -> Box:
     """Box of sides int(H sqrt(1 - lam)) and int(W sqrt(1 - lam)) around a centre, clipped.
 
+    Half a side, rounded down, goes to either side of the centre: an odd side loses a pixel. So it
+    was in timm 0.3.4, with which the models were published; later releases keep the pixel.
+
     Args:
         height, width: Of the image, in pixels.
         lam: Draw of the beta distribution, in [0, 1].
         center: Draws (row, column), 0 <= row < H and 0 <= column < W.
 
     Returns:
-        The box; an odd side has its extra pixel at the bottom or right.
+        The box.
     """
     _require_lam(lam)
     ratio = math.sqrt(1.0 - lam)
     ends = []
     for size, middle in zip((height, width), center, strict=True):
-        side = int(size * ratio)
-        ends += [max(0, middle - side // 2), min(size, middle + (side + 1) // 2)]
+        half = int(size * ratio) // 2
+        ends += [max(0, middle - half), min(size, middle + half)]
     return ends[0], ends[1], ends[2], ends[3]
+
+
+def drawn_mix(
+    draws: UniformDraws,
+    height: int,
+    width: int,
+    *,
+    mixup: float = 0.8,
+    cutmix: float = 1.0,
+    prob: float = 1.0,
+    switch_prob: float = 0.5,
+) -> tuple[float, Box | None]:
+    """How a batch is mixed.
+
+    The draws, in this order: whether it is mixed; where both kinds are on, whether by CutMix; lam;
+    for CutMix the centre's row and column.
+
+    Args:
+        draws: Of this batch.
+        height, width: Of the images, in pixels.
+        mixup, cutmix: alpha of the kind's Beta(alpha, alpha), 0 switches it off.
+        prob: Probability that the batch is mixed.
+        switch_prob: Probability of CutMix where both are on.
+
+    Returns:
+        lam, with CutMix the corrected one, and the box, None for mixup.
+    """
+    if not draws.chance(prob):
+        return 1.0, None
+    cut = draws.chance(switch_prob) if mixup and cutmix else bool(cutmix)
+    lam = draws.beta(cutmix if cut else mixup)
+    if not cut:
+        return lam, None
+    center = draws.whole(height), draws.whole(width)
+    box = cutmix_box(height, width, lam, center)
+    return corrected_lam(height, width, box), box
 
 
 def corrected_lam(height: int, width: int, box: Box) -> float:

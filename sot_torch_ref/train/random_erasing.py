@@ -2,14 +2,19 @@
 
 Legend: C channels, H and W pixels. A box is (top, left, height, width) in pixels.
 
-Source: specs A.9 (mode "pixel", one box); timm RandomErasing.
+Source: specs A.9 (mode "pixel", one box); timm 0.3.4, RandomErasing.
 """
 
 import math
 
 import torch
 
+from sot_torch_ref.train.uniform_draws import UniformDraws
+
 ErasedBox = tuple[int, int, int, int]
+ATTEMPTS = 10
+AREA = (0.02, 1.0 / 3.0)
+LOG_ASPECT = (math.log(0.3), math.log(1.0 / 0.3))
 
 
 def erased_size(
@@ -30,6 +35,53 @@ def erased_size(
     area = area_fraction * height * width
     tall, wide = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
     return (tall, wide) if tall < height and wide < width else None
+
+
+def drawn_boxes(
+    draws: UniformDraws,
+    shape: tuple[int, int, int],
+    *,
+    prob: float = 0.25,
+    mode: str = "pixel",
+    count: int = 1,
+) -> list[tuple[ErasedBox, torch.Tensor]]:
+    """The rectangles of one image and what they are filled with.
+
+    The draws, in this order: whether the image is erased; how many rectangles; for each attempt at
+    a rectangle (ten at most) its area and shape, and where it fits its row, its column and its
+    noise.
+
+    Args:
+        draws: Of this image.
+        shape: (C, H, W).
+        prob: Probability that the image is erased.
+        mode: ``pixel`` a number for each place, ``rand`` one for each channel, ``const`` zeros.
+        count: Most rectangles; they share the area.
+
+    Returns:
+        Boxes with noise (C, height, width) in torch's default dtype; mostly none.
+    """
+    if not draws.chance(prob):
+        return []
+    channels, height, width = shape
+    found: list[tuple[ErasedBox, torch.Tensor]] = []
+    number = 1 + draws.whole(count)
+    for _ in range(number):
+        for _ in range(ATTEMPTS):
+            share = draws.between(*AREA) / number
+            size = erased_size(height, width, share, math.exp(draws.between(*LOG_ASPECT)))
+            if size is not None:
+                corner = draws.whole(height - size[0] + 1), draws.whole(width - size[1] + 1)
+                found.append(((*corner, *size), _noise(draws, mode, (channels, *size))))
+                break
+    return found
+
+
+def _noise(draws: UniformDraws, mode: str, shape: tuple[int, int, int]) -> torch.Tensor:
+    if mode == "const":
+        return torch.zeros(shape)
+    drawn = draws.normal(shape if mode == "pixel" else (shape[0], 1, 1))
+    return drawn.to(torch.get_default_dtype()).expand(shape)
 
 
 def erase(image: torch.Tensor, box: ErasedBox, noise: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,68 @@
+"""Changes in evaluation, in the choice of the best and in smoothed losses: caught and placed."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from align.cases import CASES
+from align.image_case_kinds import BestChoiceCase, EvaluationCase, SmoothedLossCase
+from tests.align.blind_spots.source_change import change_source
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
+    from align.steps import smoothed_loss
+    from sot_paddle.train import evaluation, losses
+    from sot_paddle.train.trainer import ExactTrainer
+
+KINDS = (BestChoiceCase, EvaluationCase, SmoothedLossCase)
+HERE = [case for case in CASES if isinstance(case, KINDS)]
+NAN_RULE = "math.isnan(best) and not math.isnan(value)"
+
+CHANGES = [
+    # evaluation of text
+    (evaluation, "decide", "argmax", "argmin", "evaluation_mnli", "decisions"),
+    (evaluation, "evaluation_mode", "model.eval()", "model.train()", "evaluation_mrpc", "logits"),
+    (evaluation, "evaluation_mode", "if was_training:", "if not was_training:")
+    + ("evaluation_mrpc", "training mode kept"),
+    (evaluation, "_in_order", "ordered[indices]", "ordered[:]", "evaluation_mrpc", "logits"),
+    (evaluation, "_in_order", "ordered[indices]", "ordered[::-1][indices]")
+    + ("evaluation_mrpc", "logits"),
+    (evaluation, "mean_loss", "log_partition - shifted", "shifted.max() - shifted")
+    + ("evaluation_mnli", "loss"),
+    # the best checkpoint
+    (ExactTrainer, "_is_better", "value > best", "value >= best", "best_largest", "best"),
+    (ExactTrainer, "_is_better", "value < best", "value <= best", "best_smallest", "best"),
+    (ExactTrainer, "_is_better", "if self.recipe.maximise", "if True", "best_smallest", "best"),
+    (ExactTrainer, "_is_better", NAN_RULE, "math.isnan(value)", "best_largest", "best"),
+    (ExactTrainer, "_is_better", NAN_RULE, "False", "best_after_nan", "best"),
+    (ExactTrainer, "_write_best", "self.progress.best_step", "0", "best_largest", "kept"),
+    (ExactTrainer, "evaluate", "since_best += 1", "since_best = 1", "best_after_nan", "since"),
+    # label smoothing of integers
+    (smoothed_loss, "image_loss", "if smoothing:", "if False:", "loss_smoothed_labels", "loss"),
+    (losses, "smooth_targets", "smoothing / num_classes", "smoothing / (num_classes - 1)")
+    + ("loss_smoothed_labels", "loss"),
+    (smoothed_loss, "image_loss", "image_loss(part, labels, smoothing)", "image_loss(part, labels)")
+    + ("loss_smoothed_labels_sum_loss", "loss"),
+]
+
+
+def run(run_case, case):
+    return run_case(case.name, case.steps[0], case.dtypes[0])
+
+
+@pytest.mark.parametrize("case", HERE, ids=lambda case: case.name)
+def test_unchanged_code_passes(run_case, case) -> None:
+    result = run(run_case, case)
+    assert result.passed, (result.problems, result.failures)
+
+
+@pytest.mark.parametrize(("owner", "function", "old", "new", "name", "place"), CHANGES)
+def test_a_change_is_caught_and_placed(
+    run_case, failed, monkeypatch, owner, function, old, new, name, place
+) -> None:
+    change_source(monkeypatch, owner, function, old, new)
+    (case,) = [case for case in HERE if case.name == name]
+    assert failed(run(run_case, case))[0] == place

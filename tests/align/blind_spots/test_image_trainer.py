@@ -1,0 +1,96 @@
+"""Changes in the image trainer and the image evaluation: each caught and placed."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+
+import pytest
+
+from align.cases import CASES
+from tests.align.blind_spots.source_change import change_source
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
+    from sot_paddle.data.batching import EpochOrder
+    from sot_paddle.train import (
+        image_evaluation,
+        image_run,
+        image_scores,
+        image_session,
+        losses,
+    )
+    from sot_paddle.train.callbacks import StepCount
+    from sot_paddle.train.ema import ModelEma
+    from sot_paddle.train.feeding import MicroBatches
+    from sot_paddle.train.trainer import ExactTrainer
+
+(CASE,) = [case for case in CASES if case.name == "trainer_images"]
+SCHEDULE = dataclasses.replace(CASE.recipe.by_epoch, steps=5)
+BRIEF = {
+    "pictures": (11, 9),
+    "batch_size": 2,
+    "resume_at": 9,
+    "recipe": dataclasses.replace(CASE.recipe, by_epoch=SCHEDULE),
+}
+
+RAW = "_trained(dataclasses.replace(config, no_ema=True), place, convert)"
+CHANGES = [
+    # what is fed
+    (EpochOrder, "_generator", "self.epoch, stream", "0, stream", "data", "epochs and images"),
+    (image_session, "run_training", "(epoch, index),", "(0, index),", "data", "epochs and images"),
+    (image_run, "training_batches", "drop_last=True", "drop_last=False")
+    + ("data", "epochs and images"),
+    (MicroBatches, "share", "[self._rank]", "[-1 - self._rank]", "data", "process 0/epoch 0"),
+    (MicroBatches, "__iter__", "[position.batch :]", "", "data", "resumed/epochs and"),
+    # the loss of integer labels
+    (image_run, "image_loss", "if smoothing:", "if not smoothing:", "training", "losses"),
+    (losses, "smooth_targets", "smoothing / num_classes", "smoothing / (num_classes - 1)")
+    + ("training", "losses"),
+    # optimizer and schedule
+    (image_run, "_optimizer", "(model, decayed_names_by_shape)", "(model)")
+    + ("training", "(decayed parameters"),
+    (image_run, "_optimizer", "pace.steps)", "pace.steps + 1)", "training", "learning rates"),
+    (StepCount, "on_step_end", "epoch=state.global_step", "epoch=state.global_step + 1")
+    + ("training", "learning rates"),
+    # the moving average
+    (ModelEma, "__init__", "self.decay = decay", "self.decay = min(decay, 0.9999)")
+    + ("training", "average/"),
+    (image_run, "_recipe", "after_step=run.ema.update", "after_step=None", "training", "average/"),
+    (ModelEma, "in_place", "_assign(self._average, state)", "_assign(kept, state)")
+    + ("training", "average/"),
+    (image_run, "_scores", "with run.ema.in_place():", "if True:", "metric", "/ema_"),
+    # a resumed run
+    (image_run, "_load", "run.ema.load(averages)", "pass", "training", "resumed/average/"),
+    (ExactTrainer, "resume", "self.batches.seek(*self._consumed)", "pass")
+    + ("data", "resumed/epochs and images"),
+    # evaluation
+    (image_scores, "evaluation_mode", "model.eval()", "model.train()", "metric", "/"),
+    (image_scores, "label_ranks", "(logits > own)", "(logits < own)", "metric", "/top1"),
+    (image_scores, "score", "ranks < TOP", "ranks < TOP - 1", "metric", "/top5"),
+    (image_scores, "_joined", "logits[order]", "logits[order[::-1]]", "metric", "/"),
+    (image_scores, "_joined", "np.argsort(indices)", "np.argsort(-indices)")
+    + ("metric", "tool/labels"),
+    (image_scores, "score_classes", "logits.argmax", "logits.argmin")
+    + ("metric", "tool/top1 of classes"),
+    (image_evaluation, "_predictions", "].argmax()", "].argmin()", "metric", "tool/predictions"),
+    (image_evaluation, "find_subject", "_trained(config, place, convert)", RAW)
+    + ("metric", "tool/"),
+]
+
+
+@pytest.mark.parametrize("step", CASE.steps)
+def test_the_unchanged_trainer_passes(run_case, step: str) -> None:
+    result = run_case("trainer_images", step, "float64", **BRIEF)
+    assert result.passed, (result.problems, result.failures)
+
+
+@pytest.mark.parametrize(("owner", "function", "old", "new", "step", "place"), CHANGES)
+def test_a_change_is_caught_and_placed(
+    run_case, failed, monkeypatch, owner, function, old, new, step, place
+) -> None:
+    change_source(monkeypatch, owner, function, old, new)
+    names = failed(run_case("trainer_images", step, "float64", **BRIEF))
+    assert names
+    assert place in names[0]
