@@ -22,8 +22,8 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.cases_calls import CALLS
-from align.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases_image_data import IMAGE_DATA
+from align.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases_vision import VISION
 from align.function_case import FunctionCase
 from align.tolerance import Tolerance

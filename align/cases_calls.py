@@ -5,6 +5,7 @@ from __future__ import annotations
 from align.case_kinds import Case, ImageBatch
 from align.case_kinds_calls import PlainCallCase, PublishedCase
 from align.function_case import FunctionCase
+from align.image_case_kinds import DrawnImagesCase
 
 _BERT = {
     "hidden_size": 20,
@@ -172,4 +173,19 @@ _PUBLISHED = (
     ),
 )
 
-CALLS: tuple[Case, ...] = (*_PLAIN_CALLS, *_FUNCTIONS, *_PUBLISHED)
+_IMAGES = (
+    # no crop of the whole area fits unless it has the picture's own shape: the central one is left
+    DrawnImagesCase(
+        "data_crop_whole_area",
+        {
+            "scale": (1.0, 1.0),
+            "aa": None,
+            "color_jitter": 0.0,
+            "mixup": 0.0,
+            "cutmix": 0.0,
+            "reprob": 0.0,
+        },
+    ),
+)
+
+CALLS: tuple[Case, ...] = (*_PLAIN_CALLS, *_FUNCTIONS, *_PUBLISHED, *_IMAGES)
