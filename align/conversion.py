@@ -13,13 +13,17 @@ import sot_paddle
 from align.weights import convert_file
 from sot_paddle.checkpoint import read_tensors
 
-_SIZES = (
+_OPTIONS = (
     "vocab_size",
     "hidden_size",
     "num_hidden_layers",
     "num_attention_heads",
     "intermediate_size",
     "max_position_embeddings",
+    "type_vocab_size",
+    "hidden_act",
+    "layer_norm_eps",
+    "pad_token_id",
 )
 
 
@@ -69,7 +73,8 @@ def load_there_and_back(checkpoint: Path, folder: Path) -> tuple[bool, str]:
         checkpoint, folder, layout="bert_hf", model="bert_base"
     )
     config = json.loads((converted / "config.json").read_text(encoding="utf-8"))
-    model = sot_paddle.create_model("bert_base", **{size: config[size] for size in _SIZES})
+    stated = {name: config[name] for name in _OPTIONS if name in config}
+    model = sot_paddle.create_model("bert_base", **stated)
     absent = sot_paddle.load_weights(model, converted)
     summary = (
         f"a real BERT checkpoint ({config['num_hidden_layers']} layers x {config['hidden_size']}) "

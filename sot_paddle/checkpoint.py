@@ -11,9 +11,10 @@ Both formats carry a string-to-string metadata table. A file made by the weight 
 ``head``                  the head found among the tensors (``"pooler"``, ``"mgcrp_qk"``, ...)
 ``source_prefix``         prefix of the encoder names in the source: ``"bert."`` or ``""``
 ``num_attention_heads``   decimal; missing when neither a config nor the user gave it
-``config``                JSON of the Hugging Face config (sizes always filled in); of a vision
-                          model: of its ``ViTConfig`` or ``SwinConfig``
-``head_config``           vision only: JSON of the ``HeadConfig``
+``config``                JSON of the Hugging Face config (sizes always filled in; activation and
+                          epsilon only where the source states them); of a vision model: of its
+                          ``ViTConfig`` or ``SwinConfig``
+``head_config``           saved models only: JSON of the ``HeadConfig``
 ``num_classes``           vision only: decimal
 ``absent``                JSON list: head tensors that the source had not (left as initialised)
 ``ignored``               JSON dict: source tensor that was not converted -> reason

@@ -1,11 +1,15 @@
 """The head and the token embedding under the names and dictionaries of the original release.
 
 For use in a model of your own, as the original's README shows. The dictionaries are read, never
-changed. Source: A.5-A.7. Shape legend: B samples, N word tokens, C channels, K classes.
+changed. A key that the original knows and the chosen type does not use is ignored, as there, and
+said in one log line; a key that nobody knows is refused.
+Source: A.5-A.7. Shape legend: B samples, N word tokens, C channels, K classes.
 """
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,6 +20,8 @@ from sot_paddle.backbones.token_embed import STEM_DIM, build_token_embed
 from sot_paddle.config import HeadConfig, build_record, near_names
 from sot_paddle.features import Features
 from sot_paddle.heads import build_head
+
+_LOG = logging.getLogger(__name__)
 
 Options = Mapping[str, Any]
 
@@ -29,6 +35,9 @@ _NORMS = {
     "LN": "ln",
     "None": "none",
 }
+_VECTORS = {"full": "full", "triu": "triu", "None": "full"}
+"""``vec`` of svPN; a matrix that stays one is flattened by the head all the same."""
+
 _FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss")
 _TOKEN_TYPES = {
     "DenseNet": "densenet",
@@ -43,6 +52,19 @@ _SVPN_OPTIONS = {
     "svNum": "num_sv",
     "init_weight": "start",
 }
+
+
+@functools.cache
+def _say(message: str) -> None:
+    """Log a line the first time only."""
+    _LOG.warning("%s", message)
+
+
+def _ignore(what: str, given: Iterable[str], used: Iterable[str]) -> None:
+    """Say which keys of a dictionary have no effect."""
+    unused = [key for key in given if key not in set(used)]
+    if unused:
+        _say(f"{what} does not use {', '.join(unused)}: ignored")
 
 
 def _known(what: str, options: object, allowed: Iterable[str]) -> dict[str, Any]:
@@ -86,15 +108,10 @@ def _normalization(options: object, wr_dim: int) -> dict[str, Any]:
     known = ("type", "input_dim", "vec", "regular", *_SVPN_OPTIONS)
     given = _known("normalization", options, known)
     found: dict[str, Any] = {"normalization": _typed("normalization", given, _NORMS)}
-    others = sorted(set(given) - {"type"})
-    if others and found["normalization"] != "svpn":
-        raise ValueError(
-            f"normalization type {given['type']!r} takes no options, got {', '.join(others)}"
-        )
-    if given.get("vec", "full") != "full":
-        raise ValueError(
-            f"vec must be 'full', got {given['vec']!r}: another one does not fit the classifier"
-        )
+    if found["normalization"] != "svpn":
+        _ignore(f"normalization type {given['type']!r}", given, ("type",))
+        return found
+    found["vec"] = _named("vec", given.get("vec", "full"), _VECTORS)
     if given.get("input_dim", wr_dim) != wr_dim:
         raise ValueError(
             f"input_dim of the normalization must be wr_dim {wr_dim}, got {given['input_dim']}"
@@ -139,6 +156,9 @@ _ARGUMENTS = {
 }
 """Keys of ``args`` for each pooling that has any, and how they become head options."""
 
+_ALL_ARGUMENTS = tuple(dict.fromkeys(key for keys, _ in _ARGUMENTS.values() for key in keys))
+"""What the original knows; MGCrP takes its own alone, the other types read what they use."""
+
 
 def _head(
     config: Options, num_classes: int, input_dim: int | None, *, words_only: bool
@@ -147,17 +167,19 @@ def _head(
     given = _known("the classifier's dict", config, ("type", "fusion_type", "args"))
     pooling = _typed("the classifier's dict", given, _POOLINGS)
     keys, translate = _ARGUMENTS.get(pooling, (("dim",), lambda args: {}))
-    args = _known(f"args of type {given['type']!r}", given.get("args") or {}, keys)
+    what = f"args of type {given['type']!r}"
+    args = _known(what, given.get("args") or {}, keys if pooling == "mgcrp" else _ALL_ARGUMENTS)
+    _ignore(what, args, keys)
     dim = args.get("dim", input_dim)
     if input_dim is not None and dim != input_dim:
         raise ValueError(f"args['dim'] {dim} and input_dim {input_dim} must be equal")
     fusion = given.get("fusion_type", "sum_fc")
-    if fusion not in _FUSIONS:
+    uses_fusion = pooling not in ("fc", "none") and not words_only
+    if uses_fusion and fusion not in _FUSIONS:
         raise ValueError(
             f"fusion_type must be one of {', '.join(_FUSIONS)}, got {fusion!r}; "
             f"{near_names(str(fusion), _FUSIONS)}"
         )
-    uses_fusion = pooling not in ("fc", "none") and not words_only
     options = {"pooling": pooling, "fusion": fusion if uses_fusion else None, **translate(args)}
     return build_head(
         build_record(HeadConfig, options, where="the classifier's dict"),
@@ -177,8 +199,10 @@ class Classifier(nn.Layer):
 
     Args:
         config: keys ``type`` (``MGCrP``, ``GAP``, ``GCP``, ``fc``, None), ``fusion_type``
-            (``sum_fc``, ``concat``, ``aggre_all``, ``sum_loss``) and ``args`` (for MGCrP: ``dim``,
-            ``num_heads``, ``wr_dim``, ``qkv_bias``, ``normalization``).
+            (``sum_fc``, ``concat``, ``aggre_all``, ``sum_loss``; any value, None included, for
+            the types ``fc`` and None, which do not use it) and ``args`` (for MGCrP: ``dim``,
+            ``num_heads``, ``wr_dim``, ``qkv_bias``, ``normalization``; for GCP: ``dim``,
+            ``num_heads``, ``qkv_dim``; for the others ``dim``).
         num_classes: K.
         input_dim: channels C; needed only where ``args`` has no ``dim``, else 384.
         representationConfig: the original's keyword for ``config``.
@@ -221,7 +245,8 @@ class OnlyVisualTokensClassifier(nn.Layer):
     """Classification head for word tokens alone, from the original's dictionary.
 
     Args:
-        config: as for Classifier, type ``MGCrP``, ``GAP`` or ``GCP``; ``fusion_type`` is not used.
+        config: as for Classifier, type ``MGCrP``, ``GAP`` or ``GCP``; ``fusion_type`` is not used
+            and may be anything.
         num_classes: K.
         input_dim: channels C; needed only where ``args`` has no ``dim``, else 384.
         representationConfig: the original's keyword for ``config``.
@@ -256,7 +281,8 @@ class TokenEmbed(nn.Layer):
     Args:
         config: keys ``type`` (``DenseNet``, ``ResNet``, ``Inception``, ``Non-local``,
             ``Naive_linear``), ``token_dim`` (the README's ``embedding_dim`` is accepted),
-            ``large_output``, and ``dense_norm`` (ours: ``"none"`` as published, or ``"bn"``).
+            ``large_output`` (no effect for ``Non-local`` and ``Naive_linear``, as in the
+            original), and ``dense_norm`` (ours: ``"none"`` as published, or ``"bn"``).
         img_size: height and width of the images in pixels.
         in_chans: channels of the images.
         embed_dim: channels C of the tokens.
@@ -286,13 +312,19 @@ class TokenEmbed(nn.Layer):
         given = _known("the token embedding's dict", config, known)
         if "token_dim" in given and "embedding_dim" in given:
             raise ValueError("token_dim and embedding_dim are one option: give one of them")
+        published = given.get("type", "DenseNet")
+        kind = _named("type of the token embedding", published, _TOKEN_TYPES)
+        large_output = given.get("large_output", False)
+        if large_output and kind in ("nonlocal", "linear"):
+            _say(f"token embedding {published!r} does not use large_output: ignored")
+            large_output = False
         self.tokens = build_token_embed(
-            _named("type of the token embedding", given.get("type", "DenseNet"), _TOKEN_TYPES),
+            kind,
             img_size=img_size,
             in_chans=in_chans,
             embed_dim=embed_dim,
             token_dim=given.get("token_dim", given.get("embedding_dim", STEM_DIM)),
-            large_output=given.get("large_output", False),
+            large_output=large_output,
             dense_norm=given.get("dense_norm", "none"),
         )
         self.num_patches = self.tokens.num_tokens

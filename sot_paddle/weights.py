@@ -15,7 +15,7 @@ import paddle
 from paddle import nn
 
 from sot_paddle.checkpoint import FORMAT, FORMAT_VERSION, Tensors, read_tensors, write_tensors
-from sot_paddle.config import EncoderConfig
+from sot_paddle.config import CLASS_TOKEN_POOLINGS, NORMALIZATIONS, EncoderConfig
 from sot_paddle.vision_config import HEAD_QKV_BIAS, SwinConfig, ViTConfig
 
 _LOG = logging.getLogger(__name__)
@@ -24,16 +24,22 @@ _HEAD_PREFIX = "head."
 _REPLACEABLE = (_HEAD_PREFIX, "embed.")  # what a converted file may state that it lacks
 _WITHOUT_EFFECT = (
     "freeze_encoder",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "initializer_range",
     "drop_rate",
     "attn_drop_rate",
     "drop_path_rate",
     "head_dropout",
-    "mask_padding",
     "on_zero",
 )
-"""Options that change neither a tensor nor the scores of an image in eval mode."""
+"""Options that change neither a tensor nor a score in eval mode."""
 
-_NONE_IS_A_DEFAULT = ("fusion", "normalization")
+_WITHOUT_EFFECT_ON_IMAGES = ("mask_padding",)
+"""The same for models of images, whose tokens are all valid."""
+
+_UNTOLD = ("num_attention_heads", "num_heads", "hidden_act", "layer_norm_eps", "qk_scale")
+"""Options of a backbone that change every score and that no tensor's shape tells."""
 
 
 def to_numpy(tensor: paddle.Tensor) -> np.ndarray:
@@ -71,15 +77,15 @@ def _check_names(path: Path, tensors: Tensors, own: Mapping, absent: set[str]) -
     return missing
 
 
-def _check_attention_heads(path: Path, metadata: Mapping[str, str], model: nn.Layer) -> None:
-    """Refuse a text encoder's file made with another number of heads, which no shape shows."""
-    heads = metadata.get("num_attention_heads")
-    expected = getattr(getattr(model, "encoder_config", None), "num_attention_heads", None)
-    if heads is not None and expected is not None and int(heads) != expected:
-        raise ValueError(
-            f"{path} was made with {heads} attention heads, the model has {expected}; "
-            f"build it with num_attention_heads={heads}"
-        )
+def _stated(metadata: Mapping[str, str], backbone: Any) -> dict[str, Any] | None:
+    """Options of the backbone that a file states, None when it is a file of another family."""
+    made = json.loads(metadata.get("config", "{}"))
+    text = isinstance(backbone, EncoderConfig)
+    if ("embed_dim" if text else "hidden_size") in made:
+        return None  # its names will not fit
+    if text and metadata.get("num_attention_heads"):
+        made["num_attention_heads"] = int(metadata["num_attention_heads"])
+    return made
 
 
 def check_options(
@@ -90,12 +96,12 @@ def check_options(
     has_head: bool,
     exempt: Collection[str] = (),
 ) -> None:
-    """Refuse a vision model's file made with other options; those it does not state are free.
+    """Refuse a file made with other options; those it does not state are free.
 
     Args:
         path: the file, for the message.
         metadata: of the file.
-        model: what it is to be loaded into; other models pass.
+        model: what it is to be loaded into; a model that is not of the registry passes.
         has_head: whether the file's head is taken.
         exempt: options that may differ.
 
@@ -103,31 +109,63 @@ def check_options(
         ValueError: naming the first option that differs.
     """
     backbone = getattr(model, "backbone_config", None)
-    if not isinstance(backbone, ViTConfig | SwinConfig):
+    if not isinstance(backbone, EncoderConfig | ViTConfig | SwinConfig):
         return
-    if "hidden_size" in json.loads(metadata.get("config", "{}")):
-        return  # a text model's file, whose config is Hugging Face's: its names will not fit
-    pairs = [("config", backbone)]
+    made = _stated(metadata, backbone)
+    if made is None:
+        return
+    images = not isinstance(backbone, EncoderConfig)
+    free = {*_WITHOUT_EFFECT, *exempt, *(_WITHOUT_EFFECT_ON_IMAGES if images else ())}
+    pairs = [(made, backbone, "")]
     if has_head:
-        pairs.append(("head_config", model.head_config))
-    for key, record in pairs:
-        made = json.loads(metadata.get(key, "{}"))
-        for name, expected in json.loads(_as_json(record)).items():
-            if name not in made or made[name] == expected or name in exempt:
+        head = json.loads(metadata.get("head_config", "{}"))
+        pairs.append((head, model.head_config, HEAD_QKV_BIAS if images else ""))
+    for found, record, flat_bias in pairs:
+        for name, expected in json.loads(json.dumps(dataclasses.asdict(record))).items():
+            if name not in found or name in free:
                 continue
-            if name in _NONE_IS_A_DEFAULT and None in (made[name], expected):
+            stated = _resolved(name, found[name], model)
+            if stated == _resolved(name, expected, model):
                 continue
-            flat = HEAD_QKV_BIAS if (key, name) == ("head_config", "qkv_bias") else name
+            flat = flat_bias if flat_bias and name == "qkv_bias" else name
             raise ValueError(
-                f"{path} was made with {flat}={made[name]!r}, the model has {expected!r}; "
-                f"build it with {flat}={made[name]!r}"
+                f"{path} was made with {flat}={found[name]!r}, the model has {expected!r}; "
+                f"build it with {flat}={found[name]!r}"
             )
 
 
-def _as_json(record: Any) -> str:
-    """The options of a record that matter to the tensors, as a JSON mapping."""
-    options = dataclasses.asdict(record)
-    return json.dumps({k: v for k, v in options.items() if k not in _WITHOUT_EFFECT})
+def _resolved(name: str, value: Any, model: nn.Layer) -> Any:
+    """An option of a model with None replaced by what it means there."""
+    pooling = model.head_config.pooling
+    if name == "normalization" and value is None:
+        return NORMALIZATIONS.get(pooling, (None,))[0]
+    if name == "fusion":
+        if pooling in CLASS_TOKEN_POOLINGS or isinstance(model.backbone_config, SwinConfig):
+            return None  # ignored, or without a class token all the same
+        return value or "sum_fc"
+    return value
+
+
+def unstated_options(
+    metadata: Mapping[str, str], model: nn.Layer, *, has_head: bool
+) -> tuple[str, ...]:
+    """What changes every score and neither a file's tensors nor its metadata tell.
+
+    Args:
+        metadata: of the file.
+        model: of the registry, into which it is loaded.
+        has_head: whether the file's head is taken.
+
+    Returns:
+        Names of options; the head's options together are ``"the options of the head"``.
+    """
+    backbone = model.backbone_config
+    made = _stated(metadata, backbone) or {}
+    untold = [name for name in _UNTOLD if hasattr(backbone, name) and name not in made]
+    words = model.head_config.pooling not in CLASS_TOKEN_POOLINGS
+    if has_head and words and "head_config" not in metadata:
+        untold.append("the options of the head")
+    return tuple(untold)
 
 
 def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
@@ -141,12 +179,13 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
     Returns:
         Tensors that the file does not hold, by its own statement (a backbone converted without
         its head, or without the token embedding that another one replaces): they keep their
-        initialisation, and a log line says so.
+        initialisation, and a log line says so. Another line names the options that the file does
+        not state and no tensor tells: the model's own are taken.
 
     Raises:
-        ValueError: not such a file; a missing or unexpected name, another shape, another number
-            of attention heads than the model's, or (vision models) another value of any option
-            that changes what the tensors compute.
+        ValueError: not such a file; a missing or unexpected name, another shape, or another value
+            of any option that the file states and that changes what the tensors compute (number
+            of attention heads, activation, epsilon, head, ...).
     """
     path = Path(path)
     path = path / "model.safetensors" if path.is_dir() else path
@@ -155,7 +194,6 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
     has_head = any(name.startswith(_HEAD_PREFIX) for name in tensors)
     check_options(path, metadata, model, has_head=has_head)
     missing = _check_names(path, tensors, own, set(json.loads(metadata.get("absent", "[]"))))
-    _check_attention_heads(path, metadata, model)
     for name, spec in tensors.specs.items():
         shape = tuple(own[name].shape)
         if tuple(spec.shape) != shape:
@@ -165,6 +203,9 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
         paddle.assign(_tensor(tensors[name]).astype(target.dtype), output=target)
     if missing:
         _LOG.warning("%s has no %s: left as initialised", path, _listed(missing))
+    untold = unstated_options(metadata, model, has_head=has_head)
+    if untold:
+        _LOG.warning("%s does not state %s: the model's are taken", path, ", ".join(untold))
     return missing
 
 
@@ -200,17 +241,20 @@ def save_weights(model: nn.Layer, path: str | Path) -> None:
 
 
 def _describe_backbone(model: nn.Layer) -> dict[str, str]:
-    """Metadata of the options: a Hugging Face config for text, both records for vision."""
+    """Metadata of the options: of the backbone (for text a Hugging Face config) and the head."""
     backbone = model.backbone_config
+    options = dataclasses.asdict(backbone)
+    head = {"head_config": json.dumps(dataclasses.asdict(model.head_config))}
     if isinstance(backbone, EncoderConfig):
         return {
             "source_prefix": "bert.",
             "num_attention_heads": str(backbone.num_attention_heads),
-            "config": _as_json(backbone),
+            "config": json.dumps({k: v for k, v in options.items() if k != "freeze_encoder"}),
+            **head,
         }
     return {
         "source_prefix": "",
         "num_classes": str(model.num_classes),
-        "config": json.dumps(dataclasses.asdict(backbone)),
-        "head_config": json.dumps(dataclasses.asdict(model.head_config)),
+        "config": json.dumps(options),
+        **head,
     }

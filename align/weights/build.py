@@ -95,6 +95,8 @@ def plan_with(
     depths = _depths(table, shapes, config, prefix, reverse=reverse)
     expected = slots(table, rows, table.embeds.get(embed, ()), depths, prefix)
     reasons = _reasons(table, head, embed, reverse=reverse, encoder_only=encoder_only)
+    if not reverse:
+        reasons = {**_of_other_heads(table, shapes, config, prefix), **reasons}
     ignored = _ignored(table, reasons, shapes, prefix)
     pairs, problems = _match(expected, shapes, ignored, reverse=reverse)
     if problems:
@@ -172,6 +174,22 @@ def _reasons(
     }
 
 
+def _of_other_heads(
+    table: Layout, shapes: Iterable[str], config: Mapping[str, object], prefix: str
+) -> dict[str, str]:
+    """Template -> reason, for the head of another task whose names may be those of a known one."""
+    stated = config.get("architectures")
+    for name in stated if isinstance(stated, list) else ():
+        if name in table.foreign:
+            return dict(table.foreign[name])
+    present = set(shapes)
+    return {
+        template: reason
+        for template, (companion, reason) in table.companions.items()
+        if spell(companion, table, prefix) not in present
+    }
+
+
 def _ignored(
     table: Layout, reasons: Mapping[str, str], shapes: Iterable[str], prefix: str
 ) -> dict[str, str]:
@@ -226,7 +244,8 @@ def _match(
     """Pair source names with slots; the second value names what does not fit."""
     pairs, doubled, missing = [], [], []
     for slot in expected:
-        found = [n for n in ((slot.paddle,) if reverse else slot.names) if n in shapes]
+        names = (slot.paddle,) if reverse else slot.names
+        found = [name for name in names if name in shapes and name not in ignored]
         if len(found) > 1:
             doubled.append(f"{slot.paddle} (from {' and '.join(found)})")
         elif found:

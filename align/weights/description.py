@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from align.weights.hf_config import (
+    UNTOLD,
     attention_heads,
     complete_config,
     conventional_heads,
@@ -91,11 +92,18 @@ def _describe_text(
             "the number of attention heads is unknown (no config.json); state it with"
             " --num-attention-heads, or when converting back to a directory"
         )
+    config = complete_config(plan, table, source.config, heads)
+    untold = [name for name in UNTOLD if name not in config]
+    if untold and not plan.reverse:
+        notes.append(
+            f"SRC does not state {' and '.join(untold)}: DST does not either, and the model that it"
+            " is loaded into uses its own"
+        )
     if not source.vocabulary and directory:
         notes.append(
             "no vocabulary found (vocab.txt, tokenizer.json): DST has none; add it with --vocab DIR"
         )
-    return Description(heads, complete_config(plan, table, source.config, heads), notes)
+    return Description(heads, config, notes)
 
 
 def image_options(plan: Plan) -> dict[str, Any]:

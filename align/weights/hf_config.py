@@ -8,27 +8,35 @@ from typing import Any
 
 from align.weights.layout import Layout
 from align.weights.plan import Plan
+from sot_paddle.config import ACTIVATIONS
 
 _HEAD_WIDTH = 64  # hidden size / attention heads in every BERT of the original paper
 _DEFAULTS: Mapping[str, Any] = {
-    "hidden_act": "gelu",
     "hidden_dropout_prob": 0.1,
     "attention_probs_dropout_prob": 0.1,
     "initializer_range": 0.02,
-    "layer_norm_eps": 1e-12,
-    "pad_token_id": 0,
     "position_embedding_type": "absolute",
 }
+UNTOLD = ("hidden_act", "layer_norm_eps")
+"""Options that change every score and that no tensor tells: never filled in."""
 
 
 def check_config(config: Mapping[str, Any]) -> None:
     """Refuse a config.json that speaks of another architecture.
 
     Raises:
-        ValueError: its model_type is not bert.
+        ValueError: its model_type is not bert, or an activation or kind of positions that the
+            models do not have.
     """
-    if config.get("model_type", "bert") != "bert":
-        raise ValueError(f"config.json: expected model_type 'bert', got {config['model_type']!r}")
+    expected = {
+        "model_type": ("bert",),
+        "hidden_act": ACTIVATIONS,
+        "position_embedding_type": ("absolute",),
+    }
+    for key, allowed in expected.items():
+        if key in config and config[key] not in allowed:
+            names = " or ".join(repr(name) for name in allowed)
+            raise ValueError(f"config.json: expected {key} {names}, got {config[key]!r}")
 
 
 def attention_heads(

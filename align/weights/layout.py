@@ -65,7 +65,11 @@ class Layout:
         encoder: rows that must all be present.
         heads: head name -> its rows.
         ignored: PyTorch template (a trailing ``*`` matches the rest) -> reason to leave it out.
-        headless: the same, for a model whose head this layout does not know; empty when such a
+        foreign: class of transformers (config.json's ``architectures``) whose head is not one of
+            `heads` although its names may be theirs -> template -> reason to leave it out.
+        companions: template -> (the tensor without which it is another head's, the reason to leave
+            it out then).
+        headless: as `ignored`, for a model whose head this layout does not know; empty when such a
             model is refused.
         counters: PyTorch template of an int64 scalar that Paddle does not have -> Paddle tensor
             beside which it is written, as 0, when converting back.
@@ -88,6 +92,8 @@ class Layout:
     encoder: tuple[Row, ...]
     heads: Mapping[str, HeadTable]
     ignored: Mapping[str, str] = field(default_factory=dict)
+    foreign: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    companions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     headless: Mapping[str, str] = field(default_factory=dict)
     counters: Mapping[str, str] = field(default_factory=dict)
     optional_prefix: str = ""

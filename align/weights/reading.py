@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from align.weights.plan import Plan, by_reason, listed
 from align.weights.registry import TABLES, find_table, fits, recognise
 from align.weights.source import Source, Unpacking, open_source
 from sot_paddle.checkpoint import FORMAT
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,19 @@ def read_as_paddle(place: Path, model: str) -> Mapping[str, np.ndarray]:
     layout, side = recognise(source.tensors.shapes)
     if side == "paddle":
         return source.tensors
-    plan = build_plan(layout or "bert_hf", model, source.tensors.shapes, config=source.config)
+    layout = layout or "bert_hf"
+    plan = build_plan(layout, model, source.tensors.shapes, config=source.config)
+    left_out = _heads_of_other_tasks(plan, find_table(layout, model))
+    if left_out:
+        _LOG.warning("%s: left out: %s", place, "; ".join(by_reason(left_out)))
     return plan.apply(source.tensors)
+
+
+def _heads_of_other_tasks(plan: Plan, table: Layout) -> dict[str, str]:
+    """Source tensor -> reason, for the head of a task that the models do not have."""
+    reasons = {reason for rows in table.foreign.values() for reason in rows.values()}
+    reasons |= {reason for _, reason in table.companions.values()}
+    return {name: reason for name, reason in plan.ignored.items() if reason in reasons}
 
 
 def read_for_model(

@@ -15,6 +15,7 @@ from paddle import nn
 from paddle.nn import functional as F
 from paddlenlp.transformers import BertConfig, BertModel
 
+from sot_paddle.backbones.inputs import TextCheck
 from sot_paddle.config import EncoderConfig, HeadConfig, build_record, near_names
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
@@ -70,7 +71,9 @@ class BertEncoder(BertModel):
         for layer in self.encoder.layers:
             layer.activation = ACTIVATION_FUNCTIONS[config.hidden_act]
         del self.pooler
-        self.dims = config
+        self.check_inputs = TextCheck(
+            config.vocab_size, config.type_vocab_size, config.max_position_embeddings
+        )
         for layer in self.sublayers():
             if isinstance(layer, nn.LayerNorm):
                 layer._epsilon = config.layer_norm_eps
@@ -91,19 +94,21 @@ class BertEncoder(BertModel):
         """Encode token ids.
 
         Args:
-            input_ids: (B, S) integer, S at most ``max_position_embeddings``.
-            token_type_ids: (B, S) integer, zeros when None.
-            attention_mask: (B, S), 1 where valid, all valid when None.
+            input_ids: (B, S) int64 or int32, S at most ``max_position_embeddings``.
+            token_type_ids: (B, S) int64 or int32, zeros when None.
+            attention_mask: (B, S) bool, integer or float, 1 where valid and 0 where not, all valid
+                when None.
             taps: collects "embeddings" and "layers.{i}", each (B, S, C).
 
         Returns:
             Features: class token (B, C), words (B, S - 1, C), mask (B, S - 1).
 
         Raises:
-            ValueError: a sequence longer than the position table, fewer than two tokens, or
-                inputs of different shapes (they would be broadcast silently).
+            ValueError: what `sot_paddle.backbones.inputs.TextCheck` refuses: a sequence longer than
+                the position table, inputs of different shapes (they would be broadcast silently),
+                ids or types that the tables do not have, a mask of other values than 0 and 1.
         """
-        self._check_inputs(input_ids, token_type_ids, attention_mask)
+        self.check_inputs(input_ids, token_type_ids, attention_mask, training=self.training)
         hidden = self.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
         record(taps, "embeddings", hidden)
         bias = None
@@ -114,26 +119,6 @@ class BertEncoder(BertModel):
             hidden = record(taps, f"layers.{index}", layer(hidden, bias))
         words_mask = None if attention_mask is None else attention_mask[:, 1:].astype("bool")
         return Features(hidden[:, 0], hidden[:, 1:], words_mask)
-
-    def _check_inputs(
-        self,
-        input_ids: paddle.Tensor,
-        token_type_ids: paddle.Tensor | None,
-        attention_mask: paddle.Tensor | None,
-    ) -> None:
-        limit = self.dims.max_position_embeddings
-        if input_ids.ndim != 2 or not 2 <= input_ids.shape[1] <= limit:
-            raise ValueError(
-                "input_ids must be (B, S) with between 2 and max_position_embeddings = "
-                f"{limit} tokens, got shape {list(input_ids.shape)}"
-            )
-        others = {"token_type_ids": token_type_ids, "attention_mask": attention_mask}
-        for name, value in others.items():
-            if value is not None and value.shape != input_ids.shape:
-                raise ValueError(
-                    f"{name} must have the shape of input_ids {list(input_ids.shape)}, "
-                    f"got {list(value.shape)}"
-                )
 
 
 class BertClassifier(nn.Layer):

@@ -14,6 +14,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
+from sot_paddle.backbones.inputs import check_images
 from sot_paddle.backbones.layers import LayerNorm, conv
 from sot_paddle.backbones.token_geometry import (
     STEM_STRIDE,
@@ -77,13 +78,8 @@ class _Embedding(nn.Layer):
         self.grid, self.num_tokens = grid, grid * grid
 
     def _check(self, images: paddle.Tensor) -> None:
-        expected = [self.in_chans, self.img_size, self.img_size]
-        if images.ndim != 4 or list(images.shape[1:]) != expected:
-            raise ValueError(
-                f"images must have shape (B, {', '.join(map(str, expected))}), got "
-                f"{list(images.shape)}; resize them, or build the model with other img_size "
-                "or in_chans"
-            )
+        dtype = self.proj.weight.dtype
+        check_images(images, in_chans=self.in_chans, img_size=self.img_size, dtype=dtype)
 
     @staticmethod
     def _tokens(image: paddle.Tensor) -> paddle.Tensor:

@@ -86,7 +86,12 @@ class WordHead(nn.Layer):
     def represent(
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None, taps: Taps | None
     ) -> paddle.Tensor:
-        """Pool (B, N, C) to (B, D), with dropout."""
+        """Pool (B, N, C) to (B, D), with dropout; refuses tokens without a single word."""
+        if tokens.shape[1] == 0:
+            raise ValueError(
+                f"this head pools words and got none: tokens of shape {list(tokens.shape)}; pass "
+                "sequences of two tokens or more, or use pooling 'pooler' or 'none'"
+            )
         pooled = self.pooling(tokens, mask if self.mask_padding else None, taps)
         record(taps, "head.representation", pooled)
         return self.dropout(pooled.astype(self.word_fc.weight.dtype))  # half in a half model

@@ -198,11 +198,13 @@ class TrainConfig:
             "mask_padding": self.mask_padding,
             "head_dropout": self.head_dropout,
         }
+        published = MGCRP_BY_TASK.get(self.task_name, MGCRP_BY_TASK["RTE"])
         if self.resolved_pooling == "mgcrp_qk":
-            published = MGCRP_BY_TASK.get(self.task_name, MGCRP_BY_TASK["RTE"])
             for name, value in published.items():
                 given = getattr(self, name)
                 options[name] = value if given is None else given
+        elif self.resolved_pooling == "gcp_text":
+            options["q_dim"] = published["q_dim"] if self.q_dim is None else self.q_dim
         elif self.resolved_pooling in ("mgcrp", "gcp"):
             options |= {"head_num_heads": self.head_num_heads, "wr_dim": self.wr_dim}
         return options

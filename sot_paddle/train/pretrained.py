@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from sot_paddle.train.arguments import TrainConfig
 
 VOCABULARY = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 _FORMAT = "sot_paddle"
+_UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")
+"""Options that change every score and that no tensor tells."""
+
+_LOG = logging.getLogger(__name__)
 
 Converter = Callable[[Path, str], Mapping[str, np.ndarray]]
 """(Hugging Face folder or file, registry name) to tensors under this project's names."""
@@ -70,6 +75,9 @@ def find(config: TrainConfig, convert: Converter) -> Pretrained:
     if config.tokenizer_name:
         source = Path(config.tokenizer_name)
         found = dataclasses.replace(found, vocabulary=_vocabulary(source))
+    untold = [key for key in _UNTOLD if key not in found.config]
+    if found.arrays and untold:
+        _LOG.warning("%s does not state %s: BERT's own are taken", found.origin, ", ".join(untold))
     if not {"vocab.txt", "tokenizer.json"} & set(found.vocabulary):
         raise ValueError(f"{found.origin} has no vocab.txt: give one with --tokenizer_name")
     return found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import logging
 
 import numpy as np
 import paddle
 import pytest
 from paddle import nn
 
-from sot_paddle import Classifier, OnlyVisualTokensClassifier, TokenEmbed
+from sot_paddle import Classifier, OnlyVisualTokensClassifier, TokenEmbed, published
 from sot_paddle.backbones.token_embed import build_token_embed
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features
@@ -82,6 +83,9 @@ def same_as(model, expected, *inputs) -> None:
         (mgcrp({"type": "ePN"}), {"normalization": "epn"}),
         (mgcrp({"type": "LN"}), {"normalization": "ln"}),
         (mgcrp({"type": None}), {"normalization": "none"}),
+        (mgcrp(svpn(vec="full")), {"vec": "full"}),
+        (mgcrp(svpn(vec=None)), {"vec": "full"}),
+        (mgcrp(svpn(vec="triu")), {"vec": "triu"}),
         (mgcrp(qkv_bias=True), {"qkv_bias": True}),
         ({**mgcrp(), "fusion_type": "concat"}, {"fusion": "concat"}),
         ({**mgcrp(), "fusion_type": "aggre_all"}, {"fusion": "aggre_all"}),
@@ -107,6 +111,76 @@ def test_the_same_head_as_ours(config: dict, head: dict) -> None:
     expected = build_head(HeadConfig(**options), dim=C, num_classes=K)
     x = tokens()
     same_as(model, expected, Features(x[:, 0], x[:, 1:]))
+
+
+@pytest.fixture
+def said(caplog):
+    """Messages of the module, each said anew."""
+    published._say.cache_clear()
+    with caplog.at_level(logging.WARNING, logger="sot_paddle.published"):
+        yield caplog
+
+
+OTHERS = "num_heads, wr_dim, normalization"
+
+
+@pytest.mark.parametrize(
+    ("change", "head", "unused"),
+    [
+        ({"type": "GAP"}, {"pooling": "gap"}, f"args of type 'GAP' does not use {OTHERS}"),
+        ({"type": "fc"}, {"pooling": "fc"}, f"args of type 'fc' does not use {OTHERS}"),
+        ({"type": None}, {"pooling": "none"}, f"args of type None does not use {OTHERS}"),
+    ],
+)
+def test_the_readme_dictionary_with_another_type(said, change, head, unused) -> None:
+    """Only the type is changed: what it does not use is ignored, as there, and said once."""
+    for fusion in ("sum_fc", None) if change["type"] != "GAP" else ("sum_fc",):
+        config = {**mgcrp(), **change, "fusion_type": fusion}
+        before = copy.deepcopy(config)
+        model = Classifier(config, K)
+        assert config == before
+        expected = build_head(HeadConfig(**head), dim=C, num_classes=K)
+        x = tokens()
+        same_as(model, expected, Features(x[:, 0], x[:, 1:]))
+    assert said.messages == [f"{unused}: ignored"]
+
+
+def test_gcp_with_the_arguments_of_mgcrp_beside_its_own(said) -> None:
+    model = Classifier({**mgcrp(qkv_dim=3), "type": "GCP"}, K)
+    assert model.head.pooling.dr.weight.shape == [C, 6]
+    assert said.messages == ["args of type 'GCP' does not use wr_dim, normalization: ignored"]
+    with pytest.raises(ValueError, match="args of type 'GCP' needs 'qkv_dim', got dim, num_heads"):
+        Classifier({**mgcrp(), "type": "GCP"}, K)
+
+
+@pytest.mark.parametrize("kind", ["LN", "ePN", "sqrt_d", "sqrt_t", None])
+def test_another_normalization_with_the_keys_of_svpn(said, kind) -> None:
+    built = Classifier(mgcrp(svpn(type=kind)), K)
+    names = {"LN": "ln", "ePN": "epn", None: "none"}
+    options = {"head_num_heads": 2, "wr_dim": 4, "normalization": names.get(kind, kind)}
+    expected = build_head(HeadConfig(pooling="mgcrp", **options), dim=C, num_classes=K)
+    assert type(built.head.pooling.norm) is type(expected.pooling.norm)
+    assert said.messages == [
+        f"normalization type {kind!r} does not use alpha, iterNum, svNum, regular, input_dim: "
+        "ignored"
+    ]
+
+
+@pytest.mark.parametrize("fusion", [None, "sum_fc", "whatever"])
+def test_words_only_takes_any_fusion(said, fusion) -> None:
+    model = OnlyVisualTokensClassifier({**mgcrp(), "fusion_type": fusion}, K)
+    assert model(tokens()).shape == [2, K]
+    assert said.messages == []
+
+
+@pytest.mark.parametrize("kind", ["Non-local", "Naive_linear"])
+def test_large_output_has_no_effect_where_the_original_has_none(said, kind) -> None:
+    config = {"type": kind, "token_dim": 64, "large_output": True}
+    for _ in range(2):
+        large = TokenEmbed(config, 32, embed_dim=8)
+    plain = TokenEmbed({**config, "large_output": False}, 32, embed_dim=8)
+    assert large.num_patches == plain.num_patches
+    assert said.messages == [f"token embedding {kind!r} does not use large_output: ignored"]
 
 
 def test_words_only_uses_every_token_and_ignores_the_fusion() -> None:
@@ -195,8 +269,10 @@ def test_they_train_inside_a_model_of_the_user() -> None:
         ),
         (mgcrp({"alpha": 0.5}), "normalization needs a 'type', one of svPN, sqrt_d"),
         ({"fusion_type": "sum_fc"}, "the classifier's dict needs a 'type', one of MGCrP"),
-        (mgcrp(svpn(type="LN")), "type 'LN' takes no options, got alpha, input_dim"),
-        (mgcrp(svpn(vec="triu")), "vec must be 'full', got 'triu'"),
+        (mgcrp(svpn(vec="tril")), "vec must be one of full, triu, None, got 'tril'"),
+        ({**mgcrp(), "fusion_type": None}, "fusion_type must be one of sum_fc, .*, got None"),
+        (mgcrp(qkv_dim=3), "unknown key 'qkv_dim' in args of type 'MGCrP'; did you mean"),
+        ({**mgcrp(), "type": "GAP", "args": {"wrdim": 3}}, "unknown key 'wrdim' in args of type"),
         (mgcrp(svpn(input_dim=14)), "input_dim of the normalization must be wr_dim 4, got 14"),
         (mgcrp(svpn(regular=0.5)), "regular must be None or a paddle.nn.Dropout, got 0.5"),
         (mgcrp(svpn(alpha=0.0)), r"alpha must be in \(0, 1\], got 0.0"),
@@ -240,7 +316,7 @@ def test_other_refusals() -> None:
             "unknown key 'dim' in the token embedding's dict; did you",
         ),
         ({"type": "DenseNet", "token_dim": 64, "embedding_dim": 64}, "are one option: give one of"),
-        ({"type": "Non-local", "large_output": True}, "large_output=True cannot work"),
+        ({"type": "ResNet", "large_output": True}, "large_output=True cannot work"),
         ({"type": "DenseNet", "embedding_dim": 32}, "token_dim must be 64"),
         (None, "TokenEmbed needs one dict, as its first argument or as visualTokenConfig="),
     ],

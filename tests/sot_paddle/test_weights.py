@@ -137,7 +137,7 @@ def broken(arrays: dict[str, np.ndarray], how: str) -> dict[str, np.ndarray]:
         ("transposed", r"layers.1.linear1.weight has shape \(20, 12\), expected \(12, 20\)"),
         ("shape", r"has shape \(99,\), expected"),
         ("empty", r"lacks bert.embeddings.word_embeddings.weight, .* and \d+ more"),
-        ("heads", "made with 4 attention heads, the model has 3; .*num_attention_heads=4"),
+        ("heads", "made with num_attention_heads=4, the model has 3; build it with num_"),
     ],
 )
 def test_a_refused_file_changes_nothing(tmp_path, tiny_bert, how, message, suffix) -> None:
@@ -260,6 +260,7 @@ def test_metadata_describe_a_vision_model(tmp_path: Path) -> None:
             {"alpha": 0.7},
             "made with alpha=0.5, the model has 0.7; build it with alpha=",
         ),
+        ("sot_tiny", {"fusion": "aggre_all"}, "made with fusion=None, the model has 'aggre_all'"),
         ("sot_tiny", {"head_qkv_bias": True}, "made with head_qkv_bias=False, the model has True"),
         (
             "swin_tiny",
@@ -292,6 +293,74 @@ def test_default_and_spelled_out_options_of_the_head_are_the_same(tmp_path: Path
     save_weights(vision("sot_tiny"), tmp_path / "m.safetensors")
     model = vision("sot_tiny", fusion="sum_fc", normalization="svpn", head_dropout=0.2)
     assert load_weights(model, tmp_path / "m.safetensors") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden_act": "relu"}, "made with hidden_act='gelu', the model has 'relu'; build it wi"),
+        ({"hidden_act": "gelu_new"}, "hidden_act='gelu', the model has 'gelu_new'"),
+        ({"layer_norm_eps": 1e-3}, "made with layer_norm_eps=1e-12, the model has 0.001; build"),
+        ({"pad_token_id": 1}, "made with pad_token_id=0, the model has 1"),
+        ({"num_attention_heads": 2}, "made with num_attention_heads=3, the model has 2"),
+        ({"alpha": 0.7}, "made with alpha=0.5, the model has 0.7; build it with alpha=0.5"),
+        ({"mask_padding": True}, "made with mask_padding=False, the model has True"),
+        ({"fusion": "aggre_all"}, "made with fusion=None, the model has 'aggre_all'"),
+        ({"normalization": "epn"}, "made with normalization=None, the model has 'epn'"),
+    ],
+)
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_text_file_made_with_other_options_is_refused(
+    tmp_path: Path, tiny_bert, options, message, suffix
+) -> None:
+    """None of these changes a shape: nothing else would tell."""
+    save_weights(tiny_bert(), tmp_path / f"m{suffix}")
+    model = tiny_bert(**options)
+    before = state(model)
+    with pytest.raises(ValueError, match=message):
+        load_weights(model, tmp_path / f"m{suffix}")
+    assert same_bits(before, state(model))
+
+
+def test_options_of_a_head_that_the_file_lacks_are_free(tmp_path: Path, tiny_bert) -> None:
+    source = tiny_bert()
+    encoder = {n: a for n, a in state(source).items() if not n.startswith("head.")}
+    write_tensors(tmp_path / "m.safetensors", encoder, {"head_config": json.dumps({"alpha": 0.5})})
+    assert load_weights(tiny_bert(alpha=0.7), tmp_path / "m.safetensors")
+
+
+def test_default_and_spelled_out_options_of_a_text_head_are_the_same(tmp_path, tiny_bert) -> None:
+    save_weights(tiny_bert(), tmp_path / "m.safetensors")
+    options = {"fusion": "sum_fc", "normalization": "svpn", "hidden_dropout_prob": 0.3}
+    assert load_weights(tiny_bert(**options), tmp_path / "m.safetensors") == []
+
+
+def test_what_a_file_does_not_state_is_said_in_one_line(tmp_path, tiny_bert, caplog) -> None:
+    source, path = tiny_bert(), tmp_path / "m.safetensors"
+    partly = {"config": json.dumps({"hidden_size": 12, "layer_norm_eps": 1e-12})}
+    for metadata, expected in (
+        ({}, "num_attention_heads, hidden_act, layer_norm_eps, the options of the head"),
+        (partly, "num_attention_heads, hidden_act, the options of the head"),
+        ({**partly, "num_attention_heads": "3"}, "hidden_act, the options of the head"),
+    ):
+        write_tensors(path, state(source), metadata)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, logger="sot_paddle.weights"):
+            assert load_weights(tiny_bert(), path) == []
+        (line,) = caplog.messages
+        assert line.endswith(f"does not state {expected}: the model's are taken")
+    save_weights(source, path)
+    caplog.clear()
+    assert load_weights(tiny_bert(), path) == []
+    assert caplog.messages == []
+
+
+def test_what_a_converted_vision_file_does_not_state_is_said(tmp_path, caplog) -> None:
+    metadata = {"config": json.dumps({"embed_dim": 12}), "head_config": "{}"}
+    write_tensors(tmp_path / "m.safetensors", state(vision("sot_tiny")), metadata)
+    with caplog.at_level(logging.WARNING, logger="sot_paddle.weights"):
+        load_weights(vision("sot_tiny"), tmp_path / "m.safetensors")
+    assert "does not state num_heads, layer_norm_eps, qk_scale: the model's" in caplog.text
 
 
 def test_a_text_file_does_not_fit_a_vision_model(tmp_path: Path, tiny_bert) -> None:

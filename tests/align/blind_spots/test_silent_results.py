@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
+import paddle
 import pytest
 from paddle.nn import functional as nn_functional
 
 with warnings.catch_warnings():  # 2026-11-22, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
-    from sot_paddle.backbones import bert
+    from sot_paddle.backbones import bert, inputs
 
-from sot_paddle import functional
+from align.weights import build, build_plan
+from sot_paddle import create_model, functional, load_weights, save_weights, weights
 from sot_paddle.heads import pooling, power_norm
 
 EXCHANGED = [
@@ -91,6 +94,78 @@ def test_a_forgotten_count_of_iterations_fails_at_the_power_norm(
     )
     assert run_case("head_gcp_text_mpn", "forward", "float64").passed  # 3 is the default
     assert failed(run_case("head_gcp_text_mpn_five", "forward", "float64"))[0] == "head.power_norm"
+
+
+_TINY = {
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "vocab_size": 30,
+    "max_position_embeddings": 8,
+}
+
+
+def widened(**options):
+    """A model whose weights are large enough for every part to show in the scores."""
+    model = create_model("bert_base", 3, **_TINY, **options)
+    with paddle.no_grad():
+        for parameter in model.parameters():
+            paddle.assign(parameter * 8.0, output=parameter)
+    return model
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [{"hidden_act": "relu"}, {"hidden_act": "gelu_new"}, {"layer_norm_eps": 1e-3}],
+    ids=str,
+)
+def test_options_that_a_file_states_are_held_against_the_model(tmp_path, monkeypatch, stated):
+    """Without the check the file loads, and the scores are others: what the check is there for."""
+    source, path = widened(**stated), tmp_path / "m.safetensors"
+    save_weights(source, path)
+    default = create_model("bert_base", 3, **_TINY)
+    with pytest.raises(ValueError, match=f"was made with {next(iter(stated))}="):
+        load_weights(default, path)
+    monkeypatch.setattr(weights, "check_options", lambda *_, **__: None)
+    load_weights(default, path)
+    ids = paddle.to_tensor([[3, 7, 1, 9], [2, 2, 5, 8]])
+    scores = []
+    for model in (source, default):
+        model.eval()
+        scores.append(model(ids).numpy())
+    assert np.abs(scores[0] - scores[1]).max() > 1e-6  # of the same options: exactly 0
+
+
+@pytest.mark.parametrize("kind", ["additive", "twice"])
+def test_a_mask_that_is_none_is_refused_because_it_computes_something_else(monkeypatch, kind):
+    model = widened()
+    model.eval()
+    ids = paddle.to_tensor([[3, 7, 1, 0], [2, 2, 5, 8]])
+    valid = paddle.to_tensor([[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
+    other = (1.0 - valid) * -1e4 if kind == "additive" else 2.0 * valid
+    with pytest.raises(ValueError, match="attention_mask must hold 1"):
+        model(ids, attention_mask=other)
+    monkeypatch.setattr(inputs.TextCheck, "_check_values", lambda *_: None)
+    scores = [model(ids, attention_mask=mask).numpy() for mask in (valid, other)]
+    assert np.abs(scores[0] - scores[1]).max() > 1e-6
+
+
+def test_a_token_classifier_that_would_load_as_another_head_is_left_out(monkeypatch) -> None:
+    shapes = {entry.source: entry.source_shape for entry in _plain_plan().entries}
+    shapes = {n: s for n, s in shapes.items() if ".pooler." not in n}
+    assert "head.cls_fc.weight" in build_plan("bert_hf", "bert_base", shapes).absent
+    monkeypatch.setattr(build, "_of_other_heads", lambda *_: {})
+    filled = {e.destination for e in build_plan("bert_hf", "bert_base", shapes).entries}
+    assert "head.cls_fc.weight" in filled
+
+
+def _plain_plan():
+    state = create_model("bert_base", 3, **_TINY).state_dict()
+    shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    back = build_plan("bert_hf", "bert_base", shapes, reverse=True)
+    there = {entry.destination: entry.destination_shape for entry in back.entries}
+    return build_plan("bert_hf", "bert_base", there)
 
 
 _COV, _UPPER, _LOWER = functional.cov_forward, functional.triu_vectorize, functional.triu_forward

@@ -202,6 +202,49 @@ def test_absent_head_tensors_are_listed_not_fatal(official_shapes):
     assert back.counters == ()
 
 
+def unfilled(made) -> set[str]:
+    """Head tensors that nothing fills."""
+    assert not any(entry.destination in made.absent for entry in made.entries)
+    return set(made.absent)
+
+
+HEAD = {"head.dense.weight", "head.dense.bias", "head.cls_fc.weight", "head.cls_fc.bias"}
+SCORES = {"head.cls_fc.weight", "head.cls_fc.bias"}
+
+
+@pytest.mark.parametrize("prefix", ["bert.", ""])
+@pytest.mark.parametrize(
+    ("pooler", "head", "architecture", "said", "absent"),
+    [
+        (False, "classifier", None, "token classification", HEAD),
+        (False, "classifier", "BertForTokenClassification", "token classification", HEAD),
+        (True, "classifier", "BertForTokenClassification", "token classification", SCORES),
+        (True, "classifier", "BertForMultipleChoice", "multiple choice", SCORES),
+        (False, "qa_outputs", None, "question answering", HEAD),
+        (False, "qa_outputs", "BertForQuestionAnswering", "question answering", HEAD),
+        (True, "qa_outputs", "BertForQuestionAnswering", "question answering", SCORES),
+        (True, "classifier", "BertForSequenceClassification", "", set()),
+        (True, "classifier", "MyOwnBert", "", set()),
+    ],
+)
+def test_the_head_of_another_task_is_named_and_never_loaded(
+    hf_shapes, prefix, pooler, head, architecture, said, absent
+):
+    shapes = hf_shapes(prefix, pooler=pooler, classifier=False)
+    shapes |= {f"{head}.weight": (5, 12), f"{head}.bias": (5,)}
+    config = {"architectures": [architecture]} if architecture else {}
+    made = build_plan("bert_hf", "bert_base", shapes, config=config)
+    assert unfilled(made) == absent
+    if said:
+        assert set(made.ignored) == {f"{head}.weight", f"{head}.bias"}
+        assert all(said in reason for reason in made.ignored.values())
+    else:
+        assert made.ignored == {}
+    second = build_plan("bert_hf", "bert_base_mgcrp", shapes, config=config)
+    assert said in second.ignored[f"{head}.weight"]
+    assert not any(entry.destination.startswith("head.") for entry in second.entries)
+
+
 @pytest.mark.parametrize("svpn", [False, True])
 def test_the_official_head_of_one_branch(official_shapes, random_arrays, svpn):
     """The text release with ``cov_type="norm"``: its one branch has no index in the names."""

@@ -407,3 +407,35 @@ def test_a_classifier_comes_back_as_transformers_wants_it(tmp_path, hf_shapes, r
     for name, array in arrays.items():
         key = name if name.startswith("classifier") else f"bert.{name}"
         np.testing.assert_array_equal(state[key].numpy(), array, err_msg=name)
+
+
+def test_what_a_source_does_not_state_is_neither_filled_in_nor_silent(
+    tmp_path, hf_dir, hf_arrays, hf_config
+):
+    """The activation and the epsilon of a file without a config are unknown, not BERT's."""
+    write_tensors(tmp_path / "bare.safetensors", hf_arrays, {})
+    dst = tmp_path / "there.safetensors"
+    made = convert_file(tmp_path / "bare.safetensors", dst, "bert_hf", "bert_base")
+    assert any("does not state hidden_act and layer_norm_eps" in note for note in made.notes)
+    config = json.loads(read_tensors(dst)[1]["config"])
+    assert not {"hidden_act", "layer_norm_eps", "pad_token_id"} & set(config)
+    stated = tmp_path / "stated.safetensors"
+    made = convert_file(hf_dir, stated, "bert_hf", "bert_base")
+    assert json.loads(read_tensors(stated)[1]["config"])["hidden_act"] == "relu"
+    assert [note for note in made.notes if "state" in note] == [
+        "SRC does not state layer_norm_eps: DST does not either, and the model that it is loaded"
+        " into uses its own"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_act": "gelu_fast"}, "expected hidden_act 'gelu' or 'gelu_new' .*'gelu_fast'"),
+        ({"position_embedding_type": "relative_key"}, "expected position_embedding_type 'absol"),
+    ],
+)
+def test_options_that_no_model_has_are_refused(tmp_path, hf_dir, hf_config, change, message):
+    (hf_dir / "config.json").write_text(json.dumps({**hf_config, **change}))
+    with pytest.raises(ValueError, match=message):
+        convert_file(hf_dir, tmp_path / "there.safetensors", "bert_hf", "bert_base")

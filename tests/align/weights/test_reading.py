@@ -1,12 +1,13 @@
 """Checkpoints fitted to a model of given shapes: what is taken, resampled, dropped and said."""
 
 import json
+import logging
 
 import numpy as np
 import pytest
 
 from align.weights import build_plan, convert_file
-from align.weights.reading import read_for_model
+from align.weights.reading import read_as_paddle, read_for_model
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.resampling import resample_bias_table, resample_position_embedding
 
@@ -53,6 +54,25 @@ def test_the_layout_is_found_and_everything_taken(saved, tmp_path, layout, model
     assert json.loads(again.metadata["config"])["qkv_bias"] == any("qkv.bias" in n for n in shapes)
     with pytest.raises(ValueError, match="in Paddle's names already; leave the layout"):
         read_for_model(tmp_path / "there.pdparams", model, shapes, layout=layout)
+
+
+@pytest.mark.parametrize("head", ["classifier", "qa_outputs"])
+def test_a_training_is_told_of_the_head_of_another_task(
+    tmp_path, hf_shapes, random_arrays, caplog, head
+):
+    shapes = hf_shapes("bert.", pooler=False, classifier=False)
+    arrays = random_arrays({**shapes, f"{head}.weight": (5, 12), f"{head}.bias": (5,)})
+    path = tmp_path / "m.safetensors"
+    write_tensors(path, arrays)
+    with caplog.at_level(logging.WARNING, logger="align.weights.reading"):
+        found = read_as_paddle(path, "bert_base")
+    assert not any(name.startswith("head.") for name in found)
+    (line,) = caplog.messages
+    assert f"left out: {head}.weight, {head}.bias (head of " in line
+    write_tensors(path, random_arrays(hf_shapes()))
+    caplog.clear()
+    assert "head.cls_fc.weight" in read_as_paddle(path, "bert_base")
+    assert caplog.messages == []
 
 
 def test_positions_and_classifiers_are_fitted_to_the_model(saved):

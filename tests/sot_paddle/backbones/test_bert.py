@@ -381,8 +381,10 @@ def test_every_named_activation_has_a_function() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"input_ids": [B, 17]}, r"between 2 and max_position_embeddings = 16 .*\[3, 17\]"),
-        ({"input_ids": [B, 1]}, r"between 2 and .*got shape \[3, 1\]"),
+        ({"input_ids": [B, 17]}, r"between 1 and max_position_embeddings = 16 .*\[3, 17\]"),
+        ({"input_ids": [B, 0]}, r"between 1 and .*got shape \[3, 0\]"),
+        ({"input_ids": [B, 1]}, r"pools words and got none: tokens of shape \[3, 0, 12\]; pass"),
+        ({"input_ids": [0, S]}, r"at least one sequence, got shape \[0, 6\]; leave an empty"),
         ({"input_ids": [S]}, r"must be \(B, S\) .*got shape \[6\]"),
         ({"attention_mask": [B, 1]}, r"attention_mask must have the shape .*\[3, 6\], got \[3, 1"),
         ({"attention_mask": [B, 5]}, "attention_mask must have the shape of input_ids"),
@@ -399,7 +401,7 @@ def test_inputs_that_do_not_fit_are_refused(tiny_bert, changes: dict, message: s
 
 def test_the_longest_and_the_shortest_sequence(tiny_bert) -> None:
     model = tiny_bert("bert_base")
-    for length in (2, 16):
+    for length in (1, 2, 16):
         assert model(paddle.ones([B, length], dtype="int64")).shape == [B, 3]
 
 

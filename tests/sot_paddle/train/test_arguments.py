@@ -70,6 +70,9 @@ def test_own_head_settings_win_over_the_task():
 
 
 def test_plain_head():
+    for given, width in (([], 56), (["--q_dim", "9"], 9)):
+        command = [*SOURCE_COMMAND, "--pooling", "gcp_text", *given]
+        assert parse(command).head_options["q_dim"] == width
     options = parse([*SOURCE_COMMAND, "--head", "plain"]).head_options
     assert options["pooling"] == "pooler"
     assert "q_dim" not in options

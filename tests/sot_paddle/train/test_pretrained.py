@@ -1,4 +1,5 @@
 import json
+import logging
 
 import numpy as np
 import pytest
@@ -49,6 +50,20 @@ def test_a_hugging_face_folder_is_converted_and_not_written_to(tmp_path, tiny_fi
     assert "vocab.txt" in found.vocabulary
     assert list(found.arrays) == ["bert.x"]
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def test_what_a_config_does_not_state_is_said(tmp_path, tiny_files, caplog):
+    folder = _hugging_face(tmp_path / "hf", tiny_files)
+    config = json.loads((folder / "config.json").read_text())
+    stated = {"num_attention_heads": 3, "hidden_act": "gelu", "layer_norm_eps": 1e-12}
+    for left_out in ((), ("hidden_act",), ("hidden_act", "layer_norm_eps")):
+        kept = {key: value for key, value in {**config, **stated}.items() if key not in left_out}
+        (folder / "config.json").write_text(json.dumps(kept))
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, logger="sot_paddle.train.pretrained"):
+            pretrained.find(_config(folder), lambda place, model: {"bert.x": np.zeros(3)})
+        expected = f"does not state {', '.join(left_out)}: BERT's own are taken"
+        assert [expected in line for line in caplog.messages] == [True] * bool(left_out)
 
 
 @pytest.mark.parametrize("suffix", ["safetensors", "pdparams"])
