@@ -24,6 +24,7 @@ from align.case_kinds import (
 from align.cases_calls import CALLS
 from align.cases_image_data import IMAGE_DATA
 from align.cases_unseen_options import UNSEEN_OPTIONS
+from align.cases_models import MODELS, OTHER_KINDS
 from align.cases_vision import VISION
 from align.function_case import FunctionCase
 from align.tolerance import Tolerance
@@ -301,6 +302,8 @@ CASES: tuple[Case | FunctionCase, ...] = (
     *CALLS,
     *UNSEEN_OPTIONS,
     *IMAGE_DATA,
+    *MODELS,
+    *OTHER_KINDS,
 )
 
 assert len({case.name for case in CASES}) == len(CASES)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from align import paddle_side, torch_side
+from align.backward_order import backward_order, say_where_it_ends
 from align.bounds import TOLERANCES
 from align.case_kinds import WORDS_DIM, Batch, ImageBatch, ModelCase, TimmCase
 from align.checkpoint import encoder_arrays, find_checkpoint
@@ -48,7 +49,8 @@ def make_batch(
         return {**tokenizer.encode_batch(sentences), "labels": labels}
     mask = (np.arange(spec.length)[None] < np.asarray(spec.lengths)[:, None]).astype("int64")
     vocab = case.options.get("vocab_size", 30522)
-    ids = rng.integers(1, vocab, mask.shape) * mask  # padding id 0
+    pad = case.options.get("pad_token_id", 0)
+    ids = np.where(mask, rng.integers(0 if pad else 1, vocab, mask.shape), pad)
     halves = np.asarray(spec.lengths)[:, None] // 2
     types = (np.arange(spec.length)[None] >= halves).astype("int64") * mask
     return {"input_ids": ids, "token_type_ids": types, "attention_mask": mask, "labels": labels}
@@ -283,7 +285,7 @@ class Pair:
         )
 
     def compare_gradients(self, ours: Pass, known: Known | None = None) -> Iterator[Comparison]:
-        """Judge the loss and every gradient, in Paddle's names; absent ones must be absent."""
+        """Judge the loss and the gradients in backward order; absent ones must be absent."""
         reference, oracle = self._expected
         yield compare_arrays(
             "loss",
@@ -292,14 +294,15 @@ class Pair:
             TOLERANCES["loss", self.dtype],
             oracle=oracle.loss if oracle else None,
         )
-        yield from each(
+        gradients = each(
             ours.gradients,
-            reference.gradients,
+            backward_order(reference.gradients, self.reference_pass.gradients, self.plan.entries),
             self.case.tolerance("backward", self.dtype),
             oracle=oracle.gradients if oracle else None,
             zero_scale=self._largest_gradient,
             known=known,
         )
+        yield from say_where_it_ends(gradients, reference.gradients)
         if reference.buffers:
             yield from each(
                 ours.buffers,

@@ -109,7 +109,7 @@ class StepResult:
         case: name of the case.
         step: one of STEPS.
         dtype: one of DTYPES; None where the dtype does not matter.
-        comparisons: in execution order of the reference.
+        comparisons: in execution order of the reference; gradients from the loss back.
         controls: the faults planted in this run.
         seconds: wall time.
         note: one line for the reader.
@@ -165,7 +165,7 @@ class StepResult:
 
     @property
     def first_failure(self) -> Comparison | None:
-        """The first divergence in execution order."""
+        """The first divergence in the order of `comparisons`."""
         return next(iter(self.failures), None)
 
     @property

@@ -19,6 +19,13 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.case_kinds_calls import PlainCallCase, PublishedCase
+from align.case_kinds_models import (
+    DrawnCase,
+    PaddingCase,
+    ResizedCase,
+    StatisticsCase,
+    ZeroMatrixCase,
+)
 from align.context import Context
 from align.function_case import FunctionCase
 from align.image_case_kinds import (
@@ -35,6 +42,7 @@ from align.steps import (
     best_choice,
     data,
     evaluation,
+    dropped,
     forward,
     functions,
     glue_data,
@@ -48,8 +56,12 @@ from align.steps import (
     plain_call,
     published_layers,
     smoothed_loss,
+    padding,
+    resized_weights,
+    running_statistics,
     trainer_run,
     training,
+    zero_matrices,
 )
 from sot_paddle.runtime import environment_stamp
 
@@ -80,6 +92,11 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("backward", TimmCase): backward.run,
     ("optimizer", ModelCase): optimizer.run,
     ("training", ModelCase): training.run,
+    ("weights", ResizedCase): resized_weights.run,
+    ("forward", DrawnCase): dropped.run,
+    ("forward", StatisticsCase): running_statistics.run,
+    ("backward", ZeroMatrixCase): zero_matrices.run,
+    ("data", PaddingCase): padding.run,
     ("training", TrainerCase): trainer_run.run_training,
     ("learning_rate", TrainerCase): trainer_run.run_learning_rate,
 }

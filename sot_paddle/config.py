@@ -59,7 +59,7 @@ class HeadConfig:
         centering: ``"scalar"`` (published) or ``"channel"``; ``mgcrp_qk`` is always per channel.
         covariance_scale: GCP's factor, ``"published"`` (1/d) or ``"tokens"`` (1/N).
         head_dropout: None means .8 for ``mgcrp_qk``, the encoder's hidden dropout for
-            ``pooler`` and 0 otherwise.
+            ``pooler`` (``drop_rate`` of images) and 0 otherwise.
         mask_padding: statistics over valid tokens only.
         on_zero: ``"nan"`` (published) or ``"zero"`` for the gradient at a zero covariance; None
             means ``"zero"`` exactly when ``mask_padding`` is on.

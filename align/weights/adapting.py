@@ -165,7 +165,8 @@ def _new_positions(old: int, wanted: tuple[int, ...], *, sinusoid: bool) -> Chan
     if sinusoid:
 
         def recompute(table: np.ndarray) -> np.ndarray:
-            return sinusoid_table(positions, dim).astype(table.dtype)
+            published = sinusoid_table(positions, dim).astype(np.float32)
+            return published.astype(table.dtype)
 
         reason = f"the fixed table of {old} positions is computed for {positions}"
         return Change(wanted, "sinusoid", reason, recompute)

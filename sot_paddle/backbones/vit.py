@@ -104,7 +104,9 @@ class VisionTransformer(nn.Layer):
             for rate in drop_path_rates(backbone.drop_path_rate, backbone.depth)
         )
         self.norm = LayerNorm(dim, epsilon=backbone.layer_norm_eps)
-        self.head = build_head(head, dim=dim, num_classes=num_classes)
+        self.head = build_head(
+            head, dim=dim, num_classes=num_classes, pooler_dropout=backbone.drop_rate
+        )
 
     def features(self, images: paddle.Tensor, taps: Taps | None = None) -> Features:
         """Encode images.
