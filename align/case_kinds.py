@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from align.bounds import TOLERANCES
+from align.case_kinds_built import BuiltCase, DefaultsCase, DrawsCase
 from align.tolerance import Tolerance
 
 DTYPES = ("float64", "float32")
@@ -319,6 +320,9 @@ Case = (
     | PixelCase
     | DataCase
     | GlueDataCase
+    | BuiltCase
+    | DefaultsCase
+    | DrawsCase
 )
 
 

@@ -25,6 +25,7 @@ from align.cases_calls import CALLS
 from align.cases_image_data import IMAGE_DATA
 from align.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases_models import MODELS, OTHER_KINDS
+from align.cases_built import BUILT
 from align.cases_vision import VISION
 from align.function_case import FunctionCase
 from align.tolerance import Tolerance
@@ -286,6 +287,8 @@ _GLUE_DATA = (
 )
 
 CASES: tuple[Case | FunctionCase, ...] = (
+CASES: tuple[Case, ...] = (
+    *BUILT,
     *_DATA,
     *_GLUE_DATA,
     *_TEXT,

@@ -60,7 +60,7 @@ def _rank(job: Job) -> int:
         return 4  # a program of its own
     if not case.quick:
         return 5
-    if isinstance(case, DataCase | GlueDataCase) or step == "training":
+    if isinstance(case, DataCase | GlueDataCase) or step in ("training", "built"):
         return 3
     if isinstance(case, ModelCase) and case.subject == "images":
         return 2

@@ -18,6 +18,7 @@ from align.tolerance import Tolerance
 
 STEPS = (
     "weights",
+    "built",
     "data",
     "forward",
     "metric",

@@ -26,6 +26,7 @@ from align.case_kinds_models import (
     StatisticsCase,
     ZeroMatrixCase,
 )
+from align.case_kinds_built import BuiltCase, DefaultsCase, DrawsCase
 from align.context import Context
 from align.function_case import FunctionCase
 from align.image_case_kinds import (
@@ -43,6 +44,10 @@ from align.steps import (
     data,
     evaluation,
     dropped,
+    built,
+    data,
+    defaults,
+    draws,
     forward,
     functions,
     glue_data,
@@ -68,6 +73,9 @@ from sot_paddle.runtime import environment_stamp
 __all__ = ["RUNNERS", "environment_stamp", "jobs", "run", "run_job"]
 
 RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = {
+    ("built", BuiltCase): built.run,
+    ("built", DefaultsCase): defaults.run,
+    ("built", DrawsCase): draws.run,
     ("data", DataCase): data.run,
     ("data", GlueDataCase): glue_data.run,
     ("data", DrawnImagesCase): image_draws.run,

@@ -28,3 +28,35 @@ def run_case() -> Callable[..., StepResult]:
 def failed() -> Callable[[StepResult], list[str]]:
     """Names of the comparisons of a result that failed, in order: where a change was placed."""
     return lambda result: [c.name for c in result.comparisons if not c.passed]
+
+
+@pytest.fixture
+def places(run_case, failed) -> Callable[[str], tuple[list[str], str]]:
+    """Names of what failed in the step ``built`` of a case, and the reasons in one text."""
+
+    def run(name: str) -> tuple[list[str], str]:
+        result = run_case(name, "built")
+        assert not result.passed
+        reasons = " | ".join(c.reason for c in result.failures)
+        return failed(result), reasons
+
+    return run
+
+
+@pytest.fixture
+def change_default(monkeypatch) -> Callable[[type, str, object], None]:
+    """Changes the default of an option of a frozen record, in its constructor and its fields."""
+
+    def change(record: type, name: str, value: object) -> None:
+        item = record.__dataclass_fields__[name]
+        monkeypatch.setattr(item, "default", value)
+        made = record.__init__
+        if made.__kwdefaults__ and name in made.__kwdefaults__:
+            monkeypatch.setitem(made.__kwdefaults__, name, value)
+            return
+        names = made.__code__.co_varnames[1 : made.__code__.co_argcount]
+        values = list(made.__defaults__)
+        values[names.index(name) - len(names)] = value
+        monkeypatch.setattr(made, "__defaults__", tuple(values))
+
+    return change
