@@ -66,6 +66,7 @@ class EpochSchedule:
         min_lr: the minimum.
         warmup_lr: of epoch 0.
         steps: optimizer steps of an epoch.
+        kind: ``cosine``, or ``constant`` after the warm-up.
     """
 
     epochs: int = 300
@@ -74,6 +75,7 @@ class EpochSchedule:
     min_lr: float = 1e-5
     warmup_lr: float = 1e-6
     steps: int = 1
+    kind: str = "cosine"
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,9 @@ class Recipe:
         warmup_steps: steps of warm-up.
         total_steps: length of the schedule.
         weight_decay: coefficient.
-        epsilon: of the optimizer.
+        epsilon: of the optimizer, None for its default.
+        betas: decay of its two moments, None for their defaults.
+        correct_bias: False leaves the bias correction out (``hf_adamw`` only).
         clip_norm: global gradient norm, None for no clipping.
         accumulate: batches for each optimizer step.
         decay: which parameters decay, ``text`` (B.2) or ``vision`` (A.9).
@@ -103,7 +107,9 @@ class Recipe:
     warmup_steps: int = 4
     total_steps: int = 24
     weight_decay: float = 0.01
-    epsilon: float = 1e-8
+    epsilon: float | None = 1e-8
+    betas: tuple[float, float] | None = (0.9, 0.999)
+    correct_bias: bool = True
     clip_norm: float | None = 1.0
     accumulate: int = 1
     decay: str = "text"
@@ -165,10 +171,17 @@ class TrainerCase(ModelCase):
     Attributes:
         processes: data-parallel processes; the reference has one, with the whole batch.
         epochs: passes over the file.
+        rows: sentences in the file, None for all; the last batch may be smaller.
+        interrupted_after: optimizer steps after which the run is stopped and the same command is
+            given again; the reference is not interrupted.
+        here: run the trainer in this process instead of in a program of its own.
     """
 
     processes: int = 1
     epochs: int = 2
+    rows: int | None = None
+    interrupted_after: tuple[int, ...] = ()
+    here: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from align.cases_image_data import IMAGE_DATA
 from align.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases_models import MODELS, OTHER_KINDS
 from align.cases_built import BUILT
+from align.cases_text_runs import TEXT_RUNS
 from align.cases_vision import VISION
 from align.function_case import FunctionCase
 from align.tolerance import Tolerance
@@ -301,6 +302,7 @@ CASES: tuple[Case, ...] = (
     *_LOSSES,
     *_METRICS,
     *_SCHEDULES,
+    *TEXT_RUNS,
     *VISION,
     *CALLS,
     *UNSEEN_OPTIONS,

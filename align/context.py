@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from align.case_kinds import ModelCase
 from align.checkpoint import encoder_sizes, find_checkpoint
-from align.sides import Arrays, TrainingRun
+from align.sides import Arrays
 from sot_paddle.data.real_sentences import REAL_SENTENCES
-from sot_paddle.data.token_features import TokenFeatures
 from sot_paddle.data.tokenization import WordPieceTokenizer
 
 if TYPE_CHECKING:
     from align.pair import Pair
+    from align.trainer_program import TrainerRecord
 
 Classic = dict[str, tuple[Arrays, Arrays]]
 
@@ -42,6 +42,7 @@ class Context:
         default_factory=dict, repr=False
     )
     image_runs: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
+    trainer_runs: dict[tuple[str, str], TrainerRecord] = field(default_factory=dict, repr=False)
     _tokenizers: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)
     _key: tuple[str, str] | None = field(default=None, repr=False)
     _pair: Pair | None = field(default=None, repr=False)

@@ -20,6 +20,7 @@ from sot_paddle.data.paddle_dataset import FeatureDataset, OrderedBatchSampler, 
 from sot_paddle.data.token_features import TokenFeatures
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
+from sot_paddle.train import exact_state
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.losses import classification_loss, image_loss
 from sot_paddle.train.optimizer import (
@@ -112,6 +113,16 @@ def drop_gradients(model: paddle.nn.Layer) -> None:
             parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
 
 
+def _taken_gradients(model: paddle.nn.Layer) -> Arrays:
+    """Every gradient as an array, freed as soon as it is copied: two sets would not fit."""
+    gradients: Arrays = {}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            gradients[name] = parameter.grad.numpy()
+            parameter.clear_gradient(False)
+    return gradients
+
+
 def _call(model: paddle.nn.Layer, batch: Mapping[str, np.ndarray]):
     inputs = {name: paddle.to_tensor(value) for name, value in batch.items() if name != "labels"}
     if "tokens" in inputs:
@@ -154,12 +165,9 @@ def run(
         if backward:
             drop_gradients(model)
             loss.backward()
-            gradients = {
-                n: _numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None
-            }
+            gradients = _taken_gradients(model)
             if "tokens" in inputs:
                 gradients["(tokens)"] = _numpy(inputs["tokens"].grad)
-            drop_gradients(model)  # they would be a second copy of the model
     return Pass(
         {name: _numpy(tap) for name, tap in taps.items()},
         _numpy(loss),
@@ -183,12 +191,28 @@ def _optimizer(model: paddle.nn.Layer, recipe: Recipe, learning_rate):
     kind = {"hf_adamw": HFAdamW, "adamw": paddle.optimizer.AdamW}[recipe.optimizer]
     return kind(
         learning_rate=learning_rate,
-        epsilon=recipe.epsilon,
         parameters=[p for p in model.parameters() if not p.stop_gradient],
         weight_decay=recipe.weight_decay,
         apply_decay_param_fun=decay_filter(model, _DECAY_RULES[recipe.decay]),
         grad_clip=clip,
+        **_stated(recipe),
     )
+
+
+def _stated(recipe: Recipe) -> dict[str, Any]:
+    """The options that a recipe does not leave to the optimizer's defaults."""
+    stated: dict[str, Any] = {} if recipe.correct_bias else {"correct_bias": False}
+    if recipe.betas is not None:
+        stated |= {"beta1": recipe.betas[0], "beta2": recipe.betas[1]}
+    return stated if recipe.epsilon is None else stated | {"epsilon": recipe.epsilon}
+
+
+def _resumed(optimizer, model: paddle.nn.Layer, recipe: Recipe):
+    held = exact_state.optimizer_arrays(optimizer, model)
+    counters = exact_state.optimizer_counters(optimizer, model)
+    fresh = _optimizer(model, recipe, recipe.learning_rate)
+    exact_state.restore_optimizer(fresh, model, held, counters)
+    return fresh
 
 
 def schedule_of(recipe: Recipe):
@@ -224,8 +248,13 @@ def optimize(
     recipe: Recipe,
     dtype: str,
     pauses: Collection[int] = (),
+    *,
+    reloaded: bool = False,
 ) -> Generator[TrainingRun, None, None]:
     """Apply given gradients, one mapping for each step, without a schedule.
+
+    ``reloaded`` makes every step with a fresh optimizer that the product's own code for resumed
+    runs gives the last one's state.
 
     Yields:
         The state after each step of ``pauses`` and after the last step.
@@ -235,6 +264,8 @@ def optimize(
     named = dict(model.named_parameters())
     for step, mapping in enumerate(gradients, 1):
         with default_dtype(dtype):
+            if reloaded and step > 1:
+                optimizer = _resumed(optimizer, model, recipe)
             for name, value in mapping.items():
                 named[name].grad = paddle.to_tensor(np.array(value, dtype=dtype, order="C"))
             optimizer.step()

@@ -38,6 +38,7 @@ from align.image_case_kinds import (
 )
 from align.jobs import Job, jobs
 from align.results import Report, StepResult
+from align.run_kinds import FeedingCase, UpdateCase
 from align.steps import (
     backward,
     best_choice,
@@ -48,6 +49,7 @@ from align.steps import (
     data,
     defaults,
     draws,
+    feeding,
     forward,
     functions,
     glue_data,
@@ -64,6 +66,7 @@ from align.steps import (
     padding,
     resized_weights,
     running_statistics,
+    parameter_updates,
     trainer_run,
     training,
     zero_matrices,
@@ -79,6 +82,8 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("data", DataCase): data.run,
     ("data", GlueDataCase): glue_data.run,
     ("data", DrawnImagesCase): image_draws.run,
+    ("data", FeedingCase): feeding.run,
+    ("data", MixCase): image_data.run_mixing,
     ("data", PixelCase): image_data.run_pixels,
     ("loss", SmoothedLossCase): smoothed_loss.run,
     ("metric", BestChoiceCase): best_choice.run,
@@ -99,6 +104,7 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("backward", ModelCase): backward.run,
     ("backward", TimmCase): backward.run,
     ("optimizer", ModelCase): optimizer.run,
+    ("optimizer", UpdateCase): parameter_updates.run,
     ("training", ModelCase): training.run,
     ("weights", ResizedCase): resized_weights.run,
     ("forward", DrawnCase): dropped.run,

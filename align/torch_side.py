@@ -29,7 +29,6 @@ from sot_torch_ref.train.optimizer import (
 from sot_torch_ref.train.schedule import vision_learning_rates
 
 NAME = "torch"
-_ADAMW_BETAS = (0.9, 0.999)
 
 
 @contextlib.contextmanager
@@ -161,7 +160,10 @@ def _optimizer(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     group = {"text": decay_groups, "vision": vision_decay_groups}[recipe.decay]
     groups = group(model, recipe.weight_decay)
     kind = {"hf_adamw": HFAdamW, "adamw": torch.optim.AdamW}[recipe.optimizer]
-    return kind(groups, lr=recipe.learning_rate, betas=_ADAMW_BETAS, eps=recipe.epsilon)
+    given = {"betas": recipe.betas, "eps": recipe.epsilon}
+    stated = {name: value for name, value in given.items() if value is not None}
+    own = {} if recipe.correct_bias else {"correct_bias": False}
+    return kind(groups, lr=recipe.learning_rate, **stated, **own)
 
 
 def schedule_of(optimizer: torch.optim.Optimizer, recipe: Recipe):
@@ -186,6 +188,8 @@ class _ByEpoch:
     def __init__(self, optimizer: torch.optim.Optimizer, recipe: Recipe) -> None:
         fields = dataclasses.asdict(recipe.by_epoch)
         self._steps, self._done = fields.pop("steps"), 0
+        if fields.pop("kind") == "constant":  # a cosine between equal ends
+            fields["min_lr"] = recipe.learning_rate
         self._rates = vision_learning_rates(recipe.learning_rate, **fields)
         self._optimizer = optimizer
         self._set()
@@ -246,8 +250,12 @@ def train(
     recipe: Recipe,
     dtype: str,
     pauses: Collection[int] = (),
+    ends: Collection[int] | None = None,
 ) -> Generator[TrainingRun, None, None]:
     """Train on given batches, ``recipe.accumulate`` for each optimizer step.
+
+    ``ends`` names the batches, from 1, after which the optimizer steps, where that is not every
+    ``recipe.accumulate``-th one; what is left at the end of an epoch is then carried over.
 
     Yields:
         The run after each optimizer step of ``pauses`` and at its end.
@@ -258,13 +266,14 @@ def train(
         optimizer = _optimizer(model, recipe)
         schedule = schedule_of(optimizer, recipe)
         average = None if recipe.ema_decay is None else ModelEma(model, recipe.ema_decay)
+    ends = range(recipe.accumulate, len(batches) + 1, recipe.accumulate) if ends is None else ends
     for index, batch in enumerate(batches, 1):
         with default_dtype(dtype):
             output, _, _ = _call(model, batch)
             loss = _loss(output, batch["labels"])
             (loss / recipe.accumulate).backward()
             losses.append(loss.item())
-            if index % recipe.accumulate == 0:
+            if index in ends:
                 if recipe.clip_norm is not None:
                     torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
                 rates.append(optimizer.param_groups[0]["lr"])
@@ -273,11 +282,37 @@ def train(
                 if average is not None:
                     average.update(model)
                 optimizer.zero_grad(set_to_none=True)
-        if index == len(batches) or index in {pause * recipe.accumulate for pause in pauses}:
+        if index == len(batches) or (index in ends and len(rates) in pauses):
             run = TrainingRun(list(losses), list(rates))
             if average is not None:
                 run.average = _state(average.state)
             yield _finish(run, model, optimizer, recipe)
+
+
+def weighted_gradients(
+    model: torch.nn.Module,
+    batches: Sequence[Mapping[str, np.ndarray]],
+    weights: Sequence[np.ndarray],
+    dtype: str,
+) -> Arrays:
+    """Gradients of the sum over batches and rows of weight times the row's own loss.
+
+    Args:
+        model: its gradients are dropped before and after.
+        batches: each goes through the model as a whole.
+        weights: of each batch (B,), one for each row.
+        dtype: precision of the model.
+    """
+    model.zero_grad(set_to_none=True)
+    with default_dtype(dtype):
+        for batch, own in zip(batches, weights, strict=True):
+            logits, _, _ = _call(model, batch)
+            rows = [slice(row, row + 1) for row in range(len(own))]
+            losses = [_loss(logits[row], batch["labels"][row]) for row in rows]
+            (torch.stack(losses) * torch.from_numpy(own)).sum().backward()
+    found = {n: _numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad(set_to_none=True)
+    return found
 
 
 def _state(tensors: Mapping[str, torch.Tensor]) -> Arrays:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MOST_BY_DEFAULT = 2  # a worker holds about 1 GB, with a full-size case up to 6
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(2**22)}
+"""For glibc: an array of 4 MB or more goes back to the system when it is freed."""
 _PATIENCE_S = 10.0
 USER_ERRORS = (ValueError, OSError, ImportError)
 """What a run refuses with one line; anything else is a defect of ours."""
@@ -145,7 +147,7 @@ def _started(count: int, context: Context) -> Iterator[list[_Worker]]:
     """Start workers; however the block is left, none of them outlives it."""
     crew: list[_Worker] = []
     try:
-        with _one_thread(), _interrupts_ignored():
+        with _of_workers(), _interrupts_ignored():
             for _ in range(count):
                 crew.append(_start(context))
         yield crew
@@ -175,16 +177,15 @@ def _threads_chosen() -> bool:
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """An environment in which a new process has one thread for each library.
+def _of_workers() -> Iterator[None]:
+    """An environment in which a new process has one thread for each library and little memory.
 
-    A number of threads that the user chose stays as it is.
+    What the user chose, a number of threads or a setting of malloc, stays as it is.
     """
-    if _threads_chosen():
-        yield
-        return
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    wanted = {} if _threads_chosen() else dict.fromkeys(_THREADS, "1")
+    wanted |= {name: value for name, value in _MALLOC.items() if name not in os.environ}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:

@@ -19,13 +19,16 @@ from align.results import Comparison, StepResult
 
 def run(case: ScheduleCase, dtype: None, context: Context) -> StepResult:
     """Compare a whole schedule by optimizer step."""
-    recipe = Recipe(
+    return _compare(case.name, _recipe(case), lambda ours: _faults(case, ours))
+
+
+def _recipe(case: ScheduleCase) -> Recipe:
+    return Recipe(
         schedule=case.schedule,
         learning_rate=case.learning_rate,
         warmup_steps=case.warmup_steps,
         total_steps=case.total_steps,
     )
-    return _compare(case.name, recipe, lambda ours: _faults(case, ours))
 
 
 def run_by_epoch(case: EpochScheduleCase, dtype: None, context: Context) -> StepResult:
@@ -65,6 +68,9 @@ def _compare(
 def _faults(case: ScheduleCase, ours: list[float]) -> list[tuple[str, list[float]]]:
     """Shifted, wrongly warmed up, doubled, and cut off early."""
     faults = [("all rates doubled", [2 * rate for rate in ours])]
+    if case.schedule == "constant":
+        linear = dataclasses.replace(_recipe(case), schedule="linear")
+        faults.append(("a falling rate", paddle_side.learning_rates(linear)[0]))
     if len(set(ours)) > 1:
         faults.append(("shifted by one step", [*ours[1:], ours[-1] * 0.5]))
         faults.append(("one step short", ours[:-1]))
@@ -94,16 +100,21 @@ def _epoch_faults(recipe: Recipe, ours: list[float]) -> list[tuple[str, list[flo
     assert recipe.by_epoch is not None
     epochs = recipe.by_epoch
 
-    def rates(**changes: float) -> list[float]:
+    def rates(**changes: float | str) -> list[float]:
         changed = dataclasses.replace(epochs, **changes)
         return paddle_side.learning_rates(dataclasses.replace(recipe, by_epoch=changed))[0]
 
     warmup = epochs.warmup_epochs
     prefix = [*ours[:warmup], recipe.learning_rate, *ours[warmup:-1]]
-    return [
+    faults = [
         ("shifted by one epoch", [*ours[1:], ours[-1] * 0.5]),
-        ("the warm-up as a prefix of the cosine", prefix),
         ("warm-up one epoch longer", rates(warmup_epochs=warmup + 1)),
+        ("no epochs at the minimum", ours[: epochs.epochs * epochs.steps]),
+    ]
+    if epochs.kind == "constant":
+        return [*faults, ("a falling rate", rates(kind="cosine"))]
+    return [
+        *faults,
+        ("the warm-up as a prefix of the cosine", prefix),
         ("down to zero", rates(min_lr=0.0)),
-        ("no epochs at the minimum", ours[: epochs.epochs]),
     ]
