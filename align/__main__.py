@@ -2,7 +2,14 @@
 
 import sys
 
-from align.cli import main
+
+def _main() -> int:
+    from align.cli import main
+
+    return main()
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from align.verdict_process import guarded, runs_user_code
+
+    sys.exit(guarded(_main, sys.argv[1:]) if runs_user_code(sys.argv[1:]) else _main())

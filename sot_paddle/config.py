@@ -138,6 +138,8 @@ class EncoderConfig:
 
     def __post_init__(self) -> None:
         _one_of("hidden_act", self.hidden_act, ACTIVATIONS)
+        check_finite(self)
+        _one_of("hidden_act", self.hidden_act, ("gelu", "relu"))
         for name in (
             "vocab_size",
             "hidden_size",
@@ -187,6 +189,19 @@ def _positive(name: str, value: int) -> None:
 def _probability(name: str, value: float) -> None:
     if not 0.0 <= value < 1.0:
         raise ValueError(f"{name} must be in [0, 1), got {value}")
+
+
+def check_finite(record: Any) -> None:
+    """Refuse an option record in which a number is infinite or NaN.
+
+    Raises:
+        ValueError: naming the first such option.
+    """
+    for item in dataclasses.fields(record):
+        value = getattr(record, item.name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if isinstance(number, float) and not math.isfinite(number):
+                raise ValueError(f"{item.name} must be a finite number, got {number}")
 
 
 def near_names(name: str, known: Iterable[str]) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from sot_paddle.config import HeadConfig, build_record, near_names
+from sot_paddle.config import HeadConfig, build_record, check_finite, near_names
 
 TOKEN_TYPES = ("densenet", "resnet", "inception", "nonlocal", "linear", "patch")
 DENSE_NORMS = ("none", "bn")
@@ -49,10 +48,7 @@ class _ImageBackbone:
     drop_path_rate: float = 0.0
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ValueError(f"{field.name} must be a finite number, got {value}")
+        check_finite(self)
         require_one_of("token_type", self.token_type, TOKEN_TYPES)
         require_one_of("dense_norm", self.dense_norm, DENSE_NORMS)
         for name in ("img_size", "in_chans", "token_dim"):

@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT))
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
 from align.anypair.spec import USER_ERRORS, read_spec
 from align.report import write_atomically
+from align.verdict_process import guarded
 
 PAIR = ROOT / "docs" / "examples" / "bert_base_pair.py"
 _GIB = 2**20 if sys.platform != "darwin" else 2**30  # unit of ru_maxrss: kB, on a Mac bytes
@@ -68,4 +69,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(guarded(main, sys.argv[1:]))

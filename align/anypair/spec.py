@@ -49,6 +49,7 @@ USER_ERRORS = (
     OSError,
     RuntimeError,
     SyntaxError,
+    SystemExit,
     TypeError,
     ValueError,
 )
@@ -191,6 +192,8 @@ def _get(module: Any, name: str) -> Any:
 def _told(path: Path, error: BaseException) -> str:
     """One line: the error and the line of the spec that raised it."""
     text = " ".join(str(error).split())
+    if isinstance(error, SystemExit):
+        text = f"sys.exit({error.code!r}) before a verdict"
     return f"--spec {path}{_place(path, error)}: {type(error).__name__}: {text[:LONGEST]}"
 
 

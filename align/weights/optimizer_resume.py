@@ -31,7 +31,7 @@ from align.weights.optimizer_trainer import (
 from align.weights.plan import listed
 from sot_paddle.checkpoint import Tensors, as_tensors, read_tensors, write_tensors
 from sot_paddle.train import checkpointing
-from sot_paddle.train.failures import StorageFailure
+from sot_paddle.train.failures import NonFiniteState, StorageFailure
 
 
 def write_trainer(
@@ -81,6 +81,8 @@ def write_trainer(
         checkpointing.write_folder(target, lambda folder: _fill(folder, like, tensors, texts))
     except StorageFailure as error:
         raise OSError(str(error)) from error
+    except NonFiniteState as error:
+        raise ValueError(str(error)) from error
     return notes
 
 

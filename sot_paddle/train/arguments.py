@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sot_paddle.config import FUSIONS, POOLINGS
+from sot_paddle.config import FUSIONS, POOLINGS, check_finite
 from sot_paddle.data.glue_tasks import TASKS, get_task
 
 OWN = "own"
@@ -75,7 +75,9 @@ class TrainConfig:
     model_name_or_path: str = _option(
         "", "checkpoint folder (Hugging Face or converted), or a name found locally"
     )
-    output_dir: str = _option("", "folder for checkpoints, metrics.json, logs, predictions")
+    output_dir: str = _option(
+        "", "folder for checkpoints, metrics.json, logs, predictions; of one run at a time"
+    )
     config_name: str = _option("", "config.json, or its folder, if not the checkpoint's own")
     tokenizer_name: str = _option("", "vocab.txt, or its folder, if not the checkpoint's own")
     cache_dir: str = _option("", "where to look for named checkpoints and cache tokenized data")
@@ -99,7 +101,10 @@ class TrainConfig:
     save_steps: int = _option(50, "optimizer steps between checkpoints")
     eval_all_checkpoints: bool = _option(False, "evaluate every saved checkpoint at the end")
     no_cuda: bool = _option(False, "use the CPU even where there is a GPU")
-    overwrite_output_dir: bool = _option(False, "start afresh in a folder that is in use")
+    overwrite_output_dir: bool = _option(
+        False,
+        "start afresh: remove an older run, refused where there is anything else",
+    )
     overwrite_cache: bool = _option(False, "tokenize again")
     seed: int = _option(42, "random seed")
     fp16: bool = _option(False, "mixed precision in float16 (GPU)")
@@ -138,6 +143,7 @@ class TrainConfig:
         for name in ("task_name", "data_dir", "model_name_or_path", "output_dir"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is required (--{name}, or in the --config file)")
+        check_finite(self)
         own = self.task_name.lower() == OWN
         object.__setattr__(self, "task_name", OWN if own else get_task(self.task_name).title)
         if self.regression and not own:
@@ -236,6 +242,9 @@ _LOWEST: Mapping[str, float] = {
     "weight_decay": 0,
     "adam_epsilon": 0,
     "max_grad_norm": 0,
+    "head_dropout": 0,
+    "hidden_dropout_prob": 0,
+    "attention_probs_dropout_prob": 0,
     "warmup_steps": 0,
     "logging_steps": 1,
     "save_steps": 1,

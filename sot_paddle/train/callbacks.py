@@ -6,10 +6,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TextIO
 
 from paddlenlp.trainer import TrainerCallback
+from paddlenlp.trainer.integrations import VisualDLCallback
+from visualdl import LogWriter
 
+from sot_paddle.train import run_record
 from sot_paddle.train.evaluation import duration
 from sot_paddle.train.failures import Interrupted
 
@@ -113,6 +117,26 @@ class StepCount(TrainerCallback):
     def on_step_end(self, args, state, control, lr_scheduler=None, **kwargs) -> None:
         """Choose the rate of the next step."""
         lr_scheduler.step(epoch=state.global_step)  # Paddle's "epoch" is the schedule's position
+
+
+class RunLogs(VisualDLCallback):
+    """VisualDL's logs under a name that the folder's record knows before the file is there.
+
+    Args:
+        folder: receives them; it lies in the output folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def _init_summary_writer(self, args, log_dir=None) -> None:
+        number = int(time.time())
+        while (self._folder / f"vdlrecords.{number}.log").exists():
+            number += 1
+        name = f"vdlrecords.{number}.log"
+        run_record.note(self._folder.parent, [f"{self._folder.name}/{name}"])
+        self.vdl_writer = LogWriter(logdir=str(self._folder), file_name=name)
 
 
 class ProgressLines(TrainerCallback):

@@ -16,39 +16,46 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from sot_paddle.train.failures import StorageFailure
+from sot_paddle.train import run_record
+from sot_paddle.train.failures import NonFiniteState, StorageFailure
+from sot_paddle.train.finite_numbers import nonfinite_tensor
+from sot_paddle.train.run_record import DISCARDED, POINTER, WRITING
 
 PREFIX = "checkpoint-"
 MANIFEST = "manifest.json"
-POINTER = "last"
-"""Symbolic link to the newest whole checkpoint, for people and other programs."""
 
 STATE = "state.json"
 """File of a checkpoint without which it cannot be resumed from."""
 
-_TEMPORARY = ".writing-"
-_DISCARDED = ".discarded-"
 _BLOCK = 1 << 22
 
 
 def write_folder(target: Path, fill: Callable[[Path], None]) -> None:
     """Write a folder so that it appears whole or not at all, replacing one of the same name.
 
+    Its files are entered in the record of the folder around it, when there is one.
+
     Args:
         target: final path of the folder.
         fill: writes the files into the temporary folder that it is given.
 
     Raises:
+        NonFiniteState: a tensor among the files holds NaN or infinity; nothing is left of them.
         StorageFailure: the disk refused (full, read-only, no permission).
     """
-    temporary = target.parent / f"{_TEMPORARY}{target.name}-{os.getpid()}"
+    temporary = target.parent / f"{WRITING}{target.name}-{os.getpid()}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         fill(temporary)
-        _close(temporary)
+        _check_finite(temporary, target)
+        names = _close(temporary)
+        run_record.note(target.parent, [f"{target.name}/{name}" for name in names])
         _swap(temporary, target)
+    except NonFiniteState:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise StorageFailure(
@@ -64,7 +71,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         StorageFailure: the disk refused.
     """
-    temporary = path.parent / f"{_TEMPORARY}{path.name}-{os.getpid()}"
+    temporary = path.parent / f"{WRITING}{path.name}-{os.getpid()}"
     try:
         with open(temporary, "w", encoding="utf-8") as stream:
             stream.write(text)
@@ -81,7 +88,8 @@ def write_text(path: Path, text: str) -> None:
 def write_checkpoint(root: Path, step: int, fill: Callable[[Path], None]) -> Path:
     """Write ``checkpoint-<step>`` under a run's folder and move the pointer to it.
 
-    A whole checkpoint of that step is left as it is: a resumed run repeats it bit for bit.
+    A whole and finite checkpoint of that step is left as it is: a resumed run repeats it bit for
+    bit.
 
     Args:
         root: output folder of the run.
@@ -92,11 +100,12 @@ def write_checkpoint(root: Path, step: int, fill: Callable[[Path], None]) -> Pat
         Path of the checkpoint.
 
     Raises:
-        StorageFailure: the disk refused.
+        NonFiniteState, StorageFailure: see :func:`write_folder`.
     """
     target = root / f"{PREFIX}{step}"
-    if not is_whole(target):
+    if not is_whole(target) or nonfinite_tensor(target) is not None:
         write_folder(target, fill)
+    run_record.note(root, [POINTER])
     _point(root / POINTER, target.name)
     return target
 
@@ -115,6 +124,14 @@ def last_whole(root: Path, needed: str) -> Path | None:
     """The newest checkpoint that is whole and holds the file ``needed``, None without one."""
     for path in reversed(list_checkpoints(root)):
         if needed in listed_files(path) and is_whole(path):
+            return path
+    return None
+
+
+def last_finite(root: Path) -> Path | None:
+    """The newest checkpoint that a run can be continued from: whole, and every number finite."""
+    for path in reversed(list_checkpoints(root)):
+        if STATE in listed_files(path) and is_whole(path) and nonfinite_tensor(path) is None:
             return path
     return None
 
@@ -159,27 +176,36 @@ def settle(root: Path) -> list[str]:
     back: the older whole state wins over none. The pointer is put on the newest whole
     checkpoint, which the kill may have left without it.
     """
-    names = []
-    for path in root.glob(f"{_DISCARDED}*"):
-        target = root / path.name.removeprefix(_DISCARDED).rpartition("-")[0]
-        if not target.exists() and is_whole(path):
+    for path in _leftovers(root):
+        target = root / path.name.removeprefix(DISCARDED).rpartition("-")[0]
+        if path.name.startswith(DISCARDED) and not target.exists() and is_whole(path):
             os.replace(path, target)
-    for pattern in (f"{_TEMPORARY}*", f"{_DISCARDED}*"):
-        for path in root.glob(pattern):
-            names.append(path.name)
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+    names = remove_leftovers(root)
     newest = last_whole(root, STATE)
     if newest is not None:
         _point(root / POINTER, newest.name)
     return names
 
 
+def remove_leftovers(root: Path) -> list[str]:
+    """Remove what a killed run left half-written or half-removed; returns the names removed."""
+    names = []
+    for path in _leftovers(root):
+        names.append(path.name)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    return names
+
+
+def _leftovers(root: Path) -> list[Path]:
+    return [path for path in sorted(root.glob(".*")) if run_record.is_leftover(path.name)]
+
+
 def _point(link: Path, target: str) -> None:
     """Move a symbolic link atomically."""
-    temporary = link.parent / f"{_TEMPORARY}{link.name}-{os.getpid()}"
+    temporary = link.parent / f"{WRITING}{link.name}-{os.getpid()}"
     try:
         temporary.unlink(missing_ok=True)
         os.symlink(target, temporary)
@@ -189,8 +215,18 @@ def _point(link: Path, target: str) -> None:
         raise StorageFailure(f"cannot write {link}: {error.strerror or error}") from error
 
 
-def _close(folder: Path) -> None:
-    """Flush every file and write the manifest, last."""
+def _check_finite(folder: Path, target: Path) -> None:
+    """Refuse to let a folder with a NaN or an infinite number appear under its final name."""
+    bad = nonfinite_tensor(folder)
+    if bad is not None:
+        raise NonFiniteState(
+            f"{target} is not written: {bad} holds a number that is not finite; last finite "
+            f"checkpoint: {last_finite(target.parent) or 'none yet'}; try a lower learning rate"
+        )
+
+
+def _close(folder: Path) -> list[str]:
+    """Flush every file and write the manifest, last; returns the names of all of them."""
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -198,11 +234,12 @@ def _close(folder: Path) -> None:
             name = path.relative_to(folder).as_posix()
             files[name] = {"size": path.stat().st_size, "crc32": _checksum(path)}
     write_text(folder / MANIFEST, json.dumps({"files": files}, indent=1) + "\n")
+    return [*files, MANIFEST]
 
 
 def _swap(temporary: Path, target: Path) -> None:
     """Rename the finished folder to its final name, moving an older one out of the way."""
-    old = target.parent / f"{_DISCARDED}{target.name}-{os.getpid()}"
+    old = target.parent / f"{DISCARDED}{target.name}-{os.getpid()}"
     if target.exists():
         os.replace(target, old)
     os.replace(temporary, target)
@@ -212,7 +249,7 @@ def _swap(temporary: Path, target: Path) -> None:
 
 def _discard(folder: Path) -> None:
     """Remove a checkpoint: out of sight first, so that a kill cannot leave half of it."""
-    hidden = folder.parent / f"{_DISCARDED}{folder.name}-{os.getpid()}"
+    hidden = folder.parent / f"{DISCARDED}{folder.name}-{os.getpid()}"
     os.replace(folder, hidden)
     shutil.rmtree(hidden, ignore_errors=True)
 

@@ -29,6 +29,10 @@ class NonFiniteLoss(TrainingStopped):
     """The loss became NaN or infinite; raised before the optimizer could spread it."""
 
 
+class NonFiniteState(TrainingStopped):
+    """A weight, a moment or an average is NaN or infinite; raised before it reaches the disk."""
+
+
 class StorageFailure(TrainingStopped):
     """A file could not be written (no space, no permission); nothing half-written remains."""
 

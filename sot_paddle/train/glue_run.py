@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ from sot_paddle.data.paddle_dataset import FeatureDataset
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.train import distributed, outcome, pretrained, run_folder, task_data
 from sot_paddle.train.arguments import TrainConfig
-from sot_paddle.train.callbacks import Flow, ProgressLines
+from sot_paddle.train.callbacks import Flow, ProgressLines, RunLogs
 from sot_paddle.train.device import prepare_device, runs_on_gpu, seed_everything
 from sot_paddle.train.distributed import say
-from sot_paddle.train.evaluation import duration
+from sot_paddle.train.evaluation import duration, predict_logits
 from sot_paddle.train.failures import Interrupted
 from sot_paddle.train.feeding import MicroBatches
 from sot_paddle.train.model_folder import fill_model_folder
@@ -52,12 +53,10 @@ def run_once(run: Run) -> dict[str, Any]:
         What metrics.json holds.
 
     Raises:
-        ValueError: options, folder or data that cannot be used.
+        ValueError: options, folder or data that cannot be used; nothing was removed for them.
         TrainingStopped: the run ended early; a message says where to continue.
     """
     config = run.config
-    record = {"options": vars(config), "seed": run.seed, "environment": environment_stamp()}
-    checkpoint = run_folder.open_run(run.root, config, record)
     seed_everything(run.seed)
     run.model = pretrained.build(config, run.source, run.data.task.num_outputs)
     if not config.do_train:
@@ -67,14 +66,33 @@ def run_once(run: Run) -> dict[str, Any]:
     synchronised = distributed.synchronise_batch_norm(run.model)
     if synchronised:
         say(f"batch normalisation synchronised in {synchronised} layers")
-    if config.do_train:
-        _train(run, checkpoint)
-    elif not outcome.load_trained(run) and run.fresh:
+    trainer = _trainer(run) if config.do_train else None
+    if config.overwrite_output_dir:
+        _try_model(run)
+    record = {"options": vars(config), "seed": run.seed, "environment": environment_stamp()}
+    with run_folder.open_run(run.root, config, record, run.use) as checkpoint:
+        if trainer is None:
+            _require_head(run, trained=outcome.load_trained(run))
+        else:
+            _train(run, trainer, checkpoint)
+        outcome.finish(run)
+    return run.result
+
+
+def _try_model(run: Run) -> None:
+    """What only a forward pass shows is refused before an older run is removed."""
+    if not run.config.do_train:
+        _require_head(run, trained=False)
+    splits = (run.data.train, *run.data.dev.values(), *run.data.test.values())
+    first = next(FeatureDataset(split)[0] for split in splits if split is not None)
+    predict_logits(run.model, [first], [[0]], run.data.collate, autocast=run.autocast)
+
+
+def _require_head(run: Run, *, trained: bool) -> None:
+    if run.fresh and not trained:
         raise ValueError(
             f"neither {run.root} nor {run.source.origin} holds a trained head: give --do_train"
         )
-    outcome.finish(run)
-    return run.result
 
 
 def _describe_model(run: Run, loaded: int) -> None:
@@ -85,21 +103,23 @@ def _describe_model(run: Run, loaded: int) -> None:
     say(f"weights: {loaded} tensors from {run.source.origin}{fresh}")
 
 
-def _train(run: Run, checkpoint: Path | None) -> None:
+def _trainer(run: Run) -> ExactTrainer:
+    """Everything that training needs, so that what cannot work is refused before a file changes."""
     config, data = run.config, run.data
     batches = MicroBatches(
         task_data.training_batches(config, data.train, run.seed),
         rank=distributed.rank(),
         world=distributed.world_size(),
     )
+    recipe = _recipe(run)
     flow = Flow(run.stop, eval_steps=_eval_steps(config))
     trainer = ExactTrainer(
         run.model,
-        _recipe(run),
+        recipe,
         dataset=FeatureDataset(data.train),
         collate=data.collate,
         batches=batches,
-        callbacks=[flow, ProgressLines()],
+        callbacks=[RunLogs(run.root / run_folder.LOGS), flow, ProgressLines()],
     )
     flow.trainer = trainer
     run.autocast = trainer.autocast_smart_context_manager
@@ -108,6 +128,12 @@ def _train(run: Run, checkpoint: Path | None) -> None:
             f"{config.num_train_epochs} epochs of {trainer.pace.steps} steps make no step: raise "
             "--num_train_epochs"
         )
+    recipe.optimizer(trainer.total_steps)
+    return trainer
+
+
+def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> None:
+    config, data = run.config, run.data
     seed_everything(run.seed)
     effective = config.per_gpu_train_batch_size * distributed.world_size()
     say(
@@ -152,7 +178,7 @@ def _recipe(run: Run) -> Recipe:
     }
     return Recipe(
         arguments=_arguments(run),
-        optimizer=lambda steps: _optimizer(config, model, steps),
+        optimizer=functools.cache(lambda steps: _optimizer(config, model, steps)),
         fill_model=lambda folder: fill_model_folder(model, run.source, data.task, folder),
         load_model=lambda folder: load_weights(model, folder),
         identity=identity,
@@ -186,7 +212,7 @@ def _arguments(run: Run) -> TrainingArguments:
         bf16=config.bf16,
         fp16_opt_level=config.fp16_opt_level,
         ddp_find_unused_parameters=config.fusion in ("concat", "aggre_all"),
-        report_to=["visualdl"],
+        report_to=[],  # RunLogs writes VisualDL's
     )
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sot_paddle.config import near_names
+from sot_paddle.config import check_finite, near_names
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD
 from sot_paddle.registry import PUBLISHED_NAMES, list_models
 from sot_paddle.train.schedule import EpochRates
@@ -85,7 +84,7 @@ class ImageTrainConfig:
     num_classes: int | None = _option(None, "outputs; the number of class folders if not given")
     img_size: int = _option(224, "side of the training images in pixels")
     initial_checkpoint: str = _option("", "weights to start from, averaged ones preferred")
-    output_dir: str = _option("", "folder of the run [output/train/MODEL-SIZE]")
+    output_dir: str = _option("", "folder of one run at a time [output/train/MODEL-SIZE]")
 
     batch_size: int = _option(128, "images per process and forward pass")
     gradient_accumulation_steps: int = _option(1, "forward passes per optimizer step")
@@ -148,7 +147,10 @@ class ImageTrainConfig:
     save_total_limit: int | None = _option(3, "checkpoints to keep, none for all")
     keep_states: int = _option(2, "checkpoints that keep their optimizer state for resuming")
     resume: str = _option("auto", "auto (continue what is in the folder), never, or a checkpoint")
-    overwrite_output_dir: bool = _option(False, "start afresh in a folder that is in use")
+    overwrite_output_dir: bool = _option(
+        False,
+        "start afresh: remove an older run, refused where there is anything else",
+    )
 
     do_train = True
 
@@ -272,15 +274,6 @@ def check_choices(config: Any, choices: Mapping[str, tuple]) -> None:
         value = getattr(config, name, None)
         if value is not None and value not in allowed:
             raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-
-
-def check_finite(config: Any) -> None:
-    """Refuse a number that is infinite or NaN."""
-    for item in dataclasses.fields(config):
-        value = getattr(config, item.name)
-        for number in value if isinstance(value, tuple) else (value,):
-            if isinstance(number, float) and not math.isfinite(number):
-                raise ValueError(f"{item.name} must be a finite number, got {number}")
 
 
 def check_ranges(config: Any, ranges: Mapping[str, tuple[float, float]]) -> None:

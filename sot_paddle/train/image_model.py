@@ -15,6 +15,7 @@ from paddle import nn
 from sot_paddle.config import build_record
 from sot_paddle.registry import create_model
 from sot_paddle.train.ema import ModelEma
+from sot_paddle.train.finite_numbers import require_finite
 from sot_paddle.vision_config import HEAD_QKV_BIAS
 from sot_paddle.weights import check_options, load_weights, save_weights
 
@@ -218,7 +219,8 @@ def load_foreign(
 
     Raises:
         ValueError: not a checkpoint of this architecture, or of this project and made with other
-            options of what is loaded, where that is no matter of sizes.
+            options of what is loaded, where that is no matter of sizes; or a tensor holds NaN or
+            infinity.
     """
     state = model.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
@@ -228,6 +230,7 @@ def load_foreign(
     exempt = _RESAMPLED if "embed" in parts else (*_RESAMPLED, *_OF_TOKENS)
     check_options(place, fitted.metadata, model, has_head="head" in parts, exempt=exempt)
     for name in taken:
+        require_finite(name, fitted.arrays[name], place)
         dtype = str(state[name].dtype).rpartition(".")[2]
         state[name].set_value(np.array(fitted.arrays[name], order="C").astype(dtype))
     return fitted

@@ -19,11 +19,11 @@ from sot_paddle.checkpoint import read_tensors
 from sot_paddle.registry import create_model
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.train import checkpointing, distributed, image_scores, run_folder
-from sot_paddle.train.callbacks import Flow, ProgressLines, StepCount, StopRequest
+from sot_paddle.train.callbacks import Flow, ProgressLines, RunLogs, StepCount, StopRequest
 from sot_paddle.train.device import runs_on_gpu, seed_everything
 from sot_paddle.train.distributed import say
 from sot_paddle.train.ema import ModelEma
-from sot_paddle.train.evaluation import duration
+from sot_paddle.train.evaluation import duration, evaluation_mode
 from sot_paddle.train.failures import Interrupted
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.image_arguments import EVALUATION_ONLY, ImageTrainConfig
@@ -43,6 +43,7 @@ from sot_paddle.train.image_splits import ImageSplits, training_batches, trainin
 from sot_paddle.train.losses import image_loss
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm, decay_filter, decayed_names_by_shape
 from sot_paddle.train.recipe import Recipe
+from sot_paddle.train.run_folder import FolderUse
 from sot_paddle.train.schedule import PerEpoch
 from sot_paddle.train.trainer import ExactTrainer
 from sot_paddle.weights import load_weights
@@ -78,9 +79,20 @@ class ImageRun:
         return Path(self.config.output_dir)
 
     @property
+    def use(self) -> FolderUse:
+        """The files it reads and writes beside checkpoints."""
+        return folder_use(self.config)
+
+    @property
     def metric(self) -> str:
         """Name of the score that selects the best: that of the moving average."""
         return f"ema_{self.config.eval_metric}"
+
+
+def folder_use(config: ImageTrainConfig) -> FolderUse:
+    """What a run reads that lies perhaps in its own folder."""
+    given = config.initial_checkpoint
+    return FolderUse(sources={"--initial-checkpoint": Path(given) if given else None})
 
 
 def run_training(run: ImageRun) -> dict[str, Any]:
@@ -99,7 +111,8 @@ def run_training(run: ImageRun) -> dict[str, Any]:
     run.record = _record(run)
     _check_metric(run)
     _describe(run)
-    if not run_folder.will_continue(run.root, config):
+    continued = run_folder.will_continue(run.root, config)
+    if not continued:
         _initialise(run)
     if config.sync_bn:
         layers = distributed.synchronise_batch_norm(run.model)
@@ -113,9 +126,20 @@ def run_training(run: ImageRun) -> dict[str, Any]:
     )
     pace = Pace(len(batches), min(config.gradient_accumulation_steps, len(batches)))
     recipe = _recipe(run, pace)
+    if config.overwrite_output_dir:
+        _try_model(run)
     record = {"options": vars(config), "environment": environment_stamp()}
-    checkpoint = run_folder.open_run(run.root, config, record)  # may remove an older run
-    return _finish(run, _train(run, batches, recipe, checkpoint))
+    with run_folder.open_run(run.root, config, record, run.use) as checkpoint:  # removes an older
+        if continued and checkpoint is None:
+            raise ValueError(f"{run.root} has changed meanwhile: run the same command again")
+        return _finish(run, _train(run, batches, recipe, checkpoint))
+
+
+def _try_model(run: ImageRun) -> None:
+    """What only a forward pass shows is refused before an older run is removed."""
+    side = run.config.img_size
+    with evaluation_mode(run.model):
+        run.model(paddle.zeros([1, 3, side, side]))
 
 
 def _record(run: ImageRun) -> ImageModelConfig:
@@ -186,7 +210,12 @@ def _train(
         dataset=splits.train,
         collate=splits.collate,
         batches=batches,
-        callbacks=[StepCount(), flow, ProgressLines(items=per_step, evaluated="val")],
+        callbacks=[
+            RunLogs(run.root / run_folder.LOGS),
+            StepCount(),
+            flow,
+            ProgressLines(items=per_step, evaluated="val"),
+        ],
     )
     flow.trainer = trainer
     run.autocast = trainer.autocast_smart_context_manager
@@ -269,7 +298,7 @@ def _arguments(run: ImageRun, pace: Pace) -> TrainingArguments:
         bf16=config.amp and config.amp_dtype == "bfloat16",
         fp16_opt_level="O1",
         ddp_find_unused_parameters=run.model.head_config.fusion in ("concat", "aggre_all"),
-        report_to=["visualdl"],
+        report_to=[],  # RunLogs writes VisualDL's
     )
 
 
@@ -337,6 +366,6 @@ def _finish(run: ImageRun, train: dict[str, Any]) -> dict[str, Any]:
     where = f", in {best_folder}" if there else ""
     say(f"best: step {best} {shown}{where}")
     distributed.on_first_process(
-        lambda: run_folder.write_json(run.root / run_folder.METRICS, content)
+        lambda: run_folder.write_entry(run.root, run_folder.METRICS, content)
     )
     return content

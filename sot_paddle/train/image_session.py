@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from sot_paddle.train import distributed
+from sot_paddle.train import distributed, run_folder
 from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.failures import exit_status
 from sot_paddle.train.image_arguments import ImageTrainConfig
 from sot_paddle.train.image_flags import parse
 from sot_paddle.train.image_model import ImageConverter
-from sot_paddle.train.image_run import ImageRun, run_training
+from sot_paddle.train.image_run import ImageRun, folder_use, run_training
 from sot_paddle.train.image_splits import load_splits
 
 
@@ -42,6 +43,8 @@ def run_config(config: ImageTrainConfig, convert: ImageConverter) -> dict[str, A
         TrainingStopped: the run ended early.
     """
     prepare_device(dtype=config.dtype, cpu=config.cpu, half="--amp" if config.amp else "")
+    root = Path(config.output_dir)
+    distributed.on_first_process(lambda: run_folder.check(root, config, folder_use(config)))
     splits = load_splits(config)
     with StopRequest(immediately=distributed.world_size() > 1) as stop:
         return run_training(ImageRun(config, splits, convert, stop))

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from sot_paddle.data.paddle_dataset import FeatureDataset
-from sot_paddle.data.predictions import write_predictions
+from sot_paddle.data.predictions import prediction_path, write_predictions
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.train import checkpointing, distributed, run_folder, task_data
+from sot_paddle.train import checkpointing, distributed, run_folder, run_record, task_data
 from sot_paddle.train.distributed import say
 from sot_paddle.train.evaluation import decide, predict_logits, score
 from sot_paddle.train.model_folder import fill_model_folder
@@ -82,7 +82,7 @@ def finish(run: Run) -> None:
     }
     run.result = content
     distributed.on_first_process(
-        lambda: run_folder.write_json(run.root / run_folder.METRICS, content)
+        lambda: run_folder.write_entry(run.root, run_folder.METRICS, content)
     )
 
 
@@ -141,6 +141,7 @@ def _predict(run: Run) -> dict[str, str]:
         def write(
             split: str = split, features: Any = features, choices: np.ndarray = choices
         ) -> None:
+            run_record.note(run.root, [prediction_path(run.root, run.data.task, split).name])
             path = write_predictions(run.root, run.data.task, features.indices, choices, split)
             written[split] = path.name
 

@@ -18,6 +18,7 @@ from sot_paddle.checkpoint import SUFFIXES, read_tensors, unpack_files
 from sot_paddle.config import EncoderConfig
 from sot_paddle.registry import create_model, list_models
 from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.train.finite_numbers import require_finite
 
 VOCABULARY = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 _FORMAT = "sot_paddle"
@@ -83,6 +84,15 @@ def find(config: TrainConfig, convert: Converter) -> Pretrained:
     return found
 
 
+def sources(config: TrainConfig) -> dict[str, Path | None]:
+    """What is read from the disk for the model, by flag; None for a flag that is not given."""
+    names = {"--config_name": config.config_name, "--tokenizer_name": config.tokenizer_name}
+    return {
+        "--model_name_or_path": _locate(config.model_name_or_path, config.cache_dir),
+        **{flag: Path(name) if name else None for flag, name in names.items()},
+    }
+
+
 def registry_name(config: TrainConfig, sizes: Mapping[str, Any]) -> str:
     """The registry name of the model that the options and the checkpoint's sizes describe."""
     large = sizes.get("num_hidden_layers", 12) > 12 or config.model_name_or_path.startswith(
@@ -146,7 +156,8 @@ def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
         (number of tensors loaded, names of the model's tensors that stay fresh).
 
     Raises:
-        ValueError: an encoder tensor is missing or has another shape.
+        ValueError: an encoder tensor is missing or has another shape, or one holds NaN or
+            infinity.
     """
     state = model.state_dict()
     if not pretrained.arrays:
@@ -155,6 +166,7 @@ def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
     for name, tensor in state.items():
         array = pretrained.arrays.get(name)
         if array is not None and list(array.shape) == list(tensor.shape):
+            require_finite(name, array, pretrained.origin)
             tensor.set_value(np.asarray(array).astype(_numpy_dtype(tensor)))
             loaded += 1
         elif name.startswith("head."):

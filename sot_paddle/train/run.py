@@ -10,10 +10,13 @@ from typing import Any
 
 from paddle import nn
 
+from sot_paddle.data.predictions import prediction_path
+from sot_paddle.train import pretrained
 from sot_paddle.train.arguments import TrainConfig
 from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.evaluation import main_metric
 from sot_paddle.train.pretrained import Pretrained
+from sot_paddle.train.run_folder import FolderUse
 from sot_paddle.train.task_data import TaskData
 
 
@@ -44,6 +47,13 @@ class Run:
     fresh: list[str] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
     autocast: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
+
+    @property
+    def use(self) -> FolderUse:
+        """The files it reads, and those that it leaves in its folder beside checkpoints."""
+        task = self.data.task
+        names = [prediction_path(self.root, task, split).name for split in self.data.test]
+        return FolderUse(tuple(names), pretrained.sources(self.config))
 
     @property
     def metric(self) -> str:

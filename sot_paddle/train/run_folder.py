@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
-import shutil
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from sot_paddle.train import checkpointing, distributed
+from sot_paddle.train import checkpointing, distributed, folder_lock, run_record
+from sot_paddle.train.finite_numbers import nonfinite_tensor
 
 RUN = "run.json"
 METRICS = "metrics.json"
 BEST = "best"
 LOGS = "runs"
+_OF_A_SEED = re.compile(r"seed-\d+")
 
 
 class FolderOptions(Protocol):
@@ -24,31 +30,73 @@ class FolderOptions(Protocol):
     resume: str
 
 
-def prepare(root: Path, config: FolderOptions) -> Path | None:
-    """Make the folder ready and find what to continue.
+@dataclass(frozen=True)
+class FolderUse:
+    """What a run does with files beside its checkpoints.
+
+    Attributes:
+        outputs: names of further files that it writes into its folder (predictions).
+        sources: what it reads, by the flag that names it; None for a flag that is not given.
+    """
+
+    outputs: tuple[str, ...] = ()
+    sources: Mapping[str, Path | None] = field(default_factory=dict)
+
+
+_NOTHING_ELSE = FolderUse()
+
+
+def check(root: Path, config: FolderOptions, use: FolderUse = _NOTHING_ELSE) -> None:
+    """Refuse a folder that the run may not have; nothing is written or removed.
 
     Args:
         root: output folder of one run.
         config: its options.
+        use: its files.
+
+    Raises:
+        ValueError: another run is at work there; ``--overwrite_output_dir`` would remove what no
+            run of this tool wrote, or what this run reads; or a file would be replaced that no
+            run of this tool wrote.
+    """
+    folder_lock.refuse_held(root)
+    _check(root, config, use)
+
+
+def _check(root: Path, config: FolderOptions, use: FolderUse) -> None:
+    if config.overwrite_output_dir:
+        _check_sources(root, {"--resume": _named_checkpoint(config), **use.sources})
+        _check_removable(root)
+    elif config.do_train and _is_foreign(root):
+        raise ValueError(
+            f"{root} exists, is not empty and holds no run of this tool: choose another "
+            "--output_dir"
+        )
+    else:
+        _check_replaced(root, config, use)
+
+
+def prepare(root: Path, config: FolderOptions, use: FolderUse = _NOTHING_ELSE) -> Path | None:
+    """Make the folder ready and find what to continue; the caller holds its lock.
+
+    Args:
+        root: output folder of one run; made when it is not there.
+        config: its options.
+        use: its files.
 
     Returns:
         The checkpoint to continue from, or None.
 
     Raises:
-        ValueError: the folder holds something else, or the checkpoint asked for is not whole.
+        ValueError: see :func:`check` and :func:`resumable`.
     """
-    if config.overwrite_output_dir:
-        if config.resume not in ("auto", "never") and _inside(Path(config.resume), root):
-            raise ValueError(
-                f"--resume {config.resume}: --overwrite_output_dir would remove it; drop one"
-            )
-        _clear(root)
-    elif config.do_train and _is_foreign(root):
-        raise ValueError(
-            f"{root} exists, is not empty and holds no run of this tool: choose another "
-            "--output_dir, or give --overwrite_output_dir to write into it"
-        )
+    _check(root, config, use)
     root.mkdir(parents=True, exist_ok=True)
+    if config.overwrite_output_dir:
+        checkpointing.remove_leftovers(root)
+        run_record.remove_written(root)
+    if not _is_without_record(root):
+        run_record.begin(root)
     checkpointing.settle(root)
     if config.resume == "never" and checkpointing.list_checkpoints(root):
         raise ValueError(
@@ -58,29 +106,90 @@ def prepare(root: Path, config: FolderOptions) -> Path | None:
     return resumable(root, config)
 
 
-def open_run(root: Path, config: FolderOptions, record: dict[str, Any]) -> Path | None:
-    """Prepare the folder on the first process and write who uses it.
+@contextlib.contextmanager
+def open_run(
+    root: Path,
+    config: FolderOptions,
+    record: dict[str, Any],
+    use: FolderUse = _NOTHING_ELSE,
+) -> Iterator[Path | None]:
+    """Lock and prepare the folder on the first process and write who uses it.
+
+    ``--overwrite_output_dir`` removes the older run here: everything that can be refused has to be
+    refused before.
 
     Args:
-        root: output folder of one run.
+        root: output folder of one run; made when it is not there.
         config: its options.
         record: what run.json holds.
+        use: its files.
 
-    Returns:
-        The checkpoint to continue from, or None; the same on every process.
+    Yields:
+        The checkpoint to continue from, or None; the same on every process. The folder is locked
+        inside of the block.
 
     Raises:
         ValueError: see :func:`prepare`.
         TrainingStopped: on the other processes, when the first one refused.
     """
     found: list[Path | None] = []
+    with contextlib.ExitStack() as stack:
 
-    def open_on_disk() -> None:
-        found.append(prepare(root, config))
-        write_json(root / RUN, record)
+        def open_on_disk() -> None:
+            check(root, config, use)
+            root.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(folder_lock.hold(root))
+            found.append(prepare(root, config, use))
+            write_entry(root, RUN, record)
 
-    distributed.on_first_process(open_on_disk)
-    return distributed.gather(found[0] if found else None)[0]
+        distributed.on_first_process(open_on_disk)
+        yield distributed.gather(found[0] if found else None)[0]
+
+
+def check_summary(root: Path, config: FolderOptions) -> None:
+    """Refuse a folder that may not be the one around those of several seeds; nothing is changed.
+
+    Raises:
+        ValueError: another run is at work there, or it holds something else.
+    """
+    folder_lock.refuse_held(root)
+    if not root.exists():
+        return
+    if not root.is_dir():
+        raise ValueError(f"{root} is no folder: choose another --output_dir")
+    known, seeds = run_record.read(root), _seeds(root)
+    legacy = (METRICS,) if known is None and seeds else ()
+    foreign = run_record.first_foreign(root, apart=(*legacy, *seeds))
+    if foreign is None and known:
+        foreign = min(known - {METRICS}, default=None)
+    if foreign is not None and (config.overwrite_output_dir or not seeds):
+        raise ValueError(
+            f"{root} holds {foreign}, which no run with --seeds wrote: move or delete it "
+            "yourself, or choose another --output_dir"
+        )
+
+
+@contextlib.contextmanager
+def open_summary(root: Path, config: FolderOptions) -> Iterator[None]:
+    """Lock the folder around those of several seeds and make it ready for their summary.
+
+    The folders ``seed-N`` have records of their own; nothing of them is judged or removed here.
+
+    Raises:
+        ValueError: another run is at work there, or it holds something else.
+        TrainingStopped: on the other processes, when the first one refused.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def open_on_disk() -> None:
+            check_summary(root, config)
+            root.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(folder_lock.hold(root))
+            if not _seeds(root) or run_record.read(root) is not None:
+                run_record.begin(root)
+
+        distributed.on_first_process(open_on_disk)
+        yield
 
 
 def will_continue(root: Path, config: FolderOptions) -> bool:
@@ -98,17 +207,36 @@ def will_continue(root: Path, config: FolderOptions) -> bool:
 
 
 def resumable(root: Path, config: FolderOptions) -> Path | None:
-    """The checkpoint that ``--resume`` means: the newest whole one, or the one named."""
-    if config.resume not in ("auto", "never"):
-        chosen = Path(config.resume)
-        whole = checkpointing.is_whole(chosen)
-        if not whole or checkpointing.STATE not in checkpointing.listed_files(chosen):
-            raise ValueError(
-                f"--resume {chosen}: not a whole checkpoint with its training state; auto takes "
-                "the newest one of --output_dir"
-            )
-        return chosen
-    return checkpointing.last_whole(root, checkpointing.STATE)
+    """The checkpoint that ``--resume`` means: the newest whole one, or the one named.
+
+    Raises:
+        ValueError: the one named is not whole, or it holds a number that is not finite.
+    """
+    chosen = _named_checkpoint(config)
+    if chosen is None:
+        chosen = checkpointing.last_whole(root, checkpointing.STATE)
+    elif not checkpointing.is_whole(chosen) or (
+        checkpointing.STATE not in checkpointing.listed_files(chosen)
+    ):
+        raise ValueError(
+            f"--resume {chosen}: not a whole checkpoint with its training state; auto takes "
+            "the newest one of --output_dir"
+        )
+    bad = None if chosen is None else nonfinite_tensor(chosen)
+    if bad is not None:
+        last = checkpointing.last_finite(chosen.parent)
+        way = f"continue from {last} (--resume)" if last else "start afresh"
+        raise ValueError(
+            f"{chosen} cannot be continued: {bad} holds a number that is not finite; last finite "
+            f"checkpoint: {last or 'none'}: {way}, with a lower learning rate"
+        )
+    return chosen
+
+
+def write_entry(root: Path, name: str, content: Any) -> None:
+    """Write a JSON file into a run's folder and enter it in the folder's record."""
+    run_record.note(root, [name])
+    write_json(root / name, content)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -130,8 +258,67 @@ def _strict(content: Any) -> Any:
     return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
-def _inside(place: Path, root: Path) -> bool:
-    return place.resolve().is_relative_to(root.resolve())
+def _named_checkpoint(config: FolderOptions) -> Path | None:
+    return None if config.resume in ("auto", "never") else Path(config.resume)
+
+
+def _check_sources(root: Path, sources: Mapping[str, Path | None]) -> None:
+    """Refuse to remove what the run reads, also where a link leads there."""
+    inside = root.resolve()
+    for flag, place in sources.items():
+        if place is None or not place.exists():
+            continue
+        files = [place, *(place.iterdir() if place.is_dir() else ())]
+        if any(file.resolve().is_relative_to(inside) for file in files):
+            raise ValueError(
+                f"{flag} {place}: --overwrite_output_dir would remove it; drop one, or choose "
+                "another --output_dir"
+            )
+
+
+def _check_removable(root: Path) -> None:
+    """Refuse to start afresh in a folder with anything that no run of this tool wrote."""
+    if not root.exists():
+        return
+    if not root.is_dir():
+        raise ValueError(f"{root} is no folder: choose another --output_dir")
+    foreign = run_record.first_foreign(root)
+    if foreign is None:
+        return
+    why = f"which is not in {run_record.RECORD}, the list of what a run wrote there"
+    if run_record.read(root) is None:
+        why = f"and no {run_record.RECORD}, the list of what a run wrote there (earlier "
+        why += "versions kept none)"
+    raise ValueError(
+        f"{root} holds {foreign}, {why}: --overwrite_output_dir removes nothing else and so "
+        "nothing here; move or delete it yourself, or choose another --output_dir"
+    )
+
+
+def _check_replaced(root: Path, config: FolderOptions, use: FolderUse) -> None:
+    """Refuse to replace a file that is there and not in the record."""
+    if _is_without_record(root):
+        return
+    known = run_record.read(root)
+    trained = (BEST, checkpointing.POINTER) if config.do_train else ()
+    for name in (RUN, METRICS, *trained, *use.outputs):
+        written = any(one == name or one.startswith(f"{name}/") for one in known or ())
+        if os.path.lexists(root / name) and not written:
+            raise ValueError(
+                f"{root / name} would be replaced, and no run of this tool wrote it: move it, or "
+                "choose another --output_dir"
+            )
+
+
+def _seeds(root: Path) -> list[str]:
+    """Names of the folders of seeds that hold nothing but a run."""
+    named = [path for path in root.iterdir() if _OF_A_SEED.fullmatch(path.name)]
+    return sorted(path.name for path in named if not _is_foreign(path))
+
+
+def _is_without_record(root: Path) -> bool:
+    """Whether a run of an earlier version is here; it goes on without a record."""
+    return (root / RUN).is_file() and not (root / run_record.RECORD).exists()
 
 
 def _is_foreign(root: Path) -> bool:
@@ -139,15 +326,6 @@ def _is_foreign(root: Path) -> bool:
         return False
     if not root.is_dir():
         return True
-    return any(root.iterdir()) and not (root / RUN).is_file()
-
-
-def _clear(root: Path) -> None:
-    """Remove what an earlier run of this tool wrote, and nothing else."""
-    if not root.is_dir():
-        return
-    checkpointing.settle(root)
-    for folder in [*checkpointing.list_checkpoints(root), root / BEST, root / LOGS]:
-        shutil.rmtree(folder, ignore_errors=True)
-    for name in (RUN, METRICS, checkpointing.POINTER):
-        (root / name).unlink(missing_ok=True)
+    if any((root / name).is_file() for name in (RUN, run_record.RECORD)):
+        return False
+    return run_record.first_foreign(root) is not None

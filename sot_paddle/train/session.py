@@ -17,6 +17,7 @@ from sot_paddle.train.failures import exit_status
 from sot_paddle.train.glue_run import run_once, set_up
 from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.run import Run
+from sot_paddle.train.run_folder import FolderUse
 
 
 def run_command(arguments: Sequence[str], convert: Converter) -> int:
@@ -42,6 +43,8 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
         TrainingStopped: a run ended early.
     """
     set_up(config)
+    root = Path(config.output_dir)
+    _check_folders(config, root)
     source = pretrained.find(config, convert)
     data = task_data.load_task_data(config, source.vocabulary)
     if data.vocab_size > source.config.get("vocab_size", 30522):
@@ -49,19 +52,39 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
             f"the vocabulary has {data.vocab_size} entries, the model's embedding "
             f"{source.config.get('vocab_size', 30522)}: they do not belong together"
         )
-    root = Path(config.output_dir)
     with StopRequest(immediately=distributed.world_size() > 1) as stop:
         if config.seeds is None:
             return run_once(Run(config, config.seed, root, data, source, stop))
-        results = []
-        for seed in config.seeds:
-            say(f"seed {seed}")
-            one = dataclasses.replace(config, seed=seed, seeds=None)
-            results.append(run_once(Run(one, seed, root / f"seed-{seed}", data, source, stop)))
-    content = summary(results)
-    say(_summary_line(content))
-    distributed.on_first_process(lambda: run_folder.write_json(root / run_folder.METRICS, content))
+        with run_folder.open_summary(root, config):
+            results = []
+            for seed in config.seeds:
+                say(f"seed {seed}")
+                one = dataclasses.replace(config, seed=seed, seeds=None)
+                results.append(run_once(Run(one, seed, _folder(root, seed), data, source, stop)))
+            content = summary(results)
+            say(_summary_line(content))
+            distributed.on_first_process(
+                lambda: run_folder.write_entry(root, run_folder.METRICS, content)
+            )
     return content
+
+
+def _check_folders(config: TrainConfig, root: Path) -> None:
+    """Refuse a folder before the work of reading data and weights, and before the first seed."""
+    folders = [root] if config.seeds is None else [_folder(root, seed) for seed in config.seeds]
+    use = FolderUse(sources=pretrained.sources(config))
+
+    def check() -> None:
+        if config.seeds is not None:
+            run_folder.check_summary(root, config)
+        for folder in folders:
+            run_folder.check(folder, config, use)
+
+    distributed.on_first_process(check)
+
+
+def _folder(root: Path, seed: int) -> Path:
+    return root / f"seed-{seed}"
 
 
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -22,10 +22,12 @@ from paddlenlp.trainer import Trainer
 
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.train import checkpointing, distributed, exact_state
-from sot_paddle.train.failures import NonFiniteLoss
+from sot_paddle.train.failures import NonFiniteLoss, NonFiniteState
 from sot_paddle.train.feeding import MicroBatches, Pace
+from sot_paddle.train.finite_numbers import first_nonfinite
 from sot_paddle.train.losses import classification_loss
 from sot_paddle.train.recipe import Progress, Recipe, check_identity
+from sot_paddle.weights import to_numpy
 
 OPTIMIZER = "optimizer.safetensors"
 TRAINER_STATE = "trainer_state.json"
@@ -147,7 +149,7 @@ class ExactTrainer(Trainer):
         self._losses.clear()
         step = self.state.global_step + 1
         if not math.isfinite(value) and not self.do_grad_scaling:
-            last = checkpointing.last_whole(self.root, checkpointing.STATE)
+            last = checkpointing.last_finite(self.root)
             raise NonFiniteLoss(
                 f"the loss is {value} at step {step} (learning rate "
                 f"{self.optimizer.get_lr():.3g}); the weights before it are intact, last good "
@@ -261,6 +263,7 @@ class ExactTrainer(Trainer):
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
         """Evaluate, keep the best model, log; returns the metrics with the prefix."""
         assert self.recipe.evaluate is not None, "the flow evaluates only when there is a dev set"
+        self._check_weights()
         metrics = self.recipe.evaluate()
         self.progress.evaluations[str(self.state.global_step)] = metrics
         value = metrics[self.recipe.main_metric]
@@ -277,6 +280,17 @@ class ExactTrainer(Trainer):
             self.args, self.state, self.control, logged
         )
         return logged
+
+    def _check_weights(self) -> None:
+        """Scores of weights that are not finite would say nothing about which tensor it is."""
+        state = self.model.state_dict()
+        bad = first_nonfinite((name, to_numpy(tensor)) for name, tensor in state.items())
+        if bad is not None:
+            raise NonFiniteState(
+                f"{bad} holds a number that is not finite after step {self.state.global_step}; "
+                f"last finite checkpoint: {checkpointing.last_finite(self.root) or 'none yet'}; "
+                "try a lower learning rate"
+            )
 
     def _is_better(self, value: float, best: float) -> bool:
         improved = value > best if self.recipe.maximise else value < best

@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[2]), str(HERE)]
 
 from sot_paddle import checkpoint  # noqa: E402
-from sot_paddle.train import checkpointing  # noqa: E402
+from sot_paddle.train import checkpointing, run_record  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,10 @@ def run(prepare: Callable[[Path], Scenario], description: str) -> int:
                 kills, saves = kills + 1, saves + how.startswith("inside")
                 left = sorted(path.name for path in out.glob("*")) if out.is_dir() else []
                 print(f"kill {kills}, run {runs}: {how}; left: {' '.join(left)}", flush=True)
+                foreign = run_record.first_foreign(out) if out.is_dir() else None
+                if foreign is not None:
+                    print(f"{foreign} is not in the record of what the run wrote")
+                    return 1
             status = finish(start(scenario, out))
             found = scenario.digests(out) if status == 0 else {}
             if found != expected:

@@ -33,17 +33,8 @@ def test_auto_continues_the_newest(tmp_path):
         run_folder.prepare(tmp_path, _config(resume="never"))
 
 
-def test_starting_afresh_removes_only_our_files(tmp_path):
-    run_folder.write_json(tmp_path / run_folder.RUN, {})
-    _checkpoint(tmp_path, 5)
-    checkpointing.write_folder(tmp_path / "best", lambda folder: None)
-    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
-    assert run_folder.prepare(tmp_path, _config(overwrite_output_dir=True)) is None
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
 def test_the_checkpoint_to_continue_from_is_not_removed(tmp_path):
-    run_folder.write_json(tmp_path / run_folder.RUN, {})
+    run_folder.prepare(tmp_path, _config())
     chosen = _checkpoint(tmp_path, 5)
     config = _config(overwrite_output_dir=True, resume=str(chosen))
     with pytest.raises(ValueError, match="checkpoint-5: --overwrite_output_dir would remove it"):

@@ -1,0 +1,188 @@
+"""What this tool wrote into an output folder: the list that deleting goes by.
+
+A name is entered before the file appears, so that a kill leaves no file of ours without an entry.
+Whatever is not entered is somebody else's and is never removed; names are relative, and no link
+is followed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+from sot_paddle.data.atomic import write_atomically
+from sot_paddle.train.folder_lock import LOCK
+
+RECORD = "written.json"
+"""The record's file in an output folder."""
+
+WRITING, DISCARDED = ".writing-", ".discarded-"
+"""Begin the names of what is being written or removed; the process id ends them."""
+
+POINTER = "last"
+"""Symbolic link to the newest whole checkpoint, for people and other programs."""
+
+_KIND = "files that sot_paddle wrote"
+_LEFTOVER = re.compile(
+    rf"({re.escape(WRITING)}|{re.escape(DISCARDED)})(checkpoint-\d+|best|{POINTER}|\w+\.json)-\d+"
+)
+_UNFINISHED = re.compile(r"\.(.+)\.\d+\.\d+\.tmp")  # of write_atomically
+_WAY_OUT = "move what you need out of the folder and delete it, or choose another --output_dir"
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a name of the top level is that of a folder or file that a kill left half-done."""
+    return _LEFTOVER.fullmatch(name) is not None
+
+
+def begin(root: Path) -> None:
+    """Start a record with nothing in it, unless the folder has one."""
+    if read(root) is None:
+        _write(root, ())
+
+
+def note(root: Path, names: Collection[str]) -> None:
+    """Enter files that are about to be written; without a record in the folder nothing is done.
+
+    Args:
+        root: output folder.
+        names: paths relative to it, with slashes.
+
+    Raises:
+        ValueError: the record is damaged.
+    """
+    known = read(root)
+    if known is None or known >= set(names):
+        return
+    there = {name for name in known if os.path.lexists(root / name)}  # the others were pruned
+    _write(root, there | set(names))
+
+
+def read(root: Path) -> frozenset[str] | None:
+    """The names in a folder's record, None when it has no record.
+
+    Raises:
+        ValueError: the file is no record, or names something outside of the folder.
+    """
+    path = root / RECORD
+    if path.is_symlink():
+        raise ValueError(f"{path} is a link: expected the record of a run")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path} cannot be read ({error}): {_WAY_OUT}") from error
+    names = content.get("files") if isinstance(content, dict) else None
+    if not isinstance(names, list) or content.get("kind") != _KIND:
+        raise ValueError(f"{path} is no record of a run: {_WAY_OUT}")
+    for name in names:
+        if not isinstance(name, str) or not _is_inside(name):
+            raise ValueError(f"{path} names {name!r}, which is no path below it: {_WAY_OUT}")
+    return frozenset(names)
+
+
+def first_foreign(root: Path, *, apart: Collection[str] = ()) -> str | None:
+    """The first entry of a folder that its record does not list, None when there is none.
+
+    Args:
+        root: a folder.
+        apart: names of the top level that are judged elsewhere.
+
+    Returns:
+        Relative path, with a slash at the end when it is a folder.
+
+    Raises:
+        ValueError: the record is damaged.
+    """
+    known, entries = read(root), _entries(root)
+    if known is None:
+        apart = (LOCK, *apart)  # and a record that a kill kept from appearing
+        others = (n for n in entries if n not in apart and not _is_unfinished(n, ()))
+        found = next(others, None)
+        plain = found is None or (root / found).is_symlink() or not (root / found).is_dir()
+        return found if plain else f"{found}/"
+    half_done = {name for name in entries if is_leftover(name) or _is_unfinished(name, known)}
+    return next(_foreign(root, "", known, {RECORD, LOCK, *apart, *half_done}), None)
+
+
+def remove_written(root: Path) -> None:
+    """Remove every file that the record lists, and the folders around them.
+
+    Args:
+        root: a folder without a foreign entry; see :func:`first_foreign`.
+
+    Raises:
+        ValueError: the record is damaged.
+    """
+    known = read(root)
+    if known is None:
+        return
+    known -= {RECORD, LOCK}
+    for name in sorted(known):
+        if not _passes_link(root, name):
+            (root / name).unlink(missing_ok=True)
+    for folder in sorted(_folders(known), reverse=True):  # inner ones first
+        if (root / folder).is_dir() and not _passes_link(root, f"{folder}/"):
+            (root / folder).rmdir()
+    for path in root.glob(".*.tmp"):
+        if _is_unfinished(path.name, known):
+            path.unlink()
+    _write(root, ())
+
+
+def _entries(root: Path) -> list[str]:
+    return sorted(path.name for path in root.iterdir())
+
+
+def _foreign(root: Path, folder: str, known: frozenset[str], apart: set[str]) -> Iterator[str]:
+    folders = _folders(known)
+    for entry in sorted(os.scandir(root / folder), key=lambda entry: entry.name):
+        name = f"{folder}{entry.name}"
+        if name in apart:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if name in folders:
+                yield from _foreign(root, f"{name}/", known, apart)
+            else:
+                yield f"{name}/"
+        elif name not in known or not _is_as_written(entry, name):
+            yield name
+
+
+def _is_as_written(entry: os.DirEntry, name: str) -> bool:
+    """A plain file; the one link that this tool makes points to a neighbour."""
+    if name == POINTER:
+        return entry.is_symlink() and "/" not in os.readlink(entry.path)
+    return entry.is_file(follow_symlinks=False)
+
+
+def _is_unfinished(name: str, known: Collection[str]) -> bool:
+    found = _UNFINISHED.fullmatch(name)
+    return found is not None and (found[1] == RECORD or found[1] in known)
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a recorded name is a plain relative path: no root, no dots, nothing empty."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def _folders(names: Collection[str]) -> set[str]:
+    parents = {parent.as_posix() for name in names for parent in PurePosixPath(name).parents}
+    return parents - {"."}
+
+
+def _passes_link(root: Path, name: str) -> bool:
+    """Whether a folder on the way from the root to a name is a link."""
+    folders = list(PurePosixPath(f"{name}x" if name.endswith("/") else name).parents)[:-1]
+    return any((root / folder).is_symlink() for folder in folders)
+
+
+def _write(root: Path, names: Iterable[str]) -> None:
+    content = {"kind": _KIND, "files": sorted(names)}
+    text = json.dumps(content, indent=1) + "\n"
+    write_atomically(root / RECORD, text.encode())

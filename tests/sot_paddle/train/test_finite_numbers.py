@@ -1,0 +1,237 @@
+"""No NaN and no infinity: not in options, not in a checkpoint, not in what a run continues from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from pathlib import Path
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.config import EncoderConfig, build_record
+from sot_paddle.train import checkpointing, exact_state, image_run, trainer
+from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.train.command_line import load_config, parse
+from sot_paddle.train.finite_numbers import first_nonfinite
+from sot_paddle.train.image_arguments import ImageEvalConfig, ImageTrainConfig
+from sot_paddle.train.image_flags import parse as parse_image
+
+STEPS = ("--max_steps", "4", "--save_steps", "1", "--logging_steps", "1")
+NAMES = ("--task_name", "RTE", "--data_dir", "d", "--model_name_or_path", "m", "--output_dir", "o")
+POSITIONS = "bert.embeddings.position_embeddings.weight"
+BAD = {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}
+"""Numbers that no option takes, on a command line and in YAML."""
+
+
+def _floats(record: type) -> list[str]:
+    hints = typing.get_type_hints(record)
+    return [f.name for f in dataclasses.fields(record) if "float" in str(hints[f.name])]
+
+
+def _line(err: str, program: str = "train_glue") -> str:
+    lines = [line for line in err.splitlines() if line.startswith(program)]
+    assert len(lines) == 1, err
+    assert "Traceback" not in err
+    return lines[0]
+
+
+def test_numbers_of_every_kind_are_looked_at():
+    for kind in (np.float64, np.float32, np.float16, ml_dtypes.bfloat16):
+        good = np.ones((2, 3), kind)
+        for bad in (np.nan, np.inf, -np.inf):
+            array = good.copy()
+            array[1, 2] = bad
+            assert first_nonfinite([("a", good), ("b", array), ("c", array)]) == "b"
+        assert first_nonfinite([("a", good), ("whole", np.array([1])), ("none", good[:0])]) is None
+
+
+@pytest.mark.parametrize("name", _floats(TrainConfig))
+def test_text_options_are_finite_and_not_negative(tmp_path, name):
+    file = tmp_path / "options.yaml"
+    for flag, text in BAD.items():
+        for given in ([f"--{name}={flag}"], ["--set", f"{name}={flag}"]):
+            with pytest.raises(ValueError, match=f"^{name} must be a finite number, got {flag}$"):
+                parse([*NAMES, *given])
+        required = "task_name: RTE\ndata_dir: d\nmodel_name_or_path: m\noutput_dir: o\n"
+        file.write_text(f"{required}{name}: {text}\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=f"{name} must be a finite number, got {flag}"):
+            load_config(file)
+    with pytest.raises(ValueError, match=f"{name} must be (at least|above) 0"):
+        parse([*NAMES, f"--{name}=-0.5"])
+
+
+@pytest.mark.parametrize("record", [ImageTrainConfig, ImageEvalConfig])
+def test_image_options_are_finite(tmp_path, record):
+    file = tmp_path / "options.yaml"
+    program = ["DATA", "--model", "sot_tiny"]
+    program += ["--weights", "w"] if record is ImageEvalConfig else []
+    for name in _floats(record):
+        many = "tuple" in str(typing.get_type_hints(record)[name])
+        for flag, text in BAD.items():
+            values = f"{flag},{flag}" if many else flag
+            for given in ([f"--{name}={values}"], ["--set", f"{name}={values}"]):
+                with pytest.raises(ValueError, match=f"^{name} must be a finite number, got"):
+                    parse_image(record, "p", [*program, *given])
+            file.write_text(f"{name}: {[text] if many else text}\n".replace("'", ""), "utf-8")
+            with pytest.raises(ValueError, match=f"{name} must be a finite number, got"):
+                parse_image(record, "p", [*program, "--config", str(file)])
+
+
+@pytest.mark.parametrize("name", ["lr", "min_lr", "warmup_lr", "weight_decay", "opt_eps"])
+def test_image_rates_are_not_negative(name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 0, got -0.5"):
+        parse_image(ImageTrainConfig, "p", ["DATA", "--model", "sot_tiny", f"--{name}=-0.5"])
+
+
+def test_sizes_read_from_a_configuration_are_finite():
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="layer_norm_eps must be a finite number"):
+            build_record(EncoderConfig, {"layer_norm_eps": value})
+
+
+def _poison(folder: Path, file: str, name: str | None = None, value: float = np.nan) -> str:
+    """Put a number that is not finite into a checkpoint, the manifest up to date."""
+    tensors, metadata = read_tensors(folder / file)
+    arrays = {key: np.array(tensors[key]) for key in tensors}
+    name = name or next(key for key, array in arrays.items() if array.size > 1)
+    arrays[name].flat[-1] = value
+    write_tensors(folder / file, arrays, metadata)
+    manifest = json.loads((folder / checkpointing.MANIFEST).read_text(encoding="utf-8"))
+    content = {"size": (folder / file).stat().st_size}
+    content["crc32"] = checkpointing._checksum(folder / file)
+    manifest["files"][file] = content
+    (folder / checkpointing.MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    assert checkpointing.is_whole(folder)
+    return name
+
+
+@pytest.mark.parametrize("evaluated", [False, True])
+def test_a_weight_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch, evaluated):
+    """Its loss was finite: the step itself spoilt it, and no later step would have been tried."""
+    original = trainer.ExactTrainer.after_step
+
+    def spoil(self):
+        original(self)
+        if self.state.global_step == 2:  # in the third step: the counter follows
+            weight = dict(self.model.named_parameters())[
+                "bert.embeddings.position_embeddings.weight"
+            ]
+            array = weight.numpy()
+            array[-1, -1] = np.inf  # a position that no sentence reaches: no loss tells of it
+            weight.set_value(array)
+
+    monkeypatch.setattr(trainer.ExactTrainer, "after_step", spoil)
+    out = tmp_path / "out"
+    steps = ("--eval_steps", "1") if evaluated else ("--eval_steps", "9")
+    status, err = tiny.start(out, *STEPS, *steps)
+    assert status == 2
+    line = _line(err)
+    assert POSITIONS in line
+    assert f"last finite checkpoint: {out / 'checkpoint-2'}" in line
+    assert [p.name for p in checkpointing.list_checkpoints(out)] == ["checkpoint-1", "checkpoint-2"]
+    assert (out / "last").resolve() == out / "checkpoint-2"
+    assert not list(out.glob(".writing*"))
+    assert not (out / "metrics.json").exists()
+    if evaluated:
+        assert json.loads((out / "best" / "best.json").read_text())["step"] <= 2
+    monkeypatch.undo()
+    status, err = tiny.start(out, *STEPS, *steps)
+    assert status == 0, err
+    assert "continuing from" in err
+
+
+def test_a_moment_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch):
+    original, calls = exact_state.optimizer_arrays, [0]
+
+    def spoilt(*arguments):
+        arrays, calls[0] = original(*arguments), calls[0] + 1
+        if calls[0] == 2:
+            arrays["head.fc.weight/moment2"] = np.full_like(next(iter(arrays.values())), np.inf)
+        return arrays
+
+    monkeypatch.setattr(trainer.exact_state, "optimizer_arrays", spoilt)
+    out = tmp_path / "out"
+    status, err = tiny.start(out, *STEPS)
+    assert status == 2
+    assert "head.fc.weight/moment2 (in optimizer.safetensors)" in _line(err)
+    assert f"last finite checkpoint: {out / 'checkpoint-1'}" in _line(err)
+    assert [path.name for path in checkpointing.list_checkpoints(out)] == ["checkpoint-1"]
+
+
+def test_an_average_that_is_not_finite_is_not_saved(images, tmp_path, monkeypatch):
+    original = image_run.ModelEma.update
+
+    def spoilt(self):
+        original(self)
+        average = next(tensor for tensor in self._average.values() if tensor.ndim == 1)
+        average[0] = float("nan")
+
+    monkeypatch.setattr(image_run.ModelEma, "update", spoilt)
+    out = tmp_path / "out"
+    status, err = images.start(out, "--recovery-interval", "2")
+    assert status == 2
+    line = _line(err, "train_image")
+    assert "(in ema.safetensors)" in line
+    assert "last finite checkpoint: none yet" in line
+    assert not checkpointing.list_checkpoints(out)
+    assert not (out / "best").exists()
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors"])
+def test_a_checkpoint_that_is_not_finite_is_not_continued(tiny, tmp_path, file):
+    """Such as an earlier version wrote: said at the start, with the one to continue from."""
+    out = tmp_path / "out"
+    assert tiny.start(out, *STEPS)[0] == 0
+    whole = (out / "checkpoint-4" / "model.safetensors").read_bytes()
+    name = _poison(out / "checkpoint-4", file)
+    before = {path: path.stat().st_mtime_ns for path in (out / "checkpoint-4").iterdir()}
+    for flags in ((), ("--resume", str(out / "checkpoint-4"))):
+        status, err = tiny.start(out, *STEPS, *flags)
+        assert status == 2
+        line = _line(err)
+        assert f"checkpoint-4 cannot be continued: {name} (in {file}) holds a number" in line
+        assert f"last finite checkpoint: {out / 'checkpoint-3'}" in line
+    assert {path: path.stat().st_mtime_ns for path in (out / "checkpoint-4").iterdir()} == before
+    status, err = tiny.start(out, *STEPS, "--resume", str(out / "checkpoint-3"))
+    assert status == 0, err
+    assert (out / "checkpoint-4" / "model.safetensors").read_bytes() == whole
+
+
+def test_weights_that_are_not_finite_are_not_started_from(tiny, tmp_path):
+    out, again = tmp_path / "out", tmp_path / "again"
+    assert tiny.start(out, "--max_steps", "1", "--save_steps", "1")[0] == 0
+    name = _poison(out / "best", "model.safetensors")
+    status, err = tiny.start(again, *STEPS, "--model_name_or_path", str(out / "best"))
+    assert status == 2
+    assert f"{out / 'best'}: {name} holds a number that is not finite" in _line(err)
+    assert not again.exists()
+
+
+def test_image_weights_that_are_not_finite_are_not_started_from(images, tmp_path):
+    out, again = tmp_path / "out", tmp_path / "again"
+    assert images.start(out, "--max-steps", "1")[0] == 0
+    name = _poison(out / "best", "ema.safetensors")
+
+    def convert(place, model, shapes, *, ema=None):
+        arrays, metadata = read_tensors(place)
+        return SimpleNamespace(arrays=arrays, fresh=(), notes=(), metadata=metadata, averaged=None)
+
+    flags = ("--max-steps", "1", "--initial-checkpoint", str(out))
+    status, err = images.start(again, *flags, convert=convert)
+    assert status == 2
+    assert f"{name} holds a number that is not finite" in _line(err, "train_image")
+    assert not again.exists()
+
+
+def test_a_checkpoint_without_a_finite_one_before_it(tiny, tmp_path):
+    out = tmp_path / "out"
+    assert tiny.start(out, "--max_steps", "1", "--save_steps", "1")[0] == 0
+    _poison(out / "checkpoint-1", "model.safetensors", value=np.inf)
+    status, err = tiny.start(out, "--max_steps", "1", "--save_steps", "1")
+    assert status == 2
+    assert "last finite checkpoint: none: start afresh, with a lower learning rate" in _line(err)

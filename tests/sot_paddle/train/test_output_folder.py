@@ -1,0 +1,342 @@
+"""What a user has in and around an output folder survives every run, refused or not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from sot_paddle.train import checkpointing, folder_lock, run_folder, run_record
+
+ROOT = Path(__file__).resolve().parents[3]
+STEPS = ("--max_steps", "2", "--save_steps", "1", "--logging_steps", "1")
+AFRESH = "--overwrite_output_dir"
+
+
+def _line(err: str, program: str = "train_glue") -> str:
+    lines = [line for line in err.splitlines() if line.startswith(program)]
+    assert len(lines) == 1, err
+    assert "Traceback" not in err
+    return lines[0]
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder but the lock, links as the name of what they point to."""
+    return {
+        path.relative_to(folder).as_posix(): (
+            str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
+        )
+        for path in sorted(folder.rglob("*"))
+        if (path.is_file() or path.is_symlink()) and path.name != folder_lock.LOCK
+    }
+
+
+def _write(place: Path, text: str = "mine") -> Path:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text, encoding="utf-8")
+    return place
+
+
+@pytest.fixture
+def done(tiny, tmp_path):
+    """The folder of a finished run."""
+    out = tmp_path / "out"
+    status, err = tiny.start(out, *STEPS)
+    assert status == 0, err
+    return out
+
+
+def test_the_record_lists_everything_that_a_run_leaves(done):
+    listed = run_record.read(done)
+    there = {
+        path.relative_to(done).as_posix()
+        for path in done.rglob("*")
+        if path.is_symlink() or path.is_file()
+    }
+    assert listed == there - {run_record.RECORD, folder_lock.LOCK}
+    assert run_record.first_foreign(done) is None
+    assert {"RTE.tsv", "last", "best/manifest.json", "checkpoint-2/state.json"} < listed
+
+
+def test_starting_afresh_leaves_what_a_first_run_leaves(tiny, done, tmp_path):
+    """Pruned checkpoints and what a kill left half-done are no obstacle."""
+    (done / ".writing-checkpoint-9-77").mkdir()
+    _write(done / ".discarded-checkpoint-1-77" / "half")
+    _write(done / ".written.json.77.0.tmp")
+    shutil.rmtree(done / "checkpoint-1")
+    status, err = tiny.start(done, *STEPS, AFRESH, "--seed", "7")
+    assert status == 0, err
+    assert "continuing" not in err
+    other = tmp_path / "other"
+    assert tiny.start(other, *STEPS, "--seed", "7")[0] == 0
+    names = [{n for n in _content(out) if not n.startswith("runs/")} for out in (done, other)]
+    assert names[0] == names[1]
+    assert len(list((done / "runs").iterdir())) == 1
+    weights = [(out / "last" / "model.safetensors").read_bytes() for out in (done, other)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        "thesis.txt",
+        "checkpoint-2/notes.txt",
+        "checkpoint-77/model.bin",
+        "best/notes.txt",
+        "runs/experiment.txt",
+        "runs/vdlrecords.17.log",
+        "data/",
+        ".writing-thesis",
+        ".discarded-chapter-2",
+        ".thesis.txt.1.0.tmp",
+    ],
+)
+def test_starting_afresh_is_refused_beside_anything_else(tiny, done, foreign):
+    (done / foreign).mkdir() if foreign.endswith("/") else _write(done / foreign)
+    before = _content(done)
+    status, err = tiny.start(done, *STEPS, AFRESH)
+    assert status == 2
+    assert f"holds {foreign.split('/')[0]}" in _line(err)
+    assert foreign in _line(err) or "checkpoint-77/" in _line(err)
+    assert _content(done) == before
+    assert (done / foreign).exists()
+
+
+def test_a_link_in_place_of_what_was_written_is_foreign_and_not_followed(tiny, done, tmp_path):
+    kept = tmp_path / "elsewhere"
+    shutil.move(done / "checkpoint-2", kept)
+    (done / "checkpoint-2").symlink_to(kept)
+    before = _content(kept)
+    status, err = tiny.start(done, *STEPS, AFRESH)
+    assert status == 2
+    assert "holds checkpoint-2, which is not in written.json" in _line(err)
+    assert _content(kept) == before
+
+
+@pytest.mark.parametrize("name", ["../thesis.txt", "/etc/hostname", "best/../../thesis.txt", "."])
+def test_a_record_that_points_outside_is_refused(tiny, done, tmp_path, name):
+    kept = _write(tmp_path / "thesis.txt")
+    record = json.loads((done / run_record.RECORD).read_text(encoding="utf-8"))
+    record["files"].append(name)
+    _write(done / run_record.RECORD, json.dumps(record))
+    before = _content(done)
+    status, err = tiny.start(done, *STEPS, AFRESH)
+    assert status == 2
+    assert "which is no path below it" in _line(err)
+    assert _content(done) == before
+    assert kept.is_file()
+
+
+def test_a_folder_of_an_earlier_version_goes_on_and_is_never_emptied(tiny, done):
+    (done / run_record.RECORD).unlink()
+    before = _content(done)
+    status, err = tiny.start(done, *STEPS, AFRESH)
+    assert status == 2
+    assert "and no written.json" in _line(err)
+    assert "move or delete it yourself, or choose another --output_dir" in _line(err)
+    assert _content(done) == before
+    for _ in range(2):
+        status, err = tiny.start(done, *STEPS)
+        assert status == 0, err
+    assert not (done / run_record.RECORD).exists()
+
+
+def test_a_foreign_folder_is_not_emptied_and_not_used(tiny, tmp_path):
+    for name in ("checkpoint-5/a.txt", "best/a.txt", "runs/a.txt", "metrics.json", "run.json"):
+        _write(tmp_path / "mine" / name)
+    before = _content(tmp_path / "mine")
+    for flags in ((AFRESH,), (AFRESH, "--pooling", "gcp", "--normalization", "svpn")):
+        status, err = tiny.start(tmp_path / "mine", *STEPS, *flags)
+        assert status == 2
+        assert "holds best/, and no written.json" in _line(err)
+        assert _content(tmp_path / "mine") == before
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--pooling", "gcp", "--normalization", "svpn"), "must be one of 'mpn'"),
+        (("--pooling", "mgcrp", "--wr_dim", "0"), "wr_dim must be at least 1"),
+        (("--data_dir", "nowhere"), "does not exist"),
+        (("--num_train_epochs", "0.01", "--max_steps", "-1"), "make no step"),
+        (("--warmup_steps", "99"), "warmup_steps must be between"),
+        (("--learning_rate", "nan"), "learning_rate must be a finite number"),
+        (("--model_name_or_path", "nowhere"), "is not on this machine"),
+        (("--max_seq_length", "25"), "max_position_embeddings"),
+    ],
+)
+def test_a_refused_run_removes_nothing(tiny, done, flags, said):
+    before = _content(done)
+    status, err = tiny.start(done, *STEPS, AFRESH, *flags)
+    assert status == 2
+    assert said in _line(err)
+    assert _content(done) == before
+
+
+def test_an_evaluation_without_a_trained_head_removes_nothing(tiny, done):
+    """The head was in the folder that would have been emptied first."""
+    flags = [flag for flag in tiny.command(done, *STEPS, AFRESH) if flag != "--do_train"]
+    before = _content(done)
+    from sot_paddle.train.session import run_command
+
+    assert run_command(flags, None) == 2
+    assert _content(done) == before
+
+
+@pytest.mark.parametrize("where", ["best", "last", "", "a link", "linked files"])
+def test_the_weights_to_start_from_are_not_removed(tiny, done, tmp_path, where):
+    source = done / where
+    if where == "a link":
+        source = tmp_path / "link"
+        source.symlink_to(done / "best")
+    elif where == "linked files":
+        source = tmp_path / "linked"
+        source.mkdir()
+        for path in (done / "best").iterdir():
+            (source / path.name).symlink_to(path)
+    before = _content(done)
+    status, err = tiny.start(done, *STEPS, AFRESH, "--model_name_or_path", str(source))
+    assert status == 2
+    assert f"--model_name_or_path {source}: --overwrite_output_dir would remove it" in _line(err)
+    assert _content(done) == before
+
+
+def test_configuration_and_vocabulary_are_not_removed_either(tiny, done):
+    for flag in ("--config_name", "--tokenizer_name"):
+        status, err = tiny.start(done, *STEPS, AFRESH, flag, str(done / "best"))
+        assert status == 2
+        assert f"{flag} {done / 'best'}: --overwrite_output_dir would remove it" in _line(err)
+
+
+def test_predictions_do_not_replace_a_users_file(tiny, done, tmp_path):
+    """In the folder of a run, and in a folder that an evaluation is asked to write into."""
+    (done / "RTE.tsv").unlink()
+    run_record.note(done, ["x"])  # forgets what is gone
+    _write(done / "RTE.tsv")
+    status, err = tiny.start(done, *STEPS)
+    assert status == 2
+    assert f"{done / 'RTE.tsv'} would be replaced" in _line(err)
+    other = tmp_path / "other"
+    _write(other / "metrics.json")
+    flags = [f for f in tiny.command(other) if f != "--do_train"]
+    flags[flags.index("bert_base_mgcrp")] = str(done / "best")
+    from sot_paddle.train.session import run_command
+
+    assert run_command(flags, None) == 2
+    assert (other / "metrics.json").read_text(encoding="utf-8") == "mine"
+
+
+def test_seeds_have_folders_and_records_of_their_own(tiny, tmp_path):
+    out = tmp_path / "out"
+    assert tiny.start(out, *STEPS, "--seeds", "1,2")[0] == 0
+    assert run_record.read(out) == {"metrics.json"}
+    _write(out / "seed-2" / "thesis.txt")
+    before = _content(out)
+    status, err = tiny.start(out, *STEPS, "--seeds", "1,2", AFRESH)
+    assert status == 2
+    assert "seed-2 holds thesis.txt" in _line(err)
+    assert _content(out) == before, "the first seed's folder was emptied before the second's check"
+    status, err = tiny.start(out, *STEPS, AFRESH)
+    assert status == 2
+    assert "holds seed-1/" in _line(err)
+    (out / "seed-2" / "thesis.txt").rename(out / "thesis.txt")
+    status, err = tiny.start(out, *STEPS, "--seeds", "1,2", AFRESH)
+    assert status == 2
+    assert "holds thesis.txt" in _line(err)
+    (out / "thesis.txt").unlink()
+    status, err = tiny.start(out, *STEPS, "--seeds", "1,2", AFRESH)
+    assert status == 0, err
+
+
+def test_a_second_run_is_refused_by_name_and_changes_nothing(tiny, done, tmp_path):
+    before = _content(done)
+    for flags in ((), (AFRESH,), ("--seeds", "1,2")):
+        with folder_lock.hold(done):
+            status, err = tiny.start(done, *STEPS, *flags)
+        assert status == 2
+        line = _line(err)
+        assert f"{done} is in use by another run (process " in line
+        assert " on " in line
+        assert "started 20" in line
+        assert _content(done) == before
+
+
+def test_the_lock_holds_from_the_first_file_to_the_last(tiny, tmp_path, monkeypatch):
+    """A run that begins when another is about to write its metrics is refused."""
+    seen = []
+    original = run_folder.write_json
+
+    def noted(path, content):
+        with pytest.raises(ValueError, match="in use by another run"):
+            run_folder.check(path.parent, None)
+        seen.append(path.name)
+        original(path, content)
+
+    monkeypatch.setattr(run_folder, "write_json", noted)
+    out = tmp_path / "out"
+    assert tiny.start(out, *STEPS, "--head", "plain")[0] == 0
+    assert seen[0] == "run.json"
+    assert seen[-1] == "metrics.json"
+    folder_lock.refuse_held(out)
+
+
+def test_a_killed_run_leaves_no_lock_and_is_continued(tiny, done, tmp_path):
+    code = f"""
+        import os, signal, sys
+        from pathlib import Path
+        from sot_paddle.train import folder_lock
+        with folder_lock.hold(Path({str(done)!r})):
+            if os.fork() == 0:  # as the processes that read images: it outlives the killed one
+                os.close(1)
+                os.read(0, 1)
+                os._exit(0)
+            print("held", flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    begun = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert begun.stdout.readline() == b"held\n"
+    assert begun.wait() == -9
+    try:
+        status, err = tiny.start(done, *STEPS)
+    finally:
+        begun.communicate(b"x")  # ends the child
+    assert status == 0, err
+    assert (done / folder_lock.LOCK).is_file()
+
+
+def test_images_follow_the_same_rules(images, tmp_path):
+    out, flags = tmp_path / "out", ("--max-steps", "2")
+    assert images.start(out, *flags)[0] == 0
+    assert run_record.first_foreign(out) is None
+    before = _content(out)
+    status, err = images.start(
+        out, *flags, "--overwrite-output-dir", "--initial-checkpoint", str(out)
+    )
+    assert status == 2
+    assert "--overwrite_output_dir would remove it" in _line(err, "train_image")
+    status, err = images.start(out, *flags, "--overwrite-output-dir", "--set", "embed_dim=13")
+    assert status == 2
+    with folder_lock.hold(out):
+        status, err = images.start(out, *flags)
+    assert status == 2
+    assert "in use by another run" in _line(err, "train_image")
+    assert _content(out) == before
+    _write(out / "best" / "notes.txt")
+    status, err = images.start(out, *flags, "--overwrite-output-dir")
+    assert status == 2
+    assert "holds best/notes.txt" in _line(err, "train_image")
+    (out / "best" / "notes.txt").unlink()
+    assert _content(out) == before
+    status, err = images.start(out, *flags, "--overwrite-output-dir", "--seed", "3")
+    assert status == 0, err
+    assert len(checkpointing.list_checkpoints(out)) == 1
