@@ -21,14 +21,13 @@ from align.case_kinds import (
     ScheduleCase,
     TrainerCase,
 )
+from align.cases_built import BUILT
 from align.cases_calls import CALLS
 from align.cases_image_data import IMAGE_DATA
-from align.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases_models import MODELS, OTHER_KINDS
-from align.cases_built import BUILT
 from align.cases_text_runs import TEXT_RUNS
+from align.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases_vision import VISION
-from align.function_case import FunctionCase
 from align.tolerance import Tolerance
 
 _SMALL = {
@@ -287,7 +286,6 @@ _GLUE_DATA = (
     GlueDataCase("data_glue_qqp_truncated", "qqp", pad="longest", bucket=True, max_length=16),
 )
 
-CASES: tuple[Case | FunctionCase, ...] = (
 CASES: tuple[Case, ...] = (
     *BUILT,
     *_DATA,

@@ -153,6 +153,12 @@ _PUBLISHED = (
         {"pooling": "gap", "fusion": "aggre_all"},
     ),
     PublishedCase(
+        "published_gap_with_arguments",
+        "Classifier",
+        {"type": "GAP", "fusion_type": "sum_fc", "args": _MGCRP},  # of which only dim counts
+        {"pooling": "gap", "fusion": "sum_fc"},
+    ),
+    PublishedCase(
         "published_words_gcp",
         "OnlyVisualTokensClassifier",
         {"type": "GCP", "args": _GCP},
@@ -169,6 +175,7 @@ _PUBLISHED = (
             ("DenseNet", "densenet", {}, {}),
             ("ResNet", "resnet", {"embedding_dim": 16}, {"token_dim": 16}),
             ("Naive_linear", "linear", {}, {}),
+            ("Non-local", "nonlocal", {"large_output": True}, {}),  # which it ignores
         )
     ),
 )

@@ -38,9 +38,6 @@ class Context:
     sentences: Sequence[str] = ()
     glue_dir: Path | None = None
     classic: Classic = field(default_factory=dict)
-    trainer_runs: dict[tuple[str, str], tuple[TrainingRun, TokenFeatures]] = field(
-        default_factory=dict, repr=False
-    )
     image_runs: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
     trainer_runs: dict[tuple[str, str], TrainerRecord] = field(default_factory=dict, repr=False)
     _tokenizers: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)

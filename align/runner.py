@@ -18,6 +18,7 @@ from align.case_kinds import (
     TimmCase,
     TrainerCase,
 )
+from align.case_kinds_built import BuiltCase, DefaultsCase, DrawsCase
 from align.case_kinds_calls import PlainCallCase, PublishedCase
 from align.case_kinds_models import (
     DrawnCase,
@@ -26,7 +27,6 @@ from align.case_kinds_models import (
     StatisticsCase,
     ZeroMatrixCase,
 )
-from align.case_kinds_built import BuiltCase, DefaultsCase, DrawsCase
 from align.context import Context
 from align.function_case import FunctionCase
 from align.image_case_kinds import (
@@ -42,13 +42,12 @@ from align.run_kinds import FeedingCase, UpdateCase
 from align.steps import (
     backward,
     best_choice,
-    data,
-    evaluation,
-    dropped,
     built,
     data,
     defaults,
     draws,
+    dropped,
+    evaluation,
     feeding,
     forward,
     functions,
@@ -60,13 +59,13 @@ from align.steps import (
     loss,
     metric,
     optimizer,
+    padding,
+    parameter_updates,
     plain_call,
     published_layers,
-    smoothed_loss,
-    padding,
     resized_weights,
     running_statistics,
-    parameter_updates,
+    smoothed_loss,
     trainer_run,
     training,
     zero_matrices,
@@ -83,7 +82,6 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("data", GlueDataCase): glue_data.run,
     ("data", DrawnImagesCase): image_draws.run,
     ("data", FeedingCase): feeding.run,
-    ("data", MixCase): image_data.run_mixing,
     ("data", PixelCase): image_data.run_pixels,
     ("loss", SmoothedLossCase): smoothed_loss.run,
     ("metric", BestChoiceCase): best_choice.run,

@@ -137,9 +137,8 @@ class EncoderConfig:
     freeze_encoder: bool = False
 
     def __post_init__(self) -> None:
-        _one_of("hidden_act", self.hidden_act, ACTIVATIONS)
         check_finite(self)
-        _one_of("hidden_act", self.hidden_act, ("gelu", "relu"))
+        _one_of("hidden_act", self.hidden_act, ACTIVATIONS)
         for name in (
             "vocab_size",
             "hidden_size",
