@@ -195,11 +195,6 @@ _DATA = (
         "complexity.py",
     ),
     *_because(
-        "the head's bias beside a backbone with a bias of its own: the reference has no name for "
-        "it; the head's bias alone is compared by head_mgcrp_bias",
-        'vision_config.py::::head["qkv_bias"]',
-    ),
-    *_because(
         "options that the originals do not have: three strengths of colour jitter, an erased "
         "share so large that ten tries fail; by value in tests/sot_paddle/data",
         "data/image_augment.py::AugmentConfig.jitter_strengths",
@@ -275,12 +270,6 @@ _RUNS = (
         "train/trainer.py::ExactTrainer._restore_progress",
         "train/trainer.py::ExactTrainer.total_steps::if self.args.max_steps",
         "train/feeding.py::Pace.position_after::if step == 0",
-        "train/feeding.py::Pace.carried_over::if step == 0",
-        "train/exact_state.py::restore_optimizer::if hasattr",
-        "train/ema.py::ModelEma.load",
-        "train/image_run.py::_load",
-        "train/image_run.py::run_training::if not continued",
-        "train/image_run.py::_train::if checkpoint",
     ),
     *_because(
         "weights of another origin in the image tools: what align.weights converts, loaded by "
