@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from align.bounds import TOLERANCES
 from align.case_kinds_built import BuiltCase, DefaultsCase, DrawsCase
-from align.tolerance import Tolerance
 
 DTYPES = ("float64", "float32")
 WORDS_DIM = 13
@@ -142,7 +140,6 @@ class ModelCase:
         recipe: for the optimizer and training steps.
         dtypes: precisions to run.
         quick: whether ``--quick`` runs it.
-        loosened: tolerances of this case alone, by (step, dtype), each with its reason.
     """
 
     name: str
@@ -157,11 +154,6 @@ class ModelCase:
     recipe: Recipe = Recipe()
     dtypes: tuple[str | None, ...] = DTYPES
     quick: bool = True
-    loosened: Mapping[tuple[str, str], Tolerance] = field(default_factory=dict)
-
-    def tolerance(self, step: str, dtype: str) -> Tolerance:
-        """The bound of a step: the case's own, else the suite's."""
-        return self.loosened.get((step, dtype)) or TOLERANCES[step, dtype]
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,6 @@ _OPTIONS = (
     _text("head_mgcrp_sum_loss_eval", train=False, pooling="mgcrp", fusion="sum_loss"),
     _image("sot_sum_loss_eval", "sot_tiny", 28, train=False, fusion="sum_loss", **_SOT),
     _text("bert_pad_id", pad_token_id=5),
-    _text("bert_relu", hidden_act="relu"),
     _image("sot_qk_scale", "sot_tiny", 28, qk_scale=0.7, **_SOT),
     _image("sot_linear_224", "sot_tiny", 224, **_SOT),
 )

@@ -9,15 +9,18 @@ Legend: a = ours (Paddle), b = the reference (PyTorch).
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from align import noise_band
 from align.diagnosis import diagnose, diagnose_shape
 from align.distance import LOW_PRECISION, Distance, measure, peak
-from align.results import Comparison, Tolerance
+from align.results import Comparison
+from align.tolerance import JUDGED_BY_ORACLE, Tolerance
 
 OURS, REFERENCE, ORACLE = "Paddle", "PyTorch", "float64 oracle"
 VACUOUS = 0.5  # an oracle bound this wide would nearly admit a tensor of zeros (distance 1)
@@ -32,6 +35,7 @@ def compare_arrays(
     *,
     oracle: Any = None,
     zero_scale: float | None = None,
+    noise: noise_band.Allowed | None = None,
 ) -> Comparison:
     """Judges one array against its reference.
 
@@ -40,12 +44,14 @@ def compare_arrays(
         ours: Paddle's array (or a Python number).
         reference: PyTorch's array: same shape, same dtype, not empty, finite.
         tolerance: the rule, see `Tolerance`.
-        oracle: float64 array of the same shape; needed by kind "oracle", unused by the others.
+        oracle: float64 array of the same shape; needed by kinds "oracle" and "band".
         zero_scale: size of a tensor that is surely not zero (say the model's largest gradient).
             Where the judge (the oracle, or for "scaled" the reference) lies below 1e-12 of it, the
             tensor is zero in exact arithmetic and its own scale is rounding noise: the largest
             difference is then judged against zero_scale, bound by the value (oracle: by the floor).
             Without it an all-zero reference of kind "scaled" is judged absolutely.
+        noise: what rounding alone does to the tensor, for kind "band"; asked only where the answer
+            matters. Without it the lowest bound holds.
 
     Returns:
         Comparison: `passed`, or a `reason` in plain words, with the worst element and both values.
@@ -58,7 +64,7 @@ def compare_arrays(
     if zero_scale is not None and not 0 < zero_scale < math.inf:
         raise ValueError(f"zero_scale {zero_scale!r} of {name!r}: expected a finite number above 0")
     sides = {OURS: ours, REFERENCE: reference}
-    if tolerance.kind == "oracle":
+    if tolerance.kind in JUDGED_BY_ORACLE:
         sides[ORACLE] = oracle
     arrays: dict[str, np.ndarray] = {}
     for side, value in sides.items():
@@ -71,7 +77,19 @@ def compare_arrays(
         return refusal
     found = measure(arrays[OURS], arrays[REFERENCE], arrays.get(ORACLE), tolerance, zero_scale)
     refusal = None if found.finite else _finite(name, arrays, tolerance)
+    if tolerance.kind == "band" and noise is not None and refusal is None:
+        found = _within_band(name, found, tolerance, noise)
     return refusal or _judge(name, arrays, tolerance, found)
+
+
+def _within_band(
+    name: str, found: Distance, tolerance: Tolerance, noise: noise_band.Allowed
+) -> Distance:
+    """A measured distance with the bound that the noise of the reference gives."""
+    bound = noise_band.bound(
+        found.worst, tolerance.value, tolerance.bias, lambda: noise(name, found.norm) / found.scale
+    )
+    return dataclasses.replace(found, bound=bound)
 
 
 def compare_mappings(
@@ -82,6 +100,7 @@ def compare_mappings(
     oracle: Mapping[str, Any] | None = None,
     order: Sequence[str] | None = None,
     zero_scale: float | None = None,
+    noise: noise_band.Allowed | None = None,
 ) -> list[Comparison]:
     """Judges every name of two dicts, in execution order.
 
@@ -89,9 +108,10 @@ def compare_mappings(
         ours: Paddle's arrays by name.
         reference: PyTorch's arrays by name, in execution order unless `order` is given.
         tolerance: one rule, or a function from the name to its rule.
-        oracle: float64 arrays by name, for kind "oracle".
+        oracle: float64 arrays by name, for kinds "oracle" and "band".
         order: names in the order to report; names it forgets follow, names that no side has fail.
         zero_scale: see `compare_arrays`.
+        noise: see `compare_arrays`.
 
     Returns:
         One Comparison per name of either side; a single failed one when both sides are empty.
@@ -110,7 +130,9 @@ def compare_mappings(
         rule = tolerance if isinstance(tolerance, Tolerance) else tolerance(name)
         pair = ours[name], reference[name]
         judge = None if oracle is None else oracle.get(name)
-        comparisons.append(compare_arrays(name, *pair, rule, oracle=judge, zero_scale=zero_scale))
+        comparisons.append(
+            compare_arrays(name, *pair, rule, oracle=judge, zero_scale=zero_scale, noise=noise)
+        )
     return comparisons
 
 
@@ -176,7 +198,12 @@ def _judge(
     where = np.unravel_index(found.position, a.shape)
     where = tuple(int(i) for i in where)
     reason = hint = ""
-    if found.peer is not None and found.bound >= VACUOUS:
+    if tolerance.kind == "band" and found.bound > noise_band.CEILING + tolerance.bias:
+        reason = (
+            f"rounding alone moves PyTorch's own tensor so far that {found.bound:.2e} of the scale "
+            f"would have to be allowed, which proves nothing: {noise_band.ILL_CONDITIONED}"
+        )
+    elif tolerance.kind == "oracle" and found.bound >= VACUOUS:
         reason = (
             f"PyTorch itself is {found.peer:.2e} of the scale from its float64 run, so a bound of "
             f"{found.bound:.2e} would prove nothing: choose better conditioned inputs, or give "
@@ -208,12 +235,12 @@ def _reason(
 ) -> str:
     """Why a measured comparison failed, with the worst element of both sides."""
     unit = " of the L2 norm" if found.norm == "l2" else " of the scale"
-    if tolerance.kind not in ("scaled", "oracle"):
+    if tolerance.kind not in ("scaled", *JUDGED_BY_ORACLE):
         unit = " of the element's size" if tolerance.kind == "relative" else ""
     if found.is_zero:
         unit = " of zero_scale (this tensor is zero in exact arithmetic)"
     allowed = "nothing is" if tolerance.kind == "exact" else f"{found.bound:.2e} is"
-    against = "the float64 oracle's" if tolerance.kind == "oracle" else f"{REFERENCE}'s"
+    against = "the float64 oracle's" if tolerance.kind in JUDGED_BY_ORACLE else f"{REFERENCE}'s"
     size = f"differs by {found.worst:.2e}{unit}"
     if tolerance.kind == "relative" and judge == 0:
         size = "is not 0 where the reference is"

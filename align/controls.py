@@ -320,13 +320,13 @@ MODEL_FAULTS: tuple[ModelFault, ...] = (
 
 
 def array_faults(
-    arrays: Mapping[str, np.ndarray], bounds: Mapping[str, float]
+    arrays: Mapping[str, np.ndarray], beyond: Mapping[str, float]
 ) -> dict[str, Arrays]:
     """What the known tools let through, made from passing arrays.
 
     Args:
         arrays: the Paddle side's arrays.
-        bounds: allowed absolute difference of each.
+        beyond: an absolute difference that no bound of the tensor allows, by name.
 
     Returns:
         Control name to the corrupted mapping.
@@ -334,12 +334,12 @@ def array_faults(
     name = max(arrays, key=lambda key: arrays[key].size)
     value = arrays[name]
     bumped = value.copy()
-    bumped.reshape(-1)[value.size // 2] += 20 * max(bounds[name], np.finfo(value.dtype).tiny)
+    bumped.reshape(-1)[value.size // 2] += max(beyond[name], np.finfo(value.dtype).tiny)
     poisoned = value.copy()
     poisoned.reshape(-1)[0] = np.nan
     other = np.float32 if value.dtype == np.float64 else np.float64
     faults = {
-        "one element off by 20 bounds": {**arrays, name: bumped},
+        "one element beyond its bound": {**arrays, name: bumped},
         "one NaN": {**arrays, name: poisoned},
         "another dtype": {**arrays, name: value.astype(other)},
         "an extra axis that would broadcast": {**arrays, name: value[None]},

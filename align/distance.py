@@ -53,17 +53,17 @@ def measure(
     tolerance: Tolerance,
     zero_scale: float | None,
 ) -> Distance:
-    """Measures a against b, or with kind "oracle" both against o.
+    """Measures a against b, or with kinds "oracle" and "band" both against o.
 
     Args:
         a: (...) ours.
         b: (...) the reference, of the same shape.
-        o: (...) float64 oracle; None unless the kind is "oracle".
+        o: (...) float64 oracle; None unless the kind is "oracle" or "band".
         tolerance: the rule.
         zero_scale: see `align.comparator.compare_arrays`.
 
     Returns:
-        Distance.
+        Distance; of kind "band" with the lowest bound, as if nothing were known of the noise.
     """
     judge = b if o is None else o
     if tolerance.kind == "relative":
@@ -76,11 +76,11 @@ def measure(
     norm = "max" if is_zero else tolerance.norm
     scale = zero_scale if is_zero else found.size(norm)
     scale = 1.0 if scale == 0 else max(scale, TINY)
-    bound, peer = tolerance.value, None
+    bound, peer = tolerance.lowest_bound, None
     if found.peer is not None:
-        floor = tolerance.lowest_bound
         peer = found.peer.apart(norm) / scale
-        bound = floor if is_zero else max(tolerance.factor * peer, floor)
+        if tolerance.kind == "oracle" and not is_zero:
+            bound = max(tolerance.factor * peer, bound)
     worst = found.apart(norm) / scale
     return Distance(at, worst, bound, scale, largest, norm, peer, is_zero, found.finite)
 

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from align import paddle_side, torch_side
+from align.anypair.held import Store
 from align.backward_order import backward_order, say_where_it_ends
 from align.bounds import TOLERANCES
 from align.case_kinds import WORDS_DIM, Batch, ImageBatch, ModelCase, TimmCase
 from align.checkpoint import encoder_arrays, find_checkpoint
 from align.comparator import compare_arrays, compare_mappings
-from align.results import Comparison, Tolerance
+from align.moved_roundings import MovedRoundings
+from align.noise_band import Allowed, Kinds, NoiseBand
+from align.results import Comparison
 from align.sides import Arrays, Pass, TrainingRun
+from align.tolerance import Tolerance
 from align.weights import build_plan
 from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.runtime import return_freed_memory
 
+_STEP_OF = {"loss": "loss", "gradients": "backward", "buffers": "forward"}
+_LARGE = 2**27  # bytes of weights from which on one copy of them is kept at a time
 _EXACT = Tolerance("exact", 0.0, "the order of execution is the same on both sides")
 
 Known = Mapping[str, tuple[np.ndarray, Comparison]]
@@ -77,8 +85,8 @@ def draw_state(case: ModelCase, checkpoint: Path | None) -> Arrays:
 
 
 def _drawn(case: ModelCase, model: Any, checkpoint: Path | None) -> Arrays:
-    """:func:`draw_state` from the freshly built reference, which is left as it is."""
-    state = {name: np.array(value) for name, value in model.state_dict().items()}
+    """:func:`draw_state` from the freshly built reference; what is not moved stays shared."""
+    state = {name: value.numpy() for name, value in model.state_dict().items()}
     rng = np.random.default_rng(case.batch.seed)
     for name, value in state.items():
         if name.endswith("running_var"):
@@ -87,6 +95,8 @@ def _drawn(case: ModelCase, model: Any, checkpoint: Path | None) -> Arrays:
             state[name] = np.asarray(value + 0.1 * rng.normal(size=value.shape))
         elif name.startswith("head.") and value.dtype == np.float64:
             state[name] = value * 3.0  # scores of order one instead of nearly constant ones
+        elif name.endswith("attn.qkv.weight"):
+            state[name] = value * 8.0  # of std .02 a small model attends to all tokens alike
         elif name.startswith("embed.") and value.ndim == 4 and value.any():
             state[name] = value * 2.0  # torch's default would let the tokens become all alike
         elif (
@@ -141,7 +151,12 @@ class Pair:
         layout = case.layout if isinstance(case, TimmCase) else "sot_torch_ref"
         self.plan = build_plan(layout, case.model, _planned_shapes(case, state))
         self.batch = make_batch(case, sentences=sentences, checkpoint=checkpoint)
-        self.ours = paddle_side.build(case, dtype, self.to_paddle(self.reference_state))
+        self._large = sum(value.nbytes for value in state.values()) >= _LARGE
+
+    @functools.cached_property
+    def ours(self):
+        """The Paddle model with the pair's weights."""
+        return paddle_side.build(self.case, self.dtype, self.to_paddle(self.reference_state))
 
     @property
     def has_backward(self) -> bool:
@@ -182,13 +197,13 @@ class Pair:
     def _trained(self):
         return paddle_side.build(self.case, self.dtype)
 
-    def fresh_reference(self, dtype: str | None = None):
-        """The reference with the pair's weights put back, in float64 possibly rounded ones."""
+    def fresh_reference(self, dtype: str | None = None, moves: MovedRoundings | None = None):
+        """The reference with the pair's weights put back: in float64 the rounded ones, or moved."""
         dtype = dtype or self.dtype
         if dtype not in self._references:
             self._references[dtype] = torch_side.build(self.case, dtype)
-        model = self._references[dtype]
-        torch_side.load_state(model, self.reference_state)
+        model, state = self._references[dtype], self.reference_state
+        torch_side.load_state(model, moves.arrays(state) if moves else state)
         return model
 
     @functools.cached_property
@@ -201,14 +216,70 @@ class Pair:
         """The reference in float64, when the pair is in float32."""
         return self._run_reference("float64") if self.needs_oracle else None
 
-    def _run_reference(self, dtype: str) -> Pass:
-        model, batch = self.fresh_reference(dtype), self._cast(dtype)
-        return torch_side.run(model, batch, dtype, backward=self.has_backward)
+    def _run_reference(self, dtype: str, moves: MovedRoundings | None = None) -> Pass:
+        """A pass of the reference, of everything moved if asked; a large model is freed after."""
+        state, batch = self.reference_state, self._cast(dtype)
+        if moves:
+            state, batch = moves.arrays(state), moves.arrays(batch)
+        if dtype not in self._references:
+            self._references[dtype] = torch_side.build(self.case, dtype)
+        keep = moves or not self._large
+        model = self._references[dtype] if keep else self._references.pop(dtype)
+        torch_side.lend_state(model, state)
+        with moves or contextlib.nullcontext():
+            found = torch_side.run(model, batch, dtype, backward=self.has_backward)
+        del model
+        return dataclasses.replace(found, gradients=self._kept(found.gradients))
+
+    def _kept(self, arrays: Arrays) -> Mapping[str, np.ndarray]:
+        """The arrays; those of a large model wait in a file and are read one by one."""
+        if not self._large:
+            return arrays
+        kept = Store().keep(arrays)
+        arrays.clear()
+        return_freed_memory()
+        return kept
+
+    @functools.cached_property
+    def noise(self) -> NoiseBand | None:
+        """What rounding does to taps, loss, gradients and running statistics (float32 only)."""
+        if not self.needs_oracle:
+            return None
+        return NoiseBand(
+            lambda: self._expected[1],
+            lambda seed: self._kinds(self._run_reference(self.dtype, MovedRoundings(seed))),
+        )
+
+    def _kinds(self, side: Pass) -> Kinds:
+        """Arrays of a pass of the reference by kind, in Paddle's names."""
+        return {
+            "taps": {**side.taps, **self._valid_positions(side.taps)},
+            "loss": {"loss": side.loss},
+            "gradients": self._kept(self._backward_order(side.gradients)),
+            "buffers": self.to_paddle(side.buffers),
+        }
+
+    def _backward_order(self, gradients: Mapping[str, np.ndarray]) -> Arrays:
+        return backward_order(self.to_paddle(gradients), gradients, self.plan.entries)
+
+    def _noise_of(self, kind: str) -> Allowed | None:
+        return self.noise and self.noise.of(kind)
 
     @functools.cached_property
     def ours_pass(self) -> Pass:
-        """The Paddle side."""
+        """The Paddle side; what a large model's reference needed is freed before it runs."""
+        if self._large:
+            _ = self._expected, self.ours
+            if not self.needs_oracle:
+                self.reference_state = {}  # noise is measured later, if at all
+            return_freed_memory()
         return self.run_ours(backward=self.has_backward)
+
+    def forget_gradients(self) -> None:
+        """Free our gradients of a large model, before a control makes others."""
+        if self._large:
+            self.ours_pass.gradients.clear()
+            return_freed_memory()
 
     def run_ours(self, *, backward: bool = True) -> Pass:
         """Run the Paddle side now (controls change the model and run it again).
@@ -237,14 +308,18 @@ class Pair:
     ) -> Iterator[Comparison]:
         """Judge taps of the Paddle side in execution order; ``known``: see `each`."""
         reference = self.reference_pass.taps
-        yield from self._compare_valid_positions(taps)
-        yield from each(
-            taps,
-            reference,
-            self.case.tolerance("forward", self.dtype),
-            oracle=self.oracle_pass.taps if self.oracle_pass else None,
-            known=known,
-        )
+        oracle = self.oracle_pass.taps if self.oracle_pass else None
+        for select in (self._valid_positions, dict):
+            if not select(reference):
+                continue
+            yield from each(
+                select(taps),
+                select(reference),
+                TOLERANCES["forward", self.dtype],
+                oracle=select(oracle) if oracle else None,
+                known=known,
+                noise=self._noise_of("taps"),
+            )
         yield compare_arrays(
             "(order of the taps)",
             np.asarray([list(taps).index(name) if name in taps else -1 for name in reference]),
@@ -252,72 +327,62 @@ class Pair:
             _EXACT,
         )
 
-    def _compare_valid_positions(self, taps: Mapping[str, np.ndarray]) -> Iterator[Comparison]:
-        """Real sentences in float32: last hidden states at valid positions, side against side.
+    def _valid_positions(self, taps: Mapping[str, np.ndarray]) -> Arrays:
+        """Of real sentences the last hidden states at valid positions, beside the whole tap.
 
-        Padded positions are ill-conditioned; the oracle comparison that follows judges them, and
-        the layers below, by PyTorch's own distance from float64.
+        Padded positions are ill-conditioned and have wide bands; the words themselves have not.
         """
-        rule = TOLERANCES.get(("valid positions", self.dtype))
         batch = self.case.batch
-        if rule is None or not isinstance(batch, Batch) or not batch.sentences:
-            return
+        if not isinstance(batch, Batch) or not batch.sentences:
+            return {}
         valid = self.batch["attention_mask"].astype(bool)
-        reference = self.reference_pass.taps
-        last = [name for name in reference if name.startswith("layers.")][-1]
-        ours = taps.get(last)
-        if ours is None or ours.shape[:2] != valid.shape:
-            return  # the comparison of the whole tap refuses it by name
-        yield compare_arrays(f"{last} (valid positions)", ours[valid], reference[last][valid], rule)
+        last = [name for name in self.reference_pass.taps if name.startswith("layers.")][-1]
+        if last not in taps or taps[last].shape[:2] != valid.shape:
+            return {}  # the comparison of the whole tap refuses it by name
+        return {f"{last} (valid positions)": taps[last][valid]}
 
     @functools.cached_property
-    def _expected(self) -> tuple[Pass, Pass | None]:
-        """The reference's pass and the oracle's in Paddle's names, without taps."""
-        return tuple(
-            side
-            and dataclasses.replace(
-                side,
-                taps={},
-                gradients=self.to_paddle(side.gradients),
-                buffers=self.to_paddle(side.buffers),
-            )
-            for side in (self.reference_pass, self.oracle_pass)
-        )
+    def _expected(self) -> tuple[Kinds, Kinds | None]:
+        """The reference's pass and the oracle's by kind, in Paddle's names."""
+        oracle = self._kinds(self.oracle_pass) if self.oracle_pass else None
+        return self._kinds(self.reference_pass), oracle
 
     def compare_gradients(self, ours: Pass, known: Known | None = None) -> Iterator[Comparison]:
         """Judge the loss and the gradients in backward order; absent ones must be absent."""
         reference, oracle = self._expected
-        yield compare_arrays(
-            "loss",
-            ours.loss,
-            reference.loss,
-            TOLERANCES["loss", self.dtype],
-            oracle=oracle.loss if oracle else None,
+        parts = (
+            ("loss", {"loss": ours.loss}, None),
+            ("gradients", ours.gradients, self._largest_gradient),
+            ("buffers", ours.buffers, None),
         )
-        gradients = each(
-            ours.gradients,
-            backward_order(reference.gradients, self.reference_pass.gradients, self.plan.entries),
-            self.case.tolerance("backward", self.dtype),
-            oracle=oracle.gradients if oracle else None,
-            zero_scale=self._largest_gradient,
-            known=known,
-        )
-        yield from say_where_it_ends(gradients, reference.gradients)
-        if reference.buffers:
-            yield from each(
-                ours.buffers,
-                reference.buffers,
-                self.case.tolerance("forward", self.dtype),
-                oracle=oracle.buffers if oracle else None,
+        for kind, arrays, zero_scale in parts:
+            if not (reference[kind] or arrays):
+                continue
+            judged = each(
+                arrays,
+                reference[kind],
+                TOLERANCES[_STEP_OF[kind], self.dtype],
+                oracle=oracle and oracle[kind],
+                zero_scale=zero_scale,
+                known=known,
+                noise=self._noise_of(kind),
             )
+            if kind == "gradients":
+                judged = say_where_it_ends(judged, reference[kind])
+            yield from judged
 
     @functools.cached_property
     def _largest_gradient(self) -> float:
-        gradients = self.reference_pass.gradients.values()
-        return max((largest(gradient) for gradient in gradients), default=1.0)
+        gradients = self.reference_pass.gradients
+        return max((largest(gradients[name]) for name in gradients), default=1.0)
 
     def compare_training(
-        self, step: str, ours: TrainingRun, reference: TrainingRun, oracle: TrainingRun | None
+        self,
+        step: str,
+        ours: TrainingRun,
+        reference: TrainingRun,
+        oracle: TrainingRun | None,
+        noise: Callable[[str], Allowed] | None,
     ) -> Iterator[Comparison]:
         """Judge losses, rates, weights, moments and the decayed set of a run.
 
@@ -326,28 +391,37 @@ class Pair:
             ours: Paddle's run.
             reference: PyTorch's, from :meth:`in_paddle_names`, as the oracle's.
             oracle: the reference's float64 run, when the pair is in float32.
+            noise: what rounding does to a kind of `entries`, when the pair is in float32.
         """
-        tolerance = self.case.tolerance(step, self.dtype)
-        yield from _curves(ours, reference, oracle, tolerance)
-        yield from each(
-            ours.state, reference.state, tolerance, oracle=oracle.state if oracle else None
-        )
-        if reference.average:
+        rule = TOLERANCES[step, self.dtype]
+        expected = entries(reference)
+        found, judge = entries(ours), entries(oracle) if oracle else {}
+        for kind, arrays in expected.items():
+            own = TOLERANCES.get(("second moments", self.dtype), rule)
+            moments = kind in reference.moments
             yield from each(
-                _prefixed("average", ours.average),
-                _prefixed("average", reference.average),
-                tolerance,
+                found.get(kind, {}),
+                arrays,
+                own if kind == "exp_avg_sq" else rule,
+                oracle=judge.get(kind),
+                zero_scale=max(map(largest, arrays.values())) if moments else None,
+                noise=noise and noise(kind),
             )
-        for kind, moments in reference.moments.items():
-            second = (f"{step} second moment", self.dtype)
-            yield from each(
-                _prefixed(kind, ours.moments[kind]),
-                _prefixed(kind, moments),
-                TOLERANCES.get(second, tolerance) if kind == "exp_avg_sq" else tolerance,
-                oracle=_prefixed(kind, oracle.moments[kind]) if oracle else None,
-                zero_scale=max(largest(value) for value in moments.values()),
-            )
+        if reference.learning_rates:
+            rates = np.asarray(ours.learning_rates), np.asarray(reference.learning_rates)
+            yield compare_arrays("learning rates", *rates, TOLERANCES["learning_rate", None])
         yield _decayed(ours.decayed, reference.decayed)
+
+
+def entries(run: TrainingRun) -> Kinds:
+    """What a run leaves, by kind: losses, state, moving average, moments; what it has of them."""
+    kinds = {
+        "losses": {"losses": np.asarray(run.losses)} if run.losses else {},
+        "state": run.state,
+        "average": _prefixed("average", run.average),
+        **{kind: _prefixed(kind, values) for kind, values in run.moments.items()},
+    }
+    return {kind: arrays for kind, arrays in kinds.items() if arrays}
 
 
 def each(
@@ -358,6 +432,7 @@ def each(
     oracle: Mapping[str, np.ndarray] | None = None,
     zero_scale: float | None = None,
     known: Known | None = None,
+    noise: Allowed | None = None,
 ) -> Iterator[Comparison]:
     """`align.comparator.compare_mappings`, one name after the other as they are asked for.
 
@@ -369,6 +444,7 @@ def each(
         zero_scale: see `align.comparator.compare_arrays`.
         known: name -> (array, its comparison) judged before: the very same array of ours is not
             judged again.
+        noise: see `align.comparator.compare_arrays`.
     """
     names = dict.fromkeys([*reference, *ours])
     if not names:
@@ -379,7 +455,8 @@ def each(
             yield judged[1]
             continue
         sides = ({name: side[name]} if name in side else {} for side in (ours, reference))
-        yield from compare_mappings(*sides, tolerance, oracle=oracle, zero_scale=zero_scale)
+        options = {"oracle": oracle, "zero_scale": zero_scale, "noise": noise}
+        yield from compare_mappings(*sides, tolerance, **options)
 
 
 def known_by_name(arrays: Mapping[str, np.ndarray], comparisons: Sequence[Comparison]) -> Known:
@@ -394,19 +471,6 @@ def largest(array: np.ndarray) -> float:
 
 def _prefixed(kind: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
     return {f"{kind}/{name}": value for name, value in arrays.items()}
-
-
-def _curves(
-    ours: TrainingRun, reference: TrainingRun, oracle: TrainingRun | None, tolerance: Tolerance
-) -> Iterator[Comparison]:
-    """Losses and learning rates, where the run has any."""
-    if reference.losses:
-        judge = np.asarray(oracle.losses) if oracle else None
-        sides = np.asarray(ours.losses), np.asarray(reference.losses)
-        yield compare_arrays("losses", *sides, tolerance, oracle=judge)
-    if reference.learning_rates:
-        rates = np.asarray(ours.learning_rates), np.asarray(reference.learning_rates)
-        yield compare_arrays("learning rates", *rates, TOLERANCES["learning_rate", None])
 
 
 def _decayed(ours: set[str], expected: set[str]) -> Comparison:

@@ -37,6 +37,13 @@ class TimmReference(torch.nn.Module):
         self.inner.train(mode)
         return super().train(mode)
 
+    def load_state_dict(self, state: Mapping[str, torch.Tensor], *args: bool, **options: bool):
+        """Load into timm's model; what may be a new parameter there is the same one here."""
+        found = self.inner.load_state_dict(state, *args, **options)
+        for name, parameter in self.inner.named_parameters(recurse=False):
+            self.register_parameter(name, parameter)
+        return found
+
     def forward(self, images: torch.Tensor, return_taps: bool = False):
         """Images (B, 3, H, W) to logits, or to (logits, taps as (B, N, C))."""
         taps: Taps = {}

@@ -85,7 +85,20 @@ def build_seeded(case: ModelCase) -> torch.nn.Module:
 
 def load_state(model: torch.nn.Module, state: Mapping[str, np.ndarray]) -> None:
     """Load arrays by name, strictly, in the model's precision; gradients are dropped."""
-    model.load_state_dict({k: torch.from_numpy(v) for k, v in state.items()}, strict=True)
+    lend_state(model, {name: value.copy() for name, value in state.items()})
+
+
+def lend_state(model: torch.nn.Module, state: Mapping[str, np.ndarray]) -> None:
+    """Make arrays the model's own parameters, for a pass that changes none of them.
+
+    Buffers are copied, because a pass in training mode moves them; so is what has another
+    precision than the model.
+    """
+    own = model.state_dict()
+    parameters = {name for name, _ in model.named_parameters()}
+    tensors = {name: torch.from_numpy(value).to(own[name].dtype) for name, value in state.items()}
+    tensors |= {name: t.clone() for name, t in tensors.items() if name not in parameters}
+    model.load_state_dict(tensors, strict=True, assign=True)
     model.zero_grad(set_to_none=True)
 
 

@@ -21,12 +21,14 @@ def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
     losses = ({"loss": side.loss} for side in (pair.reference_pass, pair.ours_pass))
     context.log_classic("backward_align", f"{case.name}/{dtype}", *losses)
     comparisons = list(pair.compare_gradients(pair.ours_pass))
+    controls = _array_controls(pair, comparisons)
+    pair.forget_gradients()
     return StepResult(
         case.name,
         "backward",
         dtype,
         comparisons,
-        [*_model_controls(pair), *_array_controls(pair, comparisons)],
+        [*_model_controls(pair), *controls],
         stamps={"ours": pair.ours_pass.stamp, "reference": pair.reference_pass.stamp},
     )
 

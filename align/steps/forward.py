@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from align.bounds import TOLERANCES
 from align.case_kinds import ModelCase
 from align.context import Context
 from align.controls import MODEL_FAULTS, array_faults, judge, planted
+from align.noise_band import CEILING
 from align.pair import Pair, known_by_name
 from align.results import Comparison, ControlResult, StepResult
 from align.sides import Arrays
@@ -46,9 +46,11 @@ def _model_controls(pair: Pair) -> list[ControlResult]:
 
 
 def _array_controls(pair: Pair, taps: Arrays, comparisons: list[Comparison]) -> list[ControlResult]:
-    bounds = {c.name: c.bound * c.scale for c in comparisons if np.isfinite(c.bound)}
+    # in float32 a band may be wider than what a tensor was near enough to pass: beyond any band
+    off = 2 * CEILING if pair.needs_oracle else 20 * TOLERANCES["forward", pair.dtype].value
+    beyond = {c.name: off * c.scale for c in comparisons}
     known = known_by_name(taps, comparisons)
     return [
         judge(name, pair.compare_taps(arrays, known), "the Paddle side's taps")
-        for name, arrays in array_faults(taps, bounds).items()
+        for name, arrays in array_faults(taps, beyond).items()
     ]

@@ -10,7 +10,9 @@ from typing import Any
 
 from align.case_kinds import Recipe
 from align.controls import judge
-from align.pair import Pair
+from align.moved_roundings import MovedRoundings
+from align.noise_band import Kinds, NoiseBand
+from align.pair import Pair, entries
 from align.results import Comparison, ControlResult
 from align.sides import TrainingRun
 
@@ -45,11 +47,13 @@ class _Judge:
     step: str
     references: list[TrainingRun]
     oracles: list[TrainingRun | None]
+    noise: NoiseBand | None
 
     def compare(self, index: int, ours: TrainingRun) -> Iterator[Comparison]:
         """Judge our run at pause ``index``."""
         sides = self.references[index], self.oracles[index]
-        return self.pair.compare_training(self.step, ours, *sides)
+        noise = None if self.noise is None else lambda kind: self.noise.of(f"{kind} {index}")
+        return self.pair.compare_training(self.step, ours, *sides, noise)
 
     def control(self, name: str, faulty: Runs, places: list[str]) -> ControlResult:
         """Judge a faulty run at its first pause and, while nothing fails, at the next one."""
@@ -65,7 +69,7 @@ def compare_runs(
     pair: Pair,
     step: str,
     steps: Iterable[int],
-    reference: Callable[[str], Iterable[TrainingRun]],
+    reference: Callable[[str, MovedRoundings | None], Iterable[TrainingRun]],
     ours: Callable[[Recipe], Runs],
     faults: Mapping[str, Recipe],
 ) -> JudgedRuns:
@@ -78,15 +82,24 @@ def compare_runs(
         pair: of the case.
         step: ``optimizer`` or ``training``.
         steps: optimizer steps of the pauses and of the end, rising.
-        reference: runs PyTorch in a precision, with those pauses.
+        reference: runs PyTorch in a precision, with those pauses; with moved roundings if given.
         ours: runs Paddle under a recipe, with those pauses.
         faults: name -> recipe with a fault.
     """
-    translated = [pair.in_paddle_names(run) for run in reference(pair.dtype)]
-    oracles: list[TrainingRun | None] = [None] * len(translated)
+
+    def translated(dtype: str, seed: int | None = None) -> list[TrainingRun]:
+        moves = None if seed is None else MovedRoundings(seed)
+        return [pair.in_paddle_names(run) for run in reference(dtype, moves)]
+
+    references = translated(pair.dtype)
+    oracles: list[TrainingRun | None] = [None] * len(references)
+    noise = None
     if pair.needs_oracle:
-        oracles = [pair.in_paddle_names(run) for run in reference("float64")]
-    judging = _Judge(pair, step, translated, oracles)
+        oracles = list(translated("float64"))
+        noise = NoiseBand(
+            lambda: _numbered(oracles), lambda seed: _numbered(translated(pair.dtype, seed))
+        )
+    judging = _Judge(pair, step, references, oracles, noise)
     counts = list(steps)
     places = [f"after {count} of {counts[-1]} steps" for count in counts]
     clean = list(ours(pair.case.recipe))
@@ -98,8 +111,17 @@ def compare_runs(
     ]
     end = list(judging.compare(len(clean) - 1, clean[-1]))
     controls = [judging.control(name, ours(recipe), places) for name, recipe in faults.items()]
-    stamps = {"ours": dict(clean[-1].stamp), "reference": dict(translated[-1].stamp)}
-    return JudgedRuns(clean[-1], translated[-1], [*early, *end], controls, stamps)
+    stamps = {"ours": dict(clean[-1].stamp), "reference": dict(references[-1].stamp)}
+    return JudgedRuns(clean[-1], references[-1], [*early, *end], controls, stamps)
+
+
+def _numbered(runs: Iterable[TrainingRun]) -> Kinds:
+    """What the runs left, by kind and number of the pause."""
+    return {
+        f"{kind} {index}": arrays
+        for index, run in enumerate(runs)
+        for kind, arrays in entries(run).items()
+    }
 
 
 def pauses_before(end: int, pause: int) -> tuple[int, ...]:

@@ -10,6 +10,8 @@ from align.case_kinds import LossCase
 from align.comparator import compare_mappings
 from align.context import Context
 from align.controls import judge
+from align.moved_roundings import MovedRoundings
+from align.noise_band import NoiseBand
 from align.results import Comparison, StepResult
 from align.sides import Arrays
 
@@ -34,14 +36,18 @@ def run(case: LossCase, dtype: str, context: Context) -> StepResult:
     expected_loss, expected, reference_stamp = torch_side.loss_value(parts, labels)
     ours, reference = {"loss": loss, **gradients}, {"loss": expected_loss, **expected}
     context.log_classic("loss_align", f"{case.name}/{dtype}", reference, ours)
-    oracle = None
+    oracle, noise = None, None
     if dtype != "float64":
         wide = labels.astype("float64") if labels.dtype.kind == "f" else labels
         exact = torch_side.loss_value([part.astype("float64") for part in parts], wide)
         oracle = {"loss": exact[0], **exact[1]}
+        noise = NoiseBand(
+            lambda: {"loss": oracle}, lambda seed: {"loss": _moved(parts, labels, seed)}
+        ).of("loss")
 
     def compare(arrays: Arrays) -> list[Comparison]:
-        return compare_mappings(arrays, reference, TOLERANCES["loss", dtype], oracle=oracle)
+        rule = TOLERANCES["loss", dtype]
+        return compare_mappings(arrays, reference, rule, oracle=oracle, noise=noise)
 
     controls = [
         judge(name, compare(fault), "the Paddle side's loss")
@@ -55,6 +61,16 @@ def run(case: LossCase, dtype: str, context: Context) -> StepResult:
         controls,
         stamps={"ours": ours_stamp, "reference": reference_stamp},
     )
+
+
+def _moved(parts: list[np.ndarray], labels: np.ndarray, seed: int) -> Arrays:
+    """Loss and gradients of the reference with everything moved by a unit in the last place."""
+    moves = MovedRoundings(seed)
+    given = moves.arrays({**{str(index): part for index, part in enumerate(parts)}, "y": labels})
+    targets = given.pop("y")
+    with moves:
+        loss, gradients, _ = torch_side.loss_value(list(given.values()), targets)
+    return {"loss": loss, **gradients}
 
 
 def _faults(case: LossCase, ours: Arrays) -> dict[str, Arrays]:

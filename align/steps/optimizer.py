@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 
 from align import paddle_side, torch_side
 from align.case_kinds import ModelCase, Recipe, recipe_with
 from align.context import Context
+from align.moved_roundings import MovedRoundings
 from align.pair import Pair
 from align.results import StepResult
 from align.sides import Arrays
@@ -40,9 +43,11 @@ def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
     gradients = draw_gradients(pair)
     translated = [pair.to_paddle(step) for step in gradients]
 
-    def reference(precision: str) -> Runs:
-        model = pair.fresh_reference(precision)
-        return torch_side.optimize(model, gradients, case.recipe, precision, PAUSES)
+    def reference(precision: str, moves: MovedRoundings | None) -> Runs:
+        model = pair.fresh_reference(precision, moves)
+        given = [moves.arrays(step) for step in gradients] if moves else gradients
+        with moves or contextlib.nullcontext():
+            yield from torch_side.optimize(model, given, case.recipe, precision, PAUSES)
 
     def ours(recipe: Recipe) -> Runs:
         return paddle_side.optimize(pair.fresh_ours(), translated, recipe, dtype, PAUSES)

@@ -51,7 +51,7 @@ def run_training(case: TrainerCase, dtype: str, context: Context) -> StepResult:
     first, reference = runs[0], runs[-1]
 
     def compare(other: TrainingRun) -> list[Comparison]:
-        rule = case.tolerance("training", dtype)
+        rule = TOLERANCES["training", dtype]
         expected = {k: v for k, v in pair.to_paddle(other.state).items() if k in ours.state}
         return [compare_arrays(name, ours.state[name], expected[name], rule) for name in expected]
 
@@ -138,7 +138,7 @@ def _first_step(
         return compare_mappings(
             _prefixed("gradient", ours),
             _prefixed("gradient", expected),
-            pair.case.tolerance("backward", pair.dtype),
+            TOLERANCES["backward", pair.dtype],
             order=[f"first step: gradient/{name}" for name in reversed(ours)],
             zero_scale=max(largest(value) for value in expected.values()),
         )
@@ -154,7 +154,7 @@ def _first_step(
     updated = compare_mappings(
         _prefixed("weight", weights),
         _prefixed("weight", {name: state[name] for name in weights if name in state}),
-        pair.case.tolerance("training", pair.dtype),
+        TOLERANCES["training", pair.dtype],
         order=[f"first step: weight/{name}" for name in reversed(weights)],
     )
     place = "the first step's gradients"

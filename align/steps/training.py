@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 
@@ -10,6 +11,7 @@ import numpy as np
 from align import paddle_side, torch_side
 from align.case_kinds import Batch, ModelCase, Recipe, recipe_with
 from align.context import Context
+from align.moved_roundings import MovedRoundings
 from align.pair import make_batch
 from align.results import StepResult
 from align.sides import Arrays
@@ -43,9 +45,10 @@ def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
     batches = make_batches(case, context)
     pauses = pauses_before(case.recipe.steps, PAUSE)
 
-    def reference(precision: str) -> Runs:
-        model = pair.fresh_reference(precision)
-        return torch_side.train(model, batches, case.recipe, precision, pauses)
+    def reference(precision: str, moves: MovedRoundings | None) -> Runs:
+        model = pair.fresh_reference(precision, moves)
+        with moves or contextlib.nullcontext():
+            yield from torch_side.train(model, batches, case.recipe, precision, pauses)
 
     def ours(recipe: Recipe) -> Runs:
         return paddle_side.train(pair.fresh_ours(), batches, recipe, dtype, pauses)

@@ -1,6 +1,5 @@
 """Faults in shapes, masks and options of models: each caught by its case, at the right place."""
 
-import dataclasses
 import warnings
 
 import numpy as np
@@ -145,16 +144,6 @@ def test_the_scale_of_the_scores_ignored(places, monkeypatch):
 
     monkeypatch.setattr(layers.Attention, "__init__", build)
     assert places("sot_qk_scale")[0] == "blocks.0"
-
-
-def test_the_activation_ignored(places, monkeypatch):
-    right = bert.BertEncoder.__init__
-
-    def build(self, config):
-        right(self, dataclasses.replace(config, hidden_act="gelu"))
-
-    monkeypatch.setattr(bert.BertEncoder, "__init__", build)
-    assert places("bert_relu")[0] == "layers.0"
 
 
 def test_every_activation_that_is_accepted_has_a_case():

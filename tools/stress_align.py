@@ -1,0 +1,56 @@
+"""Run the quick suite's float32 results on imitated processors, each with other random weights.
+
+18 settings of the variables by which PyTorch, oneDNN and MKL choose their kernels; every two values
+of two variables meet. A row that is done is not run again: the same command continues an
+interrupted run. Exit status 0 when no row failed, 1 when one did, 2 when it could not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
+from align import stress
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="stress_align", description=__doc__)
+    parser.add_argument("--out", metavar="DIR", type=Path, default=Path("align_report/stress"))
+    parser.add_argument("--processes", metavar="N", type=int, default=2, help="rows at a time")
+    parser.add_argument("--rows", metavar="N", type=int, nargs="+", help="only these rows")
+    parser.add_argument("--row", metavar="N", type=int, help="run one row in this process")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the rows; returns the exit status."""
+    options = _options(arguments)
+    if options.row is not None:
+        stress.write(options.out, stress.run_row(options.row))
+        return 0
+    count = len(stress.rows())
+    chosen = options.rows or range(count)
+    if options.processes < 1 or not all(0 <= row < count for row in chosen):
+        print(
+            f"stress_align: error: --processes {options.processes}, rows {list(chosen)}: expected "
+            f"at least 1 process and rows from 0 to {count - 1}",
+            file=sys.stderr,
+        )
+        return 2
+    command = [sys.executable, __file__, "--out", str(options.out), "--row"]
+    try:
+        found = stress.run(options.out, command, chosen, options.processes)
+    except (ValueError, OSError) as error:
+        print(f"stress_align: error: {error}", file=sys.stderr)
+        return 2
+    print(stress.table(found))
+    return int(any(row["failures"] for row in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
