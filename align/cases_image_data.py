@@ -7,6 +7,7 @@ from align.image_case_kinds import (
     BestChoiceCase,
     DrawnImagesCase,
     EvaluationCase,
+    ImageNetACase,
     ImageTrainerCase,
     SmoothedLossCase,
 )
@@ -67,6 +68,7 @@ _TRAINER = ImageTrainerCase(
     ),
     dtypes=("float64",),
     pictures=(18, 10),
+    eval_metric="loss",  # smaller is better, and the average's falls from epoch to epoch
 )
 
 _NAN = float("nan")
@@ -107,4 +109,11 @@ _LOSSES = (
     SmoothedLossCase("loss_smoothed_labels_sum_loss", smoothing=0.3, pair=True),
 )
 
-IMAGE_DATA = (*_DRAWN, _TRAINER, *_CHOICES, *_EVALUATIONS, *_LOSSES)
+IMAGE_DATA = (
+    *_DRAWN,
+    _TRAINER,
+    *_CHOICES,
+    *_EVALUATIONS,
+    ImageNetACase("metric_imagenet_a"),
+    *_LOSSES,
+)

@@ -95,3 +95,18 @@ class SmoothedLossCase:
     steps: tuple[str, ...] = ("loss",)
     dtypes: tuple[str | None, ...] = DTYPES
     quick: bool = True
+
+
+@dataclass(frozen=True)
+class ImageNetACase:
+    """Scores of a model of 1000 classes on the 200 of ImageNet-A.
+
+    Attributes:
+        samples: images.
+    """
+
+    name: str
+    samples: int = 40
+    steps: tuple[str, ...] = ("metric",)
+    dtypes: tuple[str | None, ...] = (None,)
+    quick: bool = True

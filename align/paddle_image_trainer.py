@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +40,7 @@ class ImageTrainerRun:
         batches: images and labels of each step, as the model got them.
         run: losses, rates, decayed set, final weights and their moving average.
         scores: of each evaluation, ``step 5/ema_top1`` and so on.
-        best_step: of the checkpoint kept as the best.
+        best: step of the checkpoint kept as the best, and the value that it was chosen for.
         tool: what ``tools/eval_image.py`` says of that checkpoint.
         resumed: a second run that continued a checkpoint of the first.
     """
@@ -48,7 +49,7 @@ class ImageTrainerRun:
     batches: list[Arrays] = field(default_factory=list)
     run: TrainingRun = field(default_factory=TrainingRun)
     scores: Arrays = field(default_factory=dict)
-    best_step: int = 0
+    best: Arrays = field(default_factory=dict)
     tool: Arrays = field(default_factory=dict)
     resumed: ImageTrainerRun | None = None
 
@@ -65,6 +66,9 @@ def train_images(folder: Path, options: Mapping[str, Any], resume_at: int) -> Im
     options = {**options, "recovery_interval": resume_at, "save_total_limit": None}
     with _as_before(), _quiet():
         found = _run(folder, {**options, "output_dir": str(out)})
+        kept = json.loads((out / "best" / "best.json").read_text(encoding="utf-8"))
+        found.best["best kept"] = np.array(kept["step"])
+        found.best[f"best {options['eval_metric']}"] = np.array(kept["value"])
         found.tool = _evaluated(folder, options["dtype"], options["batch_size"])
         second = {"output_dir": str(folder / "resumed"), "resume": f"{out}/checkpoint-{resume_at}"}
         found.resumed = _run(folder, {**options, **second})
@@ -81,7 +85,7 @@ def _run(folder: Path, options: Mapping[str, Any]) -> ImageTrainerRun:
     last = Path(config.output_dir) / "last"
     found.run.state = _tensors(last / "model.safetensors")
     found.run.average = _tensors(last / "ema.safetensors")
-    found.best_step = int(content["best"]["step"])
+    found.best = {"best step": np.array(int(content["best"]["step"]))}
     for step, scores in content["evaluations"].items():
         found.scores |= {f"step {step}/{name}": np.array(v) for name, v in scores.items()}
     return found

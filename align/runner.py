@@ -33,6 +33,7 @@ from align.image_case_kinds import (
     BestChoiceCase,
     DrawnImagesCase,
     EvaluationCase,
+    ImageNetACase,
     ImageTrainerCase,
     SmoothedLossCase,
 )
@@ -55,6 +56,7 @@ from align.steps import (
     image_data,
     image_draws,
     image_trainer,
+    imagenet_a,
     learning_rate,
     loss,
     metric,
@@ -85,6 +87,7 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("data", PixelCase): image_data.run_pixels,
     ("loss", SmoothedLossCase): smoothed_loss.run,
     ("metric", BestChoiceCase): best_choice.run,
+    ("metric", ImageNetACase): imagenet_a.run,
     ("metric", EvaluationCase): evaluation.run,
     ("data", ImageTrainerCase): image_trainer.run_data,
     ("training", ImageTrainerCase): image_trainer.run_training,

@@ -110,6 +110,7 @@ def reported(
     reverse: bool = False,
     averaged: bool = True,
     training_mode: bool = False,
+    other_direction: bool = False,
 ) -> Arrays:
     """What the trainer and the tool should say; the options are faults.
 
@@ -121,9 +122,10 @@ def reported(
         reverse: the labels.
         averaged: whether the moving average is applied.
         training_mode: take the statistics of the batch.
+        other_direction: choose the worst evaluation.
 
     Returns:
-        ``step 4/top1`` ... ``step 4/ema_loss``, ``best step``, ``tool/predictions`` and the others.
+        ``step 4/top1`` ... ``step 4/ema_loss``, ``best step``, ``tool/labels`` and the others.
     """
     found: Arrays = {}
     averages, scores = [], []
@@ -136,8 +138,9 @@ def reported(
         both |= {f"ema_{name}": value for name, value in scores[-1].items()}
         found |= {f"step {one.step}/{name}": np.array(value) for name, value in both.items()}
     values = [score[metric] for score in scores]
-    best = best_evaluation(values, maximise=metric != "loss")
-    found["best step"] = np.asarray(evaluated[best].step)
+    best = best_evaluation(values, maximise=(metric != "loss") != other_direction)
+    found |= {name: np.asarray(evaluated[best].step) for name in ("best step", "best kept")}
+    found[f"best {metric}"] = np.asarray(values[best])
     found |= {f"tool/{name}": np.array(value) for name, value in scores[best].items()}
     return found | _tool(averages[best], labels)
 

@@ -118,7 +118,7 @@ def run_metric(case: ImageTrainerCase, dtype: str, context: Context) -> StepResu
     """Compare the scores of every evaluation, the choice of the best and the tool's report."""
     runs = _prepared(case, dtype, context)
     tool = {f"tool/{name}": value for name, value in runs.ours.tool.items()}
-    ours = runs.ours.scores | {"best step": np.asarray(runs.ours.best_step)} | tool
+    ours = runs.ours.scores | runs.ours.best | tool
 
     def compare(**changes: Any) -> list[Comparison]:
         reference = torch_image_trainer.reported(runs.evaluated, case.eval_metric, **changes)
@@ -130,6 +130,7 @@ def run_metric(case: ImageTrainerCase, dtype: str, context: Context) -> StepResu
         judge("labels in reverse order", compare(reverse=True)),
         judge("the average not applied", compare(averaged=False)),
         judge("evaluated in training mode", compare(training_mode=True)),
+        judge("the worst kept as the best", compare(other_direction=True)),
     ]
     note = f"{len(runs.evaluated)} evaluations of {case.pictures[1]} images, of the weights and"
     note += " of their average"

@@ -7,17 +7,23 @@ import warnings
 import pytest
 
 from align.cases import CASES
-from align.image_case_kinds import BestChoiceCase, EvaluationCase, SmoothedLossCase
+from align.image_case_kinds import (
+    BestChoiceCase,
+    EvaluationCase,
+    ImageNetACase,
+    SmoothedLossCase,
+)
 from tests.align.blind_spots.source_change import change_source
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
     from align.steps import smoothed_loss
-    from sot_paddle.train import evaluation, losses
+    from sot_paddle.data import imagenet_a
+    from sot_paddle.train import evaluation, image_scores, losses
     from sot_paddle.train.trainer import ExactTrainer
 
-KINDS = (BestChoiceCase, EvaluationCase, SmoothedLossCase)
+KINDS = (BestChoiceCase, EvaluationCase, ImageNetACase, SmoothedLossCase)
 HERE = [case for case in CASES if isinstance(case, KINDS)]
 NAN_RULE = "math.isnan(best) and not math.isnan(value)"
 
@@ -32,6 +38,10 @@ CHANGES = [
     + ("evaluation_mrpc", "logits"),
     (evaluation, "mean_loss", "log_partition - shifted", "shifted.max() - shifted")
     + ("evaluation_mnli", "loss"),
+    # evaluation of ImageNet-A
+    (imagenet_a, "gather_scores", "list(INDICES)", "sorted(INDICES, reverse=True)")
+    + ("metric_imagenet_a", "columns"),
+    (image_scores, "score", "ranks < TOP", "ranks < TOP - 1", "metric_imagenet_a", "top5"),
     # the best checkpoint
     (ExactTrainer, "_is_better", "value > best", "value >= best", "best_largest", "best"),
     (ExactTrainer, "_is_better", "value < best", "value <= best", "best_smallest", "best"),

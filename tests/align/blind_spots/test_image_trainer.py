@@ -65,6 +65,10 @@ CHANGES = [
     (image_run, "_load", "run.ema.load(averages)", "pass", "training", "resumed/average/"),
     (ExactTrainer, "resume", "self.batches.seek(*self._consumed)", "pass")
     + ("data", "resumed/epochs and images"),
+    # the best checkpoint
+    (image_run, "_recipe", 'eval_metric != "loss"', 'eval_metric == "loss"', "metric", "best step"),
+    (image_run, "_recipe", "main_metric=run.metric", "main_metric=run.metric[4:]")
+    + ("metric", "best loss"),
     # evaluation
     (image_scores, "evaluation_mode", "model.eval()", "model.train()", "metric", "/"),
     (image_scores, "label_ranks", "(logits > own)", "(logits < own)", "metric", "/top1"),
