@@ -10,6 +10,7 @@ import paddle
 import torch
 
 from align import paddle_side, torch_side
+from align.bounds import TOLERANCES
 from align.case_kinds_calls import PlainCallCase
 from align.comparator import compare_mappings
 from align.context import Context
@@ -29,7 +30,7 @@ def run(case: PlainCallCase, dtype: str, context: Context) -> StepResult:
     ours, ours_stamp = _plain_paddle(pair.ours, given, dtype)
 
     def compare(arrays: Arrays) -> list[Comparison]:
-        return compare_mappings(arrays, reference, case.tolerance("forward", dtype))
+        return compare_mappings(arrays, reference, TOLERANCES["forward", dtype])
 
     comparisons = compare(ours)
     controls = []
