@@ -289,9 +289,9 @@ CASES: tuple[Case | FunctionCase, ...] = (
     *VISION,
     *CALLS,
     *UNSEEN_OPTIONS,
-    *IMAGE_DATA,
     *MODELS,
     *OTHER_KINDS,
+    *IMAGE_DATA,
 )
 
 assert len({case.name for case in CASES}) == len(CASES)

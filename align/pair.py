@@ -382,7 +382,7 @@ class Pair:
         ours: TrainingRun,
         reference: TrainingRun,
         oracle: TrainingRun | None,
-        noise: Callable[[str], Allowed] | None,
+        noise: Callable[[str], Allowed] | None = None,
     ) -> Iterator[Comparison]:
         """Judge losses, rates, weights, moments and the decayed set of a run.
 

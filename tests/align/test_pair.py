@@ -176,7 +176,7 @@ def test_a_decayed_set_that_differs_is_named(pair64):
             dataclasses.replace(RUN, decayed=names)
             for names in (decayed, {"head.word_fc.weight", "head.pooling.q_proj.weight"})
         )
-        return list(pair64.compare_training("training", ours, reference, None, None))[-1]
+        return list(pair64.compare_training("training", ours, reference, None))[-1]
 
     result = judged({"head.word_fc.weight", "bert.embeddings.layer_norm.weight"})
     assert not result.passed
@@ -202,9 +202,9 @@ def test_a_decayed_set_that_differs_is_named(pair64):
     ],
 )
 def test_every_part_of_a_training_run_is_judged(pair64, change, where):
-    assert failing(pair64.compare_training("training", RUN, RUN, None, None)) == []
+    assert failing(pair64.compare_training("training", RUN, RUN, None)) == []
     other = dataclasses.replace(RUN, **change)
-    assert failing(pair64.compare_training("training", other, RUN, None, None)) == [where]
+    assert failing(pair64.compare_training("training", other, RUN, None)) == [where]
 
 
 def state_of(model):
