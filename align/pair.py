@@ -96,7 +96,8 @@ def _drawn(case: ModelCase, model: Any, checkpoint: Path | None) -> Arrays:
         elif name.startswith("head.") and value.dtype == np.float64:
             state[name] = value * 3.0  # scores of order one instead of nearly constant ones
         elif name.endswith("attn.qkv.weight"):
-            state[name] = value * 8.0  # of std .02 a small model attends to all tokens alike
+            # of std .02 a small model would attend to all tokens alike: rows of length one
+            state[name] = value / np.linalg.norm(value, axis=1, keepdims=True)
         elif name.startswith("embed.") and value.ndim == 4 and value.any():
             state[name] = value * 2.0  # torch's default would let the tokens become all alike
         elif (

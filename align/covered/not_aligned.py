@@ -182,8 +182,6 @@ _DATA = (
     *_because(
         "ImageNet-A: the originals name it and have no code for it (specs A.9); columns and "
         "synsets are held against the published lists in tests/sot_paddle/data",
-        "data/imagenet_a.py::gather_scores",
-        "data/imagenet_a.py::_require_columns",
         "train/image_evaluation.py::_check_classes",
         "train/image_evaluation.py::_count_classes",
         "train/image_splits.py::load_evaluation",
