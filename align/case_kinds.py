@@ -280,12 +280,14 @@ class DataCase:
         max_length: padded length.
         pairs: sentences in pairs, truncated longest first.
         lower_case: lower-case and strip accents before splitting.
+        file: of the vocabulary's folder that our tokenizer reads, "" for what it prefers.
     """
 
     name: str
     max_length: int
     pairs: bool = False
     lower_case: bool = True
+    file: str = ""
     steps: tuple[str, ...] = ("data",)
     dtypes: tuple[str | None, ...] = (None,)
     quick: bool = True

@@ -21,6 +21,7 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.cases_built import BUILT
+from align.cases_calls import CALLS
 from align.cases_image_data import IMAGE_DATA
 from align.cases_models import MODELS, OTHER_KINDS
 from align.cases_text_runs import TEXT_RUNS
@@ -256,6 +257,7 @@ _DATA = (
     DataCase("data_truncated", 9),
     DataCase("data_pairs", 24, pairs=True),
     DataCase("data_cased", 64, lower_case=False),
+    DataCase("data_vocabulary_file", 24, pairs=True, file="vocab.txt"),
 )
 
 _GLUE_DATA = (
@@ -285,6 +287,7 @@ CASES: tuple[Case | FunctionCase, ...] = (
     *_SCHEDULES,
     *TEXT_RUNS,
     *VISION,
+    *CALLS,
     *UNSEEN_OPTIONS,
     *MODELS,
     *OTHER_KINDS,

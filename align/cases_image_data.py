@@ -101,7 +101,7 @@ _EVALUATIONS = tuple(
         dtypes=("float64",),
         task=task,
     )
-    for task, classes in (("mrpc", 2), ("mnli", 3))
+    for task, classes in (("mrpc", 2), ("mnli", 3), ("sts-b", 1))
 )
 
 _LOSSES = (

@@ -83,6 +83,12 @@ def _parser() -> argparse.ArgumentParser:
         "0 runs everything in this process",
     )
     parser.add_argument(
+        "--coverage",
+        action="store_true",
+        help="with --quick: measure which lines of sot_paddle the cases run; one that computes, "
+        "that no case runs and align/covered/not_aligned.py does not name is a failure",
+    )
+    parser.add_argument(
         "--certificate",
         metavar="FILE",
         help="show the summary of this certificate (from --certify --json) on the report's page",
@@ -135,7 +141,8 @@ def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None
         raise ValueError(f"{given[0]} means nothing with {mode}")
 
 
-_CASES = ("case", "step", "quick", "checkpoint", "sentences", "glue_dir")
+_CASES = ("case", "step", "quick", "coverage", "checkpoint", "sentences", "glue_dir")
+_CHOICES = ("case", "step", "checkpoint", "sentences", "glue_dir")
 _SPEC = ("inject", "processes")
 _CERTIFY = ("faults", "seeds")
 
@@ -249,6 +256,25 @@ def _run_jobs(todo: list[Job], context: Context, count: int | None) -> Report:
     return runner.run(todo, context, _show)
 
 
+def _run_measured(todo: list[Job], context: Context, count: int | None) -> Report:
+    """In worker processes under coverage.py; the verdict on what they ran is a result too."""
+    from align.covered.measure import measured, read
+    from align.covered.result import coverage_result
+
+    with measured() as folder:
+        report = _run_jobs(todo, context, count)
+        report.results.append(coverage_result(read(folder)))
+    _show(report.results[-1])
+    return report
+
+
+def _check_coverage(options: argparse.Namespace) -> None:
+    """Only what every machine runs alike can be judged line by line."""
+    if not options.quick or options.dtype != "both" or options.jobs == 0:
+        raise ValueError("--coverage needs --quick, both dtypes and worker processes")
+    _only(options, "--coverage", _CHOICES)
+
+
 def _run(options: argparse.Namespace) -> int:
     if options.certify:
         return _run_certify(options)
@@ -262,6 +288,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.list:
         _list(cases)
         return 0
+    if options.coverage:
+        _check_coverage(options)
     _check_writable(options)
     sentences = _sentences(options.sentences)
     dtypes = DTYPES if options.dtype == "both" else (options.dtype,)
@@ -277,7 +305,7 @@ def _run(options: argparse.Namespace) -> int:
     glue_dir = Path(options.glue_dir) if options.glue_dir else None
     context = Context(checkpoint=checkpoint, sentences=sentences, glue_dir=glue_dir)
     certificate = _certificate(options.certificate)
-    report = _run_jobs(todo, context, options.jobs)
+    report = (_run_measured if options.coverage else _run_jobs)(todo, context, options.jobs)
     report.certificate = certificate
     print(writer.console(report))
     if options.json:

@@ -14,6 +14,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
+from align.covered.pause import unmeasured
 from align.results import Comparison, ControlResult
 from align.sides import Arrays
 from sot_paddle.backbones.layers import Attention
@@ -30,6 +31,7 @@ Undo = Callable[[], None]
 _DEFAULT_ACTIVATION = nn.functional.gelu
 
 
+@unmeasured()
 def judge(name: str, comparisons: Iterable[Comparison], planted_in: str = "") -> ControlResult:
     """Turn the comparisons of a faulty run into a control's result.
 
@@ -68,7 +70,8 @@ def planted(fault: ModelFault, model: nn.Layer) -> Iterator[str | None]:
         return
     where, undo = found
     try:
-        yield where
+        with unmeasured():  # what runs with a fault is not compared
+            yield where
     finally:
         undo()
 

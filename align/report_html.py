@@ -93,7 +93,8 @@ def _facts(report: Report) -> str:
         (f"{sum(r.seconds for r in results):.0f} s", "measured time"),
     )
     cells = "".join(f"<div><b>{value}</b><span>{what}</span></div>" for value, what in facts)
-    return f'<div class="facts">{cells}</div>'
+    shares = "".join(f"<p>{escape(r.note)}</p>" for r in results if r.step == "coverage")
+    return f'<div class="facts">{cells}</div>{shares}'
 
 
 def _findings(report: Report) -> str:

@@ -43,6 +43,7 @@ def console(report: Report) -> str:
     for row, result in zip(rows, report.results, strict=True):
         lines.append(_align(row, widths))
         lines += [f"      {text}" for text in explain(result)]
+        lines += [f"      {result.note}"] if result.step == "coverage" else []
     if not report.results:
         lines.append("nothing was run, so nothing is proved")
     return "\n".join(lines)

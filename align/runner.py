@@ -19,6 +19,7 @@ from align.case_kinds import (
     TrainerCase,
 )
 from align.case_kinds_built import BuiltCase, DefaultsCase, DrawsCase
+from align.case_kinds_calls import PlainCallCase, PublishedCase
 from align.case_kinds_models import (
     DrawnCase,
     PaddingCase,
@@ -62,6 +63,8 @@ from align.steps import (
     optimizer,
     padding,
     parameter_updates,
+    plain_call,
+    published_layers,
     resized_weights,
     running_statistics,
     smoothed_loss,
@@ -91,6 +94,8 @@ RUNNERS: Mapping[tuple[str, type], Callable[[Any, Any, Context], StepResult]] = 
     ("metric", ImageTrainerCase): image_trainer.run_metric,
     ("forward", ModelCase): forward.run,
     ("forward", TimmCase): forward.run,
+    ("forward", PlainCallCase): plain_call.run,
+    ("forward", PublishedCase): published_layers.run,
     ("forward", FunctionCase): functions.run_forward,
     ("backward", FunctionCase): functions.run_backward,
     ("loss", LossCase): loss.run,

@@ -12,6 +12,7 @@ import torch
 
 import sot_torch_ref
 from align.case_kinds import WORDS_DIM, ModelCase, Recipe, TimmCase
+from align.covered.pause import unmeasured
 from align.sides import Arrays, Pass, TrainingRun
 from sot_torch_ref.features import Features
 from sot_torch_ref.heads import HeadConfig, build_head
@@ -58,6 +59,7 @@ class WordsOnly(torch.nn.Module):
         return logits, {**named, "logits": taps["logits"]}
 
 
+@unmeasured()
 def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> torch.nn.Module:
     """Build the reference model of a case and load its weights strictly."""
     with default_dtype(dtype):
@@ -74,6 +76,7 @@ def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> torch.nn.
     return model.train(case.train)
 
 
+@unmeasured()
 def build_seeded(case: ModelCase) -> torch.nn.Module:
     """The float64 reference with the random weights of the case's seed."""
     torch.manual_seed(case.batch.seed)
@@ -130,6 +133,7 @@ def stamp(tensor: torch.Tensor) -> dict[str, Any]:
     }
 
 
+@unmeasured()
 def run(
     model: torch.nn.Module, batch: Mapping[str, np.ndarray], dtype: str, *, backward: bool = True
 ) -> Pass:

@@ -18,6 +18,7 @@ from multiprocessing import connection, get_context
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any
 
+from align.covered.pause import unmeasured
 from align.jobs import Batch, Job, batches
 from align.results import Report, StepResult
 from sot_paddle.runtime import quiet_imports, tune_cpu
@@ -243,6 +244,10 @@ def _framework_runner():
     if "align.runner" not in sys.modules:
         quiet_imports()
         gc.disable()
+        with unmeasured():
+            import paddlenlp.transformers  # noqa: F401
+
+            import sot_torch_ref  # noqa: F401
         import sot_paddle.registry  # noqa: F401
         from align import runner  # noqa: F401
 

@@ -38,7 +38,7 @@ def run(case: DataCase, dtype: None, context: Context) -> StepResult:
     first, second = sentences, None
     if case.pairs:
         second = sentences[1:] + sentences[:1]
-    tokenizer = context.tokenizer(do_lower_case=case.lower_case)
+    tokenizer = context.tokenizer(file=case.file, do_lower_case=case.lower_case)
     encoded = tokenizer.encode_batch(first, second, max_length=case.max_length)
     ours = {key: encoded[key] for key in _KEYS}
     reference = _reference(case, context, first, second)

@@ -70,9 +70,14 @@ def _examples(case: EvaluationCase) -> list[dict[str, Any]]:
     rng = np.random.default_rng(case.batch.seed)
     vocabulary = case.options["vocab_size"]
     return [
-        {"ids": rng.integers(1, vocabulary, length), "labels": int(rng.integers(case.num_classes))}
+        {"ids": rng.integers(1, vocabulary, length), "labels": _label(rng, case.num_classes)}
         for length in case.lengths
     ]
+
+
+def _label(rng: np.random.Generator, num_classes: int) -> int | float:
+    """A class, or for regression a score of STS-B's range."""
+    return int(rng.integers(num_classes)) if num_classes > 1 else round(rng.uniform(0, 5), 2)
 
 
 def _batches(case: EvaluationCase) -> list[list[int]]:

@@ -37,15 +37,15 @@ def run_backward(case: FunctionCase, dtype: str, context: Context) -> StepResult
 
 
 def _run(case: FunctionCase, dtype: str, step: str, pick: Callable[..., Arrays]) -> StepResult:
-    x = np.random.default_rng(_SEED).normal(size=case.shape).astype(dtype)
-    *expected, reference_stamp = _reference(case, x)
-    *found, ours_stamp = _ours(case.function, case.options, x)
+    drawn = _drawn(case, dtype)
+    *expected, reference_stamp = _reference(case, *drawn)
+    *found, ours_stamp = _ours(case.function, case.options, *drawn)
     reference = pick(*expected)
 
     def compare(arrays: Arrays) -> list[Comparison]:
         return compare_mappings(arrays, reference, TOLERANCES[step, dtype])
 
-    *mistaken, _ = _ours(*case.mistaken_for, x)
+    *mistaken, _ = _ours(*case.mistaken_for, *drawn)
     title = f"{case.mistaken_for[0]} {dict(case.mistaken_for[1]) or ''}".strip()
     return StepResult(
         case.name,
@@ -57,26 +57,42 @@ def _run(case: FunctionCase, dtype: str, step: str, pick: Callable[..., Arrays])
     )
 
 
+def _drawn(case: FunctionCase, dtype: str) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+    """The random inputs, and the mask (B, N) under its keyword where the case has one."""
+    rng, (*outer, last) = np.random.default_rng(_SEED), case.shape
+    inputs = [rng.normal(size=(*outer, last + index)).astype(dtype) for index in range(case.inputs)]
+    if case.symmetric:
+        inputs = [np.matmul(x.swapaxes(-1, -2), x) for x in inputs]
+    valid = np.array(case.valid)[:, None]
+    return inputs, {"mask": np.arange(outer[1])[None] < valid} if case.valid else {}
+
+
 def _weights(shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(_SEED + 1).normal(size=shape)
 
 
 def _ours(
-    function: str, options: Mapping[str, Any], x: np.ndarray
+    function: str,
+    options: Mapping[str, Any],
+    inputs: list[np.ndarray],
+    mask: Mapping[str, np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray, Mapping[str, Any]]:
-    """Value, gradient of the input, and stamp of the Paddle side."""
-    leaf = paddle.to_tensor(x, stop_gradient=False)
-    value = getattr(ours_module, function)(leaf, **options)
-    weights = paddle.to_tensor(_weights(tuple(value.shape)).astype(x.dtype))
+    """Value, gradient of the first input, and stamp of the Paddle side."""
+    leaf, *others = (paddle.to_tensor(x, stop_gradient=False) for x in inputs)
+    given = {name: paddle.to_tensor(array) for name, array in mask.items()}
+    value = getattr(ours_module, function)(leaf, *others, **options, **given)
+    weights = paddle.to_tensor(_weights(tuple(value.shape)).astype(inputs[0].dtype))
     (value * weights).sum().backward()
     return value.detach().numpy(), leaf.grad.numpy(), paddle_side.stamp(value)
 
 
 def _reference(
-    case: FunctionCase, x: np.ndarray
+    case: FunctionCase, inputs: list[np.ndarray], mask: Mapping[str, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, Mapping[str, Any]]:
     """The same of the reference."""
-    leaf = torch.from_numpy(x).requires_grad_(True)
-    value = getattr(reference_module, case.function)(leaf, **case.options)
-    (value * torch.from_numpy(_weights(tuple(value.shape)).astype(x.dtype))).sum().backward()
+    leaf, *others = (torch.from_numpy(x).requires_grad_(True) for x in inputs)
+    given = {name: torch.from_numpy(array) for name, array in mask.items()}
+    value = getattr(reference_module, case.function)(leaf, *others, **case.options, **given)
+    weights = torch.from_numpy(_weights(tuple(value.shape)).astype(inputs[0].dtype))
+    (value * weights).sum().backward()
     return value.detach().numpy(), leaf.grad.numpy(), torch_side.stamp(value)

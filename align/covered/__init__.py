@@ -1,0 +1,1 @@
+"""What of the product the suite runs: measured by coverage.py, judged against a list of reasons."""

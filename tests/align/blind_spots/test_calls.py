@@ -1,0 +1,126 @@
+"""Changes that only a call without masks, token types and taps runs, or a formula alone."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import paddle
+import pytest
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
+
+from sot_paddle import functional, published
+from sot_paddle.backbones import bert
+from sot_paddle.heads import fusion
+
+BERT, WORDS = "plain_call_bert_sum_fc", "plain_call_bert_aggre_all"
+
+
+@pytest.mark.parametrize("case", [BERT, WORDS, "plain_call_sot", "plain_call_swin"])
+def test_a_plain_call_passes(case, run_case) -> None:
+    assert run_case(case, "forward", "float64").passed
+
+
+def test_a_mask_invented_where_none_is_given(run_case, failed, monkeypatch) -> None:
+    original = bert.BertEncoder.forward
+
+    def forward(self, input_ids, token_type_ids=None, attention_mask=None, taps=None):
+        invented = (input_ids != input_ids[:, -1:]).astype("int64")
+        mask = invented if attention_mask is None else attention_mask
+        return original(self, input_ids, token_type_ids, mask, taps)
+
+    monkeypatch.setattr(bert.BertEncoder, "forward", forward)
+    assert failed(run_case(BERT, "forward", "float64")) == ["logits"]
+
+
+def test_what_is_recorded_is_not_what_is_handed_on(run_case, failed, monkeypatch) -> None:
+    """Every other case records taps: a model that computes something else without them."""
+    original = fusion.record
+
+    def record(taps, name, tensor):
+        return original(taps, name, tensor) if taps is not None else tensor * 0.99
+
+    monkeypatch.setattr(fusion, "record", record)
+    assert failed(run_case(WORDS, "forward", "float64")) == ["logits"]
+    assert run_case("head_mgcrp_aggre_all", "forward", "float64").passed
+
+
+def test_uncentred_tokens_are_compared_with_and_without_a_mask(
+    run_case, failed, monkeypatch
+) -> None:
+    original = functional.center_tokens
+
+    def center(x, *, centering="scalar", mask=None):
+        return original(x, centering="scalar" if centering == "none" else centering, mask=mask)
+
+    for case in ("function_uncentred", "function_uncentred_masked"):
+        assert run_case(case, "forward", "float64").passed
+        with monkeypatch.context() as planted:
+            planted.setattr(functional, "center_tokens", center)
+            assert failed(run_case(case, "forward", "float64")) == ["value"]
+
+
+@pytest.mark.parametrize(
+    ("case", "operation"),
+    [
+        ("function_svpn_exact", "svd"),
+        ("function_sqrt_exact", "eigh"),
+    ],
+)
+def test_the_exact_forms_are_compared(case, operation, run_case, failed, monkeypatch) -> None:
+    original = getattr(paddle.linalg, operation)
+
+    def changed(*arguments, **options):
+        first, *rest = original(*arguments, **options)
+        return (first * 1.001, *rest)
+
+    assert run_case(case, "forward", "float64").passed
+    monkeypatch.setattr(paddle.linalg, operation, changed)
+    assert failed(run_case(case, "forward", "float64")) == ["value"]
+
+
+def _alpha_lost(monkeypatch) -> None:
+    original = published._normalization
+
+    def normalization(options, wr_dim):
+        return {name: v for name, v in original(options, wr_dim).items() if name != "alpha"}
+
+    monkeypatch.setattr(published, "_normalization", normalization)
+
+
+def _another_root(monkeypatch) -> None:
+    monkeypatch.setitem(published._NORMS, "sqrt_d", "none")
+
+
+def _a_norm_where_none_is_asked_for(monkeypatch) -> None:
+    monkeypatch.setattr(published, "_normalization", lambda *_: {"normalization": "sqrt_d"})
+
+
+@pytest.mark.parametrize(
+    ("case", "plant", "place"),
+    [
+        ("published_mgcrp_sum_loss", _alpha_lost, ["output 1"]),
+        ("published_mgcrp_sqrt_concat", _another_root, ["output 0"]),
+        ("published_mgcrp_no_norm_aggre_all", _a_norm_where_none_is_asked_for, ["output 0"]),
+    ],
+)
+def test_a_dictionary_read_wrongly(case, plant, place, run_case, failed, monkeypatch) -> None:
+    assert run_case(case, "forward", "float64").passed
+    plant(monkeypatch)
+    assert failed(run_case(case, "forward", "float64")) == place
+
+
+def test_a_vocabulary_file_read_from_its_second_line(run_case, failed, monkeypatch) -> None:
+    assert run_case("data_vocabulary_file", "data").passed
+    original = Path.read_bytes
+
+    def read_bytes(path):
+        content = original(path)
+        return content.partition(b"\n")[2] + b"[PAD]\n" if path.name == "vocab.txt" else content
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    assert failed(run_case("data_vocabulary_file", "data"))[0] == "input_ids"
+    assert run_case("data_pairs", "data").passed
