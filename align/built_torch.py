@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import sot_torch_ref
 from align.built import Built, Named
 from align.case_kinds_built import BuiltCase
+from align.covered.pause import unmeasured
 from align.torch_side import default_dtype, stamp
 from align.weights import build_plan
 from align.weights.plan import Plan
@@ -101,6 +102,7 @@ _FILLS: Mapping[str, Callable[..., Start]] = {
 }
 
 
+@unmeasured()
 def describe(case: BuiltCase) -> Built:
     """Build the reference's model of a case and say what it is, in Paddle's names."""
     recorder = Recorder()

@@ -243,11 +243,11 @@ def optimize(
     Yields:
         The state after each step of ``pauses`` and after the last step.
     """
-    with default_dtype(dtype):
+    with default_dtype(dtype), unmeasured():
         optimizer = _optimizer(model, recipe)
     named = dict(model.named_parameters())
     for step, mapping in enumerate(gradients, 1):
-        with default_dtype(dtype):
+        with default_dtype(dtype), unmeasured():
             for name, value in mapping.items():
                 named[name].grad = torch.from_numpy(value.astype(dtype))
             if recipe.clip_norm is not None:
@@ -275,13 +275,13 @@ def train(
     """
     losses: list[float] = []
     rates: list[float] = []
-    with default_dtype(dtype):
+    with default_dtype(dtype), unmeasured():
         optimizer = _optimizer(model, recipe)
         schedule = schedule_of(optimizer, recipe)
         average = None if recipe.ema_decay is None else ModelEma(model, recipe.ema_decay)
     ends = range(recipe.accumulate, len(batches) + 1, recipe.accumulate) if ends is None else ends
     for index, batch in enumerate(batches, 1):
-        with default_dtype(dtype):
+        with default_dtype(dtype), unmeasured():
             output, _, _ = _call(model, batch)
             loss = _loss(output, batch["labels"])
             (loss / recipe.accumulate).backward()
@@ -302,6 +302,7 @@ def train(
             yield _finish(run, model, optimizer, recipe)
 
 
+@unmeasured()
 def weighted_gradients(
     model: torch.nn.Module,
     batches: Sequence[Mapping[str, np.ndarray]],
@@ -356,6 +357,7 @@ def _finish(
     )
 
 
+@unmeasured()
 def load_glue_batches(
     examples: Sequence[tuple[str, str | None, float]],
     tokenizer: Any,
@@ -386,6 +388,7 @@ def load_glue_batches(
     return found, stamp(last)
 
 
+@unmeasured()
 def evaluation_pixels(pictures: Sequence[Any], size: int, crop_pct: float) -> Arrays:
     """timm's evaluation transform of Pillow images, (3, H, W) each."""
     transform = image_transforms.eval_transform(size, crop_pct)
@@ -400,6 +403,7 @@ def centre_crops(pictures: Sequence[Any], size: int) -> Arrays:
     }
 
 
+@unmeasured()
 def operated(pairs: Sequence[tuple[Any, float]], increasing: bool) -> Arrays:
     """timm's RandAugment operations of one set on (picture, magnitude), (H, W, 3) bytes.
 

@@ -25,10 +25,12 @@ class NotAligned:
             statements there whose first line holds the text, with their first block; the function
             may be left out (``file::::text``).
         reason: why.
+        by_chance: its lines run in some runs (a clock decides); it is never stale.
     """
 
     place: str
     reason: str
+    by_chance: bool = False
 
     def lines(self, file: str, source: Source) -> frozenset[int]:
         """The lines of a file that it names; none when it names another file."""
@@ -106,7 +108,8 @@ def verdict_on(
                 counts[kind] += 1
             if kind == "unlisted":
                 unlisted[file].append(Unlisted(file, line, source.line(line), to))
-    return Verdict(unlisted, [entry for entry in listed if entry not in used], counts)
+    stale = [entry for entry in listed if entry not in used and not entry.by_chance]
+    return Verdict(unlisted, stale, counts)
 
 
 def _places(found: FileRecord) -> Iterator[tuple[int, int | None]]:

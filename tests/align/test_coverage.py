@@ -148,6 +148,11 @@ def test_an_entry_that_accepts_nothing_is_stale(record, place: str) -> None:
     assert verdict(record, *ACCEPTED, planted).stale == [planted]
 
 
+def test_an_entry_of_lines_that_a_clock_decides_on_is_never_stale(record) -> None:
+    chance = NotAligned(f"{FILE}::area::return side * side", "planted", by_chance=True)
+    assert not verdict(record, *ACCEPTED, chance).stale
+
+
 def test_a_jump_never_made_is_named() -> None:
     text = "def f(x):\n    if x:\n        x = 1\n    return x\n"
     ran = FileRecord(frozenset({1, 2, 3, 4}), frozenset(), frozenset({(2, 4)}))
