@@ -197,20 +197,23 @@ class Judge:
         noise: Mapping[str, float] | None,
     ) -> list[Comparison]:
         """Judge the tensors that training mode moves without an optimizer (running statistics)."""
+        expected = self.statistics(reference)
+        own = {name: ours.state[name] for name in expected}
+        if not own:
+            return []
+        rule = bounds.rules(bounds.STATISTICS[self.dtype], noise)
+        judged = None if oracle is None else self.statistics(oracle)
+        return compare_mappings(own, expected, rule, oracle=judged)
+
+    def statistics(self, reference: Recording) -> dict[str, np.ndarray]:
+        """The running statistics of a recording of the reference, in Paddle's names."""
         names = {
             self.weights.torch_names[row.source.name]
             for row in self.weights.rows
             if row.source.buffer and row.source.dtype.startswith("float")
         }
-        if not names:
-            return []
-        held = [
-            None if r is None else self.weights.to_paddle({n: r.state[n] for n in names})
-            for r in (reference, oracle)
-        ]
-        own = {name: ours.state[name] for name in held[0]}
-        rule = bounds.rules(bounds.STATISTICS[self.dtype], noise)
-        return compare_mappings(own, held[0], rule, oracle=held[1])
+        held = {name: reference.state[name] for name in names}
+        return self.weights.to_paddle(held) if held else {}
 
 
 def each(

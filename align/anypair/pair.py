@@ -121,6 +121,7 @@ class AnyPair:
 
     def __init__(self, setup: Setup, dtype: str) -> None:
         self.setup, self.plan, self.dtype = setup, setup.plan, dtype
+        self.unjudged: set[str] = set()  # taps that rounding alone decides about in this precision
         self.judge = Judge(setup.weights, setup.modules, dtype, setup.pooled)
 
     def reference_model(self, dtype: str, train: bool) -> Any:

@@ -9,9 +9,11 @@ import numpy as np
 
 from align.anypair import bounds
 from align.anypair.isolation import Guilty
+from align.anypair.low_noise import fault
 from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.recording import ROOT, Recording
+from align.anypair.rounding_scatter import RoundingScatter
 from align.comparator import compare_arrays
 from align.results import Comparison, ControlResult, StepResult
 
@@ -37,16 +39,19 @@ def forward(pair: AnyPair) -> StepResult:
         if pair.plan.train:
             yield from pair.judge.buffers(ours, pair.reference, pair.oracle, noise)
 
-    comparisons = list(judge(pair.ours))
+    scatter = RoundingScatter(pair, 0)
+    comparisons = scatter.settle(list(judge(pair.ours)))
     controls = [
-        judged_control(name, judge(recording, [ROOT]), "the model's output")
+        judged_control(name, scatter.judged(judge(recording, [ROOT])), "the model's output")
         for name, recording in _array_faults(pair.ours, comparisons)
     ]
     with pair.nudged() as name:
         if name is not None:
             with pair.pass_ours(backward=False) as nudged:
-                controls.append(judged_control("a weight 1 % off", judge(nudged), name))
-    note = "; ".join(pair.judge.notes)
+                found = scatter.judged(judge(nudged))
+                controls.append(judged_control("a weight 1 % off", found, name))
+    pair.unjudged = scatter.unsure
+    note = "; ".join(filter(None, [*pair.judge.notes, scatter.note]))
     case = pair.plan.name
     return StepResult(
         case, "forward", pair.dtype, comparisons, controls, note=note, stamps=_stamps(pair)
@@ -109,21 +114,24 @@ def backward(pair: AnyPair) -> StepResult:
     def judge(ours: Recording) -> Iterator[Comparison]:
         return pair.judge.each_gradient(ours, pair.reference, pair.oracle, pair.noise[1])
 
-    comparisons = list(judge(pair.ours))
+    scatter = RoundingScatter(pair, 1)
+    comparisons = scatter.settle(list(judge(pair.ours)))
     controls = []
+    faulty = copy.copy(pair.ours)
     if len(comparisons) > 1:
         key = _layer_without_parameters(pair)
         with pair.pass_ours(tripled=key) as tripled:
-            controls.append(judged_control("gradient x 3 behind a layer", judge(tripled), key))
-        faulty = copy.copy(pair.ours)
-        faulty.loss = faulty.loss * 1.001
-        controls.append(judged_control("loss 0.1 % too large", judge(faulty), "the loss"))
-    else:
-        faulty = copy.copy(pair.ours)
-        faulty.loss = faulty.loss * 1.001 + 1e-3
-        controls.append(judged_control("loss 0.1 % too large", judge(faulty), "the loss"))
+            found = scatter.judged(judge(tripled))
+            controls.append(judged_control("gradient x 3 behind a layer", found, key))
+    if "loss" not in scatter.unsure:
+        size = fault([c for c in comparisons if c.name == "loss"], 1e-3)
+        faulty.loss = faulty.loss * (1 + size) + (0 if comparisons[1:] else 1e-3)
+        found = scatter.judged(judge(faulty))
+        name = f"loss {100 * size:.1g} % too large"
+        controls.append(judged_control(name, found, "the loss"))
+    case, note = pair.plan.name, scatter.note
     return StepResult(
-        pair.plan.name, "backward", pair.dtype, comparisons, controls, stamps=_stamps(pair)
+        case, "backward", pair.dtype, comparisons, controls, note=note, stamps=_stamps(pair)
     )
 
 

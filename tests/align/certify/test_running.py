@@ -90,9 +90,7 @@ def test_a_worker_that_dies_or_hangs_is_an_error_of_its_task() -> None:
 
 
 def test_a_worker_is_replaced_for_another_setting_of_the_processor() -> None:
-    said = (
-        "import os, sys; [print(os.getenv('ATEN_CPU_CAPABILITY'), flush=1) for _ in sys.stdin]"
-    )
+    said = "import os, sys; [print(os.getenv('ATEN_CPU_CAPABILITY'), flush=1) for _ in sys.stdin]"
     held = running.Worker([sys.executable, "-c", said])
     settings = ("as found", "as found", "AVX2", "as found")
     found = [held.reply({"scene": "s", "seed": 0, "setting": setting})[0] for setting in settings]
