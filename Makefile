@@ -25,9 +25,9 @@ $(STAMP): $(LOCKS)
 demo: setup ## Convert a real BERT checkpoint, prove the port, train text and images briefly
 	$(PY) tools/demo.py
 
-test: setup ## Run the tests, then a quick alignment with its negative controls
+test: setup ## Run the tests, then a quick alignment with its negative controls and coverage
 	$(PY) -m pytest
-	$(PY) -m align --quick
+	$(PY) -m align --quick --coverage
 
 align: setup ## Run every alignment case and write the report to align_report/
 	$(PY) -m align --out align_report
