@@ -27,7 +27,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import stats
 
 from align.distance import Gap
 from align.sides import Arrays
@@ -57,6 +56,8 @@ def factor(directions: float) -> float:
     Args:
         directions: v, at least 1.
     """
+    from scipy import stats  # comparing files of two machines needs NumPy alone
+
     quantile = stats.f.isf(FALSE_ALARM, directions, RUNS * directions)
     return max(KERNELS, float(quantile) ** 0.5)
 
@@ -140,10 +141,10 @@ def bound(worst: float, floor: float, bias: float, allowed: Callable[[], float])
 
     Returns:
         ``bias + max(floor, allowed())``; ``bias + floor`` where that is met already, ``CEILING``
-        where even the widest band is missed.
+        for a distance of 1 and more, that of a tensor of zeros.
     """
     if worst <= bias + floor:
         return bias + floor
-    if worst > bias + CEILING:
+    if worst >= 1.0:
         return CEILING
     return bias + max(floor, allowed())

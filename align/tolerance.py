@@ -29,8 +29,8 @@ class Tolerance:
         norm: "max" or "l2" (scaled, oracle and band only).
         factor: oracle only, > 0: how many times PyTorch's own distance is allowed.
         floor: oracle and relative only, in [0, 1).
-        bias: band only, in [0, 1): a derived difference of the sides beside rounding.
         infinities: exact only: equal infinities are data (a mask value) and count as equal.
+        bias: band only, in [0, 1): a derived difference of the sides beside rounding.
 
     Raises:
         ValueError: a combination that means nothing or admits anything.
@@ -44,8 +44,8 @@ class Tolerance:
     norm: str = "max"
     factor: float | None = None
     floor: float | None = None
-    bias: float = 0.0
     infinities: bool = False
+    bias: float = 0.0
 
     def __post_init__(self) -> None:
         kind, value, floor = self.kind, self.value, self.floor

@@ -152,7 +152,7 @@ COVARIANCE = (
         "forward",
         "head.pooling",
         r"axes of transpose|another order",
-        edited(_MULTI, "self.norm(cov)).reshape", "self.norm(cov)).transpose([0, 2, 1]).reshape"),
+        edited(_MULTI, "_flatten(normed,", "_flatten(normed.transpose([0, 2, 1]),"),
     ),
 )
 

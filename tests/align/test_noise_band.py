@@ -65,7 +65,7 @@ def test_the_moved_runs_are_made_only_where_their_answer_matters():
         pytest.fail("asked for noise without need")
 
     assert bound(FLOOR, FLOOR, 0.0, never) == FLOOR
-    assert bound(2 * CEILING, FLOOR, 0.0, never) == CEILING
+    assert bound(1.0, FLOOR, 0.0, never) == CEILING
     assert bound(2e-5, FLOOR, 1.3e-5, lambda: 3e-6) == pytest.approx(1.6e-5)
     assert bound(2e-5, FLOOR, 0.0, lambda: 0.0) == FLOOR
 

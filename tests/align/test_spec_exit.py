@@ -174,6 +174,8 @@ def _started(body: str) -> subprocess.Popen:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # a job in the background ignores Ctrl-C, and its children would
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert process.stdout.readline() == "begun\n"
     return process

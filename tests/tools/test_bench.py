@@ -21,7 +21,8 @@ def tool():
 
 
 @pytest.mark.slow
-def test_a_quick_run_measures_every_side(tool, capsys, tmp_path):
+def test_a_quick_run_measures_every_side(tool, capsys, tmp_path, monkeypatch):
+    monkeypatch.delenv("SOT_PADDLE_TUNE", raising=False)
     path = tmp_path / "new" / "bench.json"
     assert tool.main(["--quick", "--repeats", "1", "--threads", "1", "--json", str(path)]) == 0
     found = json.loads(path.read_text(encoding="utf-8"))

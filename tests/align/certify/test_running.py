@@ -89,7 +89,8 @@ def test_a_worker_that_dies_or_hangs_is_an_error_of_its_task() -> None:
         assert not again.detected
 
 
-def test_a_worker_is_replaced_for_another_setting_of_the_processor() -> None:
+def test_a_worker_is_replaced_for_another_setting_of_the_processor(monkeypatch) -> None:
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
     said = "import os, sys; [print(os.getenv('ATEN_CPU_CAPABILITY'), flush=1) for _ in sys.stdin]"
     held = running.Worker([sys.executable, "-c", said])
     settings = ("as found", "as found", "AVX2", "as found")

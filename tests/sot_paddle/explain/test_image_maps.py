@@ -128,7 +128,7 @@ def test_the_map_peaks_at_the_patch_that_decides_the_class() -> None:
     sizes = {"img_size": 32, "token_type": "patch", "patch_size": 8, "embed_dim": 24, "depth": 2}
     model = create_model("sot_tiny", 4, **sizes, num_heads=3, wr_dim=4, head_num_heads=2)
     optimizer = paddle.optimizer.Adam(3e-3, parameters=model.parameters())
-    for _ in range(90):
+    for _ in range(160):  # 90 are too few on some processors
         images, labels, _ = planted(draw, 32)
         loss = F.cross_entropy(model(paddle.to_tensor(images)), paddle.to_tensor(labels))
         loss.backward()
