@@ -56,6 +56,7 @@ def main() -> int:
         report = runner.run(runner.jobs(cases, STEPS, DTYPES), context)
         print(writer.console(report), flush=True)
         print("\nbrief fine-tuning on the embedded corpus: dev Matthews correlation, one seed")
+        print("(scores of runs this short differ from processor to processor)")
         for head in ("plain", "mgcrp"):
             run = fine_tune(checkpoint, folder / "runs", head, read_as_paddle, steps=TRAINING_STEPS)
             print(f"  {run}", flush=True)
