@@ -36,8 +36,8 @@ VARIABLES: Mapping[str, Sequence[str]] = {
 """What a row sets; "" leaves a variable unset. MKL_DEBUG_CPU_TYPE matters to an old MKL only."""
 
 STEPS = ("forward", "backward", "loss", "optimizer", "training")
-REDRAWS = 9
-"""Times that weights which the reference itself finds ill-conditioned are drawn again."""
+DRAWS = 9
+"""Draws of weights at most: those that the reference finds ill-conditioned are drawn again."""
 _SEEDS_APART, _REDRAWN = 1000, 100
 _PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}  # threads that wait do not spin
 
@@ -120,7 +120,7 @@ def _results(case: ModelCase | LossCase, seed: int, redrawn: list[str]) -> list[
     from align.context import Context
     from align.runner import run_job
 
-    for attempt in range(REDRAWS):
+    for attempt in range(DRAWS):
         context = Context()
         todo = jobs([_reseeded(case, seed + attempt * _REDRAWN)], STEPS, ["float32"])
         results = [run_job(job, context) for job in todo]
