@@ -96,7 +96,8 @@ def run_row(index: int) -> dict[str, Any]:
             found["controls"] += len(result.controls)
             failures += [f"{name}: {problem}" for problem in _problems(result)]
             for one in result.comparisons:
-                if one.bound and one.worst / one.bound > nearest[1]:
+                banded = one.bound > one.tolerance.lowest_bound
+                if banded and one.worst / one.bound > nearest[1]:
                     nearest = (f"{name}: {one.name}", one.worst / one.bound)
     stamp = environment_stamp()
     return {
@@ -212,7 +213,7 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
     nearest = max((row["nearest"] for row in found), key=lambda entry: entry[1])
     said = (
         f"{len(found)} settings, {tensors} float32 tensors, {len(failures)} failures; at most "
-        f"{tensors * FALSE_ALARM:.1g} are to be expected of right code. Nearest to its bound: "
-        f"{nearest[0]}, {nearest[1]:.0%} of it. Processor: {found[0]['processor']}."
+        f"{tensors * FALSE_ALARM:.1g} are to be expected of right code. Nearest to the edge of its "
+        f"band: {nearest[0]}, {nearest[1]:.0%}. Processor: {found[0]['processor']}."
     )
     return "\n".join([head, *map(line, found), "", said, *failures])
