@@ -10,7 +10,7 @@ pair in float64 judges them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -40,16 +40,27 @@ class RoundingScatter:
         self.unsure: set[str] = set()
 
     def settle(self, found: list[Comparison]) -> list[Comparison]:
-        """The clean comparisons; measured and judged again when one failed in float32."""
-        if self._pair.dtype == "float32" and not all(one.passed for one in found):
-            self._sizes = scatter(self._pair)[self._kind]
-        return self.judged(found)
+        """The clean comparisons, judged again when one failed in float32.
 
-    def judged(self, found: Iterable[Comparison]) -> Iterable[Comparison]:
-        """Comparisons with the room of the moved runs, where they were made."""
-        if not self._sizes:
+        Either rounding explains every failure, or there is a fault and none is forgiven.
+        """
+        if self._pair.dtype != "float32" or all(one.passed for one in found):
             return found
-        return with_noise(found, self._sizes, bounds.NOISE_FACTOR, self.unsure)
+        self._sizes = scatter(self._pair)[self._kind]
+        again = list(self.judged(found))
+        if all(one.passed for one in again):
+            return again
+        self._sizes = {}
+        self.unsure.clear()
+        return found
+
+    def judged(self, found: Iterable[Comparison]) -> Iterator[Comparison]:
+        """Comparisons; where the moved runs decide, the failed ones by them or not at all."""
+        for one in found:
+            if one.passed or not self._sizes:
+                yield one
+            else:
+                yield from with_noise([one], self._sizes, bounds.NOISE_FACTOR, self.unsure)
 
     @property
     def note(self) -> str:
