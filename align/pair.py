@@ -236,7 +236,7 @@ class Pair:
         """The arrays; those of a large model wait in a file and are read one by one."""
         if not self._large:
             return arrays
-        kept = Store().keep(arrays)
+        kept = Store(room=0).keep(arrays)
         arrays.clear()
         return_freed_memory()
         return kept

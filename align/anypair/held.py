@@ -136,10 +136,13 @@ class Store:
 
     The files lie in the folder for temporary files (TMPDIR) and are gone with the last reader.
     There is one for each thread of `ahead`: a file takes one writer at a time.
+
+    Args:
+        room: bytes that it keeps in memory.
     """
 
-    def __init__(self) -> None:
-        self._room = MEMORY
+    def __init__(self, room: int = MEMORY) -> None:
+        self._room = room
         self._lock = threading.Lock()
         self._free: queue.SimpleQueue[_File] = queue.SimpleQueue()
         for file in [_File() for _ in range(WORKERS)]:
