@@ -138,11 +138,11 @@ class Store:
     There is one for each thread of `ahead`: a file takes one writer at a time.
 
     Args:
-        room: bytes that it keeps in memory.
+        room: bytes that it keeps in memory, None for MEMORY.
     """
 
-    def __init__(self, room: int = MEMORY) -> None:
-        self._room = room
+    def __init__(self, room: int | None = None) -> None:
+        self._room = MEMORY if room is None else room
         self._lock = threading.Lock()
         self._free: queue.SimpleQueue[_File] = queue.SimpleQueue()
         for file in [_File() for _ in range(WORKERS)]:
