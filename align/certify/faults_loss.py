@@ -168,7 +168,7 @@ FAULTS = (
         "huber_loss",
         "loss",
         "loss",
-        r"Paddle computes the Huber loss",
+        r"PyTorch takes the mean of \d+ items divided by 0\.5 \(smooth L1\)",
         edited(
             _HUBER,
             "0.5 * apart**2 / BETA, apart - 0.5 * BETA).mean()",

@@ -150,7 +150,7 @@ CROSS = theirs.cross_entropy
             ).mean(),
             SCORES,
             LABELS,
-            "normalisation of the weights: PyTorch divides by the sum",
+            "PyTorch by the sum of the labels' weights",
         ),
         (
             lambda z, y: theirs.nll_loss(z.log(), y),
@@ -245,7 +245,7 @@ CROSS = theirs.cross_entropy
             lambda z, y: 0.5 * smooth(z, y, 0.5),
             SCORES,
             TARGETS,
-            "Paddle computes the Huber loss (not divided by beta), PyTorch the smooth L1 loss",
+            "PyTorch takes the mean of 40 items divided by 0.5 (smooth L1)",
         ),
         (
             theirs.binary_cross_entropy,
@@ -297,14 +297,14 @@ CROSS = theirs.cross_entropy
             lambda z, y: entropy(z, y) / 3,
             SCORES,
             LABELS,
-            "times PyTorch's (divided by 3: gradient accumulation?)",
+            "times PyTorch's (divided by 3; perhaps gradient accumulation)",
         ),
         (
             lambda z, y: theirs.cross_entropy(z, y, label_smoothing=0.1),
             lambda z, y: smoothed(z / 2, y, 0.1),
             SCORES,
             LABELS,
-            "cross entropy of scaled scores with label smoothing 0.1 (scale of the scores (1 / "
+            "cross entropy of scaled scores (scale of the scores (1 / "
             "temperature) 0.5), PyTorch cross entropy (label smoothing 0.1)",
         ),
         (
@@ -393,13 +393,6 @@ def test_causes_hold_in_float32() -> None:
     assert "label smoothing 0.1 in Paddle, 0" in found.cause
 
 
-def test_the_cut_of_paddles_softmax_is_known() -> None:
-    scores = np.zeros((4, 5))
-    scores[0, 1] = 90.0
-    found = caught(CROSS, entropy, scores, np.zeros(4, dtype="int64"))
-    assert "Paddle's kernel cuts scores off 64 below the largest: the value is 6.5" in found.cause
-
-
 def test_a_large_output_is_not_searched_through() -> None:
     scores = RNG.normal(size=(4, 80_000))
     found = caught(CROSS, lambda z, y: entropy(z / 2, y), scores, np.arange(4))
@@ -414,7 +407,7 @@ def test_formulas_behind_one_hot_labels_are_known() -> None:
         return 0.5 * smooth(z, ours.one_hot(y, 5).astype(z.dtype), 0.5)
 
     found = caught(theirs_huber, ours_huber)
-    assert "Paddle computes the Huber loss" in found.cause
+    assert "PyTorch takes the mean of 40 items divided by 0.5 (smooth L1)" in found.cause
     found = caught(
         lambda z, y: CROSS(z, y, label_smoothing=0.1),
         lambda z, y: smoothed(ours.softmax(z), y, 0.1),
