@@ -1,27 +1,29 @@
-"""From one differing key of a batch to the likely cause: tokens, labels, images, plain numbers.
-
-Each test is a hypothesis about the loader; it is named only when it explains the difference (1 % of
-it may remain). The last ones (another tokenizer, another resizing) say what they rest on.
-"""
+"""From one differing key of a batch to the cause: the edit of PyTorch's that makes Paddle's."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from align.anypair import pixel_causes, token_causes
-from align.anypair.rounding import rounded_to
-from align.diagnosis import diagnose, diagnose_shape
+from align.anypair import array_edits, mask_edits, pixel_causes, token_causes
+from align.anypair.experiment import Edit
+from align.anypair.experiment import explain as first_edit
+from align.diagnosis import diagnose_shape
 from align.sides import Arrays
 
-EXPLAINED = 0.01  # part of the difference that may remain
+BUDGET = 300  # trials
 SHOWN = 4
+
+Judge = Callable[[np.ndarray, np.ndarray], bool]
+"""Whether two arrays of a key are equal, in the judgement of the stage."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a test may look at.
+    """What an edit may look at.
 
     Attributes:
         key: the differing key.
@@ -36,8 +38,13 @@ class Evidence:
     epoch: tuple[np.ndarray, np.ndarray] | None = None
 
 
-def explain(found: Evidence) -> str:
-    """The likely cause of one differing key, "" when nothing fits."""
+def explain(found: Evidence, equal: Judge) -> str:
+    """The cause of one differing key, "" when no edit explains it.
+
+    Args:
+        found: both sides' batches.
+        equal: the judge of a key.
+    """
     if found.key not in found.ours or found.key not in found.reference:
         return _absent(found)
     a, b = found.ours[found.key], found.reference[found.key]
@@ -45,16 +52,21 @@ def explain(found: Evidence) -> str:
     if kind and a.shape == b.shape and np.array_equal(a.astype(np.float64), b.astype(np.float64)):
         return f"{kind}; the values agree"
     if pixel_causes.is_images(a) and pixel_causes.is_images(b):
-        return pixel_causes.explain(a, b)
-    if _is_text(a) and _is_text(b):
-        text = _tokens(found, a, b)
-    elif found.epoch is not None:
-        text = _labels(*found.epoch)
-    else:
-        text = ""
+        return pixel_causes.explain(a, b, equal)
+    text = _whole(found, a, b, equal) if b.dtype.kind in "biu" else ""
     if not text and a.shape != b.shape:
         text = _shapes(a, b)
-    return text or kind or _numbers(a, b)
+    return text or kind or _tried(a, b, _of_numbers(a, b), equal)
+
+
+def _tried(a: np.ndarray, b: np.ndarray, edits: Iterable[Edit[np.ndarray]], equal: Judge) -> str:
+    """The first edit of b that the judge takes for a."""
+    if a.shape != b.shape or not b.size:
+        return ""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(all="ignore"):
+        found = first_edit(b, edits, lambda x: x.shape == a.shape and equal(a, 1.0 * x), BUDGET)
+    return "" if found is None else found.cause
 
 
 def _absent(found: Evidence) -> str:
@@ -76,157 +88,73 @@ def _kind_of_number(a: np.ndarray, b: np.ndarray) -> str:
     return f"another kind of number: {a.dtype.name} in Paddle, {b.dtype.name} in PyTorch"
 
 
-def _is_text(array: np.ndarray) -> bool:
-    return array.ndim == 2 and array.dtype.kind in "biuf"
-
-
-def _tokens(found: Evidence, a: np.ndarray, b: np.ndarray) -> str:
-    """Ids, masks, segments and positions of (B, L)."""
-    if b.dtype.kind == "f":
+def _whole(found: Evidence, a: np.ndarray, b: np.ndarray, equal: Judge) -> str:
+    """Labels, ids, masks, segments and positions."""
+    if found.epoch is not None and found.epoch[0].dtype.kind in "biu":
+        own, theirs = (x.astype(np.int64) for x in found.epoch)
+        edits = itertools.chain(
+            mask_edits.of_values(own, theirs, "labels are"), mask_edits.of_rows(own)
+        )
+        return _tried(own, theirs, edits, equal)
+    if b.ndim != 2 or a.ndim != 2:
         return ""
-    binary = set(np.unique(b)) <= {0, 1}
-    if a.shape == b.shape and binary:
-        mask = token_causes.padding_mask(found.reference, b.shape, besides=found.key)
-        segments = "type" in found.key or "segment" in found.key
-        text = token_causes.explain_segments(a, b, mask) if segments else ""
-        text = text or token_causes.explain_mask(a, b)
+    if a.shape == b.shape and set(np.unique(b)) <= {0, 1}:
+        edits = mask_edits.of_mask(a.astype(np.float64), b)
+        if "type" in found.key or "segment" in found.key:
+            kept = token_causes.padding_mask(found.reference, b.shape, besides=found.key)
+            kept = np.ones(b.shape, bool) if kept is None else kept
+            edits = itertools.chain(mask_edits.of_segments(a, b, kept), edits)
+        text = _tried(a, b, edits, equal)
         if text:
             return text
     if a.dtype.kind == "f":
         return ""
     text = _structure(found)
-    if a.shape == b.shape:
-        swapped = _substituted(a, b)
-        same = text.startswith("other tokens")  # a plain substitution says more than that
-        text = swapped if swapped and (same or not text) else text
+    if a.shape == b.shape and (not text or text.startswith("other tokens")):
+        text = _tried(a, b, mask_edits.of_values(a, b, "every value is"), equal) or text
     return text
 
 
 def _structure(found: Evidence) -> str:
     """What the ids of the batch say; another key follows them."""
     key = token_causes.ids_key(found.ours, found.reference)
-    if key is None:
+    if key is None or np.array_equal(found.ours[key], found.reference[key]):
         return ""
-    a, b = found.ours[key], found.reference[key]
-    if a.shape == b.shape and np.array_equal(a, b):
-        return ""
-    masks = [
-        token_causes.padding_mask(batch, batch[key].shape)
+    rows = [
+        token_causes.take_apart(batch[key], token_causes.padding_mask(batch, batch[key].shape))
         for batch in (found.ours, found.reference)
     ]
-    rows = [token_causes.take_apart(x, m) for x, m in zip((a, b), masks, strict=True)]
     text = token_causes.explain_ids(*rows)
     return text if key == found.key or not text else f"follows {key!r}: {text}"
 
 
-def _substituted(a: np.ndarray, b: np.ndarray) -> str:
-    """Every value of the reference became one value of ours."""
-    changed = a != b
-    pairs = set(zip(b.ravel().tolist(), a.ravel().tolist(), strict=True))
-    mapping = dict(pairs)
-    if len(mapping) != len(pairs):
-        return ""
-    moved = {old: new for old, new in mapping.items() if old != new}
-    if len({new - old for old, new in pairs}) == 1 and len(mapping) > 1:
-        constant = next(new - old for old, new in pairs)
-        return (
-            f"every value is {abs(constant)} {'larger' if constant > 0 else 'smaller'} in Paddle "
-            f"(it begins at {a.min()} instead of {b.min()}): counted from another number"
-        )
-    if len(moved) == 1 and int(changed.sum()) > 1:
-        old, new = next(iter(moved.items()))
-        ignored = " (ignored by the loss)" if old < 0 or new < 0 else ""
-        return f"every {old} of PyTorch is {new} in Paddle{ignored}: another padding value"
-    return ""
-
-
-def _labels(a: np.ndarray, b: np.ndarray) -> str:
-    """Labels of an epoch, (R,) each."""
-    if a.shape != b.shape or np.array_equal(a, b):
-        return ""
-    if b.dtype.kind not in "biu" or a.dtype.kind not in "biu":
-        return ""
-    a, b = a.astype(np.int64), b.astype(np.int64)
-    pairs = set(zip(b.tolist(), a.tolist(), strict=True))
-    mapping = dict(pairs)
-    if len(mapping) == len(pairs) and len(b) > len(mapping):
-        differences = {new - old for old, new in pairs}
-        if len(differences) == 1:
-            constant = differences.pop()
-            return (
-                f"labels are {abs(constant)} {'larger' if constant > 0 else 'smaller'} in Paddle "
-                f"(classes counted from {a.min()} instead of {b.min()})"
-            )
-        moved = {old: new for old, new in sorted(mapping.items()) if old != new}
-        shown = ", ".join(f"{old} -> {new}" for old, new in list(moved.items())[:SHOWN])
-        if set(moved) == set(moved.values()):
-            return f"classes are permuted: PyTorch's {shown} in Paddle"
-        return f"classes are numbered in another way: PyTorch's {shown} in Paddle"
-    for step in (1, -1):
-        if len(b) > 3 and np.array_equal(np.roll(b, step)[1:-1], a[1:-1]):
-            word = "late" if step == 1 else "early"
-            return f"labels are shifted by one row against the other keys (one row too {word})"
-    return ""
-
-
-def _numbers(a: np.ndarray, b: np.ndarray) -> str:
-    """Plain numbers, and what is left."""
-    if a.shape != b.shape:
-        return ""
-    x, y = a.astype(np.float64), b.astype(np.float64)
-    if not x.size or not (np.isfinite(x).all() and np.isfinite(y).all()):
-        return ""
-    precision = rounded_to(x, y) if b.dtype.kind == "f" else ""
-    if precision:
-        return f"values are rounded to {precision} in Paddle"
-    hint = diagnose(x, y, 0.0)
-    if "out of tolerance" in hint or "another order" in hint:  # says where, not why
-        hint = ""
-    return _standardised(x, y) or hint or _repeated_row(x, y)
-
-
 def _shapes(a: np.ndarray, b: np.ndarray) -> str:
     """Another shape: a second axis of one, one column for each class, or a longer axis."""
-    if _is_one_hot(a, b):
-        return "labels are one column for each class (one-hot) in Paddle, indices in PyTorch"
-    if _is_one_hot(b, a):
-        return "labels are indices in Paddle, one column for each class (one-hot) in PyTorch"
+    for many, one, who, other in ((a, b, "Paddle", "PyTorch"), (b, a, "PyTorch", "Paddle")):
+        columns = many.ndim == one.ndim + 1 and many.shape[:-1] == one.shape
+        if columns and many.shape[-1] > 1 and np.array_equal(many.argmax(axis=-1), one):
+            return f"labels are one-hot (a column for each class) in {who}, indices in {other}"
     return diagnose_shape(a.astype(np.float64), b.astype(np.float64))
 
 
-def _is_one_hot(columns: np.ndarray, indices: np.ndarray) -> bool:
-    if columns.ndim != indices.ndim + 1 or columns.shape[:-1] != indices.shape:
-        return False
-    return columns.shape[-1] > 1 and np.array_equal(columns.argmax(axis=-1), indices)
-
-
-def _standardised(a: np.ndarray, b: np.ndarray) -> str:
-    """Columns of (R, F) that are scaled and shifted, each by its own numbers."""
-    if b.ndim != 2 or len(b) < 3:
-        return ""
-    centred = b - b.mean(axis=0)
-    energy = (centred**2).sum(axis=0)
-    if not (energy > 0).all():
-        return ""
-    scale = (centred * a).sum(axis=0) / energy
-    offset = a.mean(axis=0) - scale * b.mean(axis=0)
-    plain = np.ptp(scale) < 1e-3 * np.abs(scale).max() and np.ptp(offset) < 1e-3
-    if plain or np.abs(scale * b + offset - a).max() > EXPLAINED * np.abs(a - b).max():
-        return ""
-    shown = [f"{s:.4g} x + {o:.4g}" for s, o in zip(scale, offset, strict=True)]
-    more = ", ..." if len(shown) > SHOWN else ""
-    listed = ", ".join(shown[:SHOWN]) + more
-    return f"columns are normalised in another way: Paddle's are {listed} of PyTorch's x"
-
-
-def _repeated_row(a: np.ndarray, b: np.ndarray) -> str:
-    """Rows of the batch that are other rows of it."""
-    if a.ndim < 2:
-        return ""
-    found = []
-    for i in np.flatnonzero([not np.array_equal(x, y) for x, y in zip(a, b, strict=True)]):
-        source = [j for j in range(len(b)) if np.array_equal(a[i], b[j])]
-        if not source:
-            return ""
-        found.append(f"row {i} of the batch is PyTorch's row {source[0]}")
-    return "; ".join(found[:SHOWN])
+def _of_numbers(a: np.ndarray, b: np.ndarray) -> Iterable[Edit[np.ndarray]]:
+    """Edits of plain numbers."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return
+    if b.ndim > 1:
+        own, theirs = array_edits.slices(a, 0).tolist(), array_edits.slices(b, 0).tolist()
+        order = [theirs.index(s) if s in theirs else i for i, s in enumerate(own)]
+        moved = [f"row {i} is PyTorch's row {j}" for i, j in enumerate(order) if i != j]
+        yield Edit(f"rows of the batch: {'; '.join(moved[:SHOWN])}", lambda x: x[order])
+    yield from array_edits.computed(a, b)
+    yield from array_edits.turned(a, b)
+    yield from array_edits.reordered(a, b)
+    if b.ndim == 2 and len(b) > 2:
+        scale, offset = array_edits.affine(a, b, (0,))
+        shown = [f"{s:.4g} x + {o:.4g}" for s, o in zip(scale[0], offset[0], strict=True)]
+        listed = ", ".join(shown[:SHOWN]) + (", ..." if len(shown) > SHOWN else "")
+        yield Edit(
+            f"columns are normalised in another way: Paddle's are {listed} of PyTorch's x",
+            lambda x: scale * x + offset,
+        )

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from align.anypair.array_edits import mixed
+from align.anypair.experiment import Edit
+from align.anypair.experiment import explain as first_edit
 from align.anypair.token_causes import padding_mask
 from align.sides import Arrays
 
@@ -66,14 +69,6 @@ def _signature(key: str, array: np.ndarray, batch: Arrays) -> np.ndarray:
     return np.nan_to_num(rows.astype(np.float64), posinf=1e9, neginf=-1e9) @ weights
 
 
-def mixed(count: int) -> np.ndarray:
-    """(count,) uint64: well mixed numbers, the same for equal positions."""
-    z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
 def explain(ours: RowLog, reference: RowLog) -> str:
     """The cause when both sides have the same rows, but not in the same order or batches.
 
@@ -87,15 +82,12 @@ def explain(ours: RowLog, reference: RowLog) -> str:
     codes = _codes(ours, reference, [key for key in reference.held if key in ours.held])
     if codes is None:
         return ""
-    a, b = codes
-    if len(a) == len(b) and (a == b).all():
-        return _batched(ours.sizes, reference.sizes)
-    return (
-        _ended(a, b, ours.sizes, reference.sizes)
-        or _reordered(a, b)
-        or _repeated(a, b)
-        or _left_out(a, b, reference.sizes)
-    )
+    if np.array_equal(*codes):
+        sizes = [log.sizes[0] for log in (ours, reference)]
+        text = f"Paddle's batches hold {sizes[0]} rows, PyTorch's {sizes[1]}"
+        same = ours.sizes == reference.sizes
+        return "" if same else f"another batch size: {text}; the rows and their order are the same"
+    return _first(*codes, (*_ended(*codes, ours.sizes, reference.sizes), *_reordered(*codes)))
 
 
 def explain_key(key: str, ours: RowLog, reference: RowLog) -> str:
@@ -103,8 +95,13 @@ def explain_key(key: str, ours: RowLog, reference: RowLog) -> str:
     codes = _codes(ours, reference, [key])
     if codes is None or len(set(codes[1].tolist())) < 2:
         return ""
-    text = _reordered(*codes)
+    text = _first(*codes, _reordered(*codes)[:2])
     return f"{text}; the other keys do not follow it" if text else ""
+
+
+def _first(a: np.ndarray, b: np.ndarray, edits: Sequence[Edit[np.ndarray]]) -> str:
+    found = first_edit(b, edits, lambda made: np.array_equal(a, made), len(edits) + 1)
+    return "" if found is None else found.cause
 
 
 def _codes(
@@ -117,128 +114,75 @@ def _codes(
         if a is None or b is None or (a.dtype.kind == "f") != (b.dtype.kind == "f"):
             return None
         both = np.concatenate([a, b])
-        columns.append(_grouped(both) if both.dtype.kind == "f" else both)
+        if both.dtype.kind == "f":  # groups of values that lie within rounding of each other
+            order = np.argsort(both)
+            near = NEAR * float(np.sqrt((both**2).mean()))
+            groups = np.cumsum(np.diff(both[order], prepend=both[order[:1]]) > near)
+            both = np.empty(len(both), np.int64)
+            both[order] = groups
+        columns.append(np.unique(both, return_inverse=True)[1])
     if not columns or not len(columns[0]):
         return None
-    width = len(ours.column(keys[0]))
-    stacked = [np.unique(column, return_inverse=True)[1] for column in columns]
-    _, joint = np.unique(np.stack(stacked, axis=1), axis=0, return_inverse=True)
-    joint = joint.ravel()
-    return joint[:width], joint[width:]
+    _, joint = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+    width = ours.rows
+    return joint.ravel()[:width], joint.ravel()[width:]
 
 
-def _grouped(values: np.ndarray) -> np.ndarray:
-    """Numbers of groups of values that lie within rounding of each other."""
-    order = np.argsort(values)
-    near = NEAR * float(np.sqrt((values**2).mean()))
-    groups = np.cumsum(np.diff(values[order], prepend=values[order[0]]) > near)
-    found = np.empty(len(values), dtype=np.int64)
-    found[order] = groups
-    return found
-
-
-def _batched(a: Sequence[int], b: Sequence[int]) -> str:
-    """The same rows in the same order: only the batches can differ."""
-    if list(a) == list(b):
-        return ""
-    if a[0] != b[0]:
-        return (
-            f"another batch size: Paddle's batches hold {a[0]} rows, PyTorch's {b[0]}; the rows "
-            "and their order are the same"
-        )
-    return (
-        f"the same rows in the same order, cut into other batches: {_first(a)} rows in Paddle, "
-        f"{_first(b)} in PyTorch"
-    )
-
-
-def _ended(a: np.ndarray, b: np.ndarray, sizes: Sequence[int], theirs: Sequence[int]) -> str:
+def _ended(
+    a: np.ndarray, b: np.ndarray, sizes: Sequence[int], theirs: Sequence[int]
+) -> list[Edit[np.ndarray]]:
     """One side has the beginning of the other's rows."""
-    short, long, who = (a, b, "Paddle") if len(a) < len(b) else (b, a, "PyTorch")
-    if not (short == long[: len(short)]).all():
-        return ""
-    held, full = (sizes, theirs) if who == "Paddle" else (theirs, sizes)
-    other = "PyTorch" if who == "Paddle" else "Paddle"
-    missing = len(long) - len(short)
+    who, other, held, full = "Paddle", "PyTorch", sizes, theirs
+    if len(a) > len(b):
+        who, other, held, full = other, who, full, held
+    count = abs(len(a) - len(b))
+    says = f"{who}'s data end {count} rows earlier: {sum(held)} rows against {sum(full)}"
     if list(held) == list(full[:-1]) and full[-1] < full[0]:
-        return (
-            f"drop_last: {who} drops the last incomplete batch of {full[-1]} rows, {other} keeps it"
+        says = f"drop_last: {who} drops the last incomplete batch of {count} rows, {other} keeps it"
+    elif who == "PyTorch" and len(full) == len(held) and set(a[len(b) :]) <= set(b):
+        says = (
+            f"Paddle's last batch is filled up with {count} rows that it has given before (as a "
+            "distributed sampler does)"
         )
-    if who == "PyTorch" and len(full) == len(held) and set(a[len(b) :]) <= set(b):
-        return (
-            f"Paddle's last batch is filled up with {missing} rows that it has given before (a "
-            "distributed sampler does that)"
-        )
-    return (
-        f"{who}'s data end {missing} rows earlier: {len(short)} rows in {len(held)} batches "
-        f"against {len(long)} in {len(full)}"
-    )
+    return [Edit(says, lambda x: np.concatenate([x, a[len(x) :]])[: len(a)])]
 
 
-def _reordered(a: np.ndarray, b: np.ndarray) -> str:
-    """The same rows in another order, perhaps without the last ones."""
-    if len(a) == len(b) and (a == b).all():
-        return ""
-    spare = Counter(b.tolist())
-    spare.subtract(a.tolist())
-    if len(a) > len(b) or min(spare.values()) < 0 or _is_subsequence(a, b):
-        return ""
-    lost = len(b) - len(a)
-    rest = f", and {lost} rows are missing (the last incomplete batch is dropped?)" if lost else ""
-    if not lost and (a == b[::-1]).all():
-        return f"sample order: the {len(b)} rows come in reverse order"
-    where = int(np.argmax(a != b[: len(a)]))
+def _reordered(a: np.ndarray, b: np.ndarray) -> list[Edit[np.ndarray]]:
+    """The same rows in another order, fewer of them, some of them again."""
+    wanted, held = Counter(a.tolist()), Counter(b.tolist())
+    extra, lost = wanted - held, held - wanted
+    again, missing = sum(extra.values()), sum(lost.values())
+    known = set(extra) <= set(held)
+    rest = f", and {missing} rows are missing" if missing else ""
+    where = int(np.argmax(a != b[: len(a)])) if len(a) <= len(b) else 0
     source = int(np.argmax(b == a[where]))
-    return (
-        f"sample order: the same rows in another order{rest} (shuffle, sampler or seed): row "
-        f"{where} of Paddle is row {source} of PyTorch"
+    place = f" in the place of {missing} others" if missing else ""
+    rows = [int(np.argmax(b == code)) for code in extra]
+    left = [i for i, code in enumerate(b.tolist()) if code in lost][:missing]
+    named = ", ".join(map(str, (rows or left)[:SHOWN])) + (
+        ", ..." if again + missing > SHOWN else ""
     )
 
+    def without(x: np.ndarray) -> np.ndarray | None:
+        return np.delete(x, left) if missing and not again else None
 
-def _is_subsequence(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether a is b with rows left out."""
-    rest = iter(b.tolist())
-    return len(a) < len(b) and all(any(code == other for other in rest) for code in a.tolist())
+    def repeated(x: np.ndarray) -> np.ndarray | None:
+        spare = [i for i, code in enumerate(a.tolist()) if code in a[:i] and code in extra]
+        in_place = len(a) == len(x) and (a == x).mean() >= 0.5
+        return a if again and known and (in_place or len(np.delete(a, spare)) == len(x)) else None
 
-
-def _left_out(a: np.ndarray, b: np.ndarray, sizes: Sequence[int]) -> str:
-    """Rows that one side lacks, the rest in order."""
-    for short, long, who in ((a, b, "Paddle"), (b, a, "PyTorch")):
-        if not len(short) or not _is_subsequence(short, long):
-            continue
-        at, missing = 0, []
-        for i, code in enumerate(long.tolist()):
-            if at < len(short) and code == short[at]:
-                at += 1
-            else:
-                missing.append(i)
-        other = "PyTorch" if who == "Paddle" else "Paddle"
-        return (
-            f"{who} leaves {len(missing)} of {other}'s {len(long)} rows out: row {_first(missing)} "
-            "(a filter, or a sampler's share)"
-        )
-    return ""
-
-
-def _repeated(a: np.ndarray, b: np.ndarray) -> str:
-    """Rows that come again, in place of others or besides them."""
-    extra = Counter(a.tolist())
-    extra.subtract(b.tolist())
-    again = [code for code, count in extra.items() if count > 0]
-    known = set(b.tolist())
-    if not again or any(code not in known for code in again):
-        return ""
-    count = sum(extra[code] for code in again)
-    if len(a) == len(b) and (a == b).mean() < 0.5:
-        return ""
-    if len(a) > len(b) and not _is_subsequence(b, a):
-        return ""
-    rows = [int(np.argmax(b == code)) for code in again]
-    lost = sum(-n for n in extra.values() if n < 0)
-    place = f" in the place of {lost} others" if lost else ""
-    return f"duplicates: {count} rows come once more{place}: row {_first(rows)} of PyTorch"
-
-
-def _first(values: Sequence[int]) -> str:
-    more = ", ..." if len(values) > SHOWN else ""
-    return ", ".join(str(v) for v in list(values)[:SHOWN]) + more
+    return [
+        Edit("sample order: the rows come in reverse order", lambda x: x[::-1]),
+        Edit(
+            f"sample order: the same rows in another order: row {where} of Paddle is row {source} "
+            "of PyTorch",
+            lambda x: None if again or missing else a,
+        ),
+        Edit(f"Paddle leaves {missing} of PyTorch's {len(b)} rows out: row {named}", without),
+        Edit(f"duplicates: {again} rows come once more{place}: row {named} of PyTorch", repeated),
+        Edit(
+            f"sample order: the same rows in another order{rest}: row {where} of Paddle is row "
+            f"{source} of PyTorch",
+            lambda x: None if again else a,
+        ),
+    ]
