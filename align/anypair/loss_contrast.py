@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from align.anypair import loss_formulas
 from align.anypair.experiment import Edit
 from align.anypair.experiment import explain as first_edit
-from align.anypair.loss_items import Items, Measured, Recipe, arrangements
+from align.anypair.loss_formulas import HUBER, SMOOTHING
+from align.anypair.loss_recipes import NEAR, Items, Measured, Recipe, arrangements
 
-NEAR = 5e-6  # part of a loss and its gradient that a recipe may leave: what float32 rounds
 SAME = 1e-5  # relative difference of fitted numbers that are one
 BUDGET = 60  # trials of recipes for each arrangement and side
 SHOWN = 4
@@ -28,7 +27,7 @@ def explain(output: np.ndarray, labels: np.ndarray | None, ours: Side, reference
         reference: PyTorch's.
     """
     for items in arrangements(output, labels):
-        measured = [Measured(items, *side, NEAR) for side in (ours, reference)]
+        measured = [Measured(items, *side) for side in (ours, reference)]
         b = _recipe(measured[1])
         a = _recipe(measured[0], _smoothing(b))
         b = b or _recipe(measured[1], _smoothing(a))
@@ -42,7 +41,7 @@ def explain(output: np.ndarray, labels: np.ndarray | None, ours: Side, reference
 
 
 def _smoothing(one: Recipe | None) -> float:
-    held = one is not None and one.formula.title == "label smoothing"
+    held = one is not None and one.formula.title == SMOOTHING
     return one.formula.parameter if held else 0.0
 
 
@@ -50,18 +49,16 @@ def _recipe(measured: Measured, smoothing: float = 0.0) -> Recipe | None:
     """The first recipe that gives a loss and its gradient; at the last one that something is added
     to or whose items count by their labels."""
     held: list[Recipe] = []
-    edits = (
-        Edit(formula.name, lambda m, f=formula: m.recipe(f))
-        for formula in loss_formulas.candidates(measured, smoothing)
-    )
 
     def rank(recipe: Recipe) -> tuple[bool, bool]:
-        return abs(recipe.constant) > measured.near_value, not recipe.uniform
+        return abs(recipe.constant) > NEAR * abs(measured.value), not recipe.uniform
 
     def passes(recipe: Recipe) -> bool:
         held.append(recipe)
         return not any(rank(recipe))
 
+    candidates = measured.candidates(smoothing)
+    edits = (Edit(one.name, lambda m, one=one: m.recipe(one)) for one in candidates)
     found = first_edit(measured, edits, passes, BUDGET)
     return found.edited if found is not None else min(held, key=rank, default=None)
 
@@ -76,7 +73,7 @@ def _contrast(items: Items, a: Recipe, b: Recipe) -> str:
 
 def _parameters(a: Recipe, b: Recipe) -> str:
     own, theirs = (one.formula.parameter for one in (a, b))
-    if own is None or abs(own - theirs) <= 10 * SAME * max(abs(own), abs(theirs)):
+    if abs(own - theirs) <= 10 * SAME * max(abs(own), abs(theirs)):
         return ""
     shown = [0.0 if abs(v) < SAME else v for v in (own, theirs)]
     return f"{a.formula.title} {shown[0]:.4g} in Paddle, {shown[1]:.4g} in PyTorch (fitted)"
@@ -90,7 +87,10 @@ def _ignored(items: Items, a: Recipe, b: Recipe) -> str:
         if not extra.any():
             continue
         values = np.unique(items.labels[extra])
-        if len(values) == 1 and not (two.kept & (items.labels == values[0])).any():
+        if (
+            items.labels.ndim == len(values) == 1
+            and not (two.kept & (items.labels == values[0])).any()
+        ):
             found.append(
                 f"ignore_index: the {extra.sum()} labels {values[0]:g} count in {who}, {other} "
                 "ignores them"
@@ -144,7 +144,7 @@ def _divisors(items: Items, a: Recipe, b: Recipe) -> str:
 def _divisor(items: Items, one: Recipe, value: float) -> str:
     """In words, "" for a number that means nothing."""
     count, kept, rows = len(one.kept), int(one.kept.sum()), items.rows
-    beta = one.formula.parameter if "Huber" in one.formula.name else 1.0
+    beta = one.formula.parameter if one.formula.name == HUBER else 1.0
     whole = f"takes the mean of {count} items" if kept == count else f"divides by all {count} items"
     named = (
         (1.0, "takes the sum"),

@@ -44,17 +44,19 @@ def scores(output: np.ndarray, labels: np.ndarray) -> Iterator[Score]:
 
 
 def _all(z: np.ndarray, y: np.ndarray) -> Computed:
-    if y.dtype.kind in "iub" and z.size == y.size:
-        for cut in (0, 0.5):
-            yield from _of_answers(z.ravel() > cut, y.ravel(), f" with the threshold {cut:g}")
-        yield from _of_one_score(z.ravel(), y.ravel())
-    elif y.dtype.kind in "iub" and y.shape != z.shape:
-        yield from _of_classes(z, y)
-    elif y.dtype.kind in "iuf" and y.shape == z.shape and set(np.unique(y)) <= {0, 1}:
-        for cut in (0, 0.5):
-            told = f" with the threshold {cut:g}"
+    binary = z.size == y.size and set(np.unique(y)) <= {0, 1}
+    for cut in (0, 0.5) if binary else ():
+        told = f" with the threshold {cut:g}"
+        if y.ndim > 1 and y.shape == z.shape:
             yield from _of_answers((z > cut).ravel(), y.ravel(), f" of single elements{told}")
             yield from _of_answers(z > cut, y, told)
+        else:
+            yield from _of_answers(z.ravel() > cut, y.ravel(), told)
+    if binary:
+        yield "the area under the ROC curve", "", lambda: metrics.roc_auc_score(y, z)
+        yield "the average precision", "", lambda: metrics.average_precision_score(y, z)
+    elif y.dtype.kind in "iub":
+        yield from _of_classes(z, y)
     if y.size == z.size:
         yield from _of_values(z.ravel(), y.ravel().astype(np.float64))
 
@@ -62,7 +64,7 @@ def _all(z: np.ndarray, y: np.ndarray) -> Computed:
 def _of_classes(z: np.ndarray, y: np.ndarray) -> Computed:
     """(R, K) scores or more axes, and one class for each row."""
     axis = next((i for i in range(1, z.ndim) if z.size // z.shape[i] == y.size), None)
-    if axis is None:
+    if axis is None or (y < 0).all():
         return
     z = np.moveaxis(z, axis, -1).reshape(-1, z.shape[axis])
     y = y.ravel().astype(np.int64)
@@ -129,12 +131,6 @@ _AVERAGED: Mapping[str, Callable[..., float]] = {
     "recall": metrics.recall_score,
     "Jaccard index (IoU)": metrics.jaccard_score,
 }
-
-
-def _of_one_score(z: np.ndarray, y: np.ndarray) -> Computed:
-    """One score for each row, two classes."""
-    yield "the area under the ROC curve", "", lambda: metrics.roc_auc_score(y, z)
-    yield "the average precision", "", lambda: metrics.average_precision_score(y, z)
 
 
 def _of_values(z: np.ndarray, y: np.ndarray) -> Computed:
