@@ -163,6 +163,7 @@ def _edits(made: Tokens, given: Tokens, who: str, other: str) -> Iterator[Edit[T
         begin, end = given[0][:1], f"{cuts}; {who} keeps the end of a row, {other} the beginning"
         yield each(cuts, lambda row: row if len(row) <= limit else row[: limit - 1] + row[-1:])
         yield each(f"{cuts}; {who} does not close them", lambda row: row[:limit])
+        yield Edit(f"{cuts}, text by text", lambda rows: rows)
         yield each(end, lambda row: row[-limit:])
         yield each(end, lambda row: row if len(row) <= limit else begin + row[1 - limit :])
     yield from _special(given, who, other)
@@ -176,9 +177,12 @@ def _edits(made: Tokens, given: Tokens, who: str, other: str) -> Iterator[Edit[T
             says = f"lack their final token {closing} in Paddle (the text goes on to the end)"
         else:
             says = f"end with the closing token {closing} in Paddle, not in PyTorch"
-        yield each(
+        yield Edit(
             f"truncation: rows that are cut {says}",
-            lambda row: row[:-1] if len(row) == limit and row[-1] == closing else row,
+            lambda rows: [
+                [*x[:-1], *y[-1:]] if x[limit - 1 :] == [closing] else x
+                for x, y in zip(rows, made, strict=True)
+            ],
         )
         yield Edit(
             f"truncation: of rows that are too long {who} keeps the end, {other} the beginning",
@@ -259,6 +263,10 @@ def _other_tokens(a: Tokens, b: Tokens) -> str:
         f"other tokens: row {row}, position {at} is {own} in Paddle, {theirs} in PyTorch: perhaps "
         "another letter case, tokenizer or vocabulary"
     )
+    limit = max(map(len, b))
+    full = [len(x) == len(y) == limit for x, y in zip(a, b, strict=True) if x != y]
+    if all(full) and len(full) < len(a):
+        return "truncation: only rows that fill the whole length differ: perhaps it cuts elsewhere"
     lost, known = Counter(), Counter(itertools.chain(*b))
     for x, y in zip(a, b, strict=True):
         lost.update(t for t, u in zip(x, y, strict=False) if t != u)
