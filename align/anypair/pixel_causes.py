@@ -229,10 +229,11 @@ def _guess(a: np.ndarray, b: np.ndarray) -> str:
         return ""
     inner = tuple(slice(n // 4, n - n // 4) for n in a.shape[2:])
     apart = [(((a[:2] - _enlarged(b[:2], zoom))[(..., *inner)]) ** 2).mean() for zoom in ZOOMS]
-    zoom = ZOOMS[int(np.argmin(apart))]
-    what = f"Paddle's shows {1 / zoom:.3g} times as much: perhaps another crop size"
-    if zoom == 1:
-        what = "perhaps another interpolation of the resize"
+    best, same = int(np.argmin(apart)), len(ZOOMS) // 2
+    what = "perhaps another interpolation of the resize"
+    if abs(best - same) > 1 and apart[len(ZOOMS) - 1 - best] > apart[same]:  # else both smooth
+        seen = 1 / ZOOMS[best]
+        what = f"Paddle's shows {seen:.3g} times as much: perhaps another crop size"
     return f"differs everywhere by a little (correlation {correlation:.3f}): {what}"
 
 

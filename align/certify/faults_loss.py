@@ -201,7 +201,7 @@ FAULTS = (
         "smoothed_loss",
         "metric",
         "metric top2",
-        r"ranks 2 to 3",
+        r"top-2 accuracy with the best class left out",
         edited(f"{_LOSSES}:accuracy", "order[:, :2] ==", "order[:, 1:3] =="),
     ),
     Fault(
