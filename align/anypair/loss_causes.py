@@ -62,7 +62,7 @@ def explain(outputs: Arrays, labels: np.ndarray | None, ours: LossRun, reference
     if not all(np.isfinite(x).all() for x in (a, *ours.gradients.values())):
         return "the loss or its gradient is not finite in Paddle"
     ours, reference = (_wide(run) for run in (ours, reference))
-    judge = _Judge(ours, reference)
+    judge = _SameLoss(ours, reference)
     if judge(reference):
         return ""
     with np.errstate(all="ignore"):
@@ -80,7 +80,7 @@ def _wide(run: LossRun) -> LossRun:
     return run.changed(run.value.astype(np.float64), gradients)
 
 
-class _Judge:
+class _SameLoss:
     """Whether an edit of PyTorch's loss is Paddle's."""
 
     def __init__(self, ours: LossRun, reference: LossRun) -> None:
