@@ -17,7 +17,6 @@ from align.anypair.casting_paddle import autocast
 from align.anypair.entries import Entry, canonical, qualified_types
 from align.anypair.factories import unpack
 from align.anypair.held import Lazy
-from align.anypair.masks import Masks
 from align.anypair.nested import leaves, replace
 from align.anypair.plan import Plan, cast, is_array, output_weights
 from align.anypair.precision import held_dtype, is_low
@@ -294,15 +293,6 @@ def dropout_off() -> Iterator[None]:
     finally:
         for name, function in held.items():
             setattr(functional, name, function)
-
-
-def dropout_exchanged(
-    masks: Masks, model: paddle.nn.Layer, step: int
-) -> contextlib.AbstractContextManager[None]:
-    """Dropout on, with the masks that both sides share; see `masks_paddle`."""
-    from align.anypair import masks_paddle
-
-    return masks_paddle.dropout_exchanged(masks, model, step)
 
 
 def stock_norms(model: paddle.nn.Layer) -> list[str]:
