@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from align.anypair import masks_paddle
 from align.anypair.casting_paddle import autocast
 from align.anypair.entries import Entry, canonical, qualified_types
 from align.anypair.factories import unpack
@@ -22,6 +23,8 @@ from align.anypair.plan import Plan, cast, is_array, output_weights
 from align.anypair.precision import held_dtype, is_low
 from align.anypair.recording import ROOT
 from align.sides import Arrays
+
+dropout_exchanged = masks_paddle.dropout_exchanged
 
 NAME = "Paddle"
 _MOMENT = re.compile(r"(?P<parameter>.+)_(?P<kind>moment1|moment2|velocity)_\d+")

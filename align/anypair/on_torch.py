@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from align.anypair import masks_torch
 from align.anypair.entries import Entry, canonical, qualified_types
 from align.anypair.factories import unpack
 from align.anypair.held import Lazy
@@ -19,6 +20,8 @@ from align.anypair.plan import Plan, cast, is_array, output_weights
 from align.anypair.precision import held_dtype, is_low
 from align.anypair.recording import ROOT
 from align.sides import Arrays
+
+dropout_exchanged = masks_torch.dropout_exchanged
 
 NAME = "PyTorch"
 MOMENTS = {"exp_avg": "moment1", "exp_avg_sq": "moment2", "momentum_buffer": "velocity"}
