@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.anypair.array_edits import computed, reordered, turned
-from align.anypair.experiment import Edit, explain
+from align.explain.array_edits import computed, reordered, turned
+from align.explain.experiment import Edit, explain
 
 RNG = np.random.default_rng(5)
 
