@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from align.anypair import on_paddle, on_torch, weight_causes
-from align.anypair.plan import Plan
+from align.anypair.request import Request
 from align.anypair.rounding import to_bfloat16
 from align.anypair.stages import judged_control
 from align.comparator import compare_mappings
@@ -39,7 +39,7 @@ def weights(pair: Any) -> tuple[StepResult, list[Divergence]]:
         ValueError: the mapping holds no tensor.
     """
     setup = getattr(pair, "setup", pair)
-    plan: Plan = setup.plan
+    plan: Request = setup.plan
     model = on_torch.prepare(plan, _precision(plan.torch_module), plan.train)
     layer = on_paddle.prepare(plan, _precision(plan.paddle_layer), plan.train)
     expected = {n: _wide(a) for n, a in setup.weights.to_paddle(on_torch.state(model)).items()}

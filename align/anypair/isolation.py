@@ -18,8 +18,8 @@ import numpy as np
 from align.anypair import bounds
 from align.anypair.judging import Judge, compare_outputs
 from align.anypair.nested import Leaf, leaves, pair_leaves, replace
-from align.anypair.plan import Plan
 from align.anypair.recording import ROOT, Call, Recording
+from align.anypair.request import Request
 from align.results import Comparison
 
 _SWAPPED = "PyTorch hands this tensor over in the place of another argument: operands are swapped"
@@ -85,7 +85,7 @@ class Isolation:
         self._stack: list[_Frame] = []
         self._rule = bounds.ISOLATED[judge.dtype]
 
-    def run(self, plan: Plan) -> Isolation:
+    def run(self, plan: Request) -> Isolation:
         """Feed the plan's inputs; `comparisons` and `guilty` hold the result."""
         before = self.side.state(self.model)
         removers: list[Callable[[], None]] = []

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from align.anypair import bounds, loss_causes, on_paddle, on_torch, runs
+from align.anypair.casting import output_weights
 from align.anypair.hints import source_of
 from align.anypair.loss_causes import LossRun
 from align.anypair.nested import replace
 from align.anypair.noise import perturbed
 from align.anypair.pair import AnyPair
-from align.anypair.plan import output_weights
 from align.anypair.precision import held_dtype
 from align.anypair.recording import ROOT
 from align.anypair.stages import judged_control

@@ -7,7 +7,6 @@ unit of the format, and the farthest of the runs says what a tensor may be off.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
@@ -16,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from align.anypair import bounds, on_torch, precision, runs
+from align.anypair.casting import is_array
 from align.anypair.judging import noise_of
 from align.anypair.nested import replace
 from align.anypair.outcome import some
 from align.anypair.pair import AnyPair
-from align.anypair.plan import is_array
 from align.results import Comparison
 
 DRAWS = 2
@@ -55,8 +54,8 @@ class Scatter:
         for seed in range(DRAWS):
             model = pair.reference_model(pair.dtype, pair.plan.train)
             on_torch.load(model, shifted(on_torch.state(model), pair, seed))
-            plan = copy.copy(pair.plan)
-            plan.inputs = shifted(plan.cast(pair.dtype, pair.dtype), pair, seed)
+            inputs = shifted(pair.plan.cast(pair.dtype, pair.dtype), pair, seed)
+            plan = dataclasses.replace(pair.plan, inputs=inputs)
             options = {"masks": pair.setup.masks}
             with runs.passed(on_torch, model, plan, pair.dtype, pair.dtype, **options) as moved:
                 taps, gradients = noise_of(pair.judge, pair.oracle, moved)

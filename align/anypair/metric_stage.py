@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from align.anypair import metric_causes, on_paddle, on_torch
+from align.anypair.casting import cast
 from align.anypair.nested import leaves
 from align.anypair.pair import AnyPair
-from align.anypair.plan import cast
 from align.anypair.precision import held_dtype
 from align.anypair.recording import ROOT
 from align.anypair.stages import judged_control

@@ -16,7 +16,7 @@ import numpy as np
 from align.anypair.entries import Entry, canonical
 from align.anypair.held import Lazy
 from align.anypair.noise import groups, move, perturbed
-from align.anypair.plan import Plan
+from align.anypair.request import Request
 
 _FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
 
@@ -33,7 +33,7 @@ class Models:
             absent when they may have changed since.
     """
 
-    def __init__(self, side: Any, plan: Plan) -> None:
+    def __init__(self, side: Any, plan: Request) -> None:
         self.side, self.plan = side, plan
         self.clean: dict[str, str] = {}
         self._built: dict[str, tuple[Any, list[Any]]] = {}

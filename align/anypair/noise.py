@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from align.anypair.casting import is_array
 from align.anypair.nested import replace
-from align.anypair.plan import is_array
 
 _PIECE = 2**16  # numbers moved at a time: they stay in the processor's cache
 _GROUP = 2**22  # numbers of the weights written back to a model at a time

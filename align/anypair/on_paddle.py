@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 import paddle
 
+from align.anypair.casting import cast, is_array, output_weights
 from align.anypair.casting_paddle import autocast
 from align.anypair.entries import Entry, canonical, qualified_types
 from align.anypair.factories import unpack
 from align.anypair.held import Lazy
 from align.anypair.masks import Masks
 from align.anypair.nested import leaves, replace
-from align.anypair.plan import Plan, cast, is_array, output_weights
 from align.anypair.precision import held_dtype, is_low
 from align.anypair.recording import ROOT
+from align.anypair.request import Request
 from align.sides import Arrays
 
 NAME = "Paddle"
@@ -167,7 +168,7 @@ def load(model: paddle.nn.Layer, arrays: Mapping[str, np.ndarray]) -> None:
             raise ValueError(f"Paddle {name}: the values read back are not those written")
 
 
-def prepare(plan: Plan, dtype: str, train: bool) -> paddle.nn.Layer:
+def prepare(plan: Request, dtype: str, train: bool) -> paddle.nn.Layer:
     """A model of the user's layer in one precision, apart from the user's own object."""
     dtype = held_dtype(dtype)
     with default_dtype(dtype):
@@ -209,7 +210,7 @@ def call(model: paddle.nn.Layer, inputs: Any) -> tuple[Any, dict[str, paddle.Ten
     return output, watched
 
 
-def loss_of(plan: Plan, output: Any, dtype: str, rounded: str) -> paddle.Tensor:
+def loss_of(plan: Request, output: Any, dtype: str, rounded: str) -> paddle.Tensor:
     """The plan's loss of an output."""
     labels = plan.labels
     if labels is not None:
@@ -318,7 +319,7 @@ def stock_norms(model: paddle.nn.Layer) -> list[str]:
     ]
 
 
-def make_optimizer(plan: Plan, model: paddle.nn.Layer) -> tuple[Any, Any]:
+def make_optimizer(plan: Request, model: paddle.nn.Layer) -> tuple[Any, Any]:
     """The plan's optimizer and scheduler (None without)."""
     if not isinstance(plan.optimizer, Mapping):
         return unpack(plan.optimizer[1](model), model)

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from align.anypair.casting import cast, is_array, output_weights
 from align.anypair.entries import Entry, canonical, qualified_types
 from align.anypair.factories import unpack
 from align.anypair.held import Lazy
 from align.anypair.masks import Masks
 from align.anypair.nested import leaves, replace
-from align.anypair.plan import Plan, cast, is_array, output_weights
 from align.anypair.precision import held_dtype, is_low
 from align.anypair.recording import ROOT
+from align.anypair.request import Request
 from align.sides import Arrays
 
 NAME = "PyTorch"
@@ -133,7 +134,7 @@ def load(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
             held[name].copy_(torch.from_numpy(np.require(array, requirements="CW")))
 
 
-def prepare(plan: Plan, dtype: str, train: bool) -> torch.nn.Module:
+def prepare(plan: Request, dtype: str, train: bool) -> torch.nn.Module:
     """A model of the user's module in one precision, apart from the user's own object."""
     dtype = held_dtype(dtype)
     with default_dtype(dtype):
@@ -170,7 +171,7 @@ def call(model: torch.nn.Module, inputs: Any) -> tuple[Any, dict[str, torch.Tens
     return output, watched
 
 
-def loss_of(plan: Plan, output: Any, dtype: str, rounded: str) -> torch.Tensor:
+def loss_of(plan: Request, output: Any, dtype: str, rounded: str) -> torch.Tensor:
     """The plan's loss of an output."""
     labels = plan.labels
     if labels is not None:
@@ -287,7 +288,7 @@ def follow_paddle(model: torch.nn.Module, names: list[str]) -> None:
             module.register_forward_hook(after)
 
 
-def make_optimizer(plan: Plan, model: torch.nn.Module) -> tuple[Any, Any]:
+def make_optimizer(plan: Request, model: torch.nn.Module) -> tuple[Any, Any]:
     """The plan's optimizer and scheduler (None without)."""
     if not isinstance(plan.optimizer, Mapping):
         return unpack(plan.optimizer[0](model), model)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from align.apart.meta import SIDES, same_request
 from align.apart.pairing import table_of
 from align.apart.reading import Dump
 from align.apart.sides import Names, Pair
-from align.results import Comparison, Divergence, Report, StepResult
+from align.results import Comparison, Divergence, Report
 from sot_paddle.runtime import environment_stamp
 
 
@@ -160,7 +159,7 @@ def _notes(names: Names) -> list[str]:
 
 def _weights(names: Names, outcome: Outcome) -> bool:
     """Compare the weights; whether the passes may be compared."""
-    result = _timed(outcome, lambda: judged.weights(names, names.torch.meta.name))
+    result = outcome.timed(lambda: judged.weights(names, names.torch.meta.name))
     if result.first_failure is None:
         return True
     explain = weight_causes.Explainer(*judged.both_weights(names))
@@ -177,20 +176,20 @@ def _weights(names: Names, outcome: Outcome) -> bool:
 def _run_dtype(pair: Pair, outcome: Outcome) -> None:
     """Forward, backward and training in one precision."""
     case = pair.names.torch.meta.name
-    forward = _timed(outcome, lambda: judged.forward(pair, case))
+    forward = outcome.timed(lambda: judged.forward(pair, case))
     outcome.notes.extend(pair.judge.notes)
     found = None
     if forward.failures:
         found = locating.forward(pair, forward.failures)
         outcome.first_divergence = outcome.first_divergence or found
         outcome.add([outcome.first_divergence])
-    backward = _timed(outcome, lambda: judged.backward(pair, case))
+    backward = outcome.timed(lambda: judged.backward(pair, case))
     if backward.failures:
         one = locating.backward(pair, backward.failures, found)
         outcome.first_backward_divergence = outcome.first_backward_divergence or one
         outcome.add([outcome.first_backward_divergence])
     if pair.names.torch.meta.steps:
-        result = _timed(outcome, lambda: judged.training(pair, case))
+        result = outcome.timed(lambda: judged.training(pair, case))
         if result.failures and not outcome.findings:  # else it is a consequence
             outcome.add([_training(pair, result.failures)])
 
@@ -206,11 +205,3 @@ def _training(pair: Pair, failed: Sequence[Comparison]) -> Divergence:
         rates = (np.asarray(run.learning_rates) for run in (ours, reference))
         cause = rate_causes.explain(*rates) or cause
     return Divergence(first.name, place, "training", pair.dtype, first.reason, cause)
-
-
-def _timed(outcome: Outcome, stage: Callable[[], StepResult]) -> StepResult:
-    began = time.perf_counter()
-    result = stage()
-    result.seconds = time.perf_counter() - began
-    outcome.report.results.append(result)
-    return result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import sys
 import time
 from pathlib import Path
@@ -11,9 +13,17 @@ import pytest
 import torch
 from paddle import nn
 
-from align.anypair import distributed, launching, models, on_paddle, shares
+from align.anypair import (
+    distributed,
+    distributed_worker,
+    launching,
+    models,
+    on_paddle,
+    shares,
+)
 from align.anypair.distributed_causes import fit
 from align.anypair.pair import AnyPair, Setup
+from align.anypair.request import Request
 from align.anypair.shares import Shares
 from align.anypair.spec import read_spec
 
@@ -35,6 +45,10 @@ def inputs():
 
 def labels():
     return np.array([0, 1, 2, 0, 1, 2])
+
+def batches():
+    drawn = np.random.default_rng(1)
+    return [(drawn.normal(size=(n, 4)), drawn.integers(0, 3, n)) for n in (6, 4)]
 """
 
 
@@ -57,8 +71,6 @@ def pair_of(norm: bool = False, **given) -> AnyPair:
     if norm:
         theirs[1], ours[1] = torch.nn.BatchNorm1d(5), nn.BatchNorm1D(5)
     given = {
-        "torch_module": torch.nn.Sequential(*theirs),
-        "paddle_layer": nn.Sequential(*ours),
         "inputs": np.random.default_rng(0).normal(size=(6, 4)),
         "loss": "cross_entropy",
         "labels": np.array([0, 1, 2, 0, 1, 2]),
@@ -66,7 +78,8 @@ def pair_of(norm: bool = False, **given) -> AnyPair:
         "steps": 1,
         **given,
     }
-    return AnyPair(Setup(shares.plan_of(given, "float64"), None, Path()), "float64")
+    request = Request(torch.nn.Sequential(*theirs), nn.Sequential(*ours), **given)
+    return AnyPair(Setup(shares.plan_of(request, "float64")), "float64")
 
 
 def emulated(pair: AnyPair, fault: str = "") -> Shares:
@@ -159,7 +172,18 @@ def test_what_cannot_be_distributed_is_refused(given, processes, message, tmp_pa
     path = tmp_path / "mine.py"
     path.write_text(SPEC, encoding="utf-8")
     with pytest.raises(ValueError, match=message):
-        distributed.distributed(path, {**read_spec(path), **given}, processes)
+        distributed.distributed(path, dataclasses.replace(read_spec(path), **given), processes)
+
+
+def test_a_process_whose_spec_gives_it_other_data_refuses(tmp_path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(SPEC, encoding="utf-8")
+    asked = {"spec": str(path), "dtype": "float64", "steps": 2, "seed": 0}
+    told = shares.told(shares.plan_of(read_spec(path), "float64"))
+    told["2.1.1"] = {**told["2.1.1"], "sha256": "another"}
+    (tmp_path / "request.json").write_text(json.dumps({**asked, "fed": told}), encoding="utf-8")
+    with pytest.raises(ValueError, match="draw them from a fixed seed"):
+        distributed_worker.run(tmp_path)
 
 
 def _process(folder: Path, code: str) -> list[str]:

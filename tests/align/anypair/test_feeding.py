@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from align.anypair.feeding import compare_batch, data, read_batch
-from align.anypair.plan import Plan
+from align.anypair.request import Request
 
 CLS, SEP, UNKNOWN = 101, 102, 100
 MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 
 
 def run(reference, ours):
-    plan = Plan(None, None, (np.zeros(1),), data=(reference, ours))
+    plan = Request(None, None, (np.zeros(1),), data=(reference, ours))
     return data(SimpleNamespace(plan=plan, dtype="float64"))
 
 

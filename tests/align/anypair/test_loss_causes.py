@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import paddle
 import paddle.nn.functional as ours
@@ -12,7 +14,7 @@ from paddle import nn
 
 from align.anypair.loss_stage import loss
 from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
+from align.anypair.request import Request
 
 RNG = np.random.default_rng(11)
 SCORES = 2 * RNG.normal(size=(8, 5))
@@ -30,11 +32,11 @@ WEIGHTS = [1.0, 2.0, 3.0, 4.0, 5.0]
 
 def caught(reference, ours_loss, output=SCORES, labels=LABELS, dtype="float64"):
     """The finding of the stage on a pair that hands its input on."""
-    plan = Plan(torch.nn.Identity(), nn.Identity(), (output,), dtypes=(dtype,))
-    pair = AnyPair(Setup(plan, None, None), dtype)
+    plan = Request(torch.nn.Identity(), nn.Identity(), (output,), dtype=(dtype,))
+    pair = AnyPair(Setup(plan), dtype)
     assert pair.ours is not None
     assert pair.reference is not None  # before the loss: one of several values has no gradient
-    plan.loss, plan.labels = (reference, ours_loss), labels
+    pair.plan = dataclasses.replace(plan, loss=(reference, ours_loss), labels=labels)
     result, found = loss(pair)
     assert not result.passed
     assert result.problems == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +13,7 @@ from paddle import nn
 from align.anypair import low_precision, precision
 from align.anypair.casting_paddle import autocast
 from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
+from align.anypair.request import Request
 
 pytestmark = pytest.mark.filterwarnings("ignore:amp_guard")  # the port's own auto_cast
 IDS = np.random.default_rng(7).integers(0, 9, (3, 5))
@@ -66,9 +65,9 @@ class PaddleNet(nn.Layer):
 
 def run(fault: str = "", seed: int = 0, **options):
     torch.manual_seed(seed)
-    given = {"loss": "cross_entropy", "labels": LABELS, "dtypes": ("bfloat16",), **options}
-    plan = Plan(TorchNet(), PaddleNet(fault), (IDS,), seed=seed, **given)
-    pair = AnyPair(Setup(plan, None, Path()), "bfloat16")
+    given = {"loss": "cross_entropy", "labels": LABELS, "dtype": ("bfloat16",), **options}
+    plan = Request(TorchNet(), PaddleNet(fault), (IDS,), seed=seed, **given)
+    pair = AnyPair(Setup(plan), "bfloat16")
     return [stage() for stage in low_precision.stages(pair)]
 
 

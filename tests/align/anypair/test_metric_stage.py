@@ -16,7 +16,7 @@ import align
 from align.anypair import metric_causes
 from align.anypair.metric_stage import metric
 from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
+from align.anypair.request import Request
 
 RNG = np.random.default_rng(3)
 LABELS = RNG.integers(0, 7, 23)
@@ -31,10 +31,10 @@ MANY = RNG.integers(0, 2, (23, 7)).astype("float64")
 
 
 def run(reference, ours, output=SCORES, labels=LABELS):
-    plan = Plan(
+    plan = Request(
         torch.nn.Identity(), nn.Identity(), (output,), metric=(reference, ours), labels=labels
     )
-    return metric(AnyPair(Setup(plan, None, None), "float64"))
+    return metric(AnyPair(Setup(plan), "float64"))
 
 
 def first(*args):
@@ -263,9 +263,9 @@ def test_metrics_that_mean_nothing_are_refused(ours, message) -> None:
 
 
 def test_without_a_metric_the_stage_is_refused() -> None:
-    plan = Plan(torch.nn.Identity(), nn.Identity(), (SCORES,))
+    plan = Request(torch.nn.Identity(), nn.Identity(), (SCORES,))
     with pytest.raises(ValueError, match="needs metric="):
-        metric(AnyPair(Setup(plan, None, None), "float64"))
+        metric(AnyPair(Setup(plan), "float64"))
 
 
 def test_compare_runs_the_stage() -> None:

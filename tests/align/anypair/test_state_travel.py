@@ -9,7 +9,7 @@ import torch
 
 from align.anypair import state_travel
 from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
+from align.anypair.request import Request
 from align.anypair.state_faults import faults, square_weight
 from align.anypair.state_travel import Training, travel, why_not
 from align.anypair.state_way import MappingWay, to_torch
@@ -80,9 +80,9 @@ def paddle_adamw(model, *, skip=(), decay=DECAY, epsilon=1e-8):
 
 
 def make_pair(optimizer, dtype="float64", steps=5) -> AnyPair:
-    nets = TorchNet, PaddleNet, (INPUTS,), "cross_entropy", LABELS
-    plan = Plan(*nets, optimizer, steps, (dtype,), True, name="tiny")
-    return AnyPair(Setup(plan, None, None), dtype)
+    task = {"loss": "cross_entropy", "labels": LABELS, "optimizer": optimizer, "steps": steps}
+    plan = Request(TorchNet, PaddleNet, INPUTS, **task, dtype=dtype, train=True, name="tiny")
+    return AnyPair(Setup(plan), dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
