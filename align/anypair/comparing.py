@@ -16,13 +16,13 @@ from align.anypair.isolation_backward import isolated_backward
 from align.anypair.loss_stage import loss
 from align.anypair.metric_stage import metric
 from align.anypair.optimizing import optimizer
-from align.anypair.outcome import Divergence, Outcome, some
+from align.anypair.outcome import Outcome
 from align.anypair.pair import AnyPair, Setup
 from align.anypair.rates import learning_rate
 from align.anypair.request import Request, documented, request_of
 from align.anypair.state_travel import travel, why_not
 from align.anypair.training import training
-from align.results import Report, StepResult
+from align.results import Divergence, Report, StepResult, some
 from sot_paddle.runtime import environment_stamp
 
 LARGE = 20_000_000

@@ -16,6 +16,7 @@ from paddle import nn
 from align.anypair import (
     distributed,
     distributed_worker,
+    entries,
     launching,
     models,
     on_paddle,
@@ -94,7 +95,7 @@ def emulated(pair: AnyPair, fault: str = "") -> Shares:
         losses.append([float(on_paddle.loss_of(plan, output, "float64", "float64"))])
     model = pair.our_model(True)
     optimizer, _ = on_paddle.make_optimizer(pair.plan, model)
-    for name, value in models.named(on_paddle, model).items():
+    for name, value in entries.named(on_paddle, model).items():
         if name in gradients:
             value.grad = on_paddle.tensor(gradients[name])
     rate = on_paddle.rate(optimizer)
