@@ -162,10 +162,19 @@ def test_a_batch_is_cut_in_order() -> None:
 @pytest.mark.parametrize(
     ("given", "processes", "message"),
     [
-        ({}, 4, "a batch of 6 cannot be cut equally among 4 processes"),
-        ({"labels": np.array([0, 1, 2])}, 2, "labels of shape \\(3,\\) for a batch of 6"),
-        ({"loss": None, "labels": None}, 2, "needs a loss that is a mean"),
-        ({"steps": 0, "optimizer": None}, 2, "needs a loss .* optimizer= and steps="),
+        ({"batches": None}, 4, "a batch of 6 cannot be cut equally among 4 processes"),
+        ({}, 3, "a batch of 4 cannot be cut equally among 3 processes"),
+        (
+            {"batches": None, "labels": np.array([0, 1, 2])},
+            2,
+            "labels of shape \\(3,\\) for a batch of 6",
+        ),
+        ({"batches": None, "loss": None, "labels": None}, 2, "needs a loss that is a mean"),
+        (
+            {"batches": None, "steps": 0, "optimizer": None},
+            2,
+            "needs a loss .* optimizer= and steps=",
+        ),
         ({}, 1, "1 processes, expected at least 2"),
     ],
 )
