@@ -22,13 +22,7 @@ DROPOUT = ("off", "exchange")
 EXACT_DECAY = 2.0**-7  # Paddle holds the coefficient in float32: a power of two loses nothing there
 OPTIMIZERS: Mapping[str, Mapping[str, float]] = {
     "sgd": {"lr": 0.01, "momentum": 0.0, "weight_decay": 0.0},
-    "adamw": {
-        "lr": 1e-3,
-        "beta1": 0.9,
-        "beta2": 0.999,
-        "eps": 1e-8,
-        "weight_decay": EXACT_DECAY,
-    },
+    "adamw": {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": EXACT_DECAY},
 }
 """The optimizers that have a name, with their options and defaults."""
 _ALIKE = 0.75  # of two names, as difflib counts it: one of them is probably misspelled
@@ -127,9 +121,8 @@ class Request:
     def notes(self) -> list[str]:
         """What the reader of the report has to know about the request."""
         count = len(self.batches or ())
-        if not 0 < count < self.steps:
-            return []
-        return [f"{count} batches for {self.steps} steps: they are used again from the first"]
+        said = f"{count} batches for {self.steps} steps: they are used again from the first"
+        return [said] if 0 < count < self.steps else []
 
     def batch(self, step: int) -> Request:
         """The request with the inputs and labels of a training step, counted from 0."""

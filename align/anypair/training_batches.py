@@ -60,22 +60,25 @@ def read_batches(given: Any, steps: int, inputs: Any, labels: Any) -> Iterator[t
     if not read:
         raise ValueError("batches: there is none; leave batches= out to train on inputs=")
     for number, batch in enumerate(read):
-        title = f"batches[{number}]"
-        if not is_pair(batch):
-            raise ValueError(
-                f"{title} is a {type(batch).__name__}, expected a pair (inputs, labels); labels "
-                "are None without a loss that takes some"
-            )
-        if (batch[1] is None) != (labels is None):
-            own, asked = ("has labels", "has none") if labels is None else ("has none", "has some")
-            raise ValueError(f"{title} {own}, labels= {asked}")
-        fed = given_inputs(title, batch[0])
-        names, expected = (", ".join(p for p, _ in leaves(x, is_array)) for x in (fed, inputs))
-        if names != expected:
-            raise ValueError(
-                f"{title} has the inputs {names or 'none'}, inputs= has {expected or 'none'}"
-            )
-        yield fed, batch[1]
+        yield _checked(f"batches[{number}]", batch, inputs, labels)
+
+
+def _checked(title: str, batch: Any, inputs: Any, labels: Any) -> tuple[Any, Any]:
+    if not is_pair(batch):
+        raise ValueError(
+            f"{title} is a {type(batch).__name__}, expected a pair (inputs, labels); labels are "
+            "None without a loss that takes some"
+        )
+    if (batch[1] is None) != (labels is None):
+        own, asked = ("has labels", "has none") if labels is None else ("has none", "has some")
+        raise ValueError(f"{title} {own}, labels= {asked}")
+    fed = given_inputs(title, batch[0])
+    names, expected = (", ".join(p for p, _ in leaves(x, is_array)) for x in (fed, inputs))
+    if names != expected:
+        raise ValueError(
+            f"{title} has the inputs {names or 'none'}, inputs= has {expected or 'none'}"
+        )
+    return fed, batch[1]
 
 
 def exchanged(batches: Sequence[Any]) -> tuple[int, list[Any]]:

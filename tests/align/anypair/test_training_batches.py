@@ -128,3 +128,10 @@ def test_batches_that_are_alike_have_no_other_order() -> None:
     number, batches = exchanged([batch, batch, drawn()[1]])
     assert number == 2
     assert batches[2] is batch
+
+
+def test_an_exchange_that_goes_unseen_fails_the_comparison(monkeypatch) -> None:
+    monkeypatch.setattr("align.anypair.training.exchanged", lambda batches: (1, batches))
+    result, found = trained()
+    assert result.exit_code == 1
+    assert [c.caught for c in found["pair", "training", "float64"].controls][-1] is False
