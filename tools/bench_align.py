@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
-from align.anypair.spec import USER_ERRORS, read_spec
-from align.report import write_atomically
+from align.commands.spec import USER_ERRORS, read_spec
+from align.report.report import write_atomically
 from align.verdict_process import guarded
 
 PAIR = ROOT / "docs" / "examples" / "bert_base_pair.py"
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         given = read_spec(options.spec)
         given = dataclasses.replace(given, dtype=tuple(options.dtype or ()) or given.dtype)
-        from align.anypair.comparing import compared
+        from align.commands.comparing import compared
 
         imported = time.perf_counter()
         result = compared(given)

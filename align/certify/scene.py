@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from align.anypair.request import Request
 from align.certify.source_edit import SourceEdit
+from align.record.request import Request
 
 AREAS = ("model", "head", "loss", "schedule", "optimizer", "data", "conversion")
 """Where a fault may be."""
@@ -35,7 +35,7 @@ class Scene(Request):
 
     def compare(self) -> Any:
         """Run the comparison; returns its outcome."""
-        from align.anypair.comparing import compared
+        from align.commands.comparing import compared
 
         with self.planted():
             return compared(self)

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from align.anypair import on_paddle
-from align.anypair.pair import AnyPair, Setup
 from align.certify.scene import Scene
+from align.frameworks import on_paddle
+from align.pair.any_pair import AnyPair, Setup
 
 DTYPE = "float32"
 

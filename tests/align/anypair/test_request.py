@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import align
-from align.anypair.request import FIELDS, Request, nearest
 from align.certify.scene import Scene
+from align.record.request import FIELDS, Request, nearest
 
 X, LABELS = np.ones((2, 4)), np.array([0, 2])
 TRAINED = {"loss": "cross_entropy", "labels": LABELS, "optimizer": "sgd", "steps": 2}

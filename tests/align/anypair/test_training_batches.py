@@ -12,9 +12,10 @@ import pytest
 import torch
 
 import align
-from align.anypair import on_paddle, runs
-from align.anypair.request import Request
-from align.anypair.training_batches import exchanged
+from align.frameworks import on_paddle
+from align.pair import runs
+from align.record.request import Request
+from align.record.training_batches import exchanged
 
 SIZES = (4, 4, 2)
 STEPS = 5
@@ -131,7 +132,7 @@ def test_batches_that_are_alike_have_no_other_order() -> None:
 
 
 def test_an_exchange_that_goes_unseen_fails_the_comparison(monkeypatch) -> None:
-    monkeypatch.setattr("align.anypair.training.exchanged", lambda batches: (1, batches))
+    monkeypatch.setattr("align.stages.training.exchanged", lambda batches: (1, batches))
     result, found = trained()
     assert result.exit_code == 1
     assert [c.caught for c in found["pair", "training", "float64"].controls][-1] is False

@@ -1,0 +1,218 @@
+"""`python -m align --spec FILE`: a pair written down in a small Python file.
+
+The file defines `torch_module()`, `paddle_layer()` and `inputs()`, and may define any other
+argument of `align.compare`, in lower or upper case, as a value or a function without arguments.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from align.record.request import FIELDS, NEEDED, OPTIONS, Request, nearest
+from align.report.report import write_json, write_junit
+
+BUILT = NEEDED[:2]
+"""The functions that a spec hands on: the comparison calls them itself."""
+LONGEST = 500  # characters of a message: frameworks print whole stacks
+USER_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    SystemExit,
+    TypeError,
+    ValueError,
+)
+"""What a user's file or model may raise; it ends in one line, not in a traceback."""
+
+
+def read_spec(path: Path) -> Request:
+    """Run a spec file and collect its definitions.
+
+    Args:
+        path: the file.
+
+    Returns:
+        Request: the two models as callables, everything else as values.
+
+    Raises:
+        ValueError: the file cannot be run, lacks a definition, has one that is misspelled, or asks
+            for something that means nothing.
+    """
+    if not path.is_file():
+        raise ValueError(f"--spec {path}: no such file")
+    loaded = importlib.util.spec_from_file_location(f"align_spec_{path.stem}", path)
+    if loaded is None or loaded.loader is None:
+        raise ValueError(f"--spec {path}: expected a Python file (.py)")
+    module = importlib.util.module_from_spec(loaded)
+    sys.modules[loaded.name] = module
+    try:
+        loaded.loader.exec_module(module)
+    except USER_ERRORS as error:
+        raise ValueError(_told(path, error)) from error
+    _refuse_misspelled(path)
+    given = {name: _get(module, name) for name in FIELDS}
+    missing = [name for name in NEEDED if given[name] is None]
+    if missing:
+        raise ValueError(
+            f"--spec {path}: {', '.join(missing)} missing; a spec defines {', '.join(NEEDED)} and "
+            f"may define {', '.join(OPTIONS)}"
+        )
+    for name in BUILT:
+        if not callable(given[name]):
+            raise ValueError(f"--spec {path}: {name} is not a function")
+    found = {
+        name: value if name in BUILT else _value(path, value)
+        for name, value in given.items()
+        if value is not None
+    }
+    if isinstance(found.get("weights"), (str, Path)):
+        found["weights"] = path.parent / found["weights"]  # a table beside the spec
+    return Request(**{"name": path.stem, **found})
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    """The values and functions that a file defines itself."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            stored = (one for one in ast.walk(node) if isinstance(one, ast.Name))
+            yield from (one.id for one in stored if isinstance(one.ctx, ast.Store))
+
+
+def _refuse_misspelled(path: Path) -> None:
+    """Refuse a name that nothing in the file reads and that is almost an option's."""
+    tree = ast.parse(path.read_bytes())
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    known = {form for name in (*FIELDS, "parallel") for form in (name, name.upper())}
+    for name in _defined(tree):
+        own = name.startswith("_") or name in read or name in known
+        meant = "" if own else nearest(name)
+        if meant:
+            raise ValueError(
+                f"--spec {path}: {name} is no option, and nothing in the file reads it: did you "
+                f"mean {meant.upper() if name.isupper() else meant}? If it is your own, begin it "
+                "with an underscore"
+            )
+
+
+def _value(path: Path, value: Any) -> Any:
+    if not callable(value):
+        return value
+    try:
+        return value()
+    except USER_ERRORS as error:
+        raise ValueError(_told(path, error)) from error
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a run writes beside the console text; None for not at all.
+
+    Attributes:
+        out: folder for report.html and report.json.
+        json: file for the JSON alone.
+        junit: file for the JUnit XML.
+    """
+
+    out: str | None = None
+    json: str | None = None
+    junit: str | None = None
+
+
+def run_spec(
+    path: Path,
+    dtype: Sequence[str],
+    inject: bool,
+    files: Files,
+    processes: int = 0,
+    certificate: Mapping[str, Any] | None = None,
+) -> int:
+    """Compare the pair of a spec, print the report, write the files; returns the exit status.
+
+    Args:
+        path: the spec.
+        dtype: precisions asked for on the command line, empty for those of the spec.
+        inject: feed each layer the reference's inputs as well.
+        files: what to write.
+        processes: train in so many processes as well and compare with one, 0 for not.
+        certificate: summary that the report shows.
+
+    Raises:
+        ValueError: a spec that cannot be run, in one line.
+    """
+    request = read_spec(path)
+    changed = {"dtype": tuple(dtype) or request.dtype, "inject": inject or request.inject}
+    request = dataclasses.replace(request, **changed)
+    try:
+        from align.commands.comparing import compared
+
+        result = compared(request)
+        if processes:
+            _distributed(result, path, request, processes)
+    except USER_ERRORS as error:
+        if isinstance(error, ValueError) and _place(path, error) == "":
+            raise
+        raise ValueError(_told(path, error)) from error
+    result.report.certificate = None if certificate is None else dict(certificate)
+    print(result)
+    if files.out:
+        result.write(files.out)
+    if files.json:
+        print("JSON:", write_json(result.report, files.json))
+    if files.junit:
+        print("JUnit XML:", write_junit(result.report, files.junit))
+    if files.out:
+        print("HTML report:", Path(files.out) / "report.html")
+    return result.exit_code
+
+
+def _distributed(result: Any, path: Path, request: Request, processes: int) -> None:
+    """N processes against one, as one more result of the outcome."""
+    from align.stages.distributed import distributed
+
+    if processes < 2:
+        raise ValueError(f"--processes {processes}: expected at least 2")
+    result.found(lambda: distributed(path, request, processes))
+
+
+def _get(module: Any, name: str) -> Any:
+    return getattr(module, name, getattr(module, name.upper(), None))
+
+
+def _told(path: Path, error: BaseException) -> str:
+    """One line: the error and the line of the spec that raised it."""
+    text = " ".join(str(error).split())
+    if isinstance(error, SystemExit):
+        text = f"sys.exit({error.code!r}) before a verdict"
+    return f"--spec {path}{_place(path, error)}: {type(error).__name__}: {text[:LONGEST]}"
+
+
+def _place(path: Path, error: BaseException) -> str:
+    """Line of the spec, and of the user's file below it, in which an error arose."""
+    if isinstance(error, SyntaxError):
+        return f", line {error.lineno}"
+    rows = traceback.extract_tb(error.__traceback__)
+    own = [row for row in rows if row.filename == str(path)]
+    place = f", line {own[-1].lineno}" if own else ""
+    suite = Path(__file__).parents[1]
+    last = rows[-1] if rows else None
+    foreign = last is not None and suite not in Path(last.filename).parents
+    if foreign and last.filename != str(path):
+        place += f" ({Path(last.filename).name}:{last.lineno})"
+    return place
