@@ -1,0 +1,225 @@
+"""Planted faults: each changes the model, each is undone bit by bit, none is caught for nothing."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
+    from align.cases.case_pair import make_batch
+    from align.cases.sides import paddle_side
+
+from align.cases.kinds.case_kinds import ImageBatch, ModelCase
+from align.cases.planted_controls import MODEL_FAULTS, ModelFault, array_faults, judge, planted
+from align.judge.comparator import compare_mappings
+from align.record.results import Tolerance
+
+OPTIONS = {
+    "hidden_size": 12,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "vocab_size": 30,
+    "max_position_embeddings": 16,
+    "q_dim": 7,
+    "k_dim": 5,
+    "head_num_heads": 2,
+    "wr_dim": 4,
+    "qkv_dim": 3,
+    "head_dropout": 0.0,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+IMAGES = {
+    "sot": ("sot_tiny", {"img_size": 16, "embed_dim": 12, "depth": 1, "num_heads": 3}),
+    "swin": (
+        "swin_tiny",
+        {"img_size": 24, "window_size": 3, "embed_dim": 8, "depths": (2,), "num_heads": (2,)},
+    ),
+}
+KINDS = ("pooler", "mgcrp", "mgcrp_qk", "gcp_text", *IMAGES)
+APPLIES = {
+    "layer norm epsilon": KINDS,
+    "transposed square weight": KINDS,
+    "W and R swapped": ("mgcrp", "sot"),
+    "svPN exponent 2 % off": ("mgcrp", "mgcrp_qk", "sot"),
+    "activation exchanged": ("gcp_text",),
+    "triangle read along its columns": ("gcp_text",),
+    "matrix root skipped": ("gcp_text",),
+    "batch norm epsilon ten times larger": ("mgcrp_qk", "gcp_text", "sot"),
+    "queries and keys exchanged": ("sot", "swin"),
+    "positions shifted by one": ("sot",),
+    "window shift lost": ("swin",),
+    "pooler bias shifted": ("pooler",),
+    "classifier bias shifted": KINDS,
+    "running variance biased": (),  # in training mode only, see the test of its own
+    "gradient x 3 in a layer without parameters": KINDS,
+}
+RULE = Tolerance("scaled", 1e-10, "a rule for these tests")
+
+
+def make(kind, *, train=False):
+    if kind in IMAGES:
+        name, options = IMAGES[kind]
+        batch = ImageBatch(samples=2, size=options["img_size"])
+        case = ModelCase("tiny", name, options, subject="images", train=train, batch=batch)
+        return paddle_side.build(case, "float64"), make_batch(case)
+    return make_text(kind)
+
+
+def make_text(pooling):
+    name = "bert_base" if pooling == "pooler" else "bert_base_mgcrp"
+    # eval mode: a second pass must give the same taps
+    act = "silu" if pooling == "gcp_text" else "gelu"
+    case = ModelCase("tiny", name, {**OPTIONS, "pooling": pooling, "hidden_act": act}, train=False)
+    return paddle_side.build(case, "float64"), make_batch(case)
+
+
+def fingerprint(model):
+    """Every parameter and buffer as bytes, and the attributes that faults touch."""
+    state = {name: tensor.numpy().tobytes() for name, tensor in model.state_dict().items()}
+    for name, layer in model.named_sublayers():
+        for attribute in ("_epsilon", "epsilon", "alpha", "shift", "activation"):
+            if hasattr(layer, attribute):
+                state[f"{name}.{attribute}"] = getattr(layer, attribute)
+        state[f"{name}.forward"] = vars(layer).get("forward")
+    return state
+
+
+def test_the_table_of_these_tests_names_every_fault():
+    assert [fault.name for fault in MODEL_FAULTS] == list(APPLIES)
+
+
+def test_a_biased_running_variance_shows_in_the_statistics_alone():
+    model, batch = make("sot", train=True)
+    (fault,) = (f for f in MODEL_FAULTS if f.name == "running variance biased")
+
+    def run():
+        with paddle_side.buffers_kept(model):
+            return paddle_side.run(model, batch, "float64")
+
+    clean, before = run(), fingerprint(model)
+    with planted(fault, model) as where:
+        assert where == "embed.blocks.1.norm"
+        found = run()
+    different = [n for n in clean.buffers if not np.array_equal(found.buffers[n], clean.buffers[n])]
+    assert different == [f"{where}.running_var"]
+    assert all(np.array_equal(found.taps[n], clean.taps[n]) for n in clean.taps)
+    assert all(np.array_equal(found.gradients[n], clean.gradients[n]) for n in clean.gradients)
+    assert fingerprint(model) == before
+
+
+@pytest.mark.parametrize("pooling", KINDS)
+def test_each_fault_shows_and_is_undone_bit_by_bit(pooling):
+    model, batch = make(pooling)
+    clean, before = paddle_side.run(model, batch, "float64"), fingerprint(model)
+    for fault in MODEL_FAULTS:
+        with planted(fault, model) as where:
+            assert (where is not None) == (pooling in APPLIES[fault.name]), fault.name
+            if where is None:
+                continue
+            assert fingerprint(model) != before
+            found = paddle_side.run(model, batch, "float64")
+        changed = any(not np.array_equal(found.taps[n], clean.taps[n]) for n in clean.taps)
+        assert changed != fault.backward_only, fault.name
+        assert any(
+            not np.array_equal(found.gradients[n], clean.gradients[n]) for n in clean.gradients
+        ), fault.name
+        assert fingerprint(model) == before, fault.name
+    again = paddle_side.run(model, batch, "float64")
+    assert all(np.array_equal(again.taps[n], clean.taps[n]) for n in clean.taps)
+    assert all(np.array_equal(again.gradients[n], clean.gradients[n]) for n in clean.gradients)
+
+
+def test_a_fault_is_undone_when_the_faulty_run_stops_with_an_error():
+    model, _ = make("mgcrp")
+    before = fingerprint(model)
+
+    def stop():
+        raise RuntimeError("stopped")
+
+    for fault in MODEL_FAULTS:
+        with pytest.raises(RuntimeError, match="stopped"), planted(fault, model):
+            stop()
+        assert fingerprint(model) == before
+
+
+def test_a_fault_says_where_it_was_planted():
+    model, _ = make("mgcrp")
+    names = {name for name, _ in model.named_sublayers()}
+    for fault in MODEL_FAULTS:
+        with planted(fault, model) as where:
+            assert where is None or where in names
+
+
+def test_what_float32_cannot_see_is_not_asked_for_and_two_faults_are_backward_only():
+    in_float64 = ["layer norm epsilon", "running variance biased"]
+    assert [f.name for f in MODEL_FAULTS if "float32" not in f.dtypes] == in_float64
+    assert [f.name for f in MODEL_FAULTS if f.backward_only] == [
+        "running variance biased",
+        "gradient x 3 in a layer without parameters",
+    ]
+    assert ModelFault("x", lambda model: None).dtypes == ("float64", "float32")
+
+
+def comparisons(ours):
+    reference = {"small": np.arange(3.0), "large": np.arange(1.0, 21).reshape(4, 5) / 7}
+    return compare_mappings(ours, reference, RULE)
+
+
+def test_judge_calls_a_control_caught_only_when_a_comparison_failed():
+    right = {"small": np.arange(3.0), "large": np.arange(1.0, 21).reshape(4, 5) / 7}
+    missed = judge("nothing", comparisons(right), "here")
+    assert (missed.caught, missed.located) == (False, "")
+    caught = judge("a fault", comparisons({**right, "small": np.arange(3.0) + 1e-3}), "here")
+    assert (caught.caught, caught.located) == (True, "small")
+    assert caught.detail.startswith("here: small: differs by")
+    assert not judge("nothing at all", []).caught
+
+
+def test_judge_asks_for_no_comparison_after_the_first_that_failed():
+    right = {"small": np.arange(3.0), "large": np.arange(1.0, 21).reshape(4, 5) / 7}
+    passing, failing = comparisons(right)[0], comparisons({**right, "small": np.ones(3)})[0]
+
+    def one_by_one():
+        yield passing
+        yield failing
+        pytest.fail("judged further than needed")
+
+    assert judge("a fault", one_by_one()).located == "small"
+
+
+def test_every_array_fault_is_caught_and_the_passing_arrays_are_left_alone():
+    right = {"small": np.arange(3.0), "large": np.arange(1.0, 21).reshape(4, 5) / 7}
+    copies = {name: value.copy() for name, value in right.items()}
+    beyond = {c.name: 20 * c.bound * c.scale for c in comparisons(right)}
+    faults = array_faults(right, beyond)
+    assert list(faults) == [
+        "one element beyond its bound",
+        "one NaN",
+        "another dtype",
+        "an extra axis that would broadcast",
+        "a missing tensor",
+        "nothing to compare",
+        "transposed in memory",
+    ]
+    for name, arrays in faults.items():
+        assert judge(name, comparisons(arrays)).caught, name
+    assert all(np.array_equal(right[name], copies[name]) for name in right)
+    assert all(c.passed for c in comparisons(right))
+
+
+def test_one_element_is_bumped_by_what_was_asked():
+    right = {"small": np.arange(3.0), "large": np.arange(1.0, 21).reshape(4, 5) / 7}
+    faulty = array_faults(right, {"small": 1e-9, "large": 2e-8})["one element beyond its bound"]
+    difference = np.abs(faulty["large"] - right["large"])
+    assert (difference > 0).sum() == 1
+    assert difference.max() == pytest.approx(2e-8, rel=1e-6)
+
+
+def test_no_transposition_is_planted_where_it_would_change_nothing():
+    right = {"same": np.ones((2, 3))}
+    assert "transposed in memory" not in array_faults(right, {"same": 1e-9})
+    assert "transposed in memory" not in array_faults({"flat": np.arange(4.0)}, {"flat": 1e-9})

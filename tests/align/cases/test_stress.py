@@ -1,0 +1,92 @@
+"""Imitated processors: every two values meet, rows go on where they stopped, alarms are told."""
+
+import itertools
+import json
+import sys
+
+import pytest
+
+from align.cases import stress
+from align.cases.tables.cases import CASES
+from tools import stress_align
+
+COMMAND = """
+import json, os, sys
+index = int(sys.argv[2])
+found = {"row": index, "settings": json.loads(sys.argv[3])[index], "tensors": 5, "controls": 2,
+         "redrawn": [], "failures": ["a forward: t: differs"] if index == 4 else [],
+         "nearest": ["a", 0.5], "processor": "one", "threads": os.environ["OMP_NUM_THREADS"],
+         "unset": "MKL_CBWR" not in os.environ}
+open(os.path.join(sys.argv[1], f"row_{index:02d}.json"), "w").write(json.dumps(found))
+"""
+
+
+def test_every_two_values_of_two_variables_meet():
+    rows = stress.rows()
+    assert len(rows) >= 16
+    for one, other in itertools.combinations(stress.VARIABLES, 2):
+        met = {(row[one], row[other]) for row in rows}
+        values = {row[one] for row in rows}, {row[other] for row in rows}
+        assert met == set(itertools.product(*values)), (one, other)
+
+
+def test_every_quick_case_with_a_float32_result_takes_part():
+    names = {case.name for case in stress.float32_cases()}
+    assert {"bert_mgcrp", "head_mgcrp_all_values", "loss_classification", "timm_deit"} <= names
+    assert not names & {"bert_base_full", "data_single"}
+    assert names <= {case.name for case in CASES}
+
+
+def command(tmp_path):
+    script = tmp_path / "row.py"
+    script.write_text(
+        COMMAND.replace("sys.argv[3]", repr(json.dumps(stress.rows()))), encoding="utf-8"
+    )
+    return [sys.executable, str(script), str(tmp_path / "out")]
+
+
+def test_rows_run_under_their_settings_and_are_not_run_again(tmp_path):
+    said = []
+    found = stress.run(tmp_path / "out", command(tmp_path), [0, 4], 2, said.append)
+    assert [row["row"] for row in found] == [0, 4]
+    assert len(said) == 2
+    for row in found:
+        assert row["threads"] == row["settings"]["OMP_NUM_THREADS"]
+        assert row["unset"] == (row["settings"]["MKL_CBWR"] == "")
+    again = stress.run(tmp_path / "out", ["/nowhere"], [0, 4], 2, said.append)
+    assert (again, len(said)) == (found, 2)
+    text = stress.table(found)
+    assert "10 float32 tensors, 1 failures" in text
+    assert text.splitlines()[-1] == "a forward: t: differs"
+
+
+def test_a_row_without_a_result_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="row 3 ended with status 7 and without a result"):
+        stress.run(tmp_path, [sys.executable, "-c", "raise SystemExit(7)"], [3], 1)
+
+
+def test_weights_that_amplify_rounding_are_drawn_again(monkeypatch):
+    case = next(case for case in stress.float32_cases() if case.name == "bert_mgcrp")
+    seeds = []
+
+    class Result:
+        def __init__(self, reason):
+            self.comparisons = [type("C", (), {"reason": reason})]
+
+    def run_job(job, context):
+        seeds.append(job[0].batch.seed)
+        return Result(stress.ILL_CONDITIONED if len(set(seeds)) < 3 else "")
+
+    monkeypatch.setattr("align.cases.runner.run_job", run_job)
+    redrawn = []
+    assert stress._results(case, 1, redrawn)
+    assert redrawn == ["bert_mgcrp"] * 2
+    assert len(set(seeds)) == 3
+
+
+@pytest.mark.parametrize("options", [["--rows", "99"], ["--processes", "0"]])
+def test_impossible_options_are_refused_in_one_line(options, tmp_path, capsys):
+    assert stress_align.main(["--out", str(tmp_path), *options]) == 2
+    said = capsys.readouterr().err
+    assert "expected at least 1 process and rows from 0 to 17" in said
+    assert said.count("\n") == 1

@@ -1,0 +1,56 @@
+"""Commit, spec and settings that a dump tells about itself."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from align.match.name_table import Table, read_table
+from align.pair.identity import commit, module_of, told_spec, told_table
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_commit_of_a_repository_and_its_changes(tmp_path) -> None:
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+        run = subprocess.run(
+            ["git", *who, *arguments], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert run.returncode == 0, run.stderr
+        return run.stdout.strip()
+
+    assert commit(tmp_path) == ""
+    git("init", "-q")
+    (tmp_path / "a").write_text("1")
+    git("add", "a")
+    git("commit", "-q", "-m", "first")
+    head = git("rev-parse", "HEAD")
+    assert commit(tmp_path) == head
+    (tmp_path / "a").write_text("2")
+    assert commit(tmp_path) == f"{head} with uncommitted changes"
+
+
+def test_a_spec_is_told_by_its_hash_and_a_table_by_its_rows(tmp_path) -> None:
+    spec = tmp_path / "pair.py"
+    spec.write_text("NAME = 'x'\n")
+    expected = hashlib.sha256(spec.read_bytes()).hexdigest()
+    assert told_spec(spec) == {"file": "pair.py", "sha256": expected}
+    assert told_spec(None) == {}
+    assert told_table(Table()) is None
+    told = told_table(read_table({"a": "b", "c": None}))
+    assert told["map"] == {"a": "b", "c": None}
+
+
+def test_plain_settings_of_a_module_are_kept() -> None:
+    class Norm(SimpleNamespace):
+        def forward(self) -> None:
+            """Nothing."""
+
+    found = module_of("norm", Norm(eps=1e-5, affine=True, weight=[1], text="x" * 200))
+    assert (found.name, found.kind) == ("norm", "Norm")
+    assert found.settings == {"eps": 1e-5, "affine": True}
+    assert "test_identity.py" in found.source

@@ -1,0 +1,59 @@
+"""Causes of wrong gradients, from the gradients at both ends of a layer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from align.explain.hints.hint_gradients import GradientCase, explain_gradient
+
+RNG = np.random.default_rng(2)
+SEED, TRUE, VALUES = (RNG.normal(size=(4, 5)) for _ in range(3))
+RELU = SEED * (VALUES > 0)
+CLIP = np.where(VALUES > 0.8, 0.0, TRUE)
+SLIPS = {
+    "cut": ((0 * TRUE, TRUE), "no gradient comes back: the graph is cut there (detach"),
+    "cut in PyTorch": ((TRUE, 0 * TRUE), "PyTorch sends no gradient back here (detach"),
+    "tripled": ((3 * TRUE, TRUE), "the gradient is 3.000 x the reference"),
+    "1/N": ((5 * TRUE, TRUE), "5 is the length of axis 1: is a division by N missing, 1/N?"),
+    "1/N too often": ((TRUE / 4, TRUE), "1 / 4, the length of axis 0: is one 1/N too many?"),
+    "reversed": ((-TRUE, TRUE), "the opposite sign"),
+    "straight through": ((SEED, RELU), "straight-through: Paddle hands the gradient of the output"),
+    "straight through in PyTorch": ((RELU, SEED), "straight-through: PyTorch hands"),
+    "rounding": (
+        (0 * SEED, SEED),
+        "a straight-through estimator in PyTorch; in Paddle no gradient",
+    ),
+    "shortcut": ((TRUE, TRUE + SEED), "the gradient through the residual connection is missing"),
+    "shortcut twice": ((TRUE + SEED, TRUE), "counted once too often"),
+    "blocked": ((CLIP, TRUE), "Paddle sends no gradient back where the input is above"),
+    "clipped": ((np.clip(TRUE, -0.7, 0.7), TRUE), "clipped at 0.7 in Paddle"),
+    "transposed": ((SEED[:, :4].T, SEED[:, :4]), "looks transposed"),
+}
+
+
+def cause(ours: np.ndarray, expected: np.ndarray) -> str:
+    lengths = {"axis 0": 4, "axis 1": 5}
+    seeds = [] if ours.shape != SEED.shape else [SEED]
+    values = VALUES if seeds else None
+    return explain_gradient(GradientCase(ours, expected, seeds, values, lengths))
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_a_wrong_gradient_is_named(name: str) -> None:
+    given, expected = SLIPS[name]
+    assert expected in cause(*given)
+
+
+@pytest.mark.parametrize("name", [name for name in SLIPS if name != "cut in PyTorch"])
+def test_noise_on_top_is_not_explained(name: str) -> None:
+    (ours, expected), said = SLIPS[name]
+    noise = 0.5 * np.abs(ours - expected).max() * np.random.default_rng(0).normal(size=ours.shape)
+    found = cause(ours + noise, expected)
+    assert said not in found
+    assert "a part of the graph is cut on one side" in found
+
+
+def test_other_shapes_and_nan_are_left_alone() -> None:
+    assert explain_gradient(GradientCase(TRUE, TRUE[:2])) == ""
+    assert explain_gradient(GradientCase(TRUE * np.nan, TRUE)) == ""

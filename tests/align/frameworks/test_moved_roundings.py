@@ -1,0 +1,86 @@
+"""PyTorch with moved roundings: what is moved, by how much, and what is left alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from align.frameworks.moved_roundings import UNIT, MovedRoundings
+
+
+def moved(compute, seed=1):
+    with MovedRoundings(seed):
+        return compute()
+
+
+X = torch.linspace(-3, 4, 35).reshape(5, 7)
+
+
+def test_the_result_of_a_product_moves_by_one_unit_up_or_down():
+    plain, found = X @ X.T, moved(lambda: X @ X.T)
+    ratio = found.double() / plain.double() - 1
+    assert ratio.abs().max() < 1.6 * UNIT
+    assert ratio.abs().min() > 0.4 * UNIT
+    assert {*torch.sign(ratio).reshape(-1).tolist()} == {-1.0, 1.0}
+
+
+def test_another_seed_moves_otherwise_and_the_same_seed_alike():
+    first, again, other = (moved(lambda: X * 1.7, seed) for seed in (1, 1, 2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda: X.T,
+        lambda: X.reshape(7, 5)[1:, 2],
+        lambda: torch.cat([X, X]),
+        lambda: torch.relu(X),
+        lambda: X.clone(),
+        lambda: X.max(dim=1).values,
+        lambda: torch.where(X > 0, X, -X),
+        lambda: torch.arange(5.0) + 0,
+        lambda: X.double() * 1.7,
+        lambda: torch.arange(5) * 3,
+    ],
+)
+def test_what_rounds_nothing_or_is_not_float32_stays(compute):
+    plain = compute()
+    found = moved(compute)
+    if plain.dtype is torch.float32 and plain.shape == (5,) and plain[0] == 0:
+        plain, found = plain[:1], found[:1]  # zero stays zero under an addition that rounds
+    assert torch.equal(plain, found)
+
+
+def test_infinities_and_zeros_stay():
+    held = torch.tensor([0.0, float("inf"), float("-inf")])
+    assert torch.equal(moved(lambda: held * 2.0), held)
+
+
+def test_the_backward_pass_and_operations_in_place_are_moved():
+    weight = torch.ones(7, requires_grad=True)
+
+    def gradient():
+        weight.grad = None
+        (X @ weight).square().sum().backward()
+        return weight.grad.clone()
+
+    plain, found = gradient(), moved(gradient)
+    assert 0 < (found - plain).abs().max() < 1e-4 * plain.abs().max()
+    held = X.clone()
+    moved(lambda: held.mul_(1.7))
+    assert not torch.equal(held, X * 1.7)
+
+
+def test_arrays_are_moved_as_copies_and_others_passed_on():
+    arrays = {"w": np.linspace(1, 2, 9, dtype=np.float32), "ids": np.arange(4), "x": np.ones(3)}
+    found = MovedRoundings(0).arrays(arrays)
+    assert found["ids"] is arrays["ids"]
+    assert found["x"] is arrays["x"]
+    assert (np.abs(found["w"] / arrays["w"].astype(np.float64) - 1) > 0.4 * UNIT).all()
+    assert arrays["w"][0] == 1.0
+
+
+def test_a_tensor_larger_than_the_drawn_factors_is_moved_everywhere():
+    large = torch.ones(2**20 + 5)
+    assert (moved(lambda: large * 3.0) != 3.0).all()

@@ -1,0 +1,98 @@
+"""Distances piece by piece: the numbers of whole arrays, in every memory layout."""
+
+import math
+
+import numpy as np
+import pytest
+
+from align.judge import distance
+from align.judge.comparator import compare_arrays
+from align.judge.distance import Gap, exact_in_float32, norm_of, pieces
+from align.record.tolerance import Tolerance
+
+RNG = np.random.default_rng(5)
+LAYOUTS = {
+    "C order": lambda a: a,
+    "transposed": lambda a: np.ascontiguousarray(a.T).T,
+    "every second": lambda a: np.repeat(a, 2, axis=-1)[..., ::2],
+}
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch) -> None:
+    monkeypatch.setattr(distance, "PIECE", 7)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(5, 3), (3, 20), (23,), (2, 3, 4), (1, 1), (9, 7)])
+def test_pieces_are_the_array(shape, layout) -> None:
+    array = LAYOUTS[layout](RNG.normal(size=shape))
+    found = list(pieces(array))
+    np.testing.assert_array_equal(np.concatenate(found), array.ravel())
+    assert all(piece.ndim == 1 and 0 < piece.size <= 7 for piece in found)
+    cuts = [piece.size for piece in pieces(np.ascontiguousarray(array))]
+    assert cuts == [piece.size for piece in found]  # whatever the layout
+
+
+def test_pieces_of_a_scalar_and_of_nothing() -> None:
+    assert [piece.tolist() for piece in pieces(np.float64(2.5).reshape(()))] == [[2.5]]
+    assert list(pieces(np.zeros((0, 3)))) == []
+    assert [piece.size for piece in pieces(np.zeros((2, 0)))] in ([], [0])
+
+
+@pytest.mark.parametrize("ours", LAYOUTS)
+@pytest.mark.parametrize("theirs", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_gap_is_what_whole_arrays_give(ours, theirs, dtype) -> None:
+    a, b, o = (RNG.normal(size=(5, 4)).astype(d) for d in (dtype, dtype, "float64"))
+    found = Gap.between(LAYOUTS[ours](a), LAYOUTS[theirs](o), LAYOUTS[theirs](b))
+    apart, peer = np.abs(a.astype("float64") - o), np.abs(b.astype("float64") - o)
+    assert found.largest == apart.max()
+    assert found.position == apart.argmax()
+    assert found.peak == np.abs(o).max() == found.size("max")
+    assert found.peer.largest == peer.max() == found.peer.apart("max")
+    for mine, whole in (
+        (found.apart("l2"), apart),
+        (found.size("l2"), o),
+        (found.peer.apart("l2"), peer),
+        (norm_of(b, "l2"), b.astype("float64")),
+    ):
+        assert mine == pytest.approx(np.linalg.norm(whole), rel=1e-14)
+    assert found.finite
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("place", range(3))
+def test_what_is_not_finite_is_met_in_any_piece_of_any_side(bad, place) -> None:
+    sides = [RNG.normal(size=(5, 4)) for _ in range(3)]
+    assert Gap.between(*sides).finite
+    sides[place][4, 1] = bad
+    assert not Gap.between(*sides).finite
+    rule = Tolerance("oracle", 1e-3, "three sides", factor=4.0)
+    a, o, b = sides
+    refused = compare_arrays("tap", a, b, rule, oracle=o)
+    assert not refused.passed
+    assert refused.position == (4, 1)
+    assert ("NaN" if math.isnan(bad) else "infinity") in refused.reason
+
+
+def test_equal_infinities_are_zero_apart() -> None:
+    a = np.asarray([1.0, math.inf, -math.inf])
+    assert Gap.between(a, a).largest == 0.0
+    assert not Gap.between(a, a).finite
+
+
+def test_the_first_of_equally_bad_elements_is_named() -> None:
+    a, b = np.zeros((4, 5)), np.zeros((4, 5))
+    a[1, 2] = a[3, 4] = 0.5
+    assert Gap.between(a, b).position == 7
+
+
+def test_float32_holds_every_number_or_not() -> None:
+    a = RNG.normal(size=(4, 5)).astype("float32").astype("float64")
+    assert exact_in_float32(a)
+    assert exact_in_float32(np.asarray([math.nan, math.inf, 0.0]))
+    assert exact_in_float32(np.asarray([2**60 + 1]))  # whole numbers stay what they are
+    a[3, 3] += 1e-12
+    assert not exact_in_float32(a)
+    assert not exact_in_float32(np.asarray([1e300]))

@@ -1,0 +1,219 @@
+"""Weights by name and table: what maps by itself, drafts, refusals."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from paddle import nn
+
+import align
+from align.match.draft import likeness
+
+X = np.random.default_rng(3).normal(size=(2, 5, 6))
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch) -> None:
+    """A draft goes to the working folder when `out` is not given."""
+    monkeypatch.chdir(tmp_path)
+
+
+def outcome(theirs, ours, inputs=X, **options):
+    return align.compare(theirs, ours, inputs, dtype="float64", **options)
+
+
+class TorchFused(torch.nn.Module):
+    """Attention with one fused projection, twice."""
+
+    def __init__(self, fused: bool = True) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(
+            torch.nn.ModuleDict({"qkv": torch.nn.Linear(6, 18), "proj": torch.nn.Linear(6, 6)})
+            for _ in range(2)
+        )
+
+    def forward(self, x):
+        for block in self.blocks:
+            q, k, v = block["qkv"](x).split(6, -1)
+            x = x + block["proj"]((q @ k.transpose(1, 2)).softmax(-1) @ v)
+        return x
+
+
+class Block(nn.Layer):
+    """The same with three projections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 6)
+        self.output = nn.Linear(6, 6)
+
+    def forward(self, x):
+        q, k, v = self.query(x), self.key(x), self.value(x)
+        weights = nn.functional.softmax(q @ k.transpose([0, 2, 1]), -1)
+        return x + self.output(weights @ v)
+
+
+class PaddleSplit(nn.Layer):
+    """The port of `TorchFused`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.LayerList([Block(), Block()])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+FUSED = {
+    "blocks.{}.qkv.weight": [f"layers.{{}}.{n}.weight" for n in ("query", "key", "value")],
+    "blocks.{}.qkv.bias": [f"layers.{{}}.{n}.bias" for n in ("query", "key", "value")],
+    "blocks.{}.proj": "layers.{}.output",
+}
+
+
+def test_a_fused_projection_goes_to_three_by_table() -> None:
+    result = outcome(TorchFused(), PaddleSplit(), weights=FUSED, optimizer="sgd", steps=2)
+    assert result.passed, str(result)
+    assert "layers.0.query" in result.paddle_only
+    assert "blocks.0.qkv" in result.torch_only
+
+
+def test_three_projections_go_to_a_fused_one_by_pieces() -> None:
+    class Fused(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = nn.Linear(6, 18)
+
+        def forward(self, x):
+            return self.qkv(x)
+
+    class Split(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = torch.nn.ModuleList(torch.nn.Linear(6, 6) for _ in range(3))
+
+        def forward(self, x):
+            return torch.cat([part(x) for part in self.parts], -1)
+
+    table = {
+        f"parts.{i}.{leaf}": f"qkv.{leaf}[{i}/3]" for i in range(3) for leaf in ("weight", "bias")
+    }
+    assert outcome(Split(), Fused(), weights=table).passed
+    del table["parts.2.bias"]
+    with pytest.raises(ValueError, match="no partner"):
+        outcome(Split(), Fused(), weights=table)
+
+
+def test_names_that_do_not_match_are_refused_with_a_draft_that_works(tmp_path) -> None:
+    with pytest.raises(ValueError, match="8 of 8 PyTorch tensors") as caught:
+        outcome(TorchFused(), PaddleSplit(), out=tmp_path)
+    path = tmp_path / "weights_draft.json"
+    assert str(path) in str(caught.value)
+    draft = json.loads(path.read_text(encoding="utf-8"))
+    assert draft["map"]["blocks.{}.qkv.weight"] == FUSED["blocks.{}.qkv.weight"]
+    assert outcome(TorchFused(), PaddleSplit(), weights=path).passed
+    path.write_text("{}")  # an edited draft is not replaced
+    with pytest.raises(ValueError, match="weights_draft_2.json"):
+        outcome(TorchFused(), PaddleSplit(), out=tmp_path)
+
+
+def test_a_draft_marks_what_names_and_order_do_not_settle(tmp_path) -> None:
+    theirs = torch.nn.ModuleDict({"alpha": torch.nn.Linear(6, 6), "beta": torch.nn.Linear(6, 6)})
+    ours = nn.LayerDict({"beta_fc": nn.Linear(6, 6), "alpha_fc": nn.Linear(6, 6)})
+    with pytest.raises(ValueError, match="4 marked"):
+        outcome(theirs, ours, out=tmp_path)
+    path = tmp_path / "weights_draft.json"
+    row = json.loads(path.read_text(encoding="utf-8"))["map"]["alpha.weight"]
+    assert row.startswith("? ")
+    assert "alpha_fc.weight" in row
+    with pytest.raises(ValueError, match="still marked"):
+        outcome(theirs, ours, weights=path)
+
+
+def test_a_table_in_yaml_with_sections(tmp_path) -> None:
+    path = tmp_path / "table.yaml"
+    path.write_text("map: {a: b}\nignore_torch: {scale: not used}\n")
+    theirs = torch.nn.Sequential()
+    theirs.a = torch.nn.Linear(6, 6)
+    theirs.register_buffer("scale", torch.ones(1))
+    ours = nn.Sequential()
+    ours.b = nn.Linear(6, 6)
+    result = outcome(theirs, ours, weights=path)
+    assert result.passed, str(result)
+    assert any("not used" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"weight": "wieght"}, "wieght: no such Paddle tensor"),
+        ({"wieght": "weight"}, "the row 'wieght' of weights matches nothing"),
+        ({"weight": "bias"}, "does not fit after 'copy'"),
+        ({"weight": {"to": "weight", "transform": "rotate"}}, "transform 'rotate'"),
+        ({"weight": None}, "no partner"),
+        ({"weight": "? weight"}, "still marked"),
+        ({"map": {}, "more": {}}, "unknown section 'more'"),
+        (5, "expected a dict of names or a table file"),
+        ("missing.json", "cannot read the table"),
+    ],
+)
+def test_mistakes_in_a_table_are_named(table, message, tmp_path) -> None:
+    with pytest.raises(ValueError, match=message):
+        outcome(torch.nn.Linear(6, 6), nn.Linear(6, 6), weights=table, out=tmp_path)
+
+
+def test_a_custom_layer_against_a_linear_one_must_say_which_way_round(tmp_path) -> None:
+    class Ours(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = self.create_parameter([6, 6])
+            self.bias = self.create_parameter([6], is_bias=True)
+
+        def forward(self, x):
+            return x @ self.weight + self.bias
+
+    with pytest.raises(ValueError, match="do not say whether to transpose"):
+        outcome(torch.nn.Linear(6, 6), Ours(), out=tmp_path)
+    right = {"weight": {"to": "weight", "transform": "transpose"}}
+    assert outcome(torch.nn.Linear(6, 6), Ours(), weights=right).passed
+    wrong = {"weight": {"to": "weight", "transform": "copy"}}
+    first = outcome(torch.nn.Linear(6, 6), Ours(), weights=wrong).first_divergence
+    assert first.cause == "the weight is transposed"
+
+
+def test_the_frameworks_own_attention_and_recurrent_layers_map_by_themselves() -> None:
+    theirs = torch.nn.TransformerEncoderLayer(6, 2, 8, batch_first=True)
+    assert outcome(theirs, nn.TransformerEncoderLayer(6, 2, 8)).passed
+    recurrent = torch.nn.LSTM(6, 4, batch_first=True), nn.LSTM(6, 4)
+    assert outcome(*recurrent, train=True).passed
+    with pytest.raises(ValueError, match="pass train=True"):
+        outcome(*recurrent)
+
+
+def test_paddles_compatible_linear_keeps_pytorchs_layout() -> None:
+    from paddle.compat.nn import Linear
+
+    assert outcome(torch.nn.Linear(6, 5), Linear(6, 5)).passed
+
+
+def test_likeness_prefers_the_same_layer() -> None:
+    right = likeness("encoder.layer.1.attention.q_lin.weight", "layers.1.attention.query.weight")
+    assert right > likeness("encoder.layer.1.attention.q_lin.weight", "layers.1.lin2.weight")
+    assert right > likeness(
+        "encoder.layer.1.attention.q_lin.weight", "layers.0.attention.query.weight"
+    )
+
+
+def test_the_paddle_side_is_not_changed_by_a_refusal(tmp_path) -> None:
+    ours = nn.Linear(6, 6)
+    before = ours.weight.numpy().copy()
+    with pytest.raises(ValueError, match="no partner"):
+        outcome(torch.nn.Conv1d(6, 6, 1, bias=False), ours, out=tmp_path)
+    assert np.array_equal(ours.weight.numpy(), before)
+    assert paddle.get_default_dtype() == "float32"

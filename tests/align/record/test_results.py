@@ -1,0 +1,162 @@
+"""The records: what counts as a pass, and JSON that any parser reads."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from align.judge.comparator import compare_arrays
+from align.record.results import Comparison, ControlResult, Report, StepResult, Tolerance
+from align.record.strict_json import json_ready
+
+RULE = Tolerance("scaled", 1e-10, "rounding is far below")
+STAMPS = {"ours": {"framework": "paddle"}, "reference": {"framework": "torch"}}
+CAUGHT = ControlResult("scaled by 3", True, "differs by 2.0", "logits")
+FOUND = {"findings", "guilty", "notes", "certificate"}
+
+
+def make(ours=(1.0, 2.0), **changes):
+    pairs = changes.pop("pairs", None) or [("logits", ours, (1.0, 2.0))]
+    fields = {
+        "case": "bert",
+        "step": "forward",
+        "dtype": "float64",
+        "comparisons": [compare_arrays(n, np.array(a), np.array(b), RULE) for n, a, b in pairs],
+        "controls": [CAUGHT],
+        "stamps": STAMPS,
+    }
+    return StepResult(**{**fields, **changes})
+
+
+def test_a_complete_result_passes():
+    result = make()
+    assert result.passed
+    assert result.problems == []
+    assert result.first_failure is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"comparisons": []}, "nothing was compared"),
+        ({"controls": []}, "no negative control"),
+        ({"controls": [CAUGHT, ControlResult("eps", False, "unseen")]}, "control not caught: eps"),
+        ({"stamps": {}}, "no framework stamp"),
+        ({"stamps": {"ours": {"framework": "paddle"}}}, "no framework stamp on side: reference"),
+        (
+            {"stamps": {"ours": {"framework": "torch"}, "reference": {"framework": "Torch"}}},
+            "both sides were computed by torch",
+        ),
+    ],
+)
+def test_what_keeps_a_result_from_passing(changes, word):
+    result = make(**changes)
+    assert not result.passed
+    assert any(word in problem for problem in result.problems)
+
+
+def test_a_step_without_frameworks_needs_no_stamps():
+    assert make(stamps={}, framework_free=True, step="data", dtype=None).passed
+
+
+def test_first_failure_worst_and_position():
+    pairs = [
+        ("a", (1.0, 2.0), (1.0, 2.0)),
+        ("b", (1.0, 2.001), (1.0, 2.0)),
+        ("c", (1.5, 2.0), (1.0, 2.0)),
+    ]
+    result = make(pairs=pairs)
+    assert not result.passed
+    assert result.first_failure.name == "b"
+    assert result.position == {"name": "c", "index": [0]}
+    assert result.worst == pytest.approx(0.25)
+    assert result.tolerance == 1e-10
+
+
+def test_what_cannot_be_measured_is_the_worst():
+    pairs = [("a", (9.0, 2.0), (1.0, 2.0)), ("b", (math.nan, 2.0), (1.0, 2.0))]
+    result = make(pairs=pairs)
+    assert result.position == {"name": "b", "index": [0]}
+    assert math.isnan(result.worst)
+
+
+def test_json_has_the_agreed_keys_and_is_strict():
+    pairs = [("a", (math.nan, 2.0), (1.0, 2.0)), ("b", (1.0,), (1.0, 2.0))]
+    report = Report({"seed": np.int64(3), "none": None}, [make(pairs=pairs, seconds=1.5)])
+
+    def refuse(token):
+        raise AssertionError(f"{token} is not JSON")
+
+    data = json.loads(report.dumps(), parse_constant=refuse)
+    assert set(data) == {"verdict", "environment", "results", *FOUND}
+    assert data["verdict"] == "fail"
+    assert data["environment"] == {"seed": 3, "none": None}
+    (result,) = data["results"]
+    agreed = {"case", "step", "dtype", "passed", "worst", "position", "tolerance", "controls"}
+    assert agreed | {"comparisons", "why", "seconds"} <= set(result)
+    assert result["worst"] == "nan"
+    assert result["controls"][0]["caught"] is True
+    assert set(result["controls"][0]) >= {"name", "caught", "detail"}
+    keys = {"name", "worst", "bound", "passed", "position", "ours", "reference", "reason"}
+    assert all(keys <= set(row) for row in result["comparisons"])
+    assert [row["worst"] for row in result["comparisons"]] == ["nan", "inf"]
+    assert "rounding is far below" in result["why"]
+
+
+def test_json_of_a_pass_holds_numbers():
+    result = make(ours=(1.0, 2.0 + 1e-12)).to_json()
+    assert result["passed"] is True
+    assert result["worst"] <= result["tolerance"]
+    assert result["position"] == {"name": "logits", "index": [1]}
+
+
+def test_json_refuses_what_it_cannot_hold():
+    with pytest.raises(TypeError, match="ndarray"):
+        json_ready({"x": np.ones(2)})
+    with pytest.raises(TypeError, match="string keys"):
+        json_ready({1: 2})
+
+
+def test_verdict_and_exit_code():
+    good, bad = make(), make(controls=[])
+    assert (Report({}, [good]).verdict, Report({}, [good]).exit_code) == ("pass", 0)
+    assert (Report({}, [good, bad]).verdict, Report({}, [good, bad]).exit_code) == ("fail", 1)
+    assert (Report({}, []).verdict, Report({}, []).exit_code) == ("fail", 1)
+
+
+@pytest.mark.parametrize("worst", [math.nan, math.inf, 2.0])
+def test_a_comparison_cannot_claim_to_pass(worst):
+    with pytest.raises(ValueError, match="claims to pass"):
+        Comparison("x", True, worst, 1.0, 1.0, worst, (0,), 1.0, 2.0, RULE)
+    with pytest.raises(ValueError, match="without a reason"):
+        Comparison("x", False, worst, 1.0, 1.0, worst, (0,), 1.0, 2.0, RULE)
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        (("loose", 1e-3, "why"), "kind 'loose'"),
+        (("scaled", math.nan, "why"), "finite number"),
+        (("scaled", math.inf, "why"), "finite number"),
+        (("absolute", -1.0, "why"), "finite number"),
+        (("scaled", 1.0, "why"), "tensor of zeros"),
+        (("exact", 1e-9, "why"), "expected 0"),
+        (("scaled", 1e-9, "  "), "empty why"),
+        (("absolute", 1e-9, "why", "l2"), "norm 'l2'"),
+        (("oracle", 1e-6, "why"), "factor None"),
+        (("scaled", 1e-6, "why", "max", 4.0), "factor 4.0"),
+        (("oracle", 1e-6, "why", "max", 4.0, 2.0), "floor 2.0"),
+        (("scaled", 1e-6, "why", "max", None, None, True), "infinities"),
+    ],
+)
+def test_a_tolerance_that_means_nothing_is_refused(fields, word):
+    with pytest.raises(ValueError, match=word):
+        Tolerance(*fields)
+
+
+def test_unknown_step_and_dtype_are_refused():
+    with pytest.raises(ValueError, match="step 'forwards'"):
+        make(step="forwards")
+    with pytest.raises(ValueError, match="dtype 'double'"):
+        make(dtype="double")
