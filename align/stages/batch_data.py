@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from align.explain import data_causes, row_causes
-from align.explain.data_causes import Evidence
-from align.explain.row_causes import RowLog
+from align.explain.arrays import data_causes, row_causes
+from align.explain.arrays.data_causes import Evidence
+from align.explain.arrays.row_causes import RowLog
 from align.frameworks import on_paddle, on_torch
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.judging import without_masks

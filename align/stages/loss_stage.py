@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from align.explain import loss_causes
-from align.explain.loss_causes import LossRun
+from align.explain.losses import loss_causes
+from align.explain.losses.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
 from align.judge import bounds
 from align.judge.comparator import compare_mappings
@@ -25,7 +25,7 @@ from align.pair.any_pair import AnyPair
 from align.pair.code_lines import source_of
 from align.pair.unit_noise import perturbed
 from align.record.arrays import Arrays
-from align.record.asked_plan import output_weights
+from align.record.casting import output_weights
 from align.record.nested import replace
 from align.record.precision import held_dtype
 from align.record.recording import ROOT
