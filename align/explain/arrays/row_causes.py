@@ -50,9 +50,9 @@ class RowLog:
                 self.held.setdefault(key, []).append(_signature(key, array, batch))
 
     def column(self, key: str) -> np.ndarray | None:
-        """Signatures of a key over the epoch, None when some batch lacks it."""
+        """Signatures of a key over the epoch, None when some batch lacks it or there is none."""
         parts = self.held.get(key, [])
-        if len(parts) != len(self.sizes):
+        if not parts or len(parts) != len(self.sizes):
             return None
         return np.concatenate(parts)
 

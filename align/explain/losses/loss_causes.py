@@ -185,15 +185,15 @@ def _of_options(
 def _of_the_whole(outputs: Arrays, ours: LossRun, reference: LossRun) -> Iterator[Edit[LossRun]]:
     """Value and gradient times one number, or a term of the output alone besides."""
     factor, each = _factor(ours.value, reference.value), ours.value.size > 1
-    output = next(iter(outputs.values()))
+    output = next(iter(outputs.values()), np.zeros(()))
     what = "every value of the loss is" if each else "loss and gradient are"
     yield Edit(
         f"{what} {factor:.6g} times PyTorch's{loss_contrast.named_factor(factor, output)}",
         lambda r: r.changed(factor * r.value, factor),
     )
-    if not output.ndim or len(outputs) > 1 or not ours.gradients:
+    (path, slope), *others = reference.gradients.items() or [("", None)]
+    if not output.ndim or others or path not in ours.gradients or slope.shape != output.shape:
         return
-    (path, slope), *_ = reference.gradients.items()
     for title, value, extra in _penalties(output.astype(np.float64)):
         weight = _factor(ours.gradients[path] - slope, extra)
         who = "only Paddle adds" if weight > 0 else "Paddle lacks"

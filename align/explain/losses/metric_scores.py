@@ -53,8 +53,16 @@ def _all(z: np.ndarray, y: np.ndarray) -> Computed:
         else:
             yield from _of_answers(z.ravel() > cut, y.ravel(), told)
     if binary:
-        yield "the area under the ROC curve", "", lambda: metrics.roc_auc_score(y, z)
-        yield "the average precision", "", lambda: metrics.average_precision_score(y, z)
+        yield (
+            "the area under the ROC curve",
+            "",
+            lambda: metrics.roc_auc_score(y.ravel(), z.ravel()),
+        )
+        yield (
+            "the average precision",
+            "",
+            lambda: metrics.average_precision_score(y.ravel(), z.ravel()),
+        )
     elif y.dtype.kind in "iub":
         yield from _of_classes(z, y)
     if y.size == z.size:
@@ -64,11 +72,13 @@ def _all(z: np.ndarray, y: np.ndarray) -> Computed:
 def _of_classes(z: np.ndarray, y: np.ndarray) -> Computed:
     """(R, K) scores or more axes, and one class for each row."""
     axis = next((i for i in range(1, z.ndim) if z.size // z.shape[i] == y.size), None)
-    if axis is None or (y < 0).all():
+    if axis is None:
         return
     z = np.moveaxis(z, axis, -1).reshape(-1, z.shape[axis])
     y = y.ravel().astype(np.int64)
     valid = (y >= 0) & (y < z.shape[1])
+    if not valid.any():
+        return
     best, flat = z.argmax(axis=1), z.copy()
     flat[np.arange(len(z)), best] = -np.inf
     yield from _of_answers(best[valid], y[valid], "")
