@@ -147,7 +147,7 @@ def run(
     context: Context,
     progress: Callable[[StepResult], None] = lambda result: None,
 ) -> Report:
-    """Run jobs one after the other in this process; `align.workers.run` shares them out.
+    """Run jobs one after the other in this process; `align.job_sharing.run` shares them out.
 
     Args:
         todo: from `align.jobs.jobs`.

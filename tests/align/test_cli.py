@@ -12,7 +12,7 @@ import pytest
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align import checkpoint, paddle_side, runner, workers
+    from align import checkpoint, job_sharing, paddle_side, runner, workers
 
 from align import cli
 from align.case_kinds import DataCase, LossCase, MetricCase, ModelCase, Recipe, ScheduleCase
@@ -254,7 +254,7 @@ def test_the_number_of_workers_is_the_users_or_the_processors(tiny_table, monkey
         asked.append(count)
         return runner.run(todo, context, progress)
 
-    monkeypatch.setattr(workers, "run", run)
+    monkeypatch.setattr(job_sharing, "run", run)
     for flags in ([], ["--jobs", "1"], ["--jobs", "7"]):
         assert cli.main([*flags, "--case", "tiny_rates"]) == 0
     assert asked == [workers.default_workers(), 1, 7]
