@@ -224,6 +224,7 @@ class Certificate:
             **asdict(self.counts),
             "clean_seeds": self.clean_seeds,
             "false_alarms": len(self.alarms),
+            "clean_runs": len(self.clean),
             "verdict": self.verdict,
             "held_out": asdict(Counts.of(self.parts["held-out"])),
             "mutants": asdict(self.mutants) if self.mutants else None,
