@@ -92,7 +92,7 @@ class CleanRun:
 
 
 @dataclass(frozen=True)
-class Mutants:
+class MutantCounts:
     """Faults that nobody wrote: edits made by a program.
 
     Attributes:
@@ -141,7 +141,7 @@ class Certificate:
     rows: Sequence[Row]
     clean: Sequence[CleanRun]
     catalogue: int
-    mutants: Mutants | None = None
+    mutants: MutantCounts | None = None
     seconds: float = 0.0
     jobs: int = 1
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from pathlib import Path
 
 from align.certify import catalogue, table
-from align.certify.certificate import Certificate, CleanRun, Row
+from align.certify.certificate import Certificate, CleanRun, MutantCounts, Row
 from align.certify.page import page
 from align.certify.running import certify
 from align.report import write_atomically
 from sot_paddle.runtime import environment_stamp
 
 
-def main(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace, mutants: MutantCounts | None = None) -> int:
     """Run the command.
 
     Args:
         options: ``faults`` (patterns or None), ``seeds``, ``jobs``, ``list``, ``json``, ``out``.
+        mutants: what became of automatic faults, to be stated with the others.
 
     Returns:
         0 when every threshold is met by what was run, a part of the catalogue too; 1 below one.
@@ -33,6 +35,7 @@ def main(options: argparse.Namespace) -> int:
             print(f"{fault.name:48s} {fault.area:11s} {fault.scene:18s} {fault.step:14s} {part}")
         return 0
     found = certify(options.seeds, options.jobs, options.faults, show)
+    found = dataclasses.replace(found, mutants=mutants)
     print(table.console(found))
     write(found, options.json, options.out)
     return found.exit_code

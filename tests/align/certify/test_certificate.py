@@ -14,7 +14,7 @@ from align.certify.certificate import (
     Certificate,
     CleanRun,
     Counts,
-    Mutants,
+    MutantCounts,
     Row,
     read_summary,
 )
@@ -141,7 +141,7 @@ def test_the_json_has_the_keys_of_the_contract(tmp_path) -> None:
     assert read_summary(path)["explained"] == 97.5
 
 
-MUTANTS = Mutants({"made": 200, "not detected": 1}, ["functional.py:7: eps -> 0"])
+MUTANTS = MutantCounts({"made": 200, "not detected": 1}, ["functional.py:7: eps -> 0"])
 
 
 def test_held_out_faults_come_first_then_mutants_then_development_faults() -> None:
