@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import sys
 import warnings
 
 import pytest
@@ -17,6 +15,7 @@ from align.certify import catalogue, running, scenes, worker
 from align.certify.certificate import Certificate, CleanRun, Row
 from align.certify.planting import attribute, edited, given, together
 from align.certify.scene import Fault
+from align.workers import Failure
 
 STUB = Fault("nothing", "model", "segmenter", "forward", "*", "epsilon", lambda scene: scene)
 
@@ -74,32 +73,27 @@ def test_nothing_planted_is_refused(segmenter) -> None:
         attribute("norm", "_num_groups", 3)(segmenter).paddle_layer()
 
 
-def dying(tasks):
-    """A worker that dies of every fault and of every second scene."""
-    for task in tasks:
-        if "fault" in task or task["seed"] % 2:
-            sys.exit("out of luck")
-        yield CleanRun(task["scene"], task["seed"], os.environ.get("ATEN_CPU_CAPABILITY"), True)
+def test_a_task_without_a_result_is_an_error_and_settings_are_environments(monkeypatch) -> None:
+    """The pool itself: tests/align/test_workers.py."""
+    settings = []
 
+    def outcomes(tasks, work, batches, jobs, limit, quiet):
+        for i, task in enumerate(tasks):
+            settings.append(batches[i].environment.get("ATEN_CPU_CAPABILITY"))
+            lost = "fault" in task or task["seed"] == 1
+            yield i, Failure("took more than 3 s") if lost else CleanRun("one", 2, passed=True)
 
-def test_a_worker_that_dies_is_an_error_of_its_task(monkeypatch) -> None:
-    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
-    monkeypatch.setattr(running, "work", dying)
-    shown = []
+    monkeypatch.setattr(running, "outcomes", outcomes)
     tasks = [{"fault": "gelu_tanh", "seed": 0}]
-    tasks += [
-        {"scene": "segmenter", "seed": seed, "setting": setting}
-        for seed, setting in ((0, "as found"), (1, "as found"), (2, "AVX2"))
-    ]
+    tasks += [{"scene": "one", "seed": 1, "setting": "as found"}]
+    tasks += [{"scene": "one", "seed": 2, "setting": "AVX2"}]
+    shown = []
     found = running.run_tasks(tasks, 1, lambda *progress: shown.append(progress[:2]))
-    words = "the worker ended with status 1; its last words: out of luck"
-    assert found == [
-        Row.expected(catalogue.find("gelu_tanh"), error=words),
-        CleanRun("segmenter", 0, None, True),
-        CleanRun("segmenter", 1, "as found", error=words),
-        CleanRun("segmenter", 2, "avx2", True),
-    ]
-    assert shown == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    why = "the worker took more than 3 s"
+    assert found[0] == Row.expected(catalogue.find("gelu_tanh"), error=why)
+    assert found[1:] == [CleanRun("one", 1, "as found", error=why), CleanRun("one", 2, passed=True)]
+    assert settings == [None, None, "avx2"]
+    assert shown == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_impossible_numbers_are_refused() -> None:
