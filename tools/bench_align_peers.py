@@ -32,14 +32,15 @@ quiet_imports()
 import numpy as np
 from reprod_log import ReprodDiffHelper, ReprodLogger
 
-from align.anypair import on_paddle, on_torch, runs
-from align.anypair.nested import leaves
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
-from align.anypair.spec import USER_ERRORS
 from align.certify import catalogue, scenes
 from align.certify.scene import Scene
-from align.workers import Batch, Failure, outcomes
+from align.commands.spec import USER_ERRORS
+from align.frameworks import on_paddle, on_torch
+from align.pair import runs
+from align.pair.any_pair import AnyPair, Setup
+from align.processes import Batch, Failure, outcomes
+from align.record.asked_plan import Plan
+from align.record.nested import leaves
 
 _EPILOG = """\
 install PaDiff into a folder of its own:

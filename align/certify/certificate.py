@@ -22,7 +22,7 @@ ALTERNATIVES = re.compile(r"\b(or|either)\b|\?")
 
 
 @dataclass(frozen=True)
-class Row:
+class FaultRow:
     """One planted fault: what was expected and what the suite said.
 
     Attributes:
@@ -55,7 +55,7 @@ class Row:
     seconds: float = 0.0
 
     @classmethod
-    def expected(cls, fault: Fault, **found: Any) -> Row:
+    def expected(cls, fault: Fault, **found: Any) -> FaultRow:
         """A row of a fault with what was found."""
         return cls(
             fault.name, fault.area, fault.scene, fault.step, fault.place, fault.held_out, **found
@@ -114,7 +114,7 @@ class Counts:
     explained: float
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> Counts:
+    def of(cls, rows: Sequence[FaultRow]) -> Counts:
         """The counts of some rows."""
         explained = sum(row.explanation for row in rows)
         return cls(
@@ -138,7 +138,7 @@ class Certificate:
         jobs: worker processes.
     """
 
-    rows: Sequence[Row]
+    rows: Sequence[FaultRow]
     clean: Sequence[CleanRun]
     catalogue: int
     mutants: MutantCounts | None = None
@@ -151,7 +151,7 @@ class Certificate:
         return Counts.of(self.rows)
 
     @property
-    def parts(self) -> dict[str, list[Row]]:
+    def parts(self) -> dict[str, list[FaultRow]]:
         """The rows of the held-out and of the development faults."""
         names = {True: "held-out", False: "development"}
         return {name: [r for r in self.rows if r.held_out is held] for held, name in names.items()}

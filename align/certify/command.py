@@ -8,11 +8,11 @@ import json
 import sys
 from pathlib import Path
 
-from align.certify import catalogue, table
-from align.certify.certificate import Certificate, CleanRun, MutantCounts, Row
+from align.certify import catalogue, certificate_table
+from align.certify.certificate import Certificate, CleanRun, FaultRow, MutantCounts
 from align.certify.page import page
 from align.certify.running import certify
-from align.report import write_atomically
+from align.report.report import write_atomically
 from sot_paddle.runtime import environment_stamp
 
 
@@ -36,15 +36,15 @@ def main(options: argparse.Namespace, mutants: MutantCounts | None = None) -> in
         return 0
     found = certify(options.seeds, options.jobs, options.faults, show)
     found = dataclasses.replace(found, mutants=mutants)
-    print(table.console(found))
+    print(certificate_table.console(found))
     write(found, options.json, options.out)
     return found.exit_code
 
 
-def show(done: int, total: int, result: Row | CleanRun) -> None:
+def show(done: int, total: int, result: FaultRow | CleanRun) -> None:
     """One line of progress on the standard error; a clean run only when it is not clean."""
-    if isinstance(result, Row):
-        line = f"{result.fault}: {', '.join(table.marks(result))}"
+    if isinstance(result, FaultRow):
+        line = f"{result.fault}: {', '.join(certificate_table.marks(result))}"
     elif result.passed and done % 50 and done < total:
         return
     else:
@@ -66,6 +66,8 @@ def write(certificate: Certificate, to_json: str | None, out: str | None) -> Non
     if out:
         folder = Path(out)
         write_atomically(folder / "certificate.json", data)
-        write_atomically(folder / "certificate.md", table.markdown(certificate).encode())
+        write_atomically(
+            folder / "certificate.md", certificate_table.markdown(certificate).encode()
+        )
         html = page(certificate, environment_stamp())
         print("page:", write_atomically(folder / "certificate.html", html.encode()))

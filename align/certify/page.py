@@ -7,9 +7,18 @@ from html import escape
 from typing import Any
 
 from align.certify.certificate import Certificate, Counts
-from align.certify.table import GUIDE, HALF, NO, YES, Section, clean_runs, figures, sections
-from align.report_html import _environment, _table
-from align.report_style import CSS
+from align.certify.certificate_table import (
+    GUIDE,
+    HALF,
+    NO,
+    YES,
+    Section,
+    clean_runs,
+    figures,
+    sections,
+)
+from align.report.report_html import _environment, _table
+from align.report.report_style import CSS
 
 _OWN = """
 td { overflow-wrap:anywhere; }

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from align.certify import catalogue
-from align.certify.certificate import SEEDS, Certificate, CleanRun, Row
-from align.certify.worker import work
-from align.workers import Batch, Failure, outcomes
+from align.certify.certificate import SEEDS, Certificate, CleanRun, FaultRow
+from align.certify.certify_worker import work
+from align.processes import Batch, Failure, outcomes
 
 SETTINGS = {
     "as found": {},
@@ -29,7 +29,7 @@ SINGLE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 LIMIT = 300.0  # seconds for one task
 FAULT_SEED = 0
 
-Progress = Callable[[int, int, "Row | CleanRun"], None]
+Progress = Callable[[int, int, "FaultRow | CleanRun"], None]
 
 
 def certify(
@@ -62,7 +62,7 @@ def certify(
         tasks += [{"scene": s, "seed": seed, "setting": setting} for seed in turn for s in scenes]
     began = time.perf_counter()
     results = run_tasks(tasks, jobs, progress)
-    rows = [one for one in results if isinstance(one, Row)]
+    rows = [one for one in results if isinstance(one, FaultRow)]
     clean = [one for one in results if isinstance(one, CleanRun)]
     seconds = time.perf_counter() - began
     return Certificate(rows, clean, len(catalogue.FAULTS), seconds=seconds, jobs=jobs)
@@ -70,7 +70,7 @@ def certify(
 
 def run_tasks(
     tasks: Sequence[dict[str, Any]], jobs: int, progress: Progress | None = None
-) -> list[Row | CleanRun]:
+) -> list[FaultRow | CleanRun]:
     """The result of every task, in their order.
 
     Args:
@@ -82,7 +82,7 @@ def run_tasks(
     batches = [
         Batch((i,), SINGLE | SETTINGS[task.get("setting", first)]) for i, task in enumerate(tasks)
     ]
-    results: dict[int, Row | CleanRun] = {}
+    results: dict[int, FaultRow | CleanRun] = {}
     running = outcomes(tasks, work, batches, jobs, LIMIT, quiet=True)
     with contextlib.closing(running) as finished:
         for i, outcome in finished:
@@ -93,9 +93,9 @@ def run_tasks(
     return [results[i] for i in range(len(tasks))]
 
 
-def without_result(task: dict[str, Any], why: str) -> Row | CleanRun:
+def without_result(task: dict[str, Any], why: str) -> FaultRow | CleanRun:
     """The result of a task whose worker gave none."""
     why = f"the worker {why}"
     if "scene" in task:
         return CleanRun(task["scene"], task["seed"], task.get("setting", ""), error=why)
-    return Row.expected(catalogue.find(task["fault"]), error=why)
+    return FaultRow.expected(catalogue.find(task["fault"]), error=why)

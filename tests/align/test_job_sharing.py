@@ -7,11 +7,11 @@ import warnings
 
 import pytest
 
-from align import job_sharing
-from align.case_kinds import DTYPES, DataCase, LossCase, MetricCase, ScheduleCase
-from align.context import Context
-from align.jobs import jobs
-from align.results import STEPS, StepResult
+from align.cases import job_sharing
+from align.cases.context import Context
+from align.cases.jobs import jobs
+from align.cases.kinds.case_kinds import DTYPES, DataCase, LossCase, MetricCase, ScheduleCase
+from align.record.results import STEPS, StepResult
 
 CASES = [MetricCase("metric", "cola"), LossCase("loss"), ScheduleCase("rates", "linear", 1, 3, 12)]
 ALL_JOBS = list(jobs(CASES, STEPS, DTYPES))

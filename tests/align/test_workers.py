@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from align import workers
-from align.workers import Batch, Failure, outcomes
+from align import processes
+from align.processes import Batch, Failure, outcomes
 
 ROOT = Path(__file__).resolve().parents[2]
 AVX2 = {"ATEN_CPU_CAPABILITY": "avx2"}
@@ -54,14 +54,14 @@ def test_each_task_is_done_once_and_the_work_is_shared():
     assert len(pids) == 2
     assert os.getpid() not in pids
     assert found[0][1] == found[2][1]
-    if workers.tuning()["OMP_NUM_THREADS"].startswith("1 "):
+    if processes.tuning()["OMP_NUM_THREADS"].startswith("1 "):
         assert {threads for *_, (threads, _) in found} == {"1"}
     assert active_children() == []
 
 
 def test_another_environment_is_another_process_and_ours_is_left_as_it_was(monkeypatch):
     monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
-    workers.tuning()
+    processes.tuning()
     before = dict(os.environ)
     batches = [Batch((0,)), Batch((1,)), Batch((2,), AVX2), Batch((3,))]
     found = done("abcd", described, batches)
@@ -109,7 +109,8 @@ def work(batch, choices):
 COMMAND = """\
 import signal, sys
 import sleeper
-from align import cli, job_sharing
+from align import cli
+from align.cases import job_sharing
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
     job_sharing._do = sleeper.work

@@ -8,14 +8,14 @@ import json
 
 import pytest
 
-from align.certify import command, table
+from align.certify import certificate_table, command
 from align.certify.certificate import (
     SUMMARY,
     Certificate,
     CleanRun,
     Counts,
+    FaultRow,
     MutantCounts,
-    Row,
     read_summary,
 )
 from align.certify.page import page
@@ -27,7 +27,7 @@ def certificate(
 ):  # fmt: skip
     """Half of the faults are held out: the even ones; what is not found is so among the odd."""
     rows = [
-        Row(
+        FaultRow(
             f"fault_{i}",
             ("model", "data")[i % 2],
             "scene",
@@ -87,7 +87,7 @@ def test_a_part_without_a_problem_is_no_certificate_and_no_failure(change) -> No
     found = certificate(**change)
     assert found.verdict == "a part without a problem: no certificate"
     assert (found.problems, found.exit_code) == ([], 0)
-    said = table.headline(found)
+    said = certificate_table.headline(found)
     assert said.startswith("A PART WITHOUT A PROBLEM: NO CERTIFICATE  ")
     assert f"{change.get('faults', 200)} of 200 faults, {change.get('seeds', 30)} of 30" in said
 
@@ -104,11 +104,13 @@ def test_a_part_without_a_problem_is_no_certificate_and_no_failure(change) -> No
     ],
 )
 def test_a_cause_with_alternatives_is_half_of_one(said, explanation) -> None:
-    row = Row("f", "model", "s", "forward", "x", detected=True, explained=True, said_cause=said)
+    row = FaultRow(
+        "f", "model", "s", "forward", "x", detected=True, explained=True, said_cause=said
+    )
     assert row.explanation == explanation
     assert dataclasses.replace(row, explained=False).explanation == 0
     assert Counts.of([row, row, row]).explained == 3 * explanation
-    assert table.marks(row)[2] == {1: "yes", 0.5: "half"}[explanation]
+    assert certificate_table.marks(row)[2] == {1: "yes", 0.5: "half"}[explanation]
 
 
 def test_half_explanations_miss_the_threshold() -> None:
@@ -121,7 +123,7 @@ def test_a_seed_counts_only_with_every_scene() -> None:
 
 
 def test_an_error_is_no_detection_and_no_clean_run() -> None:
-    assert not Row("f", "model", "s", "forward", "*", error="died").detected
+    assert not FaultRow("f", "model", "s", "forward", "*", error="died").detected
     assert len(Certificate([], [CleanRun("s", 0, error="died")], 1).alarms) == 1
 
 
@@ -147,7 +149,11 @@ MUTANTS = MutantCounts({"made": 200, "not detected": 1}, ["functional.py:7: eps 
 def test_held_out_faults_come_first_then_mutants_then_development_faults() -> None:
     found = certificate(mutants=MUTANTS)
     titles = ["Held-out faults", "Automatic mutants", "Mutants that were not", "Development faults"]
-    for text in (table.console(found), table.markdown(found), page(found, {})):
+    for text in (
+        certificate_table.console(found),
+        certificate_table.markdown(found),
+        page(found, {}),
+    ):
         places = [text.index(title) for title in titles]
         assert places == sorted(places)
         assert text.index("held-out faults") < text.index("development faults")
@@ -158,17 +164,17 @@ def test_held_out_faults_come_first_then_mutants_then_development_faults() -> No
 def test_the_console_says_what_is_missing_and_what_has_no_place() -> None:
     found = certificate(missed=1, alarms=1)
     rows = [*found.rows[:-1], dataclasses.replace(found.rows[-1], place="*")]
-    text = table.console(dataclasses.replace(found, rows=rows))
+    text = certificate_table.console(dataclasses.replace(found, rows=rows))
     assert text.splitlines()[-1].startswith("NOT CERTIFIED  200 of 200 faults, 30 of 30 seeds: 198")
     assert "missing: 2 of 200 faults not detected" in text
     assert "one      0  as found   PASS" in text
     assert "Without a place (located by their step)\nfault      step\nfault_199  forward" in text
-    last = table.console(certificate()).splitlines()[-1]
+    last = certificate_table.console(certificate()).splitlines()[-1]
     assert last.startswith("CERTIFIED  200 of 200 faults, 30 of 30 seeds: 200 detected, 200 loc")
 
 
 def test_the_markdown_escapes_its_bars() -> None:
-    text = table.markdown(certificate(misplaced=1))
+    text = certificate_table.markdown(certificate(misplaced=1))
     assert "forward, layer: a \\| b <c> (expected: forward, layer)" in text
     assert "| all faults | 200 | 200 | 198 | 200 |" in text
     assert "0 false alarms in 60 clean runs (2 pairs on 30 seeds; processor: AVX2, as" in text
