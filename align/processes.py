@@ -41,7 +41,7 @@ Work = Callable[[Sequence[Any]], Iterable[Any]]
 
 
 @dataclass(frozen=True)
-class Batch:
+class TaskBatch:
     """Tasks that one worker does one after the other.
 
     Attributes:
@@ -86,7 +86,7 @@ def tuning() -> dict[str, str]:
 def outcomes(
     tasks: Sequence[Any],
     work: Work,
-    batches: Iterable[Batch],
+    batches: Iterable[TaskBatch],
     count: int,
     limit: float = math.inf,
     quiet: bool = False,
@@ -120,7 +120,7 @@ def outcomes(
             for worker in _ready(crew):
                 position, result = worker.receive()
                 if isinstance(result, Failure) and worker.owed:
-                    waiting.appendleft(Batch(tuple(worker.owed), worker.environment))
+                    waiting.appendleft(TaskBatch(tuple(worker.owed), worker.environment))
                     worker.owed.clear()
                 yield position, result
         for worker in crew:
@@ -159,7 +159,7 @@ class _Worker:
         if self._log:
             self._log.close()
 
-    def begin(self, batch: Batch, tasks: Sequence[Any]) -> None:
+    def begin(self, batch: TaskBatch, tasks: Sequence[Any]) -> None:
         """Send a batch, to a new process where this one is gone or has another environment."""
         if self._process and self.environment != batch.environment:
             self.dismiss()

@@ -38,7 +38,7 @@ from align.commands.spec import USER_ERRORS
 from align.frameworks import on_paddle, on_torch
 from align.pair import runs
 from align.pair.any_pair import AnyPair, Setup
-from align.processes import Batch, Failure, outcomes
+from align.processes import Failure, TaskBatch, outcomes
 from align.record.asked_plan import Plan
 from align.record.nested import leaves
 
@@ -340,7 +340,7 @@ def ask(tool: str, rows: Sequence[dict], jobs: int, folder: str | None) -> dict[
             tasks[row["fault"]] = {"scene": row["scene"], "seed": 0, "fault": row["fault"]}
     names, found = list(tasks), {}
     work = functools.partial(answers, tool=tool, folder=folder)
-    batches = [Batch((i,)) for i in range(len(tasks))]
+    batches = [TaskBatch((i,)) for i in range(len(tasks))]
     running = outcomes(list(tasks.values()), work, batches, jobs, LIMIT, quiet=True)
     with contextlib.closing(running) as finished:
         for i, outcome in finished:

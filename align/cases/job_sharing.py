@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.cases.covered.pause import unmeasured
 from align.cases.jobs import Job, batches
-from align.processes import Batch, Failure, outcomes, tuning
+from align.processes import Failure, TaskBatch, outcomes, tuning
 from align.record.results import Report, StepResult
 from sot_paddle.runtime import quiet_imports
 
@@ -39,7 +39,7 @@ def run(
     Raises:
         ValueError: what a job refused, or a worker process ended early.
     """
-    shared = [Batch(batch) for batch in batches(todo)]
+    shared = [TaskBatch(batch) for batch in batches(todo)]
     found: dict[int, StepResult] = {}
     classic: dict[int, Mapping[str, Any]] = {}
     stamp: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from typing import Any
 from align.certify import catalogue
 from align.certify.certificate import SEEDS, Certificate, CleanRun, FaultRow
 from align.certify.certify_worker import work
-from align.processes import Batch, Failure, outcomes
+from align.processes import Failure, TaskBatch, outcomes
 
 SETTINGS = {
     "as found": {},
@@ -80,7 +80,8 @@ def run_tasks(
     """
     first = next(iter(SETTINGS))
     batches = [
-        Batch((i,), SINGLE | SETTINGS[task.get("setting", first)]) for i, task in enumerate(tasks)
+        TaskBatch((i,), SINGLE | SETTINGS[task.get("setting", first)])
+        for i, task in enumerate(tasks)
     ]
     results: dict[int, FaultRow | CleanRun] = {}
     running = outcomes(tasks, work, batches, jobs, LIMIT, quiet=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from align import processes
-from align.processes import Batch, Failure, outcomes
+from align.processes import Failure, TaskBatch, outcomes
 
 ROOT = Path(__file__).resolve().parents[2]
 AVX2 = {"ATEN_CPU_CAPABILITY": "avx2"}
@@ -48,7 +48,7 @@ def done(tasks, work, batches, count=1, **options):
 
 
 def test_each_task_is_done_once_and_the_work_is_shared():
-    found = done("abcd", described, [Batch((2, 0)), Batch((1,)), Batch((3,))], 2)
+    found = done("abcd", described, [TaskBatch((2, 0)), TaskBatch((1,)), TaskBatch((3,))], 2)
     assert [task for task, *_ in found] == list("abcd")
     pids = {pid for _, pid, _ in found}
     assert len(pids) == 2
@@ -63,7 +63,7 @@ def test_another_environment_is_another_process_and_ours_is_left_as_it_was(monke
     monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
     processes.tuning()
     before = dict(os.environ)
-    batches = [Batch((0,)), Batch((1,)), Batch((2,), AVX2), Batch((3,))]
+    batches = [TaskBatch((0,)), TaskBatch((1,)), TaskBatch((2,), AVX2), TaskBatch((3,))]
     found = done("abcd", described, batches)
     assert [setting for *_, (_, setting) in found] == [None, None, "avx2", None]
     first, second, third, fourth = (pid for _, pid, _ in found)
@@ -83,13 +83,13 @@ def test_another_environment_is_another_process_and_ours_is_left_as_it_was(monke
 )
 def test_a_failure_costs_its_own_task_and_no_other(task, failure):
     tasks = ["first", task, "third", "fourth"]
-    found = done(tasks, obeyed, [Batch((0, 1, 2)), Batch((3,))], limit=2.0, quiet=True)
+    found = done(tasks, obeyed, [TaskBatch((0, 1, 2)), TaskBatch((3,))], limit=2.0, quiet=True)
     assert found == ["first", failure, "third", "fourth"]
     assert active_children() == []
 
 
 def test_a_run_that_is_left_early_leaves_no_process():
-    with closing(outcomes(["first", "hang"], obeyed, [Batch((0, 1))], 1)) as found:
+    with closing(outcomes(["first", "hang"], obeyed, [TaskBatch((0, 1))], 1)) as found:
         assert next(found) == (0, "first")
     assert active_children() == []
 
