@@ -39,7 +39,6 @@ from align.frameworks import on_paddle, on_torch
 from align.pair import runs
 from align.pair.any_pair import AnyPair, Setup
 from align.processes import Failure, TaskBatch, outcomes
-from align.record.asked_plan import Plan
 from align.record.nested import leaves
 
 _EPILOG = """\
@@ -71,15 +70,12 @@ class Answer:
     said: str = ""
 
 
-def sides_of(scene: Scene) -> tuple[Plan, Callable[[bool], tuple[Any, Any]]]:
+def sides_of(scene: Scene) -> tuple[Scene, Callable[[bool], tuple[Any, Any]]]:
     """What is asked, and what builds both models with the same weights, PyTorch's first."""
-    given = {field.name: getattr(scene, field.name) for field in dataclasses.fields(scene)}
-    for left_out in ("edits", "weights", "inject", "dtype"):
-        del given[left_out]
-    given["shake"] = scene.shake and not scene.converted
-    plan = Plan(**given, dtypes=(DTYPE,))
+    shake = scene.shake and not scene.converted
+    plan = dataclasses.replace(scene, shake=shake, dtype=DTYPE)
     with tempfile.TemporaryDirectory() as folder:
-        pair = AnyPair(Setup(plan, scene.weights, Path(folder)), DTYPE)
+        pair = AnyPair(Setup(plan, Path(folder)), DTYPE)
 
     def build(train: bool) -> tuple[Any, Any]:
         if plan.converted:  # with the weights that its user converted
@@ -131,7 +127,7 @@ def _reprod_log_says(name: str, *sides: Arrays) -> str:
     return "; ".join(wrong[:2])[:200]
 
 
-def _checks(plan: Plan, build: Callable) -> Iterator[tuple[str, list[Arrays]]]:
+def _checks(plan: Scene, build: Callable) -> Iterator[tuple[str, list[Arrays]]]:
     """Name and both sides' arrays of each check, in the order of the guide."""
     if plan.data is not None:
         yield "data", [_batches(source) for source in plan.data]
@@ -172,7 +168,7 @@ def _batches(source: Any) -> Arrays:
     return found
 
 
-def _metrics(plan: Plan, side: int, framework: Any, output: Any) -> Arrays:
+def _metrics(plan: Scene, side: int, framework: Any, output: Any) -> Arrays:
     value = plan.metric[side](output, framework.tensor(np.asarray(plan.labels)))
     named = value if isinstance(value, Mapping) else {"metric": value}
     return {str(name): np.atleast_1d(np.asarray(float(one))) for name, one in named.items()}
@@ -266,7 +262,7 @@ def _log_folder() -> Iterator[Path]:
             sys.path.remove(folder)
 
 
-def _by_keyword(plan: Plan, *models: Any) -> tuple[dict, ...]:
+def _by_keyword(plan: Scene, *models: Any) -> tuple[dict, ...]:
     """The inputs of both models by their names, as PaDiff passes them."""
     given, found = plan.cast(DTYPE, DTYPE), []
     for framework, model in zip((on_paddle, on_torch), models, strict=True):
@@ -276,7 +272,7 @@ def _by_keyword(plan: Plan, *models: Any) -> tuple[dict, ...]:
     return tuple(found)
 
 
-def _training(plan: Plan, *models: Any) -> dict[str, Any]:
+def _training(plan: Scene, *models: Any) -> dict[str, Any]:
     """Loss functions and optimizers, Paddle's first, where the scene has them."""
 
     def loss(framework: Any) -> Any:
