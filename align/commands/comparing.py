@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +17,13 @@ from align.record.results import Divergence, Report, StepResult, some
 from align.report.outcome import Outcome
 from align.stages import low_precision, stages
 from align.stages.dropout_exchange import exchanged
-from align.stages.loss_stage import loss
+from align.stages.loss_stage import LOSS, loss
 from align.stages.optimizing import optimizer
 from align.stages.training import training
 from sot_paddle.runtime import environment_stamp
 
+TRAINED = ("forward", "loss", "backward", "optimizer", "training")
+"""Steps that a training run repeats: where one of them differs, so does the run."""
 LARGE = 20_000_000
 """Trained numbers above which the optimizer's rule is not compared on its own, in training only."""
 
@@ -75,7 +76,7 @@ def compare(
         seed: of everything that is drawn.
         train: compare in training mode, dropout off, running statistics included.
         shake: move fresh zeros and ones of biases and norms off their values on both sides.
-        inject: also feed each layer the reference's inputs and list every guilty one; after a
+        inject: also feed each layer the reference's inputs and list every wrong one; after a
             failed forward pass this is done anyway, to name the place.
         name: of the pair in the report.
         data: (torch_batches, paddle_batches): what each side's loader yields, as iterables or
@@ -92,7 +93,7 @@ def compare(
         out: folder for report.html and report.json (and the draft of a table).
 
     Returns:
-        Outcome: `passed`, `verdict`, `root` and `findings` (place and cause, what to mend first),
+        Outcome: `passed`, `verdict`, `root` and `findings` (place and cause, what to fix first),
         `guilty`, `report`, `exit_code`; its text is the console report.
 
     Raises:
@@ -124,8 +125,7 @@ def compare(
     low_precision.check(plan.dtypes)
     setup = Setup(plan, weights, Path(out) if out is not None else Path())
     outcome = Outcome(Report({}))
-    outcome.torch_only = setup.modules.torch_only
-    outcome.paddle_only = setup.modules.paddle_only
+    outcome.leave_out(setup.modules.torch_only, setup.modules.paddle_only)
     outcome.report.layers = setup.layers
     outcome.notes.extend(_left_out(setup.weights.ignored))
     if setup.moved:
@@ -142,6 +142,7 @@ def compare(
         else:
             _run_dtype(pair, outcome, inject)
     outcome.report.environment = environment_stamp()
+    outcome.report.about = setup.about()
     outcome.notes[:] = dict.fromkeys(outcome.notes)
     if out is not None:
         outcome.write(out)
@@ -177,12 +178,16 @@ def _run_once(pair: AnyPair, outcome: Outcome) -> None:
         _found(outcome, lambda: learning_rate(pair))
 
 
-def _found(outcome: Outcome, stage: Callable[[], tuple[StepResult, list[Divergence]]]) -> None:
-    """Run a stage that names its own findings."""
+def _found(
+    outcome: Outcome,
+    stage: Callable[[], tuple[StepResult, list[Divergence]]],
+    makers: Sequence[str] = (),
+) -> None:
+    """Run a stage that names its own findings; they follow from a difference in ``makers``."""
 
     def run() -> StepResult:
         result, divergences = stage()
-        outcome.add(divergences)
+        outcome.add(_after(outcome, makers, divergences))
         return result
 
     _timed(outcome, run)
@@ -223,17 +228,18 @@ def _run_dtype(pair: AnyPair, outcome: Outcome, inject: bool) -> None:
         )
     else:
         _backward(pair, outcome, inject, bool(failed))
+    rates = ("learning_rate",) if pair.plan.schedule is None else ()  # the optimizer's own
     if pair.plan.optimizer is not None:
         count = _trained_numbers(pair)
         if count <= LARGE:
-            _found(outcome, lambda: optimizer(pair))
+            _found(outcome, lambda: optimizer(pair), rates)
         else:
             outcome.notes.append(
                 f"step optimizer left out: {count:,} trained numbers, {LARGE:,} at most; its rule "
                 "does not depend on the size: compare a small configuration of the model"
             )
     if pair.plan.steps:
-        _found(outcome, lambda: _after(outcome, *training(pair)))
+        _found(outcome, lambda: training(pair), (*TRAINED, *rates))
     if pair.plan.travel:
         from align.stages.state_travel import travel, why_not
 
@@ -249,14 +255,10 @@ def _trained_numbers(pair: AnyPair) -> int:
     return sum(math.prod(row.destination.shape) for row in rows)
 
 
-def _after(
-    outcome: Outcome, result: StepResult, found: list[Divergence]
-) -> tuple[StepResult, list[Divergence]]:
-    """What a training run shows when an earlier step differs is a consequence: say so."""
-    if outcome.root is None:
-        return result, found
-    cause = f"the step {outcome.root.step!r} differs already: mend that first"
-    return result, [dataclasses.replace(one, cause=cause) for one in found]
+def _after(outcome: Outcome, steps: Sequence[str], found: Sequence[Divergence]) -> list[Divergence]:
+    """Findings as consequences of the first difference in one of some steps, if there is one."""
+    made = next((one.step for one in outcome.findings if one.step in steps), "")
+    return [one.after(made) if made else one for one in found]
 
 
 def _backward(pair: AnyPair, outcome: Outcome, inject: bool, failed: bool) -> None:
@@ -277,10 +279,11 @@ def _backward(pair: AnyPair, outcome: Outcome, inject: bool, failed: bool) -> No
     if not wrong:
         return
     first = locate.first_backward(pair, result.failures, guilty)
-    if failed:  # a wrong forward pass makes wrong gradients: say so, do not accuse twice
-        cause = "the forward pass differs already: mend that first"
-        place = outcome.first_divergence.place if outcome.first_divergence else first.place
-        first = dataclasses.replace(first, place=place, cause=cause, source="")
+    if failed:  # a wrong forward pass makes wrong gradients
+        made = outcome.first_divergence
+        first = first.after("forward", made.place if made else "")
+    elif first.place == LOSS:
+        (first,) = _after(outcome, [LOSS], [first])
     outcome.first_backward_divergence = first
     outcome.add([first])
 

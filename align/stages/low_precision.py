@@ -330,5 +330,5 @@ def _also_in_float32(pair: AnyPair, plain: list[np.ndarray]) -> str:
     for a, b in zip(plain, expected, strict=False):
         size = float(np.abs(b).max(initial=0)) or 1.0
         if a.shape != b.shape or float(np.abs(a - b).max(initial=0)) > _RIGHT * size:
-            return "the float32 run is wrong as well: mend that first"
+            return "the float32 run is wrong as well: fix that first"
     return "the float32 run is right: only the cast run departs (a cast, or its white list)"

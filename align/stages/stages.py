@@ -92,7 +92,7 @@ def isolated(pair: AnyPair) -> tuple[StepResult, list[Guilty]]:
             places = {one.place for one in again.guilty} - {one.place for one in run.guilty}
             owner = name.rpartition(".")[0] or ROOT
             caught = owner in places or bool(again.guilty)
-            detail = f"{name}: guilty {', '.join(sorted(places)) or 'as before'}"
+            detail = f"{name}: found {', '.join(sorted(places)) or 'as before'}"
             controls.append(ControlResult("a weight 1 % off", caught, detail, owner))
     if not controls:
         failed = [c for c in run.comparisons if not c.passed]
