@@ -211,8 +211,7 @@ def _run_dtype(pair: AnyPair, outcome: Outcome, inject: bool) -> None:
 
         _timed(outcome, stage)
         found = locate.forward_guilty(pair, guilty)
-        known = {one.place for one in outcome.guilty}
-        outcome.guilty.extend(one for one in found if one.place not in known)
+        outcome.add_guilty(found)
         if failed and outcome.first_divergence is None:
             outcome.first_divergence = locate.first_forward(pair, failed, found)
     if statistics and outcome.first_divergence is None:
@@ -274,8 +273,7 @@ def _backward(pair: AnyPair, outcome: Outcome, inject: bool, failed: bool) -> No
             return isolated
 
         _timed(outcome, stage)
-        known = {one.place for one in outcome.guilty}
-        outcome.guilty.extend(one for one in guilty if one.place not in known)
+        outcome.add_guilty(guilty)
     if not wrong:
         return
     first = locate.first_backward(pair, result.failures, guilty)

@@ -64,6 +64,11 @@ class Outcome:
         self.findings.extend(one for one in found if (one.step, one.place) not in known)
         self.findings.sort(key=lambda one: (bool(one.follows), REPAIR_ORDER.index(one.step)))
 
+    def add_guilty(self, found: Sequence[Divergence]) -> None:
+        """Take in what inject mode found, each place once."""
+        known = {one.place for one in self.guilty}
+        self.guilty.extend(one for one in found if one.place not in known)
+
     def leave_out(self, torch_only: list[str], paddle_only: list[str]) -> None:
         """Take in the modules without a partner, and say that they are not compared."""
         self.torch_only, self.paddle_only = torch_only, paddle_only
