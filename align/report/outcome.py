@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from align.record.results import REPAIR_ORDER, Divergence, Report, some
+from align.record.results import REPAIR_ORDER, Divergence, Report, StepResult, some
 from align.report.report import console, write_html, write_json
 
 PASSES = ("forward", "backward")
@@ -64,11 +65,6 @@ class Outcome:
         self.findings.extend(one for one in found if (one.step, one.place) not in known)
         self.findings.sort(key=lambda one: (bool(one.follows), REPAIR_ORDER.index(one.step)))
 
-    def add_guilty(self, found: Sequence[Divergence]) -> None:
-        """Take in what inject mode found, each place once."""
-        known = {one.place for one in self.guilty}
-        self.guilty.extend(one for one in found if one.place not in known)
-
     def leave_out(self, torch_only: list[str], paddle_only: list[str]) -> None:
         """Take in the modules without a partner, and say that they are not compared."""
         self.torch_only, self.paddle_only = torch_only, paddle_only
@@ -79,6 +75,38 @@ class Outcome:
             if names:
                 found = f"{side} not compared because {other} has no partner: {some(names)}"
                 self.notes.append(found)
+
+    def timed(self, stage: Callable[[], StepResult]) -> StepResult:
+        """Run a stage and take its result in, with the seconds it took."""
+        began = time.perf_counter()
+        result = stage()
+        result.seconds = time.perf_counter() - began
+        self.report.results.append(result)
+        return result
+
+    def found(
+        self,
+        stage: Callable[[], tuple[StepResult, Sequence[Divergence]]],
+        makers: Sequence[str] = (),
+    ) -> None:
+        """Run a stage that names its own findings; they follow from a difference in ``makers``."""
+
+        def run() -> StepResult:
+            result, divergences = stage()
+            self.add(self.after(makers, divergences))
+            return result
+
+        self.timed(run)
+
+    def after(self, steps: Sequence[str], found: Sequence[Divergence]) -> list[Divergence]:
+        """Findings as consequences of the first difference in one of some steps, if any."""
+        made = next((one.step for one in self.findings if one.step in steps), "")
+        return [one.after(made) if made else one for one in found]
+
+    def wrong_alone(self, layers: Sequence[Divergence]) -> None:
+        """Take in layers that are wrong on their own, each place once."""
+        known = {one.place for one in self.guilty}
+        self.guilty.extend(one for one in layers if one.place not in known)
 
     @property
     def exit_code(self) -> int:

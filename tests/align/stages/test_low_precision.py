@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +13,7 @@ from paddle import nn
 from align.frameworks.casting_paddle import autocast
 from align.pair.any_pair import AnyPair, Setup
 from align.record import precision
-from align.record.asked_plan import Plan
+from align.record.request import Request
 from align.stages import low_precision
 
 pytestmark = pytest.mark.filterwarnings("ignore:amp_guard")  # the port's own auto_cast
@@ -67,9 +66,9 @@ class PaddleNet(nn.Layer):
 
 def run(fault: str = "", seed: int = 0, **options):
     torch.manual_seed(seed)
-    given = {"loss": "cross_entropy", "labels": LABELS, "dtypes": ("bfloat16",), **options}
-    plan = Plan(TorchNet(), PaddleNet(fault), (IDS,), seed=seed, **given)
-    pair = AnyPair(Setup(plan, None, Path()), "bfloat16")
+    given = {"loss": "cross_entropy", "labels": LABELS, "dtype": ("bfloat16",), **options}
+    plan = Request(TorchNet(), PaddleNet(fault), (IDS,), seed=seed, **given)
+    pair = AnyPair(Setup(plan), "bfloat16")
     return [stage() for stage in low_precision.stages(pair)]
 
 
