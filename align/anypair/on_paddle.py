@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import paddle
 
-from align.anypair.casting_paddle import autocast
 from align.anypair.entries import Entry, canonical, qualified_types
 from align.anypair.factories import unpack
 from align.anypair.held import Lazy
@@ -34,10 +33,16 @@ def default_dtype(dtype: str) -> Iterator[None]:
     previous = paddle.get_default_dtype()
     paddle.set_default_dtype(held_dtype(dtype))
     try:
-        with autocast(dtype) if is_low(dtype) else contextlib.nullcontext():
+        low = is_low(dtype)
+        with paddle.amp.auto_cast(level="O1", dtype=dtype) if low else contextlib.nullcontext():
             yield
     finally:
         paddle.set_default_dtype(previous)
+
+
+def has_gpu() -> bool:
+    """Whether this framework computes on a CUDA device."""
+    return paddle.get_device().startswith("gpu")
 
 
 def is_tensor(value: Any) -> bool:

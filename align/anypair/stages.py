@@ -9,7 +9,6 @@ import numpy as np
 
 from align.anypair import bounds
 from align.anypair.isolation import Guilty
-from align.anypair.low_noise import fault
 from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.recording import ROOT, Recording
@@ -24,6 +23,12 @@ def judged_control(name: str, comparisons: Iterable[Comparison], where: str) -> 
     if failed is None:
         return ControlResult(name, False, f"nothing failed ({where})")
     return ControlResult(name, True, f"{where}: {failed.reason}", failed.name)
+
+
+def fault(found: list[Comparison], size: float) -> float:
+    """What a control plants: the given share, more when even the tightest bound is wider."""
+    bounds_held = [c.bound for c in found if c.tolerance.kind == "oracle"]
+    return max(size, 2.0 * min(bounds_held, default=0.0))
 
 
 def _stamps(pair: AnyPair) -> dict:
