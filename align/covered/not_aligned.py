@@ -110,7 +110,6 @@ _OUTSIDE = (
     ),
     *_because(
         "only on a GPU, which the suite does not use",
-        "train/gpu_check.py",
         "backbones/layers.py::BatchNorm2D._fused::if not x.place.is_cpu_place()",
         "backbones/layers.py::_moments",
         "backbones/inputs.py::::self._batches",
