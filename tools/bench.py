@@ -14,7 +14,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from align import speed
-from align.report import write_atomically
+from sot_paddle.atomic import write_atomically
+from sot_paddle.strict_json import dumps
 
 
 def _positive(text: str) -> int:
@@ -56,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
         found = {"environment": stamps, "threads": options.threads, "repeats": options.repeats}
         found["results"] = [row.to_json() for row in rows]
         if options.json:
-            write_atomically(options.json, (json.dumps(found, indent=1) + "\n").encode())
+            write_atomically(options.json, dumps(found).encode())
     except (ValueError, OSError) as error:
         print(f"bench: error: {error}", file=sys.stderr)
         return 2

@@ -14,9 +14,9 @@ import numpy as np
 from align.anypair.recording import ROOT, Recording
 from align.apart.reading import Dump
 from align.apart.sides import Names, Pair
-from align.report import write_atomically
 from align.reprod import write_reprod
 from align.sides import Arrays, TrainingRun
+from sot_paddle.atomic import write_atomically
 
 Checks = dict[str, Arrays]
 FORWARD, LOSS, RATES = "forward_align", "loss_align", "lr_align"

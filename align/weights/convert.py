@@ -16,7 +16,7 @@ import numpy as np
 from align.weights.adapting import Change, adapt, shapes_for
 from align.weights.build import build_plan
 from align.weights.description import describe
-from align.weights.destination import MANIFEST, atomic_directory, check_destination
+from align.weights.destination import MANIFEST, check_destination
 from align.weights.hf_config import as_json, check_config
 from align.weights.layout import Layout
 from align.weights.manifest import Manifest
@@ -26,12 +26,12 @@ from align.weights.registry import find_table
 from align.weights.source import Source, Unpacking, open_source, read_vocabulary
 from align.weights.torch_files import SUFFIXES as TORCH_SUFFIXES
 from align.weights.torch_files import write_torch
+from sot_paddle.atomic import atomic_directory, atomic_file
 from sot_paddle.checkpoint import (
     FORMAT,
     FORMAT_VERSION,
     Tensors,
     TensorSpec,
-    atomic_file,
     write_tensors,
 )
 

@@ -18,7 +18,8 @@ from align.weights.optimizer_torch import Names, load_plain, plain_tensor, save_
 from align.weights.optimizer_torch import to_torch as optimizer_dict
 from align.weights.source import Source, Unpacking, open_source, read_json
 from align.weights.torch_files import SUFFIXES
-from sot_paddle.checkpoint import Tensors, atomic_file
+from sot_paddle.atomic import atomic_file
+from sot_paddle.checkpoint import Tensors
 
 OPTIMIZER, SCHEDULER, TRAINER_STATE = "optimizer.pt", "scheduler.pt", "trainer_state.json"
 """Files of a folder, as transformers' Trainer names them."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from align.weights.build import build_plan
 from align.weights.convert import convert_file
-from align.weights.destination import MANIFEST, atomic_directory
+from align.weights.destination import MANIFEST
 from align.weights.manifest import Manifest
 from align.weights.models import known_traits, registry_name
 from align.weights.optimizer_checkpoint import (
@@ -46,7 +46,8 @@ from align.weights.plan import Plan
 from align.weights.registry import find_table
 from align.weights.source import VOCABULARY_FILES
 from align.weights.torch_files import SUFFIXES
-from sot_paddle.checkpoint import atomic_file, read_tensors, write_tensors
+from sot_paddle.atomic import atomic_directory, atomic_file
+from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.train import checkpointing
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from sot_paddle.data.atomic import write_atomically
+from sot_paddle.atomic import write_atomically
 from sot_paddle.data.corpus_clauses import PHENOMENA
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.real_sentences import REAL_PAIRS, REAL_SENTENCES
