@@ -151,12 +151,6 @@ _BY_CHANCE = tuple(
 
 _DATA = (
     *_because(
-        "makes the embedded sentences, a fixed file of text that both sides read",
-        "data/corpus.py",
-        "data/corpus_clauses.py",
-        "data/corpus_phenomena.py",
-    ),
-    *_because(
         "the digits of scikit-learn, which the originals do not train on: for the demo and tests",
         "data/image_digits.py",
         "train/image_splits.py::::load_digits(",

@@ -17,7 +17,8 @@ from align.results import StepResult
 from align.sides import Arrays
 from align.steps.judged_runs import Runs, compare_runs, pauses_before
 from sot_paddle.data.batching import EpochOrder, iterate_batches
-from sot_paddle.data.corpus import build_corpus
+from sot_paddle.data.corpus import FOLDER
+from sot_paddle.data.glue import read_split
 
 BATCH_SIZE = 8
 PAUSE = 3
@@ -29,9 +30,9 @@ def make_batches(case: ModelCase, context: Context) -> list[Arrays]:
     count = case.recipe.steps * case.recipe.accumulate
     if not (isinstance(case.batch, Batch) and case.batch.corpus):
         return [make_batch(case, seed=100 + index) for index in range(count)]
-    sentences = build_corpus()["train"]
+    sentences = read_split(FOLDER, "cola", "train")
     tokenizer = context.tokenizer(max_length=case.batch.length)
-    features = tokenizer.tokenize([sentence.text for sentence in sentences]).with_targets(
+    features = tokenizer.tokenize([sentence.text_a for sentence in sentences]).with_targets(
         list(range(len(sentences))), [sentence.label for sentence in sentences], np.int64
     )
     order = EpochOrder(len(features), BATCH_SIZE, seed=case.batch.seed)
