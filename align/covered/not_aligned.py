@@ -202,7 +202,6 @@ _DATA = (
         "nothing to do: hands on what it was given",
         "resampling.py::resample_position_embedding::if old == new",
         "resampling.py::resample_bias_table::if old == new",
-        "data/paddle_dataset.py::OrderedBatchSampler.__len__",
         "data/vocabulary.py::_from_vocabulary::if lines and not lines[-1]",
         "train/image_scores.py::score::if logits.shape[1] > TOP",
         "train/image_scores.py::score_classes::if not len(chosen)",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 
 import numpy as np
 
@@ -16,9 +15,10 @@ from align.pair import make_batch
 from align.results import StepResult
 from align.sides import Arrays
 from align.steps.judged_runs import Runs, compare_runs, pauses_before
-from sot_paddle.data.batching import EpochOrder, iterate_batches
+from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.corpus import FOLDER
 from sot_paddle.data.glue import read_split
+from sot_paddle.data.token_features import pad_rows
 
 BATCH_SIZE = 8
 PAUSE = 3
@@ -36,8 +36,9 @@ def make_batches(case: ModelCase, context: Context) -> list[Arrays]:
         list(range(len(sentences))), [sentence.label for sentence in sentences], np.int64
     )
     order = EpochOrder(len(features), BATCH_SIZE, seed=case.batch.seed)
-    batches = iterate_batches(features, order, pad="max_length", max_length=case.batch.length)
-    return list(itertools.islice(batches, count))
+    return [
+        pad_rows(features, batch, max_length=case.batch.length) for batch in order.batches()[:count]
+    ]
 
 
 def run(case: ModelCase, dtype: str, context: Context) -> StepResult:
