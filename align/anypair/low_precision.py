@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from align.anypair import bounds, hints, on_paddle, on_torch, precision
-from align.anypair.outcome import Divergence
+from align.anypair import bounds, code_lines, on_paddle, on_torch, precision
 from align.anypair.pair import AnyPair
 from align.anypair.recording import ROOT, Call, Recording
 from align.anypair.rounding_scatter import left_out, with_noise
 from align.anypair.stages import fault, judged_control
 from align.comparator import compare_arrays
-from align.results import Comparison, StepResult
+from align.results import Comparison, Divergence, StepResult
 
 FAULT = 0.04  # what the controls plant
 Found = tuple[StepResult, list[Divergence]]
@@ -152,5 +151,5 @@ def _found(
     if place.partition("#")[0] not in on_paddle.modules(pair.model):
         place = place.rpartition(".")[0] or ROOT
     layer, _, _ = pair.layer(place)
-    source = hints.source_of(layer) if layer is not None else ""
+    source = code_lines.source_of(layer) if layer is not None else ""
     return result, [Divergence(failed.name, place, step, dtype, failed.reason, failed.hint, source)]

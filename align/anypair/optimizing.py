@@ -15,14 +15,13 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from align.anypair.factories import source_of
-from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.stages import judged_control
 from align.anypair.update_causes import Cause, explain
 from align.anypair.update_judging import MEMBERS, RATES, ROOM
 from align.anypair.update_sides import Sides
 from align.anypair.update_trace import SAMPLE, ParameterTrace, SideTrace
-from align.results import Comparison, StepResult
+from align.results import Comparison, Divergence, StepResult
 
 
 def optimizer(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:

@@ -14,21 +14,12 @@ from typing import Any
 import numpy as np
 
 from align.anypair import on_paddle, on_torch, stepping_paddle, stepping_torch
+from align.anypair.bounds import SCHEDULE
 from align.anypair.factories import source_of
-from align.anypair.outcome import Divergence, some
 from align.anypair.pair import AnyPair
 from align.anypair.rate_causes import explain
 from align.comparator import compare_arrays
-from align.results import Comparison, ControlResult, StepResult
-from align.tolerance import Tolerance
-
-RATE = Tolerance(
-    "relative",
-    1e-10,
-    "closed forms agree to 1e-15; forms that chain each rate to the one before add up 1e-16 a "
-    "step, and near a floor of zero that is rounding of the peak (hence the floor)",
-    floor=1e-3,
-)
+from align.results import Comparison, ControlResult, Divergence, StepResult, some
 
 
 @dataclass(frozen=True)
@@ -107,8 +98,10 @@ def compare(curves: list[Curve]) -> list[Comparison]:
     """One comparison for each curve; a failed one when there is none."""
     if not curves:
         nothing = np.empty(0)
-        return [compare_arrays("learning rate (no parameter in common)", nothing, nothing, RATE)]
-    return [compare_arrays(c.name, c.ours, c.reference, RATE) for c in curves]
+        return [
+            compare_arrays("learning rate (no parameter in common)", nothing, nothing, SCHEDULE)
+        ]
+    return [compare_arrays(c.name, c.ours, c.reference, SCHEDULE) for c in curves]
 
 
 def _logged(plan: Any) -> Curve:

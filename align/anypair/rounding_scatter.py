@@ -17,12 +17,11 @@ import numpy as np
 
 from align.anypair import bounds, on_torch, runs
 from align.anypair.judging import apart, noise_of
-from align.anypair.outcome import some
 from align.anypair.pair import AnyPair
 from align.anypair.recording import Recording
 from align.moved_roundings import MovedRoundings
 from align.noise_band import RUNS
-from align.results import Comparison
+from align.results import Comparison, some
 
 Sizes = dict[str, float]
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from align.anypair.outcome import some
 from align.anypair.update_clipping import Clip, slope
 from align.anypair.update_fits import Decay, Rule, describe
 from align.anypair.update_trace import ParameterTrace, SideTrace
+from align.results import some
 
 LEFT = 0.01  # part of a difference that may remain
 FITTED = {"float64": 1e-5, "float32": 2e-3}  # fitted numbers this close are equal
