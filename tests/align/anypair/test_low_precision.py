@@ -10,8 +10,9 @@ from paddle import nn
 
 import align
 from align import cli
-from align.anypair import low_precision, on_paddle, on_torch
-from align.results import LOW_PRECISION
+from align.frameworks import on_paddle, on_torch
+from align.record.results import LOW_PRECISION
+from align.stages import low_precision
 
 SPEC = """
 import numpy as np, torch
