@@ -34,7 +34,7 @@ from align.record.results import STEPS
 from align.report.report import console
 from tests.align.tiny_bert import OPTIONS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BRIEF = Recipe(steps=6, warmup_steps=2, total_steps=8)
 QK = ModelCase("qk", options=OPTIONS, recipe=BRIEF)
 
