@@ -23,7 +23,8 @@ FUSIONS = {"sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tok
 
 def test_importing_the_table_loads_no_framework():
     code = (
-        "import sys, align.cases.tables.cases, align.record.results, align.judge.comparator, align.weights\n"
+        "import sys, align.cases.tables.cases, align.record.results\n"
+        "import align.judge.comparator, align.weights\n"
         "print([n for n in ('paddle', 'torch', 'paddlenlp', 'transformers') if n in sys.modules])"
     )
     done = subprocess.run(

@@ -290,25 +290,6 @@ def test_the_users_models_are_left_as_they_were() -> None:
     assert theirs.training
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"dtype": "float8"}, "expected some of float64, float32"),
-        ({"loss": "hinge"}, "expected None, cross_entropy, mse"),
-        ({"loss": "mse"}, "needs labels"),
-        ({"steps": 2}, "needs optimizer"),
-        ({"optimizer": "sgd"}, "without steps"),
-        ({"optimizer": "adam", "steps": 1}, "expected one of sgd, adamw"),
-        ({"optimizer": {"name": "sgd", "beta": 1}, "steps": 1}, "unknown option 'beta'"),
-        ({"inputs": {}}, "expected NumPy arrays"),
-    ],
-)
-def test_requests_that_mean_nothing_are_refused(options, message) -> None:
-    inputs = options.pop("inputs", np.ones((2, 4)))
-    with pytest.raises(ValueError, match=message):
-        align.compare(torch.nn.Linear(4, 3), nn.Linear(4, 3), inputs, **options)
-
-
 class TorchWords(torch.nn.Module):
     """Words after the first one, pooled by a module inside a module."""
 
