@@ -148,7 +148,7 @@ def steps_of(workload: Workload, side: str) -> Steps:
     if side == "pytorch":
         import torch as framework
 
-        from align.cases.sides.torch_side import PaddleWordsOnly
+        from align.cases.sides.torch_side import TorchWordsOnly as WordsOnly
         from sot_torch_ref import create_model
         from sot_torch_ref.train.losses import task_loss as loss
 
@@ -158,7 +158,7 @@ def steps_of(workload: Workload, side: str) -> Steps:
         import sot_paddle  # noqa: F401 (before Paddle, whose environment it sets)
         import paddle as framework  # isort: skip
 
-        from align.cases.sides.paddle_side import PaddleWordsOnly
+        from align.cases.sides.paddle_side import PaddleWordsOnly as WordsOnly
         from sot_paddle import create_model
         from sot_paddle.train.losses import classification_loss as loss
 
@@ -170,7 +170,7 @@ def steps_of(workload: Workload, side: str) -> Steps:
     batch = {name: tensor(value) for name, value in inputs(workload).items()}
     labels = batch.pop("labels", None)
     if labels is None:
-        model, optimizer = PaddleWordsOnly(workload.options, workload.channels, _CLASSES), None
+        model, optimizer = WordsOnly(workload.options, workload.channels, _CLASSES), None
         if side == "pytorch":
             batch["tokens"].requires_grad_(True)
         else:
