@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -120,8 +121,8 @@ def _once(pair: AnyPair, outcome: Outcome) -> None:
 
 
 def _low_precision(pair: AnyPair, outcome: Outcome) -> None:
-    for stage in low_precision.stages(pair):
-        outcome.found(stage)
+    for stage in (low_precision.forward, low_precision.backward):
+        outcome.found(functools.partial(stage, pair))
 
 
 def _full_precision(pair: AnyPair, outcome: Outcome) -> None:

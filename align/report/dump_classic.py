@@ -15,8 +15,8 @@ from align.pair.dump_pair import DumpPair, Names
 from align.record.arrays import Arrays, TrainingRun
 from align.record.files.dump_reading import Dump
 from align.record.recording import ROOT, Recording
-from align.report.report import write_atomically
 from align.report.reprod import write_reprod
+from sot_paddle.atomic import write_atomically
 
 Checks = dict[str, Arrays]
 FORWARD, LOSS, RATES = "forward_align", "loss_align", "lr_align"

@@ -12,8 +12,9 @@ from align.record.results import Report
 from align.report.report_html import page
 from align.report.report_junit import junit
 from align.report.report_text import console
+from sot_paddle.atomic import write_atomically
 
-__all__ = ["console", "write_atomically", "write_html", "write_json", "write_junit"]
+__all__ = ["console", "write_html", "write_json", "write_junit"]
 
 
 def write_json(report: Report, path: str | os.PathLike[str]) -> Path:
@@ -53,27 +54,3 @@ def write_junit(report: Report, path: str | os.PathLike[str]) -> Path:
         The path written.
     """
     return write_atomically(path, junit(report))
-
-
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Writes bytes through a temporary file in the same folder, fsync and rename.
-
-    Args:
-        path: file to write; its folder is created.
-        data: the whole content.
-
-    Returns:
-        The path written.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
