@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -121,8 +122,8 @@ def _once(pair: AnyPair, outcome: Outcome) -> None:
 
 
 def _low_precision(pair: AnyPair, outcome: Outcome) -> None:
-    for stage in low_precision.stages(pair):
-        outcome.found(stage)
+    for stage in (low_precision.forward, low_precision.backward):
+        outcome.found(functools.partial(stage, pair))
 
 
 def _full_precision(pair: AnyPair, outcome: Outcome) -> None:

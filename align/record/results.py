@@ -8,14 +8,13 @@ computed each side; and its JSON is strict.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from align.record.strict_json import json_ready
 from align.record.tolerance import Tolerance
+from sot_paddle.strict_json import dumps, json_ready
 
 STEPS = (
     "weights",
@@ -356,8 +355,8 @@ class Report:
         }
 
     def dumps(self) -> str:
-        """`to_json` as text; refuses non-finite numbers that slipped through."""
-        return json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        """`to_json` as text."""
+        return dumps(self.to_json())
 
 
 def _stamp_problems(stamps: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -12,9 +12,9 @@ from align.record.results import Report
 from align.report.report_html import page
 from align.report.report_junit import junit
 from align.report.report_text import console
-from sot_paddle.data import atomic
+from sot_paddle.atomic import write_atomically
 
-__all__ = ["console", "write_asked", "write_atomically", "write_html", "write_json", "write_junit"]
+__all__ = ["console", "write_asked", "write_html", "write_json", "write_junit"]
 
 Name = str | os.PathLike[str]
 
@@ -50,10 +50,3 @@ def write_asked(report: Report, out: Name | None, json: Name | None, junit: Name
     if out:
         write_json(report, Path(out) / "report.json")
         print("HTML report:", write_html(report, Path(out) / "report.html"))
-
-
-def write_atomically(path: Name, data: bytes) -> Path:
-    """Writes a whole file or nothing; its folder is created; returns the path."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return atomic.write_atomically(path, data)

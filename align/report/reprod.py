@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from align.report.report import write_atomically
+from sot_paddle.atomic import write_atomically
 
 Arrays = Mapping[str, Any]
 

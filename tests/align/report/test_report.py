@@ -10,10 +10,11 @@ import pytest
 
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.record.results import ControlResult, Divergence, Report, StepResult, Tolerance
-from align.report.report import console, write_atomically, write_html, write_json, write_junit
+from align.report.report import console, write_html, write_json, write_junit
 from align.report.report_html import page
 from align.report.report_junit import junit
 from align.report.report_tree import grow, tree
+from sot_paddle.atomic import write_atomically
 from tests.html_tags import Page, assert_stands_alone
 
 RULE = Tolerance("scaled", 1e-10, "rounding is far below")
