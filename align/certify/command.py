@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from pathlib import Path
 
@@ -12,8 +11,9 @@ from align.certify import catalogue, certificate_table
 from align.certify.certificate import Certificate, CleanRun, FaultRow, MutantCounts
 from align.certify.page import page
 from align.certify.running import certify
-from align.report.report import write_atomically
+from sot_paddle.atomic import write_atomically
 from sot_paddle.runtime import environment_stamp
+from sot_paddle.strict_json import dumps
 
 
 def main(options: argparse.Namespace, mutants: MutantCounts | None = None) -> int:
@@ -60,7 +60,7 @@ def write(certificate: Certificate, to_json: str | None, out: str | None) -> Non
         to_json: file for the JSON, None without.
         out: folder for certificate.html, certificate.md and certificate.json, None without.
     """
-    data = (json.dumps(certificate.to_json(), indent=1, ensure_ascii=False) + "\n").encode()
+    data = dumps(certificate.to_json()).encode()
     if to_json:
         print("JSON:", write_atomically(to_json, data))
     if out:
