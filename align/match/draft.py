@@ -169,7 +169,7 @@ def likeness(first: str, second: str) -> float:
     pairs = zip(reversed(words_a), reversed(words_b), strict=False)
     ratios = [difflib.SequenceMatcher(None, x, y).ratio() for x, y in pairs]
     weights = [0.5**i for i in range(len(ratios))]
-    near = sum(r * w for r, w in zip(ratios, weights, strict=True)) / sum(weights)
+    near = sum(r * w for r, w in zip(ratios, weights, strict=True)) / (sum(weights) or 1.0)
     whole = difflib.SequenceMatcher(None, ".".join(words_a), ".".join(words_b)).ratio()
     return 0.5 * (near + whole) * (1.0 if numbers else 0.5)
 
