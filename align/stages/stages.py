@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
@@ -17,17 +17,8 @@ from align.record.results import Comparison, ControlResult, StepResult
 
 
 def judged_control(name: str, comparisons: Iterable[Comparison], where: str) -> ControlResult:
-    """A planted fault: caught when one of the stage's comparisons fails; the rest is not made.
-
-    Args:
-        name: of the fault.
-        comparisons: a generator is closed: the threads of `ahead` that still read tensors end
-            before the caller frees them.
-        where: it was planted.
-    """
+    """A planted fault: caught when one of the stage's comparisons fails; the rest is not made."""
     failed = next((c for c in comparisons if not c.passed), None)
-    if isinstance(comparisons, Generator):
-        comparisons.close()
     if failed is None:
         return ControlResult(name, False, f"nothing failed ({where})")
     return ControlResult(name, True, f"{where}: {failed.reason}", failed.name)

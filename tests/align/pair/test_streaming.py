@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import gc
 import tempfile
 import time
@@ -18,7 +17,6 @@ from paddle import nn
 import align
 from align.frameworks import on_paddle, on_torch
 from align.judge import bounds, drift
-from align.judge.comparator import compare_arrays
 from align.judge.judging import each
 from align.match import mapping
 from align.match.name_table import read_table
@@ -27,13 +25,10 @@ from align.pair import models, runs, unit_noise
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.unit_noise import groups, perturbed
 from align.record import stored_arrays
-from align.record.read_ahead import ahead
 from align.record.request import Request
-from align.record.results import Comparison
 from align.record.stored_arrays import Lazy, LazyLeaves, Store, paths_of
 from align.record.tolerance import Tolerance
 from align.stages import training
-from align.stages.stages import judged_control
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(4, 6))
@@ -151,21 +146,6 @@ def test_comparisons_are_made_when_they_are_asked_for() -> None:
     assert [c.reason for c in each({}, {"x": X}, None, lambda *_: rule, None)] == [
         "missing on the Paddle side"
     ]
-
-
-def test_a_control_ends_the_threads_that_read_ahead() -> None:
-    ended = []
-
-    def task(i: int) -> Comparison:
-        time.sleep(0.02 * i)
-        ended.append(i)
-        return compare_arrays("x", np.ones(1), np.zeros(1), bounds.EXACT)
-
-    found = (one for one in ahead(functools.partial(task, i) for i in range(9)))
-    assert judged_control("a fault", found, "x").caught
-    count = len(ended)
-    time.sleep(0.2)
-    assert len(ended) == count < 9  # the tensors that they read may be freed now
 
 
 def both(epsilon: float = 1e-5) -> tuple[torch.nn.Module, nn.Layer]:
