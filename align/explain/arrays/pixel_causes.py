@@ -165,7 +165,7 @@ def _normalisation(a: np.ndarray, b: np.ndarray, scale: np.ndarray, offset: np.n
             fitted = f"mean {_list(mean / unit)} and std {_list(std / unit)}"
             return f"mean and standard deviation are {where}{in_bytes}: fitted {fitted}"
     return (
-        "other mean or standard deviation: for each channel Paddle's value is PyTorch's x "
+        "other normalisation: for each channel Paddle's value is PyTorch's x "
         f"{_list(scale)} plus {_list(offset)}"
     )
 

@@ -159,7 +159,9 @@ def _edits(made: Tokens, given: Tokens, who: str, other: str) -> Iterator[Edit[T
 
     limit, longest, closing = max(map(len, made)), max(map(len, given)), _closing(given)
     if limit < longest:
-        cuts = f"truncation: {who} cuts rows at {limit} tokens, {other} at {longest} or more"
+        cuts = (
+            f"truncation: {who} cuts rows at {limit} tokens, {other} at {longest} (its longest row)"
+        )
         begin, end = given[0][:1], f"{cuts}; {who} keeps the end of a row, {other} the beginning"
         yield each(cuts, lambda row: row if len(row) <= limit else row[: limit - 1] + row[-1:])
         yield each(f"{cuts}; {who} does not close them", lambda row: row[:limit])

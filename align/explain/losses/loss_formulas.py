@@ -13,7 +13,7 @@ import numpy as np
 from align.explain.formulas import log_softmax, sigmoid, softmax, softplus
 
 CROSS, BATCH = "cross entropy", "cross entropy with the softmax over the batch (another axis)"
-SMOOTHING, HUBER = "label smoothing", "Huber or smooth L1 loss"
+SMOOTHING, HUBER = "label smoothing", "Huber (smooth L1) loss"
 
 OF_CLASSES: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     CROSS: lambda z, t: -t * log_softmax(z, 1),

@@ -313,7 +313,7 @@ def other(mean, std):
             lambda x: (raw(x)[:, ::-1] - MEAN.reshape(3, 1, 1)) / STD.reshape(3, 1, 1),
             "BGR against RGB); they are so before mean and standard deviation",
         ),
-        (other(0.44, 0.2), "other mean or standard deviation: for each channel"),
+        (other(0.44, 0.2), "other normalisation: for each channel"),
         (lambda x: x.astype("float16").astype("float64"), "rounded to float16"),
         (blurred, "perhaps another interpolation of the resize"),
         (lambda x: enlarged(x, 1.2), "Paddle's shows 0.833 times as much: perhaps another crop"),
