@@ -135,7 +135,7 @@ FAULTS = (
         "finetune",
         "optimizer",
         "optimizer",
-        r"betas exchanged",
+        r"beta1 and beta2 exchanged: Paddle 0\.98 and 0\.9, PyTorch 0\.9 and 0\.98",
         edited(_ADAMW, "beta1=0.9,\n        beta2=0.98", "beta1=0.98,\n        beta2=0.9"),
     ),
     Fault(
@@ -201,7 +201,7 @@ FAULTS = (
         "accumulated",
         "optimizer",
         "optimizer",
-        r"scaled by (0\.25 in PyTorch only|4 in Paddle)",
+        r"Paddle leaves gradients as they are, PyTorch scales gradients by 0\.25",
         edited(f"{_PORT}:divide", "parameter.grad / MICRO", "parameter.grad"),
     ),
     Fault(
