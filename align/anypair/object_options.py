@@ -18,14 +18,15 @@ SYNONYMS = {
     "eps": "epsilon",
     "alpha": "rho",
     "use_nesterov": "nesterov",
-    "base_lrs": "learning_rate",
-    "base_lr": "learning_rate",
-    "warmup": "warmup_steps",
-    "num_warmup_steps": "warmup_steps",
-    "num_training_steps": "total_steps",
-    "max_steps": "total_steps",
-    "total_iters": "total_steps",
-    "lr_end": "end_lr",
+    "base_lrs": "learning rate",
+    "base_lr": "learning rate",
+    "warmup": "warm-up steps",
+    "warmup_steps": "warm-up steps",
+    "num_warmup_steps": "warm-up steps",
+    "total_steps": "total length",
+    "num_training_steps": "total length",
+    "max_steps": "total length",
+    "step_size": "step size",
 }
 """Another name of an option -> ours; a name that is not here means the same on both sides."""
 PAIRS = {"betas": ("beta1", "beta2")}

@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 
 from align.anypair import on_paddle, on_torch, stepping_paddle, stepping_torch
+from align.anypair.experiment import Edit
 from align.anypair.factories import source_of
+from align.anypair.object_options import differing, options
 from align.anypair.outcome import Divergence, some
 from align.anypair.pair import AnyPair
-from align.anypair.rate_causes import explain
+from align.anypair.schedule_causes import explain
+from align.anypair.settings import fewest, sentence
 from align.comparator import compare_arrays
 from align.results import Comparison, ControlResult, StepResult
 from align.tolerance import Tolerance
@@ -29,6 +32,10 @@ RATE = Tolerance(
     "step, and near a floor of zero that is rounding of the peak (hence the floor)",
     floor=1e-3,
 )
+TRIALS = 12
+ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a scheduler with an option that does not fit may raise."""
+Prepare = Callable[[Any], None]
 
 
 @dataclass(frozen=True)
@@ -74,9 +81,16 @@ def learning_rate(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
             scheduler that cannot be stepped without a metric.
     """
     plan = pair.plan
-    logged = plan.schedule is not None
-    curves, stamps = ([_logged(plan)], {}) if logged else _built(pair)
+    logged, stamps, told = plan.schedule is not None, {}, ""
+    if logged:
+        curves = [_logged(plan)]
+    else:
+        theirs, ours = _theirs(pair), _ours(pair)
+        curves = _matched(pair, theirs, ours)
+        stamps = {"reference": theirs.stamp, "ours": ours.stamp}
     comparisons = compare(curves)
+    if not (logged or all(c.passed for c in comparisons)):
+        told = _options(pair, theirs, ours)
     controls = []
     for fault, rates in _faults(curves[0].ours) if curves else ():
         failed = [c for c in compare([replace(curves[0], ours=rates), *curves[1:]]) if not c.passed]
@@ -100,7 +114,7 @@ def learning_rate(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
         stamps=stamps,
         framework_free=logged,
     )
-    return result, _divergences(pair, curves, comparisons)
+    return result, _divergences(pair, curves, comparisons, told)
 
 
 def compare(curves: list[Curve]) -> list[Comparison]:
@@ -162,45 +176,87 @@ def schedule_of(
     return np.asarray(rates)
 
 
-def _built(pair: AnyPair) -> tuple[list[Curve], dict]:
+@dataclass(frozen=True)
+class _Side:
+    """The schedule of one side: groups of parameters, (steps, groups) rates, its scheduler."""
+
+    groups: list[list[str]]
+    rates: np.ndarray
+    scheduler: Any
+    stamp: Any
+
+
+def _side(pair: AnyPair, side: Any, stepping: Any, model: Any, prepare: Prepare) -> _Side:
+    plan = pair.plan
+    with side.default_dtype(pair.dtype):
+        optimizer, scheduler = side.make_optimizer(plan, model)
+        prepare(scheduler)
+        names = stepping.groups(optimizer, model)
+        rates = schedule_of(stepping, optimizer, scheduler, model, plan.schedule_steps)
+    stamp = side.stamp(next(iter(stepping.parameters(model).values())))
+    return _Side(names, rates, scheduler, stamp)
+
+
+def _theirs(pair: AnyPair) -> _Side:
+    return _side(
+        pair, on_torch, stepping_torch, pair.reference_model(pair.dtype, True), lambda _: None
+    )
+
+
+def _ours(pair: AnyPair, prepare: Prepare = lambda _: None) -> _Side:
+    return _side(pair, on_paddle, stepping_paddle, pair.our_model(True), prepare)
+
+
+def _matched(pair: AnyPair, theirs: _Side, ours: _Side) -> list[Curve]:
     """Curves of the groups of both optimizers, matched by the parameters that they hold."""
-    plan, sides = pair.plan, []
-    stamps = {}
-    for key, side, stepping, model in (
-        ("reference", on_torch, stepping_torch, pair.reference_model(pair.dtype, True)),
-        ("ours", on_paddle, stepping_paddle, pair.our_model(True)),
-    ):
-        with side.default_dtype(pair.dtype):
-            optimizer, scheduler = side.make_optimizer(plan, model)
-            names = stepping.groups(optimizer, model)
-            rates = schedule_of(stepping, optimizer, scheduler, model, plan.schedule_steps)
-        sides.append((names, rates))
-        stamps[key] = side.stamp(next(iter(stepping.parameters(model).values())))
-    (theirs, their_rates), (ours, our_rates) = sides
     partners = pair.setup.weights.partners()
     group_of = {
         target: index
-        for index, members in enumerate(theirs)
+        for index, members in enumerate(theirs.groups)
         for name in members
         for target in partners.get(name, ())
     }
     cells: dict[tuple[int, bytes], list[tuple[str, int]]] = {}
-    for index, members in enumerate(ours):
+    for index, members in enumerate(ours.groups):
         for name in members:
             if name in group_of:
-                key = group_of[name], our_rates[:, index].tobytes()
+                key = group_of[name], ours.rates[:, index].tobytes()
                 cells.setdefault(key, []).append((name, index))
-    curves = [
+    return [
         Curve(
             group,
             tuple(name for name, _ in held),
-            our_rates[:, held[0][1]],
-            their_rates[:, group],
+            ours.rates[:, held[0][1]],
+            theirs.rates[:, group],
             only=len(cells) == 1,
         )
         for (group, _), held in sorted(cells.items(), key=lambda item: item[0][0])
     ]
-    return curves, stamps
+
+
+def _options(pair: AnyPair, theirs: _Side, ours: _Side) -> str:
+    """The options of Paddle's scheduler that have to be PyTorch's before all curves agree."""
+    if theirs.scheduler is None or ours.scheduler is None:
+        return ""
+    mine, reference = options(ours.scheduler), options(theirs.scheduler)
+    names = differing(mine, reference)
+
+    def passes(exchanged: tuple[str, ...]) -> bool:
+        def prepare(scheduler: Any) -> None:
+            held = options(scheduler)
+            for name in exchanged:
+                held[name].put(reference[name].value)
+            stepping_paddle.begin_again(scheduler)
+
+        try:
+            curves = _matched(pair, theirs, _ours(pair, prepare))
+        except ERRORS:
+            return False
+        return all(comparison.passed for comparison in compare(curves))
+
+    found = fewest((), [Edit(n, lambda held, n=n: (*held, n)) for n in names], passes, TRIALS)
+    values = [(edit.says, mine[edit.says].value, reference[edit.says].value) for edit in found]
+    return f"{sentence(values)}; with PyTorch's the schedule agrees" if values else ""
 
 
 def _faults(rates: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -212,21 +268,22 @@ def _faults(rates: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _divergences(
-    pair: AnyPair, curves: list[Curve], comparisons: list[Comparison]
+    pair: AnyPair, curves: list[Curve], comparisons: list[Comparison], told: str
 ) -> list[Divergence]:
+    """One for each cause; options that explain every curve are told once, for the schedule."""
     wrong = [(c, one) for c, one in zip(curves, comparisons, strict=False) if not one.passed]
     source = source_of((pair.plan.schedule or pair.plan.optimizer)[1]) if _has_code(pair) else ""
     if not curves:
         reason = "the two optimizers hold no parameter in common"
         where = comparisons[0].name
         return [Divergence(where, "schedule", "learning_rate", pair.dtype, reason, "", source)]
-    everywhere = len(wrong) == len(curves)
+    everywhere = len(wrong) == len(curves) or bool(told)
     found: list[Divergence] = []
     for index, (curve, comparison) in enumerate(wrong):
-        cause = explain(curve.ours, curve.reference)
+        cause = told or explain(curve.ours, curve.reference)
         if cause.startswith("constant factor") and not everywhere:
             cause = _group_factor(curve, curves[0])
-        elif cause:
+        elif cause and not told:
             cause = _proved(pair, curve, cause)
         place = "schedule" if everywhere and index == 0 else curve.place
         if cause and any(cause == one.cause for one in found):

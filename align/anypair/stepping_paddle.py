@@ -94,6 +94,14 @@ def advance(scheduler: Any) -> None:
         ) from error
 
 
+def begin_again(scheduler: Any) -> None:
+    """Compute the rate anew after options were set, at the same step."""
+    epoch, scheduler.last_epoch = scheduler.last_epoch, -1
+    scheduler.last_lr = scheduler.base_lr
+    for _ in range(epoch + 1):
+        scheduler.step()
+
+
 def give(parameter: paddle.Tensor, gradient: np.ndarray | None) -> None:
     """Set a gradient; None: there is none. Zeros that an optimizer left behind stay.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from align.anypair import rate_causes
+from align.anypair import schedule_causes
 from align.anypair.recording import ROOT, Recording
 from align.apart.controls import controls
 from align.apart.one_side import OneSide
@@ -135,6 +135,6 @@ def _divergence(step: str, comparison: Comparison, ours: Arrays, reference: Arra
     name, cause = comparison.name, comparison.hint
     both: Sequence[Arrays] = (ours, reference)
     if step == "learning_rate" and all(name in side for side in both):
-        cause = rate_causes.explain(ours[name], reference[name]) or cause
+        cause = schedule_causes.explain(ours[name], reference[name]) or cause
     place = name if step == "learning_rate" or name == "metric" else f"metric {name}"
     return Divergence(name, place, step, "", comparison.reason, cause)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from align.anypair import drift, rate_causes, weight_causes
+from align.anypair import drift, schedule_causes, weight_causes
 from align.anypair.outcome import Outcome, some
 from align.anypair.table import Table
 from align.apart import asked, judged, locating
@@ -204,7 +204,7 @@ def _training(pair: Pair, failed: Sequence[Comparison]) -> Divergence:
     if place == "schedule":
         ours, reference, _ = pair.training()
         rates = (np.asarray(run.learning_rates) for run in (ours, reference))
-        cause = rate_causes.explain(*rates) or cause
+        cause = schedule_causes.explain(*rates) or cause
     return Divergence(first.name, place, "training", pair.dtype, first.reason, cause)
 
 

@@ -34,7 +34,7 @@ FAULTS = (
         "momentum",
         "learning_rate",
         "schedule*",
-        r"shifted by 3 steps.*late",
+        r"milestones: Paddle \[24, 45\], PyTorch \[21, 42\]",
         edited(_STEPS, "milestones=[3 * 7, 6 * 7]", "milestones=[3 * 8, 6 * 7 + 3]"),
     ),
     Fault(
@@ -52,7 +52,7 @@ FAULTS = (
         "finetune",
         "learning_rate",
         "schedule",
-        r"warm-up missing",
+        r"warm-up steps: Paddle 0, PyTorch 6",
         edited(
             _LINEAR,
             "LinearDecayWithWarmup(RATE, TOTAL, warmup)",

@@ -33,11 +33,11 @@ def test_options_are_read_and_put_wherever_an_object_holds_them() -> None:
     assert {name: option.value for name, option in found.items()} == {
         "beta1": 0.8,
         "milestones": (5, 9),
-        "warmup_steps": 6,
+        "warm-up steps": 6,
         "total": 40,
     }
     found["beta1"].put(0.9)
-    found["warmup_steps"].put(7)
+    found["warm-up steps"].put(7)
     found["total"].put(50)
     assert (held._beta1, held.lr_lambdas[0](0)[0], held.inner(1)) == (0.9, 7, 51)
     read = {name: option.value for name, option in options(group).items()}
