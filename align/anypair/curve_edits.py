@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from align.anypair.experiment import Edit
-from align.anypair.schedule_shape import EXACT, describe
+from align.anypair.schedule_shape import EXACT, describe, rise
 from align.anypair.settings import both, number
 
 SHIFTS, TIMES = 2000, 16  # how far a shift is searched, and how many scheduler steps in one
@@ -97,7 +97,7 @@ def _scaled_or_shifted(a: Curve, b: Curve) -> Iterator[tuple[str, Curve]]:
         f"constant factor: Paddle's rate is {number(factor)} x PyTorch's at every step (largest: "
         f"{both(a.max(), b.max())})"
     )
-    changes, tops = _changes(b), (_top(a), _top(b))
+    changes, tops = _changes(b), (rise(a), rise(b))
     for k in range(1, min(len(a) // 2, SHIFTS) + 1):
         gap = np.full(k, np.nan)
         for late, made, seen in (
@@ -115,19 +115,13 @@ def _scaled_or_shifted(a: Curve, b: Curve) -> Iterator[tuple[str, Curve]]:
 
 
 def _warm_up_shifted(a: Curve, b: Curve, top: int) -> Iterator[tuple[str, Curve]]:
-    for word, rise in (("next step", b[1 : top + 1]), ("step before", np.append(np.nan, b[:top]))):
+    for word, early in (("next step", b[1 : top + 1]), ("step before", np.append(np.nan, b[:top]))):
         if 1 < top < len(b) - 2:
             text = (
                 f"the warm-up is shifted by 1 step, the rest is not: it starts at "
                 f"{both(a[0], b[0])}; until step {top} Paddle's rate is PyTorch's of the {word}"
             )
-            yield text, np.append(rise[:top], b[top:])
-
-
-def _top(x: Curve) -> int:
-    """Steps of the rise at the beginning."""
-    falls = np.flatnonzero(np.diff(x) <= 1e-12 * float(np.abs(x).max()))
-    return int(falls[0]) if len(falls) else len(x) - 1
+            yield text, np.append(early[:top], b[top:])
 
 
 def _shifted(k: int, late: bool, tops: tuple[int, int]) -> str:

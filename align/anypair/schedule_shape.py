@@ -8,7 +8,9 @@ Legend: x (N,) = the rate of each step; t = step, from 0; W = warm-up steps, may
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 EXACT = 1e-10  # of the peak: what a description may leave
+_SCIPY = importlib.util.find_spec("scipy") is not None  # files are compared by NumPy alone
+optimize = importlib.import_module("scipy.optimize") if _SCIPY else None
 TIGHT = dict.fromkeys(("xtol", "ftol", "gtol"), 1e-15)  # as far as rounding allows
 JUMP = 0.3  # of the range of the curve: a rise this large in one step is a restart
 
@@ -126,6 +130,17 @@ DEPENDS = {
 }
 """Name of a decay -> the numbers beside the peak that its curve depends on."""
 
+ALONE, PEAK = ((),), ((), ("peak",))
+FITTED = {
+    "linear": (("end",), PEAK),
+    "exponential": (("gamma",), ALONE),
+    "cosine": (("lag", "end"), (*PEAK, ("floor",), ("peak", "floor"))),
+    "inverse square root": (("lag",), ALONE),
+    "inverse time": (("gamma",), ALONE),
+    "polynomial": (("end", "power"), ((), ("floor",))),
+}
+"""Name of a decay -> its numbers, and what has to be fitted beside them if need be."""
+
 
 def restarts(rates: np.ndarray) -> tuple[int, ...]:
     """Steps at which a curve that had fallen jumps up again.
@@ -149,150 +164,68 @@ def describe(rates: np.ndarray) -> Shape | None:
     """
     x = np.asarray(rates, np.float64)
     x = x[: restarts(x)[0] if restarts(x) else None]
-    falls = np.flatnonzero(np.diff(x) <= 1e-12 * float(np.abs(x).max()))
-    top = int(falls[0]) if len(falls) else len(x) - 1
-    slope = float(x[max(top - 1, 1)] - x[0]) / max(top - 1, 1) if top else 0.0
-    straight = np.abs(x[0] + slope * np.arange(top) - x[:top])
-    rise = (
-        "linear" if top and straight.max() <= EXACT * np.abs(x).max() else "cosine" if top else ""
-    )
-    base = Shape(float(x[0]), float(top), rise, float(x[top]))
+    top = rise(x)
+    base = Shape(float(x[0]), float(top), "linear" if top else "", float(x[top]))
+    if top > 1 and not replace(base, peak=float(x[0] + top * (x[1] - x[0]))).makes(x[:top]):
+        base = replace(base, rise="cosine")
     if top == len(x) - 1:
         return base if base.makes(x) else None
-    return next((s for s in _candidates(x, base, slope) if s.makes(x)), None)
+    return next((shape for shape in _candidates(x, base) if shape.makes(x)), None)
 
 
-def _candidates(x: np.ndarray, base: Shape, slope: float) -> Iterator[Shape]:
+def rise(rates: np.ndarray) -> int:
+    """Steps of the rise at the beginning of a curve."""
+    falls = np.flatnonzero(np.diff(rates) <= 1e-12 * float(np.abs(rates).max()))
+    return int(falls[0]) if len(falls) else len(rates) - 1
+
+
+def _candidates(x: np.ndarray, base: Shape) -> Iterator[Shape]:
     """A description of each form, the simplest first.
 
     Args:
         x: (N,) rates.
         base: the warm-up, up to the last step of its rise.
-        slope: of a straight rise.
     """
-    top = int(base.warmup)
-    y = x[top:]
+    top, size = int(base.warmup), float(np.abs(x).max())
     yield replace(base, decay="constant")
-    jumps = np.flatnonzero(np.abs(np.diff(y)) > 1e-12 * np.abs(y).max()) + 1
-    if len(jumps) and y[jumps - 1].all() and (len(jumps) == 1 or np.diff(jumps).min() > 1):
-        factors = tuple(float(y[i] / y[i - 1]) for i in jumps)
-        at = tuple(int(i) + top for i in jumps)
+    jumps = np.flatnonzero(np.abs(np.diff(x[top:])) > 1e-12 * size) + top + 1
+    if len(jumps) and x[jumps - 1].all() and (len(jumps) == 1 or np.diff(jumps).min() > 1):
+        factors = tuple(float(x[i] / x[i - 1]) for i in jumps)
+        at = tuple(int(i) for i in jumps)
         yield replace(base, decay="step", milestones=at, factors=factors)
-    moving = np.flatnonzero(np.abs(y - y[-1]) > 1e-13 * np.abs(y).max())
+    moving = np.flatnonzero(np.abs(x - x[-1]) > 1e-13 * size)
     used = int(moving[-1]) + 1 if len(moving) else 0  # without the tail at the floor
-    tail = len(y) - used > 1
-    t, y = np.arange(top, top + used, dtype=np.float64), y[:used]
-    if used > 1:
-        floor = float(x[-1]) if tail else 0.0
-        yield from _straightened(t, y, base, floor, slope)
-    if used > 4:
-        more = (np.append(t, t[-1] + 1), np.append(y, x[-1])) if tail else (t, y)
-        yield from _waves(*more, replace(base, clamped=tail), slope)
-    if used > 3:
-        yield from _powers(t, y, base, floor, tail)
+    tail = len(x) - used > 1
+    base = replace(base, end=float(used), floor=float(x[-1]) if tail else 0.0, clamped=tail)
+    for decay, (names, beside) in FITTED.items() if optimize is not None else ():
+        start = replace(base, decay=decay, gamma=float(x[top + 1] / x[top]) if x[top] else 1.0)
+        starts = [start, replace(start, lag=-float(top))] if top and decay == "cosine" else [start]
+        for more, one in itertools.product(beside, starts):
+            if used - top > len(names) + len(more):
+                yield _fitted(x, one, (*names, *more), top)
 
 
-def _straightened(
-    t: np.ndarray, y: np.ndarray, base: Shape, floor: float, slope: float
-) -> Iterator[Shape]:
-    """Forms of which a function is a straight line: two points give both of its numbers."""
+def _fitted(x: np.ndarray, start: Shape, names: tuple[str, ...], top: int) -> Shape:
+    """Some numbers of a shape by least squares over its decay; whole numbers come out whole."""
+    scales = {"peak": start.peak or 1.0, "floor": start.peak or 1.0, "end": float(len(x))}
+    slope = float(x[1] - x[0]) if start.rise == "linear" else 0.0
 
-    def line(values: np.ndarray) -> tuple[float, float]:
-        b = float(values[-1] - values[0]) / (len(y) - 1)
-        return float(values[0]) - b * t[0], b
+    def made(values: np.ndarray) -> Shape:
+        found = {n: float(v) * scales.get(n, 1.0) for n, v in zip(names, values, strict=True)}
+        if "peak" in found and slope:
+            found["warmup"] = (found["peak"] - start.start) / slope
+        return replace(start, **found)
 
-    a, b = line(y)
-    if b < 0:
-        meet = (a - base.start) / (slope - b) if base.rise == "linear" and slope > 0 else t[0]
-        shape = _with_peak(base, a + b * meet, slope)
-        yield replace(shape, decay="linear", end=_whole((floor - a) / b), floor=floor)
-    if (y > 0).all():
-        _, b = line(np.log(y))
-        yield replace(base, decay="exponential", gamma=math.exp(b), floor=floor)
-        a, b = line(1 / y**2)
-        if b > 0:
-            yield replace(base, decay="inverse square root", lag=_whole(a / b))
-        a, b = line(1 / y)
-        yield replace(base, decay="inverse time", gamma=b * base.peak)
+    def left(values: np.ndarray) -> np.ndarray:
+        apart = (made(values).curve(len(x)) - x)[top:] / (np.abs(x).max() or 1.0)
+        return np.nan_to_num(apart, nan=1e3, posinf=1e3, neginf=-1e3)
 
-
-def _whole(value: float) -> float:
-    """A fitted number of steps, rounded where it is whole but for the fit."""
-    return float(round(value)) if abs(value - round(value)) < 1e-6 else value
-
-
-def _with_peak(base: Shape, peak: float, slope: float) -> Shape:
-    """The warm-up that reaches a peak, which may lie between two steps."""
-    if base.rise != "linear" or not slope:
-        return base if base.rise else replace(base, peak=peak)
-    return replace(base, peak=peak, warmup=_whole((peak - base.start) / slope))
-
-
-def _waves(t: np.ndarray, y: np.ndarray, base: Shape, slope: float) -> Iterator[Shape]:
-    """Half a cosine wave or several, from y[i+s] + y[i-s] = 2 cos(omega s) y[i] + const."""
-    stride = max(1, len(y) // 8)
-    inner, outer = y[stride:-stride], y[2 * stride :] + y[: -2 * stride]
-    centred = inner - inner.mean()
-    ratio = float(centred @ (outer - outer.mean())) / (float(centred @ centred) or 1.0) / 2
-    optimize = _optimize()
-    if not -1 < ratio < 1 or optimize is None:
-        return
-
-    def parts(omega: float) -> tuple[np.ndarray, np.ndarray]:
-        columns = np.stack([np.ones_like(t), np.cos(omega * t), np.sin(omega * t)], axis=1)
-        found = np.linalg.lstsq(columns, y, rcond=None)[0]
-        return found, (columns @ found - y) / np.abs(y).max()
-
-    omega = math.acos(ratio) / stride
-    fitted = optimize.least_squares(
-        lambda v: parts(float(v[0]))[1],
-        [omega],
-        x_scale=[omega],
-        xtol=1e-15,
-        ftol=1e-15,
-        gtol=1e-15,
-    )
-    omega = float(fitted.x[0])
-    middle, cosine, sine = (float(v) for v in parts(omega)[0])
-    size, origin = math.hypot(cosine, sine), math.atan2(sine, cosine) % (2 * math.pi) / omega
-    origin -= 2 * math.pi / omega if origin - t[0] > math.pi / omega else 0.0
-    shape = _with_peak(base, middle + size, slope)
-    floor = middle - size if abs(middle - size) > EXACT * size else 0.0
-    lag, end = _whole(origin - shape.warmup), _whole(origin + math.pi / omega)
-    yield replace(shape, decay="cosine", lag=lag, end=end, floor=floor)
-
-
-def _powers(t: np.ndarray, y: np.ndarray, base: Shape, floor: float, tail: bool) -> Iterator[Shape]:
-    """A power of the way that is left: the length is searched, the power follows from it."""
-    height = base.peak - floor
-    inner = (t > t[0]) & (y > floor) & (y < base.peak)
-    optimize = _optimize()
-    if not inner.any() or height <= 0 or optimize is None:
-        return
-    logs, steps = np.log((y[inner] - floor) / height), t[inner] - t[0]
-
-    def power(length: float) -> float:
-        ways = np.log1p(-steps / length)
-        return float(ways @ logs) / float(ways @ ways)
-
-    def left(log: float) -> np.ndarray:
-        length = steps[-1] + math.exp(log)
-        return power(length) * np.log1p(-steps / length) - logs
-
-    length = float(t[-1] + 1 - t[0])
-    if not tail:
-        starts = np.linspace(math.log(1e-3), math.log(100 * steps[-1]), 40)
-        start = min(starts, key=lambda v: float((left(v) ** 2).sum()))
-        fitted = optimize.least_squares(lambda v: left(float(v[0])), [start], **TIGHT)
-        length = _whole(float(steps[-1] + math.exp(fitted.x[0])))
-    shape = replace(base, decay="polynomial", end=t[0] + length, floor=floor)
-    yield replace(shape, power=round(power(length), 9))
-
-
-def _optimize():
-    """scipy's optimizers; None without it: files of two machines are compared by NumPy alone."""
-    if importlib.util.find_spec("scipy") is None:
-        return None
-    from scipy import optimize
-
-    return optimize
+    first = [getattr(start, n) / scales.get(n, 1.0) for n in names]
+    shape = made(optimize.least_squares(left, first, x_scale="jac", max_nfev=60, **TIGHT).x)
+    whole = {
+        n: float(round(getattr(shape, n)))
+        for n in ("warmup", "lag", "end")
+        if math.isfinite(getattr(shape, n))
+    }
+    rounded = replace(shape, **whole)
+    return rounded if rounded.makes(x) else shape

@@ -78,7 +78,7 @@ FAULTS = (
         "vision_adamw",
         "learning_rate",
         "schedule",
-        r"cosine cycles: Paddle 1, PyTorch 0\.5",
+        r"cycles: Paddle 1, PyTorch 0\.5",
         edited(
             _COSINE,
             'build_schedule("cosine", learning_rate=1e-3, warmup_steps=5, total_steps=44)',
@@ -198,7 +198,7 @@ FAULTS = (
         "cosine",
         "learning_rate",
         "schedule",
-        r"2 times|cosine cycles: Paddle 1, PyTorch 0\.5",
+        r"2 times|cycles: Paddle 1, PyTorch 0\.5",
         edited(_LOGGED, "schedule.step()", "schedule.step() or schedule.step()"),
     ),
     Fault(
