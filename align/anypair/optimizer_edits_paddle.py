@@ -97,12 +97,11 @@ def put_members(optimizer: Any, model: paddle.nn.Layer, names: set[str]) -> None
 
 
 def put_factors(optimizer: Any, model: paddle.nn.Layer, factors: Mapping[str, float]) -> None:
-    """Another factor of the learning rate for every parameter."""
-    if hasattr(optimizer, "_lr_ratio"):
-        optimizer._lr_ratio = None
+    """The learning rate of some parameters multiplied."""
     for name, p in stepping.parameters(model).items():
         if name in factors:
-            p.optimize_attr = {**p.optimize_attr, "learning_rate": factors[name]}
+            rate = float(p.optimize_attr.get("learning_rate", 1.0)) * factors[name]
+            p.optimize_attr = {**p.optimize_attr, "learning_rate": rate}
 
 
 def clipping_of(optimizer: Any) -> tuple[str, float] | None:

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from align.anypair.factories import source_of
-from align.anypair.optimizer_causes import Cause, explain
+from align.anypair.optimizer_causes import explain
+from align.anypair.optimizer_differences import Cause
 from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.stages import judged_control

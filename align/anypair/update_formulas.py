@@ -97,26 +97,14 @@ class Rule:
         return np.sqrt(v / correction) + self.epsilon
 
 
-FITTED: Mapping[str, tuple[str, ...]] = {
-    "Adam": ("epsilon", "beta1", "beta2"),
-    "RMSProp": ("epsilon", "rho"),
-    "Momentum": ("momentum", "dampening"),
+EDITS = {
+    "Adam": ("corrected", "where", "amsgrad", "epsilon", "beta1", "beta2", "factor"),
+    "RMSProp": ("where", "epsilon", "rho", "factor"),
+    "Momentum": ("nesterov", "rated", "momentum", "dampening", "factor"),
+    "SGD": ("factor",),
 }
-"""Kind -> fields with a number, each an edit by itself; the factor of the update is one of all."""
-CHOSEN: Mapping[str, tuple[tuple[str, Any], ...]] = {
-    "Adam": (
-        ("corrected", False),
-        ("corrected", True),
-        ("where", "inside"),
-        ("where", "before"),
-        ("where", "outside"),
-        ("amsgrad", True),
-        ("amsgrad", False),
-    ),
-    "RMSProp": (("where", "inside"), ("where", "outside")),
-    "Momentum": (("nesterov", True), ("nesterov", False), ("rated", True)),
-}
-"""Kind -> (field, value), each an edit by itself."""
+"""Kind -> fields, each an edit by itself: a flag is turned, a number is fitted."""
+PLACES = ("inside", "before", "outside")
 WORDS = {
     "corrected": "bias correction",
     "where": "epsilon's place in the square root",
@@ -176,11 +164,14 @@ class _Runs:
 
 
 def _edits(rule: Rule, runs: _Runs, ours: SideTrace) -> Iterator[Edit[Rule]]:
-    for name, value in CHOSEN.get(rule.kind, ()):
-        if getattr(rule, name) != value:
-            yield _edit(rule, name, value)
-    for name in (*FITTED.get(rule.kind, ()), "factor"):
-        yield _edit(rule, name, _fitted(rule, name, runs, ours))
+    for name in EDITS[rule.kind]:
+        value = getattr(rule, name)
+        if isinstance(value, bool):
+            yield _edit(rule, name, not value)
+        elif isinstance(value, str):
+            yield from (_edit(rule, name, place) for place in PLACES if place != value)
+        else:
+            yield _edit(rule, name, _fitted(rule, name, runs, ours))
 
 
 def _edit(rule: Rule, name: str, value: Any) -> Edit[Rule]:
