@@ -18,7 +18,7 @@ from align.anypair import curve_edits
 from align.anypair.curve_edits import Curve, same
 from align.anypair.experiment import Edit
 from align.anypair.experiment import explain as first
-from align.anypair.schedule_shape import DEPENDS, Shape, describe, restarts
+from align.anypair.schedule_shape import Shape, describe, restarts
 from align.anypair.settings import both, fewest, number
 
 TRIALS = 10_000  # comparisons of curves
@@ -68,6 +68,8 @@ TITLES = {
     "clamped": "the rate stays at its floor after the end",
 }
 """Number of a shape -> what it is called."""
+DECAY = tuple(TITLES)[5:]
+"""The numbers of a decay."""
 
 
 def _exchanged(a: Curve, b: Curve) -> list[str]:
@@ -111,17 +113,15 @@ def _with(other: Shape, group: tuple[str, ...], shape: Shape) -> Shape:
 
 
 def _groups(a: Shape, b: Shape) -> list[tuple[str, ...]]:
-    """Numbers that belong together, of both shapes."""
-    warm = bool(a.warmup or b.warmup)
+    """Numbers that belong together; a decay of another form is exchanged as a whole."""
+    groups = [("warmup", "start", "rise"), ("peak",)]
     if a.warmup and b.warmup:
         groups = [("warmup",), ("start",), ("rise",), ("peak",)]
-    else:
-        groups = [("warmup", "start", "rise"), ("peak",)] if warm else [("peak", "start")]
-    if a.decay == b.decay:
-        return groups + [(name,) for name in DEPENDS.get(a.decay, ())]
-    mine, theirs = DEPENDS.get(a.decay, ()), DEPENDS.get(b.decay, ())
-    form = ("decay", "power", *(n for n in theirs if n not in mine))
-    return [*groups, form, *((name,) for name in theirs if name not in form)]
+    elif not (a.warmup or b.warmup):
+        groups = [("peak", "start")]
+    if a.decay != b.decay:
+        return [*groups, ("decay", *DECAY)]
+    return [*groups, *((name,) for name in DECAY)]
 
 
 def _sentence(group: tuple[str, ...], a: Shape, b: Shape) -> str:

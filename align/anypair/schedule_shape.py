@@ -119,17 +119,6 @@ DECAYS: dict[str, Callable[[Shape, np.ndarray], np.ndarray]] = {
     "polynomial": _polynomial,
 }
 """Name of a decay -> its curve from the peak on; the simplest that fits is taken."""
-DEPENDS = {
-    "step": ("milestones", "factors"),
-    "exponential": ("gamma", "floor"),
-    "inverse time": ("gamma",),
-    "inverse square root": ("lag",),
-    "linear": ("end", "floor"),
-    "polynomial": ("end", "floor", "power"),
-    "cosine": ("lag", "end", "floor", "clamped"),
-}
-"""Name of a decay -> the numbers beside the peak that its curve depends on."""
-
 ALONE, PEAK = ((),), ((), ("peak",))
 FITTED = {
     "linear": (("end",), PEAK),
