@@ -14,10 +14,11 @@ from align.anypair.dropout_exchange import exchanged
 from align.anypair.isolation_backward import isolated_backward
 from align.anypair.loss_stage import loss
 from align.anypair.optimizing import optimizer
-from align.anypair.outcome import Divergence, Outcome, some
+from align.anypair.outcome import Outcome
 from align.anypair.pair import AnyPair, Setup
 from align.anypair.plan import DTYPES, Plan
-from align.results import Report, StepResult
+from align.anypair.training import training
+from align.results import Divergence, Report, StepResult, some
 from sot_paddle.runtime import environment_stamp
 
 LARGE = 20_000_000
@@ -230,7 +231,7 @@ def _run_dtype(pair: AnyPair, outcome: Outcome, inject: bool) -> None:
                 "does not depend on the size: compare a small configuration of the model"
             )
     if pair.plan.steps:
-        _found(outcome, lambda: _after(outcome, *stages.training(pair)))
+        _found(outcome, lambda: _after(outcome, *training(pair)))
     if pair.plan.travel:
         from align.anypair.state_travel import travel, why_not
 

@@ -20,14 +20,13 @@ from align.anypair import bounds, distributed_causes, on_paddle, runs, shares
 from align.anypair.held import Lazy, Store
 from align.anypair.judging import each, largest
 from align.anypair.launching import launch
-from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair, Setup
 from align.anypair.renamed import to_paddle
 from align.anypair.shares import Shares
 from align.anypair.stages import judged_control
 from align.anypair.training import STATE, references
 from align.comparator import compare_arrays
-from align.results import Comparison, ControlResult, StepResult
+from align.results import Comparison, ControlResult, Divergence, StepResult
 from align.sides import TrainingRun
 from align.tolerance import Tolerance
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.anypair import on_paddle
-from align.anypair.outcome import some
+from align.results import some
 
 if TYPE_CHECKING:
     from align.anypair.distributed import Slices

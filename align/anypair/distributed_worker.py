@@ -22,7 +22,7 @@ import sot_paddle  # noqa: E402, F401 (tunes the CPU before Paddle is loaded)
 import paddle  # noqa: E402
 import paddle.distributed as dist  # noqa: E402
 
-from align.anypair import models, on_paddle, shares  # noqa: E402
+from align.anypair import entries, models, on_paddle, shares  # noqa: E402
 from align.anypair.plan import Plan  # noqa: E402
 from align.anypair.runs import dropout_mode  # noqa: E402
 from align.anypair.shares import Shares  # noqa: E402
@@ -92,7 +92,7 @@ def _apart(layer: Any) -> dict[str, float]:
     """Parameter -> largest difference between the first process's and any other's."""
     trained = {id(parameter) for parameter in layer.parameters() if not parameter.stop_gradient}
     own: dict[str, float] = {}
-    for name, tensor in models.named(on_paddle, layer).items():
+    for name, tensor in entries.named(on_paddle, layer).items():
         if id(tensor) not in trained:
             continue
         first = tensor.detach().reshape([-1]).clone()

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from align.anypair import bounds
+from align.anypair.entries import named
 from align.anypair.held import Reader, Store
 from align.anypair.judging import apart
 from align.anypair.mapping import MappedRow, WeightMapping
-from align.anypair.models import named
 from align.results import Comparison
 from align.tolerance import Tolerance
 

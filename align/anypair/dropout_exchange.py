@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from align.anypair import bounds, hints, on_paddle, on_torch
+from align.anypair import bounds, code_lines, on_paddle, on_torch
 from align.anypair.masks import Draw, Key, Masks
 from align.anypair.nested import leaves, pair_leaves
-from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.stages import judged_control
 from align.comparator import compare_arrays, compare_mappings
-from align.results import Comparison, StepResult
+from align.results import Comparison, Divergence, StepResult
 from align.tolerance import Tolerance
 
 _RULE = Tolerance(
@@ -83,7 +82,7 @@ def exchanged(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
 
 def _forward(pair: AnyPair, side: Any, model: Any, masks: Masks) -> _Pass:
     dtype = pair.dtype
-    with side.default_dtype(dtype), side.dropout_exchanged(masks, model, 0):
+    with side.default_dtype(dtype), side.dropout_exchanged(side, masks, model, 0):
         output, _ = side.call(model, pair.plan.cast(dtype, dtype))
     found = leaves(output, side.is_tensor)
     if not found:
@@ -264,7 +263,7 @@ def _findings(
         place = (draw if own is None else own).place.partition("#")[0]
         layer, _, _ = pair.layer(place)
         reason = failed.get(name, "the outputs differ")
-        source = hints.source_of(layer) if layer is not None else ""
+        source = code_lines.source_of(layer) if layer is not None else ""
         found.append(Divergence(name, place, "forward", pair.dtype, reason, cause, source))
     return found
 

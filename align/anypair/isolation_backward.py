@@ -17,16 +17,15 @@ from typing import Any
 import numpy as np
 
 from align.anypair import bounds, on_paddle, runs
+from align.anypair.entries import named
 from align.anypair.hint_gradients import GradientCase, explain_gradient
 from align.anypair.isolation import Isolation, is_mask
 from align.anypair.judging import compare_outputs
-from align.anypair.models import named
 from align.anypair.nested import leaves, pair_leaves, replace
-from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.recording import ROOT, Call
 from align.comparator import compare_arrays
-from align.results import Comparison, ControlResult, StepResult
+from align.results import Comparison, ControlResult, Divergence, StepResult
 from align.sides import Arrays
 from align.tolerance import Tolerance
 

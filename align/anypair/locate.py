@@ -10,10 +10,9 @@ import numpy as np
 from align.anypair import causes, hints, on_paddle, on_torch, runs
 from align.anypair.isolation import Guilty, merged
 from align.anypair.isolation_backward import BackwardIsolation, guilty_backward
-from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.recording import ROOT
-from align.results import Comparison
+from align.results import Comparison, Divergence
 
 
 def forward_guilty(pair: AnyPair, guilty: Sequence[Guilty]) -> list[Divergence]:

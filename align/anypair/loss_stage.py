@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from align.anypair import bounds, loss_causes, on_paddle, on_torch, runs
-from align.anypair.hints import source_of
+from align.anypair.code_lines import source_of
 from align.anypair.loss_causes import LossRun
 from align.anypair.nested import replace
 from align.anypair.noise import perturbed

@@ -18,10 +18,9 @@ import numpy as np
 from align.anypair import bounds, on_torch, precision, runs
 from align.anypair.judging import noise_of
 from align.anypair.nested import replace
-from align.anypair.outcome import some
 from align.anypair.pair import AnyPair
 from align.anypair.plan import is_array
-from align.results import Comparison
+from align.results import Comparison, some
 
 DRAWS = 2
 Sizes = dict[str, float]

@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from align.anypair import bounds, hints, on_paddle, on_torch, precision, runs
+from align.anypair import bounds, code_lines, on_paddle, on_torch, precision, runs
 from align.anypair.judging import apart, largest
 from align.anypair.low_noise import DRAWS, Scatter, fault, left_out, shifted, with_noise
-from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.recording import ROOT, Call, Recording
 from align.anypair.stages import judged_control
 from align.comparator import compare_arrays, compare_mappings
-from align.results import Comparison, StepResult
+from align.results import Comparison, Divergence, StepResult
 from align.sides import Arrays, TrainingRun
 
 FAULT = 0.04  # what the controls plant
@@ -318,7 +317,7 @@ def _first(pair: AnyPair, result: StepResult, plain: list[np.ndarray] | None) ->
     if plain is not None:
         cause = "; ".join(part for part in (cause, _also_in_float32(pair, plain)) if part)
     layer, _, _ = pair.layer(place)
-    source = hints.source_of(layer) if layer is not None else ""
+    source = code_lines.source_of(layer) if layer is not None else ""
     return [Divergence(name, place, step, pair.dtype, failed.reason, cause, source)]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from align.anypair.entries import Entry, canonical
+from align.anypair.entries import Entry, canonical, named
 from align.anypair.held import Lazy
 from align.anypair.noise import groups, move, perturbed
 from align.anypair.plan import Plan
@@ -61,12 +61,6 @@ class Models:
         if dtype not in self.clean:
             self.side.clear(model)
         return model
-
-
-def named(side: Any, model: Any) -> dict[str, Any]:
-    """Every live tensor by canonical name."""
-    held = model.state_dict()
-    return {name: held[name] for name in dict.fromkeys(canonical(side.entries(model)).values())}
 
 
 def tensors(side: Any, model: Any) -> Lazy:

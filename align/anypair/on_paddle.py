@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 import paddle
 
+from align.anypair import masks_paddle
 from align.anypair.casting_paddle import autocast
 from align.anypair.entries import Entry, canonical, qualified_types
 from align.anypair.factories import unpack
 from align.anypair.held import Lazy
-from align.anypair.masks import Masks
 from align.anypair.nested import leaves, replace
 from align.anypair.plan import Plan, cast, is_array, output_weights
 from align.anypair.precision import held_dtype, is_low
 from align.anypair.recording import ROOT
 from align.sides import Arrays
+
+dropout_exchanged = masks_paddle.dropout_exchanged
 
 NAME = "Paddle"
 _MOMENT = re.compile(r"(?P<parameter>.+)_(?P<kind>moment1|moment2|velocity)_\d+")
@@ -294,15 +296,6 @@ def dropout_off() -> Iterator[None]:
     finally:
         for name, function in held.items():
             setattr(functional, name, function)
-
-
-def dropout_exchanged(
-    masks: Masks, model: paddle.nn.Layer, step: int
-) -> contextlib.AbstractContextManager[None]:
-    """Dropout on, with the masks that both sides share; see `masks_paddle`."""
-    from align.anypair import masks_paddle
-
-    return masks_paddle.dropout_exchanged(masks, model, step)
 
 
 def stock_norms(model: paddle.nn.Layer) -> list[str]:

@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 import torch
 
+from align.anypair import masks_torch
 from align.anypair.entries import Entry, canonical, qualified_types
 from align.anypair.factories import unpack
 from align.anypair.held import Lazy
-from align.anypair.masks import Masks
 from align.anypair.nested import leaves, replace
 from align.anypair.plan import Plan, cast, is_array, output_weights
 from align.anypair.precision import held_dtype, is_low
 from align.anypair.recording import ROOT
 from align.sides import Arrays
+
+dropout_exchanged = masks_torch.dropout_exchanged
 
 NAME = "PyTorch"
 MOMENTS = {"exp_avg": "moment1", "exp_avg_sq": "moment2", "momentum_buffer": "velocity"}
@@ -236,15 +238,6 @@ def dropout_off() -> Iterator[None]:
     finally:
         for name, function in held.items():
             setattr(functional, name, function)
-
-
-def dropout_exchanged(
-    masks: Masks, model: torch.nn.Module, step: int
-) -> contextlib.AbstractContextManager[None]:
-    """Dropout on, with the masks that both sides share; see `masks_torch`."""
-    from align.anypair import masks_torch
-
-    return masks_torch.dropout_exchanged(masks, model, step)
 
 
 def follow_paddle(model: torch.nn.Module, names: list[str]) -> None:

@@ -18,10 +18,10 @@ from align.anypair import optimizer_edits_paddle as paddles
 from align.anypair import settings, stepping_torch
 from align.anypair.gradient_treatments import Treatment
 from align.anypair.object_options import differing, options
-from align.anypair.outcome import some
 from align.anypair.update_formulas import EDITS, Rule
 from align.anypair.update_sides import Change, Sides
 from align.anypair.update_trace import SideTrace
+from align.results import some
 
 FAMILY = {"AdamW": "Adam", "RMSprop": "RMSProp"}
 """PyTorch's or Paddle's class -> the class of Paddle with the same rule but for the decay."""

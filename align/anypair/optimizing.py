@@ -17,13 +17,12 @@ import numpy as np
 from align.anypair.factories import source_of
 from align.anypair.optimizer_causes import explain
 from align.anypair.optimizer_differences import Cause
-from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.stages import judged_control
 from align.anypair.update_judging import MEMBERS, RATES, ROOM, Judge
 from align.anypair.update_sides import Sides
 from align.anypair.update_trace import SAMPLE, ParameterTrace, SideTrace
-from align.results import Comparison, StepResult
+from align.results import Comparison, Divergence, StepResult
 
 
 def optimizer(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:

@@ -13,8 +13,8 @@ import numpy as np
 
 import sot_torch_ref  # noqa: F401 (declares the torchvision operators that timm and others need)
 from align.anypair import (
+    code_lines,
     draft,
-    hints,
     mapping,
     on_paddle,
     on_torch,
@@ -312,10 +312,10 @@ class AnyPair:
         layer = layers.get(name)
         if layer is None:
             return ""
-        own = hints.source_of(layer)
+        own = code_lines.source_of(layer)
         if not type(layer).__module__.startswith("paddle."):
             return own
-        built = hints.built_at(layers, name)
+        built = code_lines.built_at(layers, name)
         return f"{built} ({own})" if built else own
 
     def layer(self, key: str) -> tuple[Any, Any, Arrays]:

@@ -14,27 +14,17 @@ from typing import Any
 import numpy as np
 
 from align.anypair import on_paddle, on_torch, stepping_paddle, stepping_torch
+from align.anypair.bounds import SCHEDULE
 from align.anypair.experiment import Edit
 from align.anypair.factories import source_of
 from align.anypair.object_options import differing, options
-from align.anypair.outcome import Divergence, some
 from align.anypair.pair import AnyPair
 from align.anypair.schedule_causes import explain
 from align.anypair.settings import fewest, sentence
 from align.comparator import compare_arrays
-from align.results import Comparison, ControlResult, StepResult
-from align.tolerance import Tolerance
+from align.results import Comparison, ControlResult, Divergence, StepResult, some
 
-RATE = Tolerance(
-    "relative",
-    1e-10,
-    "closed forms agree to 1e-15; forms that chain each rate to the one before add up 1e-16 a "
-    "step, and near a floor of zero that is rounding of the peak (hence the floor)",
-    floor=1e-3,
-)
 TRIALS = 12
-ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What a scheduler with an option that does not fit may raise."""
 Prepare = Callable[[Any], None]
 
 
@@ -121,8 +111,10 @@ def compare(curves: list[Curve]) -> list[Comparison]:
     """One comparison for each curve; a failed one when there is none."""
     if not curves:
         nothing = np.empty(0)
-        return [compare_arrays("learning rate (no parameter in common)", nothing, nothing, RATE)]
-    return [compare_arrays(c.name, c.ours, c.reference, RATE) for c in curves]
+        return [
+            compare_arrays("learning rate (no parameter in common)", nothing, nothing, SCHEDULE)
+        ]
+    return [compare_arrays(c.name, c.ours, c.reference, SCHEDULE) for c in curves]
 
 
 def _logged(plan: Any) -> Curve:
@@ -250,7 +242,7 @@ def _options(pair: AnyPair, theirs: _Side, ours: _Side) -> str:
 
         try:
             curves = _matched(pair, theirs, _ours(pair, prepare))
-        except ERRORS:
+        except stepping_paddle.ERRORS:
             return False
         return all(comparison.passed for comparison in compare(curves))
 
@@ -318,44 +310,21 @@ def _group_factor(curve: Curve, first: Curve) -> str:
 
 
 def _proved(pair: AnyPair, curve: Curve, cause: str) -> str:
-    """The cause with what the built Paddle scheduler itself says about it."""
-    plan = pair.plan
-    if not isinstance(plan.optimizer, (tuple, list)):
+    """Of a Paddle rate that never changes: whether the optimizer does not follow its scheduler."""
+    if not cause.startswith("Paddle's rate never changes") or pair.plan.schedule is not None:
         return cause
-    still = cause.startswith("Paddle's rate never changes")
-    if not still and plan.schedule is None:
+    with on_paddle.default_dtype(pair.dtype):
+        scheduler = on_paddle.make_optimizer(pair.plan, pair.our_model(True))[1]
+    if scheduler is None:
+        return f"{cause}; the Paddle factory returns no scheduler to step"
+    rates = []
+    for _ in curve.ours:
+        rates.append(float(scheduler()))  # get_lr() is no getter
+        stepping_paddle.advance(scheduler)
+    followed = np.asarray(rates) * (curve.ours[0] / (rates[0] or 1.0))
+    if not compare([replace(curve, ours=followed)])[0].passed:
         return cause
-    model = pair.our_model(True)
-
-    def read(what: Callable[[Any, Any], float]) -> np.ndarray | None:
-        """What a fresh scheduler says at every step; get_lr() may change it, hence fresh."""
-        with on_paddle.default_dtype(pair.dtype):
-            optimizer, scheduler = on_paddle.make_optimizer(plan, model)
-        if not (callable(scheduler) and hasattr(scheduler, "get_lr")):
-            return None
-        found = []
-        for _ in range(plan.schedule_steps):
-            found.append(float(what(optimizer, scheduler)))
-            stepping_paddle.advance(scheduler)
-        return np.asarray(found)
-
-    right = read(lambda _, scheduler: scheduler())
-    if right is None:
-        without = still and on_paddle.make_optimizer(plan, model)[1] is None
-        return f"{cause}; the Paddle factory returns no scheduler to step" if without else cause
-    if still and np.ptp(right) > 0 and np.ptp(read(lambda optimizer, _: optimizer.get_lr())) == 0:
-        return (
-            "Paddle's rate never changes: the optimizer was built with a number, its scheduler "
-            "(which does change) never reaches it"
-        )
-    again = read(lambda _, scheduler: scheduler.get_lr())
-    if _same(curve.ours, again) and not _same(curve.ours, right):
-        return (
-            "getter misuse: the logged rates are those of the Paddle scheduler's get_lr(), which "
-            "is no getter (it applies the recurrence again); the optimizer applies scheduler()"
-        )
-    return cause
-
-
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    return bool(np.allclose(a, b, rtol=1e-9, atol=0))
+    return (
+        "Paddle's rate never changes: the optimizer was built with a number, its scheduler (which "
+        "does change) never reaches it; with the scheduler's rates the schedule agrees"
+    )

@@ -10,7 +10,6 @@ import numpy as np
 from align.anypair import bounds
 from align.anypair.isolation import Guilty
 from align.anypair.low_noise import fault
-from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.recording import ROOT, Recording
 from align.anypair.rounding_scatter import RoundingScatter
@@ -152,10 +151,3 @@ def _has_upstream(pair: AnyPair, key: str) -> bool:
     """Whether a gradient arrives anywhere after it passed ``key``."""
     order = [at for at, _ in pair.ours.backward_order]
     return key in order and order.index(key) < len(order) - 1
-
-
-def training(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
-    """Losses, rates, drift of the weights, final tensors and moments: `align.anypair.training`."""
-    from align.anypair.training import training as stage  # it uses the controls of this module
-
-    return stage(pair)

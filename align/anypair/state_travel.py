@@ -16,12 +16,11 @@ import numpy as np
 from align.anypair import on_paddle, on_torch, state_judging
 from align.anypair.held import Store
 from align.anypair.noise import perturbed
-from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.state_faults import faults
 from align.anypair.state_judging import WEIGHTS, Expected, Snapshot, Stretch
 from align.anypair.state_way import MappingWay, to_torch
-from align.results import Comparison, ControlResult, StepResult
+from align.results import Comparison, ControlResult, Divergence, StepResult
 from align.sides import Arrays
 from align.tolerance import Tolerance
 from align.weights import optimizer_paddle, optimizer_torch_live

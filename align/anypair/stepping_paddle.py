@@ -14,6 +14,8 @@ from align.anypair.on_paddle import entries
 
 KINDS = ("moment1", "moment2", "moment2_max", "velocity", "mean_square")
 _KEY = re.compile(rf"(.*)_({'|'.join(KINDS)})_\d+")  # the number counts a parameter's optimizers
+ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What an optimizer or a scheduler may raise when it is given an option that does not fit."""
 FLOAT32: Mapping[str, tuple[str, ...]] = {
     "SGD": (),
     "Adam": (),

@@ -17,12 +17,11 @@ from align.anypair import bounds, drift, on_paddle, on_torch
 from align.anypair.held import Lazy
 from align.anypair.judging import apart, distances, each, largest
 from align.anypair.locate import running_statistic
-from align.anypair.outcome import Divergence
 from align.anypair.pair import AnyPair
 from align.anypair.renamed import to_paddle
 from align.anypair.stages import judged_control
 from align.comparator import compare_arrays
-from align.results import Comparison, ControlResult, StepResult
+from align.results import Comparison, ControlResult, Divergence, StepResult
 from align.sides import TrainingRun
 from align.tolerance import Tolerance
 

@@ -11,7 +11,6 @@ import dataclasses
 import numpy as np
 
 from align.anypair import bounds
-from align.anypair.rates import RATE
 from align.anypair.stepping_torch import CLIP_EPS
 from align.anypair.update_trace import ParameterTrace, SideTrace
 from align.comparator import compare_arrays
@@ -82,7 +81,7 @@ class Judge:
 
     def _rates(self, ours: SideTrace, names: list[str]) -> Comparison:
         sides = (np.array([side.main[n].rates for n in names]) for side in (ours, self.reference))
-        found = compare_arrays(RATES, *sides, RATE)
+        found = compare_arrays(RATES, *sides, bounds.SCHEDULE)
         if found.passed or found.position is None:
             return found
         return dataclasses.replace(found, reason=f"{names[found.position[0]]}: {found.reason}")

@@ -123,7 +123,7 @@ class Sides:
         try:
             with optimizer_edits_paddle.kept(self.model):
                 ours, _ = self._follow_ours(changes)
-        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+        except stepping_paddle.ERRORS:
             return False
         return all(comparison.passed for comparison in judge.compare(ours))
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from align.anypair import drift, schedule_causes, weight_causes
-from align.anypair.outcome import Outcome, some
+from align.anypair.outcome import Outcome
 from align.anypair.table import Table
 from align.apart import asked, judged, locating
 from align.apart.meta import SIDES, same_request
 from align.apart.pairing import table_of
 from align.apart.reading import Dump
 from align.apart.sides import Names, Pair
-from align.results import Comparison, Divergence, Report, StepResult
+from align.results import Comparison, Divergence, Report, StepResult, some
 from sot_paddle.runtime import environment_stamp
 
 

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from align.anypair.drift import LIMIT, UNSTEADY, Track
-from align.anypair.entries import Entry, canonical
+from align.anypair.entries import Entry, canonical, named
 from align.anypair.mapping import WeightMapping
-from align.anypair.models import named
 
 
 def elements(entries: Sequence[Entry]) -> dict[str, np.ndarray]:

@@ -19,9 +19,8 @@ from align.anypair.judging import Judge, noise_of
 from align.anypair.mapping import WeightMapping
 from align.anypair.recording import Recording
 from align.distance import absolute_difference
-from align.sides import Arrays, TrainingRun
+from align.sides import Arrays, Distances, TrainingRun
 
-Distances = dict[str, float]
 _AT = "gradient at "
 
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from align.anypair.recording import Recording
 from align.apart import meta, records
-from align.apart.noise import Distances
 from align.apart.storage import Folder
-from align.sides import Arrays, TrainingRun
+from align.sides import Arrays, Distances, TrainingRun
 
 META, WEIGHTS = "meta.json", "weights.safetensors"
 LABELS = "labels.safetensors"

@@ -11,7 +11,7 @@ import pytest
 import torch
 from paddle import nn
 
-from align.anypair import distributed, launching, models, on_paddle, shares
+from align.anypair import distributed, entries, launching, models, on_paddle, shares
 from align.anypair.distributed_causes import fit
 from align.anypair.pair import AnyPair, Setup
 from align.anypair.shares import Shares
@@ -81,7 +81,7 @@ def emulated(pair: AnyPair, fault: str = "") -> Shares:
         losses.append([float(on_paddle.loss_of(plan, output, "float64", "float64"))])
     model = pair.our_model(True)
     optimizer, _ = on_paddle.make_optimizer(pair.plan, model)
-    for name, value in models.named(on_paddle, model).items():
+    for name, value in entries.named(on_paddle, model).items():
         if name in gradients:
             value.grad = on_paddle.tensor(gradients[name])
     rate = on_paddle.rate(optimizer)
