@@ -17,10 +17,10 @@ from align.anypair.schedule_shape import EXACT, describe, rise
 from align.anypair.settings import both, number
 
 SHIFTS, TIMES = 2000, 16  # how far a shift is searched, and how many scheduler steps in one
-Curve = np.ndarray
+Rates = np.ndarray
 
 
-def same(curve: Curve, edited: Curve) -> bool:
+def same(curve: Rates, edited: Rates) -> bool:
     """Whether what is known of an edited curve is a curve; half of it has to be known."""
     known = np.isfinite(edited)
     if 2 * known.sum() < len(curve):
@@ -29,7 +29,7 @@ def same(curve: Curve, edited: Curve) -> bool:
     return bool(np.abs(edited[known] - curve[known]).max() <= EXACT * size)
 
 
-def edits(a: Curve, b: Curve) -> Iterator[Edit[Curve]]:
+def edits(a: Rates, b: Rates) -> Iterator[Edit[Rates]]:
     """Edits of PyTorch's curve, the plain ones first; one of Paddle's that gives PyTorch's."""
     for says, made in (
         *_held(a, b),
@@ -42,12 +42,12 @@ def edits(a: Curve, b: Curve) -> Iterator[Edit[Curve]]:
         yield Edit(says, lambda _, made=made: made)
 
 
-def _changes(x: Curve) -> Curve:
+def _changes(x: Rates) -> Rates:
     """Steps at which a curve has another rate than at the step before."""
     return np.flatnonzero(np.abs(np.diff(x)) > 1e-12 * np.abs(x).max()) + 1
 
 
-def _held(a: Curve, b: Curve) -> Iterator[tuple[str, Curve]]:
+def _held(a: Rates, b: Rates) -> Iterator[tuple[str, Rates]]:
     """One side's rate stays what it is."""
     still = [not len(_changes(x)) for x in (a, b)]
     if still[0] != still[1]:
@@ -59,7 +59,7 @@ def _held(a: Curve, b: Curve) -> Iterator[tuple[str, Curve]]:
         )
 
 
-def _misread(x: Curve, who: str) -> Iterator[tuple[str, Curve]]:
+def _misread(x: Rates, who: str) -> Iterator[tuple[str, Rates]]:
     """A curve rounded, or read with a getter that is none."""
     peak = float(x.max())
     for made, what in (
@@ -89,7 +89,7 @@ def _steps(count: int) -> str:
     return f"{count} step{'s' if count > 1 else ''}"
 
 
-def _scaled_or_shifted(a: Curve, b: Curve) -> Iterator[tuple[str, Curve]]:
+def _scaled_or_shifted(a: Rates, b: Rates) -> Iterator[tuple[str, Rates]]:
     """One factor, or some steps late or early; the nearest shift comes before the factor."""
     factor = float(a @ b) / (float(b @ b) or 1.0)
     alike = bool(factor) and same(a, factor * b)
@@ -114,7 +114,7 @@ def _scaled_or_shifted(a: Curve, b: Curve) -> Iterator[tuple[str, Curve]]:
             yield scaled, factor * b
 
 
-def _warm_up_shifted(a: Curve, b: Curve, top: int) -> Iterator[tuple[str, Curve]]:
+def _warm_up_shifted(a: Rates, b: Rates, top: int) -> Iterator[tuple[str, Rates]]:
     for word, early in (("next step", b[1 : top + 1]), ("step before", np.append(np.nan, b[:top]))):
         if 1 < top < len(b) - 2:
             text = (
@@ -136,7 +136,7 @@ def _shifted(k: int, late: bool, tops: tuple[int, int]) -> str:
     return f"shifted by {steps}: Paddle's rates come too {'late' if late else 'early'}{more}"
 
 
-def _paces(a: Curve, b: Curve, turned: bool = False) -> Iterator[tuple[str, Curve]]:
+def _paces(a: Rates, b: Rates, turned: bool = False) -> Iterator[tuple[str, Rates]]:
     """The scheduler of a is stepped less often than that of b, or more often."""
     t, runs = np.arange(len(b)), np.diff([0, *_changes(a)])
     if len(runs) > 1 and runs[0] > 1 and not np.ptp(runs) and len(_changes(b)) > 1.5 * len(runs):
@@ -148,7 +148,7 @@ def _paces(a: Curve, b: Curve, turned: bool = False) -> Iterator[tuple[str, Curv
         yield f"{title}, scheduler.step() is called once in {k} steps", b[t // k]
 
 
-def stepped(a: Curve, b: Curve) -> Iterator[Edit[Curve]]:
+def stepped(a: Rates, b: Rates) -> Iterator[Edit[Rates]]:
     """Paddle's scheduler makes several steps for each one; the rest of its curve is unknown."""
     for k in range(2, TIMES + 1):
         taken = b[::k]
@@ -160,7 +160,7 @@ def stepped(a: Curve, b: Curve) -> Iterator[Edit[Curve]]:
             yield Edit(says, lambda _: a)
 
 
-def stretched(a: Curve, b: Curve) -> Iterator[Edit[Curve]]:
+def stretched(a: Rates, b: Rates) -> Iterator[Edit[Rates]]:
     """Another floor of a decay of unknown form: the decay stretched about its peak."""
     top, low = int(np.argmax(b)), int(np.argmin(b))
     if top < low:

@@ -18,7 +18,7 @@ from align.anypair import optimizer_edits_paddle as paddles
 from align.anypair import settings, stepping_torch
 from align.anypair.gradient_treatments import Treatment
 from align.anypair.object_options import differing, options
-from align.anypair.update_formulas import EDITS, Rule
+from align.anypair.update_formulas import EDITS, Decays, Rule
 from align.anypair.update_sides import Change, Sides
 from align.anypair.update_trace import SideTrace
 from align.results import some
@@ -27,8 +27,6 @@ FAMILY = {"AdamW": "Adam", "RMSprop": "RMSProp"}
 """PyTorch's or Paddle's class -> the class of Paddle with the same rule but for the decay."""
 FORMS = ("decoupled", "L2")
 """A decay straight from the weight (AdamW), and one added to the gradient (Adam)."""
-Decays = Mapping[str, tuple[float, float]]
-"""Parameter -> its two coefficients, in the order of FORMS."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from align.anypair import curve_edits
-from align.anypair.curve_edits import Curve, same
+from align.anypair.curve_edits import Rates, same
 from align.anypair.experiment import Edit
 from align.anypair.experiment import explain as first
 from align.anypair.schedule_shape import Shape, describe, restarts
@@ -24,7 +24,7 @@ from align.anypair.settings import both, fewest, number
 TRIALS = 10_000  # comparisons of curves
 
 
-def explain(ours: Curve, reference: Curve) -> str:
+def explain(ours: Rates, reference: Rates) -> str:
     """The likely cause of a difference between two curves.
 
     Args:
@@ -72,7 +72,7 @@ DECAY = tuple(TITLES)[5:]
 """The numbers of a decay."""
 
 
-def _exchanged(a: Curve, b: Curve) -> list[str]:
+def _exchanged(a: Rates, b: Rates) -> list[str]:
     """The fewest numbers of Paddle's curve that have to be PyTorch's, one sentence for each."""
     shapes = describe(a), describe(b)
     if None in shapes:
@@ -84,8 +84,8 @@ def _exchanged(a: Curve, b: Curve) -> list[str]:
     return [edit.says for edit in found]
 
 
-def _restarts(a: Curve, b: Curve) -> str:
-    """Curves that start again at other steps, and agree or are understood until then."""
+def _restarts(a: Rates, b: Rates) -> str:
+    """Ratess that start again at other steps, and agree or are understood until then."""
     mine, theirs = restarts(a), restarts(b)
     if mine == theirs:
         return ""

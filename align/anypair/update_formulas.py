@@ -9,8 +9,9 @@ Legend: g = gradient as the optimizer got it, w = weight, m and v = first and se
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from align.anypair.update_trace import ParameterTrace, SideTrace
 NEAR = 1e-5  # of the largest update: what a rule may leave of it
 ROOM = 8.0  # units in the last place of a weight that its update is rounded by
 TRIALS = 16
+Decays = Mapping[str, tuple[float, float]]
+"""Parameter -> its decay straight from the weight (AdamW), and added to the gradient (Adam)."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ def explain(
     reference: SideTrace,
     wrong: Sequence[str],
     rule: Rule | None,
-    decays: Mapping[str, tuple[float, float]],
+    decays: Decays,
 ) -> str:
     """The one edit of PyTorch's rule that makes Paddle's steps, "" when none does.
 
@@ -133,37 +136,32 @@ def explain(
     moving = [n for n in names if any(g is not None for g in reference.main[n].used)]
     if rule is None or not moving:
         return ""
-    runs = _Runs(reference, decays, moving)
-    if runs.left(rule, reference) > 1:
+    left = partial(_left, reference, decays, moving)
+    if left(rule, reference) > 1:
         return ""  # PyTorch computes something else: this is not its rule
-    found = first(rule, _edits(rule, runs, ours), lambda one: runs.left(one, ours) <= 1, TRIALS)
+    edits = _edits(rule, lambda one: left(one, ours))
+    found = first(rule, edits, lambda one: left(one, ours) <= 1, TRIALS)
     return "" if found is None else found.cause
 
 
-class _Runs:
-    """Makes the steps of some parameters under a rule."""
-
-    def __init__(
-        self, reference: SideTrace, decays: Mapping[str, tuple[float, float]], names: Sequence[str]
-    ) -> None:
-        self._reference, self._decays, self._names = reference, decays, names
-
-    def left(self, rule: Rule, side: SideTrace) -> float:
-        """What a rule leaves of a side's updates, in units of what it may leave."""
-        worst = 0.0
-        for name in self._names:
-            given, own = self._reference.main[name], side.main[name]
-            with np.errstate(all="ignore"):
-                made = rule.updates(given, self._decays[name])
-            for step, update in enumerate(made):
-                actual = own.update(step)
-                room = NEAR * np.abs(actual).max() + ROOM * side.eps * np.abs(own.weights[0]).max()
-                apart = float(np.abs(update - actual).max()) / float(room or 1.0)
-                worst = max(worst, apart if math.isfinite(apart) else math.inf)
-        return worst
+def _left(
+    given: SideTrace, decays: Decays, names: Sequence[str], rule: Rule, side: SideTrace
+) -> float:
+    """What a rule leaves of a side's updates, in units of what it may leave."""
+    worst = 0.0
+    for name in names:
+        own = side.main[name]
+        with np.errstate(all="ignore"):
+            made = rule.updates(given.main[name], decays[name])
+        for step, update in enumerate(made):
+            actual = own.update(step)
+            room = NEAR * np.abs(actual).max() + ROOM * side.eps * np.abs(own.weights[0]).max()
+            apart = float(np.abs(update - actual).max()) / float(room or 1.0)
+            worst = max(worst, apart if math.isfinite(apart) else math.inf)
+    return worst
 
 
-def _edits(rule: Rule, runs: _Runs, ours: SideTrace) -> Iterator[Edit[Rule]]:
+def _edits(rule: Rule, left: Callable[[Rule], float]) -> Iterator[Edit[Rule]]:
     for name in EDITS[rule.kind]:
         value = getattr(rule, name)
         if isinstance(value, bool):
@@ -171,7 +169,7 @@ def _edits(rule: Rule, runs: _Runs, ours: SideTrace) -> Iterator[Edit[Rule]]:
         elif isinstance(value, str):
             yield from (_edit(rule, name, place) for place in PLACES if place != value)
         else:
-            yield _edit(rule, name, _fitted(rule, name, runs, ours))
+            yield _edit(rule, name, _fitted(rule, name, left))
 
 
 def _edit(rule: Rule, name: str, value: Any) -> Edit[Rule]:
@@ -180,17 +178,17 @@ def _edit(rule: Rule, name: str, value: Any) -> Edit[Rule]:
     return Edit(says, lambda one: replace(one, **{name: value}))
 
 
-def _fitted(rule: Rule, name: str, runs: _Runs, ours: SideTrace) -> float:
+def _fitted(rule: Rule, name: str, left: Callable[[Rule], float]) -> float:
     """The number for which a rule comes nearest to Paddle's steps."""
 
-    def left(log: float) -> float:
-        found = runs.left(replace(rule, **{name: _value(name, log)}), ours)
+    def error(log: float) -> float:
+        found = left(replace(rule, **{name: _value(name, log)}))
         return math.log10(max(found, 1e-9)) if math.isfinite(found) else 300.0
 
     logs = np.linspace(-16.0, 2.0 if name == "factor" else 0.0, 73)
-    start = float(logs[int(np.argmin([left(log) for log in logs]))])
+    start = float(logs[int(np.argmin([error(log) for log in logs]))])
     best = optimize.minimize_scalar(
-        left, bounds=(start - 0.25, start + 0.25), method="bounded", options={"xatol": 1e-12}
+        error, bounds=(start - 0.25, start + 0.25), method="bounded", options={"xatol": 1e-12}
     )
     return float(f"{_value(name, best.x):.6g}")
 
