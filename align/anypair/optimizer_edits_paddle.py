@@ -107,7 +107,7 @@ def put_factors(optimizer: Any, model: paddle.nn.Layer, factors: Mapping[str, fl
 def clipping_of(optimizer: Any) -> tuple[str, float] | None:
     """(what is clipped, the limit) as the optimizer's grad_clip says, None without."""
     groups = _groups(optimizer)
-    clip = groups[0].get("grad_clip") if groups else optimizer._grad_clip
+    clip = groups[0].get("grad_clip") if groups else getattr(optimizer, "_grad_clip", None)
     if clip is None:
         return None
     if hasattr(clip, "max"):

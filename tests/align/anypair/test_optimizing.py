@@ -303,6 +303,45 @@ def test_in_float32_as_well(name) -> None:
     assert re.search(expected, found[0].cause), found[0].cause
 
 
+class SignDescent(P.SGD):
+    """Steps by the sign of the gradient, which no edit of a known rule makes."""
+
+    def step(self) -> None:
+        for parameter in self._parameter_list:
+            if parameter.grad is not None:
+                parameter.set_value(parameter - LR * paddle.sign(parameter.grad))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "port", "expected"),
+    [
+        (
+            adamw(),
+            ours(beta1=0.8, weight_decay=0.05),
+            ["weight decay coefficient: Paddle 0.05", "beta1: Paddle 0.8, PyTorch 0.9; with"],
+        ),
+        (
+            clipping(1.0),
+            ours(epsilon=1e-6, beta2=0.99),
+            ["clipping missing", "beta2 and epsilon: Paddle 0.99 and 1e-06, PyTorch 0.999 and 1e-"],
+        ),
+        (
+            lambda model: T.SGD(model.parameters(), lr=LR),
+            ours(SignDescent, rate=2 * LR),
+            ["perhaps the learning rate applied to the update: Paddle 0.002, PyTorch 0.001"],
+        ),
+        (lambda model: T.SGD(model.parameters(), lr=LR), ours(SignDescent), [""]),
+    ],
+)
+def test_several_faults_are_all_named_and_what_no_experiment_proves_is_a_guess(
+    theirs, port, expected
+) -> None:
+    _, found = run(theirs, port)
+    causes = [one.cause for one in found]
+    assert len(causes) == len(expected), causes
+    assert all(cause.startswith(said) for cause, said in zip(causes, expected, strict=True)), causes
+
+
 def test_a_warm_up_from_zero_is_stepped_over() -> None:
     def shape(t):
         return min(t / 4, 1.0)
