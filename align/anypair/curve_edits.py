@@ -85,10 +85,6 @@ def _misread(x: Rates, who: str) -> Iterator[tuple[str, Rates]]:
         )
 
 
-def _steps(count: int) -> str:
-    return f"{count} step{'s' if count > 1 else ''}"
-
-
 def _scaled_or_shifted(a: Rates, b: Rates) -> Iterator[tuple[str, Rates]]:
     """One factor, or some steps late or early; the nearest shift comes before the factor."""
     factor = float(a @ b) / (float(b @ b) or 1.0)
