@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from align.anypair.schedule_causes import explain
-from align.anypair.schedule_shape import describe, restarts
+from align.explain.settings.schedule_causes import explain
+from align.explain.settings.schedule_shape import describe, restarts
 
 PEAK = 1e-3
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from align.anypair import settings
-from align.anypair.experiment import Edit
-from align.anypair.object_options import differing, options
+from align.explain.experiment import Edit
+from align.explain.settings import exchange
+from align.frameworks.object_options import differing, options
 
 
 def test_options_are_read_and_put_wherever_an_object_holds_them() -> None:
@@ -58,7 +58,7 @@ def test_options_are_read_and_put_wherever_an_object_holds_them() -> None:
     ],
 )
 def test_a_sentence_names_the_options_and_both_values(values, expected) -> None:
-    assert settings.sentence(values) == expected
+    assert exchange.sentence(values) == expected
 
 
 def fewest(wrong: set[int], budget: int = 9) -> tuple[str, int]:
@@ -70,7 +70,7 @@ def fewest(wrong: set[int], budget: int = 9) -> tuple[str, int]:
         asked.append(subject)
         return wrong <= subject
 
-    found = settings.fewest(frozenset(), edits, passes, budget)
+    found = exchange.fewest(frozenset(), edits, passes, budget)
     return "".join(edit.says for edit in found), len(asked)
 
 

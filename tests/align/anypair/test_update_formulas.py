@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from align.anypair.update_formulas import Rule, explain
-from align.anypair.update_trace import ParameterTrace, SideTrace
+from align.explain.settings.update_formulas import Rule, explain
+from align.judge.update_trace import ParameterTrace, SideTrace
 
 RATE, STEPS, SHAPE = 1e-3, 4, (6, 5)
 DECAYS = {"fc": (0.0, 0.0)}
