@@ -8,6 +8,7 @@ Exit status 0 when it measured, 1 when the pair does not align, 2 when it could 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import resource
 import sys
@@ -42,12 +43,11 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.perf_counter()
     try:
         given = read_spec(options.spec)
-        if options.dtype:
-            given["dtype"] = tuple(options.dtype)
-        from align.commands.comparing import compare
+        given = dataclasses.replace(given, dtype=tuple(options.dtype or ()) or given.dtype)
+        from align.commands.comparing import compared
 
         imported = time.perf_counter()
-        result = compare(**given)
+        result = compared(given)
     except USER_ERRORS as error:
         print(f"bench_align: error: {type(error).__name__}: {error}", file=sys.stderr)
         return 2

@@ -4,43 +4,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from align.certify.source_edit import SourceEdit
+from align.record.request import Request
 
 AREAS = ("model", "head", "loss", "schedule", "optimizer", "data", "conversion")
 """Where a fault may be."""
 
 
-@dataclass(frozen=True)
-class Scene:
-    """A pair that passes: the arguments of `align.compare` under their own names.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scene(Request):
+    """A pair that passes: a request in one precision.
 
     Attributes:
         edits: changes of the Paddle side's source that hold while the scene is compared.
     """
 
-    name: str
-    torch_module: Callable[[], Any]
-    paddle_layer: Callable[[], Any]
-    inputs: Any
-    loss: Any = None
-    labels: Any = None
-    optimizer: Any = None
-    weights: Any = None
-    steps: int = 0
-    dtype: tuple[str, ...] = ("float64",)
-    seed: int = 0
-    train: bool = False
-    shake: bool = True
-    inject: bool = False
-    data: Any = None
-    metric: Any = None
-    schedule: Any = None
-    schedule_steps: int = 0
-    converted: bool = False
-    dropout: str = "off"
+    dtype: Any = ("float64",)
     edits: tuple[SourceEdit, ...] = ()
 
     @contextlib.contextmanager
@@ -52,12 +34,11 @@ class Scene:
             yield
 
     def compare(self) -> Any:
-        """Run `align.compare`; returns its outcome."""
-        from align.commands.comparing import compare
+        """Run the comparison; returns its outcome."""
+        from align.commands.comparing import compared
 
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "edits"}
         with self.planted():
-            return compare(**given)
+            return compared(self)
 
 
 @dataclass(frozen=True)

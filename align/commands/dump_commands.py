@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -124,10 +125,9 @@ def _dump(options: argparse.Namespace) -> int:
         raise ValueError(f"--{wrong} belongs to the other side, see --help")
     spec, out = Path(options.spec), Path(options.out)
     given = read_spec(spec)
-    if options.dtype:
-        given["dtype"] = tuple(dict.fromkeys(options.dtype))
-    if options.no_shake:
-        given["shake"] = False
+    dtype = tuple(dict.fromkeys(options.dtype)) or given.dtype
+    shake = given.shake and not options.no_shake
+    given = dataclasses.replace(given, dtype=dtype, shake=shake)
     other = options.weights or options.against
     held = None if other is None else Dump(other)
     try:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from align.match.name_table import Table
 from align.pair.dump_pair import DumpPair, Names
 from align.record.files.dump_meta import SIDES, same_request
 from align.record.files.dump_reading import Dump
-from align.record.results import Comparison, Divergence, Report, StepResult, some
+from align.record.results import Comparison, Divergence, Report, some
 from align.report.outcome import Outcome
 from align.stages import dump_numbers, dump_stages
 from sot_paddle.runtime import environment_stamp
@@ -162,7 +161,7 @@ def _notes(names: Names) -> list[str]:
 
 def _weights(names: Names, outcome: Outcome) -> bool:
     """Compare the weights; whether the passes may be compared."""
-    result = _timed(outcome, lambda: dump_stages.weights(names, names.torch.meta.name))
+    result = outcome.timed(lambda: dump_stages.weights(names, names.torch.meta.name))
     if result.first_failure is None:
         return True
     explain = weight_causes.Explainer(*dump_stages.both_weights(names))
@@ -179,20 +178,20 @@ def _weights(names: Names, outcome: Outcome) -> bool:
 def _run_dtype(pair: DumpPair, outcome: Outcome) -> None:
     """Forward, backward and training in one precision."""
     case = pair.names.torch.meta.name
-    forward = _timed(outcome, lambda: dump_stages.forward(pair, case))
+    forward = outcome.timed(lambda: dump_stages.forward(pair, case))
     outcome.notes.extend(pair.judge.notes)
     found = None
     if forward.failures:
         found = dump_locating.forward(pair, forward.failures)
         outcome.first_divergence = outcome.first_divergence or found
         outcome.add([outcome.first_divergence])
-    backward = _timed(outcome, lambda: dump_stages.backward(pair, case))
+    backward = outcome.timed(lambda: dump_stages.backward(pair, case))
     if backward.failures:
         one = dump_locating.backward(pair, backward.failures, found)
         outcome.first_backward_divergence = outcome.first_backward_divergence or one
         outcome.add([outcome.first_backward_divergence])
     if pair.names.torch.meta.steps:
-        result = _timed(outcome, lambda: dump_stages.training(pair, case))
+        result = outcome.timed(lambda: dump_stages.training(pair, case))
         if result.failures and not outcome.findings:  # else it is a consequence
             outcome.add([_training(pair, result.failures)])
 
@@ -208,11 +207,3 @@ def _training(pair: DumpPair, failed: Sequence[Comparison]) -> Divergence:
         rates = (np.asarray(run.learning_rates) for run in (ours, reference))
         cause = schedule_causes.explain(*rates) or cause
     return Divergence(first.name, place, "training", pair.dtype, first.reason, cause)
-
-
-def _timed(outcome: Outcome, stage: Callable[[], StepResult]) -> StepResult:
-    began = time.perf_counter()
-    result = stage()
-    result.seconds = time.perf_counter() - began
-    outcome.report.results.append(result)
-    return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -174,11 +174,10 @@ def running_statistic(pair: AnyPair, name: str) -> str:
         pair: the user's pair.
         name: of Paddle's buffer.
     """
-    weights, plan = pair.setup.weights, copy.copy(pair.plan)
+    weights, plan = pair.setup.weights, dataclasses.replace(pair.plan, train=True)
     rows = [row for row in weights.rows if row.destination.name == name and row.source.buffer]
     if not rows:
         return ""
-    plan.train = True
     dtype, options = pair.dtype, {"masks": pair.setup.masks, "backward": False}
     model = pair.reference_model(dtype, True)
     with runs.passed(on_torch, model, plan, dtype, dtype, **options) as found:

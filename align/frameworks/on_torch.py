@@ -14,11 +14,12 @@ import torch
 from align.frameworks import masks_torch
 from align.frameworks.factories import unpack
 from align.record.arrays import Arrays
-from align.record.asked_plan import Plan, cast, is_array, output_weights
+from align.record.casting import cast, is_array, output_weights
 from align.record.entries import Entry, canonical, qualified_types
 from align.record.nested import leaves, replace
 from align.record.precision import held_dtype, is_low
 from align.record.recording import ROOT
+from align.record.request import Request
 from align.record.stored_arrays import Lazy
 
 dropout_exchanged = masks_torch.dropout_exchanged
@@ -135,7 +136,7 @@ def load(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
             held[name].copy_(torch.from_numpy(np.require(array, requirements="CW")))
 
 
-def prepare(plan: Plan, dtype: str, train: bool) -> torch.nn.Module:
+def prepare(plan: Request, dtype: str, train: bool) -> torch.nn.Module:
     """A model of the user's module in one precision, apart from the user's own object."""
     dtype = held_dtype(dtype)
     with default_dtype(dtype):
@@ -172,7 +173,7 @@ def call(model: torch.nn.Module, inputs: Any) -> tuple[Any, dict[str, torch.Tens
     return output, watched
 
 
-def loss_of(plan: Plan, output: Any, dtype: str, rounded: str) -> torch.Tensor:
+def loss_of(plan: Request, output: Any, dtype: str, rounded: str) -> torch.Tensor:
     """The plan's loss of an output."""
     labels = plan.labels
     if labels is not None:
@@ -280,7 +281,7 @@ def follow_paddle(model: torch.nn.Module, names: list[str]) -> None:
             module.register_forward_hook(after)
 
 
-def make_optimizer(plan: Plan, model: torch.nn.Module) -> tuple[Any, Any]:
+def make_optimizer(plan: Request, model: torch.nn.Module) -> tuple[Any, Any]:
     """The plan's optimizer and scheduler (None without)."""
     if not isinstance(plan.optimizer, Mapping):
         return unpack(plan.optimizer[0](model), model)

@@ -24,9 +24,10 @@ from align.pair import code_lines, runs
 from align.pair.isolation import Isolation
 from align.pair.models import Models, load, tensors
 from align.record.arrays import Arrays, TrainingRun
-from align.record.asked_plan import Plan, cast, is_array, output_weights
+from align.record.casting import cast, is_array, output_weights
 from align.record.nested import leaves
 from align.record.recording import ROOT, Recording
+from align.record.request import Request
 from align.record.stored_arrays import Store
 
 Watch = Callable[[Any], None]
@@ -38,16 +39,15 @@ class Setup:
 
     Args:
         plan: the request.
-        weights: None, a dict or a table file.
         folder: where a draft of the table goes.
 
     Raises:
         ValueError: names that do not match (a draft is written), or a table with mistakes.
     """
 
-    def __init__(self, plan: Plan, weights: Any, folder: Path) -> None:
+    def __init__(self, plan: Request, folder: Path = Path()) -> None:
         self.plan = plan
-        table = read_table(weights)
+        table = read_table(plan.weights)
         self.references, self.ports = Models(on_torch, plan), Models(on_paddle, plan)
         model = self.references.get(plan.dtypes[0], plan.train)
         layer = self.ports.get(plan.dtypes[0], plan.train)
@@ -98,7 +98,7 @@ class Setup:
         plan = self.plan
         if plan.loss is None or not {"float64", "float32"} <= set(plan.dtypes):
             return False
-        given = (array for _, array in leaves((plan.inputs, plan.labels), is_array))
+        given = (array for _, array in leaves((plan.inputs, plan.labels, plan.batches), is_array))
         arrays = itertools.chain(given, self.state.values())
         return all(exact_in_float32(array) for array in arrays)
 
@@ -276,11 +276,11 @@ class AnyPair:
         return runs.train(on_paddle, model, self.plan, self.dtype, self.dtype, None, masks)
 
     def trained_ours(
-        self, watch: Watch | None = None
+        self, watch: Watch | None = None, plan: Request | None = None
     ) -> contextlib.AbstractContextManager[TrainingRun]:
         """The same, to be judged in a ``with`` block and not kept; see `runs.trained`."""
         model, masks, dtype = self.our_model(True), self.setup.masks, self.dtype
-        return runs.trained(on_paddle, model, self.plan, dtype, dtype, None, masks, watch)
+        return runs.trained(on_paddle, model, plan or self.plan, dtype, dtype, None, masks, watch)
 
     @contextlib.contextmanager
     def nudged(self) -> Iterator[str | None]:

@@ -7,7 +7,6 @@ unit of the format, and the farthest of the runs says what a tensor may be off.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
@@ -21,7 +20,7 @@ from align.judge.judging import noise_of
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.record import precision
-from align.record.asked_plan import is_array
+from align.record.casting import is_array
 from align.record.nested import replace
 from align.record.results import Comparison, some
 
@@ -57,8 +56,8 @@ class Scatter:
         for seed in range(DRAWS):
             model = pair.reference_model(pair.dtype, pair.plan.train)
             on_torch.load(model, shifted(on_torch.state(model), pair, seed))
-            plan = copy.copy(pair.plan)
-            plan.inputs = shifted(plan.cast(pair.dtype, pair.dtype), pair, seed)
+            inputs = shifted(pair.plan.cast(pair.dtype, pair.dtype), pair, seed)
+            plan = dataclasses.replace(pair.plan, inputs=inputs)
             options = {"masks": pair.setup.masks}
             with runs.passed(on_torch, model, plan, pair.dtype, pair.dtype, **options) as moved:
                 taps, gradients = noise_of(pair.judge, pair.oracle, moved)

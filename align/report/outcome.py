@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from align.record.results import Divergence, Report, some
+from align.record.results import Divergence, Report, StepResult, some
 from align.report.report import console, write_html, write_json
 
 PASSES = ("forward", "backward")
@@ -76,6 +77,29 @@ class Outcome:
         known = {(one.step, one.place) for one in self.findings}
         self.findings.extend(one for one in found if (one.step, one.place) not in known)
         self.findings.sort(key=lambda one: ORDER.index(one.step))
+
+    def timed(self, stage: Callable[[], StepResult]) -> StepResult:
+        """Run a stage and take its result in, with the seconds it took."""
+        began = time.perf_counter()
+        result = stage()
+        result.seconds = time.perf_counter() - began
+        self.report.results.append(result)
+        return result
+
+    def found(self, stage: Callable[[], tuple[StepResult, Sequence[Divergence]]]) -> None:
+        """Run a stage that names its own findings, and take both in."""
+
+        def run() -> StepResult:
+            result, divergences = stage()
+            self.add(divergences)
+            return result
+
+        self.timed(run)
+
+    def wrong_alone(self, layers: Sequence[Divergence]) -> None:
+        """Take in layers that are wrong on their own, each place once."""
+        known = {one.place for one in self.guilty}
+        self.guilty.extend(one for one in layers if one.place not in known)
 
     @property
     def exit_code(self) -> int:

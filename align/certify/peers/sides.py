@@ -10,10 +10,8 @@ from typing import Any
 from align.certify.scene import Scene
 from align.frameworks import on_paddle
 from align.pair.any_pair import AnyPair, Setup
-from align.record.asked_plan import Plan
 
 DTYPE = "float32"
-LEFT_OUT = ("edits", "weights", "inject", "dtype")
 
 
 class Sides:
@@ -24,15 +22,10 @@ class Sides:
     """
 
     def __init__(self, scene: Scene) -> None:
-        given = {
-            f.name: getattr(scene, f.name)
-            for f in dataclasses.fields(scene)
-            if f.name not in LEFT_OUT
-        }
-        given["shake"] = scene.shake and not scene.converted
-        self.plan = Plan(**given, dtypes=(DTYPE,))
+        shake = scene.shake and not scene.converted
+        self.plan = dataclasses.replace(scene, shake=shake, dtype=DTYPE)
         with tempfile.TemporaryDirectory() as folder:
-            self.setup = Setup(self.plan, scene.weights, Path(folder))
+            self.setup = Setup(self.plan, Path(folder))
         self.pair = AnyPair(self.setup, DTYPE)
 
     def torch(self, train: bool) -> Any:

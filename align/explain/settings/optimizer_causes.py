@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from align.explain.experiment import Edit
 from align.explain.settings import exchange, update_formulas
-from align.explain.settings.optimizer_differences import Cause, Differences
+from align.explain.settings.optimizer_exchanges import Cause, Differences
 from align.judge.update_judging import UpdateJudge
 from align.judge.update_trace import SideTrace
 from align.pair.update_sides import UpdateSides

@@ -1,0 +1,354 @@
+"""`align.compare`: a passing pair, one planted fault of each class, and where each is found."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from paddle import nn
+
+import align
+
+RNG = np.random.default_rng(7)
+IDS = RNG.integers(1, 11, (3, 5))
+IMAGES = RNG.normal(size=(2, 3, 8, 8))
+
+
+class TorchText(torch.nn.Module):
+    """Embedding, two residual layers, batch norm, classifier; tied, frozen, without parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.emb = torch.nn.Embedding(11, 6)
+        self.q = torch.nn.Linear(6, 6)
+        self.k = torch.nn.Linear(6, 6)
+        self.soft = torch.nn.Softmax(-1)
+        self.norm1 = torch.nn.LayerNorm(6, eps=1e-12)
+        self.fc = torch.nn.Linear(6, 6)
+        self.act = torch.nn.GELU()
+        self.drop = torch.nn.Dropout(0.1)
+        self.same = torch.nn.Identity()
+        self.norm2 = torch.nn.LayerNorm(6, eps=1e-12)
+        self.bn = torch.nn.BatchNorm1d(6)
+        self.head = torch.nn.Linear(6, 11)
+        self.head.weight = self.emb.weight
+        self.q.bias.requires_grad_(False)
+
+    def forward(self, ids):
+        x = self.emb(ids)  # (B, N, C)
+        scores = self.soft(self.q(x) @ self.k(x).transpose(1, 2))
+        x = self.norm1(self.same(x) + scores @ x)
+        x = self.norm2(x + self.drop(self.act(self.fc(x))))
+        x = self.bn(x.transpose(1, 2)).transpose(1, 2)
+        return {"logits": self.head(x), "hidden": (x, self.act(x))}
+
+
+class Triple(paddle.autograd.PyLayer):
+    """Identity with three times the gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3.0
+
+
+class TripledDropout(nn.Dropout):
+    """A layer without parameters whose backward pass is wrong."""
+
+    def forward(self, x):
+        return Triple.apply(super().forward(x))
+
+
+class PaddleText(nn.Layer):
+    """The port; `fault` names what is wrong in it."""
+
+    def __init__(self, fault: str = "") -> None:
+        super().__init__()
+        self.fault = fault
+        self.emb = nn.Embedding(11, 6)
+        self.q = nn.Linear(6, 6)
+        self.k = nn.Linear(6, 6)
+        self.soft = nn.Softmax(1 if fault == "axis" else -1)
+        self.norm1 = nn.LayerNorm(6, epsilon=1e-12)
+        self.fc = nn.Linear(6, 6)
+        self.act = nn.GELU(approximate="tanh" in fault)
+        self.drop = TripledDropout(0.1) if fault == "gradient" else nn.Dropout(0.1)
+        self.same = nn.Identity()
+        self.norm2 = nn.LayerNorm(6, epsilon=1e-5 if "epsilon" in fault else 1e-12)
+        self.bn = nn.BatchNorm1D(6, momentum=0.1 if fault == "momentum" else 0.9)
+        self.head = Tied(self.emb.weight)
+        self.q.bias.stop_gradient = fault != "trainable"
+
+    def forward(self, ids):
+        x = self.emb(ids)
+        q, k = self.q(x), self.k(x)
+        product = k @ q.transpose([0, 2, 1]) if self.fault == "swapped" else None
+        scores = self.soft(q @ k.transpose([0, 2, 1]) if product is None else product)
+        mixed = scores @ x
+        x = self.norm1(mixed if self.fault == "residual" else self.same(x) + mixed)
+        x = self.norm2(x + self.drop(self.act(self.fc(x))))
+        x = self.bn(x.transpose([0, 2, 1])).transpose([0, 2, 1])
+        return {"logits": self.head(x), "hidden": (x, self.act(x))}
+
+
+class Tied(nn.Layer):
+    """Scores by an embedding's weight, in PyTorch's layout, with a bias of its own."""
+
+    def __init__(self, weight) -> None:
+        super().__init__()
+        self.weight = weight
+        self.bias = self.create_parameter([weight.shape[0]], is_bias=True)
+
+    def forward(self, x):
+        return x @ self.weight.T + self.bias
+
+
+TIED = {"head.weight": {"to": "head.weight", "transform": "copy"}}
+
+
+def compare(fault: str = "", **options):
+    options.setdefault("dtype", "float64")
+    ours = PaddleText(fault)
+    return align.compare(TorchText(), ours, {"ids": IDS}, weights=TIED, **options)
+
+
+def test_a_right_port_passes_in_both_precisions_with_training_and_inject() -> None:
+    options = {"optimizer": "adamw", "steps": 3, "inject": True, "dtype": ("float64", "float32")}
+    result = compare(**options)
+    assert result.passed, str(result)
+    assert result.exit_code == 0
+    assert result.guilty == []
+    assert result.first_divergence is result.first_backward_divergence is None
+    steps = [(r.case, r.step, r.dtype) for r in result.report.results]
+    assert len(steps) == 12
+    names = {c.name for c in result.report.results[0].comparisons}
+    assert {"same", "drop", "act", "act#2", "(model)[logits]"} <= names
+
+
+def test_training_mode_compares_running_statistics() -> None:
+    result = compare(train=True)
+    assert result.passed, str(result)
+    assert "bn._variance" in {c.name for c in result.report.results[0].comparisons}
+
+
+@pytest.mark.parametrize(
+    ("fault", "tap", "place", "cause"),
+    [
+        ("epsilon", "norm2", "norm2", "Paddle computes with 1e-05, PyTorch with 1e-12"),
+        ("tanh", "act", "act", "Paddle computes GELU (tanh approximation), PyTorch GELU (erf)"),
+        ("axis", "soft", "soft", "Paddle takes axis 1, PyTorch axis 2"),
+        ("residual", "norm1", "(model)", "is not added (a missing residual"),
+        ("swapped", "soft", "(model)", "transposed"),
+    ],
+)
+def test_a_forward_fault_is_located_and_explained(fault, tap, place, cause) -> None:
+    result = compare(fault)
+    assert result.exit_code == 1
+    first = result.first_divergence
+    assert (first.name, first.place) == (tap, place), str(result)
+    assert cause in first.cause
+    assert "forward" in first.source
+    assert {one.place for one in result.guilty} == {place}
+
+
+def test_a_wrong_momentum_is_named_in_its_convention() -> None:
+    first = compare("momentum", train=True).first_divergence
+    assert first.place == "bn"
+    assert "use momentum=0.9" in first.cause
+
+
+def test_a_wrong_gradient_in_a_layer_without_parameters_is_located() -> None:
+    result = compare("gradient")
+    assert result.first_divergence is None
+    first = result.first_backward_divergence
+    assert first.name == "gradient at act"
+    assert first.place == "drop"
+    assert "3.000 x the reference" in first.cause
+    assert "TripledDropout.forward" in first.source
+
+
+def test_inject_lists_every_guilty_layer_at_once() -> None:
+    result = compare("tanh and epsilon", inject=True)
+    assert {one.place for one in result.guilty} == {"act", "norm2"}
+
+
+def test_a_parameter_trained_on_one_side_is_named() -> None:
+    result = compare("trainable")
+    assert not result.passed
+    assert result.first_divergence.place == "q"
+
+
+def test_untied_weights_are_named() -> None:
+    ours = PaddleText()
+    ours.head.weight = ours.create_parameter([11, 6])
+    result = align.compare(TorchText(), ours, (IDS,), weights=TIED, dtype="float64")
+    assert "emb.weight, head.weight" in result.first_divergence.cause
+
+
+class TorchImage(torch.nn.Module):
+    """Convolutions, pooling, an in-place activation called twice; two outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3, padding=1, bias=False)
+        self.bn = torch.nn.BatchNorm2d(4)
+        self.relu = torch.nn.ReLU(inplace=True)
+        self.conv2 = torch.nn.Conv2d(4, 4, 1)
+        self.pool = torch.nn.AvgPool2d(3, 2, 1)
+        self.up = torch.nn.ConvTranspose2d(4, 5, 2, 2)
+        self.fc = torch.nn.Linear(5, 5)
+
+    def forward(self, x):
+        x = self.relu(self.bn(self.conv(x)))
+        x = self.up(self.pool(self.relu(x + self.conv2(x))))
+        return self.fc(x.mean((2, 3))), x
+
+
+class PaddleImage(nn.Layer):
+    """The port."""
+
+    def __init__(self, exclusive: bool = False) -> None:
+        super().__init__()
+        self.conv = nn.Conv2D(3, 4, 3, padding=1, bias_attr=False)
+        self.bn = nn.BatchNorm2D(4)
+        self.relu = nn.ReLU()
+        self.conv2 = nn.Conv2D(4, 4, 1)
+        self.pool = nn.AvgPool2D(3, 2, 1, exclusive=exclusive)
+        self.up = nn.Conv2DTranspose(4, 5, 2, 2)
+        self.fc = nn.Linear(5, 5)
+
+    def forward(self, x):
+        x = self.relu(self.bn(self.conv(x)))
+        x = self.up(self.pool(self.relu(x + self.conv2(x))))
+        return self.fc(x.mean((2, 3))), x
+
+
+def image_loss(output, labels):
+    return output[0][:, 0].mean() * 2 + (output[1] * output[1]).mean() + labels.sum() * 0
+
+
+def test_images_with_losses_of_the_user_pass_and_the_average_pool_is_explained() -> None:
+    given = {"loss": (image_loss, image_loss), "labels": np.zeros(2), "train": True}
+    recipe = {"optimizer": {"name": "sgd", "momentum": 0.9, "lr": 0.1}, "steps": 3}
+    result = align.compare(TorchImage(), PaddleImage(), IMAGES, **given, **recipe)
+    assert result.passed, str(result)
+    first = align.compare(TorchImage(), PaddleImage(True), IMAGES, dtype="float64").first_divergence
+    assert first.place == "pool"
+    assert "exclusive=False" in first.cause
+
+
+def test_factories_of_optimizer_and_schedule_are_compared_rate_by_rate() -> None:
+    def theirs(model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        return optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
+    def ours(layer, period=2):
+        schedule = paddle.optimizer.lr.StepDecay(0.1, period, 0.5)
+        parameters = layer.parameters()
+        return paddle.optimizer.SGD(schedule, parameters=parameters), schedule
+
+    pair = torch.nn.Linear(4, 3), nn.Linear(4, 3), RNG.normal(size=(5, 4))
+    options = {"loss": "cross_entropy", "labels": np.array([0, 2, 1, -100, 1]), "steps": 5}
+    assert align.compare(*pair, optimizer=(theirs, ours), **options).passed
+    late = align.compare(*pair, optimizer=(theirs, lambda m: ours(m, 3)), **options)
+    assert {r.step for r in late.report.results if not r.passed} == {
+        "learning_rate",
+        "optimizer",
+        "training",
+    }
+    assert late.root.step == "learning_rate"
+
+
+def test_layers_without_parameters_pass() -> None:
+    result = align.compare(torch.nn.Hardswish(), nn.Hardswish(), IMAGES, inject=True)
+    assert result.passed, str(result)
+    wrong = align.compare(torch.nn.SiLU(), nn.Mish(), IMAGES, dtype="float64")
+    assert wrong.first_divergence.cause == "activation: Paddle computes Mish, PyTorch SiLU"
+
+
+def test_the_result_is_written_and_read(tmp_path) -> None:
+    result = align.compare(
+        torch.nn.Linear(4, 3), nn.Linear(4, 3), IMAGES[0, 0, :, :4], out=tmp_path
+    )
+    assert result.verdict.startswith("PASS")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "pair" in page
+    assert '"verdict": "pass"' in (tmp_path / "report.json").read_text(encoding="utf-8")
+
+
+def test_the_users_models_are_left_as_they_were() -> None:
+    theirs, ours = torch.nn.Linear(4, 4).train(), nn.Linear(4, 4)
+    before = theirs.weight.detach().clone(), ours.weight.numpy().copy()
+    align.compare(theirs, ours, RNG.normal(size=(2, 4)), dtype="float64")
+    assert torch.equal(theirs.weight, before[0])
+    assert np.array_equal(ours.weight.numpy(), before[1])
+    assert (theirs.weight.dtype, ours.weight.dtype) == (torch.float32, paddle.float32)
+    assert theirs.training
+
+
+class TorchWords(torch.nn.Module):
+    """Words after the first one, pooled by a module inside a module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.emb, self.pool = torch.nn.Embedding(11, 6), torch.nn.Sequential(TorchMean())
+        self.fc = torch.nn.Linear(6, 3)
+
+    def forward(self, ids):
+        return self.fc(self.pool(self.emb(ids)[:, 1:]))
+
+
+class TorchMean(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(6, 6)
+
+    def forward(self, words):
+        return self.inner(words.mean(1))
+
+
+class Mean(nn.Layer):
+    """The mean of the words from a position on."""
+
+    def __init__(self, begin: int) -> None:
+        super().__init__()
+        self.begin, self.inner = begin, nn.Linear(6, 6)
+
+    def forward(self, words):
+        return self.inner(words[:, self.begin :].mean(1))
+
+
+class Words(nn.Layer):
+    """Cuts before the pooling as PyTorch does, or leaves that to the pooling."""
+
+    def __init__(self, cut: slice, begin: int = 0) -> None:
+        super().__init__()
+        self.emb, self.pool = nn.Embedding(11, 6), nn.Sequential(Mean(begin))
+        self.fc, self.cut = nn.Linear(6, 3), cut
+
+    def forward(self, ids):
+        return self.fc(self.pool(self.emb(ids)[:, self.cut]))
+
+
+@pytest.mark.parametrize(
+    ("cut", "lengths"),
+    [
+        (slice(2, None), "(3, 3, 6), in PyTorch of (3, 4, 6): the first 1 along axis 1 is missing"),
+        (slice(0, None), "(3, 5, 6), in PyTorch of (3, 4, 6): the first 1 along axis 1 is too"),
+        (slice(1, 3), "(3, 2, 6), in PyTorch of (3, 4, 6): the last 2 along axis 1 are missing"),
+    ],
+)
+def test_a_tensor_cut_at_another_place_accuses_who_cut_it(cut, lengths) -> None:
+    result = align.compare(TorchWords(), Words(cut), IDS)
+    assert result.root.place == "(model)"
+    assert f"pool is given a tensor of shape {lengths}" in result.root.cause
+
+
+def test_a_port_that_cuts_elsewhere_is_right() -> None:
+    result = align.compare(TorchWords(), Words(slice(0, None), 1), IDS, inject=True)
+    assert result.passed, result
+    assert result.findings == []

@@ -1,0 +1,174 @@
+"""`python -m align --spec`, and the example of docs/align_your_own.md."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from align import cli
+from align.commands.spec import read_spec
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLE = ROOT / "docs" / "examples" / "distilbert_pair.py"
+GOOD = """
+import numpy as np
+
+def torch_module():
+    import torch
+    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3))
+
+def paddle_layer():
+    from paddle import nn
+    return nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3, epsilon=EPSILON))
+
+EPSILON = 1e-5
+DTYPE = "float64"
+
+def inputs():
+    return np.random.default_rng(0).normal(size=(5, 4))
+"""
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "align", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def example(tmp_path):
+    """A copy of the example that may be changed, and is forgotten afterwards."""
+    for name in ("distilbert_pair.py", "distilbert_paddle.py"):
+        text = (EXAMPLE.parent / name).read_text(encoding="utf-8")
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    before = list(sys.path)
+    sys.modules.pop("distilbert_paddle", None)
+    yield tmp_path
+    sys.path[:] = before
+    sys.modules.pop("distilbert_paddle", None)
+
+
+def test_the_example_of_the_docs_passes() -> None:
+    done = command("--spec", str(EXAMPLE))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("PASS")
+
+
+def test_one_epsilon_changed_in_the_example_is_found_and_named(example, capsys) -> None:
+    path = example / "distilbert_paddle.py"
+    text = path.read_text(encoding="utf-8")
+    line = "self.norm2 = nn.LayerNorm(dim, epsilon=eps)"
+    assert line in text
+    path.write_text(text.replace(line, "self.norm2 = nn.LayerNorm(dim)"), encoding="utf-8")
+    options = ("--dtype", "float64", "--json", str(example / "report.json"))
+    assert cli.main(["--spec", str(example / "distilbert_pair.py"), *options]) == 1
+    first = capsys.readouterr().out.splitlines()[0]
+    assert "layers.0.norm2" in first
+    assert "Paddle computes with 1e-05, PyTorch with 1e-12" in first
+    assert json.loads((example / "report.json").read_text())["verdict"] == "fail"
+
+
+def test_the_padding_row_of_the_example_is_named(example, capsys) -> None:
+    """What a plain nn.Embedding does: the reference does not train row 0."""
+    path = example / "distilbert_paddle.py"
+    text = path.read_text(encoding="utf-8").replace("rows.detach(), rows)", "rows, rows)")
+    path.write_text(text, encoding="utf-8")
+    assert cli.main(["--spec", str(example / "distilbert_pair.py"), "--dtype", "float64"]) == 1
+    first = capsys.readouterr().out.splitlines()[0]
+    assert "backward pass, at words: padding_idx: row 0" in first
+
+
+def test_the_batches_of_the_docs_run_with_the_example(example, capsys) -> None:
+    """The code block of the docs, appended to the spec."""
+    docs = (ROOT / "docs" / "align_your_own.md").read_text(encoding="utf-8")
+    block = docs.partition('OPTIMIZER, STEPS = "adamw", 3')[2].partition("```")[0]
+    path = example / "distilbert_pair.py"
+    path.write_text(path.read_text(encoding="utf-8") + block, encoding="utf-8")
+    report = example / "report.json"
+    assert cli.main(["--spec", str(path), "--dtype", "float64", "--json", str(report)]) == 0
+    capsys.readouterr()
+    (run,) = (r for r in json.loads(report.read_text())["results"] if r["step"] == "training")
+    assert "batches[0] and batches[1] exchanged" in [control["name"] for control in run["controls"]]
+
+
+def test_a_spec_is_run_in_this_process_too(tmp_path, capsys) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(GOOD, encoding="utf-8")
+    assert cli.main(["--spec", str(path), "--inject", "--out", str(tmp_path / "report")]) == 0
+    assert "mine (inject)" in capsys.readouterr().out
+    assert (tmp_path / "report" / "report.html").is_file()
+    path.write_text(GOOD.replace("EPSILON = 1e-5", "EPSILON = 1e-3"), encoding="utf-8")
+    assert cli.main(["--spec", str(path)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "no such file"),
+        ("def torch_module(:", "line 1: SyntaxError"),
+        ("x = 1", "torch_module, paddle_layer, inputs missing"),
+        ("import not_installed_here", "line 1: ModuleNotFoundError"),
+        (GOOD.replace("(4, 3)", "(4, 2)", 1), "weights: 2 mistakes"),
+        (GOOD.replace("size=(5, 4)", "size=(5, 9)"), "(common.py:"),
+        (GOOD + "\nSTEPS = 3\n", "steps= needs optimizer="),
+        (GOOD + "\nWEIGHTS = 'none.json'\n", "cannot read the table"),
+        (GOOD + "\ndef labels():\n    return 1 / 0\n", "line 19: ZeroDivisionError"),
+        (GOOD + "\ntorch_module = 5\n", "torch_module is not a function"),
+        (
+            GOOD + "\nSCHEDULE_STEP = 3\n",
+            "SCHEDULE_STEP is no option, and nothing in the",
+        ),
+        (GOOD + "\nSteps = 3\n", "did you mean steps? If it is your own, begin it with an"),
+        (GOOD + "\ndef optimiser():\n    return 'sgd'\n", "did you mean optimizer?"),
+    ],
+)
+def test_a_bad_spec_ends_in_one_line(text, message, tmp_path, capsys) -> None:
+    path = tmp_path / "bad.py"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    assert cli.main(["--spec", str(path)]) == 2
+    error = capsys.readouterr().err.strip()
+    assert message in error
+    assert len(error.splitlines()) == 1
+
+
+def test_a_spec_excludes_the_choice_of_cases(tmp_path, capsys) -> None:
+    assert cli.main(["--spec", "x.py", "--quick"]) == 2
+    assert "means nothing with --spec" in capsys.readouterr().err
+    assert cli.main(["--inject"]) == 2
+
+
+def test_every_option_of_a_spec_is_read(tmp_path) -> None:
+    path = tmp_path / "mine.py"
+    own = "from numpy import load as steps_\nBATCH, _STEP = 5, 1\nSIZES = [BATCH]\n"
+    path.write_text(f"{GOOD}\n{own}SEED = 4\ndef weights():\n    return {{'0': '0'}}\n", "utf-8")
+    given = read_spec(path)
+    assert (given.seed, given.weights, given.name) == (4, {"0": "0"}, "mine")
+    assert given.inputs[0].shape == (5, 4)
+
+
+def test_timm_resnet_against_paddles_own_needs_no_table() -> None:
+    import paddle
+
+    import align
+    import sot_torch_ref  # noqa: F401 (declares operators that timm needs)
+
+    timm = pytest.importorskip("timm")
+    import numpy as np
+
+    images = np.random.default_rng(0).normal(size=(1, 3, 32, 32))
+    result = align.compare(
+        lambda: timm.create_model("resnet18", num_classes=5),
+        lambda: paddle.vision.models.resnet18(num_classes=5),
+        images,
+        dtype="float64",
+    )
+    assert result.passed, str(result)

@@ -1,0 +1,270 @@
+"""What must not be compared, and files that were not left as they were written."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from align.commands import dump_comparing
+from align.commands.dump_commands import main_compare, main_dump
+from align.record.files.dump_reading import Dump
+
+ROOT = Path(__file__).resolve().parents[3]
+FLOAT64 = ("SHAKE = True", 'SHAKE, DTYPE = True, "float64"')
+
+
+@pytest.fixture
+def copy(tmp_path: Path, paddle_dump: Dump) -> Path:
+    """A copy of the Paddle dump that may be damaged."""
+    return Path(shutil.copytree(paddle_dump.path, tmp_path / "copy"))
+
+
+def test_two_dumps_of_one_framework(torch_dump: Dump) -> None:
+    with pytest.raises(ValueError, match="both made by PyTorch: comparing a framework with itself"):
+        dump_comparing.pair_up(torch_dump, Dump(torch_dump.path))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("default_rng(0)", "default_rng(9)"), r"input '0' differs: float64 \(3, 5, 6\)"),
+        (("size=(3, 5, 6)", "size=(3, 4, 6)"), r"input '0' differs: .*\(3, 4, 6\)"),
+        (("[0, 3, 1]", "[0, 3, 2]"), r"labels differs: int64 \(3,\)"),
+        (('"cross_entropy"', "None"), "loss differs: 'weighted sum|labels.* only"),
+        (("TRAIN = False", "TRAIN = True"), "train differs: True in .*, False in"),
+        (("return drawn", "return drawn[:1]"), r"batches '1.0.0' is in .*paddle only"),
+        (("rng.integers(0, 4, n)", "rng.integers(0, 3, n)"), "batches '0.1' differs: int64"),
+        (
+            ("return drawn", "return drawn[::-1]"),
+            r"batches exchanged: batches\[0\] of .* is batches\[1\], batches\[1\] of .* is",
+        ),
+    ],
+    ids=["input", "shape", "labels", "loss", "train", "fewer", "other", "exchanged"],
+)
+def test_other_data_or_another_request(change, message, make, paddle_dump, request) -> None:
+    changes = [change, FLOAT64]
+    if change[1] == "None":
+        changes += [("return np.array([0, 3, 1])", "return None"), ("return drawn", "return None")]
+    found = make("torch", f"other_{request.node.callspec.id}", *changes)
+    with pytest.raises(ValueError, match=message):
+        dump_comparing.pair_up(found, paddle_dump)
+
+
+def test_other_weights_and_steps(make, torch_dump, paddle_dump) -> None:
+    seeded = make("torch", "seeded", ("SHAKE = True", 'SHAKE, SEED, DTYPE = True, 5, "float64"'))
+    with pytest.raises(ValueError, match="was run on the weights .* dump the Paddle side again"):
+        dump_comparing.pair_up(seeded, paddle_dump)
+    longer = make("torch", "longer", ('"adamw", 2', '"adamw", 1'), FLOAT64)
+    with pytest.raises(ValueError, match="steps differs: 1 in"):
+        dump_comparing.pair_up(longer, paddle_dump)
+
+
+def test_the_seed_matters_where_something_is_drawn(make, torch_dump) -> None:
+    plain = [
+        ('"cross_entropy", "adamw", 2', "None, None, 0"),
+        ("return np.array([0, 3, 1])", "return None"),
+        ("return drawn", "return None"),
+    ]
+    first = make("torch", "drawn", *plain, FLOAT64)
+    own = make(
+        "paddle", "drawn_own", *plain, ("SHAKE = True", 'SHAKE, SEED, DTYPE = True, 5, "float64"')
+    )
+    with pytest.raises(ValueError, match="seed differs: 0 in .*, 5 in"):
+        dump_comparing.pair_up(first, own)
+
+
+def test_no_precision_in_common(make, torch_dump, paddle_dump) -> None:
+    narrow = ("SHAKE = True", 'SHAKE, DTYPE = True, "float32"')
+    wide = make("torch", "only_wide", FLOAT64)
+    own = make("paddle", "only_narrow", narrow)
+    with pytest.raises(
+        ValueError, match="no precision is in both dumps: .* has float64, .*float32"
+    ):
+        dump_comparing.common(wide, own)
+    with pytest.raises(ValueError, match="float32 is not in both dumps"):
+        dump_comparing.common(wide, paddle_dump, ["float32"])
+
+
+def test_a_dump_is_never_replaced(make, torch_dump) -> None:
+    before = Dump(torch_dump.path).meta.created
+    with pytest.raises(ValueError, match="exists already; a dump is never replaced"):
+        make("torch", "from_torch")
+    assert Dump(torch_dump.path).meta.created == before
+
+
+def rewritten(copy: Path, name: str, change: Callable[[dict], None]) -> None:
+    """Change a JSON file and, as an attacker would, its hash in the manifest."""
+    path, manifest = copy / name, copy / "manifest.json"
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    if name != "manifest.json":
+        rows = json.loads(manifest.read_text())
+        found = {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        rows["files"][name] = {**found, "bytes": path.stat().st_size}
+        manifest.write_text(json.dumps(rows))
+
+
+def damaged(copy: Path, name: str, data: Callable[[bytes], bytes], hashed: bool = False) -> None:
+    """Change the bytes of a file, and its row in the manifest when ``hashed``."""
+    path = copy / name
+    path.write_bytes(data(path.read_bytes()))
+    if hashed:
+        manifest = copy / "manifest.json"
+        rows = json.loads(manifest.read_text())
+        found = {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        rows["files"][name] = {**found, "bytes": path.stat().st_size}
+        manifest.write_text(json.dumps(rows))
+
+
+TENSORS = "float64/forward.safetensors"
+DAMAGE = {
+    "unknown version": (
+        lambda c: rewritten(c, "manifest.json", lambda m: m.update(version=9)),
+        "format version 9; this program reads 1",
+    ),
+    "another format": (
+        lambda c: rewritten(c, "manifest.json", lambda m: m.update(format="x")),
+        "is not that of an align dump",
+    ),
+    "no manifest": (lambda c: (c / "manifest.json").unlink(), "not a dump, or one that was not"),
+    "a file is missing": (lambda c: (c / TENSORS).unlink(), "missing, though manifest.json lists"),
+    "truncated": (lambda c: damaged(c, TENSORS, lambda b: b[:-8]), "truncated or changed"),
+    "one bit": (
+        lambda c: damaged(c, TENSORS, lambda b: b[:-1] + bytes([b[-1] ^ 1])),
+        "its SHA-256 is not the one of the manifest",
+    ),
+    "truncated, hash forged": (
+        lambda c: damaged(c, TENSORS, lambda b: b[:-8], hashed=True),
+        "not a whole safetensors file",
+    ),
+    "no safetensors, hash forged": (
+        lambda c: damaged(c, TENSORS, lambda _: b"x" * 64, hashed=True),
+        "not a whole safetensors file",
+    ),
+    "a path outside": (
+        lambda c: rewritten(c, "manifest.json", lambda m: m["files"].update({"../x": {}})),
+        "has a bad row '../x'",
+    ),
+    "no JSON": (
+        lambda c: damaged(c, "meta.json", lambda b: b[:-20], hashed=True),
+        "meta.json: cannot be read",
+    ),
+    "a key is missing": (
+        lambda c: rewritten(c, "meta.json", lambda m: m.pop("inputs")),
+        "the key 'inputs' is missing",
+    ),
+    "an unknown key": (
+        lambda c: rewritten(c, "meta.json", lambda m: m.update(extra=1)),
+        "unknown key 'extra'",
+    ),
+    "another type": (
+        lambda c: rewritten(c, "meta.json", lambda m: m.update(steps="2")),
+        "'steps' is a str, expected int",
+    ),
+    "the other framework's stamp": (
+        lambda c: rewritten(
+            c, "float64/record.json", lambda m: m["stamp"].update(framework="torch")
+        ),
+        "says side 'paddle', its tensors were computed by 'torch'",
+    ),
+    "weights of another digest": (
+        lambda c: rewritten(c, "meta.json", lambda m: m.update(weights="0" * 64)),
+        "not the weights of meta.json",
+    ),
+    "a tensor that is not there": (
+        lambda c: rewritten(c, "float64/record.json", lambda m: m.update(loss="nothing")),
+        "has no tensor 'nothing'",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_dump_ends_in_one_line(damage, copy, torch_dump, capsys) -> None:
+    change, message = DAMAGE[damage]
+    assert main_compare([str(torch_dump.path), str(copy)]) == 0
+    capsys.readouterr()
+    change(copy)
+    assert main_compare([str(torch_dump.path), str(copy)]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
+    assert said.startswith("align: error: ")
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from align.record.files import storage
+with storage.new_folder(Path(sys.argv[1])) as new:
+    storage.write_json(new / "meta.json", {})
+    print("half", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_killed_dump_leaves_nothing_to_compare(tmp_path: Path) -> None:
+    """Killed while its files are being written: there is no folder of that name."""
+    out = tmp_path / "killed"
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(out)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "half\n"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(timeout=10)
+    process.stdout.close()
+    assert not out.exists()
+    (left,) = tmp_path.iterdir()
+    with pytest.raises(ValueError, match="not a dump, or one that was not finished"):
+        Dump(left)
+
+
+def test_errors_of_the_commands(folder, torch_dump, capsys, tmp_path) -> None:
+    spec = str(folder / "from_torch_spec.py")
+    side = ["--side", "torch", "--spec"]
+    assert main_dump([*side, str(tmp_path / "no.py"), "--out", "x"]) == 2
+    assert "no such file" in capsys.readouterr().err
+    assert main_dump([*side, spec, "--out", str(tmp_path / "x"), "--weights", "y"]) == 2
+    assert "--weights belongs to the other side" in capsys.readouterr().err
+    wrong = ["--side", "paddle", "--spec", spec, "--out", str(tmp_path / "x")]
+    assert main_dump([*wrong, "--weights", str(tmp_path)]) == 2
+    assert "has no manifest.json" in capsys.readouterr().err
+    assert main_compare([str(torch_dump.path), str(tmp_path / "none")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+    with pytest.raises(SystemExit) as left:
+        main_dump(["--help"])
+    assert left.value.code == 0
+    assert "exit status: 0 written; 2 could not run" in capsys.readouterr().out
+
+
+def test_nothing_is_ever_unpickled() -> None:
+    """No np.load, no pickle, no torch.load in the package; only `classic` writes, none reads."""
+    rooms = ("record", "match", "judge", "pair", "explain", "stages", "commands")
+    files = [path for room in rooms for path in sorted((ROOT / "align" / room).rglob("*.py"))]
+    assert len(files) > 80
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        assert not calls & {"np.load", "numpy.load", "pickle.load", "pickle.loads", "eval", "exec"}
+        assert "allow_pickle" not in text
+        assert not any(
+            isinstance(node, ast.Import) and any("pickle" in alias.name for alias in node.names)
+            for node in ast.walk(tree)
+        )
+
+
+def test_a_dump_holds_no_pickle(torch_dump: Dump) -> None:
+    kinds = {path.suffix for path in torch_dump.path.rglob("*") if path.is_file()}
+    assert kinds == {".json", ".safetensors"}

@@ -1,0 +1,187 @@
+"""What is dumped comes back, and is judged as `align.compare` judges it in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from align.commands import dump_comparing
+from align.commands.comparing import compared
+from align.commands.spec import read_spec
+from align.match.name_table import read_table
+from align.pair.any_pair import AnyPair, Setup
+from align.pair.dump_pair import DumpPair, Names
+from align.record.arrays import TrainingRun
+from align.record.files import record_files, storage
+from align.record.files.dump_reading import Dump
+from align.record.recording import Recording
+from align.record.results import Comparison
+
+
+def judged(first: Dump, second: Dump):
+    """The whole comparison of two dumps."""
+    names = dump_comparing.pair_up(first, second)
+    return dump_comparing.judge(names, dump_comparing.common(first, second))
+
+
+@pytest.fixture(scope="module")
+def outcome(torch_dump: Dump, paddle_dump: Dump):
+    return judged(paddle_dump, torch_dump)
+
+
+def test_a_right_port_passes_in_any_order(outcome, torch_dump, paddle_dump) -> None:
+    assert outcome.passed, str(outcome)
+    steps = [(r.step, r.dtype) for r in outcome.report.results]
+    passes = [(s, d) for d in ("float64", "float32") for s in ("forward", "backward", "training")]
+    assert steps == [("weights", None), *passes]
+    assert all(result.controls for result in outcome.report.results)
+    environment = outcome.report.environment
+    assert environment["PyTorch"]["framework"] == "torch"
+    assert environment["Paddle"]["framework"] == "paddle"
+    assert environment["Paddle"]["version"]
+    assert environment["Paddle"]["device"]
+    assert judged(torch_dump, paddle_dump).verdict == outcome.verdict
+
+
+@pytest.fixture(scope="module")
+def wrong_dump(make, torch_dump: Dump) -> Dump:
+    """Paddle's side with another epsilon."""
+    return make("paddle", "wrong", ("EPSILON = 1e-5", "EPSILON = 1e-6"), other=torch_dump)
+
+
+def test_every_comparison_is_that_of_one_process(torch_dump, wrong_dump, folder) -> None:
+    """Names, distances, bounds and verdicts are equal bit for bit, right and wrong ones."""
+    found = judged(torch_dump, wrong_dump)
+    given = read_spec(folder / "wrong_spec.py")
+    expected = {
+        (r.step, r.dtype): r.comparisons
+        for r in compared(given).report.results
+        if "inject" not in r.case
+    }
+    own = {(r.step, r.dtype): r.comparisons for r in found.report.results}
+    assert own.pop(("weights", None))
+    passes = ("forward", "backward", "training")
+    assert list(own) == [key for key in expected if key[0] in passes]
+    for key, rows in own.items():
+        assert list(map(_exact, rows)) == list(map(_exact, expected[key])), key
+    assert {c.passed for rows in own.values() for c in rows} == {True, False}
+
+
+def _exact(comparison: Comparison) -> str:
+    """Everything; of the drift, a sum in another order, ten digits."""
+    if comparison.name == "drift of the weights":
+        return f"{comparison.worst:.9e} {comparison.bound:.9e} {comparison.position}"
+    return repr(comparison)
+
+
+def test_the_faulty_layer_is_named_with_its_cause(torch_dump, wrong_dump) -> None:
+    found = judged(torch_dump, wrong_dump)
+    assert found.exit_code == 1
+    root = found.root
+    assert (root.step, root.place, root.dtype) == ("forward", "norm", "float64")
+    assert "Paddle computes with 1e-06, PyTorch with 1e-05" in root.cause
+    assert "LayerNorm.forward" in root.source
+    assert "mend that first" in found.first_backward_divergence.cause
+
+
+def test_code_between_layers_is_blamed_on_the_container(make, torch_dump) -> None:
+    change = ("SHIFT = 0.0", "SHIFT = 1.0")
+    found = judged(torch_dump, make("paddle", "twice", change, other=torch_dump))
+    assert found.root.place == "(model)"  # not norm2, whose input is wrong already
+    assert found.first_divergence.name != ""
+
+
+def test_training_mode_compares_running_statistics(make) -> None:
+    change = ("TRAIN = False", 'TRAIN, DTYPE = True, "float64"')
+    torch = make("torch", "train_torch", change)
+    found = judged(torch, make("paddle", "train_paddle", change, other=torch))
+    assert found.passed, str(found)
+    names = {c.name for c in found.report.results[1].comparisons}
+    assert {"norm2._mean", "norm2._variance"} <= names
+    momentum = ("nn.BatchNorm1D(6)", "nn.BatchNorm1D(6, momentum=0.1)")
+    wrong = judged(torch, make("paddle", "train_wrong", change, momentum, other=torch))
+    assert wrong.root.place == "norm2"
+
+
+def test_a_wrong_gradient_is_found_behind_its_layer(make, torch_dump) -> None:
+    """Paddle's forward pass is right, its backward pass is not."""
+    change = ("x = x * (1 + SHIFT)", "x = x + x - x.detach()")
+    found = judged(torch_dump, make("paddle", "gradient", change, other=torch_dump))
+    assert found.first_divergence is None
+    assert found.root.step == "backward"
+    assert found.root.place == "(model)"
+
+
+def test_own_weights_are_compared_first(make, torch_dump) -> None:
+    torch = make("torch", "plain_torch", ("SHAKE = True", "SHAKE = False"))
+    own = make("paddle", "own")
+    found = judged(torch, own)
+    assert [r.step for r in found.report.results] == ["weights"]
+    assert found.root.step == "weights"
+    assert found.exit_code == 1
+    with pytest.raises(ValueError, match="--no-shake"):
+        dump_comparing.pair_up(torch_dump, own)
+
+
+def test_arrays_come_back_bit_for_bit(tmp_path: Path, torch_dump: Dump) -> None:
+    for dtype in ("float64", "float32"):
+        recording = torch_dump.recording(dtype)
+        record_files.write_recording(recording, tmp_path / dtype)
+        with storage.new_folder(tmp_path / f"copy_{dtype}") as copy:
+            record_files.write_recording(recording, copy / dtype)
+        again = record_files.read_recording(storage.Folder(tmp_path / f"copy_{dtype}"), dtype)
+        _same_recordings(recording, again)
+        assert recording.calls["norm"].inputs
+        assert recording.calls["norm"].outputs[0][1].dtype == dtype
+
+
+def _same_recordings(first: Recording, second: Recording) -> None:
+    assert list(first.calls) == list(second.calls)
+    for key, call in first.calls.items():
+        other = second.calls[key]
+        assert (call.name, call.number, call.parent) == (other.name, other.number, other.parent)
+        for part in ("outputs", "inputs", "grad_outputs", "grad_inputs"):
+            a, b = dict(getattr(call, part)), dict(getattr(other, part))
+            assert list(a) == list(b)
+            assert all(np.array_equal(a[p], b[p]) for p in a)
+    assert first.backward_order == second.backward_order
+    assert np.array_equal(first.loss, second.loss)
+    for part in ("gradients", "input_gradients", "state"):
+        a, b = getattr(first, part), getattr(second, part)
+        assert list(a) == list(b)
+        assert all(np.array_equal(a[n], b[n]) for n in a)
+
+
+def test_equal_arrays_are_stored_once(torch_dump: Dump) -> None:
+    """What one layer returns and the next one is given lies in the file once."""
+    stored = torch_dump.folder.tensors("float64/forward.safetensors")
+    calls = torch_dump.recording("float64").calls
+    taps = [a for c in calls.values() for _, a in (*c.outputs, *c.inputs)]
+    assert len(stored) == len({storage.digest(a) for a in taps}) < len(taps)
+
+
+def test_the_noise_band_is_the_one_of_one_process(folder, torch_dump, paddle_dump) -> None:
+    given = read_spec(folder / "from_torch_spec.py")
+    expected = AnyPair(Setup(given, folder), "float32").noise
+    names = Names(torch_dump, paddle_dump, read_table(given.weights), folder)
+    found = DumpPair(names, "float32").noise
+    for own, b in zip(found, expected, strict=True):
+        assert own.keys() == b.keys()
+        assert all(np.isclose(own[name], b[name], rtol=1e-12, atol=0) for name in b)
+    assert "q.weight" in found[1]  # a part of a packed tensor
+
+
+def test_a_training_run_comes_back(tmp_path: Path) -> None:
+    run = TrainingRun(
+        [1.5, 1.25], [0.1, 0.05], {"w": np.arange(3.0)}, {"moment1": {"w": np.ones(3)}}
+    )
+    run.stamp = {"framework": "torch"}
+    with storage.new_folder(tmp_path / "x") as new:
+        record_files.write_training(run, new / "float64")
+    again = record_files.read_training(storage.Folder(tmp_path / "x"), "float64")
+    assert again.losses == run.losses
+    assert again.learning_rates == run.learning_rates
+    assert np.array_equal(again.state["w"], run.state["w"])
+    assert np.array_equal(again.moments["moment1"]["w"], np.ones(3))

@@ -1,0 +1,208 @@
+"""Inject mode for the backward pass: every guilty layer, by its own backward pass alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from paddle import nn
+
+from align.explain.isolation_backward import BackwardIsolation, isolated_backward
+from align.pair.any_pair import AnyPair, Setup
+from align.record.request import Request
+
+X = np.random.default_rng(1).normal(size=(3, 4, 6))
+
+
+class TorchNet(torch.nn.Module):
+    """Attention by hand, a block with a residual connection, layers without parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (torch.nn.Linear(6, 6) for _ in range(3))
+        self.soft = torch.nn.Softmax(-1)
+        self.block = TorchBlock()
+        self.act = torch.nn.Tanh()
+        self.head = torch.nn.Linear(6, 3)
+
+    def forward(self, x):
+        x = self.soft(self.q(x) @ self.k(x).transpose(1, 2)) @ self.v(x)
+        hidden = self.block(x)
+        return self.head(self.act(hidden)), hidden  # hidden goes on and goes out
+
+
+class TorchBlock(torch.nn.Module):
+    """x + drop(fc(norm(x)))."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(6)
+        self.fc = torch.nn.Linear(6, 6)
+        self.drop = torch.nn.Dropout(0.0)
+
+    def forward(self, x):
+        return x + self.drop(self.fc(self.norm(x)))
+
+
+class Scaled(paddle.autograd.PyLayer):
+    """Identity whose gradient is multiplied."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.factor
+
+
+class Faulty(nn.Layer):
+    """A layer without parameters with a factor on its gradient."""
+
+    def __init__(self, layer: nn.Layer, factor: float) -> None:
+        super().__init__()
+        self._call, self._factor = layer, factor
+
+    def forward(self, x):
+        return Scaled.apply(self._call(x), self._factor)
+
+
+class PaddleNet(nn.Layer):
+    """The port; `faults` names what is wrong in its backward pass."""
+
+    def __init__(self, faults: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self.faults = faults
+        self.q, self.k, self.v = (nn.Linear(6, 6) for _ in range(3))
+        self.soft = Faulty(nn.Softmax(-1), 0.5) if "soft" in faults else nn.Softmax(-1)
+        self.block = PaddleBlock(faults)
+        self.act = Faulty(nn.Tanh(), 3.0) if "act" in faults else nn.Tanh()
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        value = self.v(x).detach() if "value" in self.faults else self.v(x)
+        x = self.soft(self.q(x) @ self.k(x).transpose([0, 2, 1])) @ value
+        hidden = self.block(x)
+        return self.head(self.act(hidden)), hidden
+
+
+class PaddleBlock(nn.Layer):
+    """The block."""
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        super().__init__()
+        self.faults = faults
+        self.norm, self.fc, self.drop = nn.LayerNorm(6), nn.Linear(6, 6), nn.Dropout(0.0)
+
+    def forward(self, x):
+        shortcut = x.detach() if "shortcut" in self.faults else x
+        out = self.fc(self.norm(x))
+        return shortcut + self.drop(Scaled.apply(out, 2.0) if "container" in self.faults else out)
+
+
+def pair(
+    *faults: str, theirs=TorchNet, seed: int = 0, dtype: str = "float64", **options
+) -> AnyPair:
+    torch.manual_seed(seed)
+    plan = Request(theirs(), PaddleNet(faults), X, seed=seed, dtype=(dtype,), **options)
+    return AnyPair(Setup(plan), dtype)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_right_port_has_no_guilty_layer(seed: int, dtype: str) -> None:
+    result, guilty = isolated_backward(pair(seed=seed, dtype=dtype, train=bool(seed % 2)))
+    assert result.passed, result.failures
+    assert guilty == []
+    names = {c.name for c in result.comparisons}
+    assert {"gradient at input 0 of act", "gradient at soft", "block.fc.weight"} <= names
+    assert [c.caught for c in result.controls] == [True]
+
+
+def test_two_layers_without_parameters_are_both_listed_in_backward_order() -> None:
+    result, guilty = isolated_backward(pair("soft", "act"))
+    assert [one.place for one in guilty] == ["act", "soft"]
+    assert "3.000 x the reference" in guilty[0].cause
+    assert "0.500 x the reference" in guilty[1].cause
+    assert guilty[0].step == "backward"
+    assert len(result.failures) == 2
+    assert result.case == "pair (inject)"
+
+
+@pytest.mark.parametrize(
+    ("fault", "place", "cause"),
+    [
+        ("value", "(model)", "no gradient comes back: the graph is cut there"),
+        ("shortcut", "block", "the gradient through the residual connection is missing"),
+        ("container", "block", "2.000 x the reference"),
+    ],
+)
+def test_a_container_is_guilty_of_its_own_code_only(fault, place, cause) -> None:
+    _, guilty = isolated_backward(pair(fault))
+    assert [one.place for one in guilty] == [place]
+    assert cause in guilty[0].cause
+
+
+class Detached(TorchNet):
+    """PyTorch cuts the graph where the port does not."""
+
+    def forward(self, x):
+        x = self.soft(self.q(x) @ self.k(x).transpose(1, 2)) @ self.v(x)
+        hidden = self.block(x)
+        return self.head(self.act(hidden.detach())), hidden
+
+
+def test_a_detach_that_the_port_forgot_accuses_the_caller() -> None:
+    _, guilty = isolated_backward(pair(theirs=Detached))
+    assert [one.place for one in guilty] == ["(model)"]
+    assert isolated_backward(pair())[1] == []
+
+
+def test_the_planted_gradient_is_seen_in_every_single_layer() -> None:
+    held = pair()
+    places = [
+        "act",
+        "head",
+        "block",
+        "block.norm",
+        "block.fc",
+        "block.drop",
+        "soft",
+        "v",
+        "(model)",
+    ]
+    for place in places:
+        run = BackwardIsolation(held, tripled=place).go()
+        assert {one.place for one in run.wrong} == {place}
+
+
+class TorchAttention(torch.nn.Module):
+    """One tensor given three times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attn = torch.nn.MultiheadAttention(6, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.attn(x, x, x, need_weights=False)[0]
+
+
+class PaddleAttention(nn.Layer):
+    """One tensor given once or three times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.attn, self.times = nn.MultiHeadAttention(6, 2), times
+
+    def forward(self, x):
+        return self.attn(*[x] * self.times)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_tensor_that_is_given_several_times_has_one_gradient(times: int) -> None:
+    plan = Request(TorchAttention(), PaddleAttention(times), X, dtype=("float64",), train=True)
+    result, guilty = isolated_backward(AnyPair(Setup(plan), "float64"))
+    assert result.passed, result.failures
+    assert guilty == []

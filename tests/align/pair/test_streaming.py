@@ -1,0 +1,359 @@
+"""Tensors stream: stores, lazy mappings, one model of each kind, the noise, and the drift."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import tempfile
+import tracemalloc
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from paddle import nn
+
+import align
+from align.frameworks import on_paddle, on_torch
+from align.judge import bounds, drift
+from align.judge.judging import each
+from align.match import mapping
+from align.match.name_table import read_table
+from align.match.renamed import to_paddle
+from align.pair import models, unit_noise
+from align.pair.any_pair import AnyPair, Setup
+from align.pair.unit_noise import groups, perturbed
+from align.record import stored_arrays
+from align.record.request import Request
+from align.record.stored_arrays import Lazy, LazyLeaves, Store, paths_of
+from align.stages import training
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(4, 6))
+
+
+def test_a_store_gives_back_what_it_was_given(monkeypatch) -> None:
+    monkeypatch.setattr(stored_arrays, "MEMORY", 40)
+    store = Store()
+    arrays = [np.arange(4.0), np.float32(2.5)[None][0:1].reshape(()), np.arange(12).reshape(3, 4).T]
+    arrays += [np.zeros((0, 3)), np.array([True, False]), np.array([1, 2], np.uint8)]
+    readers = [store.put(array) for array in arrays]
+    for array, read in zip(arrays, readers, strict=True):
+        found = read()
+        assert (found.dtype, found.shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(found, array)
+    assert readers[0]() is arrays[0]  # in memory
+    assert readers[2]() is not arrays[2]  # 96 bytes: in the file
+    del store
+    np.testing.assert_array_equal(readers[2](), arrays[2])
+
+
+def test_a_store_copies_what_lives_in_a_model() -> None:
+    tensor = torch.ones(3, dtype=torch.float64)
+    read = Store().put(on_torch.view(tensor))
+    with torch.no_grad():
+        tensor.mul_(2.0)
+    np.testing.assert_array_equal(read(), np.ones(3))
+    np.testing.assert_array_equal(on_torch.view(tensor), 2 * np.ones(3))
+
+
+def test_arrays_written_by_two_threads_come_back_whole(monkeypatch) -> None:
+    monkeypatch.setattr(stored_arrays, "MEMORY", 0)
+    arrays = {str(i): np.full((i + 1, 999), float(i)) for i in range(40)}
+    kept = Store().keep(arrays)
+    assert list(kept) == list(arrays)
+    assert all(np.array_equal(kept[name], array) for name, array in arrays.items())
+
+
+def test_paddle_hands_out_copies() -> None:
+    tensor = paddle.ones([3], dtype="float64")
+    found = on_paddle.numpy(tensor)
+    found[0] = 5.0
+    assert float(tensor[0]) == 1.0
+    tensor.set_value(np.full(3, 2.0))
+    np.testing.assert_array_equal(found, [5.0, 1.0, 1.0])
+
+
+def test_a_full_disk_is_said_in_words(monkeypatch) -> None:
+    class Full:
+        def seek(self, _) -> None:
+            raise OSError(28, "No space left on device")
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(stored_arrays, "MEMORY", 0)
+    monkeypatch.setattr(tempfile, "TemporaryFile", Full)
+    with pytest.raises(ValueError, match="No space left on device.*TMPDIR"):
+        Store().put(np.ones(3))
+
+
+def test_lazy_containers_read_on_access_only() -> None:
+    read = []
+    lazy = Lazy({"a": lambda: read.append("a") or np.ones(2)})
+    lazy.hold("b", lambda: read.append("b") or np.zeros(2))
+    assert ("a" in lazy, "c" in lazy, len(lazy), list(lazy)) == (True, False, 2, ["a", "b"])
+    assert read == []
+    assert lazy["b"].sum() == 0
+    assert read == ["b"]
+    lazy.leave("a")
+    assert list(lazy) == ["b"]
+    leaves = LazyLeaves()
+    leaves.hold("x", lambda: read.append("x") or np.ones(3))
+    assert paths_of(leaves) == paths_of([("x", None)]) == ["x"]
+    assert read == ["b"]
+    assert leaves[0][1].size == dict(leaves[:])["x"].size == 3
+
+
+def test_comparisons_are_made_when_they_are_asked_for() -> None:
+    def never() -> np.ndarray:
+        raise AssertionError("read without need")
+
+    ours = Lazy({"good": lambda: np.ones(2), "bad": lambda: np.zeros(2), "rest": never})
+    rule = bounds.FLOORS["forward", "float64"]
+    found = each(ours, Lazy({n: lambda: np.ones(2) for n in ours}), None, lambda *_: rule, None)
+    assert [next(found).passed, next(found).passed] == [True, False]
+    with pytest.raises(AssertionError):
+        next(found)
+    assert [c.reason for c in each({}, {"x": X}, None, lambda *_: rule, None)] == [
+        "missing on the Paddle side"
+    ]
+
+
+def both(epsilon: float = 1e-5) -> tuple[torch.nn.Module, nn.Layer]:
+    theirs = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.LayerNorm(6), torch.nn.ReLU())
+    return theirs, nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6, epsilon=epsilon), nn.ReLU())
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-3])
+def test_results_are_the_same_from_memory_and_from_a_file(epsilon, monkeypatch) -> None:
+    theirs, ours = both(epsilon)
+    options = {"optimizer": "adamw", "steps": 2, "inject": True}
+
+    def run() -> tuple[str, list]:
+        result = align.compare(theirs, ours, X, **options)
+        found = [c for r in result.report.results for c in r.comparisons]
+        controls = [c for r in result.report.results for c in r.controls]
+        return result.verdict, [(c.name, c.worst, c.bound, c.reason) for c in found], controls
+
+    files = []
+    made = tempfile.TemporaryFile
+    from_memory = run()
+    monkeypatch.setattr(stored_arrays, "MEMORY", 0)
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: files.append(made()) or files[-1])
+    assert run() == from_memory
+    assert from_memory[0].startswith("PASS" if epsilon == 1e-5 else "FAIL")
+    gc.collect()
+    assert files
+    assert all(file.closed for file in files)  # nothing outlives the comparison
+
+
+def peak_of(memory: int, monkeypatch) -> float:
+    """Largest sum of NumPy's arrays during a comparison, in units of the weights."""
+    width = 700
+    theirs = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(4)))
+    ours = nn.Sequential(*(nn.Linear(width, width) for _ in range(4)))
+    x = RNG.normal(size=(2, width))
+    monkeypatch.setattr(stored_arrays, "MEMORY", memory)
+    monkeypatch.setattr(unit_noise, "_GROUP", 1)
+    tracemalloc.start()
+    try:
+        recipe = {"loss": "mse", "labels": np.ones((2, width)), "optimizer": "sgd", "steps": 1}
+        setup = Setup(Request(theirs, ours, x, dtype=("float64",), **recipe))
+        pair = AnyPair(setup, "float64")
+        judge = pair.judge.each_gradient(pair.ours, pair.reference, pair.oracle, pair.noise[1])
+        assert all(comparison.passed for comparison in judge)
+        with pair.trained_ours() as run:
+            assert set(run.state) == set(to_paddle(setup.weights, setup.state))
+        pair.train_reference("float64")
+        return tracemalloc.get_traced_memory()[1] / (4 * width * width * 8)
+    finally:
+        tracemalloc.stop()
+
+
+def test_no_more_than_a_few_tensors_are_held(monkeypatch) -> None:
+    peak_of(0, monkeypatch)  # what the first use imports
+    assert peak_of(0, monkeypatch) < 2.5  # two threads; one weight is a quarter of them
+    assert peak_of(2**40, monkeypatch) > 3.5  # what the bound would miss if nothing went to a file
+
+
+def test_each_model_is_built_once_in_each_precision() -> None:
+    built: list[str] = []
+
+    def theirs() -> torch.nn.Module:
+        built.append(f"torch {torch.get_default_dtype()}")
+        return both()[0]
+
+    def ours() -> nn.Layer:
+        built.append(f"paddle {paddle.get_default_dtype()}")
+        return both()[1]
+
+    assert align.compare(theirs, ours, X, optimizer="sgd", steps=2, inject=True).passed
+    assert sorted(built) == [
+        "paddle float32",
+        "paddle float64",
+        "torch torch.float32",
+        "torch torch.float64",
+    ]
+
+
+def test_a_model_comes_back_as_it_was() -> None:
+    """A factory that freezes a layer, and training, leave nothing for the next user."""
+    theirs, ours = both()
+    pair = AnyPair(Setup(Request(theirs, ours, X, dtype=("float64",))), "float64")
+    first = pair.model
+    before = dict(models.tensors(on_paddle, first).items())
+    again = pair.our_model(True)
+    assert again is first
+    assert again.training
+    again[0].weight.stop_gradient = True
+    again[0].weight.set_value(again[0].weight * 2)
+    assert pair.model is first
+    assert not first.training
+    assert not first[0].weight.stop_gradient
+    for name, value in models.tensors(on_paddle, first).items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_noise_is_one_unit_in_the_last_place(dtype) -> None:
+    x = RNG.normal(size=(9, 7)).astype(dtype)
+    found = perturbed({"x": x, "n": np.arange(3)}, np.random.default_rng(0))
+    np.testing.assert_array_equal(found["n"], np.arange(3))
+    up, down = (np.nextafter(x, np.array(way, dtype)) for way in (np.inf, -np.inf))
+    assert ((found["x"] == up) | (found["x"] == down)).all()
+    assert (found["x"] == up).any()
+    assert (found["x"] == down).any()
+    assert found["x"].dtype == x.dtype
+
+
+def test_noise_leaves_infinities_and_moves_zeros_least() -> None:
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan])
+    found = perturbed(x, np.random.default_rng(0))
+    np.testing.assert_array_equal(np.abs(found[:2]), [5e-324, 5e-324])
+    np.testing.assert_array_equal(found[2:], x[2:])
+    assert [list(g) for g in groups([("a", np.ones(2**22)), ("b", X)])] == [["a"], ["b"]]
+
+
+def attention() -> tuple[torch.nn.Module, nn.Layer, mapping.WeightMapping]:
+    theirs, ours = torch.nn.MultiheadAttention(40, 2), nn.MultiHeadAttention(40, 2)
+    source, own = on_torch.entries(theirs), on_paddle.entries(ours)
+    found = mapping.match(source, own, read_table(None))
+    return theirs, ours, mapping.finish(found, source, own)
+
+
+def test_a_renamed_view_is_the_conversion() -> None:
+    theirs, _, weights = attention()
+    state = on_torch.state(theirs)
+    expected = weights.to_paddle(state)
+    view = to_paddle(weights, state)
+    assert set(view) == set(expected)
+    for name, array in view.items():
+        np.testing.assert_array_equal(array, expected[name])
+    del state["out_proj.bias"]
+    assert set(expected) - set(to_paddle(weights, state)) == {"out_proj.bias"}
+
+
+def test_a_sample_takes_the_same_elements_on_both_sides() -> None:
+    theirs, ours, weights = attention()
+    sample = drift.Sample(weights)
+    assert sample.size == 4 * (drift.LIMIT + 40)  # four matrices of 1600 elements, four biases
+    expected = sample.reference(on_torch, theirs)
+    assert not np.array_equal(sample.ours(on_paddle, ours), expected)
+    on_paddle.load(ours, weights.to_paddle(on_torch.state(theirs)))
+    np.testing.assert_array_equal(sample.ours(on_paddle, ours), expected)
+
+
+def factories(rate: float):
+    def theirs(model):
+        return torch.optim.Adam(model.parameters(), lr=1e-2)
+
+    def ours(layer):
+        return paddle.optimizer.Adam(rate, parameters=layer.parameters())
+
+    return theirs, ours
+
+
+def trained(rate: float, dtype: str = "float64"):
+    pair = both()
+    result = align.compare(*pair, X, optimizer=factories(rate), steps=4, dtype=dtype)
+    return next(r for r in result.report.results if r.step == "training")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_drift_stays_within_the_noise_band(dtype) -> None:
+    found = trained(1e-2, dtype)
+    curves = found.series["drift"]
+    assert found.passed, [c.reason for c in found.failures] + found.problems
+    assert {len(curve) for curve in curves.values()} == {4}
+    assert max(curves["paddle"]) < 100 * max(curves["noise band"])
+    assert all(a <= b for a, b in zip(curves["paddle"], curves["allowed"], strict=True))
+
+
+def test_a_rate_that_is_a_thousandth_off_leaves_the_band() -> None:
+    found = trained(1.001e-2)
+    one = next(c for c in found.comparisons if c.name == drift.NAME)
+    assert "leave the noise band at step 1" in one.reason
+    curves = found.series["drift"]
+    assert curves["paddle"][-1] > curves["allowed"][-1] > curves["noise band"][-1]
+
+
+def test_a_tensor_that_rounding_drives_does_not_widen_the_band() -> None:
+    sample = drift.Sample(attention()[2])
+    start = np.zeros(sample.size)
+    way, aside = np.ones(sample.size), np.full(sample.size, 1e-12)
+    aside[:40] = 1e-3  # a bias whose gradient is zero but for rounding
+    plain = drift.Track(copy.copy)
+    moved = drift.Track(copy.copy)
+    for track, last in ((plain, way), (moved, way + aside)):
+        track.watch(start)
+        track.watch(last)
+    everything = np.arange(sample.size)
+    part = next(p for p in sample._parts if p.stop - p.start == 40)
+    aside = np.roll(aside, part.start)
+    moved = drift.Track(copy.copy)
+    moved.watch(start)
+    moved.watch(way + aside)
+    steady = sample.steady(plain, moved)
+    assert set(everything) - set(steady) == set(range(part.start, part.stop))
+    assert moved.apart(plain, steady)[0] < 1e-10 < moved.apart(plain, everything)[0]
+
+
+def shared(x: np.ndarray, loss: str | None, never: bool, monkeypatch) -> tuple[list, int]:
+    """Every comparison of a pair, and how many float64 runs of the reference it took."""
+    if never:
+        monkeypatch.setattr(AnyPair, "_shared", lambda self, kind: None)
+    labels = None if loss is None else np.zeros((4, 6), np.float32)
+    plan = Request(*both(), x, loss=loss, labels=labels, optimizer="sgd", steps=2)
+    setup = Setup(plan)
+    runs_made = []
+    for name in ("run_reference", "train_reference"):
+        made = getattr(AnyPair, name)
+
+        def counted(pair, dtype=None, *rest, _made=made, **options):
+            runs_made.append(dtype or pair.dtype)
+            return _made(pair, dtype, *rest, **options)
+
+        monkeypatch.setattr(AnyPair, name, counted)
+    found = []
+    for dtype in plan.dtypes:
+        pair = AnyPair(setup, dtype)
+        found += pair.judge.backward(pair.ours, pair.reference, pair.oracle, pair.noise[1])
+        found += training.training(pair)[0].comparisons
+    assert all(comparison.passed for comparison in found)
+    return [(c.name, c.worst, c.bound, c.peer) for c in found], runs_made.count("float64")
+
+
+def test_the_float64_run_serves_both_precisions_where_it_is_the_same() -> None:
+    state = torch.get_rng_state()
+
+    def run(x: np.ndarray, loss: str | None = "mse", never: bool = False) -> tuple[list, int]:
+        torch.set_rng_state(state)
+        with pytest.MonkeyPatch.context() as patch:
+            return shared(x, loss, never, patch)
+
+    exact = X.astype(np.float32)
+    found, count = run(exact)
+    assert count == 2
+    assert run(exact, never=True) == (found, 4)  # the same numbers, at twice the cost
+    assert run(X)[1] == 4  # float32 would round the inputs
+    assert run(exact, None)[1] == 4  # the default loss has float64 weights

@@ -1,0 +1,416 @@
+"""Stage "data": clean loaders pass, each slip of a loader is found at its key and named."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+from align.record.request import Request
+from align.stages.batch_data import compare_batch, data, read_batch
+
+CLS, SEP, UNKNOWN = 101, 102, 100
+MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+
+
+def run(reference, ours):
+    plan = Request(None, None, (np.zeros(1),), data=(reference, ours))
+    return data(SimpleNamespace(plan=plan, dtype="float64"))
+
+
+def first(reference, ours):
+    result, found = run(reference, ours)
+    assert not result.passed
+    assert result.problems == []  # every control caught
+    return found[0]
+
+
+def encode(rng, rows=11, seed=None, **knobs):
+    """Rows of two texts as a tokenizer encodes them; the knobs are a loader's options."""
+    get = {"limit": 12, "specials": True, "keep": "start", "close": True, "lost": False}
+    get |= {"swap": False, **knobs}
+    found = []
+    for _ in range(rows):
+        one, two = (rng.integers(110, 200, rng.integers(1, 8)).tolist() for _ in range(2))
+        if get["lost"]:
+            one, two = ([UNKNOWN if t % 3 == 0 else t for t in part] for part in (one, two))
+        if get["swap"]:
+            one, two = two, one
+        ids = [CLS, *one, SEP, *two, SEP] if get["specials"] else [*one, *two]
+        types = [0] * (len(one) + 2) + [1] * (len(two) + 1)
+        if len(ids) > get["limit"] and get["keep"] == "start":
+            ids = ids[: get["limit"] - 1] + [SEP] if get["close"] else ids[: get["limit"]]
+        elif len(ids) > get["limit"]:
+            ids = [CLS] + ids[-(get["limit"] - 1) :]
+        found.append((ids, types[: len(ids)], int(rng.integers(0, 3))))
+    return found
+
+
+def collate(rows, size=4, side="right", pad=0, length=None):
+    """Batches of padded arrays."""
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        width = length or max(len(ids) for ids, _, _ in part)
+
+        def fill(values, value, width=width):
+            gap = [value] * (width - len(values))
+            return gap + values if side == "left" else values + gap
+
+        yield {
+            "input_ids": np.array([fill(ids, pad) for ids, _, _ in part]),
+            "token_type_ids": np.array([fill(types, 0) for _, types, _ in part]),
+            "attention_mask": np.array([fill([1] * len(ids), 0) for ids, _, _ in part]),
+            "labels": np.array([label for _, _, label in part]),
+        }
+
+
+def texts(seed=0, size=4, side="right", pad=0, length=None, **knobs):
+    return list(collate(encode(np.random.default_rng(seed), **knobs), size, side, pad, length))
+
+
+def images(seed=0, size=3, count=7):
+    rng = np.random.default_rng(seed)
+    smooth = rng.uniform(0, 255, (count, 3, 6, 6)).repeat(3, axis=2).repeat(3, axis=3)
+    pixels = np.clip(smooth + rng.normal(0, 9, smooth.shape), 0, 255).round()
+    return [
+        (pixels[i : i + size] / 255, np.arange(i, min(i + size, count)) % 2)
+        for i in range(0, count, size)
+    ]
+
+
+def normalise(batches, mean=MEAN, std=STD):
+    shape = (3, 1, 1)
+    return [((x - mean.reshape(shape)) / std.reshape(shape), y) for x, y in batches]
+
+
+def of_images(change):
+    """Both sides' normalised images, ours changed."""
+    theirs = normalise(images())
+    return theirs, [(change(x), y) for x, y in theirs]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_equal_loaders_of_both_frameworks_pass(seed) -> None:
+    rows, pixels = texts(seed), normalise(images(seed))
+    theirs = [{k: torch.tensor(v) for k, v in batch.items()} for batch in rows]
+    ours = [{k: paddle.to_tensor(v) for k, v in batch.items()} for batch in rows]
+    result, found = run(theirs, lambda: iter(ours))
+    assert result.passed, [c.reason for c in result.failures] + result.problems
+    assert found == []
+    assert {c.name for c in result.controls} >= {"one value changed", "one batch fewer"}
+    single = [(x.astype("float32"), y.astype("int32")) for x, y in pixels]
+    moved = [(np.nextafter(x, np.float32(9)), y.astype("int64")) for x, y in single]
+    result, found = run(single, moved)
+    assert result.passed, [c.reason for c in result.failures] + result.problems
+    assert "1: int64 in Paddle, int32 in PyTorch" in result.note
+
+
+def shuffled(batches, order, size=4):
+    """The same rows in another order, padded to one length."""
+    width = max(batch["input_ids"].shape[1] for batch in batches)
+    wide = {
+        key: np.concatenate(
+            [
+                batch[key]
+                if batch[key].ndim == 1
+                else np.pad(batch[key], ((0, 0), (0, width - batch[key].shape[1])))
+                for batch in batches
+            ]
+        )[order]
+        for key in batches[0]
+    }
+    count = len(wide["labels"])
+    return [{k: v[i : i + size] for k, v in wide.items()} for i in range(0, count, size)]
+
+
+ROWS = np.arange(11)
+
+
+@pytest.mark.parametrize(
+    ("ours", "cause"),
+    [
+        (shuffled(texts(), np.roll(ROWS, 3)), "sample order: the same rows in another order"),
+        (shuffled(texts(), ROWS[::-1]), "sample order: the 11 rows come in reverse order"),
+        (texts()[:-1], "drop_last: Paddle drops the last incomplete batch of 3 rows"),
+        (texts(size=3), "another batch size: Paddle's batches hold 3 rows, PyTorch's 4"),
+        (texts()[:1], "Paddle's data end 7 rows earlier"),
+        (shuffled(texts(), [*ROWS, 0]), "filled up with 1 rows"),
+        (shuffled(texts(), [*ROWS[:5], *ROWS[4:]]), "duplicates: 1 rows come once more: row 4"),
+        (
+            shuffled(texts(), [*ROWS[:5], 4, *ROWS[6:]]),
+            "duplicates: 1 rows come once more in the place of 1 others: row 4",
+        ),
+        (shuffled(texts(), [0, 1, 2, 5, 6, 7, 8, 9, 10]), "Paddle leaves 2 of PyTorch's 11 rows"),
+        (
+            shuffled(texts(), [3, 1, 2, 0, 4, 7, 6, 5]),
+            "another order, and 3 rows are missing (the last incomplete batch",
+        ),
+    ],
+)
+def test_what_concerns_whole_rows_is_named(ours, cause) -> None:
+    found = first(texts(), ours)
+    assert found.place == "batches"
+    assert cause in found.cause
+
+
+def test_a_reference_that_drops_or_stops_is_named_too() -> None:
+    assert "drop_last: PyTorch drops" in first(texts()[:-1], texts()).cause
+    assert "PyTorch's data end 7 rows earlier" in first(texts()[:1], texts()).cause
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "key", "cause"),
+    [
+        ({}, {"side": "left"}, "input_ids", "padding is on the left in Paddle, on the right in"),
+        ({}, {"pad": 1}, "input_ids", "padding id: Paddle pads with 1, PyTorch with 0"),
+        ({}, {"length": 14}, "input_ids", "padded length: 14"),
+        ({}, {"limit": 9}, "input_ids", "truncation: Paddle cuts rows at 9 tokens, PyTorch at 12"),
+        ({"limit": 8}, {}, "input_ids", "truncation: PyTorch cuts rows at 8 tokens"),
+        ({}, {"close": False}, "input_ids", "lack their final token 102 in Paddle"),
+        ({"close": False}, {}, "input_ids", "end with the closing token 102 in Paddle"),
+        ({}, {"keep": "end"}, "input_ids", "Paddle keeps the end, PyTorch the beginning"),
+        ({"limit": 30}, {"limit": 30, "specials": False}, "input_ids", "special tokens missing"),
+        ({"limit": 30, "specials": False}, {"limit": 30}, "input_ids", "special tokens extra"),
+        ({}, {"lost": True}, "input_ids", "Paddle gives 100 in"),
+        ({}, {"swap": True}, "input_ids", "the two sentences of a pair are exchanged (swapped) in"),
+        ({"limit": 30}, {"limit": 30, "swap": True}, "input_ids", "exchanged (swapped) in 4 of 4"),
+    ],
+)
+def test_an_option_of_the_tokenizer_is_named(theirs, ours, key, cause) -> None:
+    found = first(texts(**theirs), texts(**ours))
+    assert found.place == key
+    assert cause in found.cause
+
+
+def changed(key, change):
+    return [{**batch, key: change(batch[key])} for batch in texts()]
+
+
+SWAP = np.array([0, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "cause"),
+    [
+        ("attention_mask", lambda x: 1 - x, "the mask is inverted"),
+        ("attention_mask", np.ones_like, "all ones: padding is not masked"),
+        ("attention_mask", np.zeros_like, "the mask is all zeros"),
+        ("attention_mask", lambda x: (1 - x) * -10000.0, "the mask is additive in Paddle"),
+        ("attention_mask", lambda x: x * (np.arange(x.shape[1]) > 0), "keeps 1 positions fewer"),
+        ("attention_mask", lambda x: x.astype(bool), "another kind of number: bool in Paddle"),
+        ("token_type_ids", np.zeros_like, "token types are all zero"),
+        ("token_type_ids", lambda x: 1 - x, "token types are swapped"),
+        (
+            "token_type_ids",
+            lambda x: x * np.roll(x, 1, 1),
+            "segment begins 1 positions later",
+        ),
+        ("labels", lambda x: x + 1, "labels are 1 larger in Paddle"),
+        ("labels", lambda x: SWAP[x], "classes are permuted: PyTorch's 1 -> 2, 2 -> 1"),
+        ("labels", lambda x: np.minimum(x, 1), "numbered in another way: PyTorch's 2 -> 1"),
+        ("labels", lambda x: np.eye(3)[x], "one-hot"),
+        ("labels", lambda x: x[:, None], "only the shape differs"),
+        ("labels", lambda x: x.astype("float32"), "another kind of number: float32 in Paddle"),
+        ("input_ids", lambda x: x + 3, "3 larger"),
+        ("input_ids", lambda x: np.where(x > 105, 310 - x, x), "another vocabulary file"),
+    ],
+)
+def test_a_wrong_key_is_named(key, change, cause) -> None:
+    found = first(texts(), changed(key, change))
+    assert found.place == key
+    assert cause in found.cause
+
+
+def test_labels_that_moved_against_the_inputs_are_named() -> None:
+    batches = texts(3)
+    labels = np.roll(np.concatenate([b["labels"] for b in batches]), 1)
+    moved = [{**b, "labels": labels[4 * i :][:4]} for i, b in enumerate(batches)]
+    assert "shifted by one row" in first(batches, moved).cause
+    values = np.arange(11.0) ** 2
+    theirs = [{**b, "score": values[4 * i :][:4]} for i, b in enumerate(batches)]
+    mixed = values[np.random.default_rng(1).permutation(11)]
+    ours = [{**b, "score": mixed[4 * i :][:4]} for i, b in enumerate(batches)]
+    found = first(theirs, ours)
+    assert found.place == "score"
+    assert "sample order" in found.cause
+    assert "the other keys do not follow" in found.cause
+
+
+def with_tokens(make):
+    return [{**b, "token_labels": make(b["attention_mask"])} for b in texts()]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "cause"),
+    [
+        (
+            lambda m: np.where(m, m.cumsum(1) % 3, -100),
+            lambda m: np.where(m, m.cumsum(1) % 3, 7),
+            "every -100 of PyTorch is 7 in Paddle (ignored by the loss)",
+        ),
+        (
+            lambda m: np.arange(m.shape[1])[None].repeat(len(m), 0),
+            lambda m: 2 + np.arange(m.shape[1])[None].repeat(len(m), 0),
+            "2 larger in Paddle (it begins at 2 instead of 0)",
+        ),
+        (
+            lambda m: (m.cumsum(1) ** 2) % 23,
+            lambda m: np.roll((m.cumsum(1) ** 2) % 23, 1, 1),
+            "shifted by one along axis 1",
+        ),
+    ],
+)
+def test_labels_and_positions_of_tokens_are_named(theirs, ours, cause) -> None:
+    found = first(with_tokens(theirs), with_tokens(ours))
+    assert found.place == "token_labels"
+    assert cause in found.cause
+
+
+def test_a_key_under_another_name_or_missing_is_named() -> None:
+    renamed = [{("label" if k == "labels" else k): v for k, v in b.items()} for b in texts()]
+    found = first(texts(), renamed)
+    assert found.place == "labels"
+    assert "under the name 'label'" in found.cause
+    fewer = [{k: v for k, v in b.items() if k != "token_type_ids"} for b in texts()]
+    assert "'token_type_ids' is missing in Paddle's batches" in first(texts(), fewer).cause
+    assert "'token_type_ids' is missing in PyTorch's batches" in first(fewer, texts()).cause
+
+
+def blurred(x):
+    return (x + np.roll(x, 1, -1) + np.roll(x, 1, -2)) / 3
+
+
+def raw(x):
+    return x * STD.reshape(3, 1, 1) + MEAN.reshape(3, 1, 1)
+
+
+def other(mean, std):
+    return lambda x: (raw(x) - mean) / std
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (lambda x: x[:, ::-1], "channel order: Paddle's channels are reversed (BGR"),
+        (lambda x: x.transpose(0, 2, 3, 1), "layout: channels last (HWC) in Paddle"),
+        (lambda x: x[..., ::-1], "horizontal flip"),
+        (lambda x: x[..., ::-1, :], "vertical flip"),
+        (lambda x: x.swapaxes(2, 3), "height and width are swapped"),
+        (lambda x: x * 255, "not divided by 255 in Paddle (factor 255)"),
+        (raw, "mean (0.485, 0.456, 0.406) and std (0.229, 0.224, 0.225)"),
+        (lambda x: 255 * raw(x), "not applied in Paddle and not divided by 255"),
+        (other(0.5, 0.5), "one half (Inception's) in Paddle, ImageNet's in PyTorch"),
+        (
+            lambda x: (255 * raw(x) - MEAN.reshape(3, 1, 1)) / STD.reshape(3, 1, 1),
+            "not divided by 255 in Paddle, before mean and standard deviation (factor 255)",
+        ),
+        (
+            lambda x: (raw(x)[:, ::-1] - MEAN.reshape(3, 1, 1)) / STD.reshape(3, 1, 1),
+            "BGR against RGB); they are so before mean and standard deviation",
+        ),
+        (other(0.44, 0.2), "other mean or standard deviation: for each channel"),
+        (lambda x: x.astype("float16").astype("float64"), "rounded to float16"),
+        (blurred, "differs everywhere by a little"),
+        (lambda x: np.where(np.arange(len(x))[:, None, None, None] == 1, x[..., ::-1], x), "some"),
+        (lambda x: x[:, :, :16, :16], "image size: 16 x 16 in Paddle, 18 x 18 in PyTorch"),
+        (lambda x: x[:, :1], "1 channels in Paddle, 3 in PyTorch"),
+        (lambda x: (255 * raw(x)).round().astype("uint8"), "Paddle's images are bytes"),
+    ],
+)
+def test_a_wrong_image_is_named(change, cause) -> None:
+    found = first(*of_images(change))
+    assert found.place == "0"
+    assert cause in found.cause
+
+
+def test_a_shifted_crop_and_bytes_are_named() -> None:
+    rng = np.random.default_rng(5)
+    wide = rng.normal(size=(5, 3, 24, 24))
+    crop = [wide[:, :, 4:20, 4:20]], [wide[:, :, 6:22, 3:19]]
+    cause = first(*crop).cause
+    assert cause == "crop shifted: Paddle's begins 2 pixels lower and 1 pixels farther left"
+    ours = np.stack([wide[i, :, 4 + i : 20 + i, 4:20] for i in range(5)])
+    cause = first([wide[:, :, 4:20, 4:20]], [ours]).cause
+    assert cause.endswith("in image 1, elsewhere by other steps")
+    fine = rng.uniform(0, 1, (6, 3, 20, 20))
+    cause = first([(fine - 0.4) / 0.2], [(np.round(fine * 255) / 255 - 0.4) / 0.2]).cause
+    assert "rounded to bytes (uint8)" in cause
+    assert "mean and standard deviation are applied in Paddle only" in (
+        first([fine], [(fine - 0.4) / 0.2]).cause
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (lambda x: x.astype("float16").astype("float64"), "rounded to float16"),
+        (lambda x: x * 0.5, "is 0.500 x the reference"),
+        (lambda x: x + 3, "plus 3 everywhere"),
+        (lambda x: x * [1, 2, 3, 4] + [0, 1, 0, 1], "columns are normalised in another way"),
+        (lambda x: x[:, ::-1], "reversed along axis 1"),
+        (lambda x: x[[0, 1, 1, 3, 4]], "duplicates"),
+    ],
+)
+def test_plain_numbers_are_named(change, cause) -> None:
+    x = np.random.default_rng(2).normal(size=(5, 4))
+    found = first([{"x": x, "y": np.arange(5)}], [{"x": change(x), "y": np.arange(5)}])
+    assert cause in found.cause or "row 2 of the batch is PyTorch's row 1" in found.cause
+
+
+def test_every_key_is_listed_and_what_follows_says_so() -> None:
+    _, found = run(texts(), texts(side="left"))
+    assert [one.place for one in found] == ["input_ids", "token_type_ids", "attention_mask"]
+    assert found[1].cause.startswith("follows 'input_ids': padding is on the left")
+
+
+def test_a_difference_in_a_later_batch_is_found_and_counted() -> None:
+    ours = texts()
+    ours[1]["labels"] = ours[1]["labels"].copy()
+    ours[1]["labels"][2] += 5
+    reason = first(texts(), ours).reason
+    assert reason.startswith("batch 1: ")
+    assert "(1 of 3 batches differ)" in reason
+
+
+def test_batches_of_any_kind_are_read() -> None:
+    notes: list[str] = []
+    batch = (torch.ones(2, 3, dtype=torch.bfloat16), {"y": [1, 2], "id": ["a", "b"], "no": None})
+    held = read_batch(batch, "Paddle", notes)
+    assert list(held) == ["0", "1.y", "1.id"]
+    assert held["0"].dtype == "float32"
+    assert notes == [
+        "Paddle's batches hold PyTorch tensors",
+        "Paddle's '1.no' holds a NoneType: not compared",
+    ]
+    low = paddle.ones([2], "bfloat16")
+    assert read_batch([low, 3.0], "Paddle", [])["0"].tolist() == [1, 1]
+    assert list(read_batch(np.ones(2), "Paddle", [])) == ["0"]
+
+
+def test_empty_keys_are_left_out_and_infinities_of_masks_are_equal() -> None:
+    base = {"none": np.zeros((0, 4)), "mask": np.array([[0.0, -np.inf]])}
+    assert [c.passed for c in compare_batch(base, base)] == [True]
+    other = {**base, "mask": np.array([[-np.inf, 0.0]])}
+    assert [c.passed for c in compare_batch(other, base)] == [False]
+
+
+ONE_ITERATOR = iter(texts())
+
+
+@pytest.mark.parametrize(
+    ("reference", "ours", "message"),
+    [
+        (ONE_ITERATOR, ONE_ITERATOR, "one and the same iterator"),
+        (texts(), 3, "the Paddle side is a int, expected an iterable"),
+        ("abc", texts(), "the PyTorch side is a str"),
+        ([], [], "neither side yields a batch"),
+        ([{"x": object()}], [{"x": 1}], "a batch of the PyTorch side"),
+        ([{"x": [[1], [1, 2]]}], [{"x": 1}], "ragged list"),
+    ],
+)
+def test_data_that_mean_nothing_are_refused(reference, ours, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        run(reference, ours)

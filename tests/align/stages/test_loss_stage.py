@@ -1,0 +1,200 @@
+"""Stage "loss": right losses pass over seeds and precisions, wrong ones fail at the loss."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import paddle.nn.functional as ours
+import pytest
+import torch
+import torch.nn.functional as theirs
+from paddle import nn
+
+import align
+from align.pair.any_pair import AnyPair, Setup
+from align.record.request import Request
+from align.stages.loss_stage import loss
+
+RNG = np.random.default_rng(11)
+SCORES = 2 * RNG.normal(size=(8, 5))
+LABELS = RNG.integers(0, 5, 8)
+IGNORED = np.where(np.arange(8) % 4 == 0, -100, LABELS)
+TARGETS = RNG.normal(size=(8, 5))
+BITS = RNG.integers(0, 2, (8, 5)).astype("float64")
+SOFT = RNG.dirichlet(np.ones(5), 8)
+PROBABILITIES = np.exp(SCORES) / np.exp(SCORES).sum(1, keepdims=True)
+LOGS = np.log(PROBABILITIES)
+
+
+CROSS = theirs.cross_entropy
+
+
+class TorchTwo(torch.nn.Module):
+    """Two outputs."""
+
+    def forward(self, x):
+        return {"logits": x, "aux": (x * 0.5, 3)}
+
+
+class PaddleTwo(nn.Layer):
+    """The same, in another structure."""
+
+    def forward(self, x):
+        return x, x * 0.5
+
+
+def run(reference, paddles, output=SCORES, labels=LABELS, dtype="float64", two=False):
+    sides = (TorchTwo(), PaddleTwo()) if two else (torch.nn.Identity(), nn.Identity())
+    plan = Request(*sides, (output,), dtype=(dtype,))
+    pair = AnyPair(Setup(plan), dtype)
+    assert pair.ours is not None
+    assert pair.reference is not None  # before the loss: one of several values has no gradient
+    pair.plan = dataclasses.replace(plan, loss=(reference, paddles), labels=labels)
+    return loss(pair)
+
+
+def caught(*args, **options):
+    result, found = run(*args, **options)
+    assert not result.passed
+    assert result.problems == []
+    assert [one.place for one in found] == ["loss"]
+    return found[0]
+
+
+def entropy(z, y, **options):
+    return ours.cross_entropy(z, y, **options)
+
+
+def valid_mean(z, y, **options):
+    """PyTorch's mean: over the labels that count."""
+    terms = ours.cross_entropy(z, y, reduction="none", **options)
+    return terms.sum() / (y != -100).astype(terms.dtype).sum()
+
+
+def smoothed(z, y, eps):
+    soft = ours.one_hot(y, 5).astype(z.dtype) * (1 - eps) + eps / 5
+    return ours.cross_entropy(z, soft, soft_label=True)
+
+
+CLEAN = {
+    "cross entropy": (theirs.cross_entropy, valid_mean, SCORES, IGNORED),
+    "sum": (
+        lambda z, y: theirs.cross_entropy(z, y, reduction="sum"),
+        lambda z, y: entropy(z, y, reduction="sum"),
+        SCORES,
+        LABELS,
+    ),
+    "none": (
+        lambda z, y: theirs.cross_entropy(z, y, reduction="none"),
+        lambda z, y: entropy(z, y, reduction="none"),
+        SCORES,
+        LABELS,
+    ),
+    "smoothing": (
+        lambda z, y: theirs.cross_entropy(z, y, label_smoothing=0.1),
+        lambda z, y: smoothed(z, y, 0.1),
+        SCORES,
+        LABELS,
+    ),
+    "squared": (theirs.mse_loss, ours.mse_loss, SCORES, TARGETS),
+    "smooth L1": (theirs.smooth_l1_loss, ours.smooth_l1_loss, SCORES, TARGETS),
+    "bits": (
+        theirs.binary_cross_entropy_with_logits,
+        ours.binary_cross_entropy_with_logits,
+        SCORES,
+        BITS,
+    ),
+    "divergence": (
+        lambda z, y: theirs.kl_div(z, y, reduction="batchmean"),
+        lambda z, y: ours.kl_div(z, y, reduction="batchmean"),
+        LOGS,
+        SOFT,
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", CLEAN)
+def test_equal_losses_pass(name, dtype) -> None:
+    reference, paddles, output, labels = CLEAN[name]
+    if name == "none":
+        paddles = (lambda made: lambda z, y: made(z, y).squeeze(-1))(paddles)
+    result, found = run(reference, paddles, output, labels, dtype)
+    assert result.passed, [c.reason for c in result.failures] + result.problems
+    assert found == []
+    assert len(result.controls) == 5
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_false_alarm_over_seeds(seed) -> None:
+    rng = np.random.default_rng(seed)
+    scores, labels = 3 * rng.normal(size=(8, 5)), rng.integers(0, 5, 8)
+    name = list(CLEAN)[seed % 2 * 3]
+    for dtype in ("float64", "float32"):
+        result, _ = run(*CLEAN[name][:2], scores, labels, dtype)
+        assert result.passed, [c.reason for c in result.failures] + result.problems
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (
+            lambda o, y: entropy(o[0], y),
+            "a term is missing: Paddle's loss leaves the output 'aux.0'",
+        ),
+        (
+            lambda o, y: entropy(o[0], y) + 0.1 * entropy(o[1], y),
+            "the term of the output 'aux.0' weighs 0.25 times as much",
+        ),
+    ],
+)
+def test_a_missing_auxiliary_loss_is_named(change, cause) -> None:
+    def reference(output, labels):
+        return CROSS(output["logits"], labels) + 0.4 * CROSS(output["aux"][0], labels)
+
+    def right(output, labels):
+        return entropy(output[0], labels) + 0.4 * entropy(output[1], labels)
+
+    result, _ = run(reference, right, two=True)
+    assert result.passed, [c.reason for c in result.failures] + result.problems
+    assert len(result.comparisons) == 3
+    found = caught(reference, change, two=True)
+    assert cause in found.cause
+    assert "test_loss_stage.py:" in found.source
+
+
+def test_a_loss_without_labels_and_ready_made_losses() -> None:
+    result, _ = run(lambda z: (z**2).mean(), lambda z: (z**2).mean(), labels=None)
+    assert result.passed
+    found = caught(lambda z: (z**2).mean(), lambda z: (z**2).sum(), labels=None)
+    assert "Paddle takes the sum, PyTorch takes the mean of 40 items" in found.cause
+    pair = torch.nn.Linear(5, 4), nn.Linear(5, 4), SCORES
+    for name, labels in (("cross_entropy", LABELS % 4), ("mse", TARGETS[:, :4])):
+        plan = Request(*pair, loss=name, labels=labels)
+        for dtype in plan.dtypes:
+            result, _ = loss(AnyPair(Setup(plan), dtype))
+            assert result.passed, [c.reason for c in result.failures] + result.problems
+    assert "labels hold no ignored index" in run(CROSS, entropy)[0].note
+    assert "ignored" not in run(CROSS, valid_mean, labels=IGNORED)[0].note
+
+
+def test_what_means_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="the Paddle function returned a float"):
+        run(CROSS, lambda z, y: 3.0)
+    plan = Request(torch.nn.Identity(), nn.Identity(), (SCORES,))
+    with pytest.raises(ValueError, match="needs loss="):
+        loss(AnyPair(Setup(plan), "float64"))
+
+
+def test_compare_runs_the_stage_before_the_backward_pass() -> None:
+    result = align.compare(
+        torch.nn.Linear(5, 4),
+        nn.Linear(5, 4),
+        SCORES,
+        loss=(CROSS, lambda z, y: entropy(z, y, reduction="sum")),
+        labels=LABELS % 4,
+        dtype="float64",
+    )
+    assert result.root.step == "loss"
+    assert "takes the sum" in result.root.cause

@@ -1,0 +1,472 @@
+"""Stage `optimizer` on real optimizers of both frameworks: clean pairs, faults, refusals."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+from align.frameworks.factories import unpack
+from align.frameworks.stepping_paddle import KINDS, moments, parameters
+from align.frameworks.stepping_torch import as_paddle
+from align.pair.any_pair import AnyPair, Setup
+from align.record.request import Request
+from align.stages.optimizing import optimizer
+
+T, S = torch.optim, torch.optim.lr_scheduler
+P, L = paddle.optimizer, paddle.optimizer.lr
+LR = 1e-3
+
+
+class TorchNet(torch.nn.Module):
+    """Two layers, a norm, a scalar, and a layer that never gets a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(3, 4)
+        self.norm = torch.nn.LayerNorm(4)
+        self.head = torch.nn.Linear(4, 2)
+        self.unused = torch.nn.Linear(2, 3)
+        self.scale = torch.nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, x):
+        return self.head(self.norm(self.fc(x))) * self.scale
+
+
+class PaddleNet(paddle.nn.Layer):
+    """The port."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = paddle.nn.Linear(3, 4)
+        self.norm = paddle.nn.LayerNorm(4)
+        self.head = paddle.nn.Linear(4, 2)
+        self.unused = paddle.nn.Linear(2, 3)
+        self.scale = self.create_parameter(
+            [], default_initializer=paddle.nn.initializer.Constant(1.5)
+        )
+
+    def forward(self, x):
+        return self.head(self.norm(self.fc(x))) * self.scale
+
+
+def run(*given, dtype="float64", seed=0, steps=1, nets=(TorchNet, PaddleNet), weights=None):
+    """The stage on a pair of factories, or on the name of an optimizer."""
+    inputs = np.random.default_rng(seed).normal(size=(5, 3))
+    made = given[0] if len(given) == 1 else given
+    plan = Request(*nets, inputs, optimizer=made, steps=steps, seed=seed, weights=weights)
+    return optimizer(AnyPair(Setup(plan), dtype))
+
+
+def in_groups(model, **options):
+    """Matrices, and the rest without decay."""
+    named = list(model.named_parameters())
+    return [
+        {"params": [p for _, p in named if p.ndim > 1]},
+        {"params": [p for _, p in named if p.ndim <= 1], "weight_decay": 0.0, **options},
+    ]
+
+
+def drawn(seed):
+    """The same optimizer on both sides: kind, coefficients, groups, clipping, schedule."""
+    rng = np.random.default_rng(seed)
+    kind = ("sgd", "momentum", "nesterov", "adam", "adamw", "amsgrad")[seed % 6]
+    rate, decay = float(10 ** rng.uniform(-5, -1)), float(rng.choice([0, 0.01, 0.05, 2**-7]))
+    betas, eps = (float(rng.choice([0.9, 0.8])), 0.99), float(rng.choice([1e-8, 1e-6, 1e-12]))
+    keep, clip = float(rng.choice([0.9, 0.5])), float(rng.choice([0.1, 1.0, 5.0]))
+    grouped, clips = bool(rng.random() < 0.4), bool(rng.random() < 0.5)
+    clips &= not grouped
+    length = int(rng.integers(1, 5))
+
+    def warming(t):
+        return min(t / length, 1.0)
+
+    def theirs(model):
+        own = in_groups(model, lr=rate / 2) if grouped else model.parameters()
+        shared = {"lr": rate, "weight_decay": decay}
+        made = {
+            "sgd": lambda: T.SGD(own, **shared),
+            "momentum": lambda: T.SGD(own, momentum=keep, **shared),
+            "nesterov": lambda: T.SGD(own, momentum=keep, nesterov=True, **shared),
+            "adam": lambda: T.Adam(own, betas=betas, eps=eps, **shared),
+            "adamw": lambda: T.AdamW(own, betas=betas, eps=eps, **shared),
+            "amsgrad": lambda: T.AdamW(own, betas=betas, eps=eps, amsgrad=True, **shared),
+        }[kind]()
+        before = (lambda m: torch.nn.utils.clip_grad_norm_(m.parameters(), clip)) if clips else None
+        return made, S.LambdaLR(made, warming), before
+
+    def ours(model):
+        own = in_groups(model, learning_rate=0.5) if grouped else model.parameters()
+        schedule = L.LambdaDecay(rate, warming)
+        shared = {"parameters": own, "weight_decay": decay}
+        if clips:
+            shared["grad_clip"] = paddle.nn.ClipGradByGlobalNorm(clip)
+        made = {
+            "sgd": lambda: P.SGD(schedule, **shared),
+            "momentum": lambda: P.Momentum(schedule, keep, **shared),
+            "nesterov": lambda: P.Momentum(schedule, keep, use_nesterov=True, **shared),
+            "adam": lambda: P.Adam(schedule, *betas, eps, **shared),
+            "adamw": lambda: P.AdamW(schedule, *betas, eps, **shared),
+            "amsgrad": lambda: P.AdamW(schedule, *betas, eps, amsgrad=True, **shared),
+        }[kind]()
+        return made, schedule
+
+    return theirs, ours
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_equal_optimizers_of_both_frameworks_pass(seed) -> None:
+    dtype = "float32" if seed % 5 == 4 else "float64"
+    result, found = run(*drawn(seed), dtype=dtype, seed=seed, steps=1 + seed % 5)
+    assert result.passed, (result.first_failure, result.problems)
+    assert found == []
+    assert all(control.caught for control in result.controls)
+
+
+@pytest.mark.parametrize(
+    "given", ["adamw", {"name": "sgd", "momentum": 0.9, "weight_decay": 0.01}, "sgd"]
+)
+def test_named_optimizers_pass_with_everything_compared_by_name(given) -> None:
+    result, _ = run(given)
+    assert result.passed, (result.first_failure, result.problems)
+    names = {c.name for c in result.comparisons}
+    assert {"update/scale", "step without gradients/unused.bias"} <= names
+    moments_of = {"adamw": {"moment1", "moment2"}, "sgd": set()}
+    kinds = {n.partition("/")[0] for n in names} & set(KINDS)
+    assert kinds == (moments_of[given] if isinstance(given, str) else {"velocity"})
+
+
+def adamw(**options):
+    """PyTorch's AdamW."""
+    return lambda model: T.AdamW(model.parameters(), lr=LR, **options)
+
+
+def clipping(limit):
+    """AdamW after clip_grad_norm_."""
+
+    def before(model):
+        torch.nn.utils.clip_grad_norm_(model.parameters(), limit)
+
+    return lambda model: (T.AdamW(model.parameters(), lr=LR), None, before)
+
+
+def ours(kind=P.AdamW, rate=LR, **options):
+    """An optimizer of Paddle."""
+    return lambda model: kind(rate, parameters=model.parameters(), **options)
+
+
+def only(*names):
+    """Paddle's AdamW that decays these."""
+
+    def make(model):
+        decayed = {p.name for n, p in model.named_parameters() if n in names}
+        return ours(apply_decay_param_fun=lambda name: name in decayed)(model)
+
+    return make
+
+
+def doubled(model):
+    """Decay by hand, and once more by the optimizer."""
+
+    def before(layer):
+        for parameter in layer.parameters():
+            if parameter.grad is not None:
+                parameter.set_value(parameter * (1 - LR * 0.01))
+
+    return ours()(model), None, before
+
+
+def frozen(model):
+    """Forgets one parameter by stop_gradient."""
+    model.norm.bias.stop_gradient = True
+    return ours()(model)
+
+
+class Cleared(P.AdamW):
+    """Leaves zeros after its step."""
+
+    def step(self) -> None:
+        super().step()
+        self.clear_grad()
+
+
+class Accumulated(P.AdamW):
+    """Sums two equal batches and does not divide."""
+
+    def step(self) -> None:
+        for parameter in self._parameter_list:
+            if parameter.grad is not None:
+                parameter.grad = parameter.grad * 2.0
+        super().step()
+
+
+def head_apart(factor):
+    """The head in a group of its own, in Paddle."""
+
+    def make(model):
+        head = model.head.parameters()
+        known = {id(p) for p in head}
+        rest = [p for p in model.parameters() if id(p) not in known]
+        groups = [{"params": rest}, {"params": head, "learning_rate": factor}]
+        return P.AdamW(LR, parameters=groups, grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0))
+
+    return make
+
+
+FAULTS = {
+    "coefficient": (adamw(), ours(weight_decay=0.03), "optimizer", "Paddle 0.03, PyTorch 0.01"),
+    "decay set": (
+        adamw(),
+        only("fc.weight", "norm.weight"),
+        "scale",
+        "decays in PyTorch only: scale, fc.bias, norm.bias, head.weight",
+    ),
+    "Adam": (adamw(), ours(P.Adam, weight_decay=0.01), "optimizer", "^L2 instead of decoupled"),
+    "doubled": (adamw(), doubled, "optimizer", "double decay"),
+    "epsilon": (adamw(), ours(epsilon=1e-6), "optimizer", "epsilon: Paddle 1e-06, PyTorch 1e-08"),
+    "betas": (
+        adamw(),
+        ours(beta1=0.999, beta2=0.9),
+        "optimizer",
+        "beta1 and beta2 exchanged: Paddle 0.999 and 0.9, PyTorch",
+    ),
+    "amsgrad": (adamw(), ours(amsgrad=True), "optimizer", "amsgrad: only Paddle"),
+    "no clipping": (
+        clipping(1.0),
+        ours(),
+        "optimizer",
+        "clipping missing: .* PyTorch clips the global norm at 1",
+    ),
+    "limit": (
+        clipping(1.0),
+        ours(grad_clip=paddle.nn.ClipGradByGlobalNorm(5.0)),
+        "optimizer",
+        "Paddle 5, PyTorch 1",
+    ),
+    "value": (
+        clipping(1.0),
+        ours(grad_clip=paddle.nn.ClipGradByValue(1.0)),
+        "optimizer",
+        "Paddle clips the value at 1, PyTorch clips the global norm at 1",
+    ),
+    "groups clipped apart": (
+        clipping(1.0),
+        head_apart(1.0),
+        "optimizer",
+        "clips the norm of each group at 1",
+    ),
+    "rate of a group": (adamw(), head_apart(0.5), "head.weight", "rate applied .* of head.weight"),
+    "frozen": (adamw(), frozen, "norm.bias", "not in Paddle's optimizer: norm.bias"),
+    "zeros": (adamw(), ours(Cleared), "head.bias", "moves without a gradient in Paddle"),
+    "accumulated": (
+        adamw(),
+        ours(Accumulated),
+        "optimizer",
+        "before the update: Paddle scales gradients by 2, PyTorch leaves gradients",
+    ),
+    "nesterov": (
+        lambda model: T.SGD(model.parameters(), lr=LR, momentum=0.9),
+        ours(P.Momentum, momentum=0.9, use_nesterov=True),
+        "optimizer",
+        "nesterov: only Paddle",
+    ),
+    "RMSProp": (
+        lambda model: T.RMSprop(model.parameters(), lr=LR, alpha=0.95, eps=1e-6),
+        ours(P.RMSProp, rho=0.95, epsilon=1e-6),
+        "optimizer",
+        "epsilon.s place in the square root: Paddle inside, PyTorch outside",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_placed_and_named(name) -> None:
+    theirs, wrong, place, expected = FAULTS[name]
+    result, found = run(theirs, wrong)
+    assert not result.passed
+    assert found[0].place == place, found
+    assert re.search(expected, found[0].cause), found[0].cause
+    assert found[0].step == "optimizer"
+    assert found[0].name in {c.name for c in result.failures}
+    assert "test_optimizing.py" in found[0].source
+
+
+@pytest.mark.parametrize("name", ["coefficient", "epsilon", "no clipping", "frozen", "accumulated"])
+def test_in_float32_as_well(name) -> None:
+    theirs, wrong, place, expected = FAULTS[name]
+    _, found = run(theirs, wrong, dtype="float32")
+    assert found[0].place == place, found
+    assert re.search(expected, found[0].cause), found[0].cause
+
+
+class SignDescent(P.SGD):
+    """Steps by the sign of the gradient, which no edit of a known rule makes."""
+
+    def step(self) -> None:
+        for parameter in self._parameter_list:
+            if parameter.grad is not None:
+                parameter.set_value(parameter - LR * paddle.sign(parameter.grad))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "port", "expected"),
+    [
+        (
+            adamw(),
+            ours(beta1=0.8, weight_decay=0.05),
+            ["weight decay coefficient: Paddle 0.05", "beta1: Paddle 0.8, PyTorch 0.9; with"],
+        ),
+        (
+            clipping(1.0),
+            ours(epsilon=1e-6, beta2=0.99),
+            ["clipping missing", "beta2 and epsilon: Paddle 0.99 and 1e-06, PyTorch 0.999 and 1e-"],
+        ),
+        (
+            lambda model: T.SGD(model.parameters(), lr=LR),
+            ours(SignDescent, rate=2 * LR),
+            ["perhaps the learning rate applied to the update: Paddle 0.002, PyTorch 0.001"],
+        ),
+        (lambda model: T.SGD(model.parameters(), lr=LR), ours(SignDescent), [""]),
+    ],
+)
+def test_several_faults_are_all_named_and_what_no_experiment_proves_is_a_guess(
+    theirs, port, expected
+) -> None:
+    _, found = run(theirs, port)
+    causes = [one.cause for one in found]
+    assert len(causes) == len(expected), causes
+    assert all(cause.startswith(said) for cause, said in zip(causes, expected, strict=True)), causes
+
+
+def test_a_warm_up_from_zero_is_stepped_over() -> None:
+    def shape(t):
+        return min(t / 4, 1.0)
+
+    def theirs(model):
+        made = T.AdamW(model.parameters(), lr=LR)
+        return made, S.LambdaLR(made, shape)
+
+    def port(model):
+        schedule = L.LambdaDecay(LR, shape)
+        return ours(rate=schedule, epsilon=1e-6)(model), schedule
+
+    _, found = run(theirs, port)
+    assert "epsilon: Paddle 1e-06, PyTorch 1e-08" in found[0].cause
+
+
+def test_a_reference_with_paddles_numbers_follows_paddle_to_rounding() -> None:
+    """Momentum and the decay are float32 in Paddle, and it clips by the plain norm."""
+    weights = np.random.default_rng(1).normal(size=(4, 3))
+    given = [np.random.default_rng(i).normal(size=(4, 3)) for i in range(4)]
+    found = []
+    for follows in (False, True):
+        theirs = torch.nn.Linear(3, 4, bias=False).double()
+        theirs.weight.data = torch.tensor(weights)
+        made = T.SGD(theirs.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
+        made, _ = unpack(
+            (made, None, lambda m: torch.nn.utils.clip_grad_norm_(m.parameters(), 0.5)), theirs
+        )
+        if follows:
+            as_paddle(made, theirs, ("momentum", "weight_decay"))
+        port = paddle.nn.Linear(4, 3, bias_attr=False).to(dtype="float64")
+        port.weight.set_value(weights)
+        clip = paddle.nn.ClipGradByGlobalNorm(0.5)
+        mine = ours(P.Momentum, 0.1, momentum=0.9, weight_decay=0.01, grad_clip=clip)(port)
+        for gradient in given:
+            theirs.weight.grad, port.weight.grad = map(
+                lambda make, g=gradient: make(g.copy()), (torch.tensor, paddle.to_tensor)
+            )
+            made.step(), mine.step()
+        found.append(np.abs(theirs.weight.detach().numpy() - port.weight.numpy()).max())
+    assert found[0] > 1e-9
+    assert found[1] < 1e-14
+
+
+class TorchPacked(torch.nn.Module):
+    """Two projections, and one too large to keep whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k = torch.nn.Linear(3, 4), torch.nn.Linear(3, 4)
+        self.wide = torch.nn.Linear(4, 700)
+
+    def forward(self, x):
+        return self.wide(self.q(x) * self.k(x))
+
+
+class PaddlePacked(paddle.nn.Layer):
+    """Both projections in one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both, self.wide = paddle.nn.Linear(3, 8), paddle.nn.Linear(4, 700)
+
+    def forward(self, x):
+        q, k = self.both(x).split(2, -1)
+        return self.wide(q * k)
+
+
+PACKED = {f"{n}.{leaf}": f"both.{leaf}[{i}/2]" for i, n in enumerate("qk") for leaf in ("weight",)}
+PACKED |= {f"{n}.bias": f"both.bias[{i}/2]" for i, n in enumerate("qk")}
+
+
+def test_packed_and_sampled_tensors_are_followed() -> None:
+    nets = TorchPacked, PaddlePacked
+    result, _ = run("adamw", nets=nets, weights=PACKED)
+    assert result.passed, (result.first_failure, result.problems)
+    _, found = run(adamw(), ours(beta2=0.99), nets=nets, weights=PACKED)
+    assert found[0].cause.startswith("beta2: Paddle 0.99, PyTorch 0.999")
+
+
+def test_a_second_optimizer_of_the_same_parameters_shows_its_moments() -> None:
+    layer = paddle.nn.Linear(2, 2)
+    for count in range(2):
+        own = P.AdamW(LR, parameters=layer.parameters())
+        for parameter in parameters(layer).values():
+            parameter.grad = paddle.ones_like(parameter)
+        own.step()
+        assert set(moments(own, layer)["weight"]) == {"moment1", "moment2"}, count
+
+
+@pytest.mark.parametrize(
+    ("theirs", "port", "message"),
+    [
+        (lambda m: T.LBFGS(m.parameters()), ours(), "LBFGS.step.. needs an argument"),
+        (
+            lambda m: (lambda o: (o, S.ReduceLROnPlateau(o)))(T.SGD(m.parameters(), lr=LR)),
+            ours(),
+            "ReduceLROnPlateau.step.. needs an argument",
+        ),
+        (adamw(), ours(rate=0.0), "Paddle's rate is 0 in its first 100 steps"),
+        (adamw(), ours(grad_clip=paddle.nn.ClipGradByNorm(1.0)), "AdamW.step.. failed .*float64"),
+        (lambda m: (1, 2, 3, 4), ours(), "got 4 values"),
+        (lambda m: "adamw", ours(), "its optimizer is a str without step"),
+        (lambda m: (adamw()(m), "cosine"), ours(), "its scheduler is a str without step"),
+        (lambda m: (adamw()(m), None, 1.0), ours(), "before_step is a float"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(theirs, port, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        run(theirs, port)
+
+
+def test_a_module_without_parameters_is_refused() -> None:
+    with pytest.raises(ValueError, match="no trainable parameter"):
+        run("sgd", nets=(torch.nn.Tanh, paddle.nn.Tanh))
+
+
+def test_before_step_runs_ahead_of_every_step_on_both_sides() -> None:
+    theirs, own = torch.nn.Linear(2, 2), paddle.nn.Linear(2, 2)
+    for model, made in (
+        (theirs, T.SGD(theirs.parameters(), lr=LR)),
+        (own, P.SGD(LR, parameters=own.parameters())),
+    ):
+        seen = []
+        wrapped, scheduler = unpack((made, None, seen.append), model)
+        assert scheduler is None
+        wrapped.step()
+        wrapped.step()
+        assert seen == [model, model]

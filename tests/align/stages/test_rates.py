@@ -1,0 +1,294 @@
+"""Stage `learning_rate`: schedulers of both frameworks, groups, getters, and what is refused."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+from align.pair.any_pair import AnyPair, Setup
+from align.record.request import Request
+from align.stages.rates import learning_rate
+
+S, L = torch.optim.lr_scheduler, paddle.optimizer.lr
+LR = 1e-3
+
+
+class TorchTwo(torch.nn.Module):
+    """A body and a head, for groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Linear(3, 4)
+        self.head = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+class PaddleTwo(paddle.nn.Layer):
+    """The port."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = paddle.nn.Linear(3, 4)
+        self.head = paddle.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+def pair_of(steps: int = 40, optimizer=None, schedule=None) -> AnyPair:
+    plan = Request(
+        TorchTwo,
+        PaddleTwo,
+        np.ones((2, 3)),
+        optimizer=optimizer,
+        schedule=schedule,
+        schedule_steps=steps,
+    )
+    return AnyPair(Setup(plan), "float64")
+
+
+def factories(theirs, ours, rate=LR):
+    """Optimizers with the schedulers that two functions build."""
+
+    def torch_factory(model):
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+        return optimizer, theirs(optimizer)
+
+    def paddle_factory(model):
+        scheduler = ours(rate)
+        return paddle.optimizer.SGD(scheduler, parameters=model.parameters()), scheduler
+
+    return torch_factory, paddle_factory
+
+
+def drawn_schedules(seed):
+    """A random schedule of each family, on both sides, and a rate."""
+    rng = np.random.default_rng(seed)
+    size, length = int(rng.integers(2, 12)), int(rng.integers(20, 60))
+    gamma, floor, warm = float(rng.uniform(0.1, 0.99)), float(10 ** rng.uniform(-8, -5)), 4
+    milestones = sorted(int(i) for i in rng.choice(np.arange(1, 40), 2, replace=False))
+
+    def shape(t):
+        return min(t / warm, max(0.0, (length - t) / length))
+
+    families = (
+        (lambda o: S.StepLR(o, size, gamma), lambda r: L.StepDecay(r, size, gamma)),
+        (
+            lambda o: S.MultiStepLR(o, milestones, gamma),
+            lambda r: L.MultiStepDecay(r, milestones, gamma),
+        ),
+        (lambda o: S.ExponentialLR(o, gamma), lambda r: L.ExponentialDecay(r, gamma)),
+        (
+            lambda o: S.CosineAnnealingLR(o, length, floor),
+            lambda r: L.CosineAnnealingDecay(r, length, floor),
+        ),
+        (
+            lambda o: S.CosineAnnealingWarmRestarts(o, size, 2, floor),
+            lambda r: L.CosineAnnealingWarmRestarts(r, size, 2, floor),
+        ),
+        (
+            lambda o: S.PolynomialLR(o, length, 2.0),
+            lambda r: L.PolynomialDecay(r, length, 0.0, 2.0),
+        ),
+        (lambda o: S.LinearLR(o, 0.1, 1.0, size), lambda r: L.LinearLR(r, size, 0.1, 1.0)),
+        (lambda o: S.LambdaLR(o, shape), lambda r: L.LambdaDecay(r, shape)),
+        (
+            lambda o: S.SequentialLR(
+                o, [S.LinearLR(o, 0.2, 1.0, warm), S.CosineAnnealingLR(o, length)], [warm]
+            ),
+            lambda r: L.LinearWarmup(L.CosineAnnealingDecay(r, length), warm, 0.2 * r, r),
+        ),
+        (
+            lambda o: S.OneCycleLR(o, LR, total_steps=40),
+            lambda r: L.OneCycleLR(LR, 40, end_learning_rate=LR / 25 / 1e4),
+        ),
+    )
+    return (*families[seed % len(families)], float(10 ** rng.uniform(-5, -1)))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_equal_schedules_of_both_frameworks_pass(seed) -> None:
+    result, found = learning_rate(pair_of(40, factories(*drawn_schedules(seed))))
+    assert result.passed, (result.first_failure, result.problems)
+    assert found == []
+    assert {c.name for c in result.controls} >= {"rates 0.1 % too large", "one step short"}
+
+
+FAULTS = {
+    "PaddleNLP's cosine": (
+        lambda o: S.LambdaLR(o, lambda t: (1 + np.cos(np.pi * t / 40)) / 2),
+        lambda r: L.LambdaDecay(r, lambda t: (1 + np.cos(2 * np.pi * t / 40)) / 2),
+        "number of cosine cycles: Paddle 1, PyTorch 0.5",
+    ),
+    "one cycle": (
+        lambda o: S.OneCycleLR(o, LR, total_steps=40),
+        lambda r: L.OneCycleLR(LR, 40),
+        "decays to another floor: Paddle 0.0001, PyTorch 4e-09",
+    ),
+    "step size": (
+        lambda o: S.StepLR(o, 10, 0.1),
+        lambda r: L.StepDecay(r, 9, 0.1),
+        "step size: Paddle 9, PyTorch 10; with PyTorch's the schedule agrees",
+    ),
+    "never returned": (
+        lambda o: S.StepLR(o, 10, 0.1),
+        lambda r: None,
+        "never changes .*the Paddle factory returns no scheduler to step",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_wrong_scheduler_is_named(name) -> None:
+    theirs, ours, expected = FAULTS[name]
+    make_torch, make_paddle = factories(theirs, ours)
+    if name == "never returned":
+
+        def make_paddle(model):
+            return paddle.optimizer.SGD(LR, parameters=model.parameters())
+
+    result, found = learning_rate(pair_of(40, (make_torch, make_paddle)))
+    assert not result.passed
+    assert [one.place for one in found] == ["schedule"]
+    assert re.search(expected, found[0].cause), found[0].cause
+    assert "test_rates.py" in found[0].source
+
+
+def test_a_scheduler_that_the_optimizer_does_not_hold_is_named() -> None:
+    def ours(model):
+        return paddle.optimizer.SGD(LR, parameters=model.parameters()), L.StepDecay(LR, 5, 0.1)
+
+    theirs, _ = factories(lambda o: S.StepLR(o, 5, 0.1), None)
+    _, found = learning_rate(pair_of(20, (theirs, ours)))
+    assert "built with a number, its scheduler (which does change) never reaches it" in (
+        found[0].cause
+    )
+
+
+def grouped(factor, *, ratio=1.0):
+    """Head at ten times the body's rate in PyTorch, at `factor` times in Paddle."""
+
+    def theirs(model):
+        groups = [
+            {"params": model.body.parameters()},
+            {"params": model.head.parameters(), "lr": 10 * LR},
+        ]
+        optimizer = torch.optim.AdamW(groups, lr=LR)
+        return optimizer, S.StepLR(optimizer, 5, 0.5)
+
+    def ours(model):
+        schedule = L.StepDecay(ratio * LR, 5, 0.5)
+        groups = [
+            {"params": model.body.parameters()},
+            {"params": model.head.parameters(), "learning_rate": factor},
+        ]
+        return paddle.optimizer.AdamW(schedule, parameters=groups), schedule
+
+    return theirs, ours
+
+
+def test_groups_are_matched_by_their_parameters() -> None:
+    result, found = learning_rate(pair_of(20, grouped(10.0)))
+    assert result.passed
+    assert found == []
+    assert list(result.series) == ["learning_rate of group 0", "learning_rate of group 1"]
+
+
+def test_a_wrong_factor_of_a_group_is_named_with_both_factors() -> None:
+    result, found = learning_rate(pair_of(20, grouped(5.0)))
+    assert [c.name for c in result.failures] == ["learning rate of group 1"]
+    assert [one.place for one in found] == ["schedule of group 1"]
+    assert "constant factor on group 1: Paddle's rate is 0.5 x PyTorch's" in found[0].cause
+    assert "times the first group's rate: Paddle 5, PyTorch 10" in found[0].cause
+    assert "head.weight, head.bias" in found[0].cause
+
+
+def test_a_fault_of_all_groups_is_told_once_for_the_schedule() -> None:
+    _, found = learning_rate(pair_of(20, grouped(10.0, ratio=2.0)))
+    assert [one.place for one in found][0] == "schedule"
+    assert "constant factor: Paddle's rate is 2 x PyTorch's" in found[0].cause
+
+
+def test_the_rate_of_single_parameters_counts() -> None:
+    def ours(model):
+        model.body.weight.optimize_attr["learning_rate"] = 0.1
+        return paddle.optimizer.SGD(LR, parameters=model.parameters())
+
+    theirs = lambda model: torch.optim.SGD(model.parameters(), lr=LR)  # noqa: E731
+    _, found = learning_rate(pair_of(4, (theirs, ours)))
+    assert "it holds body.weight" in found[0].cause
+    assert "0.1 x PyTorch's" in found[0].cause
+
+
+def logged(getter):
+    """What a user logs while stepping a Paddle cosine."""
+
+    def rates(steps):
+        schedule, found = L.CosineAnnealingDecay(LR, 50), []
+        for _ in range(steps):
+            found.append(schedule.get_lr() if getter else schedule())
+            schedule.step()
+        return found
+
+    return rates
+
+
+def theirs_logged(steps):
+    return [LR * (1 + np.cos(np.pi * t / 50)) / 2 for t in range(steps)]
+
+
+def test_logged_rates_are_compared_and_a_getter_is_caught_by_its_signature() -> None:
+    result, found = learning_rate(pair_of(50, schedule=(theirs_logged, logged(False))))
+    assert result.passed
+    assert found == []
+    _, found = learning_rate(pair_of(50, schedule=(theirs_logged, logged(True))))
+    assert found[0].place == "schedule"
+    assert found[0].cause.startswith("getter misuse: Paddle's rates are one recurrence ahead")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        (
+            (theirs_logged, lambda n: [LR] * (n - 1)),
+            "Paddle's callable returned 39 rates, exp.* 40",
+        ),
+        ((theirs_logged, lambda n: [float("nan")] * n), "Paddle's .* not finite"),
+        ((lambda n: None, logged(False)), "PyTorch's callable returned NoneType"),
+    ],
+)
+def test_logs_that_are_no_rates_are_refused(schedule, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        learning_rate(pair_of(40, schedule=schedule))
+
+
+def test_a_scheduler_that_wants_a_metric_is_refused() -> None:
+    theirs, ours = factories(S.ReduceLROnPlateau, lambda r: L.StepDecay(r, 5, 0.1))
+    with pytest.raises(ValueError, match="PyTorch: ReduceLROnPlateau.*pass schedule="):
+        learning_rate(pair_of(5, (theirs, ours)))
+    theirs, ours = factories(lambda o: S.StepLR(o, 5), L.ReduceOnPlateau)
+    with pytest.raises(ValueError, match="Paddle: ReduceOnPlateau.*pass schedule="):
+        learning_rate(pair_of(5, (theirs, ours)))
+
+
+def test_optimizers_of_other_parameters_have_nothing_in_common() -> None:
+    theirs = lambda model: torch.optim.SGD(model.body.parameters(), lr=LR)  # noqa: E731
+    ours = lambda model: paddle.optimizer.SGD(LR, parameters=model.head.parameters())  # noqa: E731
+    result, found = learning_rate(pair_of(5, (theirs, ours)))
+    assert not result.passed
+    assert "hold no parameter in common" in found[0].reason
+
+
+def test_no_weight_moves_and_no_warning_is_raised() -> None:
+    pair = pair_of(10, factories(lambda o: S.StepLR(o, 2), lambda r: L.StepDecay(r, 2)))
+    learning_rate(pair)  # a warning would be an error
+    before = pair.setup.weights.to_paddle(pair.setup.state)
+    assert all(
+        np.array_equal(p.numpy(), before[n]) for n, p in pair.our_model(True).named_parameters()
+    )
