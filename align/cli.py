@@ -107,7 +107,7 @@ def _add_spec_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inject",
         action="store_true",
-        help="with --spec: also feed each layer the reference's inputs, to list every guilty one",
+        help="with --spec: also feed each layer the reference's inputs, to list every wrong one",
     )
     parser.add_argument(
         "--processes",
@@ -295,6 +295,7 @@ def _run(options: argparse.Namespace) -> int:
     dtypes = DTYPES if options.dtype == "both" else (options.dtype,)
     from align.cases.context import Context
     from align.cases.jobs import jobs
+    from align.record import provenance
     from align.report import report as writer
     from align.report import reprod
 
@@ -306,16 +307,11 @@ def _run(options: argparse.Namespace) -> int:
     context = Context(checkpoint=checkpoint, sentences=sentences, glue_dir=glue_dir)
     certificate = _certificate(options.certificate)
     report = (_run_measured if options.coverage else _run_jobs)(todo, context, options.jobs)
-    report.certificate = certificate
+    report.certificate, report.about = certificate, provenance.origin()
     print(writer.console(report))
-    if options.json:
-        print("JSON:", writer.write_json(report, options.json))
-    if options.junit:
-        print("JUnit XML:", writer.write_junit(report, options.junit))
     if options.out:
-        writer.write_json(report, Path(options.out) / "report.json")
         reprod.write_reprod(Path(options.out) / "reprod_log", context.classic)
-        print("HTML report:", writer.write_html(report, Path(options.out) / "report.html"))
+    writer.write_asked(report, options.out, options.json, options.junit)
     return report.exit_code
 
 

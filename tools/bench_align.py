@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import resource
 import sys
 import time
@@ -20,8 +19,9 @@ sys.path.insert(0, str(ROOT))
 
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
 from align.commands.spec import USER_ERRORS, read_spec
-from align.report.report import write_atomically
 from align.verdict_process import guarded
+from sot_paddle.atomic import write_atomically
+from sot_paddle.strict_json import dumps
 
 PAIR = ROOT / "docs" / "examples" / "bert_base_pair.py"
 _GIB = 2**20 if sys.platform != "darwin" else 2**30  # unit of ru_maxrss: kB, on a Mac bytes
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(result.verdict)
     if options.json:
         found = {"seconds": dict(rows), "peak_gib": peak, "verdict": result.verdict}
-        write_atomically(options.json, (json.dumps(found, indent=1) + "\n").encode())
+        write_atomically(options.json, dumps(found).encode())
     return result.exit_code
 
 

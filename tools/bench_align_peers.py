@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from align.report.report import write_atomically
+from sot_paddle.atomic import write_atomically
 from sot_paddle.runtime import quiet_imports
+from sot_paddle.strict_json import dumps
 
 _EPILOG = """\
 PaDiff is optional; install it into a folder of its own:
@@ -59,7 +59,7 @@ def main() -> int:
         text = f"{benchmark.table(found)}\n\n{benchmark.details(found)}\n"
         print("tables:", write_atomically(options.markdown, text.encode()))
     if options.json:
-        text = json.dumps(found.to_json(), indent=1, ensure_ascii=False) + "\n"
+        text = dumps(found.to_json())
         print("JSON:", write_atomically(options.json, text.encode()))
     return found.exit_code
 

@@ -20,7 +20,7 @@ from typing import Any
 from align.certify.certificate import CleanRun, FaultRow
 from align.certify.scene import Fault, Scene
 from align.commands.spec import USER_ERRORS
-from align.record.strict_json import json_ready
+from sot_paddle.strict_json import json_ready
 
 SUITE = Path(__file__).parents[1]
 OWN = Path(__file__).parent

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -11,7 +10,8 @@ from align.certify import certificate_table
 from align.certify.certificate import Certificate, CleanRun, FaultRow
 from align.certify.page import page
 from align.certify.running import certify
-from align.report.report import write_atomically
+from sot_paddle.atomic import write_atomically
+from sot_paddle.strict_json import dumps
 
 
 def main(options: argparse.Namespace) -> int:
@@ -61,7 +61,7 @@ def write(certificate: Certificate, to_json: str | None, out: str | None) -> Non
     """
     from sot_paddle.runtime import environment_stamp
 
-    data = (json.dumps(certificate.to_json(), indent=1, ensure_ascii=False) + "\n").encode()
+    data = dumps(certificate.to_json()).encode()
     if to_json:
         print("JSON:", write_atomically(to_json, data))
     if out:

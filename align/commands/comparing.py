@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from align.stages import low_precision, stages
 from align.stages.batch_data import data
 from align.stages.converted import weights
 from align.stages.dropout_exchange import exchanged
-from align.stages.loss_stage import loss
+from align.stages.loss_stage import LOSS, loss
 from align.stages.metric_stage import metric
 from align.stages.optimizing import optimizer
 from align.stages.rates import learning_rate
@@ -27,6 +27,8 @@ from align.stages.state_travel import travel, why_not
 from align.stages.training import training
 from sot_paddle.runtime import environment_stamp
 
+TRAINED = ("forward", "loss", "backward", "optimizer", "training")
+"""Steps that a training run repeats: where one of them differs, so does the run."""
 LARGE = 20_000_000
 """Trained numbers above which the optimizer's rule is not compared on its own, in training only."""
 
@@ -77,6 +79,7 @@ def compared(request: Request, out: str | Path | None = None) -> Outcome:
         run = _low_precision if precision.is_low(dtype) else _full_precision
         run(pair, outcome)
     outcome.report.environment = environment_stamp()
+    outcome.report.about = setup.about()
     outcome.notes[:] = dict.fromkeys(outcome.notes)
     if out is not None:
         outcome.write(out)
@@ -86,8 +89,7 @@ def compared(request: Request, out: str | Path | None = None) -> Outcome:
 def _begun(setup: Setup) -> Outcome:
     """An outcome that says what is compared and what is not."""
     outcome = Outcome(Report({}))
-    outcome.torch_only = setup.modules.torch_only
-    outcome.paddle_only = setup.modules.paddle_only
+    outcome.leave_out(setup.modules.torch_only, setup.modules.paddle_only)
     outcome.report.layers = setup.layers
     outcome.notes.extend([*setup.plan.notes, *_left_out(setup.weights.ignored)])
     if setup.moved:
@@ -120,8 +122,8 @@ def _once(pair: AnyPair, outcome: Outcome) -> None:
 
 
 def _low_precision(pair: AnyPair, outcome: Outcome) -> None:
-    for stage in low_precision.stages(pair):
-        outcome.found(stage)
+    for stage in (low_precision.forward, low_precision.backward):
+        outcome.found(functools.partial(stage, pair))
 
 
 def _full_precision(pair: AnyPair, outcome: Outcome) -> None:
@@ -133,10 +135,11 @@ def _full_precision(pair: AnyPair, outcome: Outcome) -> None:
     if plan.loss is not None:
         outcome.found(lambda: loss(pair))
     _backward(pair, outcome, failed)
+    rates = ("learning_rate",) if plan.schedule is None else ()  # the optimizer's own
     if plan.optimizer is not None:
-        _optimizer(pair, outcome)
+        _optimizer(pair, outcome, rates)
     if plan.steps:
-        outcome.found(lambda: _after(outcome, *training(pair)))
+        outcome.found(lambda: training(pair), (*TRAINED, *rates))
     if plan.travel:
         _travel(pair, outcome)
 
@@ -173,10 +176,10 @@ def _alone(outcome: Outcome, stage: Callable[[], tuple[StepResult, list]]) -> li
     return found
 
 
-def _optimizer(pair: AnyPair, outcome: Outcome) -> None:
+def _optimizer(pair: AnyPair, outcome: Outcome, rates: Sequence[str]) -> None:
     count = _trained_numbers(pair)
     if count <= LARGE:
-        outcome.found(lambda: optimizer(pair))
+        outcome.found(lambda: optimizer(pair), rates)
         return
     outcome.notes.append(
         f"step optimizer left out: {count:,} trained numbers, {LARGE:,} at most; its rule "
@@ -195,16 +198,6 @@ def _travel(pair: AnyPair, outcome: Outcome) -> None:
 def _trained_numbers(pair: AnyPair) -> int:
     rows = (row for row in pair.setup.weights.rows if not row.source.buffer)
     return sum(math.prod(row.destination.shape) for row in rows)
-
-
-def _after(
-    outcome: Outcome, result: StepResult, found: list[Divergence]
-) -> tuple[StepResult, list[Divergence]]:
-    """What a training run shows when an earlier step differs is a consequence: say so."""
-    if outcome.root is None:
-        return result, found
-    cause = f"the step {outcome.root.step!r} differs already: mend that first"
-    return result, [dataclasses.replace(one, cause=cause) for one in found]
 
 
 def _backward(pair: AnyPair, outcome: Outcome, failed: bool) -> None:
@@ -230,10 +223,11 @@ def _backward(pair: AnyPair, outcome: Outcome, failed: bool) -> None:
     if not wrong:
         return
     first = locate.first_backward(pair, result.failures, guilty)
-    if failed:  # a wrong forward pass makes wrong gradients: say so, do not name it twice
-        cause = "the forward pass differs already: mend that first"
-        place = outcome.first_divergence.place if outcome.first_divergence else first.place
-        first = dataclasses.replace(first, place=place, cause=cause, source="")
+    if failed:  # a wrong forward pass makes wrong gradients
+        made = outcome.first_divergence
+        first = first.after("forward", made.place if made else "")
+    elif first.place == LOSS:
+        (first,) = outcome.after([LOSS], [first])
     outcome.first_backward_divergence = first
     outcome.add([first])
 

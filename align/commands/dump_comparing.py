@@ -16,6 +16,7 @@ from align.match.name_table import Table
 from align.pair.dump_pair import DumpPair, Names
 from align.record.files.dump_meta import SIDES, same_request
 from align.record.files.dump_reading import Dump
+from align.record.provenance import described, origin
 from align.record.results import Comparison, Divergence, Report, some
 from align.report.outcome import Outcome
 from align.stages import dump_numbers, dump_stages
@@ -55,8 +56,8 @@ def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
         Outcome, as of `align.compare`.
     """
     outcome = Outcome(Report(_environment(names.torch, names.paddle)))
-    outcome.torch_only = names.modules.torch_only
-    outcome.paddle_only = names.modules.paddle_only
+    outcome.report.about = _about(names.torch, names.paddle)
+    outcome.leave_out(names.modules.torch_only, names.modules.paddle_only)
     outcome.report.layers = {name: one.kind for name, one in names.layers.items()}
     outcome.notes.extend(_notes(names))
     if _weights(names, outcome):
@@ -133,6 +134,15 @@ def _environment(torch: Dump, paddle: Dump) -> dict[str, Any]:
     return found
 
 
+def _about(torch: Dump, paddle: Dump) -> dict[str, Any]:
+    """The pair, both models and the seed as the dumps tell them; date and command of this run."""
+    found: dict[str, Any] = {"pair": torch.meta.name}
+    for dump in (paddle, torch):
+        for one in dump.meta.modules[:1]:
+            found[dump.meta.side] = described(one.kind, one.source, dump.meta.entries)
+    return {**found, "seed": torch.meta.seed, **origin()}
+
+
 def _notes(names: Names) -> list[str]:
     torch, paddle = names.torch, names.paddle
     found = [f"{dump.meta.title}: {note}" for dump in (torch, paddle) for note in dump.meta.notes]
@@ -169,7 +179,7 @@ def _weights(names: Names, outcome: Outcome) -> bool:
         cause = explain(one.name) or one.hint
         outcome.add([Divergence(one.name, one.name, "weights", "", one.reason, cause)])
     outcome.notes.append(
-        "the passes were not compared: they ran on different weights; mend the conversion, or "
+        "the passes were not compared: they ran on different weights; fix the conversion, or "
         f"dump the Paddle side with --weights {names.torch.path}"
     )
     return False

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from align.record.request import FIELDS, NEEDED, OPTIONS, Request, nearest
-from align.report.report import write_json, write_junit
+from align.report.report import write_asked
 
 BUILT = NEEDED[:2]
 """The functions that a spec hands on: the comparison calls them itself."""
@@ -171,14 +171,7 @@ def run_spec(
         raise ValueError(_told(path, error)) from error
     result.report.certificate = None if certificate is None else dict(certificate)
     print(result)
-    if files.out:
-        result.write(files.out)
-    if files.json:
-        print("JSON:", write_json(result.report, files.json))
-    if files.junit:
-        print("JUnit XML:", write_junit(result.report, files.junit))
-    if files.out:
-        print("HTML report:", Path(files.out) / "report.html")
+    write_asked(result.report, files.out, files.json, files.junit)
     return result.exit_code
 
 

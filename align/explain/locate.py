@@ -1,4 +1,4 @@
-"""From failed comparisons to the layer to mend, its cause and its line of code."""
+"""From failed comparisons to the layer to fix, its cause and its line of code."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _describe(pair: AnyPair, one: Guilty, *, first: bool) -> Divergence:
 def first_forward(
     pair: AnyPair, failed: Sequence[Comparison], guilty: Sequence[Divergence]
 ) -> Divergence:
-    """The first failed tap, accused of it the first guilty layer of inject mode."""
+    """The first failed tap, placed at the first layer that inject mode finds wrong."""
     first = failed[0]
     taps = [c for c in failed if not c.name.startswith("(")]
     if taps and guilty and first.name.startswith("("):

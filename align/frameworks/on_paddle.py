@@ -14,7 +14,6 @@ import numpy as np
 import paddle
 
 from align.frameworks import masks_paddle
-from align.frameworks.casting_paddle import autocast
 from align.frameworks.factories import unpack
 from align.record.arrays import Arrays
 from align.record.casting import cast, is_array, output_weights
@@ -37,10 +36,16 @@ def default_dtype(dtype: str) -> Iterator[None]:
     previous = paddle.get_default_dtype()
     paddle.set_default_dtype(held_dtype(dtype))
     try:
-        with autocast(dtype) if is_low(dtype) else contextlib.nullcontext():
+        low = is_low(dtype)
+        with paddle.amp.auto_cast(level="O1", dtype=dtype) if low else contextlib.nullcontext():
             yield
     finally:
         paddle.set_default_dtype(previous)
+
+
+def has_gpu() -> bool:
+    """Whether this framework computes on a CUDA device."""
+    return paddle.get_device().startswith("gpu")
 
 
 def is_tensor(value: Any) -> bool:

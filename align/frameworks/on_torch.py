@@ -30,15 +30,22 @@ MOMENTS = {"exp_avg": "moment1", "exp_avg_sq": "moment2", "momentum_buffer": "ve
 
 @contextlib.contextmanager
 def default_dtype(dtype: str) -> Iterator[None]:
-    """Build and run in ``dtype``, a low one as mixed precision; then restore the default."""
+    """Build and run in ``dtype``, a low one as mixed precision on the GPU; then restore."""
     previous = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, held_dtype(dtype)))
-    low = torch.autocast("cpu", getattr(torch, dtype)) if is_low(dtype) else None
     try:
-        with low or contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            if is_low(dtype):
+                stack.enter_context(torch.device("cuda"))
+                stack.enter_context(torch.autocast("cuda", getattr(torch, dtype)))
             yield
     finally:
         torch.set_default_dtype(previous)
+
+
+def has_gpu() -> bool:
+    """Whether this framework computes on a CUDA device."""
+    return torch.cuda.is_available()
 
 
 def is_tensor(value: Any) -> bool:
@@ -59,8 +66,8 @@ def view(tensor: torch.Tensor) -> np.ndarray:
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:
-    """A tensor that owns its memory."""
-    return torch.from_numpy(np.array(array, order="C"))
+    """A tensor that owns its memory, on the device of the run."""
+    return torch.from_numpy(np.array(array, order="C")).to(torch.get_default_device())
 
 
 def clone(value: torch.Tensor) -> torch.Tensor:
@@ -138,7 +145,7 @@ def load(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
 
 def prepare(plan: Request, dtype: str, train: bool) -> torch.nn.Module:
     """A model of the user's module in one precision, apart from the user's own object."""
-    dtype = held_dtype(dtype)
+    low, dtype = is_low(dtype), held_dtype(dtype)
     with default_dtype(dtype):
         if isinstance(plan.torch_module, torch.nn.Module):
             model = copy.deepcopy(plan.torch_module)
@@ -151,6 +158,7 @@ def prepare(plan: Request, dtype: str, train: bool) -> torch.nn.Module:
                 "callable without arguments that builds one"
             )
         model = model.to(getattr(torch, dtype))
+    model = model.cuda() if low else model
     for module in model.modules():
         if plan.dropout == "off" and isinstance(module, torch.nn.RNNBase):
             module.dropout = 0.0  # it drops inside its kernel
@@ -206,7 +214,7 @@ def clear(model: torch.nn.Module) -> None:
 def backward(loss: torch.Tensor) -> None:
     """Run the backward pass of a scalar, outside of mixed precision."""
     if loss.requires_grad:
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(loss.device.type, enabled=False):
             loss.backward()
 
 

@@ -26,6 +26,7 @@ from align.pair.models import Models, load, tensors
 from align.record.arrays import Arrays, TrainingRun
 from align.record.casting import cast, is_array, output_weights
 from align.record.nested import leaves
+from align.record.provenance import described, origin
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
 from align.record.stored_arrays import Store
@@ -62,6 +63,11 @@ class Setup:
         self.weights = mapping.finish(found, source, own)
         names = list(on_torch.modules(model)), list(on_paddle.modules(layer))
         self.modules: ModuleMap = pair_modules(*names, self.weights, table)
+        self.sides = {
+            "paddle": described(type(layer).__name__, code_lines.source_of(layer), own),
+            "torch": described(type(model).__name__, code_lines.source_of(model), source),
+        }
+        self.origin = origin((layer, model))
         store = Store()
         self.state = store.keep(tensors(on_torch, model))
         exchanged = plan.dropout == "exchange"
@@ -88,6 +94,10 @@ class Setup:
         stock = set(on_paddle.stock_norms(layer))
         self.stock_norms = [a for a, b in self.modules.to_paddle.items() if b in stock]
         self.references.adapt(lambda built: on_torch.follow_paddle(built, self.stock_norms))
+
+    def about(self) -> dict[str, Any]:
+        """The pair, both models, seed, date, command and commits, as the report tells them."""
+        return {"pair": self.plan.name, **self.sides, "seed": self.plan.seed, **self.origin}
 
     def _exact(self) -> bool:
         """Whether a float64 run of the reference is the float32 pair's oracle as well.

@@ -50,7 +50,8 @@ class Request:
         weights: names that do not match: a dict of PyTorch -> Paddle names (``{}`` for an index,
             ``*`` for any text), or the path of a table, such as a confirmed draft.
         steps: training steps to compare.
-        dtype: one or more of "float64", "float32", "bfloat16", "float16" (the last on a GPU).
+        dtype: one or more of "float64", "float32", and on a GPU "bfloat16", "float16" (forward and
+            backward).
         seed: of everything that is drawn.
         train: compare in training mode, dropout off, running statistics included.
         shake: move fresh zeros and ones of biases and norms off their values on both sides.

@@ -27,21 +27,9 @@ from align.cases.kinds.case_kinds import (
 )
 from align.cases.tables.cases import CASES
 from align.record.results import STEPS
+from tests.align.tiny_bert import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-OPTIONS = {
-    "hidden_size": 12,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "vocab_size": 30,
-    "max_position_embeddings": 16,
-    "q_dim": 7,
-    "k_dim": 5,
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 TINY = (
     ModelCase(
         "tiny_bert",
@@ -58,7 +46,7 @@ TINY = (
 )
 SENTENCES = "Hello, café!\n\nTWO Words here\na third, rather longer sentence of words\n"
 CHECKS = ("forward_align", "metric_align", "loss_align", "backward_align", "train_align")
-FOUND = {"findings", "guilty", "notes", "certificate"}
+FOUND = {"about", "findings", "guilty", "notes", "certificate"}
 
 
 @pytest.fixture(scope="module")

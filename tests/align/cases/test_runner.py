@@ -32,21 +32,9 @@ from align.cases.kinds.case_kinds import (
 from align.cases.tables.cases import CASES
 from align.record.results import STEPS
 from align.report.report import console
+from tests.align.tiny_bert import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[3]
-OPTIONS = {
-    "hidden_size": 12,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "vocab_size": 30,
-    "max_position_embeddings": 16,
-    "q_dim": 7,
-    "k_dim": 5,
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 BRIEF = Recipe(steps=6, warmup_steps=2, total_steps=8)
 QK = ModelCase("qk", options=OPTIONS, recipe=BRIEF)
 

@@ -83,7 +83,11 @@ def test_the_faulty_layer_is_named_with_its_cause(torch_dump, wrong_dump) -> Non
     assert (root.step, root.place, root.dtype) == ("forward", "norm", "float64")
     assert "Paddle computes with 1e-06, PyTorch with 1e-05" in root.cause
     assert "LayerNorm.forward" in root.source
-    assert "mend that first" in found.first_backward_divergence.cause
+    assert found.first_backward_divergence.follows == "forward"
+    assert [one.place for one in found.report.repairs] == ["norm"]
+    about = found.report.about
+    assert (about["paddle"]["class"], about["torch"]["class"]) == ("Net", "Net")
+    assert about["paddle"]["parameters"] == about["torch"]["parameters"] > 0
 
 
 def test_code_between_layers_is_blamed_on_the_container(make, torch_dump) -> None:
