@@ -7,54 +7,17 @@ matched by the parameters that they hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from align.explain.experiment import Edit
-from align.explain.settings.exchange import fewest, sentence
-from align.explain.settings.schedule_causes import explain
-from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
+from align.explain.settings import scheduler_options
 from align.frameworks.factories import source_of
-from align.frameworks.object_options import differing, options
-from align.judge.bounds import SCHEDULE
-from align.judge.comparator import compare_arrays
+from align.pair import schedule_sides as sides
 from align.pair.any_pair import AnyPair
-from align.record.results import Comparison, ControlResult, Divergence, StepResult, some
-
-TRIALS = 12
-Prepare = Callable[[Any], None]
-
-
-@dataclass(frozen=True)
-class Curve:
-    """The rates of parameters that share a group on both sides.
-
-    Attributes:
-        group: PyTorch's group, counted from 0; None for rates that the user logs.
-        parameters: Paddle's names.
-        ours: (steps,) Paddle's rates.
-        reference: (steps,) PyTorch's.
-        only: the only curve of the schedule.
-    """
-
-    group: int | None
-    parameters: tuple[str, ...]
-    ours: np.ndarray
-    reference: np.ndarray
-    only: bool = False
-
-    @property
-    def place(self) -> str:
-        """Of a divergence: "schedule", or "schedule of group 1"."""
-        return "schedule" if self.only or self.group is None else f"schedule of group {self.group}"
-
-    @property
-    def name(self) -> str:
-        """Of its comparison."""
-        return self.place.replace("schedule", "learning rate")
+from align.pair.schedule_sides import Curve
+from align.record.results import Comparison, ControlResult, Divergence, StepResult
 
 
 def learning_rate(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
@@ -73,17 +36,19 @@ def learning_rate(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     plan = pair.plan
     logged, stamps, told = plan.schedule is not None, {}, ""
     if logged:
-        curves = [_logged(plan)]
+        curves = [sides.logged(plan)]
     else:
-        theirs, ours = _theirs(pair), _ours(pair)
-        curves = _matched(pair, theirs, ours)
+        theirs, ours = sides.theirs(pair), sides.ours(pair)
+        curves = sides.matched(pair, theirs, ours)
         stamps = {"reference": theirs.stamp, "ours": ours.stamp}
-    comparisons = compare(curves)
+    comparisons = sides.compare(curves)
     if not (logged or all(c.passed for c in comparisons)):
-        told = _options(pair, theirs, ours)
+        told = scheduler_options.exchanged(pair, theirs, ours)
     controls = []
     for fault, rates in _faults(curves[0].ours) if curves else ():
-        failed = [c for c in compare([replace(curves[0], ours=rates), *curves[1:]]) if not c.passed]
+        failed = [
+            c for c in sides.compare([replace(curves[0], ours=rates), *curves[1:]]) if not c.passed
+        ]
         detail = failed[0].reason if failed else "nothing failed"
         controls.append(ControlResult(fault, bool(failed), detail, curves[0].name))
     series = {
@@ -107,150 +72,6 @@ def learning_rate(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     return result, _divergences(pair, curves, comparisons, told)
 
 
-def compare(curves: list[Curve]) -> list[Comparison]:
-    """One comparison for each curve; a failed one when there is none."""
-    if not curves:
-        nothing = np.empty(0)
-        return [
-            compare_arrays("learning rate (no parameter in common)", nothing, nothing, SCHEDULE)
-        ]
-    return [compare_arrays(c.name, c.ours, c.reference, SCHEDULE) for c in curves]
-
-
-def _logged(plan: Any) -> Curve:
-    found = []
-    for name, function in zip(("PyTorch", "Paddle"), plan.schedule, strict=True):
-        given = function(plan.schedule_steps)
-        try:
-            rates = np.asarray([float(rate) for rate in given])
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"schedule: {name}'s callable returned {type(given).__name__}, expected "
-                f"{plan.schedule_steps} numbers ({error})"
-            ) from error
-        if rates.shape != (plan.schedule_steps,):
-            raise ValueError(
-                f"schedule: {name}'s callable returned {len(rates)} rates, expected "
-                f"{plan.schedule_steps} (schedule_steps)"
-            )
-        if not np.isfinite(rates).all():
-            raise ValueError(f"schedule: {name}'s callable returned a rate that is not finite")
-        found.append(rates)
-    return Curve(None, (), found[1], found[0], only=True)
-
-
-def schedule_of(
-    stepping: Any, optimizer: Any, scheduler: Any, model: Any, steps: int
-) -> np.ndarray:
-    """The rates that an optimizer would apply, its scheduler stepped after each.
-
-    Args:
-        stepping: `stepping_torch` or `stepping_paddle`.
-        optimizer: it makes no step, so no weight moves.
-        scheduler: None for a constant rate.
-        model: whose parameters it holds.
-        steps: how many.
-
-    Returns:
-        (steps, groups) float64.
-    """
-    rates = [stepping.rates(optimizer, model)]
-    if scheduler is None:
-        return np.repeat(np.asarray(rates), steps, axis=0)
-    paddle_factors = None if stepping is stepping_torch else stepping.factors(optimizer, model)
-    for _ in range(steps - 1):
-        stepping.advance(scheduler)
-        if paddle_factors is None:
-            rates.append(stepping.rates(optimizer, model))
-        else:
-            base = stepping.base_rate(optimizer)
-            rates.append([base * factor for factor in paddle_factors])
-    return np.asarray(rates)
-
-
-@dataclass(frozen=True)
-class _Side:
-    """The schedule of one side: groups of parameters, (steps, groups) rates, its scheduler."""
-
-    groups: list[list[str]]
-    rates: np.ndarray
-    scheduler: Any
-    stamp: Any
-
-
-def _side(pair: AnyPair, side: Any, stepping: Any, model: Any, prepare: Prepare) -> _Side:
-    plan = pair.plan
-    with side.default_dtype(pair.dtype):
-        optimizer, scheduler = side.make_optimizer(plan, model)
-        prepare(scheduler)
-        names = stepping.groups(optimizer, model)
-        rates = schedule_of(stepping, optimizer, scheduler, model, plan.schedule_steps)
-    stamp = side.stamp(next(iter(stepping.parameters(model).values())))
-    return _Side(names, rates, scheduler, stamp)
-
-
-def _theirs(pair: AnyPair) -> _Side:
-    return _side(
-        pair, on_torch, stepping_torch, pair.reference_model(pair.dtype, True), lambda _: None
-    )
-
-
-def _ours(pair: AnyPair, prepare: Prepare = lambda _: None) -> _Side:
-    return _side(pair, on_paddle, stepping_paddle, pair.our_model(True), prepare)
-
-
-def _matched(pair: AnyPair, theirs: _Side, ours: _Side) -> list[Curve]:
-    """Curves of the groups of both optimizers, matched by the parameters that they hold."""
-    partners = pair.setup.weights.partners()
-    group_of = {
-        target: index
-        for index, members in enumerate(theirs.groups)
-        for name in members
-        for target in partners.get(name, ())
-    }
-    cells: dict[tuple[int, bytes], list[tuple[str, int]]] = {}
-    for index, members in enumerate(ours.groups):
-        for name in members:
-            if name in group_of:
-                key = group_of[name], ours.rates[:, index].tobytes()
-                cells.setdefault(key, []).append((name, index))
-    return [
-        Curve(
-            group,
-            tuple(name for name, _ in held),
-            ours.rates[:, held[0][1]],
-            theirs.rates[:, group],
-            only=len(cells) == 1,
-        )
-        for (group, _), held in sorted(cells.items(), key=lambda item: item[0][0])
-    ]
-
-
-def _options(pair: AnyPair, theirs: _Side, ours: _Side) -> str:
-    """The options of Paddle's scheduler that have to be PyTorch's before all curves agree."""
-    if theirs.scheduler is None or ours.scheduler is None:
-        return ""
-    mine, reference = options(ours.scheduler), options(theirs.scheduler)
-    names = differing(mine, reference)
-
-    def passes(exchanged: tuple[str, ...]) -> bool:
-        def prepare(scheduler: Any) -> None:
-            held = options(scheduler)
-            for name in exchanged:
-                held[name].put(reference[name].value)
-            stepping_paddle.begin_again(scheduler)
-
-        try:
-            curves = _matched(pair, theirs, _ours(pair, prepare))
-        except stepping_paddle.ERRORS:
-            return False
-        return all(comparison.passed for comparison in compare(curves))
-
-    found = fewest((), [Edit(n, lambda held, n=n: (*held, n)) for n in names], passes, TRIALS)
-    values = [(edit.says, mine[edit.says].value, reference[edit.says].value) for edit in found]
-    return f"{sentence(values)}; with PyTorch's the schedule agrees" if values else ""
-
-
 def _faults(rates: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     """What a port gets wrong, in the first curve."""
     yield "rates 0.1 % too large", rates * 1.001 + 1e-3 * (np.abs(rates).max() or 1.0)
@@ -272,11 +93,7 @@ def _divergences(
     everywhere = len(wrong) == len(curves) or bool(told)
     found: list[Divergence] = []
     for index, (curve, comparison) in enumerate(wrong):
-        cause = told or explain(curve.ours, curve.reference)
-        if cause.startswith("constant factor") and not everywhere:
-            cause = _group_factor(curve, curves[0])
-        elif cause and not told:
-            cause = _proved(pair, curve, cause)
+        cause = told or scheduler_options.of_curve(pair, curve, curves[0], everywhere)
         place = "schedule" if everywhere and index == 0 else curve.place
         if cause and any(cause == one.cause for one in found):
             continue
@@ -296,35 +113,3 @@ def _divergences(
 
 def _has_code(pair: AnyPair) -> bool:
     return pair.plan.schedule is not None or isinstance(pair.plan.optimizer, (tuple, list))
-
-
-def _group_factor(curve: Curve, first: Curve) -> str:
-    """One group's rate is multiplied by another number than on the other side."""
-    at = int(np.argmax(np.abs(curve.reference)))
-    ratio = curve.ours[at] / curve.reference[at] if curve.reference[at] else np.inf
-    text = f"constant factor on group {curve.group}: Paddle's rate is {ratio:.6g} x PyTorch's"
-    if first is not curve and first.ours[at] and first.reference[at]:
-        mine, theirs = curve.ours[at] / first.ours[at], curve.reference[at] / first.reference[at]
-        text += f" (times the first group's rate: Paddle {mine:.6g}, PyTorch {theirs:.6g})"
-    return f"{text}; it holds {some(curve.parameters)}"
-
-
-def _proved(pair: AnyPair, curve: Curve, cause: str) -> str:
-    """Of a Paddle rate that never changes: whether the optimizer does not follow its scheduler."""
-    if not cause.startswith("Paddle's rate never changes") or pair.plan.schedule is not None:
-        return cause
-    with on_paddle.default_dtype(pair.dtype):
-        scheduler = on_paddle.make_optimizer(pair.plan, pair.our_model(True))[1]
-    if scheduler is None:
-        return f"{cause}; the Paddle factory returns no scheduler to step"
-    rates = []
-    for _ in curve.ours:
-        rates.append(float(scheduler()))  # get_lr() is no getter
-        stepping_paddle.advance(scheduler)
-    followed = np.asarray(rates) * (curve.ours[0] / (rates[0] or 1.0))
-    if not compare([replace(curve, ours=followed)])[0].passed:
-        return cause
-    return (
-        "Paddle's rate never changes: the optimizer was built with a number, its scheduler (which "
-        "does change) never reaches it; with the scheduler's rates the schedule agrees"
-    )
