@@ -59,7 +59,7 @@ class Treatment:
 
 
 def round_off(value: float) -> float:
-    """A measured number without the digits that measuring leaves: six are good."""
+    """A measured number without the digits that measuring leaves: five are good."""
     return float(f"{value:.5g}")
 
 
@@ -67,13 +67,6 @@ def slope(y: np.ndarray, x: np.ndarray) -> float:
     """The factor of y = factor x x by least squares."""
     energy = float(np.vdot(x, x))
     return float(np.vdot(y, x)) / energy if energy else 0.0
-
-
-def differ(a: Treatment, b: Treatment) -> bool:
-    """Whether two treatments are not the same."""
-    if a.kind != b.kind:
-        return True
-    return abs(a.limit - b.limit) > ALIKE * abs(b.limit) or abs(a.weight - b.weight) > 1e-9
 
 
 def sentence(a: Treatment, b: Treatment) -> str:

@@ -168,7 +168,7 @@ class Differences:
                 yield Cause(text, names, tuple(self._ours.main), change)
         if a is None or b is None:
             return
-        if gradients.differ(a, b):
+        if str(a) != str(b):
             text = gradients.sentence(a, b)
             if {a.kind, b.kind} <= {"none", "scaled"} and not a.weight:
                 scale = Treatment("scaled", b.limit / a.limit).apply
