@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,7 @@ from align.record.request import Request
 
 AREAS = ("model", "head", "loss", "schedule", "optimizer", "data", "conversion")
 """Where a fault may be."""
+ANYWHERE = "*"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -50,7 +53,8 @@ class Fault:
         area: one of AREAS.
         scene: name of the scene that it spoils.
         step: the step in which the suite has to report it first.
-        place: pattern (as of file names) of the place that it has to name.
+        place: pattern (as of file names, several parted by ``|``) of the place that it has to name;
+            ANYWHERE for a fault that has none.
         cause: regular expression that the cause has to match.
         plant: the scene -> the scene with the fault on its Paddle side.
     """
@@ -62,3 +66,16 @@ class Fault:
     place: str
     cause: str
     plant: Callable[[Scene], Scene]
+
+    @property
+    def held_out(self) -> bool:
+        """Whether no cause may be developed on it; a third of all, by a hash of the name."""
+        return int(hashlib.sha256(self.name.encode()).hexdigest(), 16) % 3 == 0
+
+    def is_at(self, place: str) -> bool:
+        """Whether that is its place."""
+        return any(fnmatch.fnmatchcase(place, pattern) for pattern in self.place.split("|"))
+
+    def is_named_in(self, text: str) -> bool:
+        """Whether a sentence holds its place."""
+        return any(fnmatch.fnmatchcase(text, f"*{one}*") for one in self.place.split("|"))

@@ -13,7 +13,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
     from align import processes
-    from align.cases import runner
+    from align.cases import job_sharing, runner
     from align.cases.sides import checkpoint, paddle_side
 
 from align import cli
@@ -251,7 +251,7 @@ def test_the_number_of_workers_is_the_users_or_the_processors(tiny_table, monkey
         asked.append(count)
         return runner.run(todo, context, progress)
 
-    monkeypatch.setattr(processes, "run", run)
+    monkeypatch.setattr(job_sharing, "run", run)
     for flags in ([], ["--jobs", "1"], ["--jobs", "7"]):
         assert cli.main([*flags, "--case", "tiny_rates"]) == 0
     assert asked == [processes.default_workers(), 1, 7]

@@ -12,8 +12,7 @@ import pytest
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align import processes as workers
-    from align.cases import runner
+    from align.cases import job_sharing, runner
     from align.cases.context import Context
     from align.cases.sides import paddle_side
     from sot_paddle.backbones import bert
@@ -63,7 +62,7 @@ def test_worker_processes_find_what_this_process_finds():
     """Every number and every control, and what the report says of the machine."""
     todo = list(jobs([MetricCase("metric", "cola"), LossCase("loss")], STEPS, DTYPES))
     runs = []
-    for run in (lambda *rest: workers.run(*rest, lambda result: None, 2), runner.run):
+    for run in (lambda *rest: job_sharing.run(*rest, lambda result: None, 2), runner.run):
         context = Context()
         report = run(todo, context)
         assert report.exit_code == 0
