@@ -108,10 +108,7 @@ class Differences:
             (ours - theirs, "PyTorch's", "Paddle's"),
         ):
             names = tuple(n for n in self._ours.main if n in odd)
-            text = (
-                f"not in {without} optimizer: {some(names)} (frozen, or missing in its "
-                f"parameters); {other} updates them"
-            )
+            text = f"not in {without} optimizer: {some(names)}; {other} updates them"
             if names:
                 change = partial(paddles.put_members, names=theirs)
                 yield Cause(text, names, tuple(self._ours.main), change)
