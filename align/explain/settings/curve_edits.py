@@ -52,10 +52,8 @@ def _held(a: Rates, b: Rates) -> Iterator[tuple[str, Rates]]:
     still = [not len(_changes(x)) for x in (a, b)]
     if still[0] != still[1]:
         names = ("Paddle", "PyTorch") if still[0] else ("PyTorch", "Paddle")
-        yield (
-            f"{names[0]}'s rate never changes ({number(a[0] if still[0] else b[0])}), {names[1]}'s does",
-            a,
-        )
+        rate = number(a[0] if still[0] else b[0])
+        yield f"{names[0]}'s rate never changes ({rate}), {names[1]}'s does", a
 
 
 def _misread(x: Rates, who: str) -> Iterator[tuple[str, Rates]]:
