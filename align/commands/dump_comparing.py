@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from align.explain import dump_locating, weight_causes
+from align.explain import dump_locating
+from align.explain.arrays import weight_causes
 from align.explain.settings import schedule_causes
 from align.judge import drift
 from align.match.dump_names import table_of
