@@ -1,6 +1,6 @@
 """Functions where no alignment case goes: edges, precision, the published backward, refusals.
 
-Dims, all different: B 2, N 5, d1 4, d2 3, n 6, d 4.
+Dims: B 2, N 5, d 4.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 
 from sot_torch_ref import functional
 
-B, N, D1, D2 = 2, 5, 4, 3
+B, N, D1 = 2, 5, 4
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:

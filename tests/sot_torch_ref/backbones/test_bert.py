@@ -53,28 +53,6 @@ def test_defaults_of_the_optional_inputs() -> None:
     assert not torch.equal(model(ids), model(ids, zeros, mask))
 
 
-@pytest.mark.parametrize("pooling", ["mgcrp_qk", "mgcrp", "gcp", "gap"])
-@pytest.mark.parametrize("fusion", ["sum_fc", "aggre_all", "concat"])
-@pytest.mark.parametrize("training", [True, False])
-def test_mask_padding_makes_the_padded_length_irrelevant(pooling, fusion, training: bool) -> None:
-    results = []
-    for length in (8, 13):
-        torch.manual_seed(3)
-        model = tiny(pooling=pooling, fusion=fusion, mask_padding=True).train(training)
-        logits = model(*batch(length))
-        logits.sin().sum().backward()
-        results.append((logits, dict(model.named_parameters()), dict(model.named_buffers())))
-    (short, left, left_buffers), (long, right, right_buffers) = results
-    torch.testing.assert_close(short, long, rtol=1e-10, atol=1e-11)
-    for name, parameter in left.items():
-        if parameter.grad is None:
-            assert right[name].grad is None
-            continue
-        torch.testing.assert_close(parameter.grad, right[name].grad, rtol=1e-8, atol=1e-10)
-    for name, value in left_buffers.items():
-        torch.testing.assert_close(value, right_buffers[name], rtol=1e-11, atol=1e-12)
-
-
 def test_sample_without_word_tokens_trains_with_mask_padding() -> None:
     model = tiny(mask_padding=True, pooling="mgcrp")
     ids, types, mask = batch()

@@ -1,13 +1,12 @@
-"""Token batch norm against torch, masks of ones. Dims: B 2, N 5, C 12, H 3, wr 4, q 7, k 6."""
+"""Token batch norm against torch's own, masked and not. Dims: B 2, N 5, q 7."""
 
 import pytest
 import torch
 from torch import nn
 
-from sot_torch_ref.heads.pooling import GAP, GCP, MGCrP, MGCrPQK, TokenBatchNorm2d
-from sot_torch_ref.heads.power_norm import MPN, SvPN
+from sot_torch_ref.heads.pooling import TokenBatchNorm2d
 
-B, N, C, HEADS, WR, Q, K = 2, 5, 12, 3, 4, 7, 6
+B, N, Q = 2, 5, 7
 MASK = torch.tensor([[True, True, True, False, False], [True, True, True, True, False]])
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -60,33 +59,3 @@ def test_masked_batch_norm_with_one_valid_token_stays_finite() -> None:
     y = layer(torch.randn(B, Q, N, 1), mask)
     assert torch.isfinite(y).all()
     torch.testing.assert_close(layer.running_var, 0.9 * torch.ones(Q))
-
-
-def test_mgcrp_qk_running_statistics_after_one_and_three_steps() -> None:
-    pooling = MGCrPQK(C, q_dim=Q, k_dim=K, norm=SvPN(Q))
-    mean, variance = torch.zeros(K), torch.ones(K)
-    for _ in range(3):
-        x = torch.randn(B, N, C)
-        pooling(x, None)
-        y = (x @ pooling.k_proj.weight[:, :, 0, 0].T).reshape(-1, K)
-        mean, variance = 0.9 * mean + 0.1 * y.mean(0), 0.9 * variance + 0.1 * y.var(0)
-        torch.testing.assert_close(pooling.k_norm.running_mean, mean)
-        torch.testing.assert_close(pooling.k_norm.running_var, variance)
-
-
-def make(name: str) -> nn.Module:
-    return {
-        "gap": lambda: GAP(C),
-        "gcp": lambda: GCP(C, num_heads=HEADS, qkv_dim=WR, norm=MPN(3)),
-        "mgcrp": lambda: MGCrP(C, num_heads=HEADS, wr_dim=WR, norm=SvPN(WR)),
-        "mgcrp_qk": lambda: MGCrPQK(C, q_dim=Q, k_dim=K, norm=SvPN(Q)),
-    }[name]()
-
-
-@pytest.mark.parametrize("name", ["gap", "gcp", "mgcrp", "mgcrp_qk"])
-def test_mask_of_ones_equals_no_mask(name: str) -> None:
-    pooling = make(name)
-    x = torch.randn(B, N, C)
-    left, _ = pooling(x, None)
-    right, _ = pooling(x, torch.ones(B, N, dtype=torch.bool))
-    torch.testing.assert_close(left, right, rtol=1e-11, atol=1e-12)

@@ -6,7 +6,7 @@ import pytest
 
 from sot_torch_ref.heads.power_norm import SvPN
 
-B, ROWS, COLUMNS = 2, 5, 4
+COLUMNS = 4
 
 
 @pytest.mark.parametrize("num_sv", [2, 3, None])

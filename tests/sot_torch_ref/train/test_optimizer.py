@@ -11,7 +11,7 @@ from sot_torch_ref.train.optimizer import (
     vision_decay_groups,
 )
 
-STEPS, SIZE = 20, 5
+SIZE = 5
 
 
 def test_parameter_without_gradient_is_left_alone() -> None:
