@@ -145,6 +145,8 @@ def _about(torch: Dump, paddle: Dump) -> dict[str, Any]:
 def _notes(names: Names) -> list[str]:
     torch, paddle = names.torch, names.paddle
     found = [f"{dump.meta.title}: {note}" for dump in (torch, paddle) for note in dump.meta.notes]
+    if names.note:
+        found.append(names.note)
     reasons: dict[str, list[str]] = {}
     for name, reason in names.weights.ignored.items():
         reasons.setdefault(reason, []).append(name)
