@@ -170,12 +170,15 @@ def _run_certify(options: argparse.Namespace) -> int:
     if options.seed is not None and options.mutants is None:
         raise ValueError("--seed belongs to --mutants")
     _check_writable(options)
-    from align.certify import command
+    from align.certify import command, mutation_command
     from align.certify.certificate import SEEDS
 
     options.seeds = SEEDS if options.seeds is None else options.seeds
     options.jobs = 2 if options.jobs is None else options.jobs
-    return command.main(options)
+    status = command.main(options) if options.certify else 0
+    if options.mutants is not None:
+        status = max(status, mutation_command.main(options))
+    return status
 
 
 def _run_spec(options: argparse.Namespace) -> int:

@@ -17,16 +17,15 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from align.certify.mutation_order import CheckRecord, Checks
 from align.certify.mutation_result import Drawn, MutantOutcome, Mutants
 from align.certify.mutation_sites import (
     MutableFile,
     Mutant,
-    Statement,
     only_refusing,
     same_program,
 )
@@ -36,28 +35,11 @@ from align.covered.syntax import parse
 from align.report import write_atomically
 
 PRODUCT, PORTS = "sot_paddle", "align/certify/ports"
+INPUTS = ("data/corpus_lexicon.py", "data/real_sentences.py")
+"""Files of sentences that both sides read: another word is another input, no fault."""
 OF_PORTS = 10  # one mutant of the ports for so many of the product
 
 Progress = Callable[[int, int, Any], None]
-
-
-@dataclass(frozen=True)
-class CheckRecord:
-    """What one check runs.
-
-    Attributes:
-        name: of the check; "" for what the import of the project runs.
-        seconds: it takes.
-        lines: by file, named as mutants name it.
-    """
-
-    name: str
-    seconds: float
-    lines: Mapping[str, frozenset[int]]
-
-    def runs(self, file: str, lines: range) -> bool:
-        """Whether it runs one of these lines."""
-        return not self.lines.get(file, frozenset()).isdisjoint(lines)
 
 
 def certify_mutants(
@@ -160,13 +142,15 @@ def draw(folder: str, records: Sequence[CheckRecord], count: int, seed: int) -> 
     Raises:
         ValueError: there are not so many statements.
     """
+    of_ports = folder == PORTS
     chance = random.Random(f"{folder} {seed}")  # noqa: S311 (a draw, no secret)
-    checks = [one for one in records if one.name.startswith(SCENE) == (folder == PORTS)]
+    files = mutable_files(folder)
+    checks = Checks([one for one in records if one.name.startswith(SCENE) == of_ports], files)
     found = [
         (file, statement, order)
-        for file in mutable_files(folder)
+        for file in files
         for statement in file.statements()
-        if (order := ordered(statement, checks))
+        if (order := checks.past(statement))
     ]
     chance.shuffle(found)
     chosen: list[tuple[Mutant, list[tuple[str, float]]]] = []
@@ -182,9 +166,7 @@ def draw(folder: str, records: Sequence[CheckRecord], count: int, seed: int) -> 
         else:
             chosen.append((mutant, order))
     if len(chosen) < count:
-        raise ValueError(
-            f"{count} mutants of {folder}: only {len(chosen)} statements can be edited"
-        )
+        raise ValueError(f"{folder}: {count} mutants asked for, {len(chosen)} can be made")
     return Drawn(chosen, equal, len(found))
 
 
@@ -207,32 +189,9 @@ def mutable_files(folder: str) -> list[MutableFile]:
     listed = NOT_ALIGNED if folder == PRODUCT else ()
     found = []
     for name, text in texts.items():
+        if name in INPUTS:
+            continue
         source = parse(text)
         lines = frozenset().union(*(entry.lines(name, source) for entry in listed))
         found.append(MutableFile(f"{folder}/{name}", text, lines, refusers))
     return found
-
-
-def ordered(statement: Statement, checks: Sequence[CheckRecord]) -> list[tuple[str, float]]:
-    """The checks that run a statement, cheapest first; name and seconds.
-
-    What the import runs, every check runs: first those that run the function, class or file that
-    it stands in.
-    """
-    imported = [one for one in checks if not one.name]
-    ran = [one for one in checks if one.name]
-    everywhere = statement.at_import or any(
-        one.runs(statement.file, statement.lines) for one in imported
-    )
-    if not everywhere:
-        ran = [one for one in ran if one.runs(statement.file, statement.lines)]
-    elif not any(one.runs(statement.file, statement.lines) for one in checks):
-        return []
-    at_import = frozenset().union(*(one.lines.get(statement.file, ()) for one in imported))
-
-    def near(one: CheckRecord) -> bool:
-        own = one.lines.get(statement.file, frozenset()) - at_import
-        return not own.isdisjoint(statement.near)
-
-    ran = sorted(ran, key=lambda one: (everywhere and not near(one), one.seconds))
-    return [(one.name, one.seconds) for one in ran]

@@ -134,6 +134,8 @@ def dropped_call(node: ast.AST, names: FileNames) -> Edits:
     """A call left out: what went in comes out."""
     if not isinstance(node, ast.Call):
         return
+    if isinstance(node.func, ast.Attribute) and _is_name(node.func.value):
+        return
     if isinstance(node.func, ast.Attribute) and _is_value(node.func.value, names):
         yield node.func.value
         return

@@ -1,9 +1,9 @@
 """Where a mutant may be made: which parts of a file compute, and which edits change nothing.
 
 Not edited, because no number can follow from it: text (messages, docstrings, f-strings, the
-arguments of exceptions, warnings and logs), annotations, imports, assertions, options of
-``@dataclass`` that forbid writing, and what only refuses: a block that ends in ``raise``, the
-condition of such a block, a function that does nothing else, and the call of one.
+arguments of exceptions, warnings and logs), annotations and names of types, imports, assertions,
+options of ``@dataclass`` that forbid writing, and what only refuses: a block that ends in
+``raise``, the condition of such a block, a function that does nothing else, and the call of one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from align.covered.syntax import parse
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NEVER = (ast.Import, ast.ImportFrom, ast.Raise, ast.Assert, ast.Global, ast.Pass)
 _SAID = {"warn", "warning", "info", "debug", "error", "print", "say", "_say"}
+_TYPES = {"tuple", "list", "dict", "set", "frozenset", "type"}
+_TYPING = {"typing", "collections.abc"}
 _TEXTS = {"__repr__", "__str__", "extra_repr"}
 _SHOWN = 110  # characters of an expression in a listing
 
@@ -85,6 +87,12 @@ class MutableFile:
         self._refusals = source.refusals | _refusing_lines(self._tree, refusers)
         self._refusers, self._excluded = refusers, self._refusals | frozenset(listed)
         self._names = _names(self._tree)
+        self._types = _TYPES | {
+            alias.asname or alias.name
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.ImportFrom) and node.module in _TYPING
+            for alias in node.names
+        }
 
     def statements(self) -> Iterator[Statement]:
         """The statements of which a part computes, in the order of the file."""
@@ -121,7 +129,7 @@ class MutableFile:
             for old, new in of_statement(node):
                 if not self._refuses(node):
                     yield self._mutant(kind, old, new)
-        for part in _parts(node):
+        for part in _parts(node, self._types):
             for kind, edit in EXPRESSIONS.items():
                 for new in edit(part, self._names):
                     yield self._mutant(kind, part, new)
@@ -200,8 +208,10 @@ def _refusing_lines(tree: ast.Module, refusers: Collection[str]) -> frozenset[in
     return frozenset(found)
 
 
-def _parts(node: ast.AST) -> Iterator[ast.AST]:
+def _parts(node: ast.AST, types: Collection[str]) -> Iterator[ast.AST]:
     """The expressions of a statement in which something is computed, outermost first."""
+    if isinstance(node, ast.Subscript) and getattr(node.value, "id", "") in types:
+        return
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns"):
             continue
@@ -213,7 +223,7 @@ def _parts(node: ast.AST) -> Iterator[ast.AST]:
             if isinstance(child, ast.expr):
                 yield child
             if number(child) is None:
-                yield from _parts(child)
+                yield from _parts(child, types)
 
 
 def _is_text(node: ast.AST) -> bool:
@@ -257,7 +267,14 @@ def _short(text: str) -> str:
 
 
 class _Stripped(ast.NodeTransformer):
-    """A tree without the text of annotations."""
+    """A tree without docstrings and without the text of annotations."""
+
+    def visit_Module(self, node: ast.Module) -> ast.AST:  # noqa: N802
+        node.body = [one for one in node.body if not _is_text(one)]
+        return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:  # noqa: N802
+        return ast.Pass() if isinstance(node.value, ast.Constant) else self.generic_visit(node)
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = None

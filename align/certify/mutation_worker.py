@@ -116,11 +116,13 @@ def _forked(task: Mapping[str, Any], root: Path) -> dict[str, Any]:
         os.setsid()
         _live(writer, task, root)
     os.close(writer)
-    with os.fdopen(reader, "rb") as answers:
-        said = answers.read()
-    _, status = os.waitpid(process, 0)
-    with contextlib.suppress(ProcessLookupError):  # the programs that it started
-        os.killpg(process, signal.SIGKILL)
+    try:
+        with os.fdopen(reader, "rb") as answers:
+            said = answers.read()
+        _, status = os.waitpid(process, 0)
+    finally:  # with the programs that it started, also when this is interrupted
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)
     if said:
         found = json.loads(said)
     elif os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:

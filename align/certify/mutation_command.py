@@ -1,0 +1,46 @@
+"""``python -m align --mutants N``: make mutants, print the survivors, write them down."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from align.certify.mutate import certify_mutants
+from align.certify.mutation_result import listing
+from align.report import write_atomically
+
+FILE = "mutants.json"
+"""What is written into the folder of ``--out``."""
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the command.
+
+    Args:
+        options: ``mutants``, ``seed``, ``jobs``, ``certify``, ``json``, ``out``. The JSON goes to
+            ``json`` when the certificate does not, and to FILE in the folder ``out``.
+
+    Returns:
+        0 when enough mutants of the product are detected, 1 below.
+
+    Raises:
+        ValueError: fewer than one mutant, or more than can be made.
+    """
+    found = certify_mutants(options.mutants, options.seed or 0, options.jobs, show)
+    print(listing(found))
+    data = (json.dumps(found.to_json(), indent=1, ensure_ascii=False) + "\n").encode()
+    if options.json and not options.certify:
+        print("JSON:", write_atomically(options.json, data))
+    if options.out:
+        print("JSON:", write_atomically(Path(options.out) / FILE, data))
+    return 0 if found.passed else 1
+
+
+def show(done: int, total: int, answer: Mapping[str, Any]) -> None:
+    """One line of progress on the standard error."""
+    line = f"[{done}/{total}] {answer['end']} {answer.get('check', '')}".rstrip()
+    print(f"{line} {answer['seconds']:.1f} s", file=sys.stderr, flush=True)

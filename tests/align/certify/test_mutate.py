@@ -1,0 +1,153 @@
+"""A run of mutants: what is drawn, what each has to get past, one of them from end to end."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from align import cli
+from align.certify import mutate
+from align.certify.mutate import PORTS, PRODUCT, draw, mutable_files
+from align.certify.mutation_order import CheckRecord, Checks
+from align.certify.mutation_result import MutantOutcome, Mutants, listing
+from align.certify.mutation_sites import MutableFile, Mutant
+from align.certify.mutation_worker import COPY, ROOT, answer, edited
+
+SCHEDULE = "sot_paddle/train/schedule.py"
+EVERY_LINE = frozenset(range(1, 1000))
+
+
+def outcome(end: str, file: str = "sot_paddle/a.py", line: int = 1) -> MutantOutcome:
+    mutant = Mutant(file, line, "operands", "a - b", "b - a", "")
+    return MutantOutcome.of(mutant, {"end": end, "seconds": 1.0})
+
+
+def records() -> list[CheckRecord]:
+    everything = {
+        file.name: EVERY_LINE for folder in (PRODUCT, PORTS) for file in mutable_files(folder)
+    }
+    return [
+        CheckRecord("", 0.0, {}),
+        CheckRecord("case", 1.0, everything),
+        CheckRecord("scene one", 1.0, everything),
+    ]
+
+
+def test_a_seed_draws_the_same_mutants_and_another_one_others() -> None:
+    first, again, other = (draw(PRODUCT, records(), 12, seed) for seed in (3, 3, 4))
+    assert [str(one) for one, _ in first.chosen] == [str(one) for one, _ in again.chosen]
+    assert first.chosen != other.chosen
+    assert len({(one.file, one.line) for one, _ in first.chosen}) == 12
+
+
+def test_the_ports_are_judged_by_scenes_and_the_product_by_cases() -> None:
+    assert {name for _, checks in draw(PORTS, records(), 3, 0).chosen for name, _ in checks} == {
+        "scene one"
+    }
+    assert {name for _, checks in draw(PRODUCT, records(), 3, 0).chosen for name, _ in checks} == {
+        "case"
+    }
+
+
+def test_lines_that_no_check_runs_and_files_that_are_listed_are_not_drawn() -> None:
+    assert "sot_paddle/train/run_folder.py" in {one.name for one in mutable_files(PRODUCT)}
+    listed = next(one for one in mutable_files(PRODUCT) if one.name.endswith("run_folder.py"))
+    assert list(listed.statements()) == []
+    with pytest.raises(ValueError, match="2 mutants asked for, 0 can be made"):
+        draw(PRODUCT, [CheckRecord("case", 1.0, {})], 2, 0)
+    assert not {one.name for one in mutable_files(PRODUCT)} & {"sot_paddle/data/corpus_lexicon.py"}
+
+
+def test_checks_that_run_the_line_come_cheapest_first() -> None:
+    file = MutableFile("p/a.py", "LIMIT = 3\n\n\ndef f(x, power=2):\n    return x**power\n")
+    user = MutableFile("p/b.py", "from p.a import LIMIT\n")
+    table, signature, formula = file.statements()
+    imported = CheckRecord("", 0.0, {"p/a.py": frozenset({1, 4}), "p/b.py": frozenset({1})})
+    slow = CheckRecord("slow", 3.0, {"p/a.py": frozenset({1, 4, 5})})
+    quick = CheckRecord("quick", 1.0, {"p/a.py": frozenset({5})})
+    importing = CheckRecord("importing", 0.5, {"p/b.py": frozenset({1, 3})})
+    other = CheckRecord("other", 0.1, {"p/a.py": frozenset({1}), "p/c.py": frozenset({7})})
+    checks = Checks([imported, slow, quick, importing, other], [file, user])
+    assert checks.past(formula) == [("quick", 1.0), ("slow", 3.0)]
+    # what runs at the import may matter to whoever imports it: those near it first
+    for statement in (table, signature):
+        names = [name for name, _ in checks.past(statement)]
+        assert names == ["quick", "slow", "importing"]
+    assert Checks([imported, other], [file]).past(formula) == []
+
+
+def test_nothing_is_written_outside_a_copy(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    with pytest.raises(ValueError, match="into a copy only"), edited(tmp_path, "a.py", "x = 2", 1):
+        raise AssertionError
+    with pytest.raises(ValueError, match="into a copy only"), edited(ROOT, SCHEDULE, "x = 2", 1):
+        raise AssertionError
+    (tmp_path / COPY).touch()
+    with edited(tmp_path, "a.py", "x = 2\n", 7):
+        assert (tmp_path / "a.py").read_text() == "x = 2\n"
+        assert (tmp_path / "a.py").stat().st_mtime == 7
+    assert (tmp_path / "a.py").read_text() == "x = 1\n"
+
+
+def test_one_mutant_from_end_to_end(tmp_path: Path) -> None:
+    """A wrong schedule is detected, a crash is told apart, and the tree is as it was."""
+    before = mutate._fingerprint()
+    text = (ROOT / SCHEDULE).read_text(encoding="utf-8")
+    wrong = text.replace("(total_steps - step) / max(", "(total_steps + step) / max(")
+    assert wrong != text
+    checks = [("lr_linear_warmup", 0.1)]
+    tasks = [
+        {"record": "lr_linear_warmup"},
+        {"file": SCHEDULE, "text": text, "checks": checks},
+        {
+            "file": SCHEDULE,
+            "text": wrong,
+            "checks": checks,
+        },
+        {"file": SCHEDULE, "text": text + "\nraise RuntimeError('broken')\n", "checks": checks},
+    ]
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        found = list(pool.map(answer, tasks, [tmp_path] * len(tasks)))
+    assert [one["end"] for one in found] == ["recorded", "survived", "detected", "crashed"]
+    assert found[0]["lines"]["train/schedule.py"]
+    assert found[2]["check"] == "lr_linear_warmup"
+    assert "learning_rate" in found[2]["said"]
+    assert "RuntimeError: broken" in found[3]["said"]
+    assert mutate._fingerprint() == before
+
+
+def test_the_listing_names_every_survivor_and_the_share() -> None:
+    ends = ["detected"] * 97 + ["crashed"] * 40 + ["timeout"]
+    rows = [outcome(end) for end in ends]
+    rows += [outcome("survived", line=12), outcome("survived", "align/certify/ports/a.py")]
+    found = Mutants(5, rows, ("sot_paddle/a.py:3: 2 * 3 -> 3 * 2",), 2000, 60.0, 2)
+    text = listing(found)
+    assert "139 mutants of sot_paddle: 97 detected, 1 survived, 40 crashed, 1 timeout" in text
+    assert "  sot_paddle/a.py:12: a - b -> b - a  [operands]" in text
+    assert "1 provably equal" in text
+    assert "seed 5" in text
+    assert found.share() == 97 / 98
+    assert found.passed
+    assert not Mutants(5, [*rows, outcome("survived")]).passed
+    content = found.to_json()
+    assert content["survived"] == 2
+    assert content["product"]["survived"] == 1
+    assert len(content["rows"]) == 140
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--mutants", "5", "--case", "lr_*"], "--case means nothing with --mutants"),
+        (["--mutants", "5", "--seeds", "3"], "--seeds means nothing with --mutants"),
+        (["--seed", "5"], "--seed belongs to --mutants"),
+        (["--certify", "--seed", "5"], "--seed belongs to --mutants"),
+        (["--mutants", "0"], "expected at least 1, got 0 and 2"),
+    ],
+)
+def test_refused_combinations(arguments: list[str], message: str, capsys) -> None:
+    assert cli.main(arguments) == 2
+    assert message in capsys.readouterr().err
