@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
 import json
 import random
@@ -23,13 +24,10 @@ from typing import Any
 
 from align.certify.mutation_order import CheckRecord, Checks
 from align.certify.mutation_result import Drawn, MutantOutcome, Mutants
-from align.certify.mutation_sites import (
-    MutableFile,
-    Mutant,
-    only_refusing,
-    same_program,
-)
+from align.certify.mutation_sites import MutableFile, Mutant
 from align.certify.mutation_worker import COPIED, ROOT, SCENE, answer
+from align.certify.program_equality import same_program
+from align.certify.refusals import only_refusing
 from align.covered.not_aligned import NOT_ALIGNED
 from align.covered.syntax import parse
 from align.report import write_atomically
@@ -39,7 +37,7 @@ INPUTS = ("data/corpus_lexicon.py", "data/real_sentences.py")
 """Files of sentences that both sides read: another word is another input, no fault."""
 OF_PORTS = 10  # one mutant of the ports for so many of the product
 
-Progress = Callable[[int, int, Any], None]
+Progress = Callable[[int, int, str, Mapping[str, Any]], None]
 
 
 def certify_mutants(
@@ -51,7 +49,8 @@ def certify_mutants(
         count: mutants of the product; one for each OF_PORTS of them is made of the ports.
         seed: of the draw.
         jobs: worker processes, each with one thread and a copy of the tree.
-        progress: called after each task with the number done, the number of all, and the answer.
+        progress: called after each task with the number done, the number of all, what was done
+            (a mutant, or a check that was recorded) and the answer.
 
     Raises:
         ValueError: no mutant asked for, more than there are statements, or a check that fails
@@ -68,7 +67,7 @@ def certify_mutants(
         drawn = [draw(PRODUCT, records, count, seed)]
         drawn.append(draw(PORTS, records, max(1, count // OF_PORTS), seed))
         tasks = [
-            {"file": one.file, "text": one.text, "checks": checks}
+            {"what": str(one), "file": one.file, "text": one.text, "checks": checks}
             for part in drawn
             for one, checks in part.chosen
         ]
@@ -89,10 +88,10 @@ class _Answers:
 
     def of(self, tasks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """The answer to every task, in their order."""
-        asked = [self._pool.submit(answer, task, self._folder) for task in tasks]
+        asked = {self._pool.submit(answer, task, self._folder): task for task in tasks}
         for done, one in enumerate(as_completed(asked), start=1):
             if self._progress:
-                self._progress(done, len(asked), one.result())
+                self._progress(done, len(asked), asked[one]["what"], one.result())
         return [one.result() for one in asked]
 
 
@@ -106,7 +105,7 @@ def recorded(answers: _Answers) -> list[CheckRecord]:
     if not kept.is_file():
         from align.certify.mutation_checks import names
 
-        found = answers.of([{"record": name} for name in ("", *names())])
+        found = answers.of([{"record": name, "what": name} for name in ("", *names())])
         for one in found:
             if one["end"] != "recorded":
                 raise ValueError(f"no mutant can be judged: {one['said']}")
@@ -179,8 +178,9 @@ def _drawn_edit(edits: Sequence[Mutant], chance: random.Random) -> Mutant | None
     return chance.choice([one for one in edits if one.edit == kind])
 
 
-def mutable_files(folder: str) -> list[MutableFile]:
-    """The files of a folder, without what is not compared on purpose."""
+@functools.cache
+def mutable_files(folder: str) -> tuple[MutableFile, ...]:
+    """The files of a folder, without what is not compared on purpose; read once."""
     texts = {
         path.relative_to(ROOT / folder).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted((ROOT / folder).rglob("*.py"))
@@ -194,4 +194,4 @@ def mutable_files(folder: str) -> list[MutableFile]:
         source = parse(text)
         lines = frozenset().union(*(entry.lines(name, source) for entry in listed))
         found.append(MutableFile(f"{folder}/{name}", text, lines, refusers))
-    return found
+    return tuple(found)

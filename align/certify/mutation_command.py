@@ -40,7 +40,7 @@ def main(options: argparse.Namespace) -> int:
     return 0 if found.passed else 1
 
 
-def show(done: int, total: int, answer: Mapping[str, Any]) -> None:
+def show(done: int, total: int, what: str, answer: Mapping[str, Any]) -> None:
     """One line of progress on the standard error."""
-    line = f"[{done}/{total}] {answer['end']} {answer.get('check', '')}".rstrip()
-    print(f"{line} {answer['seconds']:.1f} s", file=sys.stderr, flush=True)
+    line = f"[{done}/{total}] {answer['end']} {what} {answer['seconds']:.1f} s"
+    print(line, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Where a mutant may be made: which parts of a file compute, and which edits change nothing.
+"""Where a mutant may be made: which parts of a file compute.
 
 Not edited, because no number can follow from it: text (messages, docstrings, f-strings, the
 arguments of exceptions, warnings and logs), annotations and names of types, imports, assertions,
@@ -9,12 +9,11 @@ options of ``@dataclass`` that forbid writing, and what only refuses: a block th
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from types import CodeType
-from typing import Any
 
 from align.certify.mutation_edits import EXPRESSIONS, STATEMENTS, FileNames, number
+from align.certify.refusals import called, refusing_lines
 from align.covered.syntax import parse
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -75,7 +74,7 @@ class MutableFile:
         name: as mutants name it.
         text: its content.
         listed: lines that are not compared on purpose.
-        refusers: names of functions that only refuse, see `only_refusing`.
+        refusers: names of functions that only refuse, from `refusals.only_refusing`.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class MutableFile:
         self.name, self.text = name, text
         self._tree = ast.parse(text)
         source = parse(text)
-        self._refusals = source.refusals | _refusing_lines(self._tree, refusers)
+        self._refusals = source.refusals | refusing_lines(self._tree, refusers)
         self._refusers, self._excluded = refusers, self._refusals | frozenset(listed)
         self._names = _names(self._tree)
         self._types = _TYPES | {
@@ -153,61 +152,6 @@ def header(node: ast.stmt) -> range:
     return range(node.lineno, max(node.lineno, last or 0) + 1)
 
 
-def called(node: ast.AST) -> str:
-    """The last name of what is called, "" for no call."""
-    function = getattr(node, "func", None)
-    return getattr(function, "attr", getattr(function, "id", ""))
-
-
-def only_refusing(trees: Iterable[ast.Module]) -> set[str]:
-    """Names of functions that return nothing, change nothing and can only raise.
-
-    A name counts when every function of that name is one; they may call each other.
-    """
-    functions: dict[str, list[ast.AST]] = {}
-    for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, _FUNCTIONS):
-                functions.setdefault(node.name, []).append(node)
-    found: set[str] = set()
-    while True:
-        more = {
-            name
-            for name, same in functions.items()
-            if all(_only_refuses(function, found) for function in same)
-        }
-        if more == found:
-            return found
-        found = more
-
-
-def _only_refuses(function: ast.AST, known: Collection[str]) -> bool:
-    raises = False
-    for node in ast.walk(function):
-        if isinstance(node, ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal | ast.Delete):
-            return False
-        if isinstance(node, ast.Return) and node.value is not None:
-            return False
-        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-            return False
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            if called(node.value) not in known:
-                return False
-            raises = True
-        raises = raises or isinstance(node, ast.Raise)
-    return raises
-
-
-def _refusing_lines(tree: ast.Module, refusers: Collection[str]) -> frozenset[int]:
-    found: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, _FUNCTIONS) and node.name in refusers:
-            found.update(range(node.body[0].lineno, (node.end_lineno or 0) + 1))
-        elif isinstance(node, ast.Expr) and called(node.value) in refusers:
-            found.add(node.lineno)
-    return frozenset(found)
-
-
 def _parts(node: ast.AST, types: Collection[str]) -> Iterator[ast.AST]:
     """The expressions of a statement in which something is computed, outermost first."""
     if isinstance(node, ast.Subscript) and getattr(node.value, "id", "") in types:
@@ -264,46 +208,3 @@ def _spliced(text: str, node: ast.AST, new: str) -> str:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
-
-
-class _Stripped(ast.NodeTransformer):
-    """A tree without docstrings and without the text of annotations."""
-
-    def visit_Module(self, node: ast.Module) -> ast.AST:  # noqa: N802
-        node.body = [one for one in node.body if not _is_text(one)]
-        return self.generic_visit(node)
-
-    def visit_Expr(self, node: ast.Expr) -> ast.stmt:  # noqa: N802
-        return ast.Pass() if isinstance(node.value, ast.Constant) else self.generic_visit(node)
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        node.annotation = None
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:  # noqa: N802
-        node.annotation = ast.Constant(None)
-        self.generic_visit(node)
-        return node
-
-
-def same_program(before: str, after: str) -> bool:
-    """Whether two texts are provably one program: the same code without docstrings, assertions and
-    annotations, after the compiler has folded constants."""
-    return _code(before) == _code(after)
-
-
-def _code(text: str) -> Mapping[str, Any] | tuple:
-    tree = ast.fix_missing_locations(_Stripped().visit(ast.parse(text)))
-    return _content(compile(tree, "file", "exec", optimize=2, dont_inherit=True))
-
-
-def _content(code: CodeType) -> tuple:
-    constants = tuple(
-        _content(one) if isinstance(one, CodeType) else (type(one).__name__, repr(one))
-        for one in code.co_consts
-    )
-    return (
-        *(code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars),
-        *(code.co_flags, code.co_argcount, code.co_kwonlyargcount, code.co_exceptiontable),
-        constants,
-    )

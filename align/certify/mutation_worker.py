@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
 import itertools
 import json
@@ -65,6 +66,8 @@ def _prepared(folder: Path) -> Path:
     quiet.quiet_imports()
     for name in ("paddlenlp.transformers", "sot_torch_ref", "timm", "transformers.models.bert"):
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a million objects that no fork has to look through again
     return root
 
 

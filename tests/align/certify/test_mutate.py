@@ -37,19 +37,16 @@ def records() -> list[CheckRecord]:
 
 
 def test_a_seed_draws_the_same_mutants_and_another_one_others() -> None:
-    first, again, other = (draw(PRODUCT, records(), 12, seed) for seed in (3, 3, 4))
+    first, again, other = (draw(PORTS, records(), 12, seed) for seed in (3, 3, 4))
     assert [str(one) for one, _ in first.chosen] == [str(one) for one, _ in again.chosen]
     assert first.chosen != other.chosen
     assert len({(one.file, one.line) for one, _ in first.chosen}) == 12
 
 
-def test_the_ports_are_judged_by_scenes_and_the_product_by_cases() -> None:
-    assert {name for _, checks in draw(PORTS, records(), 3, 0).chosen for name, _ in checks} == {
-        "scene one"
-    }
-    assert {name for _, checks in draw(PRODUCT, records(), 3, 0).chosen for name, _ in checks} == {
-        "case"
-    }
+@pytest.mark.parametrize(("folder", "check"), [(PORTS, "scene one"), (PRODUCT, "case")])
+def test_the_ports_are_judged_by_scenes_and_the_product_by_cases(folder: str, check: str) -> None:
+    chosen = draw(folder, records(), 3, 0).chosen
+    assert {name for _, checks in chosen for name, _ in checks} == {check}
 
 
 def test_lines_that_no_check_runs_and_files_that_are_listed_are_not_drawn() -> None:
