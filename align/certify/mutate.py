@@ -26,6 +26,7 @@ from align.certify.mutation_order import CheckRecord, Checks
 from align.certify.mutation_result import Drawn, MutantOutcome, Mutants
 from align.certify.mutation_sites import MutableFile, Mutant
 from align.certify.mutation_worker import COPIED, ROOT, SCENE, answer
+from align.certify.not_mutated import NOT_MUTATED
 from align.certify.program_equality import same_program
 from align.certify.refusals import only_refusing
 from align.covered.not_aligned import NOT_ALIGNED
@@ -33,8 +34,6 @@ from align.covered.syntax import parse
 from align.report import write_atomically
 
 PRODUCT, PORTS = "sot_paddle", "align/certify/ports"
-INPUTS = ("data/corpus_lexicon.py", "data/real_sentences.py")
-"""Files of sentences that both sides read: another word is another input, no fault."""
 OF_PORTS = 10  # one mutant of the ports for so many of the product
 
 Progress = Callable[[int, int, str, Mapping[str, Any]], None]
@@ -186,11 +185,9 @@ def mutable_files(folder: str) -> tuple[MutableFile, ...]:
         for path in sorted((ROOT / folder).rglob("*.py"))
     }
     refusers = only_refusing(ast.parse(text) for text in texts.values())
-    listed = NOT_ALIGNED if folder == PRODUCT else ()
+    listed = (*NOT_ALIGNED, *NOT_MUTATED) if folder == PRODUCT else ()
     found = []
     for name, text in texts.items():
-        if name in INPUTS:
-            continue
         source = parse(text)
         lines = frozenset().union(*(entry.lines(name, source) for entry in listed))
         found.append(MutableFile(f"{folder}/{name}", text, lines, refusers))

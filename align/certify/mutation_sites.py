@@ -73,7 +73,7 @@ class MutableFile:
     Args:
         name: as mutants name it.
         text: its content.
-        listed: lines that are not compared on purpose.
+        listed: lines that are not compared on purpose: neither their statements nor edits in them.
         refusers: names of functions that only refuse, from `refusals.only_refusing`.
     """
 
@@ -118,7 +118,8 @@ class MutableFile:
 
     def edits(self, statement: Statement) -> list[Mutant]:
         """Every edit of a statement, in a fixed order."""
-        return list(self._edits(statement.node))
+        found = self._edits(statement.node)
+        return [one for one in found if one.line not in self._excluded]
 
     def _edits(self, node: ast.stmt) -> Iterator[Mutant]:
         guard = isinstance(node, ast.If) and not node.orelse
@@ -142,7 +143,15 @@ class MutableFile:
         written = after if plain else f"({after})"
         text = _spliced(self.text, old, written)
         before = ast.get_source_segment(self.text, old) or ""
-        return Mutant(self.name, old.lineno, kind, before, after, text)
+        return Mutant(self.name, _line(old, new), kind, before, after, text)
+
+
+def _line(old: ast.AST, new: ast.AST) -> int:
+    """Where an edit is: of an option left out, the option's own line."""
+    if isinstance(old, ast.Call) and isinstance(new, ast.Call):
+        left = [one for one in old.keywords if one not in new.keywords]
+        return left[0].lineno if left else old.lineno
+    return old.lineno
 
 
 def header(node: ast.stmt) -> range:

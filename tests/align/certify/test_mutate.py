@@ -15,6 +15,8 @@ from align.certify.mutation_order import CheckRecord, Checks
 from align.certify.mutation_result import MutantOutcome, Mutants, listing
 from align.certify.mutation_sites import MutableFile, Mutant
 from align.certify.mutation_worker import COPY, ROOT, answer, edited
+from align.certify.not_mutated import NOT_MUTATED, NotMutated
+from align.covered.syntax import parse
 
 SCHEDULE = "sot_paddle/train/schedule.py"
 EVERY_LINE = frozenset(range(1, 1000))
@@ -55,7 +57,22 @@ def test_lines_that_no_check_runs_and_files_that_are_listed_are_not_drawn() -> N
     assert list(listed.statements()) == []
     with pytest.raises(ValueError, match="2 mutants asked for, 0 can be made"):
         draw(PRODUCT, [CheckRecord("case", 1.0, {})], 2, 0)
-    assert not {one.name for one in mutable_files(PRODUCT)} & {"sot_paddle/data/corpus_lexicon.py"}
+
+
+@pytest.mark.parametrize("entry", NOT_MUTATED, ids=lambda entry: entry.place)
+def test_no_entry_of_the_list_is_stale(entry: NotMutated) -> None:
+    file = entry.place.partition("::")[0]
+    source = parse((ROOT / PRODUCT / file).read_text(encoding="utf-8"))
+    assert entry.lines(file, source)
+
+
+def test_an_entry_names_single_lines_and_whole_statements() -> None:
+    text = "def f():\n    keep = 2\n    return g(\n        3,\n        keep=4,\n    )\n"
+    entries = [NotMutated("a.py::f::keep=", "a"), NotMutated("a.py::f::return g", "b")]
+    assert [one.lines("a.py", parse(text)) for one in entries] == [{5}, {3, 4, 5, 6}]
+    file = MutableFile("a.py", text, entries[0].lines("a.py", parse(text)))
+    lines = {one.line for statement in file.statements() for one in file.edits(statement)}
+    assert lines == {2, 3, 4}
 
 
 def test_checks_that_run_the_line_come_cheapest_first() -> None:
