@@ -22,6 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from align.certify.equal_edits import EQUAL_EDITS
 from align.certify.mutation_order import CheckRecord, Checks
 from align.certify.mutation_result import Drawn, MutantOutcome, Mutants
 from align.certify.mutation_sites import MutableFile, Mutant
@@ -159,7 +160,7 @@ def draw(folder: str, records: Sequence[CheckRecord], count: int, seed: int) -> 
         mutant = _drawn_edit(file.edits(statement), chance)
         if mutant is None:
             continue
-        if same_program(file.text, mutant.text):
+        if mutant.unplaced in EQUAL_EDITS or same_program(file.text, mutant.text):
             equal.append(mutant)
         else:
             chosen.append((mutant, order))

@@ -36,7 +36,12 @@ _OTHER_COMPARISON: dict[type, type] = {
 _ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
 CONTAINERS = {"list", "tuple", "dict", "str", "iter"}
 """Calls that only change the kind of a container: they are not dropped."""
+UNSEEN_OPTIONS = {"strict", "repr", "stacklevel"}
+"""Options of calls that only refuse or only say something."""
+_COMMUTING = {"min", "max", "isclose", "gcd"}
 _OF_TENSORS = {"paddle", "F"}
+_WITHOUT_GRADIENT = {"to_tensor", "zeros", "ones", "full", "arange", "no_grad", "auto_cast"}
+"""Functions of Paddle whose result has no gradient to cut."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +150,9 @@ def dropped_call(node: ast.AST, names: FileNames) -> Edits:
 
 
 def exchanged_arguments(node: ast.AST, names: FileNames) -> Edits:
-    """The first two arguments of a call exchanged."""
-    if isinstance(node, ast.Call) and _differ(node.args[:2]):
+    """The first two arguments of a call exchanged, where their order means something."""
+    commutes = isinstance(node, ast.Call) and getattr(node.func, "id", "") in _COMMUTING
+    if isinstance(node, ast.Call) and not commutes and _differ(node.args[:2]):
         first, second, *rest = node.args
         yield ast.Call(node.func, [second, first, *rest], node.keywords)
 
@@ -155,7 +161,7 @@ def dropped_option(node: ast.AST, names: FileNames) -> Edits:
     """An option of a call left at its default."""
     if isinstance(node, ast.Call):
         for given in node.keywords:
-            if given.arg is not None:
+            if given.arg is not None and given.arg not in UNSEEN_OPTIONS:
                 yield ast.Call(node.func, node.args, [k for k in node.keywords if k is not given])
 
 
@@ -178,6 +184,8 @@ def detached(node: ast.AST, names: FileNames) -> Edits:
     """A result cut from the graph: no gradient passes."""
     calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
     made = isinstance(node, ast.Call) and _root(node.func) in _OF_TENSORS
+    if made and getattr(node.func, "attr", "") in _WITHOUT_GRADIENT:
+        return
     if names.tensors and (made or (isinstance(node, ast.BinOp) and calls)):
         yield ast.Call(ast.Attribute(node, "detach", ast.Load()), [], [])
 

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from align.certify.mutation_edits import EXPRESSIONS, STATEMENTS, FileNames, number
+from align.certify.mutation_edits import EXPRESSIONS, STATEMENTS, UNSEEN_OPTIONS, FileNames, number
 from align.certify.refusals import called, refusing_lines
 from align.covered.syntax import parse
 
@@ -65,6 +65,12 @@ class Mutant:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {_short(self.before)} -> {_short(self.after)}"
+
+    @property
+    def unplaced(self) -> str:
+        """The same without its line and in full, for a list that outlives other changes."""
+        before, after = (" ".join(text.split()) for text in (self.before, self.after))
+        return f"{self.file}: {before} -> {after}"
 
 
 class MutableFile:
@@ -172,6 +178,8 @@ def _parts(node: ast.AST, types: Collection[str]) -> Iterator[ast.AST]:
             if not isinstance(child, ast.AST) or _is_text(child):
                 continue
             if isinstance(child, ast.stmt | ast.ExceptHandler | ast.JoinedStr | ast.arg):
+                continue
+            if isinstance(child, ast.keyword) and child.arg in UNSEEN_OPTIONS:
                 continue
             if isinstance(child, ast.expr):
                 yield child

@@ -159,6 +159,7 @@ NOT_MUTATED: tuple[NotMutated, ...] = (
         "train/image_splits.py::::functools.lru_cache(",
         "train/task_data.py::::functools.lru_cache(",
         "train/trainer.py::ExactTrainer._no_sync",
+        "train/image_scores.py::predict::workers: int",
     ),
     *_because(
         "which exceptions mean a damaged picture, which files are pictures, what is tried instead: "

@@ -10,6 +10,7 @@ import pytest
 
 from align import cli
 from align.certify import mutate
+from align.certify.equal_edits import EQUAL_EDITS
 from align.certify.mutate import PORTS, PRODUCT, draw, mutable_files
 from align.certify.mutation_order import CheckRecord, Checks
 from align.certify.mutation_result import MutantOutcome, Mutants, listing
@@ -64,6 +65,16 @@ def test_no_entry_of_the_list_is_stale(entry: NotMutated) -> None:
     file = entry.place.partition("::")[0]
     source = parse((ROOT / PRODUCT / file).read_text(encoding="utf-8"))
     assert entry.lines(file, source)
+
+
+def test_every_equal_edit_can_be_made() -> None:
+    made = {
+        mutant.unplaced
+        for file in mutable_files(PRODUCT)
+        for statement in file.statements()
+        for mutant in file.edits(statement)
+    }
+    assert set(EQUAL_EDITS) - made == set()
 
 
 def test_an_entry_names_single_lines_and_whole_statements() -> None:

@@ -55,11 +55,15 @@ LEFT = [
     ("dropped_call", "y = make()"),
     ("dropped_call", "y = f(*x)"),
     ("exchanged_arguments", "y = f(a, a)"),
+    ("exchanged_arguments", "y = max(a, b)"),
+    ("dropped_option", "y = zip(a, b, strict=True)"),
+    ("flag", "y = zip(a, b, strict=True)"),
     ("order", "y = x in ('a', 'b')"),
     ("order", "a, b = x"),
     ("order", "y = x[:, 1]"),
     ("dropped_statement", "y = 2"),
     ("detached", "y = 2 * width"),
+    ("detached", "y = paddle.to_tensor(x)"),
 ]
 
 
