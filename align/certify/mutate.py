@@ -22,7 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from align.certify.equal_edits import EQUAL_EDITS
+from align.certify.equal_edits import changes_nothing
 from align.certify.mutation_order import CheckRecord, Checks
 from align.certify.mutation_result import Drawn, MutantOutcome, Mutants
 from align.certify.mutation_sites import MutableFile, Mutant
@@ -160,7 +160,9 @@ def draw(folder: str, records: Sequence[CheckRecord], count: int, seed: int) -> 
         mutant = _drawn_edit(file.edits(statement), chance)
         if mutant is None:
             continue
-        if mutant.unplaced in EQUAL_EDITS or same_program(file.text, mutant.text):
+        name = mutant.file.removeprefix(f"{folder}/")
+        listed = not of_ports and changes_nothing(name, file.text, mutant.text)
+        if listed or same_program(file.text, mutant.text):
             equal.append(mutant)
         else:
             chosen.append((mutant, order))

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from align.certify.mutation_sites import MutableFile, Statement
 
+READING = ("defaults_", "tables_")
+"""How the cases are called that read tables and the defaults of signatures."""
 _NONE: frozenset[int] = frozenset()
 
 
@@ -51,8 +53,8 @@ class Checks:
         """The checks for an edit of a statement: name and seconds.
 
         Those that run its lines. What runs at the import (a table, a default) matters to those
-        that run the function, class or file around it, which come first, and to those that run
-        anything of a file that imports its file.
+        that run the function, class or file around it, which come first, to those that run
+        anything of a file that imports its file, and to those that read it without running it.
         """
         file, lines = statement.file, statement.lines
         at_import = not self._imported.get(file, _NONE).isdisjoint(lines)
@@ -61,7 +63,11 @@ class Checks:
         near = self._those(file, statement.near)
         held = {one.name for one in near}
         around = (file, *self._importers.get(file, ()))
-        further = [one for one in self._ran if any(one.lines.get(name) for name in around)]
+        further = [
+            one
+            for one in self._ran
+            if one.name.startswith(READING) or any(one.lines.get(name) for name in around)
+        ]
         return _named([*near, *(one for one in further if one.name not in held)])
 
     def _those(self, file: str, lines: range) -> list[CheckRecord]:

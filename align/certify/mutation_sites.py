@@ -66,12 +66,6 @@ class Mutant:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}: {_short(self.before)} -> {_short(self.after)}"
 
-    @property
-    def unplaced(self) -> str:
-        """The same without its line and in full, for a list that outlives other changes."""
-        before, after = (" ".join(text.split()) for text in (self.before, self.after))
-        return f"{self.file}: {before} -> {after}"
-
 
 class MutableFile:
     """A source file whose statements can be edited.

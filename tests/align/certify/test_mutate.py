@@ -10,7 +10,7 @@ import pytest
 
 from align import cli
 from align.certify import mutate
-from align.certify.equal_edits import EQUAL_EDITS
+from align.certify.equal_edits import EQUAL_EDITS, EqualEdit, changes_nothing
 from align.certify.mutate import PORTS, PRODUCT, draw, mutable_files
 from align.certify.mutation_order import CheckRecord, Checks
 from align.certify.mutation_result import MutantOutcome, Mutants, listing
@@ -67,14 +67,22 @@ def test_no_entry_of_the_list_is_stale(entry: NotMutated) -> None:
     assert entry.lines(file, source)
 
 
-def test_every_equal_edit_can_be_made() -> None:
-    made = {
-        mutant.unplaced
-        for file in mutable_files(PRODUCT)
-        for statement in file.statements()
-        for mutant in file.edits(statement)
-    }
-    assert set(EQUAL_EDITS) - made == set()
+@pytest.mark.parametrize("edit", EQUAL_EDITS, ids=lambda edit: f"{edit.file}: {edit.old}")
+def test_every_equal_edit_can_be_made(edit: EqualEdit) -> None:
+    file = next(one for one in mutable_files(PRODUCT) if one.name == f"{PRODUCT}/{edit.file}")
+    lines = {file.text[: file.text.index(edit.old)].count("\n") + 1}
+    near = [one for one in file.statements() if lines & set(one.lines)]
+    made = {mutant.text for statement in near for mutant in file.edits(statement)}
+    assert made & set(edit.results(file.text))
+
+
+def test_an_equal_edit_is_exact() -> None:
+    edit = EqualEdit("a.py", "axis=1", "axis=(-1)", "the last axis")
+    assert list(edit.results("f(axis=1, g(axis=1))")) == [
+        "f(axis=(-1), g(axis=1))",
+        "f(axis=1, g(axis=(-1)))",
+    ]
+    assert not changes_nothing("functional.py", "y = x.sum(axis=1)", "y = x.sum(axis=(-1))")
 
 
 def test_an_entry_names_single_lines_and_whole_statements() -> None:
@@ -95,12 +103,13 @@ def test_checks_that_run_the_line_come_cheapest_first() -> None:
     quick = CheckRecord("quick", 1.0, {"p/a.py": frozenset({5})})
     importing = CheckRecord("importing", 0.5, {"p/b.py": frozenset({1, 3})})
     other = CheckRecord("other", 0.1, {"p/a.py": frozenset({1}), "p/c.py": frozenset({7})})
-    checks = Checks([imported, slow, quick, importing, other], [file, user])
+    reading = CheckRecord("defaults_of_f", 9.0, {})
+    checks = Checks([imported, slow, quick, importing, other, reading], [file, user])
     assert checks.past(formula) == [("quick", 1.0), ("slow", 3.0)]
     # what runs at the import may matter to whoever imports it: those near it first
     for statement in (table, signature):
         names = [name for name, _ in checks.past(statement)]
-        assert names == ["quick", "slow", "importing"]
+        assert names == ["quick", "slow", "importing", "defaults_of_f"]
     assert Checks([imported, other], [file]).past(formula) == []
 
 
