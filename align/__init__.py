@@ -12,9 +12,9 @@ __all__ = ["compare"]
 
 
 def __getattr__(name: str) -> Any:
-    """`compare`, from `align.anypair.comparing`."""
+    """`compare`, from `align.commands.comparing`."""
     if name == "compare":
-        from align.anypair.comparing import compare
+        from align.commands.comparing import compare
 
         return compare
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

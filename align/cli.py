@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.case_kinds import DTYPES, Case
-from align.cases import CASES
-from align.results import STEPS, Report, StepResult
+from align.cases.kinds.case_kinds import DTYPES, Case
+from align.cases.tables.cases import CASES
+from align.record.results import STEPS, Report, StepResult
 from sot_paddle.runtime import quiet_imports
 
 if TYPE_CHECKING:
-    from align.context import Context
-    from align.jobs import Job
+    from align.cases.context import Context
+    from align.cases.jobs import Job
 
 _DESCRIPTION = """\
 Compare the Paddle port with the independent PyTorch reference, step by step, and check in the same
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         "--coverage",
         action="store_true",
         help="with --quick: measure which lines of sot_paddle the cases run; one that computes, "
-        "that no case runs and align/covered/not_aligned.py does not name is a failure",
+        "that no case runs and align/cases/covered/not_aligned.py does not name is a failure",
     )
     parser.add_argument(
         "--certificate",
@@ -185,7 +185,7 @@ def _run_spec(options: argparse.Namespace) -> int:
     """``--spec``: the user's own pair."""
     _only(options, "--spec", (*_CASES, "list", *_CERTIFY, *_MUTANTS))
     _check_writable(options)
-    from align.anypair.spec import Files, run_spec
+    from align.commands.spec import Files, run_spec
 
     dtype = () if options.dtype == "both" else (options.dtype,)
     files = Files(options.out, options.json, options.junit)
@@ -265,23 +265,23 @@ def _check_writable(options: argparse.Namespace) -> None:
 
 def _run_jobs(todo: list[Job], context: Context, count: int | None) -> Report:
     """In worker processes, or for ``--jobs 0`` in this one."""
-    from align import workers
+    from align import processes
 
     if count is None:
-        count = workers.default_workers()
+        count = processes.default_workers()
     if count < 0:
         raise ValueError(f"--jobs {count}: expected a number of processes, 0 for this one alone")
     if count:
-        return workers.run(todo, context, _show, count)
-    from align import runner
+        return processes.run(todo, context, _show, count)
+    from align.cases import runner
 
     return runner.run(todo, context, _show)
 
 
 def _run_measured(todo: list[Job], context: Context, count: int | None) -> Report:
     """In worker processes under coverage.py; the verdict on what they ran is a result too."""
-    from align.covered.measure import measured, read
-    from align.covered.result import coverage_result
+    from align.cases.covered.coverage_result import coverage_result
+    from align.cases.covered.measure import measured, read
 
     with measured() as folder:
         report = _run_jobs(todo, context, count)
@@ -315,10 +315,10 @@ def _run(options: argparse.Namespace) -> int:
     _check_writable(options)
     sentences = _sentences(options.sentences)
     dtypes = DTYPES if options.dtype == "both" else (options.dtype,)
-    from align import report as writer
-    from align import reprod
-    from align.context import Context
-    from align.jobs import jobs
+    from align.cases.context import Context
+    from align.cases.jobs import jobs
+    from align.report import report as writer
+    from align.report import reprod
 
     todo = list(jobs(cases, options.step or STEPS, dtypes))
     if not todo:
@@ -345,9 +345,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] in (["dump"], ["compare"]):
-        from align.apart import commands
+        from align.commands import dump_commands
 
-        return {"dump": commands.main_dump, "compare": commands.main_compare}[given[0]](given[1:])
+        return {"dump": dump_commands.main_dump, "compare": dump_commands.main_compare}[given[0]](
+            given[1:]
+        )
     options = _parser().parse_args(arguments)
     quiet_imports()
     try:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from align.case_kinds import ModelCase
-from align.cases import CASES
+from align.cases.kinds.case_kinds import ModelCase
+from align.cases.tables.cases import CASES
 from sot_paddle.config import FUSIONS, NORMALIZATIONS, POOLINGS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,7 +26,7 @@ BANNED_IMPORTS = {
     "align": {"tools", "tests"},
     "tools": {"tools", "tests"},
 }
-WITHOUT_FRAMEWORKS = ("align", "align.weights", "align.comparator", "align.results")
+WITHOUT_FRAMEWORKS = ("align", "align.weights", "align.judge.comparator", "align.record.results")
 
 FILES = {
     path.relative_to(ROOT).as_posix(): path

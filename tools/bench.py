@@ -13,8 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from align import speed
-from align.report import write_atomically
+from align.cases import speed
+from align.report.report import write_atomically
 
 
 def _positive(text: str) -> int:

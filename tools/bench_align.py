@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
-from align.anypair.spec import USER_ERRORS, read_spec
-from align.report import write_atomically
+from align.commands.spec import USER_ERRORS, read_spec
+from align.report.report import write_atomically
 from align.verdict_process import guarded
 
 PAIR = ROOT / "docs" / "examples" / "bert_base_pair.py"
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         given = read_spec(options.spec)
         if options.dtype:
             given["dtype"] = tuple(options.dtype)
-        from align.anypair.comparing import compare
+        from align.commands.comparing import compare
 
         imported = time.perf_counter()
         result = compare(**given)

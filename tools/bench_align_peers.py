@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from align.report import write_atomically
+from align.report.report import write_atomically
 from sot_paddle.runtime import quiet_imports
 
 _EPILOG = """\

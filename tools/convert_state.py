@@ -10,9 +10,9 @@ from typing import NoReturn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from align.weights import LAYOUTS  # noqa: E402
-from align.weights.optimizer_commands import convert_state
-from align.weights.optimizer_request import StateRequest  # noqa: E402
-from align.weights.optimizer_state import MOMENTS  # noqa: E402
+from align.weights.optimizer.optimizer_commands import convert_state
+from align.weights.optimizer.optimizer_request import StateRequest  # noqa: E402
+from align.weights.optimizer.optimizer_state import MOMENTS  # noqa: E402
 
 EXAMPLES = """\
 a checkpoint of transformers' Trainer for any Paddle loop, and back again:

@@ -11,15 +11,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from align import report as writer
-from align import reprod, runner
-from align.case_kinds import DTYPES
-from align.cases import CASES
-from align.checkpoint import find_checkpoint
-from align.context import Context
-from align.conversion import load_there_and_back
-from align.results import STEPS
-from align.weights.reading import read_as_paddle
+from align.cases import runner
+from align.cases.context import Context
+from align.cases.kinds.case_kinds import DTYPES
+from align.cases.round_trip import load_there_and_back
+from align.cases.sides.checkpoint import find_checkpoint
+from align.cases.tables.cases import CASES
+from align.record.results import STEPS
+from align.report import report as writer
+from align.report import reprod
+from align.weights.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.runtime import quiet_imports
 from sot_paddle.train.brief import fine_tune, train_on_digits
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
-from align import stress
+from align.cases import stress
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("datasets").setLevel(logging.WARNING)
     try:
         with quiet_imports():
-            from align.weights.reading import read_as_paddle
+            from align.weights.formats.checkpoint_reading import read_as_paddle
             from sot_paddle.train.session import run_command
     except KeyboardInterrupt:
         return 130

@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         with quiet_imports():
-            from align.weights.reading import read_for_model
+            from align.weights.formats.checkpoint_reading import read_for_model
             from sot_paddle.train.image_session import run_command
     except KeyboardInterrupt:
         return 130

@@ -6,7 +6,7 @@ import difflib
 import fnmatch
 from collections.abc import Sequence
 
-from align.certify import (
+from align.certify.faults import (
     faults_attention,
     faults_conversion,
     faults_data,

@@ -16,7 +16,7 @@ all faults detected, these shares located and explained."""
 
 
 @dataclass(frozen=True)
-class Row:
+class FaultRow:
     """One planted fault: what was expected and what the suite said.
 
     Attributes:
@@ -80,7 +80,7 @@ class Certificate:
         jobs: worker processes.
     """
 
-    rows: Sequence[Row]
+    rows: Sequence[FaultRow]
     clean: Sequence[CleanRun]
     seconds: float = 0.0
     jobs: int = 1

@@ -7,11 +7,11 @@ import json
 import sys
 from pathlib import Path
 
-from align.certify import table
-from align.certify.certificate import Certificate, CleanRun, Row
+from align.certify import certificate_table
+from align.certify.certificate import Certificate, CleanRun, FaultRow
 from align.certify.page import page
 from align.certify.running import certify
-from align.report import write_atomically
+from align.report.report import write_atomically
 
 
 def main(options: argparse.Namespace) -> int:
@@ -33,14 +33,14 @@ def main(options: argparse.Namespace) -> int:
             print(f"{fault.name:48s} {fault.area:11s} {fault.scene:18s} {fault.step}")
         return 0
     found = certify(options.seeds, options.jobs, options.faults, show)
-    print(table.console(found))
+    print(certificate_table.console(found))
     write(found, options.json, options.out)
     return found.exit_code
 
 
-def show(done: int, total: int, result: Row | CleanRun) -> None:
+def show(done: int, total: int, result: FaultRow | CleanRun) -> None:
     """One line of progress on the standard error; a clean run only when it is not clean."""
-    if isinstance(result, Row):
+    if isinstance(result, FaultRow):
         marks = (result.detected, result.located, result.explained)
         text = "".join(c if m else "-" for c, m in zip("DLE", marks, strict=True))
         line = f"{text} {result.fault}"
@@ -67,6 +67,8 @@ def write(certificate: Certificate, to_json: str | None, out: str | None) -> Non
     if out:
         folder = Path(out)
         write_atomically(folder / "certificate.json", data)
-        write_atomically(folder / "certificate.md", table.markdown(certificate).encode())
+        write_atomically(
+            folder / "certificate.md", certificate_table.markdown(certificate).encode()
+        )
         html = page(certificate, environment_stamp())
         print("page:", write_atomically(folder / "certificate.html", html.encode()))

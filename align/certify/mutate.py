@@ -22,6 +22,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from align.cases.covered.not_aligned import NOT_ALIGNED
+from align.cases.covered.syntax import parse
 from align.certify.equal_edits import changes_nothing
 from align.certify.mutation_order import CheckRecord, Checks
 from align.certify.mutation_result import Drawn, MutantOutcome, Mutants
@@ -30,9 +32,7 @@ from align.certify.mutation_worker import COPIED, ROOT, SCENE, answer
 from align.certify.not_mutated import NOT_MUTATED
 from align.certify.program_equality import same_program
 from align.certify.refusals import only_refusing
-from align.covered.not_aligned import NOT_ALIGNED
-from align.covered.syntax import parse
-from align.report import write_atomically
+from align.report.report import write_atomically
 
 PRODUCT, PORTS = "sot_paddle", "align/certify/ports"
 OF_PORTS = 10  # one mutant of the ports for so many of the product

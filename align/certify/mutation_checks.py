@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from align import runner
-from align.case_kinds import DTYPES
+from align.cases import runner
+from align.cases.context import Context
+from align.cases.covered.measure import PRODUCT
+from align.cases.jobs import jobs
+from align.cases.kinds.case_kinds import DTYPES
 from align.certify import scenes
 from align.certify.mutation_worker import SCENE
 from align.cli import select
-from align.context import Context
-from align.covered.measure import PRODUCT
-from align.jobs import jobs
-from align.results import STEPS, StepResult
+from align.record.results import STEPS, StepResult
 
 PORTS = Path(scenes.__file__).parents[1] / "ports"
 

@@ -12,9 +12,9 @@ import ast
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from align.cases.covered.syntax import parse
 from align.certify.mutation_edits import EXPRESSIONS, STATEMENTS, UNSEEN_OPTIONS, FileNames, number
 from align.certify.refusals import called, refusing_lines
-from align.covered.syntax import parse
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NEVER = (ast.Import, ast.ImportFrom, ast.Raise, ast.Assert, ast.Global, ast.Pass)

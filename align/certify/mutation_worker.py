@@ -164,8 +164,8 @@ def run(checks: list[tuple[str, float]]) -> dict[str, Any]:
     Args:
         checks: names, each with the seconds that it takes without an edit.
     """
+    from align.cases.context import Context
     from align.certify.mutation_checks import failure
-    from align.context import Context
 
     context = Context()
     for ran, (name, seconds) in enumerate(checks, start=1):
@@ -182,14 +182,14 @@ def record(name: str) -> dict[str, Any]:
     Args:
         name: of a check, "" for what the import of the project runs.
     """
-    from align.covered.measure import PRODUCT, executed
+    from align.cases.covered.measure import PRODUCT, executed
 
     if not name:
         with executed(PRODUCT) as lines:
             importlib.import_module("align.certify.mutation_checks")
         return {"end": "recorded", "check": "", "taken": 0.0, "lines": lines}
+    from align.cases.context import Context
     from align.certify.mutation_checks import failure, mutable
-    from align.context import Context
 
     with executed(mutable(name)) as lines:
         began = time.perf_counter()

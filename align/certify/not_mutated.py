@@ -2,7 +2,7 @@
 them.
 
 An entry names a file, a class or function of it (``file::Class.function``), or the lines that hold
-a text (``file::function::text``, ``file::::text``), as in `align.covered.not_aligned`, whose lines
+a text (``file::function::text``, ``file::::text``), as in `align.cases.covered.not_aligned`, whose lines
 are left out as well. An entry that names no line is refused by a test.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from align.covered.syntax import Source
-from align.covered.verdict import NotAligned
+from align.cases.covered.coverage_verdict import NotAligned
+from align.cases.covered.syntax import SourceFile
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class NotMutated:
     place: str
     reason: str
 
-    def lines(self, file: str, source: Source) -> frozenset[int]:
+    def lines(self, file: str, source: SourceFile) -> frozenset[int]:
         """The lines of a file that it names: statements that begin with such a line, whole, and
         single lines of longer ones."""
         statements = NotAligned(self.place, self.reason).lines(file, source)

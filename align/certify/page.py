@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from align.certify.certificate import EXPLAINED, FAULTS, LOCATED, SEEDS, Certificate, Row
-from align.certify.table import by_area, headline, said
-from align.report_style import CSS
+from align.certify.certificate import EXPLAINED, FAULTS, LOCATED, SEEDS, Certificate, FaultRow
+from align.certify.certificate_table import by_area, headline, said
+from align.report.report_style import CSS
 
 _OWN = """
 .faults td { width:50%; } .faults th.name { width:26%; } .faults td.marks { width:92px;
@@ -95,7 +95,7 @@ def _faults(certificate: Certificate) -> str:
     return "".join(parts)
 
 
-def _row(row: Row) -> str:
+def _row(row: FaultRow) -> str:
     name = escape(row.fault.replace("_", " "))
     marks = "".join(_mark(getattr(row, what), what, letter) for what, letter in _FOUND)
     return (
@@ -104,7 +104,7 @@ def _row(row: Row) -> str:
     )
 
 
-def _said(row: Row) -> str:
+def _said(row: FaultRow) -> str:
     """Step and place above the cause; what was expected where the place is wrong."""
     if row.error or not row.detected or not row.said_step:
         return escape(said(row))

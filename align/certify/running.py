@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from align.certify.certificate import SEEDS, Certificate, CleanRun, Row
+from align.certify.certificate import SEEDS, Certificate, CleanRun, FaultRow
 
 SETTINGS = {
     "as found": {},
@@ -36,7 +36,7 @@ LIMIT = 300.0  # seconds for one task
 FAULT_SEED = 0
 ROOT = Path(__file__).parents[2]
 
-Progress = Callable[[int, int, "Row | CleanRun"], None]
+Progress = Callable[[int, int, "FaultRow | CleanRun"], None]
 
 
 def certify(
@@ -71,14 +71,14 @@ def certify(
         tasks += [{"scene": s, "seed": seed, "setting": setting} for seed in turn for s in scenes]
     began = time.perf_counter()
     results = run_tasks(tasks, jobs, progress)
-    rows = [one for one in results if isinstance(one, Row)]
+    rows = [one for one in results if isinstance(one, FaultRow)]
     clean = [one for one in results if isinstance(one, CleanRun)]
     return Certificate(rows, clean, time.perf_counter() - began, jobs)
 
 
 def run_tasks(
     tasks: Sequence[dict[str, Any]], jobs: int, progress: Progress | None = None
-) -> list[Row | CleanRun]:
+) -> list[FaultRow | CleanRun]:
     """The result of every task, in their order.
 
     Args:
@@ -90,7 +90,7 @@ def run_tasks(
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     for i in range(len(tasks)):
         waiting.put(i)
-    results: dict[int, Row | CleanRun] = {}
+    results: dict[int, FaultRow | CleanRun] = {}
     lock = threading.Lock()
 
     def serve() -> None:
@@ -131,18 +131,18 @@ class Worker:
     """
 
     def __init__(self, command: Sequence[str] | None = None, limit: float = LIMIT) -> None:
-        self.command = list(command or (sys.executable, "-m", "align.certify.worker"))
+        self.command = list(command or (sys.executable, "-m", "align.certify.certify_worker"))
         self.limit = limit
         self._process: subprocess.Popen | None = None
         self._setting = next(iter(SETTINGS))
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
 
-    def ask(self, task: dict[str, Any]) -> Row | CleanRun:
+    def ask(self, task: dict[str, Any]) -> FaultRow | CleanRun:
         """Send one task and wait for its result."""
         answer, why = self.reply(task)
         if why:
             return _failed(task, f"the worker {why}")
-        kind = Row if "fault" in task else CleanRun
+        kind = FaultRow if "fault" in task else CleanRun
         return kind(**json.loads(answer))
 
     def reply(self, task: dict[str, Any]) -> tuple[str, str]:
@@ -219,11 +219,11 @@ class Worker:
         self._errors.close()
 
 
-def _failed(task: dict[str, Any], why: str) -> Row | CleanRun:
+def _failed(task: dict[str, Any], why: str) -> FaultRow | CleanRun:
     """The result of a task that gave none."""
     if "scene" in task:
         return CleanRun(task["scene"], task["seed"], task.get("setting", ""), error=why)
     from align.certify import catalogue
 
     fault = catalogue.find(task["fault"])
-    return Row(fault.name, fault.area, fault.scene, fault.step, fault.place, error=why)
+    return FaultRow(fault.name, fault.area, fault.scene, fault.step, fault.place, error=why)

@@ -53,7 +53,7 @@ class Scene:
 
     def compare(self) -> Any:
         """Run `align.compare`; returns its outcome."""
-        from align.anypair.comparing import compare
+        from align.commands.comparing import compare
 
         given = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "edits"}
         with self.planted():

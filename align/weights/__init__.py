@@ -10,17 +10,17 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "DTYPES": "convert",
-    "LAYOUTS": "registry",
-    "MODELS": "models",
-    "Entry": "plan",
-    "HeadTable": "layout",
-    "Layout": "layout",
+    "DTYPES": "engine.convert",
+    "LAYOUTS": "engine.registry",
+    "MODELS": "engine.known_models",
+    "PlanEntry": "engine.conversion_plan",
+    "HeadTable": "engine.layout",
+    "Layout": "engine.layout",
     "Manifest": "manifest",
-    "Plan": "plan",
-    "Row": "layout",
-    "build_plan": "build",
-    "convert_file": "convert",
+    "ConversionPlan": "engine.conversion_plan",
+    "Row": "engine.layout",
+    "build_plan": "engine.build",
+    "convert_file": "engine.convert",
 }
 __all__ = list(_HOMES)  # noqa: PLE0605
 

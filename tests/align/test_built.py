@@ -5,9 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from align.built import Built, alike, collapse, compare_facts, compare_values, shifted
-from align.case_kinds_built import ABSENT, Difference
-from align.steps.draws import FALSE_ALARMS, compare
+from align.cases.kinds.case_kinds_built import ABSENT, StatedDifference
+from align.cases.sides.built_records import (
+    Built,
+    alike,
+    collapse,
+    compare_facts,
+    compare_values,
+    shifted,
+)
+from align.cases.steps.models.step_draws import FALSE_ALARMS, compare
 
 
 def failures(comparisons):
@@ -38,7 +45,7 @@ def test_facts_are_compared_by_name_on_both_sides():
 
 
 def test_a_listed_difference_must_be_there_exactly():
-    listed = (Difference("a", "p", 0.1, ABSENT, "because"),)
+    listed = (StatedDifference("a", "p", 0.1, ABSENT, "because"),)
     assert not failures(compare_facts({"a": {"p": 0.1}}, {"a": {}}, listed))
     assert set(failures(compare_facts({"a": {"p": 0.1}}, {"a": {"p": 0.1}}, listed))) == {
         "(listed difference) a: p"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from align.bounds import TOLERANCES
-from align.case_kinds import DTYPES, ModelCase, Recipe, TimmCase, recipe_with
-from align.cases import CASES
-from align.results import STEPS
+from align.cases.kinds.case_kinds import DTYPES, ModelCase, Recipe, TimmCase, recipe_with
+from align.cases.step_bounds import TOLERANCES
+from align.cases.tables.cases import CASES
+from align.record.results import STEPS
 from sot_paddle.vision_config import TOKEN_TYPES
 from sot_torch_ref import list_models
 
@@ -23,7 +23,7 @@ FUSIONS = {"sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tok
 
 def test_importing_the_table_loads_no_framework():
     code = (
-        "import sys, align.cases, align.results, align.comparator, align.weights\n"
+        "import sys, align.cases.tables.cases, align.record.results, align.judge.comparator, align.weights\n"
         "print([n for n in ('paddle', 'torch', 'paddlenlp', 'transformers') if n in sys.modules])"
     )
     done = subprocess.run(

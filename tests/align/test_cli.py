@@ -12,12 +12,21 @@ import pytest
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align import checkpoint, paddle_side, runner, workers
+    from align import processes
+    from align.cases import runner
+    from align.cases.sides import checkpoint, paddle_side
 
 from align import cli
-from align.case_kinds import DataCase, LossCase, MetricCase, ModelCase, Recipe, ScheduleCase
-from align.cases import CASES
-from align.results import STEPS
+from align.cases.kinds.case_kinds import (
+    DataCase,
+    LossCase,
+    MetricCase,
+    ModelCase,
+    Recipe,
+    ScheduleCase,
+)
+from align.cases.tables.cases import CASES
+from align.record.results import STEPS
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = {
@@ -231,7 +240,7 @@ def test_a_comparison_that_fails_exits_with_1_and_the_report_is_written(
 
 
 def test_a_control_that_is_not_caught_exits_with_1(tiny_table, monkeypatch, capsys):
-    module = sys.modules["align.steps.learning_rate"]
+    module = sys.modules["align.cases.steps.runs.step_learning_rate"]
     monkeypatch.setattr(module, "_faults", lambda case, ours: [("no fault", ours)])
     assert cli.main(["--jobs", "0", "--case", "tiny_rates"]) == 1
     assert "control not caught: no fault" in capsys.readouterr().out
@@ -254,11 +263,11 @@ def test_the_number_of_workers_is_the_users_or_the_processors(tiny_table, monkey
         asked.append(count)
         return runner.run(todo, context, progress)
 
-    monkeypatch.setattr(workers, "run", run)
+    monkeypatch.setattr(processes, "run", run)
     for flags in ([], ["--jobs", "1"], ["--jobs", "7"]):
         assert cli.main([*flags, "--case", "tiny_rates"]) == 0
-    assert asked == [workers.default_workers(), 1, 7]
-    assert 1 <= workers.default_workers() <= 2
+    assert asked == [processes.default_workers(), 1, 7]
+    assert 1 <= processes.default_workers() <= 2
 
 
 def test_a_number_of_workers_below_zero_is_refused(tiny_table, capsys):

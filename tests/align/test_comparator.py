@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from align.comparator import compare_arrays, compare_mappings
-from align.results import Tolerance
+from align.judge.comparator import compare_arrays, compare_mappings
+from align.record.results import Tolerance
 
 SCALED = Tolerance("scaled", 1e-10, "float64 rounding is far below")
 EXACT = Tolerance("exact", 0.0, "ids are whole numbers")

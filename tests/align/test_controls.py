@@ -8,13 +8,13 @@ import pytest
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align import paddle_side
-    from align.pair import make_batch
+    from align.cases.case_pair import make_batch
+    from align.cases.sides import paddle_side
 
-from align.case_kinds import ImageBatch, ModelCase
-from align.comparator import compare_mappings
-from align.controls import MODEL_FAULTS, ModelFault, array_faults, judge, planted
-from align.results import Tolerance
+from align.cases.kinds.case_kinds import ImageBatch, ModelCase
+from align.cases.planted_controls import MODEL_FAULTS, ModelFault, array_faults, judge, planted
+from align.judge.comparator import compare_mappings
+from align.record.results import Tolerance
 
 OPTIONS = {
     "hidden_size": 12,

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from align import cli
-from align.covered.measure import PRODUCT, FileRecord, measured, read
-from align.covered.not_aligned import NOT_ALIGNED
-from align.covered.pause import STARTED_BY, unmeasured
-from align.covered.result import CONTROLLED, coverage_result
-from align.covered.syntax import parse
-from align.covered.verdict import NotAligned, verdict_on
-from align.report import console
-from align.report_html import page
-from align.results import Report
+from align.cases.covered.coverage_result import CONTROLLED, coverage_result
+from align.cases.covered.coverage_verdict import NotAligned, verdict_on
+from align.cases.covered.measure import PRODUCT, FileRecord, measured, read
+from align.cases.covered.not_aligned import NOT_ALIGNED
+from align.cases.covered.pause import STARTED_BY, unmeasured
+from align.cases.covered.syntax import parse
+from align.record.results import Report
+from align.report.report import console
+from align.report.report_html import page
 
 FILE = "shapes.py"
 TEXT = """\
@@ -79,7 +79,7 @@ def test_lines_and_jumps_are_recorded(record) -> None:
 
 def test_what_runs_in_a_pause_is_not_recorded_and_what_follows_is(tmp_path: Path) -> None:
     program = """
-from align.covered.pause import unmeasured
+from align.cases.covered.pause import unmeasured
 
 @unmeasured()
 def paused():

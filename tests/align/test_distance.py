@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from align import distance
-from align.comparator import compare_arrays
-from align.distance import Gap, exact_in_float32, norm_of, pieces
-from align.tolerance import Tolerance
+from align.judge import distance
+from align.judge.comparator import compare_arrays
+from align.judge.distance import Gap, exact_in_float32, norm_of, pieces
+from align.record.tolerance import Tolerance
 
 RNG = np.random.default_rng(5)
 LAYOUTS = {

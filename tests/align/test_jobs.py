@@ -4,7 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from align.case_kinds import (
+from align.cases.jobs import batches, jobs
+from align.cases.kinds.case_kinds import (
     DTYPES,
     DataCase,
     GlueDataCase,
@@ -16,9 +17,8 @@ from align.case_kinds import (
     TimmCase,
     TrainerCase,
 )
-from align.cases import CASES
-from align.jobs import batches, jobs
-from align.results import STEPS
+from align.cases.tables.cases import CASES
+from align.record.results import STEPS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -87,7 +87,7 @@ def test_long_batches_come_first_and_equal_ones_keep_their_order():
 
 def test_importing_it_loads_no_framework():
     code = (
-        "import sys, align.jobs, align.workers, align.context\n"
+        "import sys, align.cases.jobs, align.processes, align.cases.context\n"
         "print([n for n in ('paddle', 'torch', 'paddlenlp', 'transformers') if n in sys.modules])"
     )
     done = subprocess.run(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from align.moved_roundings import UNIT, MovedRoundings
+from align.frameworks.moved_roundings import UNIT, MovedRoundings
 
 
 def moved(compute, seed=1):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from align import noise_band
-from align.comparator import compare_arrays
-from align.noise_band import CEILING, FLOOR, RUNS, NoiseBand, bound, factor
-from align.tolerance import Tolerance
+from align.judge import noise_band
+from align.judge.comparator import compare_arrays
+from align.judge.noise_band import CEILING, FLOOR, RUNS, NoiseBand, bound, factor
+from align.record.tolerance import Tolerance
 
 BAND = Tolerance("band", FLOOR, "the band of the tests")
 RNG = np.random.default_rng(5)

@@ -10,14 +10,14 @@ import pytest
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align import paddle_side, torch_side
-    from align.context import Context
-    from align.pair import Pair, draw_state, each, known_by_name, make_batch
+    from align.cases.case_pair import CasePair, draw_state, each, known_by_name, make_batch
+    from align.cases.context import Context
+    from align.cases.sides import paddle_side, torch_side
 
-from align.case_kinds import Batch, ModelCase, Recipe
-from align.comparator import compare_mappings
-from align.results import Tolerance
-from align.sides import TrainingRun
+from align.cases.kinds.case_kinds import Batch, ModelCase, Recipe
+from align.judge.comparator import compare_mappings
+from align.record.arrays import TrainingRun
+from align.record.results import Tolerance
 from sot_paddle.data.real_sentences import REAL_SENTENCES
 
 OPTIONS = {
@@ -48,12 +48,12 @@ RUN = TrainingRun(
 
 @pytest.fixture(scope="module")
 def pair64():
-    return Pair(QK, "float64")
+    return CasePair(QK, "float64")
 
 
 @pytest.fixture(scope="module")
 def pair32():
-    return Pair(QK, "float32")
+    return CasePair(QK, "float32")
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_the_float32_judge_is_a_float64_run_on_the_rounded_weights(pair32):
 
 def test_the_inputs_of_the_judge_are_rounded_too():
     case = ModelCase("words", options=WORDS, subject="words")
-    pair = Pair(case, "float32")
+    pair = CasePair(case, "float32")
     tokens = pair._cast("float64")["tokens"]
     assert tokens.dtype == np.float64
     np.testing.assert_array_equal(tokens, tokens.astype("float32").astype("float64"))
@@ -136,7 +136,7 @@ def test_taps_are_judged_by_name_and_in_order(pair64):
 
 
 def test_parameters_without_a_gradient_must_be_the_same_on_both_sides():
-    pair = Pair(CONCAT, "float64")
+    pair = CasePair(CONCAT, "float64")
     ours = pair.ours_pass
     unused = {"head.cls_fc.weight", "head.cls_fc.bias"}
     assert unused == {n for n, _ in pair.ours.named_parameters()} - set(ours.gradients)
@@ -156,7 +156,7 @@ def test_parameters_without_a_gradient_must_be_the_same_on_both_sides():
 
 def test_a_frozen_encoder_has_gradients_in_the_head_only():
     case = ModelCase("frozen", options={**OPTIONS, "freeze_encoder": True})
-    pair = Pair(case, "float64")
+    pair = CasePair(case, "float64")
     assert {name.split(".")[0] for name in pair.ours_pass.gradients} == {"head"}
     assert failing(pair.compare_gradients(pair.ours_pass)) == []
 
@@ -217,7 +217,7 @@ def has_gradients(model):
 
 @pytest.mark.parametrize("side", [paddle_side, torch_side], ids=["paddle", "torch"])
 def test_a_model_to_train_is_built_once_and_begins_like_a_new_one(side):
-    pair = Pair(QK, "float64")
+    pair = CasePair(QK, "float64")
     fresh = {paddle_side: pair.fresh_ours, torch_side: pair.fresh_reference}[side]
     build = {paddle_side: paddle_side.build, torch_side: torch_side.build}[side]
     batches = [make_batch(QK, seed=seed) for seed in (1, 2, 3)]
@@ -241,7 +241,7 @@ def test_a_model_to_train_is_built_once_and_begins_like_a_new_one(side):
 
 
 def test_a_trained_model_is_not_the_one_that_the_passes_use():
-    pair = Pair(QK, "float64")
+    pair = CasePair(QK, "float64")
     assert failing(pair.compare_taps(pair.run_ours().taps)) == []
     list(paddle_side.train(pair.fresh_ours(), [make_batch(QK)], RECIPE, "float64"))
     assert failing(pair.compare_taps(pair.run_ours().taps)) == []

@@ -11,10 +11,10 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from align.comparator import compare_arrays, compare_mappings
-from align.report import console, write_atomically, write_html, write_json
-from align.reprod import report_lines, write_reprod
-from align.results import ControlResult, Report, StepResult, Tolerance
+from align.judge.comparator import compare_arrays, compare_mappings
+from align.record.results import ControlResult, Report, StepResult, Tolerance
+from align.report.report import console, write_atomically, write_html, write_json
+from align.report.reprod import report_lines, write_reprod
 
 RULE = Tolerance("scaled", 1e-10, "rounding is far below")
 ORACLE = Tolerance("oracle", 1e-6, "four times PyTorch's own", norm="l2", factor=4.0)

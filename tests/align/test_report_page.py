@@ -5,12 +5,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from align.comparator import compare_arrays
-from align.report import write_junit
-from align.report_html import page
-from align.report_junit import junit
-from align.report_tree import grow, tree
-from align.results import ControlResult, Divergence, Report, StepResult, Tolerance
+from align.judge.comparator import compare_arrays
+from align.record.results import ControlResult, Divergence, Report, StepResult, Tolerance
+from align.report.report import write_junit
+from align.report.report_html import page
+from align.report.report_junit import junit
+from align.report.report_tree import grow, tree
 
 RULE = Tolerance("scaled", 1e-10, "rounding is far below")
 STAMPS = {"ours": {"framework": "paddle"}, "reference": {"framework": "torch"}}

@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from align.comparator import compare_arrays
-from align.results import Comparison, ControlResult, Report, StepResult, Tolerance
-from align.strict_json import json_ready
+from align.judge.comparator import compare_arrays
+from align.record.results import Comparison, ControlResult, Report, StepResult, Tolerance
+from align.record.strict_json import json_ready
 
 RULE = Tolerance("scaled", 1e-10, "rounding is far below")
 STAMPS = {"ours": {"framework": "paddle"}, "reference": {"framework": "torch"}}

@@ -12,17 +12,26 @@ import pytest
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align import paddle_side, runner, workers
-    from align.context import Context
+    from align import processes as workers
+    from align.cases import runner
+    from align.cases.context import Context
+    from align.cases.sides import paddle_side
     from sot_paddle.backbones import bert
     from sot_paddle.heads.pooling import TokenBatchNorm
     from sot_paddle.train import schedule
 
-from align.case_kinds import DTYPES, LossCase, MetricCase, ModelCase, Recipe, ScheduleCase
-from align.cases import CASES
-from align.jobs import jobs
-from align.report import console
-from align.results import STEPS
+from align.cases.jobs import jobs
+from align.cases.kinds.case_kinds import (
+    DTYPES,
+    LossCase,
+    MetricCase,
+    ModelCase,
+    Recipe,
+    ScheduleCase,
+)
+from align.cases.tables.cases import CASES
+from align.record.results import STEPS
+from align.report.report import console
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = {

@@ -9,16 +9,25 @@ import pytest
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align import paddle_side, torch_side
-    from align.context import Context
-    from align.runner import RUNNERS
-    from align.steps import backward, data, forward, learning_rate, loss, metric, training
-    from align.steps import optimizer as optimizer_step
-    from align.steps.judged_runs import pauses_before
+    from align.cases.context import Context
+    from align.cases.runner import RUNNERS
+    from align.cases.sides import paddle_side, torch_side
+    from align.cases.steps.models import step_backward, step_forward, step_training
+    from align.cases.steps.models import step_optimizer as optimizer_step
+    from align.cases.steps.models.step_judged_runs import pauses_before
+    from align.cases.steps.runs import step_data, step_learning_rate, step_metric
+    from align.cases.steps.runs import step_loss as loss
 
-from align.case_kinds import DataCase, LossCase, MetricCase, ModelCase, Recipe, ScheduleCase
-from align.controls import ModelFault
-from align.results import Report
+from align.cases.kinds.case_kinds import (
+    DataCase,
+    LossCase,
+    MetricCase,
+    ModelCase,
+    Recipe,
+    ScheduleCase,
+)
+from align.cases.planted_controls import ModelFault
+from align.record.results import Report
 
 OPTIONS = {
     "hidden_size": 12,
@@ -147,21 +156,21 @@ def test_one_sentence_of_the_user_is_enough(vocabulary, sentence):
 def nothing_planted(step, monkeypatch, context):
     """Replace a step's faults by one that changes nothing; returns the case to run."""
     if step in ("data", "metric"):  # their faults are made inside: blind the comparison instead
-        module = {"data": data, "metric": metric}[step]
+        module = {"data": step_data, "metric": step_metric}[step]
         compare = module.compare_mappings
         monkeypatch.setattr(
             module, "compare_mappings", lambda ours, reference, rule: compare(ours, ours, rule)
         )
         return {"data": DataCase("data", 24), "metric": METRIC}[step]
     if step in ("forward", "backward"):
-        module = {"forward": forward, "backward": backward}[step]
+        module = {"forward": step_forward, "backward": step_backward}[step]
         monkeypatch.setattr(module, "MODEL_FAULTS", (NO_FAULT, NO_BACKWARD_FAULT))
         return QK
     module = {
         "loss": loss,
-        "learning_rate": learning_rate,
+        "learning_rate": step_learning_rate,
         "optimizer": optimizer_step,
-        "training": training,
+        "training": step_training,
     }[step]
     unchanged = {
         "loss": lambda case, ours: {"no fault": ours},
@@ -197,7 +206,7 @@ def test_a_control_that_is_not_caught_fails_the_result(
 
 
 def test_a_result_without_controls_fails(monkeypatch, context):
-    monkeypatch.setattr(learning_rate, "_faults", lambda case, ours: [])
+    monkeypatch.setattr(step_learning_rate, "_faults", lambda case, ours: [])
     result = run("learning_rate", SCHEDULE, None, context)
     assert result.failures == []
     assert not result.passed
@@ -225,7 +234,7 @@ def test_the_same_framework_on_both_sides_fails(step, blind, monkeypatch, contex
 def test_the_same_framework_in_the_forward_step_fails(monkeypatch):
     """The whole Paddle side replaced by the reference itself."""
     case = ModelCase("qk", options=OPTIONS, train=False)
-    monkeypatch.setattr(forward, "MODEL_FAULTS", ())
+    monkeypatch.setattr(step_forward, "MODEL_FAULTS", ())
     context = Context()
     pair = context.pair(case, "float64")
     pair.ours_pass = pair.reference_pass
@@ -266,8 +275,8 @@ def test_a_fault_that_does_not_show_at_the_pause_is_judged_at_the_end(context, m
     late = dataclasses.replace(QK.recipe, learning_rate=0.0)
     case = dataclasses.replace(QK, name="no rate", recipe=late)
     faults = {"decays": dataclasses.replace(late, weight_decay=0.5), "clips": late}
-    monkeypatch.setattr(training, "_faults", lambda recipe: faults)
-    controls = training.run(case, "float64", context).controls
+    monkeypatch.setattr(step_training, "_faults", lambda recipe: faults)
+    controls = step_training.run(case, "float64", context).controls
     assert [control.caught for control in controls] == [False, False]
     assert all("after 6 of 6 steps" in control.detail for control in controls)
 
@@ -282,7 +291,7 @@ def test_a_run_that_differs_at_its_pause_fails_the_result(context, monkeypatch):
         yield last
 
     monkeypatch.setattr(paddle_side, "train", wrong_at_first)
-    result = training.run(QK, "float64", context)
+    result = step_training.run(QK, "float64", context)
     assert not result.passed
     assert [c.name for c in result.failures] == ["losses (after 3 of 6 steps)"]
 
@@ -296,7 +305,7 @@ def test_a_run_shorter_than_its_pause_is_judged_at_its_end():
 def test_the_training_step_has_a_batch_of_its_own_for_each_forward_pass(context):
     recipe = dataclasses.replace(BRIEF, accumulate=2)
     case = dataclasses.replace(QK, recipe=recipe)
-    batches = training.make_batches(case, context)
+    batches = step_training.make_batches(case, context)
     assert len(batches) == 12
     assert len({batch["input_ids"].tobytes() for batch in batches}) == 12
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from align import stress
-from align.cases import CASES
+from align.cases import stress
+from align.cases.tables.cases import CASES
 from tools import stress_align
 
 COMMAND = """
@@ -77,7 +77,7 @@ def test_weights_that_amplify_rounding_are_drawn_again(monkeypatch):
         seeds.append(job[0].batch.seed)
         return Result(stress.ILL_CONDITIONED if len(set(seeds)) < 3 else "")
 
-    monkeypatch.setattr("align.runner.run_job", run_job)
+    monkeypatch.setattr("align.cases.runner.run_job", run_job)
     redrawn = []
     assert stress._results(case, 1, redrawn)
     assert redrawn == ["bert_mgcrp"] * 2

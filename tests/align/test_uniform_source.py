@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.uniform_source import LENGTH, UniformGenerator, uniform_generator, uniform_numbers
+from align.cases.sides.uniform_source import (
+    LENGTH,
+    UniformGenerator,
+    uniform_generator,
+    uniform_numbers,
+)
 from sot_torch_ref.train.uniform_draws import UniformDraws
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from align import workers
-from align.case_kinds import DTYPES, DataCase, LossCase, MetricCase, ScheduleCase
-from align.context import Context
-from align.jobs import jobs
-from align.results import STEPS, StepResult
+from align import processes
+from align.cases.context import Context
+from align.cases.jobs import jobs
+from align.cases.kinds.case_kinds import DTYPES, DataCase, LossCase, MetricCase, ScheduleCase
+from align.record.results import STEPS, StepResult
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = [MetricCase("metric", "cola"), LossCase("loss"), ScheduleCase("rates", "linear", 1, 3, 12)]
@@ -51,13 +51,13 @@ def refusing(pipe, choices):
 @pytest.fixture
 def acting(monkeypatch):
     """Let the workers do something else than their work."""
-    return lambda act: monkeypatch.setattr(workers, "_work", act)
+    return lambda act: monkeypatch.setattr(processes, "_work", act)
 
 
 def test_results_keep_their_order_and_the_work_is_shared(acting):
     acting(obedient)
     seen, context = [], Context(sentences=["mine"])
-    report = workers.run(ALL_JOBS, context, seen.append, 2)
+    report = processes.run(ALL_JOBS, context, seen.append, 2)
     assert [(r.case, r.step, r.dtype) for r in report.results] == [
         (case.name, step, dtype) for case, step, dtype in ALL_JOBS
     ]
@@ -76,13 +76,13 @@ def test_results_keep_their_order_and_the_work_is_shared(acting):
 
 def test_no_more_workers_than_batches(acting):
     acting(obedient)
-    assert workers.run(ALL_JOBS[:1], Context(), workers=5).environment["workers"] == 1
+    assert processes.run(ALL_JOBS[:1], Context(), workers=5).environment["workers"] == 1
 
 
 def test_the_environment_of_this_process_is_left_as_it_was(acting):
     acting(obedient)
     before = dict(os.environ)
-    workers.run(ALL_JOBS[:1], Context())
+    processes.run(ALL_JOBS[:1], Context())
     assert dict(os.environ) == before
 
 
@@ -99,7 +99,7 @@ def test_a_worker_that_fails_gives_one_clear_line_and_leaves_no_process(acting, 
     acting(act)
     began = time.monotonic()
     with pytest.raises(ValueError, match=message):
-        workers.run(ALL_JOBS[:1], Context())
+        processes.run(ALL_JOBS[:1], Context())
     assert active_children() == []
     assert time.monotonic() - began < 30
 
@@ -112,7 +112,7 @@ def test_what_a_job_refuses_is_sent_as_it_was_said(tmp_path):
     try:
         with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules
             warnings.simplefilter("ignore")
-            workers._work(theirs, {"checkpoint": tmp_path / "nowhere"})
+            processes._work(theirs, {"checkpoint": tmp_path / "nowhere"})
     finally:
         signal.signal(signal.SIGTERM, before)
     kind, message = ours.recv()

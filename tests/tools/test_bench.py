@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from align import speed
+from align.cases import speed
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "bench.py"
 

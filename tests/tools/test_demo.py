@@ -11,9 +11,9 @@ import pytest
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align import checkpoint
+    from align.cases.sides import checkpoint
 
-from align.cases import CASES
+from align.cases.tables.cases import CASES
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "demo.py"
 
@@ -71,7 +71,7 @@ def test_weights_that_do_not_come_back_bit_equal_exit_with_1(brief, monkeypatch,
 
 
 def test_a_failed_comparison_exits_with_1(brief, monkeypatch, capsys):
-    module = sys.modules["align.steps.learning_rate"]
+    module = sys.modules["align.cases.steps.runs.step_learning_rate"]
     monkeypatch.setattr(module, "_faults", lambda case, ours: [("no fault", ours)])
     assert brief.main() == 1
     assert "alignment: FAIL" in capsys.readouterr().out

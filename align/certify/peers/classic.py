@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 from reprod_log import ReprodDiffHelper, ReprodLogger
 
-from align.anypair import on_paddle, on_torch, runs
-from align.anypair.nested import leaves
 from align.certify.peers.answer import FAIL, NO_CHECK, PASS, Answer
 from align.certify.peers.sides import DTYPE, Sides
 from align.certify.scene import Scene
+from align.frameworks import on_paddle, on_torch
+from align.pair import runs
+from align.record.nested import leaves
 
 BATCHES = 5  # of the data check
 RATES = 20  # of the learning rate check

@@ -19,10 +19,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from align.anypair import on_paddle, on_torch
 from align.certify.peers.answer import CANNOT_RUN, FAIL, PASS, Answer
 from align.certify.peers.sides import DTYPE, Sides
 from align.certify.scene import Scene
+from align.frameworks import on_paddle, on_torch
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "mean": {"atol": 1e-4},  # as in its guide to LayerMap; bare defaults fail on float32 rounding

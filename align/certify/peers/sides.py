@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from align.anypair import on_paddle
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
 from align.certify.scene import Scene
+from align.frameworks import on_paddle
+from align.pair.any_pair import AnyPair, Setup
+from align.record.asked_plan import Plan
 
 DTYPE = "float32"
 LEFT_OUT = ("edits", "weights", "inject", "dtype")

@@ -54,5 +54,5 @@ def build(name: str, seed: int) -> Scene:
     """
     if name not in SCENES:
         raise ValueError(f"scene {name!r}: expected one of {', '.join(SCENES)}")
-    module = importlib.import_module(f"align.certify.scenes.{SCENES[name]}")
+    module = importlib.import_module(f"align.certify.scenes.scene_{SCENES[name]}")
     return getattr(module, name)(seed)

@@ -10,9 +10,9 @@ import pytest
 import torch
 from paddle import nn
 
-from align.anypair.isolation_backward import BackwardIsolation, isolated_backward
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
+from align.explain.isolation_backward import BackwardIsolation, isolated_backward
+from align.pair.any_pair import AnyPair, Setup
+from align.record.asked_plan import Plan
 
 X = np.random.default_rng(1).normal(size=(3, 4, 6))
 

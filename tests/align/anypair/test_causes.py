@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from paddle import nn
 
-from align.anypair import causes
-from align.anypair.bounds import EXACT
-from align.anypair.isolation import Guilty
-from align.anypair.repair.search import Study
-from align.comparator import compare_arrays
+from align.explain import layer_causes
+from align.explain.calls.search import Study
+from align.judge.bounds import EXACT
+from align.judge.comparator import compare_arrays
+from align.pair.isolation import Guilty
 
 SINGLE, CONTAINER = nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2))
 SURE, WEAK = "epsilon of the layer norm", "is 0.75 x the reference"
@@ -41,19 +41,19 @@ class Pair:
     ],
 )
 def test_the_stronger_evidence_is_told(monkeypatch, layer, formula, study, said) -> None:
-    monkeypatch.setattr(causes.hints, "explain", lambda *_: formula)
-    monkeypatch.setattr(causes.search, "study", lambda *_: study)
-    assert causes.forward(Pair(layer), Guilty("a", COMPARISON, "a")) == said
+    monkeypatch.setattr(layer_causes.hints, "explain", lambda *_: formula)
+    monkeypatch.setattr(layer_causes.search, "study", lambda *_: study)
+    assert layer_causes.forward(Pair(layer), Guilty("a", COMPARISON, "a")) == said
 
 
 def test_what_inject_mode_knows_needs_no_experiment(monkeypatch) -> None:
-    monkeypatch.setattr(causes.hints, "explain", lambda guilty, *_: guilty.note)
-    monkeypatch.setattr(causes.search, "study", lambda *_: pytest.fail("not needed"))
+    monkeypatch.setattr(layer_causes.hints, "explain", lambda guilty, *_: guilty.note)
+    monkeypatch.setattr(layer_causes.search, "study", lambda *_: pytest.fail("not needed"))
     guilty = Guilty("a", COMPARISON, "a", note="operands are swapped")
-    assert causes.forward(Pair(CONTAINER), guilty) == "operands are swapped"
+    assert layer_causes.forward(Pair(CONTAINER), guilty) == "operands are swapped"
 
 
 def test_of_the_backward_pass_the_experiment_comes_first(monkeypatch) -> None:
     for found, said in (("detach() cuts the graph", "detach() cuts the graph"), ("", "formula")):
-        monkeypatch.setattr(causes.backward, "explain", lambda *_, found=found: found)
-        assert causes.of_backward(Pair(None), "a", "formula") == said
+        monkeypatch.setattr(layer_causes.backward, "explain", lambda *_, found=found: found)
+        assert layer_causes.of_backward(Pair(None), "a", "formula") == said

@@ -9,12 +9,12 @@ import torch
 from paddle import nn
 
 import align
-from align.anypair import on_paddle, on_torch
-from align.anypair.converted import weights
-from align.anypair.pair import Setup
-from align.anypair.plan import Plan
-from align.anypair.rounding import cut_to_bfloat16, to_bfloat16
-from align.anypair.weight_causes import Explainer
+from align.explain.weight_causes import Explainer
+from align.frameworks import on_paddle, on_torch
+from align.judge.rounding import cut_to_bfloat16, to_bfloat16
+from align.pair.any_pair import Setup
+from align.record.asked_plan import Plan
+from align.stages.converted import weights
 
 MODULES = {
     "words": (lambda: torch.nn.Embedding(11, 6), lambda: nn.Embedding(11, 6)),

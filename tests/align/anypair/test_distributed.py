@@ -11,11 +11,14 @@ import pytest
 import torch
 from paddle import nn
 
-from align.anypair import distributed, launching, models, on_paddle, shares
-from align.anypair.distributed_causes import fit
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.shares import Shares
-from align.anypair.spec import read_spec
+from align.commands.spec import read_spec
+from align.explain.distributed_causes import fit
+from align.frameworks import on_paddle
+from align.pair import launching, models
+from align.pair.any_pair import AnyPair, Setup
+from align.record import batch_slices
+from align.record.batch_slices import Shares
+from align.stages import distributed
 
 SPEC = """
 import numpy as np
@@ -66,7 +69,7 @@ def pair_of(norm: bool = False, **given) -> AnyPair:
         "steps": 1,
         **given,
     }
-    return AnyPair(Setup(shares.plan_of(given, "float64"), None, Path()), "float64")
+    return AnyPair(Setup(batch_slices.plan_of(given, "float64"), None, Path()), "float64")
 
 
 def emulated(pair: AnyPair, fault: str = "") -> Shares:
@@ -76,7 +79,7 @@ def emulated(pair: AnyPair, fault: str = "") -> Shares:
     gradients = dict(slices.weighted(factors).items())
     losses = []
     for index in range(2):
-        plan = shares.cut(pair.plan, 2, index)
+        plan = batch_slices.cut(pair.plan, 2, index)
         output, _ = on_paddle.call(pair.model, plan.cast("float64", "float64"))
         losses.append([float(on_paddle.loss_of(plan, output, "float64", "float64"))])
     model = pair.our_model(True)
@@ -138,7 +141,7 @@ def test_emulated_processes_without_a_fault_pass() -> None:
 
 def test_a_batch_is_cut_in_order() -> None:
     pair = pair_of(inputs=(np.arange(12.0).reshape(6, 2), np.ones((3, 3)), 7))
-    one = shares.cut(pair.plan, 3, 1)
+    one = batch_slices.cut(pair.plan, 3, 1)
     np.testing.assert_array_equal(one.inputs[0], [[4.0, 5.0], [6.0, 7.0]])
     assert one.inputs[1].shape == (3, 3)
     assert one.inputs[2] == 7

@@ -9,8 +9,8 @@ import paddle
 import pytest
 import torch
 
-from align.anypair.feeding import compare_batch, data, read_batch
-from align.anypair.plan import Plan
+from align.record.asked_plan import Plan
+from align.stages.batch_data import compare_batch, data, read_batch
 
 CLS, SEP, UNKNOWN = 101, 102, 100
 MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])

@@ -9,9 +9,10 @@ import paddle
 import pytest
 import torch
 
-from align.anypair import formulas, hints
-from align.anypair.isolation import Guilty
-from align.anypair.locate import momentum_hint
+from align.explain import formulas
+from align.explain.hints import layer_hints
+from align.explain.locate import momentum_hint
+from align.pair.isolation import Guilty
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(2, 5, 6))
@@ -21,7 +22,7 @@ W, B = RNG.normal(size=6), RNG.normal(size=6)
 
 def cause(ours, expected, inputs=(), weights=None, layer=None, module=None) -> str:
     guilty = Guilty("place", None, "place", list(inputs), np.asarray(ours), np.asarray(expected))
-    return hints.explain(guilty, weights or {}, layer, module)
+    return layer_hints.explain(guilty, weights or {}, layer, module)
 
 
 def normed(x, eps=1e-5, axes=(-1,), centred=True, ddof=0, weight=W, bias=B):

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from align.anypair import formulas, hints
-from align.anypair.isolation import Guilty
+from align.explain import formulas
+from align.explain.hints import layer_hints
+from align.pair.isolation import Guilty
 
 RNG = np.random.default_rng(5)
 BATCH, LENGTH, WIDTH, HEADS = 2, 5, 12, 3
@@ -36,7 +37,9 @@ def cause(ours, expected, masks=(), packed=False) -> str:
     if packed:
         parts = [("output of qkv", np.concatenate([Q, K, V], -1))]
     inputs = [("input 0", RNG.normal(size=Q.shape)), *masks, *parts]
-    return hints.explain(Guilty("attn", None, "attn", inputs, ours, expected), {}, LAYER, None)
+    return layer_hints.explain(
+        Guilty("attn", None, "attn", inputs, ours, expected), {}, LAYER, None
+    )
 
 
 FLAGS = [("input 1", MASK)]
@@ -124,8 +127,9 @@ def test_the_masked_positions_are_those_of_the_whole_batch() -> None:
         made.append((formulas.softmax(s, -1) @ scores[2]).swapaxes(1, 2).reshape(7, LENGTH, WIDTH))
     parts = [("input 1", flags), ("output of q", q), ("output of k", k), ("output of v", v)]
     guilty = Guilty("attn", None, "attn", parts, *made)
-    assert "ignored: Paddle attends to the masked positions (2, 3, 4 of row 5)" in hints.explain(
-        guilty, {}, LAYER, None
+    assert (
+        "ignored: Paddle attends to the masked positions (2, 3, 4 of row 5)"
+        in layer_hints.explain(guilty, {}, LAYER, None)
     )
 
 

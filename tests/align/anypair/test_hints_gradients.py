@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.anypair.hint_gradients import GradientCase, explain_gradient
+from align.explain.hints.hint_gradients import GradientCase, explain_gradient
 
 RNG = np.random.default_rng(2)
 SEED, TRUE, VALUES = (RNG.normal(size=(4, 5)) for _ in range(3))

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as theirs
 from paddle import nn
 
-from align.anypair.loss_stage import loss
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
+from align.pair.any_pair import AnyPair, Setup
+from align.record.asked_plan import Plan
+from align.stages.loss_stage import loss
 
 RNG = np.random.default_rng(11)
 SCORES = 2 * RNG.normal(size=(8, 5))

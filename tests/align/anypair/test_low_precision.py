@@ -11,10 +11,11 @@ import pytest
 import torch
 from paddle import nn
 
-from align.anypair import low_precision, precision
-from align.anypair.casting_paddle import autocast
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
+from align.frameworks.casting_paddle import autocast
+from align.pair.any_pair import AnyPair, Setup
+from align.record import precision
+from align.record.asked_plan import Plan
+from align.stages import low_precision
 
 pytestmark = pytest.mark.filterwarnings("ignore:amp_guard")  # the port's own auto_cast
 IDS = np.random.default_rng(7).integers(0, 9, (3, 5))

@@ -11,11 +11,13 @@ import torch
 from paddle import nn
 from paddle.nn import functional as F
 
-from align.anypair import locate, on_paddle, on_torch, stages
-from align.anypair.dropout_exchange import exchanged
-from align.anypair.masks import GRID, Masks
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
+from align.explain import locate
+from align.frameworks import on_paddle, on_torch
+from align.frameworks.masks import GRID, Masks
+from align.pair.any_pair import AnyPair, Setup
+from align.record.asked_plan import Plan
+from align.stages import stages
+from align.stages.dropout_exchange import exchanged
 
 X = np.random.default_rng(4).normal(size=(4, 5, 6))
 

@@ -13,10 +13,10 @@ from scipy import stats
 from sklearn import metrics
 
 import align
-from align.anypair import metric_causes
-from align.anypair.metric_stage import metric
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
+from align.explain import metric_causes
+from align.pair.any_pair import AnyPair, Setup
+from align.record.asked_plan import Plan
+from align.stages.metric_stage import metric
 
 RNG = np.random.default_rng(3)
 LABELS = RNG.integers(0, 7, 23)

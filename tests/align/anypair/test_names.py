@@ -11,7 +11,7 @@ import torch
 from paddle import nn
 
 import align
-from align.anypair.draft import likeness
+from align.match.draft import likeness
 
 X = np.random.default_rng(3).normal(size=(2, 5, 6))
 

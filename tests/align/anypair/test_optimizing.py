@@ -10,12 +10,12 @@ import paddle
 import pytest
 import torch
 
-from align.anypair.factories import unpack
-from align.anypair.optimizing import optimizer
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
-from align.anypair.stepping_paddle import KINDS, moments, parameters
-from align.anypair.stepping_torch import as_paddle
+from align.frameworks.factories import unpack
+from align.frameworks.stepping_paddle import KINDS, moments, parameters
+from align.frameworks.stepping_torch import as_paddle
+from align.pair.any_pair import AnyPair, Setup
+from align.record.asked_plan import Plan
+from align.stages.optimizing import optimizer
 
 T, S = torch.optim, torch.optim.lr_scheduler
 P, L = paddle.optimizer, paddle.optimizer.lr

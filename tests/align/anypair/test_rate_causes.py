@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from align.anypair.rate_causes import explain
-from align.anypair.rate_shapes import describe, find_restarts
+from align.explain.rate_causes import explain
+from align.explain.rate_shapes import describe, find_restarts
 
 PEAK = 1e-3
 

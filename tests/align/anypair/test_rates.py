@@ -10,9 +10,9 @@ import paddle
 import pytest
 import torch
 
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
-from align.anypair.rates import learning_rate
+from align.pair.any_pair import AnyPair, Setup
+from align.record.asked_plan import Plan
+from align.stages.rates import learning_rate
 
 S, L = torch.optim.lr_scheduler, paddle.optimizer.lr
 LR = 1e-3

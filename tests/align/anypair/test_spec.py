@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from align import cli
-from align.anypair.spec import read_spec
+from align.commands.spec import read_spec
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "docs" / "examples" / "distilbert_pair.py"

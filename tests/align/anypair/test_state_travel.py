@@ -7,13 +7,13 @@ import paddle
 import pytest
 import torch
 
-from align.anypair import state_travel
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
-from align.anypair.state_faults import faults, square_weight
-from align.anypair.state_travel import Training, travel, why_not
-from align.anypair.state_way import MappingWay, to_torch
-from align.weights.optimizer_state import convert
+from align.pair.any_pair import AnyPair, Setup
+from align.pair.state_way import MappingWay, to_torch
+from align.record.asked_plan import Plan
+from align.stages import state_travel
+from align.stages.state_faults import faults, square_weight
+from align.stages.state_travel import Training, travel, why_not
+from align.weights.optimizer.optimizer_state import convert
 
 DECAY = 2.0**-7
 STEPS = 6

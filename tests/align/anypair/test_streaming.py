@@ -15,21 +15,26 @@ import torch
 from paddle import nn
 
 import align
-from align.anypair import bounds, drift, held, mapping, models, noise, on_paddle, on_torch, training
-from align.anypair.held import Lazy, LazyLeaves, Store, paths_of
-from align.anypair.judging import each
-from align.anypair.noise import groups, perturbed
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
-from align.anypair.renamed import to_paddle
-from align.anypair.table import read_table
+from align.frameworks import on_paddle, on_torch
+from align.judge import bounds, drift
+from align.judge.judging import each
+from align.match import mapping
+from align.match.name_table import read_table
+from align.match.renamed import to_paddle
+from align.pair import models, unit_noise
+from align.pair.any_pair import AnyPair, Setup
+from align.pair.unit_noise import groups, perturbed
+from align.record import stored_arrays
+from align.record.asked_plan import Plan
+from align.record.stored_arrays import Lazy, LazyLeaves, Store, paths_of
+from align.stages import training
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(4, 6))
 
 
 def test_a_store_gives_back_what_it_was_given(monkeypatch) -> None:
-    monkeypatch.setattr(held, "MEMORY", 40)
+    monkeypatch.setattr(stored_arrays, "MEMORY", 40)
     store = Store()
     arrays = [np.arange(4.0), np.float32(2.5)[None][0:1].reshape(()), np.arange(12).reshape(3, 4).T]
     arrays += [np.zeros((0, 3)), np.array([True, False]), np.array([1, 2], np.uint8)]
@@ -54,7 +59,7 @@ def test_a_store_copies_what_lives_in_a_model() -> None:
 
 
 def test_arrays_written_by_two_threads_come_back_whole(monkeypatch) -> None:
-    monkeypatch.setattr(held, "MEMORY", 0)
+    monkeypatch.setattr(stored_arrays, "MEMORY", 0)
     arrays = {str(i): np.full((i + 1, 999), float(i)) for i in range(40)}
     kept = Store().keep(arrays)
     assert list(kept) == list(arrays)
@@ -77,7 +82,7 @@ def test_a_full_disk_is_said_in_words(monkeypatch) -> None:
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(held, "MEMORY", 0)
+    monkeypatch.setattr(stored_arrays, "MEMORY", 0)
     monkeypatch.setattr(tempfile, "TemporaryFile", Full)
     with pytest.raises(ValueError, match="No space left on device.*TMPDIR"):
         Store().put(np.ones(3))
@@ -134,7 +139,7 @@ def test_results_are_the_same_from_memory_and_from_a_file(epsilon, monkeypatch) 
     files = []
     made = tempfile.TemporaryFile
     from_memory = run()
-    monkeypatch.setattr(held, "MEMORY", 0)
+    monkeypatch.setattr(stored_arrays, "MEMORY", 0)
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda: files.append(made()) or files[-1])
     assert run() == from_memory
     assert from_memory[0].startswith("PASS" if epsilon == 1e-5 else "FAIL")
@@ -149,8 +154,8 @@ def peak_of(memory: int, monkeypatch) -> float:
     theirs = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(4)))
     ours = nn.Sequential(*(nn.Linear(width, width) for _ in range(4)))
     x = RNG.normal(size=(2, width))
-    monkeypatch.setattr(held, "MEMORY", memory)
-    monkeypatch.setattr(noise, "_GROUP", 1)
+    monkeypatch.setattr(stored_arrays, "MEMORY", memory)
+    monkeypatch.setattr(unit_noise, "_GROUP", 1)
     tracemalloc.start()
     try:
         recipe = {"loss": "mse", "labels": np.ones((2, width)), "optimizer": "sgd", "steps": 1}

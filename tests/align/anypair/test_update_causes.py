@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from align.anypair.update_causes import explain
-from align.anypair.update_trace import ParameterTrace, SideTrace
+from align.explain.update_causes import explain
+from align.judge.update_trace import ParameterTrace, SideTrace
 
 SHAPES = {"fc.weight": (6, 5), "fc.bias": (6,), "head.weight": (9, 4)}
 SCALES = (1.0, 1e-3, 1e4)  # as `Feed` draws them: recorded, small, large

@@ -13,9 +13,9 @@ with warnings.catch_warnings():  # 2026-11-21, paddle 3.3.1: warnings at import
     warnings.simplefilter("ignore")
     import paddle  # noqa: F401
 
-from align.anypair.spec import read_spec
-from align.apart import dumping
-from align.apart.reading import Dump
+from align.commands.spec import read_spec
+from align.record.files.dump_reading import Dump
+from align.stages import dumping
 
 SPEC = '''
 """Every function imports its framework inside."""

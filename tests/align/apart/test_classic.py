@@ -14,10 +14,11 @@ with warnings.catch_warnings():  # 2026-11-21, reprod_log 1.0.1 imports paddle
     warnings.simplefilter("ignore")
     from reprod_log import ReprodDiffHelper
 
-from align.apart import classic, comparing
-from align.apart.commands import main_compare
-from align.apart.reading import Dump
-from align.apart.sides import Names
+from align.commands import dump_comparing
+from align.commands.dump_commands import main_compare
+from align.pair.dump_pair import Names
+from align.record.files.dump_reading import Dump
+from align.report import dump_classic
 
 CHECKS = {"forward_align", "loss_align", "lr_align", "backward_align", "train_align"}
 
@@ -44,12 +45,12 @@ def stock(folder: Path, check: str, log: Path) -> str:
 
 @pytest.fixture(scope="module")
 def names(torch_dump: Dump, paddle_dump: Dump) -> Names:
-    return comparing.pair_up(torch_dump, paddle_dump)
+    return dump_comparing.pair_up(torch_dump, paddle_dump)
 
 
 def test_the_stock_helper_loads_what_each_side_writes(torch_dump, paddle_dump, tmp_path) -> None:
     for dump in (torch_dump, paddle_dump):
-        written = classic.write_side(dump, tmp_path / "apart")
+        written = dump_classic.write_side(dump, tmp_path / "apart")
         assert {path.name.rpartition("_")[0] for path in written} == CHECKS
     for check in sorted(CHECKS):
         said = stock(tmp_path / "apart", check, tmp_path / f"{check}.txt")
@@ -71,8 +72,8 @@ def test_both_sides_and_the_log(names, tmp_path, capsys) -> None:
 
 def test_a_wrong_port_fails_there_too(make, torch_dump, tmp_path) -> None:
     wrong = make("paddle", "classic_wrong", ("EPSILON = 1e-5", "EPSILON = 1e-3"), other=torch_dump)
-    found = comparing.pair_up(torch_dump, wrong)
-    classic.write_both(found, ["float64"], tmp_path)
+    found = dump_comparing.pair_up(torch_dump, wrong)
+    dump_classic.write_both(found, ["float64"], tmp_path)
     for check in ("forward_align", "backward_align"):
         assert "diff check failed" in stock(tmp_path, check, tmp_path / f"{check}.txt")
         assert "diff check failed" in (tmp_path / f"{check}.log").read_text()

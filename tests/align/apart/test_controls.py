@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from align.apart.controls import controls
-from align.comparator import compare_mappings
-from align.tolerance import Tolerance
+from align.judge.comparator import compare_mappings
+from align.judge.record_controls import controls
+from align.record.tolerance import Tolerance
 
 EXACT = Tolerance("exact", 0.0, "a test")
 RIGHT = {"a": np.ones(2), "b": np.ones(2)}

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from align.anypair.table import Table, read_table
-from align.apart.identity import commit, module_of, told_spec, told_table
+from align.match.name_table import Table, read_table
+from align.pair.identity import commit, module_of, told_spec, told_table
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

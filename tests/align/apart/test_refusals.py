@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from align.apart import comparing
-from align.apart.commands import main_compare, main_dump
-from align.apart.reading import Dump
+from align.commands import dump_comparing
+from align.commands.dump_commands import main_compare, main_dump
+from align.record.files.dump_reading import Dump
 
 ROOT = Path(__file__).resolve().parents[3]
 FLOAT64 = ("SHAKE = True", 'SHAKE, DTYPE = True, "float64"')
@@ -31,7 +31,7 @@ def copy(tmp_path: Path, paddle_dump: Dump) -> Path:
 
 def test_two_dumps_of_one_framework(torch_dump: Dump) -> None:
     with pytest.raises(ValueError, match="both made by PyTorch: comparing a framework with itself"):
-        comparing.pair_up(torch_dump, Dump(torch_dump.path))
+        dump_comparing.pair_up(torch_dump, Dump(torch_dump.path))
 
 
 @pytest.mark.parametrize(
@@ -51,16 +51,16 @@ def test_other_data_or_another_request(change, message, make, paddle_dump, reque
         changes.append(("return np.array([0, 3, 1])", "return None"))
     found = make("torch", f"other_{request.node.callspec.id}", *changes)
     with pytest.raises(ValueError, match=message):
-        comparing.pair_up(found, paddle_dump)
+        dump_comparing.pair_up(found, paddle_dump)
 
 
 def test_other_weights_and_steps(make, torch_dump, paddle_dump) -> None:
     seeded = make("torch", "seeded", ("SHAKE = True", 'SHAKE, SEED, DTYPE = True, 5, "float64"'))
     with pytest.raises(ValueError, match="was run on the weights .* dump the Paddle side again"):
-        comparing.pair_up(seeded, paddle_dump)
+        dump_comparing.pair_up(seeded, paddle_dump)
     longer = make("torch", "longer", ('"adamw", 2', '"adamw", 1'), FLOAT64)
     with pytest.raises(ValueError, match="steps differs: 1 in"):
-        comparing.pair_up(longer, paddle_dump)
+        dump_comparing.pair_up(longer, paddle_dump)
 
 
 def test_the_seed_matters_where_something_is_drawn(make, torch_dump) -> None:
@@ -73,7 +73,7 @@ def test_the_seed_matters_where_something_is_drawn(make, torch_dump) -> None:
         "paddle", "drawn_own", *plain, ("SHAKE = True", 'SHAKE, SEED, DTYPE = True, 5, "float64"')
     )
     with pytest.raises(ValueError, match="seed differs: 0 in .*, 5 in"):
-        comparing.pair_up(first, own)
+        dump_comparing.pair_up(first, own)
 
 
 def test_no_precision_in_common(make, torch_dump, paddle_dump) -> None:
@@ -83,9 +83,9 @@ def test_no_precision_in_common(make, torch_dump, paddle_dump) -> None:
     with pytest.raises(
         ValueError, match="no precision is in both dumps: .* has float64, .*float32"
     ):
-        comparing.common(wide, own)
+        dump_comparing.common(wide, own)
     with pytest.raises(ValueError, match="float32 is not in both dumps"):
-        comparing.common(wide, paddle_dump, ["float32"])
+        dump_comparing.common(wide, paddle_dump, ["float32"])
 
 
 def test_a_dump_is_never_replaced(make, torch_dump) -> None:
@@ -198,7 +198,7 @@ def test_a_damaged_dump_ends_in_one_line(damage, copy, torch_dump, capsys) -> No
 KILLED = """
 import sys, time
 from pathlib import Path
-from align.apart import storage
+from align.record.files import storage
 with storage.new_folder(Path(sys.argv[1])) as new:
     storage.write_json(new / "meta.json", {})
     print("half", flush=True)

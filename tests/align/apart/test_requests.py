@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from align.apart import comparing
-from align.apart.commands import main_compare, main_dump
-from align.apart.reading import Dump
+from align.commands import dump_comparing
+from align.commands.dump_commands import main_compare, main_dump
+from align.record.files.dump_reading import Dump
 
 FLAT = """
 import numpy as np
@@ -62,8 +62,8 @@ SCHEDULE = (rates(0), rates(FIRST))
 
 
 def judged(first: Dump, second: Dump):
-    names = comparing.pair_up(first, second)
-    return comparing.judge(names, comparing.common(first, second))
+    names = dump_comparing.pair_up(first, second)
+    return dump_comparing.judge(names, dump_comparing.common(first, second))
 
 
 def run(folder: Path, side: str, name: str, *options: str, changes=()) -> Path:
@@ -172,7 +172,7 @@ def test_norms_of_ones_own_are_followed_against_the_other_dump(make, torch_dump)
     few = ("SHAKE = True", 'SHAKE, DTYPE = True, "float64"')
     names = make("paddle", "norm_names", own, written, few, names_only=True)
     with pytest.raises(ValueError, match="holds names only"):
-        comparing.common(torch_dump, names)
+        dump_comparing.common(torch_dump, names)
     plain = make("torch", "norm_plain", few)
     assert plain.meta.norms["norm"] is True
     port = make("paddle", "norm_port", own, written, few, other=plain)

@@ -8,22 +8,23 @@ import numpy as np
 import pytest
 
 import align
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
-from align.anypair.recording import Recording
-from align.anypair.spec import read_spec
-from align.anypair.table import read_table
-from align.apart import comparing, records, storage
-from align.apart.reading import Dump
-from align.apart.sides import Names, Pair
-from align.results import Comparison
-from align.sides import TrainingRun
+from align.commands import dump_comparing
+from align.commands.spec import read_spec
+from align.match.name_table import read_table
+from align.pair.any_pair import AnyPair, Setup
+from align.pair.dump_pair import DumpPair, Names
+from align.record.arrays import TrainingRun
+from align.record.asked_plan import Plan
+from align.record.files import record_files, storage
+from align.record.files.dump_reading import Dump
+from align.record.recording import Recording
+from align.record.results import Comparison
 
 
 def judged(first: Dump, second: Dump):
     """The whole comparison of two dumps."""
-    names = comparing.pair_up(first, second)
-    return comparing.judge(names, comparing.common(first, second))
+    names = dump_comparing.pair_up(first, second)
+    return dump_comparing.judge(names, dump_comparing.common(first, second))
 
 
 @pytest.fixture(scope="module")
@@ -123,16 +124,16 @@ def test_own_weights_are_compared_first(make, torch_dump) -> None:
     assert found.root.step == "weights"
     assert found.exit_code == 1
     with pytest.raises(ValueError, match="--no-shake"):
-        comparing.pair_up(torch_dump, own)
+        dump_comparing.pair_up(torch_dump, own)
 
 
 def test_arrays_come_back_bit_for_bit(tmp_path: Path, torch_dump: Dump) -> None:
     for dtype in ("float64", "float32"):
         recording = torch_dump.recording(dtype)
-        records.write_recording(recording, tmp_path / dtype)
+        record_files.write_recording(recording, tmp_path / dtype)
         with storage.new_folder(tmp_path / f"copy_{dtype}") as copy:
-            records.write_recording(recording, copy / dtype)
-        again = records.read_recording(storage.Folder(tmp_path / f"copy_{dtype}"), dtype)
+            record_files.write_recording(recording, copy / dtype)
+        again = record_files.read_recording(storage.Folder(tmp_path / f"copy_{dtype}"), dtype)
         _same_recordings(recording, again)
         assert recording.calls["norm"].inputs
         assert recording.calls["norm"].outputs[0][1].dtype == dtype
@@ -169,7 +170,7 @@ def test_the_noise_band_is_the_one_of_one_process(folder, torch_dump, paddle_dum
     plan = Plan(**{k: v for k, v in given.items() if k in Plan.__dataclass_fields__})
     pair = AnyPair(Setup(plan, table, folder), "float32")
     expected = pair.noise
-    found = Pair(Names(torch_dump, paddle_dump, read_table(table), folder), "float32").noise
+    found = DumpPair(Names(torch_dump, paddle_dump, read_table(table), folder), "float32").noise
     for own, b in zip(found, expected, strict=True):
         assert own.keys() == b.keys()
         assert all(np.isclose(own[name], b[name], rtol=1e-12, atol=0) for name in b)
@@ -182,8 +183,8 @@ def test_a_training_run_comes_back(tmp_path: Path) -> None:
     )
     run.stamp = {"framework": "torch"}
     with storage.new_folder(tmp_path / "x") as new:
-        records.write_training(run, new / "float64")
-    again = records.read_training(storage.Folder(tmp_path / "x"), "float64")
+        record_files.write_training(run, new / "float64")
+    again = record_files.read_training(storage.Folder(tmp_path / "x"), "float64")
     assert again.losses == run.losses
     assert again.learning_rates == run.learning_rates
     assert np.array_equal(again.state["w"], run.state["w"])

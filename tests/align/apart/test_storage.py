@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from align.apart import storage
+from align.record.files import storage
 
 ARRAYS = {
     "flags": np.array([True, False, True]),

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from align.cases import CASES
-from align.context import Context
-from align.results import StepResult
-from align.runner import run_job
+from align.cases.context import Context
+from align.cases.runner import run_job
+from align.cases.tables.cases import CASES
+from align.record.results import StepResult
 
 
 @pytest.fixture

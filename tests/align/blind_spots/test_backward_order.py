@@ -11,10 +11,10 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
-from align.backward_order import backward_order, say_where_it_ends
-from align.comparator import compare_mappings
-from align.results import Tolerance
-from align.weights.plan import Entry
+from align.judge.backward_order import backward_order, say_where_it_ends
+from align.judge.comparator import compare_mappings
+from align.record.results import Tolerance
+from align.weights.engine.conversion_plan import PlanEntry
 
 CUTS = {  # case: module that records the taps, tap behind which is cut, first wrong, last right
     "bert_mgcrp": ("bert", "layers.1", "bert.encoder.layers.1.norm2", "bert.encoder.layers.2"),
@@ -76,7 +76,9 @@ def test_nothing_is_said_of_a_clean_run(run_case):
 
 
 def test_the_order_is_the_registered_one_backwards_and_inputs_come_last():
-    entries = [Entry(f"theirs.{n}", f"ours.{n}", "copy", (1,), (1,), "vector") for n in range(3)]
+    entries = [
+        PlanEntry(f"theirs.{n}", f"ours.{n}", "copy", (1,), (1,), "vector") for n in range(3)
+    ]
     gradients = dict.fromkeys(["ours.1", "(tokens)", "ours.0", "ours.2"], np.ones(1))
     registered = ["(tokens)", "theirs.0", "theirs.1", "theirs.2"]
     assert [*backward_order(gradients, registered, entries)] == [

@@ -7,14 +7,14 @@ from pathlib import Path
 import paddle
 import pytest
 
-from align.cases_built import BUILT
+from align.cases.tables.cases_built import BUILT
 from sot_paddle import config, functional, vision_config
 from sot_paddle.data import glue_tasks
 from sot_paddle.train import arguments, optimizer, schedule
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
-    from align import command_defaults
+    from align.cases.sides import command_defaults
     from sot_paddle.train import glue_run, image_arguments, image_run
 
 CASES = {case.name: case for case in BUILT}

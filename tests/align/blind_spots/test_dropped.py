@@ -11,8 +11,8 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
-from align.cases_models import DRAWN
-from align.draws import Draw, Draws
+from align.cases.sides.dropped_draws import Draws, DroppedDraw
+from align.cases.tables.cases_models import DRAWN
 from sot_paddle.backbones import bert, layers, swin, vit
 from sot_paddle.heads import factory
 
@@ -178,4 +178,6 @@ def test_an_input_of_zero_says_nothing():
     draw = draws.found["(the model)"]
     assert (draw.scales, draw.shared(0), draw.shared(1)) == ((2.0, 2.0), False, True)
     assert draw.of_samples().kept.tolist() == [[True], [False]]
-    assert not Draw(np.array([[True, False]]), np.array([[True, True]]), (1.0, 1.0)).shared(1)
+    assert not DroppedDraw(np.array([[True, False]]), np.array([[True, True]]), (1.0, 1.0)).shared(
+        1
+    )

@@ -6,19 +6,19 @@ import warnings
 
 import pytest
 
-from align.cases import CASES
-from align.image_case_kinds import (
+from align.cases.kinds.image_case_kinds import (
     BestChoiceCase,
     EvaluationCase,
     ImageNetACase,
     SmoothedLossCase,
 )
+from align.cases.tables.cases import CASES
 from tests.align.blind_spots.source_change import change_source
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align.steps import smoothed_loss
+    from align.cases.steps.runs import step_smoothed_loss
     from sot_paddle.data import imagenet_a
     from sot_paddle.train import evaluation, image_scores, losses
     from sot_paddle.train.trainer import ExactTrainer
@@ -51,10 +51,22 @@ CHANGES = [
     (ExactTrainer, "_write_best", "self.progress.best_step", "0", "best_largest", "kept"),
     (ExactTrainer, "evaluate", "since_best += 1", "since_best = 1", "best_after_nan", "since"),
     # label smoothing of integers
-    (smoothed_loss, "image_loss", "if smoothing:", "if False:", "loss_smoothed_labels", "loss"),
+    (
+        step_smoothed_loss,
+        "image_loss",
+        "if smoothing:",
+        "if False:",
+        "loss_smoothed_labels",
+        "loss",
+    ),
     (losses, "smooth_targets", "smoothing / num_classes", "smoothing / (num_classes - 1)")
     + ("loss_smoothed_labels", "loss"),
-    (smoothed_loss, "image_loss", "image_loss(part, labels, smoothing)", "image_loss(part, labels)")
+    (
+        step_smoothed_loss,
+        "image_loss",
+        "image_loss(part, labels, smoothing)",
+        "image_loss(part, labels)",
+    )
     + ("loss_smoothed_labels_sum_loss", "loss"),
 ]
 

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from align.cases import CASES
+from align.cases.tables.cases import CASES
 from tests.align.blind_spots.source_change import change_source
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import

@@ -10,9 +10,9 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
-from align.case_kinds import ModelCase
-from align.cases import CASES
-from align.cases_models import MODELS, TIMM
+from align.cases.kinds.case_kinds import ModelCase
+from align.cases.tables.cases import CASES
+from align.cases.tables.cases_models import MODELS, TIMM
 from sot_paddle import functional
 from sot_paddle.backbones import bert, layers, swin_blocks, token_embed
 from sot_paddle.config import EncoderConfig

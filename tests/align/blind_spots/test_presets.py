@@ -7,8 +7,8 @@ import paddle
 import pytest
 from paddle import nn
 
-from align.cases_built import BUILT
-from align.runner import RUNNERS
+from align.cases.runner import RUNNERS
+from align.cases.tables.cases_built import BUILT
 from sot_paddle import config
 from sot_paddle.train import optimizer
 

@@ -9,8 +9,8 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
-from align.cases_models import OF_TWO_SIZES
-from align.weights import adapting
+from align.cases.tables.cases_models import OF_TWO_SIZES
+from align.weights.engine import adapting
 from sot_paddle import resampling
 from sot_paddle.backbones import vit
 

@@ -13,7 +13,8 @@ with warnings.catch_warnings():  # 2026-11-22, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     from sot_paddle.backbones import bert, inputs
 
-from align.weights import build, build_plan
+from align.weights import build_plan
+from align.weights.engine import build
 from sot_paddle import create_model, functional, load_weights, save_weights, weights
 from sot_paddle.heads import pooling, power_norm
 

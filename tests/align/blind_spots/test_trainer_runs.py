@@ -8,7 +8,7 @@ import warnings
 import paddle
 import pytest
 
-from align import first_step, trainer_program
+from align.cases.sides import first_step, trainer_program
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")

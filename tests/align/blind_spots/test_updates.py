@@ -180,7 +180,7 @@ def test_a_step_that_is_counted_anew_after_loading(run_case, failed, monkeypatch
 def test_a_scalar_in_the_wrong_group_is_named(
     run_case, failed, monkeypatch, name, rule, keeps
 ) -> None:
-    from align import paddle_side
+    from align.cases.sides import paddle_side
 
     kind = {"decayed_names": "text", "decayed_names_by_shape": "vision"}[rule]
 
@@ -199,7 +199,7 @@ _NORMS = {"text": {"bert.embeddings.layer_norm.weight"}, "vision": set()}
 
 
 def test_the_rules_that_are_replaced_are_the_products() -> None:
-    from align import paddle_side
+    from align.cases.sides import paddle_side
 
     rules = paddle_side._DECAY_RULES
     assert rules["text"] is optimizer.decayed_names

@@ -15,7 +15,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
 from align.certify import catalogue, scenes
 from align.certify.certificate import FAULTS as NEEDED
 from align.certify.scene import AREAS
-from align.results import STEPS
+from align.record.results import STEPS
 
 NAMES = [fault.name for fault in catalogue.FAULTS]
 

@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from align.certify import command, table
-from align.certify.certificate import Certificate, CleanRun, Row
+from align.certify import certificate_table, command
+from align.certify.certificate import Certificate, CleanRun, FaultRow
 from align.certify.page import page
 
 KEYS = ["faults", "detected", "located", "explained", "clean_seeds", "false_alarms", "rows"]
@@ -17,7 +17,7 @@ KEYS = ["faults", "detected", "located", "explained", "clean_seeds", "false_alar
 
 def certificate(missed=0, misplaced=0, unexplained=0, alarms=0, faults=100, seeds=30, settings=2):
     rows = [
-        Row(
+        FaultRow(
             f"fault_{i}",
             ("model", "data")[i % 2],
             "scene",
@@ -78,7 +78,7 @@ def test_a_seed_counts_only_with_every_scene() -> None:
 
 
 def test_an_error_is_no_detection_and_no_clean_run() -> None:
-    assert not Row("f", "model", "s", "forward", "*", error="died").detected
+    assert not FaultRow("f", "model", "s", "forward", "*", error="died").detected
     assert Certificate([], [CleanRun("s", 0, error="died")]).false_alarms == 1
 
 
@@ -91,15 +91,15 @@ def test_the_json_has_the_keys_of_the_contract() -> None:
 
 
 def test_the_console_says_what_is_missing() -> None:
-    text = table.console(certificate(missed=1, alarms=1))
+    text = certificate_table.console(certificate(missed=1, alarms=1))
     assert "NOT CERTIFIED" in text.splitlines()[-1]
     assert "missing: 1 of 100 faults were not detected" in text
     assert "false alarm: one, seed 0" in text
-    assert table.console(certificate()).splitlines()[-1].startswith("CERTIFIED")
+    assert certificate_table.console(certificate()).splitlines()[-1].startswith("CERTIFIED")
 
 
 def test_the_markdown_table_escapes_its_bars() -> None:
-    text = table.markdown(certificate())
+    text = certificate_table.markdown(certificate())
     assert "forward, layer: a \\| b <c>" in text
     assert "| all | 100 | 100 | 100 | 100 |" in text
     assert "60 clean runs (2 pairs on 30 seeds" in text

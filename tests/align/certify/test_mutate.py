@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from align import cli
+from align.cases.covered.syntax import parse
 from align.certify import mutate
 from align.certify.equal_edits import EQUAL_EDITS, EqualEdit, changes_nothing
 from align.certify.mutate import PORTS, PRODUCT, draw, mutable_files
@@ -17,7 +18,6 @@ from align.certify.mutation_result import MutantOutcome, Mutants, listing
 from align.certify.mutation_sites import MutableFile, Mutant
 from align.certify.mutation_worker import COPY, ROOT, answer, edited
 from align.certify.not_mutated import NOT_MUTATED, NotMutated
-from align.covered.syntax import parse
 
 SCHEDULE = "sot_paddle/train/schedule.py"
 EVERY_LINE = frozenset(range(1, 1000))

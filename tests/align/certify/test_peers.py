@@ -12,7 +12,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     from sot_paddle import registry  # noqa: F401
 
 from align.certify import catalogue, scenes
-from align.certify.certificate import Certificate, Row
+from align.certify.certificate import Certificate, FaultRow
 from align.certify.peers import benchmark, classic
 from align.certify.peers.answer import CANNOT_RUN, FAIL, PASS, Answer
 from align.certify.peers.benchmark import Benchmark, Tally, ask_all, details, located, table
@@ -56,7 +56,7 @@ def test_a_named_layer_has_to_be_the_right_one(fault, answer, expected):
 
 
 def test_the_table_names_what_the_suite_misses(fault):
-    row = Row(fault.name, fault.area, fault.scene, fault.step, fault.place)
+    row = FaultRow(fault.name, fault.area, fault.scene, fault.step, fault.place)
     own = Tally("suite", checked=1, words={fault.name: ""})
     peer = Tally("reprod_log", 1, 1, 1, clean=3, false_alarms=1, seen={fault.name})
     found = Benchmark(Certificate([row], []), [own, peer], [fault])

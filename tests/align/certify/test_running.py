@@ -12,8 +12,8 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
-from align.certify import catalogue, running, scenes, worker
-from align.certify.certificate import Certificate, CleanRun, Row
+from align.certify import catalogue, certify_worker, running, scenes
+from align.certify.certificate import Certificate, CleanRun, FaultRow
 from align.certify.planting import attribute, edited, given, together
 from align.certify.scene import Fault
 
@@ -29,9 +29,9 @@ def segmenter():
 
 def test_a_fault_that_the_suite_cannot_see_refuses_the_certificate(segmenter) -> None:
     """The certificate's own negative control: an entry that plants nothing."""
-    row = worker.run_fault(STUB, segmenter)
+    row = certify_worker.run_fault(STUB, segmenter)
     assert (row.detected, row.located, row.explained) == (False, False, False)
-    found = Certificate([row], [worker.run_clean(segmenter)])
+    found = Certificate([row], [certify_worker.run_clean(segmenter)])
     assert "1 of 1 faults were not detected" in found.problems
     assert found.exit_code == 1
 
@@ -39,21 +39,21 @@ def test_a_fault_that_the_suite_cannot_see_refuses_the_certificate(segmenter) ->
 def test_a_wrong_place_and_a_wrong_cause_do_not_count(segmenter) -> None:
     plant = attribute("norm", "_num_groups", 2)
     right = Fault("groups", "model", "segmenter", "forward", "norm", "group", plant)
-    row = worker.run_fault(right, segmenter)
+    row = certify_worker.run_fault(right, segmenter)
     assert row.detected
     assert row.located
     for change in ({"place": "stem"}, {"step": "backward"}):
-        row = worker.run_fault(dataclasses.replace(right, **change), segmenter)
+        row = certify_worker.run_fault(dataclasses.replace(right, **change), segmenter)
         assert row.detected
         assert not row.located
-    row = worker.run_fault(dataclasses.replace(right, cause="epsilon"), segmenter)
+    row = certify_worker.run_fault(dataclasses.replace(right, cause="epsilon"), segmenter)
     assert row.detected
     assert not row.explained
 
 
 def test_an_error_of_the_model_is_an_error_and_no_finding(segmenter) -> None:
-    plant = edited("align.certify.ports.segmenter:Segmenter.forward", "axis=1", "axis=7")
-    row = worker.run_fault(dataclasses.replace(STUB, plant=plant), segmenter)
+    plant = edited("align.certify.ports.port_segmenter:Segmenter.forward", "axis=1", "axis=7")
+    row = certify_worker.run_fault(dataclasses.replace(STUB, plant=plant), segmenter)
     assert not row.detected
     assert row.error.startswith("ValueError: (InvalidArgument)")
 
@@ -61,7 +61,7 @@ def test_an_error_of_the_model_is_an_error_and_no_finding(segmenter) -> None:
 def test_a_refusal_of_the_suite_is_a_finding(segmenter) -> None:
     plant = together(given(loss="mse"), given(labels=None))
     fault = dataclasses.replace(STUB, plant=plant, cause="needs labels")
-    row = worker.run_fault(fault, segmenter)
+    row = certify_worker.run_fault(fault, segmenter)
     assert row.detected
     assert row.explained
     assert not row.located
@@ -83,7 +83,7 @@ def test_a_worker_that_dies_or_hangs_is_an_error_of_its_task() -> None:
         held.close()
         assert isinstance(found, CleanRun)
         assert words in found.error
-        assert isinstance(again, Row)
+        assert isinstance(again, FaultRow)
         assert words in again.error
         assert not found.passed
         assert not again.detected

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from align.weights import LAYOUTS, Layout, Row, build_plan
-from align.weights.build import plan_with
-from align.weights.layout import HeadTable
+from align.weights.engine.build import plan_with
+from align.weights.engine.layout import HeadTable
 
 HEADS = ("pooler", "mgcrp_qk", "mgcrp", "gcp", "gcp_text", "fc", "gap")
 

@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.weights import convert, convert_file
+from align.weights import convert_file
+from align.weights.engine import convert
 from sot_paddle.checkpoint import read_tensors, unpack_files, write_tensors
 
 VOCAB = {"vocab.txt": b"[PAD]\n[UNK]\n\xc3\xa9\n", "tokenizer_config.json": b"{}"}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from align.weights import LAYOUTS, build_plan
-from align.weights.models import MODELS, registry_name
-from align.weights.registry import find_table, recognise
+from align.weights.engine.known_models import MODELS, registry_name
+from align.weights.engine.registry import find_table, recognise
 
 CASES = [
     ("sot_official", "sot_tiny", {}),

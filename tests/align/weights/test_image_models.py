@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from align.weights import build_plan, convert_file
-from align.weights.adapting import shapes_for
-from align.weights.reading import read_for_model
+from align.weights.engine.adapting import shapes_for
+from align.weights.formats.checkpoint_reading import read_for_model
 
 LOGITS, GRADIENTS = 1e-10, 1e-9  # relative to the largest; float64 on both sides
 

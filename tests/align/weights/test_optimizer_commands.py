@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from align.weights import build_plan, optimizer_commands
-from align.weights.optimizer_commands import convert_state
-from align.weights.optimizer_differences import identical
-from align.weights.optimizer_file import FILE, read_state, write_state
-from align.weights.optimizer_names import ordered_groups, trained_names
-from align.weights.optimizer_request import StateRequest
-from align.weights.optimizer_state import Group, OptimizerState, Schedule
-from align.weights.optimizer_torch import from_torch, schedule_dict, to_torch
+from align.weights import build_plan
+from align.weights.optimizer import optimizer_commands
+from align.weights.optimizer.optimizer_commands import convert_state
+from align.weights.optimizer.optimizer_differences import identical
+from align.weights.optimizer.optimizer_file import FILE, read_state, write_state
+from align.weights.optimizer.optimizer_names import ordered_groups, trained_names
+from align.weights.optimizer.optimizer_request import StateRequest
+from align.weights.optimizer.optimizer_state import Group, OptimizerState, Schedule
+from align.weights.optimizer.optimizer_torch import from_torch, schedule_dict, to_torch
 from sot_paddle.checkpoint import read_tensors, write_tensors
 
 LAYOUT, MODEL = "bert_hf", "bert_base"

@@ -7,10 +7,10 @@ import paddle
 import pytest
 import torch
 
-from align.weights import optimizer_paddle, optimizer_torch_live
-from align.weights.optimizer_differences import identical
-from align.weights.optimizer_state import convert
-from align.weights.optimizer_torch import from_torch, to_torch
+from align.weights.optimizer import optimizer_paddle, optimizer_torch_live
+from align.weights.optimizer.optimizer_differences import identical
+from align.weights.optimizer.optimizer_state import convert
+from align.weights.optimizer.optimizer_torch import from_torch, to_torch
 from sot_paddle.train.optimizer import HFAdamW
 from sot_torch_ref.train.optimizer import HFAdamW as TorchHFAdamW
 

@@ -18,9 +18,10 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry
 
-from align.weights import build_plan, optimizer_paddle, optimizer_torch_live
-from align.weights.optimizer_differences import identical
-from align.weights.optimizer_state import PlanWay, convert
+from align.weights import build_plan
+from align.weights.optimizer import optimizer_paddle, optimizer_torch_live
+from align.weights.optimizer.optimizer_differences import identical
+from align.weights.optimizer.optimizer_state import PlanWay, convert
 from sot_paddle.train.losses import classification_loss, image_loss
 from sot_paddle.train.optimizer import (
     ClipGradByGlobalNorm,

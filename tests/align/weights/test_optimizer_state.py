@@ -7,23 +7,29 @@ import numpy as np
 import pytest
 
 from align.weights import build_plan
-from align.weights.optimizer_accumulators import count_of, stored_arrays, stored_counters
-from align.weights.optimizer_differences import (
+from align.weights.optimizer.optimizer_accumulators import count_of, stored_arrays, stored_counters
+from align.weights.optimizer.optimizer_differences import (
     OptimizerMismatchError,
     differences,
     identical,
     require_same,
 )
-from align.weights.optimizer_file import FILE, read_state, write_state
-from align.weights.optimizer_names import (
+from align.weights.optimizer.optimizer_file import FILE, read_state, write_state
+from align.weights.optimizer.optimizer_names import (
     find_names,
     frozen_names,
     ordered_groups,
     read_names,
     trained_names,
 )
-from align.weights.optimizer_powers import LONGEST, power_after, updates_of
-from align.weights.optimizer_state import Group, OptimizerState, PlanWay, Schedule, convert
+from align.weights.optimizer.optimizer_powers import LONGEST, power_after, updates_of
+from align.weights.optimizer.optimizer_state import (
+    Group,
+    OptimizerState,
+    PlanWay,
+    Schedule,
+    convert,
+)
 from sot_paddle.checkpoint import read_tensors, write_tensors
 
 ADAM = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.25, "amsgrad": False}

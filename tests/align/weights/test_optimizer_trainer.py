@@ -20,10 +20,10 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     from sot_paddle.train import image_session, session
 
 from align.weights import build_plan
-from align.weights.optimizer_commands import convert_state
-from align.weights.optimizer_differences import identical
-from align.weights.optimizer_request import StateRequest
-from align.weights.optimizer_trainer import open_checkpoint, read_trainer, scheduled_rate
+from align.weights.optimizer.optimizer_commands import convert_state
+from align.weights.optimizer.optimizer_differences import identical
+from align.weights.optimizer.optimizer_request import StateRequest
+from align.weights.optimizer.optimizer_trainer import open_checkpoint, read_trainer, scheduled_rate
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.data.batching import EpochOrder, iterate_batches
 from sot_paddle.data.cache import tokenize_split

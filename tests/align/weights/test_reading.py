@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from align.weights import build_plan, convert_file
-from align.weights.reading import read_as_paddle, read_for_model
+from align.weights.formats.checkpoint_reading import read_as_paddle, read_for_model
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.resampling import resample_bias_table, resample_position_embedding
 
@@ -64,7 +64,7 @@ def test_a_training_is_told_of_the_head_of_another_task(
     arrays = random_arrays({**shapes, f"{head}.weight": (5, 12), f"{head}.bias": (5,)})
     path = tmp_path / "m.safetensors"
     write_tensors(path, arrays)
-    with caplog.at_level(logging.WARNING, logger="align.weights.reading"):
+    with caplog.at_level(logging.WARNING, logger="align.weights.formats.checkpoint_reading"):
         found = read_as_paddle(path, "bert_base")
     assert not any(name.startswith("head.") for name in found)
     (line,) = caplog.messages

@@ -10,7 +10,7 @@ import paddle
 import pytest
 from PIL import Image
 
-from align.weights.reading import read_for_model
+from align.weights.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.imagenet_a import INDICES, SYNSETS
 from sot_paddle.registry import create_model
 from sot_paddle.train import image_evaluation, image_scores

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.anypair.bounds import EXACT
-from align.anypair.isolation import Guilty
-from align.anypair.repair import readings
-from align.comparator import compare_arrays
+from align.explain.calls import readings
+from align.judge.bounds import EXACT
+from align.judge.comparator import compare_arrays
+from align.pair.isolation import Guilty
 
 RNG = np.random.default_rng(9)
 TABLE = RNG.normal(size=(7, 4))

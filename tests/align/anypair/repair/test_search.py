@@ -11,10 +11,10 @@ import torch
 from paddle import nn
 from paddle.nn import functional as F
 
-from align.anypair import stages
-from align.anypair.pair import AnyPair, Setup
-from align.anypair.plan import Plan
-from align.anypair.repair import backward, search
+from align.explain.calls import backward_repair, search
+from align.pair.any_pair import AnyPair, Setup
+from align.record.asked_plan import Plan
+from align.stages import stages
 
 RNG = np.random.default_rng(5)
 TOKENS = RNG.normal(size=(2, 5, 6))
@@ -117,7 +117,7 @@ def test_a_weak_mask_is_named_by_where_it_is_made_or_used() -> None:
 
 
 def test_a_cut_graph_is_found_in_the_backward_pass() -> None:
-    cause = backward.explain(pair_of("detached"), "(model)")
+    cause = backward_repair.explain(pair_of("detached"), "(model)")
     assert cause == ""  # the model as a whole is not run again: nothing is claimed
 
 
@@ -167,7 +167,7 @@ class TorchAround(torch.nn.Module):
 def test_a_cut_in_a_loop_is_undone_as_a_whole() -> None:
     plan = Plan(TorchAround, lambda: Around(Detaching()), (TOKENS,), dtypes=("float64",))
     pair = AnyPair(Setup(plan, None, Path()), "float64")
-    cause = backward.explain(pair, "inner")
+    cause = backward_repair.explain(pair, "inner")
     assert cause.startswith("detach() cuts the graph")
     assert "test_search.py:" in cause
 

@@ -1,0 +1,118 @@
+"""What the steps of one run share: the pair just built and the user's choices."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align.cases.kinds.case_kinds import ModelCase
+from align.cases.sides.checkpoint import encoder_sizes, find_checkpoint
+from align.record.arrays import Arrays
+from sot_paddle.data.real_sentences import REAL_SENTENCES
+from sot_paddle.data.tokenization import WordPieceTokenizer
+
+if TYPE_CHECKING:
+    from align.cases.case_pair import CasePair
+    from align.cases.sides.trainer_program import TrainerRecord
+
+Classic = dict[str, tuple[Arrays, Arrays]]
+
+
+@dataclass
+class Context:
+    """State of a run; made without loading a framework.
+
+    Attributes:
+        checkpoint: directory of a real BERT checkpoint, None for the installed one.
+        sentences: the user's sentences for the data step, empty for the embedded ones.
+        glue_dir: the user's GLUE folder with one folder for each task, None for embedded rows.
+        trainer_runs: what the trainer's processes left, by (case, dtype).
+        image_runs: both sides of the image trainer's last case, by (case, dtype).
+        classic: check -> (torch arrays, paddle arrays) of the five classic reprod_log checks.
+    """
+
+    checkpoint: Path | None = None
+    sentences: Sequence[str] = ()
+    glue_dir: Path | None = None
+    classic: Classic = field(default_factory=dict)
+    image_runs: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
+    trainer_runs: dict[tuple[str, str], TrainerRecord] = field(default_factory=dict, repr=False)
+    _tokenizers: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)
+    _key: tuple[str, str] | None = field(default=None, repr=False)
+    _pair: CasePair | None = field(default=None, repr=False)
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """The user's choices, from which another process can make the same context."""
+        return {
+            "checkpoint": self.checkpoint,
+            "sentences": list(self.sentences),
+            "glue_dir": self.glue_dir,
+        }
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The user's sentences, or the embedded ones."""
+        return self.sentences or REAL_SENTENCES
+
+    @property
+    def vocabulary(self) -> Path:
+        """The folder of the user's checkpoint, or of the installed one."""
+        return self.checkpoint or find_checkpoint()
+
+    def tokenizer(self, *, file: str = "", **options: Any) -> WordPieceTokenizer:
+        """Our tokenizer on `vocabulary`, or on one file of it; of equal options the same one."""
+        key = (file, *sorted(options.items()))
+        if key not in self._tokenizers:
+            self._tokenizers[key] = WordPieceTokenizer(self.vocabulary / file, **options)
+        return self._tokenizers[key]
+
+    def reference_tokenizer(self, **options: Any) -> Any:
+        """transformers' slow tokenizer, written in Python, on the same vocabulary; kept likewise.
+
+        It needs no compiled tokenizer and shares no code with ours.
+        """
+        key = ("reference", *sorted(options.items()))
+        if key not in self._tokenizers:
+            import sot_torch_ref  # noqa: F401  isort: skip (transformers beside a CPU torch)
+            from transformers import BertTokenizer, logging
+
+            logging.set_verbosity_error()  # it says for every pair that no overflow is returned
+            path = str(self.vocabulary / "vocab.txt")
+            self._tokenizers[key] = BertTokenizer(path, **options)
+        return self._tokenizers[key]
+
+    def pair(self, case: ModelCase, dtype: str) -> CasePair:
+        """The pair of a case in one precision; the last one is kept, older ones are dropped."""
+        if self._key != (case.name, dtype):
+            from align.cases.case_pair import CasePair
+
+            self._key, self._pair = None, None  # free the old pair before the new one is built
+            if case.weights == "checkpoint":  # its own sizes, whatever checkpoint the user gave
+                options = {**case.options, **encoder_sizes(self.checkpoint)}
+                case = dataclasses.replace(case, options=options)
+            self._pair = CasePair(case, dtype, self.checkpoint, self.texts)
+            self._key = (case.name, dtype)
+        assert self._pair is not None
+        return self._pair
+
+    def log_classic(self, check: str, prefix: str, torch_arrays: Arrays, ours: Arrays) -> None:
+        """Keep arrays for the reprod_log files, under ``prefix/name``."""
+        sides = self.classic.setdefault(check, ({}, {}))
+        for kept, arrays in zip(sides, (torch_arrays, ours), strict=True):
+            kept.update({f"{prefix}/{name}": value for name, value in arrays.items()})
+
+    def take_classic(self) -> Classic:
+        """Hand over the arrays kept so far, and keep none."""
+        taken, self.classic = self.classic, {}
+        return taken
+
+    def add_classic(self, classic: Classic) -> None:
+        """Keep what another context took."""
+        for check, sides in classic.items():
+            mine = self.classic.setdefault(check, ({}, {}))
+            for kept, arrays in zip(mine, sides, strict=True):
+                kept.update(arrays)

@@ -1,0 +1,1 @@
+"""The kinds of case: plain records, no logic."""

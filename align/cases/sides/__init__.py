@@ -1,0 +1,1 @@
+"""What a case runs on either side."""

@@ -1,0 +1,222 @@
+"""The product's models as built, at full size and without memory for their weights.
+
+Under ``paddle.LazyGuard`` a parameter holds its initialiser instead of values, so its family and
+scale can be read. paddlenlp's encoder draws its weights anew after building; those draws are noted
+instead of being made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.base.framework import EagerParamBase
+from paddle.nn import initializer
+
+import sot_paddle
+from align.cases.kinds.case_kinds_built import BuiltCase
+from align.cases.sides.built_records import Built, Named
+from align.cases.sides.paddle_side import default_dtype, stamp
+from sot_paddle.backbones import token_stages
+from sot_paddle.backbones.layers import Attention, DropPath
+from sot_paddle.backbones.swin_blocks import PatchMerging, SwinBlock, WindowAttention
+from sot_paddle.heads import fusion, pooling, power_norm
+from sot_paddle.train.optimizer import decayed_names, decayed_names_by_shape
+
+Start = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A draw that was noted instead of being made."""
+
+    start: Start
+
+
+@contextlib.contextmanager
+def noted_draws() -> Iterator[dict[str, Start]]:
+    """Within the block ``paddle.tensor.normal`` draws nothing; what takes its result is noted.
+
+    Yields:
+        Automatic name of a parameter -> (family, mean, deviation).
+    """
+    drawn: dict[str, Start] = {}
+    normal, set_value = paddle.tensor.normal, EagerParamBase.set_value
+
+    def note(parameter: paddle.Tensor, value: Any) -> None:
+        if isinstance(value, _Drawn):
+            drawn[parameter.name] = value.start
+        else:
+            drawn.pop(parameter.name, None)
+            set_value(parameter, value)
+
+    def draw(mean: float = 0.0, std: float = 1.0, shape: Any = None, name: Any = None) -> _Drawn:
+        return _Drawn(("normal", mean, std))
+
+    paddle.tensor.normal, EagerParamBase.set_value = draw, note
+    try:
+        yield drawn
+    finally:
+        paddle.tensor.normal, EagerParamBase.set_value = normal, set_value
+
+
+def describe(case: BuiltCase) -> Built:
+    """Build the product's model of a case and say what it is."""
+    with default_dtype(case.precision), paddle.LazyGuard(), noted_draws() as drawn:
+        model = sot_paddle.create_model(case.model, **case.options)
+    buffers = {name: b.numpy() for name, b in model.state_dict().items() if not _is_parameter(b)}
+    return Built(
+        _tensors(model, drawn),
+        _modules(model),
+        _options(model),
+        {**buffers, **_tables(model)},
+        stamp(next(iter(model.parameters()))),
+    )
+
+
+def _is_parameter(tensor: paddle.Tensor) -> bool:
+    return isinstance(tensor, EagerParamBase)
+
+
+def _tensors(model: nn.Layer, drawn: Mapping[str, Start]) -> Named:
+    text, vision = decayed_names(model), decayed_names_by_shape(model)
+    found: Named = {}
+    for name, tensor in model.state_dict().items():
+        own = _is_parameter(tensor)
+        found[name] = {
+            "shape": tuple(tensor.shape),
+            "dtype": str(tensor.dtype).removeprefix("paddle."),
+            "parameter": own,
+            "trained": own and not tensor.stop_gradient,
+            "decayed (text)": name in text,
+            "decayed (vision)": name in vision,
+        }
+        if own:
+            found[name]["start"] = drawn.get(tensor.name) or start(tensor)
+    return found
+
+
+def start(parameter: paddle.Tensor) -> Start:
+    """(family, its numbers) of an unmade parameter's initialiser, or of values it was given."""
+    if parameter._is_initialized():
+        value: np.ndarray = parameter.numpy().reshape(-1)
+        same = bool((value == value[0]).all())
+        return ("constant", float(value[0])) if same else ("values",)
+    held = parameter._init_func.func.__self__
+    for kind, read in _FAMILIES.items():
+        if isinstance(held, kind):
+            return read(held)
+    return (type(held).__name__,)
+
+
+_FAMILIES: Mapping[type, Callable[[Any], Start]] = {
+    initializer.Normal: lambda i: ("normal", i._mean, i._std_dev),
+    initializer.Uniform: lambda i: ("uniform", i._low, i._high),
+    initializer.Constant: lambda i: ("constant", float(np.float32(i._value))),
+}
+
+
+def _modules(model: nn.Layer) -> Named:
+    found = {name: _constants(layer) for name, layer in model.named_sublayers()}
+    return {name: facts for name, facts in found.items() if facts}
+
+
+def _options(model: Any) -> Named:
+    found = {
+        "(backbone options)": dataclasses.asdict(model.backbone_config),
+        "(head options)": dataclasses.asdict(model.head_config),
+    }
+    if hasattr(model, "embed"):
+        found["embed"] = {"tokens": model.embed.num_tokens, "grid": model.embed.grid}
+    return found
+
+
+def _tables(model: nn.Layer) -> dict[str, np.ndarray]:
+    """What windows hold beside their weights: indices of the bias table, masks of the shift."""
+    found: dict[str, np.ndarray] = {}
+    for name, layer in model.named_sublayers():
+        if isinstance(layer, WindowAttention):
+            index = layer._index[0].numpy().reshape(layer.area, layer.area)
+            found[f"{name}.relative_position_index"] = index
+            if layer.shift_mask is not None:  # the reference's stands in the block
+                found[f"{name.rpartition('.')[0]}.shift_mask"] = layer.shift_mask.numpy()[0]
+    return found
+
+
+def _convolution(layer: nn.Conv2D) -> dict[str, Any]:
+    stride, padding = _two(layer._stride), _two(layer._padding)
+    plain = tuple(layer.weight.shape[2:]) == (1, 1) and stride == (1, 1)
+    return {} if plain else {"stride": stride, "padding": padding}
+
+
+def _two(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else tuple(value)
+
+
+def _activation(layer: Any) -> dict[str, Any]:
+    probe = paddle.to_tensor([-1.5, -0.5, 0.75], dtype="float64")
+    values = layer.activation(probe)
+    return {
+        "normalised before": layer.normalize_before,
+        "activation at -1.5, -.5, .75": tuple(values.tolist()),
+    }
+
+
+_CONSTANTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
+    power_norm.RowLayerNorm: lambda m: {"epsilon": m.epsilon},
+    nn.LayerNorm: lambda m: {"epsilon": m._epsilon},
+    pooling.TokenBatchNorm: lambda m: {"epsilon": m.epsilon, "momentum": 1.0 - m.momentum},
+    nn.Dropout: lambda m: {"p": m.p, "mode": m.mode},
+    nn.Conv2D: _convolution,
+    DropPath: lambda m: {"rate": m.rate},
+    Attention: lambda m: {"scale": m.scale, "heads": m.num_heads},
+    SwinBlock: lambda m: {
+        "size": m.size,
+        "window": m.window,
+        "shift": m.shift,
+        "padding": m.padding,
+    },
+    PatchMerging: lambda m: {"size": m.size},
+    token_stages.Transition: lambda m: {"pool": isinstance(m.pool, nn.AvgPool2D)},
+    token_stages.InceptionBlock: lambda m: {"stride": m.pool.stride},
+    token_stages.ConvNorm: lambda m: {"relu": m.relu},
+    power_norm.SvPN: lambda m: {
+        "columns": m.dim,
+        "alpha": m.alpha,
+        "iterations": m.num_iter,
+        "values": m.num_sv,
+        "on zero": m.on_zero,
+    },
+    power_norm.ScaleNorm: lambda m: {"factor": m.factor} if isinstance(m.factor, float) else {},
+    power_norm.MatrixSqrt: lambda m: {"iterations": m.num_iter, "on zero": m.on_zero},
+    pooling.MultiHeadCrossCovariance: lambda m: {
+        "heads": m.num_heads,
+        "width of a head": m.wr_dim,
+        "centering": m.centering,
+        "features": m.output_dim,
+    },
+    pooling.QKCrossCovariance: lambda m: {"features": m.output_dim},
+    pooling.CovariancePooling: lambda m: {
+        "centering": m.centering,
+        "scale": m.scale,
+        "features": m.output_dim,
+    },
+    pooling.AveragePooling: lambda m: {"features": m.output_dim},
+    fusion.WordHead: lambda m: {"mask_padding": m.mask_padding},
+    nn.MultiHeadAttention: lambda m: {"heads": m.num_heads, "dropout": m.dropout},
+    nn.TransformerEncoderLayer: _activation,
+}
+"""Constants of a layer by its class."""
+
+
+def _constants(layer: nn.Layer) -> dict[str, Any]:
+    for kind in type(layer).__mro__:
+        if kind in _CONSTANTS:
+            return _CONSTANTS[kind](layer)
+    return {}

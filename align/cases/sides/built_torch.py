@@ -1,0 +1,247 @@
+"""The reference's models as built, at full size and without memory for their weights.
+
+A dispatch mode turns every ``torch.empty`` into a meta tensor and notes what fills it: the draw of
+``normal_``, ``uniform_`` and the like is the initial distribution, by the reference's own code. All
+else (tables, masks, statistics) is computed as always.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import sot_torch_ref
+from align.cases.covered.pause import unmeasured
+from align.cases.kinds.case_kinds_built import BuiltCase
+from align.cases.sides.built_records import Built, Named
+from align.cases.sides.torch_side import default_dtype, stamp
+from align.weights import build_plan
+from align.weights.engine.conversion_plan import ConversionPlan
+from sot_torch_ref.backbones import swin, token_embed, vit
+from sot_torch_ref.backbones.layers import DropPath
+from sot_torch_ref.heads import fusion, pooling, power_norm
+from sot_torch_ref.train.optimizer import is_decayed, is_decayed_vision
+
+Start = tuple[Any, ...]
+
+_COMPUTED = re.compile(r".*\.(position_ids|token_type_ids)")
+"""Buffers of transformers that Paddle's encoder computes when it runs."""
+
+_ENCODER_MODULES: tuple[tuple[str, str], ...] = (
+    (r"(.*)\.layer\.(\d+)\.attention\.self", r"\1.layers.\2.self_attn"),
+    (r"(.*)\.layer\.(\d+)\.attention\.output\.dropout", r"\1.layers.\2.dropout1"),
+    (r"(.*)\.layer\.(\d+)\.intermediate", r"\1.layers.\2.dropout"),
+    (r"(.*)\.layer\.(\d+)\.output\.dropout", r"\1.layers.\2.dropout2"),
+    (r"(.*)\.layer\.(\d+)", r"\1.layers.\2"),
+)
+"""Modules of transformers' encoder that have no tensor of their own, in paddlenlp's names."""
+
+
+class DrawRecorder(TorchDispatchMode):
+    """Gives new tensors no memory and notes how each storage was filled last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._starts: dict[int, Start] = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        """Run an operator; see the class."""
+        kwargs = dict(kwargs or {})
+        name = func.overloadpacket.__name__
+        if name in _FILLS:
+            self._note(args[0], _FILLS[name](*args[1:], **kwargs))
+            if args[0].is_meta:
+                return args[0]  # there is nothing to fill
+        if name == "empty":
+            kwargs["device"] = "meta"
+        result = func(*args, **kwargs)
+        if name == "empty":
+            self._starts.pop(_key(result), None)  # the address may have been another tensor's
+        elif name == "randn":
+            self._note(result, ("normal", 0.0, 1.0))
+        return result
+
+    def _note(self, tensor: torch.Tensor, start: Start) -> None:
+        whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+        before = self._starts.get(_key(tensor), ())
+        self._starts[_key(tensor)] = start if whole else (*before, (*start, tensor.numel()))
+
+    def start(self, tensor: torch.Tensor) -> Start:
+        """(family, its two numbers), then parts that were filled otherwise with their sizes."""
+        noted = self._starts.get(_key(tensor))
+        if noted is not None or tensor.is_meta:
+            return noted or ("nothing",)
+        value = tensor.detach().reshape(-1)
+        same = bool((value == value[0]).all())
+        return ("constant", value[0].item()) if same else ("values",)
+
+
+def _key(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _normal(mean: float = 0.0, std: float = 1.0, **_: Any) -> Start:
+    return ("normal", mean, std)
+
+
+def _uniform(low: float = 0.0, high: float = 1.0, **_: Any) -> Start:
+    return ("uniform", low, high)
+
+
+_FILLS: Mapping[str, Callable[..., Start]] = {
+    "normal_": _normal,
+    "uniform_": _uniform,
+    "zero_": lambda **_: ("constant", 0.0),
+    "fill_": lambda value, **_: ("constant", float(value)),
+}
+
+
+@unmeasured()
+def describe(case: BuiltCase) -> Built:
+    """Build the reference's model of a case and say what it is, in Paddle's names."""
+    recorder = DrawRecorder()
+    with default_dtype(case.precision), recorder:
+        model = sot_torch_ref.create_model(case.model, **case.options)
+    state = model.state_dict()
+    shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    plan = build_plan("sot_torch_ref", case.model, shapes)
+    buffers = {name: b for name, b in model.named_buffers() if not _COMPUTED.fullmatch(name)}
+    kept = {n: b.numpy() for n, b in buffers.items() if n in state and n not in plan.ignored}
+    values = plan.apply(kept, partial=True)
+    for name, buffer in buffers.items():
+        if name not in state:  # Swin's tables, which no checkpoint holds
+            values[re.sub(r"\.mask$", ".shift_mask", name)] = buffer.numpy()
+    return Built(
+        _tensors(model, plan, recorder),
+        _modules(model, plan),
+        _options(model),
+        values,
+        stamp(next(model.parameters()).detach()),
+    )
+
+
+def _tensors(model: nn.Module, plan: ConversionPlan, recorder: DrawRecorder) -> Named:
+    parameters = dict(model.named_parameters())
+    state = model.state_dict()
+    found: Named = {}
+    for entry in plan.entries:
+        own = parameters.get(entry.source)
+        trained = own is not None and own.requires_grad
+        found[entry.destination] = {
+            "shape": entry.destination_shape,
+            "dtype": str(state[entry.source].dtype).removeprefix("torch."),
+            "parameter": own is not None,
+            "trained": trained,
+            "decayed (text)": trained and is_decayed(entry.source),
+            "decayed (vision)": own is not None
+            and trained
+            and is_decayed_vision(entry.source, own),
+        }
+        if own is not None:
+            found[entry.destination]["start"] = recorder.start(own)
+    return found
+
+
+def _modules(model: nn.Module, plan: ConversionPlan) -> Named:
+    parents = {e.source.rpartition(".")[0]: e.destination.rpartition(".")[0] for e in plan.entries}
+    found: Named = {}
+    for name, module in model.named_modules():
+        facts = _constants(module)
+        if facts and not name.endswith("attention.self.dropout"):  # its owner says it
+            found[parents.get(name) or _renamed(name)] = facts
+    return found
+
+
+def _renamed(name: str) -> str:
+    for pattern, replacement in _ENCODER_MODULES:
+        if re.fullmatch(pattern, name):
+            return re.sub(pattern, replacement, name)
+    return name
+
+
+def _options(model: Any) -> Named:
+    backbone = getattr(model, "encoder_config", None) or model.config
+    found = {
+        "(backbone options)": dataclasses.asdict(backbone),
+        "(head options)": dataclasses.asdict(model.head_config),
+    }
+    if hasattr(model, "embed"):
+        found["embed"] = {"tokens": model.embed.num_tokens, "grid": model.embed.grid_size}
+    return found
+
+
+def _convolution(layer: nn.Conv2d) -> dict[str, Any]:
+    plain = layer.kernel_size == (1, 1) and layer.stride == (1, 1)
+    return {} if plain else {"stride": layer.stride, "padding": layer.padding}
+
+
+def _dropout(p: float) -> dict[str, Any]:
+    return {"p": p, "mode": "upscale_in_train"}  # torch has no other
+
+
+def _activation(layer: Any) -> dict[str, Any]:
+    probe = torch.tensor([-1.5, -0.5, 0.75], dtype=torch.float64)
+    values = layer.intermediate.intermediate_act_fn(probe)
+    return {"normalised before": False, "activation at -1.5, -.5, .75": tuple(values.tolist())}
+
+
+_CONSTANTS: Mapping[type | str, Callable[[Any], dict[str, Any]]] = {
+    nn.LayerNorm: lambda m: {"epsilon": m.eps},
+    nn.BatchNorm2d: lambda m: {"epsilon": m.eps, "momentum": m.momentum},
+    nn.Dropout: lambda m: _dropout(m.p),
+    nn.Conv2d: _convolution,
+    DropPath: lambda m: {"rate": m.rate},
+    vit.Attention: lambda m: {"scale": m.scale, "heads": m.num_heads},
+    swin.WindowAttention: lambda m: {"scale": m.scale, "heads": m.num_heads},
+    swin.SwinBlock: lambda m: {
+        "size": m.size,
+        "window": m.window,
+        "shift": m.shift,
+        "padding": m.padding,
+    },
+    swin.PatchMerging: lambda m: {"size": m.size},
+    token_embed.Transition: lambda m: {"pool": m.pool},
+    token_embed.InceptionBlock: lambda m: {"stride": m.stride},
+    token_embed.ConvNorm: lambda m: {"relu": m.relu},
+    power_norm.SvPN: lambda m: {
+        "columns": m.input_dim,
+        "alpha": m.alpha,
+        "iterations": m.num_iter,
+        "values": m.num_sv,
+        "on zero": m.on_zero,
+    },
+    power_norm.ScaleNorm: lambda m: {"factor": m.factor} if isinstance(m.factor, float) else {},
+    power_norm.MPN: lambda m: {"iterations": m.num_iter, "on zero": m.on_zero},
+    pooling.MGCrP: lambda m: {
+        "heads": m.num_heads,
+        "width of a head": m.wr_dim,
+        "centering": m.centering,
+        "features": m.output_dim,
+    },
+    pooling.MGCrPQK: lambda m: {"features": m.output_dim},
+    pooling.GCP: lambda m: {
+        "centering": m.centering,
+        "scale": m.scale,
+        "features": m.output_dim,
+    },
+    pooling.GAP: lambda m: {"features": m.output_dim},
+    fusion.WordHead: lambda m: {"mask_padding": m.mask_padding},
+    "BertSelfAttention": lambda m: {"heads": m.num_attention_heads, "dropout": m.dropout.p},
+    "BertIntermediate": lambda m: _dropout(0.0),  # none after the activation
+    "BertLayer": _activation,
+}
+"""Constants of a module by its class, or by its name where transformers is not to be imported."""
+
+
+def _constants(module: nn.Module) -> dict[str, Any]:
+    for kind in type(module).__mro__:
+        facts = _CONSTANTS.get(kind) or _CONSTANTS.get(kind.__name__)
+        if facts:
+            return facts(module)
+    return {}

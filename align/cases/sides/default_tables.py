@@ -1,0 +1,153 @@
+"""Tables of defaults, a pair of functions for each: ours and the reference's, name -> facts.
+
+Where the original has a program with options, the reference side is its table in
+``sot_torch_ref.train.defaults``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import paddle
+import torch
+
+from align.cases.sides import command_defaults
+from align.cases.sides.built_records import Named
+from align.cases.sides.command_defaults import defaults, fields
+from sot_paddle import config, functional, vision_config
+from sot_paddle import published as published_layers
+from sot_paddle.heads import power_norm
+from sot_paddle.train import image_arguments, optimizer, schedule
+from sot_torch_ref import functional as reference_functional
+from sot_torch_ref import vision_config as reference_vision
+from sot_torch_ref.backbones import bert as reference_bert
+from sot_torch_ref.heads import factory as reference_heads
+from sot_torch_ref.heads import power_norm as reference_norms
+from sot_torch_ref.train import defaults as published
+from sot_torch_ref.train import ema as reference_ema
+from sot_torch_ref.train import optimizer as reference_optimizer
+from sot_torch_ref.train import schedule as reference_schedule
+
+Table = tuple[Callable[[], Named], Callable[[], Named]]
+
+
+def _signatures(functions: Mapping[str, Callable], leave: Iterable[str] = ()) -> Named:
+    """Default values of the parameters of functions."""
+    return {
+        f"{name}({parameter.name})": {"default": parameter.default}
+        for name, function in functions.items()
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.default is not inspect.Parameter.empty and parameter.name not in leave
+    }
+
+
+def _built_optimizer(kind: type) -> Named:
+    """What an optimizer holds that was given its parameters and nothing else."""
+    made = kind(parameters=[paddle.create_parameter([1], "float32")])
+    facts = {
+        "lr": made.get_lr(),
+        "betas": (made._beta1, made._beta2),
+        "eps": made._epsilon,
+        "weight_decay": made._weight_decay,
+    }
+    if hasattr(made, "correct_bias"):
+        facts["correct_bias"] = made.correct_bias
+    return {"(optimizer)": facts}
+
+
+def _built_reference(kind: type, names: tuple[str, ...]) -> Named:
+    made = kind([torch.nn.Parameter(torch.zeros(1))])
+    return {"(optimizer)": {name: made.defaults[name] for name in names}}
+
+
+_FIELDS = ("lr", "betas", "eps", "weight_decay")
+
+
+def _trainers() -> Any:
+    from align.cases.sides import (
+        trainer_optimizers,  # loads paddlenlp's trainer: for this table alone
+    )
+
+    return trainer_optimizers
+
+
+def _text_reference() -> Named:
+    return defaults({**published.TEXT_FLAGS, **published.TEXT_BEHAVIOUR})
+
+
+def _image_reference() -> Named:
+    return defaults({**published.IMAGE_FLAGS, **published.IMAGE_BEHAVIOUR})
+
+
+def _numbers(rates: Any) -> Named:
+    return _signatures({"rates": rates}, leave=("kind",))
+
+
+def _functions(module: Any, norms: Any) -> Named:
+    """Formulas and power norms that both sides have under one name."""
+    shared = ("cross_covariance", "auto_covariance", "sv_power_norm", "matrix_sqrt")
+    shared += ("sv_power_norm_exact", "entrywise_power_norm")
+    found = _signatures({name: getattr(module, name) for name in shared})
+    return {**found, **_signatures({"SvPN": norms.SvPN})}
+
+
+_PUBLISHED = ("Classifier", "OnlyVisualTokensClassifier", "TokenEmbed")
+TABLES: Mapping[str, Table] = {
+    "hf_adamw": (
+        lambda: _built_optimizer(optimizer.HFAdamW),
+        lambda: _built_reference(reference_optimizer.HFAdamW, (*_FIELDS, "correct_bias")),
+    ),
+    "adamw": (
+        lambda: _built_optimizer(paddle.optimizer.AdamW),
+        lambda: _built_reference(torch.optim.AdamW, _FIELDS),
+    ),
+    "trainers": (lambda: _trainers().ours(), lambda: _trainers().reference()),
+    "schedule by epoch": (
+        lambda: _numbers(schedule.EpochRates),
+        lambda: _numbers(reference_schedule.vision_learning_rates),
+    ),
+    "head options": (
+        lambda: fields(config.HeadConfig),
+        lambda: fields(reference_heads.HeadConfig),
+    ),
+    "encoder options": (
+        lambda: fields(config.EncoderConfig),
+        lambda: fields(reference_bert.EncoderConfig),
+    ),
+    "vit options": (
+        lambda: fields(vision_config.ViTConfig),
+        lambda: fields(reference_vision.ViTConfig),
+    ),
+    "swin options": (
+        lambda: fields(vision_config.SwinConfig),
+        lambda: fields(reference_vision.SwinConfig),
+    ),
+    "functions": (
+        lambda: _functions(functional, power_norm),
+        lambda: _functions(reference_functional, reference_norms),
+    ),
+    "text flags": (command_defaults.text_flags, _text_reference),
+    "image flags": (command_defaults.image_flags, _image_reference),
+    "image data": (command_defaults.image_data, command_defaults.published_image_data),
+    "published layers": (
+        lambda: _signatures(
+            {name: getattr(published_layers, name) for name in _PUBLISHED},
+            leave=("config", "input_dim", "representationConfig", "visualTokenConfig"),
+        ),
+        lambda: defaults(published.PUBLISHED_LAYERS),
+    ),
+    "image recipes": (command_defaults.recipes, command_defaults.published_recipes),
+    "text recipes": (command_defaults.text_recipes, command_defaults.published_text_recipes),
+    "moving average": (
+        lambda: {"decay": fields(image_arguments.ImageTrainConfig)["model_ema_decay"]},
+        lambda: defaults({"decay": reference_ema.DECAY}),
+    ),
+    "glue tasks": (
+        command_defaults.tasks,
+        lambda: {n: dict(facts) for n, facts in published.GLUE_TASKS.items()},
+    ),
+    "head settings": (command_defaults.head_settings, command_defaults.published_settings),
+}
+"""Ours and the reference's, by the name that a DefaultsCase gives."""

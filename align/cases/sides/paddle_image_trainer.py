@@ -1,0 +1,193 @@
+"""The Paddle side of an image training run: the trainer and the evaluation that the tools call.
+
+The run happens in this process, on a folder, through ``run_config``; what it fed, lost and applied
+is noted on the way, what it left is read from its folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import paddle
+
+from align.cases.sides import paddle_side
+from align.cases.sides.paddle_images import train_config
+from align.record.arrays import Arrays, TrainingRun
+from align.weights.formats.checkpoint_reading import read_for_model
+from sot_paddle.checkpoint import read_tensors
+from sot_paddle.data.image_dataset import ImageTrainSet
+from sot_paddle.train import distributed, image_evaluation, image_session, image_splits
+from sot_paddle.train.feeding import MicroBatches
+from sot_paddle.train.image_arguments import ImageEvalConfig
+from sot_paddle.train.trainer import ExactTrainer
+
+
+@dataclass
+class ImageTrainerRun:
+    """What a run of the image trainer did and left.
+
+    Attributes:
+        keys: (n, 2) epoch and index of every training image that was asked for.
+        batches: images and labels of each step, as the model got them.
+        run: losses, rates, decayed set, final weights and their moving average.
+        scores: of each evaluation, ``step 5/ema_top1`` and so on.
+        best: step of the checkpoint kept as the best, and the value that it was chosen for.
+        tool: what ``tools/eval_image.py`` says of that checkpoint.
+        resumed: a second run that continued a checkpoint of the first.
+    """
+
+    keys: list[tuple[int, int]] = field(default_factory=list)
+    batches: list[Arrays] = field(default_factory=list)
+    run: TrainingRun = field(default_factory=TrainingRun)
+    scores: Arrays = field(default_factory=dict)
+    best: Arrays = field(default_factory=dict)
+    tool: Arrays = field(default_factory=dict)
+    resumed: ImageTrainerRun | None = None
+
+
+def train_images(folder: Path, options: Mapping[str, Any], resume_at: int) -> ImageTrainerRun:
+    """Train on a folder and evaluate the best checkpoint, both with the tools' functions.
+
+    Args:
+        folder: with train and val; the runs are written beside them.
+        options: of ``ImageTrainConfig``.
+        resume_at: step from whose checkpoint a second run is continued.
+    """
+    out = folder / "out"
+    options = {**options, "recovery_interval": resume_at, "save_total_limit": None}
+    with _as_before(), _quiet():
+        found = _run(folder, {**options, "output_dir": str(out)})
+        kept = json.loads((out / "best" / "best.json").read_text(encoding="utf-8"))
+        found.best["best kept"] = np.array(kept["step"])
+        found.best[f"best {options['eval_metric']}"] = np.array(kept["value"])
+        found.tool = _evaluated(folder, options["dtype"], options["batch_size"])
+        second = {"output_dir": str(folder / "resumed"), "resume": f"{out}/checkpoint-{resume_at}"}
+        found.resumed = _run(folder, {**options, **second})
+    return found
+
+
+def _run(folder: Path, options: Mapping[str, Any]) -> ImageTrainerRun:
+    config, found = train_config(folder, options), ImageTrainerRun()
+    with (
+        mock.patch.object(ExactTrainer, "training_step", _noted(found)),
+        mock.patch.object(ImageTrainSet, "__getitem__", _noted_keys(found)),
+    ):
+        content = image_session.run_config(config, read_for_model)
+    last = Path(config.output_dir) / "last"
+    found.run.state = _tensors(last / "model.safetensors")
+    found.run.average = _tensors(last / "ema.safetensors")
+    found.best = {"best step": np.array(int(content["best"]["step"]))}
+    for step, scores in content["evaluations"].items():
+        found.scores |= {f"step {step}/{name}": np.array(v) for name, v in scores.items()}
+    return found
+
+
+def _noted(found: ImageTrainerRun):
+    """``training_step`` that first notes what it was given and what it will apply."""
+    original = ExactTrainer.training_step
+
+    def training_step(trainer, model, inputs, *more):
+        arrays = {name: value.numpy().copy() for name, value in inputs.items()}
+        found.batches.append(arrays)
+        found.run.learning_rates.append(float(trainer.optimizer.get_lr()))
+        applies = trainer.optimizer._apply_decay_param_fun
+        named = list(trainer.model.named_parameters())
+        found.run.decayed = {name for name, p in named if applies is None or applies(p.name)}
+        found.run.stamp = paddle_side.stamp(named[0][1])
+        loss = original(trainer, model, inputs, *more)
+        found.run.losses.append(float(loss))
+        return loss
+
+    return training_step
+
+
+def _noted_keys(found: ImageTrainerRun):
+    """``__getitem__`` of the training set that first notes what was asked for."""
+    original = ImageTrainSet.__getitem__
+
+    def getitem(images, key):
+        found.keys.append(key)
+        return original(images, key)
+
+    return getitem
+
+
+def _evaluated(folder: Path, dtype: str, batch_size: int) -> Arrays:
+    """Scores and predictions of the best checkpoint, as the tool writes them."""
+    config = ImageEvalConfig(
+        data_dir=str(folder),
+        weights=str(folder / "out" / "best"),
+        dtype=dtype,
+        cpu=True,
+        workers=0,
+        batch_size=batch_size,
+    )
+    found = image_evaluation.evaluate(config, read_for_model)
+    names = [row["name"] for row in found.content["classes"]]
+    rows = list(csv.DictReader(io.StringIO(found.predictions())))
+    return {
+        **{name: np.array(value) for name, value in found.content["scores"].items()},
+        "labels": np.array([names.index(row["label"]) for row in rows]),
+        "predictions": np.array([names.index(row["prediction"]) for row in rows]),
+        "probabilities": np.array([float(row["probability"]) for row in rows]),
+        "top1 of classes": np.array([row["top1"] for row in found.content["classes"]]),
+    }
+
+
+def fed_keys(
+    count: int, batch_size: int, seed: int, *, processes: int, epochs: int
+) -> dict[str, np.ndarray]:
+    """The images that each process of a run asks for: epochs in a row, then one resumed.
+
+    Returns:
+        ``process 1/epoch 0`` -> step and index of each image, (n, 2); ``.../resumed`` from the
+        second batch on.
+    """
+    config = train_config(Path(), {"img_size": 8, "batch_size": batch_size, "seed": seed})
+    found: dict[str, np.ndarray] = {}
+    with mock.patch.object(distributed, "world_size", return_value=processes):
+        epochs_of = image_splits.training_batches(config, count)
+    for rank in range(processes):
+        batches = MicroBatches(epochs_of, rank=rank, world=processes)
+        for epoch in range(epochs):
+            found[f"process {rank}/epoch {epoch}"] = _in_steps(batches)
+        batches.seek(0, 1)
+        found[f"process {rank}/resumed"] = _in_steps(batches)
+    return found
+
+
+def _in_steps(batches: MicroBatches) -> np.ndarray:
+    """(step, index) of every image of one pass, (n, 2)."""
+    return np.array([(step, at) for step, batch in enumerate(batches) for at in batch])
+
+
+@contextlib.contextmanager
+def _as_before() -> Iterator[None]:
+    """Put back the default dtype and the device, which a run of the trainer chooses."""
+    dtype, device = paddle.get_default_dtype(), paddle.get_device()
+    try:
+        yield
+    finally:
+        paddle.set_default_dtype(dtype)
+        paddle.set_device(device)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the run's progress lines to itself."""
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+        yield
+
+
+def _tensors(path: Path) -> Arrays:
+    tensors, _ = read_tensors(path)
+    return {name: np.array(tensors[name]) for name in tensors}

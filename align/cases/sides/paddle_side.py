@@ -1,0 +1,344 @@
+"""The Paddle side of a case: build the product's model, load arrays, run, hand over NumPy."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+
+import sot_paddle
+from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe
+from align.record.arrays import Arrays, Pass, TrainingRun
+from sot_paddle.config import HeadConfig
+from sot_paddle.data.batching import EpochOrder
+from sot_paddle.data.paddle_dataset import FeatureDataset, OrderedBatchSampler, PadCollator
+from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.features import Features, Taps, record
+from sot_paddle.heads import build_head
+from sot_paddle.train import exact_state
+from sot_paddle.train.ema import ModelEma
+from sot_paddle.train.losses import classification_loss, image_loss
+from sot_paddle.train.optimizer import (
+    ClipGradByGlobalNorm,
+    HFAdamW,
+    decay_filter,
+    decayed_names,
+    decayed_names_by_shape,
+)
+from sot_paddle.train.schedule import EpochRates, PerEpoch, build_schedule
+
+NAME = "paddle"
+_MOMENTS = {"moment1": "exp_avg", "moment2": "exp_avg_sq"}
+_MOMENT_NAME = re.compile(r"(?P<parameter>.+)_(?P<moment>moment[12])_\d+")
+_DECAY_RULES = {"text": decayed_names, "vision": decayed_names_by_shape}
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: str) -> Iterator[None]:
+    """Build and run in ``dtype``, then restore the default."""
+    previous = paddle.get_default_dtype()
+    paddle.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        paddle.set_default_dtype(previous)
+
+
+@contextlib.contextmanager
+def buffers_kept(model: paddle.nn.Layer) -> Iterator[None]:
+    """Put the running statistics back afterwards, so that every pass starts from the same ones."""
+    before = [(buffer, _numpy(buffer)) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, value in before:
+            buffer.set_value(value)
+
+
+class PaddleWordsOnly(paddle.nn.Layer):
+    """A head without a class token, on tokens given as they are."""
+
+    def __init__(self, options: Mapping[str, Any], dim: int, num_classes: int) -> None:
+        super().__init__()
+        config = HeadConfig(**options)
+        self.head = build_head(config, dim=dim, num_classes=num_classes, has_class_token=False)
+
+    def forward(self, tokens: paddle.Tensor) -> tuple[paddle.Tensor, Taps]:
+        """Tokens (B, N, C) to (logits, taps)."""
+        taps: Taps = {}
+        logits = self.head(Features(None, tokens, None), taps)
+        return record(taps, "logits", logits), taps
+
+
+def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> paddle.nn.Layer:
+    """Build the product's model of a case and load its weights strictly."""
+    with default_dtype(dtype):
+        if case.subject == "words":
+            model: paddle.nn.Layer = PaddleWordsOnly(case.options, WORDS_DIM, case.num_classes)
+        else:
+            model = sot_paddle.create_model(case.model, case.num_classes, **case.options)
+    if state is not None:
+        load_state(model, state)
+    model.train() if case.train else model.eval()
+    return model
+
+
+def load_state(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> None:
+    """Load arrays by name; refuse a missing or extra name, another shape or dtype.
+
+    PADDLE: set_state_dict only warns about what does not fit.
+    """
+    own = model.state_dict()
+    if set(own) != set(state):
+        raise ValueError(
+            f"weights do not fit the model: missing {sorted(set(own) - set(state))}, "
+            f"unexpected {sorted(set(state) - set(own))}"
+        )
+    for name, tensor in own.items():
+        value = np.array(state[name], order="C")  # ascontiguousarray would add an axis to a scalar
+        if tuple(tensor.shape) != value.shape:
+            raise ValueError(f"{name}: expected shape {tuple(tensor.shape)}, got {value.shape}")
+        tensor.set_value(value.astype(str(tensor.dtype).removeprefix("paddle.")))
+
+
+def drop_gradients(model: paddle.nn.Layer) -> None:
+    """Leave every parameter without a gradient, as it is when newly made."""
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
+
+
+def _taken_gradients(model: paddle.nn.Layer) -> Arrays:
+    """Every gradient as an array, freed as soon as it is copied: two sets would not fit."""
+    gradients: Arrays = {}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            gradients[name] = parameter.grad.numpy()
+            parameter.clear_gradient(False)
+    return gradients
+
+
+def _call(model: paddle.nn.Layer, batch: Mapping[str, np.ndarray]):
+    inputs = {name: paddle.to_tensor(value) for name, value in batch.items() if name != "labels"}
+    if "tokens" in inputs:
+        inputs["tokens"] = inputs["tokens"].astype(model.head.word_fc.weight.dtype)
+        inputs["tokens"].stop_gradient = False
+        output, taps = model(inputs["tokens"])
+    else:
+        output, taps = model(**inputs, return_taps=True)
+    return output, taps, inputs
+
+
+def _loss(logits, labels: np.ndarray) -> paddle.Tensor:
+    """The product's loss: soft targets (B, K) are those of images."""
+    loss = image_loss if labels.ndim == 2 else classification_loss
+    return loss(logits, paddle.to_tensor(labels))
+
+
+def _numpy(tensor: paddle.Tensor) -> np.ndarray:
+    return np.array(tensor.detach().numpy(), copy=True)
+
+
+def stamp(tensor: paddle.Tensor) -> dict[str, Any]:
+    """Who computed ``tensor``, read off its type."""
+    return {
+        "framework": type(tensor).__module__.split(".")[0],
+        "version": paddle.__version__,
+        "device": str(tensor.place),
+        "dtype": str(tensor.dtype).removeprefix("paddle."),
+    }
+
+
+def run(
+    model: paddle.nn.Layer, batch: Mapping[str, np.ndarray], dtype: str, *, backward: bool = True
+) -> Pass:
+    """One forward pass, and a backward pass unless only the forward one is wanted."""
+    gradients: Arrays = {}
+    with default_dtype(dtype), paddle.set_grad_enabled(backward):
+        output, taps, inputs = _call(model, batch)
+        loss = _loss(output, batch["labels"])
+        if backward:
+            drop_gradients(model)
+            loss.backward()
+            gradients = _taken_gradients(model)
+            if "tokens" in inputs:
+                gradients["(tokens)"] = _numpy(inputs["tokens"].grad)
+    return Pass(
+        {name: _numpy(tap) for name, tap in taps.items()},
+        _numpy(loss),
+        gradients,
+        {name: _numpy(b) for name, b in model.named_buffers() if "running" in name},
+        stamp(loss),
+    )
+
+
+def loss_value(logits: Sequence[np.ndarray], labels: np.ndarray) -> tuple[np.ndarray, Arrays, dict]:
+    """Loss of raw logits with its gradients; more than one array is a ``sum_loss`` pair."""
+    tensors = [paddle.to_tensor(part, stop_gradient=False) for part in logits]
+    loss = _loss(tensors[0] if len(tensors) == 1 else tuple(tensors), labels)
+    loss.backward()
+    gradients = {f"logits.{i}": _numpy(t.grad) for i, t in enumerate(tensors)}
+    return _numpy(loss), gradients, stamp(loss)
+
+
+def _optimizer(model: paddle.nn.Layer, recipe: Recipe, learning_rate):
+    clip = None if recipe.clip_norm is None else ClipGradByGlobalNorm(recipe.clip_norm)
+    kind = {"hf_adamw": HFAdamW, "adamw": paddle.optimizer.AdamW}[recipe.optimizer]
+    return kind(
+        learning_rate=learning_rate,
+        parameters=[p for p in model.parameters() if not p.stop_gradient],
+        weight_decay=recipe.weight_decay,
+        apply_decay_param_fun=decay_filter(model, _DECAY_RULES[recipe.decay]),
+        grad_clip=clip,
+        **_stated(recipe),
+    )
+
+
+def _stated(recipe: Recipe) -> dict[str, Any]:
+    """The options that a recipe does not leave to the optimizer's defaults."""
+    stated: dict[str, Any] = {} if recipe.correct_bias else {"correct_bias": False}
+    if recipe.betas is not None:
+        stated |= {"beta1": recipe.betas[0], "beta2": recipe.betas[1]}
+    return stated if recipe.epsilon is None else stated | {"epsilon": recipe.epsilon}
+
+
+def _resumed(optimizer, model: paddle.nn.Layer, recipe: Recipe):
+    held = exact_state.optimizer_arrays(optimizer, model)
+    counters = exact_state.optimizer_counters(optimizer, model)
+    fresh = _optimizer(model, recipe, recipe.learning_rate)
+    exact_state.restore_optimizer(fresh, model, held, counters)
+    return fresh
+
+
+def schedule_of(recipe: Recipe):
+    """The product's schedule."""
+    if recipe.by_epoch is not None:
+        fields = dataclasses.asdict(recipe.by_epoch)
+        steps = fields.pop("steps")
+        return PerEpoch(EpochRates(recipe.learning_rate, **fields), steps)
+    return build_schedule(
+        recipe.schedule,
+        learning_rate=recipe.learning_rate,
+        warmup_steps=recipe.warmup_steps,
+        total_steps=recipe.total_steps,
+    )
+
+
+def learning_rates(recipe: Recipe) -> tuple[list[float], dict[str, Any]]:
+    """The rate that each step of a whole schedule applies, read from the optimizer."""
+    schedule = schedule_of(recipe)
+    parameter = paddle.create_parameter([1], "float64")
+    optimizer = paddle.optimizer.SGD(learning_rate=schedule, parameters=[parameter])
+    rates = []
+    for _ in range(recipe.length):
+        rates.append(optimizer.get_lr())
+        optimizer.step()
+        schedule.step()
+    return rates, stamp(parameter)
+
+
+def optimize(
+    model: paddle.nn.Layer,
+    gradients: Sequence[Arrays],
+    recipe: Recipe,
+    dtype: str,
+    pauses: Collection[int] = (),
+    *,
+    reloaded: bool = False,
+) -> Generator[TrainingRun, None, None]:
+    """Apply given gradients, one mapping for each step, without a schedule.
+
+    ``reloaded`` makes every step with a fresh optimizer that the product's own code for resumed
+    runs gives the last one's state.
+
+    Yields:
+        The state after each step of ``pauses`` and after the last step.
+    """
+    with default_dtype(dtype):
+        optimizer = _optimizer(model, recipe, recipe.learning_rate)
+    named = dict(model.named_parameters())
+    for step, mapping in enumerate(gradients, 1):
+        with default_dtype(dtype):
+            if reloaded and step > 1:
+                optimizer = _resumed(optimizer, model, recipe)
+            for name, value in mapping.items():
+                named[name].grad = paddle.to_tensor(np.array(value, dtype=dtype, order="C"))
+            optimizer.step()
+        if step in pauses or step == len(gradients):
+            yield _finish(TrainingRun(), model, optimizer, recipe)
+
+
+def train(
+    model: paddle.nn.Layer,
+    batches: Sequence[Mapping[str, np.ndarray]],
+    recipe: Recipe,
+    dtype: str,
+    pauses: Collection[int] = (),
+) -> Generator[TrainingRun, None, None]:
+    """Train on given batches, ``recipe.accumulate`` for each optimizer step.
+
+    Yields:
+        The run after each optimizer step of ``pauses`` and at its end.
+    """
+    losses: list[float] = []
+    rates: list[float] = []
+    with default_dtype(dtype):
+        schedule = schedule_of(recipe)
+        optimizer = _optimizer(model, recipe, schedule)
+        average = None if recipe.ema_decay is None else ModelEma(model, recipe.ema_decay)
+    for index, batch in enumerate(batches, 1):
+        with default_dtype(dtype):
+            output, _, _ = _call(model, batch)
+            loss = _loss(output, batch["labels"])
+            (loss / recipe.accumulate).backward()
+            losses.append(float(loss))
+            if index % recipe.accumulate == 0:
+                rates.append(optimizer.get_lr())
+                optimizer.step()
+                schedule.step()
+                if average is not None:
+                    average.update()
+                optimizer.clear_grad(set_to_zero=False)
+        if index == len(batches) or index in {pause * recipe.accumulate for pause in pauses}:
+            run = TrainingRun(list(losses), list(rates))
+            if average is not None:
+                run.average = average.arrays()
+            yield _finish(run, model, optimizer, recipe)
+
+
+def _finish(result: TrainingRun, model: paddle.nn.Layer, optimizer, recipe: Recipe) -> TrainingRun:
+    names = {p.name: name for name, p in model.named_parameters()}
+    moments: dict[str, Arrays] = {kind: {} for kind in _MOMENTS.values()}
+    for key, tensor in optimizer.state_dict().items():
+        found = _MOMENT_NAME.fullmatch(key)
+        if found:
+            moments[_MOMENTS[found["moment"]]][names[found["parameter"]]] = _numpy(tensor)
+    return dataclasses.replace(
+        result,
+        state={name: _numpy(tensor) for name, tensor in model.state_dict().items()},
+        moments=moments,
+        decayed=_DECAY_RULES[recipe.decay](model),
+        stamp=stamp(next(iter(model.parameters()))),
+    )
+
+
+def load_batches(
+    features: TokenFeatures, order: EpochOrder, pad: str, max_length: int
+) -> tuple[Arrays, dict[str, Any]]:
+    """One epoch through Paddle's DataLoader, as the Trainer gets it."""
+    loader = paddle.io.DataLoader(
+        FeatureDataset(features),
+        batch_sampler=OrderedBatchSampler(order),
+        collate_fn=PadCollator(pad, max_length),
+    )
+    found: Arrays = {}
+    for index, batch in enumerate(loader):
+        tensors = {name: paddle.assign(value) for name, value in batch.items()}
+        found.update({f"batch {index}/{name}": _numpy(t) for name, t in sorted(tensors.items())})
+        last = tensors["input_ids"]
+    return found, stamp(last)

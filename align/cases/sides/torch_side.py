@@ -1,0 +1,418 @@
+"""The PyTorch side of a case: build the reference, load arrays, run, hand over NumPy."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import sot_torch_ref
+from align.cases.covered.pause import unmeasured
+from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe, TimmCase
+from align.record.arrays import Arrays, Pass, TrainingRun
+from sot_torch_ref.features import Features
+from sot_torch_ref.heads import HeadConfig, build_head
+from sot_torch_ref.train import image_transforms
+from sot_torch_ref.train.ema import ModelEma
+from sot_torch_ref.train.losses import soft_target_cross_entropy, task_loss
+from sot_torch_ref.train.optimizer import (
+    HFAdamW,
+    decay_groups,
+    is_decayed,
+    is_decayed_vision,
+    vision_decay_groups,
+)
+from sot_torch_ref.train.schedule import vision_learning_rates
+
+NAME = "torch"
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: str) -> Iterator[None]:
+    """Build and run in ``dtype``, then restore the default."""
+    previous = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, dtype))
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(previous)
+
+
+class TorchWordsOnly(torch.nn.Module):
+    """A head without a class token, on tokens given as they are."""
+
+    def __init__(self, options: Mapping[str, Any], dim: int, num_classes: int) -> None:
+        super().__init__()
+        config = HeadConfig(**options)
+        self.head = build_head(
+            config, hidden_size=dim, num_classes=num_classes, has_class_token=False
+        )
+
+    def forward(self, tokens: torch.Tensor):
+        """Tokens (B, N, C) to (logits, taps)."""
+        logits, taps = self.head(Features(cls=None, words=tokens, mask=None))
+        named = {f"head.{name}": tap for name, tap in taps.items() if name != "logits"}
+        return logits, {**named, "logits": taps["logits"]}
+
+
+@unmeasured()
+def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> torch.nn.Module:
+    """Build the reference model of a case and load its weights strictly."""
+    with default_dtype(dtype):
+        if case.subject == "words":
+            model: torch.nn.Module = TorchWordsOnly(case.options, WORDS_DIM, case.num_classes)
+        elif isinstance(case, TimmCase):
+            from align.cases.sides.timm_side import TimmReference
+
+            model = TimmReference(case)
+        else:
+            model = sot_torch_ref.create_model(case.model, case.num_classes, **case.options)
+    if state is not None:
+        load_state(model, state)
+    return model.train(case.train)
+
+
+@unmeasured()
+def build_seeded(case: ModelCase) -> torch.nn.Module:
+    """The float64 reference with the random weights of the case's seed."""
+    torch.manual_seed(case.batch.seed)
+    return build(case, "float64")
+
+
+def load_state(model: torch.nn.Module, state: Mapping[str, np.ndarray]) -> None:
+    """Load arrays by name, strictly, in the model's precision; gradients are dropped."""
+    lend_state(model, {name: value.copy() for name, value in state.items()})
+
+
+def lend_state(model: torch.nn.Module, state: Mapping[str, np.ndarray]) -> None:
+    """Make arrays the model's own parameters, for a pass that changes none of them.
+
+    Buffers are copied, because a pass in training mode moves them; so is what has another
+    precision than the model.
+    """
+    own = model.state_dict()
+    parameters = {name for name, _ in model.named_parameters()}
+    tensors = {name: torch.from_numpy(value).to(own[name].dtype) for name, value in state.items()}
+    tensors |= {name: t.clone() for name, t in tensors.items() if name not in parameters}
+    model.load_state_dict(tensors, strict=True, assign=True)
+    model.zero_grad(set_to_none=True)
+
+
+def _call(model: torch.nn.Module, batch: Mapping[str, np.ndarray]):
+    inputs = {name: torch.from_numpy(value) for name, value in batch.items() if name != "labels"}
+    if "tokens" in inputs:
+        dtype = next(model.parameters()).dtype
+        inputs["tokens"] = inputs["tokens"].to(dtype).requires_grad_(True)
+        output, taps = model(inputs["tokens"])
+    else:
+        output, taps = model(**inputs, return_taps=True)
+    return output, taps, inputs
+
+
+def _loss(logits, labels: np.ndarray) -> torch.Tensor:
+    """The reference's loss: soft targets (B, K) are those of images."""
+    loss = soft_target_cross_entropy if labels.ndim == 2 else task_loss
+    return loss(logits, torch.from_numpy(labels))
+
+
+def _numpy(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().numpy().copy()
+
+
+def stamp(tensor: torch.Tensor) -> dict[str, Any]:
+    """Who computed ``tensor``, read off its type."""
+    return {
+        "framework": type(tensor).__module__.split(".")[0],
+        "version": torch.__version__,
+        "device": str(tensor.device),
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+    }
+
+
+@unmeasured()
+def run(
+    model: torch.nn.Module, batch: Mapping[str, np.ndarray], dtype: str, *, backward: bool = True
+) -> Pass:
+    """One forward pass, and a backward pass unless only the forward one is wanted."""
+    gradients: Arrays = {}
+    model.zero_grad(set_to_none=True)
+    with default_dtype(dtype), torch.set_grad_enabled(backward):
+        output, taps, inputs = _call(model, batch)
+        loss = _loss(output, batch["labels"])
+        if backward:
+            loss.backward()
+            gradients = {
+                n: p.grad.numpy() for n, p in model.named_parameters() if p.grad is not None
+            }
+            if "tokens" in inputs:
+                gradients["(tokens)"] = _numpy(inputs["tokens"].grad)
+            model.zero_grad(set_to_none=True)  # the arrays alone hold them now
+    return Pass(
+        {name: _numpy(tap) for name, tap in taps.items()},
+        _numpy(loss),
+        gradients,
+        {name: _numpy(b) for name, b in model.named_buffers() if "running" in name},
+        stamp(loss),
+    )
+
+
+def loss_value(logits: Sequence[np.ndarray], labels: np.ndarray) -> tuple[np.ndarray, Arrays, dict]:
+    """Loss of raw logits with its gradients; more than one array is a ``sum_loss`` pair."""
+    tensors = [torch.from_numpy(part).requires_grad_(True) for part in logits]
+    loss = _loss(tensors[0] if len(tensors) == 1 else tuple(tensors), labels)
+    loss.backward()
+    gradients = {f"logits.{i}": _numpy(t.grad) for i, t in enumerate(tensors)}
+    return _numpy(loss), gradients, stamp(loss)
+
+
+def _optimizer(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    group = {"text": decay_groups, "vision": vision_decay_groups}[recipe.decay]
+    groups = group(model, recipe.weight_decay)
+    kind = {"hf_adamw": HFAdamW, "adamw": torch.optim.AdamW}[recipe.optimizer]
+    given = {"betas": recipe.betas, "eps": recipe.epsilon}
+    stated = {name: value for name, value in given.items() if value is not None}
+    own = {} if recipe.correct_bias else {"correct_bias": False}
+    return kind(groups, lr=recipe.learning_rate, **stated, **own)
+
+
+def schedule_of(optimizer: torch.optim.Optimizer, recipe: Recipe):
+    """transformers' own schedule on a torch optimizer, or timm's by epoch."""
+    if recipe.by_epoch is not None:
+        return _ByEpoch(optimizer, recipe)
+    from transformers import optimization
+
+    warmup, total = recipe.warmup_steps, recipe.total_steps
+    if recipe.schedule == "constant":
+        return optimization.get_constant_schedule_with_warmup(optimizer, warmup)
+    factory = {
+        "linear": optimization.get_linear_schedule_with_warmup,
+        "cosine": optimization.get_cosine_schedule_with_warmup,
+    }[recipe.schedule]
+    return factory(optimizer, warmup, total)
+
+
+class _ByEpoch:
+    """timm's rate of each epoch, set before the epoch's first step."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, recipe: Recipe) -> None:
+        fields = dataclasses.asdict(recipe.by_epoch)
+        self._steps, self._done = fields.pop("steps"), 0
+        if fields.pop("kind") == "constant":  # a cosine between equal ends
+            fields["min_lr"] = recipe.learning_rate
+        self._rates = vision_learning_rates(recipe.learning_rate, **fields)
+        self._optimizer = optimizer
+        self._set()
+
+    def step(self) -> None:
+        """Count an optimizer step."""
+        self._done += 1
+        self._set()
+
+    def _set(self) -> None:
+        epoch = min(self._done // self._steps, len(self._rates) - 1)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._rates[epoch]
+
+
+def learning_rates(recipe: Recipe) -> tuple[list[float], dict[str, Any]]:
+    """The rate that each step of a whole schedule applies, read from the optimizer."""
+    parameter = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer = torch.optim.SGD([parameter], lr=recipe.learning_rate)
+    schedule = schedule_of(optimizer, recipe)
+    rates = []
+    for _ in range(recipe.length):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return rates, stamp(parameter)
+
+
+def optimize(
+    model: torch.nn.Module,
+    gradients: Sequence[Arrays],
+    recipe: Recipe,
+    dtype: str,
+    pauses: Collection[int] = (),
+) -> Generator[TrainingRun, None, None]:
+    """Apply given gradients, one mapping for each step, without a schedule.
+
+    Yields:
+        The state after each step of ``pauses`` and after the last step.
+    """
+    with default_dtype(dtype), unmeasured():
+        optimizer = _optimizer(model, recipe)
+    named = dict(model.named_parameters())
+    for step, mapping in enumerate(gradients, 1):
+        with default_dtype(dtype), unmeasured():
+            for name, value in mapping.items():
+                named[name].grad = torch.from_numpy(value.astype(dtype))
+            if recipe.clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+            optimizer.step()
+        if step in pauses or step == len(gradients):
+            yield _finish(TrainingRun(), model, optimizer, recipe)
+
+
+def train(
+    model: torch.nn.Module,
+    batches: Sequence[Mapping[str, np.ndarray]],
+    recipe: Recipe,
+    dtype: str,
+    pauses: Collection[int] = (),
+    ends: Collection[int] | None = None,
+) -> Generator[TrainingRun, None, None]:
+    """Train on given batches, ``recipe.accumulate`` for each optimizer step.
+
+    ``ends`` names the batches, from 1, after which the optimizer steps, where that is not every
+    ``recipe.accumulate``-th one; what is left at the end of an epoch is then carried over.
+
+    Yields:
+        The run after each optimizer step of ``pauses`` and at its end.
+    """
+    losses: list[float] = []
+    rates: list[float] = []
+    with default_dtype(dtype), unmeasured():
+        optimizer = _optimizer(model, recipe)
+        schedule = schedule_of(optimizer, recipe)
+        average = None if recipe.ema_decay is None else ModelEma(model, recipe.ema_decay)
+    ends = range(recipe.accumulate, len(batches) + 1, recipe.accumulate) if ends is None else ends
+    for index, batch in enumerate(batches, 1):
+        with default_dtype(dtype), unmeasured():
+            output, _, _ = _call(model, batch)
+            loss = _loss(output, batch["labels"])
+            (loss / recipe.accumulate).backward()
+            losses.append(loss.item())
+            if index in ends:
+                if recipe.clip_norm is not None:
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+                rates.append(optimizer.param_groups[0]["lr"])
+                optimizer.step()
+                schedule.step()
+                if average is not None:
+                    average.update(model)
+                optimizer.zero_grad(set_to_none=True)
+        if index == len(batches) or (index in ends and len(rates) in pauses):
+            run = TrainingRun(list(losses), list(rates))
+            if average is not None:
+                run.average = _state(average.state)
+            yield _finish(run, model, optimizer, recipe)
+
+
+@unmeasured()
+def weighted_gradients(
+    model: torch.nn.Module,
+    batches: Sequence[Mapping[str, np.ndarray]],
+    weights: Sequence[np.ndarray],
+    dtype: str,
+) -> Arrays:
+    """Gradients of the sum over batches and rows of weight times the row's own loss.
+
+    Args:
+        model: its gradients are dropped before and after.
+        batches: each goes through the model as a whole.
+        weights: of each batch (B,), one for each row.
+        dtype: precision of the model.
+    """
+    model.zero_grad(set_to_none=True)
+    with default_dtype(dtype):
+        for batch, own in zip(batches, weights, strict=True):
+            logits, _, _ = _call(model, batch)
+            rows = [slice(row, row + 1) for row in range(len(own))]
+            losses = [_loss(logits[row], batch["labels"][row]) for row in rows]
+            (torch.stack(losses) * torch.from_numpy(own)).sum().backward()
+    found = {n: _numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad(set_to_none=True)
+    return found
+
+
+def _state(tensors: Mapping[str, torch.Tensor]) -> Arrays:
+    """Arrays of a state dict without batch counters, which Paddle does not have."""
+    return {n: _numpy(t) for n, t in tensors.items() if "num_batches" not in n}
+
+
+def _finish(
+    result: TrainingRun,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    recipe: Recipe,
+) -> TrainingRun:
+    state = _state(model.state_dict())
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    moments = {
+        key: {names[p]: _numpy(values[key]) for p, values in optimizer.state.items()}
+        for key in ("exp_avg", "exp_avg_sq")
+    }
+    rule = is_decayed_vision if recipe.decay == "vision" else lambda name, _: is_decayed(name)
+    decayed = {n for n, p in model.named_parameters() if p.requires_grad and rule(n, p)}
+    return dataclasses.replace(
+        result,
+        state=state,
+        moments=moments,
+        decayed=decayed,
+        stamp=stamp(next(model.parameters()).detach()),
+    )
+
+
+@unmeasured()
+def load_glue_batches(
+    examples: Sequence[tuple[str, str | None, float]],
+    tokenizer: Any,
+    batches: list[list[int]],
+    pad_to: int | None,
+    max_length: int,
+) -> tuple[Arrays, dict[str, Any]]:
+    """One epoch through torch's DataLoader, tokenized by a tokenizer of transformers."""
+
+    def collate(rows: list[tuple[str, str | None, float]]) -> dict[str, torch.Tensor]:
+        encoded = tokenizer(
+            [row[0] for row in rows],
+            [row[1] for row in rows] if rows[0][1] is not None else None,
+            padding="max_length" if pad_to else "longest",
+            truncation="longest_first",
+            max_length=max_length,
+            return_tensors="pt",
+        )
+        labels = [row[2] for row in rows]
+        kind = torch.float32 if isinstance(labels[0], float) else torch.int64
+        return {**encoded, "labels": torch.tensor(labels, dtype=kind)}
+
+    loader = torch.utils.data.DataLoader(examples, batch_sampler=batches, collate_fn=collate)
+    found: Arrays = {}
+    for index, batch in enumerate(loader):
+        found.update({f"batch {index}/{name}": _numpy(t) for name, t in sorted(batch.items())})
+        last = batch["input_ids"]
+    return found, stamp(last)
+
+
+@unmeasured()
+def evaluation_pixels(pictures: Sequence[Any], size: int, crop_pct: float) -> Arrays:
+    """timm's evaluation transform of Pillow images, (3, H, W) each."""
+    transform = image_transforms.eval_transform(size, crop_pct)
+    return {f"{index}": transform(picture) for index, picture in enumerate(pictures)}
+
+
+def centre_crops(pictures: Sequence[Any], size: int) -> Arrays:
+    """torchvision's centre crop of Pillow images smaller than it, (size, size, 3) each."""
+    return {
+        f"border of {index}": np.array(image_transforms.centre_crop(picture, size))
+        for index, picture in enumerate(pictures)
+    }
+
+
+@unmeasured()
+def operated(pairs: Sequence[tuple[Any, float]], increasing: bool) -> Arrays:
+    """timm's RandAugment operations of one set on (picture, magnitude), (H, W, 3) bytes.
+
+    The sign of an operation is negative for every second pair.
+    """
+    found: Arrays = {}
+    for name in image_transforms.operation_names(increasing=increasing):
+        for index, (picture, level) in enumerate(pairs):
+            arguments = image_transforms.level_arguments(name, level, negate=bool(index % 2))
+            made = image_transforms.apply_operation(name, picture, arguments)
+            found[f"{'increasing' if increasing else 'plain'}/{name}/{level}"] = np.array(made)
+    return found

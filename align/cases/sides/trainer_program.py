@@ -1,0 +1,179 @@
+"""The GLUE trainer started on files in the official layout, and what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import paddle
+
+import sot_paddle
+from align.cases.case_pair import CasePair
+from align.cases.context import Context
+from align.cases.kinds.case_kinds import TrainerCase
+from align.cases.sides import paddle_side
+from align.cases.sides.glue_fixtures import write_fixture
+from align.record.arrays import Arrays, TrainingRun
+from sot_paddle.checkpoint import read_tensors
+from sot_paddle.data.cache import tokenize_split
+from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.data.tokenization import WordPieceTokenizer
+
+MAX_LENGTH = 16
+GLOBAL_BATCH = 4
+SEED = 42
+TIMEOUT_S = 600
+WORKER = Path(__file__).with_name("trainer_worker.py")
+"""The program that is started."""
+
+_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+
+
+@dataclass(frozen=True)
+class TrainerRecord:
+    """What the trainer left.
+
+    Attributes:
+        run: rates of all its optimizer steps, and the final weights.
+        first: ``gradient/NAME`` and ``weight/NAME`` of its first optimizer step.
+        features: the tokenized file that it read.
+    """
+
+    run: TrainingRun
+    first: Arrays
+    features: TokenFeatures
+
+
+def train(case: TrainerCase, pair: CasePair, context: Context) -> TrainerRecord:
+    """Run the trainer as often as it is interrupted, and once more to its end.
+
+    Raises:
+        ValueError: the trainer failed, or left no record.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        data = write_fixture(scratch / "RTE", "rte", context.texts[: case.rows])
+        model = _write_model(case, pair, context, scratch / "model")
+        flags = _flags(case, data, model, scratch)
+        parts = []
+        for number, stop in enumerate((*case.interrupted_after, 0)):
+            record = scratch / f"record-{number}.json"
+            _run(case, record, stop, flags, scratch)
+            if not record.is_file():
+                raise ValueError(f"{case.name}: the trainer ended without a record of its run")
+            parts.append(json.loads(record.read_text(encoding="utf-8")))
+        with np.load(scratch / "record-0.npz") as arrays:
+            first = {name: arrays[name] for name in arrays.files}
+        tensors, _ = read_tensors(scratch / "out" / "last" / "model.safetensors")
+        run = TrainingRun(
+            learning_rates=[rate for part in parts for rate in part["learning_rates"]],
+            state={name: np.array(tensors[name]) for name in tensors},
+            stamp=parts[-1]["stamp"],
+        )
+        tokenizer = WordPieceTokenizer(model, do_lower_case=True, max_length=MAX_LENGTH)
+        return TrainerRecord(run, first, tokenize_split(data, "rte", "train", tokenizer))
+
+
+def _write_model(case: TrainerCase, pair: CasePair, context: Context, model: Path) -> Path:
+    model.mkdir()
+    sot_paddle.save_weights(pair.ours, model / "model.safetensors")
+    config = {"model_type": "bert", "vocab_size": case.options["vocab_size"]}
+    config |= {name: case.options[name] for name in (*_SIZES, "max_position_embeddings")}
+    (model / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (model / "vocab.txt").write_bytes((context.vocabulary / "vocab.txt").read_bytes())
+    return model
+
+
+def _flags(case: TrainerCase, data: Path, model: Path, scratch: Path) -> list[str]:
+    recipe, options = case.recipe, case.options
+    values = {
+        "task_name": "RTE",
+        "data_dir": data,
+        "model_name_or_path": model,
+        "output_dir": scratch / "out",
+        "cache_dir": scratch / "cache",
+        "max_seq_length": MAX_LENGTH,
+        "per_gpu_train_batch_size": GLOBAL_BATCH // case.processes,
+        "gradient_accumulation_steps": recipe.accumulate,
+        "optimizer": recipe.optimizer,
+        "lr_scheduler": recipe.schedule,
+        "learning_rate": recipe.learning_rate,
+        "weight_decay": recipe.weight_decay,
+        "adam_epsilon": recipe.epsilon,
+        "max_grad_norm": recipe.clip_norm,
+        "warmup_steps": recipe.warmup_steps,
+        "num_train_epochs": case.epochs,
+        "save_steps": 10**6,
+        "seed": SEED,
+        "pooling": options["pooling"],
+        "q_dim": options["q_dim"],
+        "k_dim": options["k_dim"],
+        "dtype": "float64",
+    }
+    for name in ("head_dropout", "hidden_dropout_prob", "attention_probs_dropout_prob"):
+        values[name] = 0.0
+    pairs = [text for name, value in values.items() for text in (f"--{name}", str(value))]
+    return [*pairs, "--do_train", "--do_lower_case", "--no_cuda"]
+
+
+def _run(case: TrainerCase, record: Path, stop: int, flags: list[str], scratch: Path) -> None:
+    if not case.here:
+        _execute([*_launcher(case, scratch), str(record), str(stop), *flags], scratch)
+        return
+    from align.cases.sides import (
+        trainer_worker,  # paddlenlp's Trainer: not for cases that need none
+    )
+
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), _state_kept():
+        status = trainer_worker.record_run(record, stop, flags)
+    if status:
+        lines = said.getvalue().strip().splitlines()
+        raise ValueError(f"the training ended with {status}: {lines[-1:]}")
+
+
+@contextlib.contextmanager
+def _state_kept() -> Iterator[None]:
+    """Put back the precision and the generators that a run in this process sets."""
+    from sot_paddle.train import exact_state
+
+    states = exact_state.random_states()
+    try:
+        with paddle_side.default_dtype(paddle.get_default_dtype()):
+            yield
+    finally:
+        exact_state.restore_random_states(states)
+
+
+def _launcher(case: TrainerCase, scratch: Path) -> list[str]:
+    if case.processes == 1:
+        return [sys.executable, str(WORKER)]
+    launch = ["-m", "paddle.distributed.launch", "--backend", "gloo"]
+    launch += ["--nproc_per_node", str(case.processes), "--log_dir", str(scratch / "log")]
+    return [sys.executable, *launch, str(WORKER)]
+
+
+def _execute(command: list[str], scratch: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")}
+    environment["OMP_NUM_THREADS"] = "1"  # so that the numbers do not depend on the machine
+    done = subprocess.run(  # noqa: S603 (our own worker)
+        command,
+        cwd=scratch,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        lines = (done.stdout + done.stderr).strip().splitlines()
+        raise ValueError(f"the training process ended with {done.returncode}: {lines[-1:]}")

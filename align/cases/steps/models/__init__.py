@@ -1,0 +1,1 @@
+"""Steps that compare models and functions."""

@@ -1,0 +1,127 @@
+"""Step ``built`` for draws: do the initial values follow the distribution that is declared?
+
+The product's small model is really initialised, from a fixed seed, and every parameter is judged
+against the family and scale that the reference declares for it. Constants must be equal. For n
+drawn values the distance of their distribution function from the declared one is judged with the
+inequality of Dvoretzky, Kiefer and Wolfowitz: P(sup |F_n - F| > e) <= 2 exp(-2 n e^2). The bound e
+is the one for FALSE_ALARMS, so at most that share of correct tensors fails, whatever the family.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import paddle
+
+import sot_paddle
+from align.cases.context import Context
+from align.cases.kinds.case_kinds_built import BuiltCase, DrawsCase
+from align.cases.planted_controls import judge
+from align.cases.sides import built_torch, paddle_side
+from align.cases.sides.built_records import compare_facts
+from align.record.arrays import Arrays
+from align.record.results import Comparison, ControlResult, StepResult
+from align.record.tolerance import Tolerance
+
+FALSE_ALARMS = 1e-9
+"""Of one tensor; some hundred tensors together: below 1e-6 for the suite, with other seeds."""
+
+MOST = 1 << 14
+"""Values of a tensor that are judged, evenly spread: the bound is then .026."""
+
+Starts = dict[str, tuple]
+
+
+def run(case: DrawsCase, dtype: None, context: Context) -> StepResult:
+    """Judge every parameter of a model that Paddle initialises."""
+    with paddle_side.default_dtype("float32"):
+        paddle.seed(7)
+        model = sot_paddle.create_model(case.model, **case.options)
+    ours = {name: _sample(p.numpy()) for name, p in model.named_parameters()}
+    reference = built_torch.describe(BuiltCase(case.name, case.model, case.options))
+    starts = {n: facts["start"] for n, facts in reference.tensors.items() if facts["parameter"]}
+    stamps = {
+        "ours": paddle_side.stamp(next(iter(model.parameters()))),
+        "reference": dict(reference.stamp),
+    }
+    found = list(compare(ours, starts))
+    controls = [*_controls(ours, starts)]
+    return StepResult(case.name, "built", None, found, controls, stamps=stamps)
+
+
+def compare(ours: Arrays, starts: Starts) -> Iterator[Comparison]:
+    """Judge drawn values by name; a name on one side only fails."""
+    for name in dict.fromkeys([*starts, *ours]):
+        if name in ours and name in starts:
+            yield _judged(name, ours[name], starts[name])
+        else:
+            sides = ({name: {}} if name in side else {} for side in (ours, starts))
+            yield from compare_facts(*sides)
+
+
+def _sample(values: np.ndarray) -> np.ndarray:
+    flat = values.reshape(-1).astype("float64")
+    return flat[:: -(-flat.size // MOST)]
+
+
+def _judged(name: str, values: np.ndarray, start: tuple) -> Comparison:
+    """One tensor; parts that the reference fills otherwise are another case's (listed) fact."""
+    family, *numbers = start[:3]
+    if family == "constant":
+        bound, distance = 0.0, float(np.abs(values - np.float32(numbers[0])).max())
+    else:
+        bound = math.sqrt(math.log(2 / FALSE_ALARMS) / (2 * values.size))
+        distance = _distance(np.sort(values), family, *numbers)
+    why = (
+        f"{values.size} draws are this near to their distribution but once in {1 / FALSE_ALARMS:g}"
+    )
+    passed = distance <= bound
+    reason = "" if passed else f"not {family}{tuple(numbers)}: {distance:.3g}, {bound:.3g} allowed"
+    return Comparison(
+        name=name,
+        passed=passed,
+        worst=distance,
+        bound=bound,
+        scale=1.0,
+        max_abs=distance,
+        position=None,
+        ours=float(values.std()),
+        reference=float(_deviation(family, *numbers)),
+        tolerance=Tolerance("absolute", bound, why),
+        reason=reason,
+    )
+
+
+def _distance(values: np.ndarray, family: str, first: float, second: float) -> float:
+    """sup |F_n - F| of sorted values."""
+    if family == "normal":
+        scaled = (values - first) / (second * math.sqrt(2.0))
+        cdf = 0.5 * (1.0 + np.fromiter(map(math.erf, scaled.tolist()), float, scaled.size))
+    else:
+        cdf = np.clip((values - first) / (second - first), 0.0, 1.0)
+    steps = np.arange(values.size + 1) / values.size
+    return float(max((steps[1:] - cdf).max(), (cdf - steps[:-1]).max()))
+
+
+def _deviation(family: str, first: float, second: float = 0.0) -> float:
+    return {"normal": second, "uniform": (second - first) / math.sqrt(12.0)}.get(family, 0.0)
+
+
+def _controls(ours: Arrays, starts: Starts) -> Iterator[ControlResult]:
+    """Faults in the largest drawn tensor, and a constant that is not."""
+    name = max((n for n in ours if starts[n][0] == "normal"), key=lambda n: ours[n].size)
+    values, std = ours[name], starts[name][2]
+    even = std * math.sqrt(3.0) * np.linspace(-1.0, 1.0, values.size)
+    fixed = next(n for n in ours if starts[n][0] == "constant")
+    faults = {
+        "a deviation 10 % larger": {**ours, name: values * 1.1},
+        "uniform of the same deviation": {**ours, name: even},
+        "cut at 1.5 deviations": {**ours, name: np.clip(values, -1.5 * std, 1.5 * std)},
+        "all zero": {**ours, name: 0 * values},
+        "a constant moved": {**ours, fixed: ours[fixed] + 1e-6},
+        "a tensor missing": {n: v for n, v in ours.items() if n != name},
+    }
+    for label, faulty in faults.items():
+        yield judge(label, compare(faulty, starts), fixed if "constant" in label else name)

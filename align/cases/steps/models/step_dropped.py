@@ -1,0 +1,148 @@
+"""Statistics of what dropout and stochastic depth drop in a whole model, ours and the reference's.
+
+Each side draws from its own generator, so shares are compared, not masks: the share that is
+dropped, the share on which neighbouring samples agree (independent draws agree on p^2 + (1 - p)^2
+of it). Both are binomial: two of n draws differ by more than 6 standard deviations of their
+difference with a probability of 2e-9; with n of at least 1,000 the tail of the binomial is heavier
+than the normal's by less than ten times. A case compares fewer than 100 shares: below 2e-6.
+The seeds are fixed, so a pass stays one on every machine.
+Exact are the layers that draw, the scale of what is kept, and whether a mask is shared between or
+within samples. In evaluation nothing may be drawn.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from align.cases.context import Context
+from align.cases.kinds.case_kinds_models import DrawnCase
+from align.cases.planted_controls import judge
+from align.cases.sides import paddle_side, torch_side
+from align.cases.sides.dropped_draws import Draws, DroppedDraw, drawn_by_paddle, drawn_by_torch
+from align.judge.comparator import compare_mappings
+from align.record.arrays import Arrays
+from align.record.results import Comparison, ControlResult, StepResult, Tolerance
+
+_SIGMAS, _SEED = 6.0, 23
+_EVALUATION = "(draws in evaluation)"
+_SCALE = Tolerance("scaled", 1e-6, "1 / (1 - p), whose p a kernel may hold in float32")
+_EXACT = Tolerance("exact", 0.0, "which layers draw, and what a mask is shared by")
+_SHARED = ("(one mask for all samples)", "(one value for a whole sample)")
+_TEXT_NAMES = (  # transformers' layers that draw -> paddlenlp's
+    (
+        r"bert\.encoder\.layer\.(\d+)\.attention\.self(\.dropout)?$",
+        r"bert.encoder.layers.\1.self_attn",
+    ),
+    (
+        r"bert\.encoder\.layer\.(\d+)\.attention\.output\.dropout$",
+        r"bert.encoder.layers.\1.dropout1",
+    ),
+    (r"bert\.encoder\.layer\.(\d+)\.output\.dropout$", r"bert.encoder.layers.\1.dropout2"),
+)
+
+
+def run(case: DrawnCase, dtype: str, context: Context) -> StepResult:
+    """Compare what both models drop in training mode and in evaluation."""
+    pair = context.pair(case, dtype)
+    ours, reference = pair.ours, pair.fresh_reference()
+    found: list[dict[str, DroppedDraw]] = []
+    counts = []
+    for train in (False, True):
+        ours.train() if train else ours.eval()
+        reference.train(train)
+        with drawn_by_paddle(ours, _SEED) as our_draws, paddle_side.buffers_kept(ours):
+            our_pass = paddle_side.run(ours, pair.batch, dtype, backward=False)
+        with drawn_by_torch(reference, _SEED) as draws:
+            passed = torch_side.run(reference, pair.batch, dtype, backward=False)
+        found = [our_draws.found, _renamed(draws)]
+        counts.append([len(side) for side in found])
+    sides = [
+        {_EVALUATION: np.asarray(count), **_statistics(draws)}
+        for draws, count in zip(found, counts[0], strict=True)
+    ]
+    rules = _rules(found[1])
+    return StepResult(
+        case.name,
+        "forward",
+        dtype,
+        _compare(*sides, rules),
+        _controls(*sides, rules),
+        stamps={"ours": our_pass.stamp, "reference": passed.stamp},
+        note=f"shares within {_SIGMAS:g} standard deviations",
+    )
+
+
+def _renamed(draws: Draws) -> dict[str, DroppedDraw]:
+    """The reference's draws under our layers' names."""
+    found = {}
+    for name, draw in draws.found.items():
+        layer, space, count = name.partition(" ")
+        for pattern, ours in _TEXT_NAMES:
+            layer = re.sub(pattern, ours, layer)
+        found[layer + space + count] = draw
+    return found
+
+
+def _statistics(draws: dict[str, DroppedDraw]) -> Arrays:
+    """What is compared of each draw."""
+    found: Arrays = {}
+    for name, draw in draws.items():
+        for axis, what in enumerate(_SHARED):
+            found[f"{name} {what}"] = np.asarray(int(draw.shared(axis)))
+        kept, agreeing = _shares(draw)
+        found[f"{name} dropped"] = np.asarray(1.0 - kept.mean())
+        found[f"{name} agreeing"] = np.asarray(agreeing.mean())
+        found[f"{name} scale"] = np.asarray(draw.scales)
+    return found
+
+
+def _shares(draw: DroppedDraw) -> tuple[np.ndarray, np.ndarray]:
+    """What was kept of each unit, and whether units of neighbouring samples fared alike; bool."""
+    draw = draw.of_samples() if draw.shared(1) else draw
+    even, odd = slice(0, len(draw.kept) // 2 * 2, 2), slice(1, None, 2)
+    both = draw.known[even] & draw.known[odd]
+    return draw.kept[draw.known], (draw.kept[even] == draw.kept[odd])[both]
+
+
+def _rules(draws: dict[str, DroppedDraw]) -> dict[str, Tolerance]:
+    """How far shares of as many draws as the reference's may be apart, and scales."""
+    rules = {}
+    for name, draw in draws.items():
+        kept, agreeing = _shares(draw)
+        rate = 1.0 - kept.mean()
+        for what, share, count in (
+            ("dropped", rate, kept.size),
+            ("agreeing", rate**2 + (1.0 - rate) ** 2, agreeing.size),
+        ):
+            limit = _SIGMAS * math.sqrt(2.0 * share * (1.0 - share) / count)
+            why = f"{_SIGMAS:g} standard deviations of the difference of two shares of {count}"
+            rules[f"{name} {what}"] = Tolerance("absolute", limit, why)
+        rules[f"{name} scale"] = _SCALE
+    return rules
+
+
+def _compare(ours: Arrays, reference: Arrays, rules: dict[str, Tolerance]) -> list[Comparison]:
+    comparisons = []
+    for name in dict.fromkeys([*reference, *ours]):
+        sides = ({name: side[name]} if name in side else {} for side in (ours, reference))
+        comparisons += compare_mappings(*sides, rules.get(name, _EXACT))
+    return comparisons
+
+
+def _controls(ours: Arrays, reference: Arrays, rules: dict[str, Tolerance]) -> list[ControlResult]:
+    name = next(key.removesuffix(" dropped") for key in ours if key.endswith(" dropped"))
+    dropped, scale, shared = f"{name} dropped", f"{name} scale", f"{name} {_SHARED[1]}"
+    faults = {
+        "dropped twice as often": {**ours, dropped: 2.0 * ours[dropped]},
+        "not scaled": {**ours, scale: np.ones(2)},
+        "the same mask for all samples": {**ours, f"{name} {_SHARED[0]}": np.asarray(1)},
+        "shared within a sample, or not": {**ours, shared: 1 - ours[shared]},
+        "active in evaluation": {**ours, _EVALUATION: ours[_EVALUATION] + 1},
+        "a layer that draws no more": {key: ours[key] for key in ours if key != dropped},
+    }
+    return [
+        judge(label, _compare(arrays, reference, rules), name) for label, arrays in faults.items()
+    ]

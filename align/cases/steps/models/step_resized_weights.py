@@ -1,0 +1,141 @@
+"""Step ``weights`` of a case of two sizes: a file of one model, converted for another one.
+
+Ours goes the user's way: a PyTorch file, ``convert_file`` with the new sizes, ``load_weights``.
+The reference resizes the tables with PyTorch's interpolation. Compared are the position table of
+the model as built, every tensor that was loaded, and in float64 the logits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import sot_paddle
+from align.cases.case_pair import draw_state, make_batch
+from align.cases.context import Context
+from align.cases.kinds.case_kinds_models import ResizedCase
+from align.cases.planted_controls import judge
+from align.cases.sides import paddle_side, torch_side
+from align.cases.step_bounds import TOLERANCES
+from align.judge.comparator import compare_mappings
+from align.record.arrays import Arrays
+from align.record.results import Comparison, ControlResult, StepResult
+from align.weights import build_plan, convert_file
+from sot_paddle import resampling
+from sot_paddle.checkpoint import write_tensors
+from sot_torch_ref.resampling import resize_bias_table, resize_position_embedding
+
+_SOURCE = "source.safetensors"
+_LAYOUT = "sot_torch_ref"
+_BUILT = "pos_embed (as built)"
+
+
+def run(case: ResizedCase, dtype: str, context: Context) -> StepResult:
+    """Compare the tensors and logits of a resized model."""
+    source = dataclasses.replace(case, options={**case.options, **case.source})
+    state = {
+        name: np.asarray(value, dtype if value.dtype == np.float64 else None)
+        for name, value in draw_state(source, None).items()
+    }
+    expected, stamp = _reference(case, dtype, state)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        write_tensors(place / _SOURCE, state, {})
+        ours, our_stamp = _converted(case, dtype, place, "plain")
+        changed = _other_coefficients(case, dtype, place, expected)
+    comparisons = _compare(ours, expected)
+    return StepResult(
+        case.name,
+        "weights",
+        dtype,
+        comparisons,
+        [*changed, *_array_controls(ours, expected)],
+        stamps={"ours": our_stamp, "reference": stamp},
+    )
+
+
+def _compare(ours: Arrays, expected: Arrays) -> list[Comparison]:
+    """Both precisions are judged alike: a table in float32 is a rounded one, of equal numbers."""
+    return compare_mappings(ours, expected, TOLERANCES["forward", "float64"])
+
+
+def _reference(case: ResizedCase, dtype: str, state: Arrays) -> tuple[Arrays, dict]:
+    """What the resized reference holds and computes, in Paddle's names."""
+    model = torch_side.build(case, dtype)
+    own = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+    built = {_BUILT: own["pos_embed"]} if "pos_embed" in dict(model.named_buffers()) else {}
+    resized = {name: _resized(name, state[name], own[name], fixed=bool(built)) for name in own}
+    torch_side.load_state(model, resized)
+    shapes = {name: tuple(value.shape) for name, value in resized.items()}
+    named = build_plan(_LAYOUT, case.model, shapes).apply(resized)
+    passed = torch_side.run(model, _batch(case, dtype), dtype, backward=False)
+    logits = {"logits": passed.taps["logits"]} if dtype == "float64" else {}
+    return {**built, **named, **logits}, dict(passed.stamp)
+
+
+def _resized(name: str, old: np.ndarray, own: np.ndarray, *, fixed: bool) -> np.ndarray:
+    """A tensor of the file for the model whose own tensor is given."""
+    if name == "pos_embed":
+        if fixed:
+            return own
+        return resize_position_embedding(torch.from_numpy(old), own.shape[1] - 1).numpy()
+    if name.endswith("relative_position_bias_table"):
+        window = (round(own.shape[0] ** 0.5) + 1) // 2
+        return resize_bias_table(torch.from_numpy(old), window).numpy()
+    return old
+
+
+def _batch(case: ResizedCase, dtype: str) -> Arrays:
+    return {
+        name: value.astype(dtype) if value.dtype.kind == "f" else value
+        for name, value in make_batch(case).items()
+    }
+
+
+def _converted(case: ResizedCase, dtype: str, place: Path, name: str) -> tuple[Arrays, dict]:
+    """What the product's model holds and computes after conversion and loading."""
+    model = paddle_side.build(case, dtype)
+    fixed = "pos_embed" in dict(model.named_buffers())
+    built = {_BUILT: model.pos_embed.numpy().copy()} if fixed else {}
+    file = place / f"{name}.safetensors"
+    convert_file(place / _SOURCE, file, _LAYOUT, case.model, **case.sizes)
+    sot_paddle.load_weights(model, file)
+    passed = paddle_side.run(model, _batch(case, dtype), dtype, backward=False)
+    held = {key: tensor.numpy().copy() for key, tensor in model.state_dict().items()}
+    logits = {"logits": passed.taps["logits"]} if dtype == "float64" else {}
+    return {**built, **held, **logits}, dict(passed.stamp)
+
+
+@contextlib.contextmanager
+def _swapped_coefficients() -> Iterator[None]:
+    """Each kind of bicubic interpolation with the other one's parameter."""
+    sharp, smooth = resampling._SHARP, resampling._SMOOTH
+    resampling._SHARP, resampling._SMOOTH = smooth, sharp
+    try:
+        yield
+    finally:
+        resampling._SHARP, resampling._SMOOTH = sharp, smooth
+
+
+def _other_coefficients(
+    case: ResizedCase, dtype: str, place: Path, expected: Arrays
+) -> list[ControlResult]:
+    if _BUILT in expected:
+        return []  # a fixed table is computed, not interpolated
+    with _swapped_coefficients():
+        faulty, _ = _converted(case, dtype, place, "swapped")
+    return [judge("the other cubic parameter", _compare(faulty, expected), "sot_paddle.resampling")]
+
+
+def _array_controls(ours: Arrays, expected: Arrays) -> list[ControlResult]:
+    """A table one row off."""
+    name = next(n for n in ours if n.endswith(("pos_embed", "relative_position_bias_table")))
+    axis = 1 if ours[name].ndim == 3 else 0
+    shifted = {**ours, name: np.roll(ours[name], 1, axis=axis)}
+    return [judge("rows shifted by one", _compare(shifted, expected), name)]

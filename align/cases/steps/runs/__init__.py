@@ -1,0 +1,1 @@
+"""Steps that compare data and parts of training runs."""

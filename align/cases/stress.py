@@ -1,0 +1,219 @@
+"""The float32 results of the quick suite on imitated processors, each with other random weights.
+
+A library chooses its kernels by the processor it finds; the variables below let it find a lesser
+one (PyTorch believes them blindly: without AVX-512 it is told AVX2). A row runs in
+a process of its own and leaves one JSON file, so that an interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from align.cases.jobs import jobs
+from align.cases.kinds.case_kinds import LossCase, ModelCase
+from align.cases.tables.cases import CASES
+from align.judge.noise_band import FALSE_ALARM, ILL_CONDITIONED
+from align.record.results import StepResult
+from align.report.report import write_atomically
+
+VARIABLES: Mapping[str, Sequence[str]] = {
+    "ATEN_CPU_CAPABILITY": ("default", "avx2", "avx512"),
+    "ONEDNN_MAX_CPU_ISA": ("SSE41", "AVX2", "AVX512_CORE"),
+    "MKL_ENABLE_INSTRUCTIONS": ("SSE4_2", "AVX2", "AVX512"),
+    "OMP_NUM_THREADS": ("1", "2", "3"),
+    "MKL_CBWR": ("", "COMPATIBLE"),
+    "MKL_DEBUG_CPU_TYPE": ("", "5"),
+    "SOT_PADDLE_TUNE": ("0", "1"),
+}
+"""What a row sets; "" leaves a variable unset. MKL_DEBUG_CPU_TYPE matters to an old MKL only."""
+
+STEPS = ("forward", "backward", "loss", "optimizer", "training")
+DRAWS = 9
+"""Draws of weights at most: those that the reference finds ill-conditioned are drawn again."""
+_SEEDS_APART, _REDRAWN = 1000, 100
+_PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}  # threads that wait do not spin
+
+
+def rows() -> list[dict[str, str]]:
+    """18 settings in which every two values of two variables meet at least once.
+
+    The first four variables are the columns of an orthogonal array over the numbers modulo 3.
+    """
+    found = []
+    for index in range(18):
+        half, a, b = index // 9, index // 3 % 3, index % 3
+        two = (half, (half + a + b) % 2, (a * b + b + half * a) % 2)
+        levels = (a, b, (a + b + half) % 3, (a + 2 * b) % 3, *two)
+        pairs = zip(VARIABLES.items(), levels, strict=True)
+        found.append({name: values[level] for (name, values), level in pairs})
+        if "avx512f" not in _processor("flags") and found[-1]["ATEN_CPU_CAPABILITY"] == "avx512":
+            found[-1]["ATEN_CPU_CAPABILITY"] = "avx2"
+    return found
+
+
+def _processor(fact: str) -> str:
+    """What Linux says of the first processor, "" where it says nothing."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(fact)), "")
+
+
+def float32_cases() -> list[ModelCase | LossCase]:
+    """The cases of the quick suite that have float32 results."""
+    cases = (case for case in CASES if isinstance(case, ModelCase | LossCase) and case.quick)
+    return [case for case in cases if "float32" in case.dtypes]
+
+
+def _reseeded(case: ModelCase | LossCase, seed: int) -> ModelCase | LossCase:
+    if isinstance(case, LossCase):
+        return case
+    batch = dataclasses.replace(case.batch, seed=case.batch.seed + _SEEDS_APART * seed)
+    return dataclasses.replace(case, batch=batch)
+
+
+def run_row(index: int) -> dict[str, Any]:
+    """Run one row in this process, whose environment has its settings already."""
+    from sot_paddle.runtime import environment_stamp
+
+    began = time.perf_counter()
+    found: dict[str, Any] = {"results": 0, "tensors": 0, "controls": 0, "redrawn": []}
+    failures, nearest = [], ("", 0.0)
+    for case in float32_cases():
+        for result in _results(case, index + 1, found["redrawn"]):
+            name = f"{result.case} {result.step}"
+            found["results"] += 1
+            found["tensors"] += len(result.comparisons)
+            found["controls"] += len(result.controls)
+            failures += [f"{name}: {problem}" for problem in _problems(result)]
+            for one in result.comparisons:
+                banded = one.bound > one.tolerance.lowest_bound
+                if banded and one.worst / one.bound > nearest[1]:
+                    nearest = (f"{name}: {one.name}", one.worst / one.bound)
+    stamp = environment_stamp()
+    return {
+        "row": index,
+        "settings": rows()[index],
+        "processor": _processor("model name"),
+        "packages": stamp.get("packages", {}),
+        "seconds": round(time.perf_counter() - began, 1),
+        **found,
+        "failures": failures,
+        "nearest": nearest,
+    }
+
+
+def _results(case: ModelCase | LossCase, seed: int, redrawn: list[str]) -> list[StepResult]:
+    """The float32 results of a case with the weights of a seed.
+
+    Weights that amplify rounding beyond what can be judged are drawn again. That is seen on the
+    reference alone.
+    """
+    from align.cases.context import Context
+    from align.cases.runner import run_job
+
+    for attempt in range(DRAWS):
+        context = Context()
+        todo = jobs([_reseeded(case, seed + attempt * _REDRAWN)], STEPS, ["float32"])
+        results = [run_job(job, context) for job in todo]
+        reasons = [c.reason for result in results for c in result.comparisons]
+        if not any(ILL_CONDITIONED in reason for reason in reasons):
+            break
+        redrawn.append(case.name)
+    return results
+
+
+def _problems(result: StepResult) -> list[str]:
+    wrong = [f"{c.name}: {c.reason}" for c in result.comparisons if not c.passed]
+    return wrong + [f"control not caught: {c.name}" for c in result.controls if not c.caught]
+
+
+def run(
+    folder: Path,
+    command: Sequence[str],
+    chosen: Sequence[int],
+    processes: int = 2,
+    say: Callable[[str], None] = print,
+) -> list[dict[str, Any]]:
+    """Run rows in processes; those whose file is there already are read.
+
+    Args:
+        folder: receives ``row_07.json`` and so on.
+        command: runs one row, given its number as a further argument, and writes its file.
+        chosen: numbers of rows.
+        processes: at a time.
+        say: is told of every row as it ends.
+
+    Returns:
+        What the rows found, in their order.
+
+    Raises:
+        ValueError: a row ended without a result.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    waiting = [index for index in chosen if not _file(folder, index).exists()]
+    running: dict[int, subprocess.Popen[bytes]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < processes:
+                index = waiting.pop(0)
+                environment = {**os.environ, **_PASSIVE, **rows()[index]}
+                for name, value in rows()[index].items():
+                    if not value:
+                        del environment[name]
+                running[index] = subprocess.Popen([*command, str(index)], env=environment)  # noqa: S603
+            for index in [i for i, process in running.items() if process.poll() is not None]:
+                status = running.pop(index).returncode
+                if not _file(folder, index).exists():
+                    raise ValueError(f"row {index} ended with status {status} and without a result")
+                say(line(read(folder, index)))
+            time.sleep(0.2)
+    finally:
+        for process in running.values():
+            process.terminate()
+    return [read(folder, index) for index in chosen]
+
+
+def _file(folder: Path, index: int) -> Path:
+    return folder / f"row_{index:02d}.json"
+
+
+def write(folder: Path, found: Mapping[str, Any]) -> None:
+    """Write what a row found, complete or not at all."""
+    write_atomically(_file(folder, found["row"]), json.dumps(found, indent=1).encode())
+
+
+def read(folder: Path, index: int) -> dict[str, Any]:
+    """What a row found."""
+    return json.loads(_file(folder, index).read_text(encoding="utf-8"))
+
+
+def line(found: Mapping[str, Any]) -> str:
+    """A row of the Markdown table."""
+    values = " | ".join(value or "-" for value in found["settings"].values())
+    counts = f"{found['tensors']} | {found['controls']} | {len(found['redrawn'])}"
+    return f"| {found['row']} | {values} | {counts} | {len(found['failures'])} |"
+
+
+def table(found: Sequence[Mapping[str, Any]]) -> str:
+    """All rows as a Markdown table, and what follows from them in one sentence."""
+    names = ["row", *VARIABLES, "tensors", "controls", "redrawn", "failures"]
+    head = f"| {' | '.join(names)} |\n|{'---|' * len(names)}"
+    tensors = sum(row["tensors"] for row in found)
+    failures = [failure for row in found for failure in row["failures"]]
+    nearest = max((row["nearest"] for row in found), key=lambda entry: entry[1])
+    said = (
+        f"{len(found)} settings, {tensors} float32 tensors, {len(failures)} failures; at most "
+        f"{tensors * FALSE_ALARM:.1g} are to be expected of right code. Nearest to the edge of its "
+        f"band: {nearest[0]}, {nearest[1]:.0%}. Processor: {found[0]['processor']}."
+    )
+    return "\n".join([head, *map(line, found), "", said, *failures])

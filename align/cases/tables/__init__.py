@@ -1,0 +1,1 @@
+"""The cases as data."""

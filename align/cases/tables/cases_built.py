@@ -1,0 +1,217 @@
+"""What the suite compares before any weight is loaded: every model as built, and every default."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from align.cases.kinds.case_kinds_built import (
+    ABSENT,
+    BuiltCase,
+    DefaultsCase,
+    DrawsCase,
+    StatedDifference,
+)
+
+_PADDING_ROW = (
+    "transformers 4.55 starts the padding row of the word embedding at zero; paddlenlp draws it "
+    "like the others, as the text release's transformers 2.2.1 did; a checkpoint replaces it"
+)
+
+
+def _text(model: str, name: str = "", width: int = 768, **options: Any) -> BuiltCase:
+    width = options.get("hidden_size", width)
+    drawn = ("normal", 0.0, options.get("initializer_range", 0.02))
+    row = StatedDifference(
+        "bert.embeddings.word_embeddings.weight",
+        "start",
+        drawn,
+        (*drawn, ("constant", 0.0, width)),
+        _PADDING_ROW,
+    )
+    published = _COUNTS.get(name or model, {})
+    return BuiltCase(f"built_{name or model}", model, options, published, (row,))
+
+
+def _vision(model: str, name: str = "", **options: Any) -> BuiltCase:
+    return BuiltCase(f"built_{name or model}", model, options, _COUNTS.get(name or model, {}))
+
+
+_COUNTS = {
+    "bert_base_mgcrp": {"head": 72_940},  # B.1 with q 56, k 32, K 2
+    "sot_tiny": {
+        "all values": 8_030_830,
+        "trainable": 7_983_550,
+        "head": 1_458_334,
+        "decayed": 93,
+        "undecayed": 97,
+    },
+    "sot_small": {"all values": 27_086_504, "trainable": 27_010_856, "head": 3_952_616},
+    "sot_base": {"all values": 76_878_982, "trainable": 76_774_966, "head": 9_434_806},
+}
+"""Counts of the specification: A.8, A.9, B.1."""
+
+_MODELS = (
+    _text("bert_base"),
+    _text("bert_base_mgcrp"),
+    _text("bert_large", width=1024),
+    _text("bert_large_mgcrp", width=1024),
+    *(
+        _vision(name)
+        for name in (
+            *("sot_tiny", "sot_small", "sot_base"),
+            *("deit_tiny", "deit_small", "deit_base"),
+            *("deit_tiny_sot", "deit_small_sot", "deit_base_sot"),
+            *("swin_tiny", "swin_base", "swin_tiny_sot", "swin_base_sot"),
+        )
+    ),
+)
+
+_EMBEDDINGS = tuple(
+    _vision("sot_tiny", f"tokens_{name}", depth=1, **options)
+    for name, options in (
+        ("resnet", {"token_type": "resnet"}),
+        ("inception", {"token_type": "inception"}),
+        ("inception_large", {"token_type": "inception", "large_output": True, "img_size": 16}),
+        ("nonlocal", {"token_type": "nonlocal", "img_size": 112}),
+        ("linear", {"token_type": "linear"}),
+        ("patch", {"token_type": "patch", "position": "learned"}),
+        ("densenet_bn", {"dense_norm": "bn"}),
+        ("densenet_large", {"large_output": True, "img_size": 32}),
+        ("densenet_112", {"img_size": 112}),
+    )
+)
+
+_RATES = {"drop_path_rate": 0.1, "drop_rate": 0.05, "attn_drop_rate": 0.07, "head_dropout": 0.3}
+_STAGES = {"depths": (2, 2, 2, 2)}
+_VARIANTS = (
+    _vision("sot_tiny", "sot_rates", depth=4, **_RATES),
+    _vision("deit_tiny", "deit_rates", depth=3, **_RATES),
+    _vision("swin_tiny_sot", "swin_rates", **_STAGES, **_RATES),
+    _vision("sot_tiny", "sot_scale", depth=1, qk_scale=0.3, qkv_bias=True, layer_norm_eps=1e-4),
+    _vision("swin_tiny", "swin_window_8", **_STAGES, img_size=256, window_size=8),
+    _vision("swin_tiny", "swin_padded", **_STAGES, img_size=160, window_size=6, patch_norm=False),
+)
+
+_LITTLE = {
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 72,
+    "vocab_size": 2000,
+    "max_position_embeddings": 100,
+}
+_HEADS = (
+    _text("bert_base", "head_pooler", **_LITTLE, initializer_range=0.03, hidden_act="relu"),
+    _text("bert_base", "head_fc", **_LITTLE, pooling="fc"),
+    _text("bert_base", "head_none", **_LITTLE, pooling="none"),
+    _text("bert_base_mgcrp", "head_gap", **_LITTLE, pooling="gap", fusion="aggre_all"),
+    _text("bert_base_mgcrp", "head_gcp", **_LITTLE, pooling="gcp", fusion="concat"),
+    _text("bert_base_mgcrp", "head_word_tokens", **_LITTLE, fusion="word_tokens"),
+    _text("bert_base_mgcrp", "head_class_token", **_LITTLE, fusion="class_token"),
+    _text("bert_base_mgcrp", "head_sum_loss", **_LITTLE, fusion="sum_loss", start="one"),
+    _text("bert_base_mgcrp", "head_masked", **_LITTLE, mask_padding=True, freeze_encoder=True),
+    _text(
+        "bert_base_mgcrp",
+        "text_rates",
+        **_LITTLE,
+        **{
+            "hidden_dropout_prob": 0.15,
+            "attention_probs_dropout_prob": 0.25,
+            "layer_norm_eps": 1e-6,
+        },
+    ),
+    *(
+        _text(
+            "bert_base_mgcrp", f"head_mgcrp_{norm}", **_LITTLE, pooling="mgcrp", normalization=norm
+        )
+        for norm in ("svpn", "sqrt_d", "sqrt_t", "epn", "ln", "none")
+    ),
+)
+
+_FLOAT64 = tuple(
+    dataclasses.replace(case, name=f"{case.name}_float64", precision="float64")
+    for case in (
+        _vision("sot_tiny", "one_block", depth=1),
+        _vision("swin_tiny", "windows", **_STAGES),
+        _text("bert_base_mgcrp", "text", **_LITTLE),
+    )
+)
+
+_DRAWS = (
+    DrawsCase("built_draws_text", "bert_base_mgcrp", _LITTLE),
+    DrawsCase("built_draws_tokens", "sot_tiny", {"depth": 1}),
+    DrawsCase("built_draws_windows", "swin_tiny", {"depths": (1, 1, 1), "num_heads": (3, 6, 12)}),
+)
+
+_ALWAYS_GIVEN = "every model states it; alone it is never used"
+_SCRIPT = (
+    "the vision release's script of SoT-Tiny and Small, not main.py, which no script runs bare"
+)
+_FOLDER = "read off the class folders of the data"
+_REQUIRED = "must be given, so that no run trains another model than meant"
+_OWN_TEXT = ("do_predict", "seeds", "resume", "eval_steps", "save_total_limit", "keep_states")
+_OWN_IMAGE = (
+    *("model_options", "cache", "cpu", "save_epochs", "save_total_limit", "keep_states"),
+    "overwrite_output_dir",
+)
+"""Options about files, speed and several runs, which the originals do not have."""
+
+
+def _differs(name: str, ours: Any, reference: Any, why: str) -> StatedDifference:
+    return StatedDifference(name, "default", ours, reference, why)
+
+
+_DEFAULTS = (
+    DefaultsCase("defaults_hf_adamw", "hf_adamw"),
+    DefaultsCase("defaults_adamw", "adamw"),
+    DefaultsCase("defaults_trainers", "trainers", quick=False),
+    DefaultsCase("defaults_epochs", "schedule by epoch"),
+    DefaultsCase("defaults_moving_average", "moving average"),
+    DefaultsCase("defaults_functions", "functions"),
+    DefaultsCase(
+        "defaults_head",
+        "head options",
+        (_differs("pooling", "mgcrp", "mgcrp_qk", _ALWAYS_GIVEN),),
+    ),
+    DefaultsCase("defaults_encoder", "encoder options"),
+    DefaultsCase(
+        "defaults_vit",
+        "vit options",
+        tuple(
+            _differs(name, value, ABSENT, _ALWAYS_GIVEN)
+            for name, value in (
+                ("embed_dim", 240),
+                ("depth", 12),
+                ("num_heads", 4),
+                ("mlp_ratio", 2.5),
+            )
+        ),
+    ),
+    DefaultsCase(
+        "defaults_swin", "swin options", (_differs("embed_dim", 96, ABSENT, _ALWAYS_GIVEN),)
+    ),
+    DefaultsCase("defaults_text_flags", "text flags", own=_OWN_TEXT),
+    DefaultsCase(
+        "defaults_image_flags",
+        "image flags",
+        (
+            _differs("lr", 1e-3, 5e-4, _SCRIPT),
+            _differs("weight_decay", 0.03, 0.05, _SCRIPT),
+            _differs("batch_size", 128, 64, _SCRIPT),
+            _differs("model", "", "SoT_Tiny", _REQUIRED),
+            _differs("num_classes", None, 1000, _FOLDER),
+            _differs("resume", "auto", "", "a command that is typed again continues its run"),
+            _differs("workers", 4, 8, "enters no result; a run has two to four cores here"),
+        ),
+        own=_OWN_IMAGE,
+    ),
+    DefaultsCase("defaults_image_data", "image data"),
+    DefaultsCase("defaults_published_layers", "published layers"),
+    DefaultsCase("defaults_image_recipes", "image recipes"),
+    DefaultsCase("defaults_text_recipes", "text recipes"),
+    DefaultsCase("tables_glue_tasks", "glue tasks"),
+    DefaultsCase("tables_head_settings", "head settings"),
+)
+
+BUILT = (*_MODELS, *_EMBEDDINGS, *_VARIANTS, *_HEADS, *_FLOAT64, *_DRAWS, *_DEFAULTS)

@@ -1,0 +1,119 @@
+"""Image data, image evaluation and the image trainer: cases as data; no logic."""
+
+from __future__ import annotations
+
+from align.cases.kinds.case_kinds import EpochSchedule, ImageBatch, Recipe
+from align.cases.kinds.image_case_kinds import (
+    BestChoiceCase,
+    DrawnImagesCase,
+    EvaluationCase,
+    ImageNetACase,
+    ImageTrainerCase,
+    SmoothedLossCase,
+)
+
+_WHOLE = {"mixup": 0.0, "cutmix": 0.0}
+_DRAWN = (
+    DrawnImagesCase("data_train_images"),
+    DrawnImagesCase("data_mixup", {"cutmix": 0.0, "aa": None, "reprob": 0.0, "mixup_off_epoch": 3}),
+    DrawnImagesCase("data_cutmix", {"mixup": 0.0, "no_aug": True}),
+    DrawnImagesCase(
+        "data_erasing",
+        {**_WHOLE, "aa": "rand-m5-n3-mstd1.5", "reprob": 1.0, "remode": "rand", "recount": 3},
+    ),
+    DrawnImagesCase(
+        "data_crop_attempts_fail",
+        {
+            **_WHOLE,
+            "scale": (0.9, 1.0),
+            "ratio": (0.9, 1.1),
+            "train_interpolation": "bilinear",
+            "reprob": 0.8,
+            "remode": "const",
+        },
+        epochs=2,
+    ),
+)
+
+_TRAINED = {
+    "img_size": 16,
+    "token_type": "resnet",  # with batch normalisation: evaluation in training mode would show
+    "token_dim": 8,
+    "embed_dim": 12,
+    "depth": 1,
+    "num_heads": 3,
+    "mlp_ratio": 1.5,
+    "head_num_heads": 2,
+    "wr_dim": 4,
+    "head_dropout": 0.0,
+}
+
+_TRAINER = ImageTrainerCase(
+    "trainer_images",
+    "sot_tiny",
+    _TRAINED,
+    steps=("data", "training", "metric"),
+    subject="images",
+    num_classes=7,  # more than five, so that top-5 says something
+    batch=ImageBatch(4, 16),
+    recipe=Recipe(
+        optimizer="adamw",
+        learning_rate=5e-3,
+        weight_decay=0.25,
+        epsilon=1e-4,  # a bias before a batch norm has no gradient: Adam would magnify rounding
+        clip_norm=None,
+        decay="vision",
+        by_epoch=EpochSchedule(2, 1, 0, min_lr=1e-3, warmup_lr=2e-3, steps=4),
+        ema_decay=0.99996,  # the published one: a cap on it would show
+    ),
+    dtypes=("float64",),
+    pictures=(18, 10),
+    eval_metric="loss",  # smaller is better, and the average's falls from epoch to epoch
+)
+
+_NAN = float("nan")
+_CHOICES = (
+    BestChoiceCase("best_largest", (0.2, 0.7, 0.7, _NAN, 0.5, 0.9, 0.9)),
+    BestChoiceCase("best_smallest", (2.0, 1.5, 1.5, _NAN, 1.7, 1.2), maximise=False),
+    BestChoiceCase("best_after_nan", (_NAN, 0.3, _NAN, 0.3, 0.1, 0.4)),
+)
+
+_ENCODER = {
+    "hidden_size": 20,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "intermediate_size": 28,
+    "vocab_size": 100,
+    "max_position_embeddings": 16,
+    "q_dim": 7,
+    "k_dim": 5,
+    "mask_padding": True,
+    "head_dropout": 0.5,
+    "hidden_dropout_prob": 0.5,
+    "attention_probs_dropout_prob": 0.5,
+}
+_EVALUATIONS = tuple(
+    EvaluationCase(
+        f"evaluation_{task}",
+        options=_ENCODER,
+        steps=("metric",),
+        num_classes=classes,
+        dtypes=("float64",),
+        task=task,
+    )
+    for task, classes in (("mrpc", 2), ("mnli", 3), ("sts-b", 1))
+)
+
+_LOSSES = (
+    SmoothedLossCase("loss_smoothed_labels"),
+    SmoothedLossCase("loss_smoothed_labels_sum_loss", smoothing=0.3, pair=True),
+)
+
+IMAGE_DATA = (
+    *_DRAWN,
+    _TRAINER,
+    *_CHOICES,
+    *_EVALUATIONS,
+    ImageNetACase("metric_imagenet_a"),
+    *_LOSSES,
+)

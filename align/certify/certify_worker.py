@@ -1,0 +1,129 @@
+"""One worker of a certifying run: tasks as JSON lines in, results as JSON lines out.
+
+Started by `running` as ``python -m align.certify.certify_worker``, single-threaded. Whatever the frameworks
+print goes to the standard error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import json
+import os
+import re
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from align.certify.certificate import CleanRun, FaultRow
+from align.certify.scene import Fault, Scene
+from align.commands.spec import USER_ERRORS
+from align.record.strict_json import json_ready
+
+SUITE = Path(__file__).parents[1]
+OWN = Path(__file__).parent
+CLEAN_DTYPES = ("float64", "float32")
+LONGEST = 600  # characters of a message
+
+
+def run_fault(fault: Fault, scene: Scene) -> FaultRow:
+    """Plant a fault in a scene, compare, and judge what the suite says."""
+    row = FaultRow(fault.name, fault.area, fault.scene, fault.step, fault.place)
+    began = time.perf_counter()
+    try:
+        outcome = fault.plant(scene).compare()
+        row = _judged(row, fault, outcome)
+    except USER_ERRORS as error:
+        row = _refused(row, fault, error)
+    return dataclasses.replace(row, seconds=time.perf_counter() - began)
+
+
+def _judged(row: FaultRow, fault: Fault, outcome: Any) -> FaultRow:
+    root = outcome.root
+    if root is None:
+        return dataclasses.replace(row, detected=not outcome.passed, reason=outcome.verdict)
+    detected = not outcome.passed
+    located = root.step == fault.step and fnmatch.fnmatchcase(root.place, fault.place)
+    explained = bool(root.cause) and re.search(fault.cause, root.cause) is not None
+    return dataclasses.replace(
+        row,
+        detected=detected,
+        located=detected and located,
+        explained=detected and explained,
+        said_step=root.step,
+        said_place=root.place,
+        said_cause=root.cause,
+        reason=root.reason,
+    )
+
+
+def _refused(row: FaultRow, fault: Fault, error: BaseException) -> FaultRow:
+    """A ValueError of the suite itself is a finding; any other error makes the run worthless."""
+    text = " ".join(str(error).split())[:LONGEST]
+    last = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+    if not isinstance(error, ValueError) or SUITE not in last.parents or OWN in last.parents:
+        return dataclasses.replace(row, error=f"{type(error).__name__}: {text}")
+    return dataclasses.replace(
+        row,
+        detected=True,
+        located=fault.step in text and fnmatch.fnmatchcase(text, f"*{fault.place}*"),
+        explained=re.search(fault.cause, text) is not None,
+        said_cause=text,
+        reason="refused to compare",
+    )
+
+
+def run_clean(scene: Scene) -> CleanRun:
+    """Compare a scene without a fault, in both precisions."""
+    began = time.perf_counter()
+    run = CleanRun(scene.name, scene.seed)
+    try:
+        outcome = dataclasses.replace(scene, dtype=CLEAN_DTYPES).compare()
+        said = outcome.verdict if outcome.passed else _alarm(outcome)
+        run = dataclasses.replace(run, passed=outcome.passed, said=said)
+    except USER_ERRORS as error:
+        text = " ".join(str(error).split())[:LONGEST]
+        run = dataclasses.replace(run, error=f"{type(error).__name__}: {text}")
+    return dataclasses.replace(run, seconds=time.perf_counter() - began)
+
+
+def _alarm(outcome: Any) -> str:
+    """The verdict of a failed clean run with what failed in it."""
+    failed = [result for result in outcome.report.results if not result.passed]
+    parts = [outcome.verdict]
+    for result in failed[:2]:
+        first = result.first_failure
+        what = f"{first.name}: {first.reason}" if first else "; ".join(result.problems)
+        parts.append(f"{result.step} ({result.dtype}): {what}")
+    return "; ".join(parts)[:LONGEST]
+
+
+def work(task: dict[str, Any]) -> dict[str, Any]:
+    """The result of one task {"fault", "seed"} or {"scene", "seed", "setting"}."""
+    from align.certify import catalogue, scenes
+
+    if "fault" in task:
+        fault = catalogue.find(task["fault"])
+        return dataclasses.asdict(run_fault(fault, scenes.build(fault.scene, task["seed"])))
+    run = run_clean(scenes.build(task["scene"], task["seed"]))
+    return dataclasses.asdict(dataclasses.replace(run, setting=task.get("setting", "")))
+
+
+def main() -> int:
+    """Serve tasks until the input ends."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)  # frameworks print: not into the answers
+        from sot_paddle.runtime import quiet_imports
+
+        quiet_imports()
+        for line in sys.stdin:
+            result = work(json.loads(line))
+            answers.write(json.dumps(json_ready(result)) + "\n")
+            answers.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

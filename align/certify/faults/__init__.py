@@ -1,0 +1,1 @@
+"""The catalogue's faults, a file for each area."""

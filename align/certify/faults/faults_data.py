@@ -1,0 +1,335 @@
+"""Faults of data: tokens, padding, order, pixels, labels."""
+
+from __future__ import annotations
+
+from align.certify.planting import edited
+from align.certify.scene import Fault
+
+_PORT = "align.certify.ports.port_loading"
+_PAIRS, _SINGLE, _IMAGES = (f"{_PORT}:{name}" for name in ("sentences", "single", "images"))
+_WORDPIECE = "sot_paddle.data.tokenization:WordPieceTokenizer"
+_TRANSFORM = "sot_paddle.data.image_transforms"
+
+FAULTS = (
+    Fault(
+        "batches_in_another_order",
+        "data",
+        "sentence_pairs",
+        "data",
+        "batches",
+        r"sample order",
+        edited(
+            _PAIRS,
+            "batch = tokenizer",
+            "last = len(first) - 1 - begin\n"
+            "        rows = range(last, max(last - BATCH, -1), -1)\n"
+            "        batch = tokenizer",
+        ),
+    ),
+    Fault(
+        "last_batch_dropped",
+        "data",
+        "sentence_pairs",
+        "data",
+        "batches",
+        r"drop_last",
+        edited(_PAIRS, "range(0, len(first), BATCH)", "range(0, len(first) - BATCH + 1, BATCH)"),
+    ),
+    Fault(
+        "other_batch_size",
+        "data",
+        "single_sentences",
+        "data",
+        "batches",
+        r"batch size",
+        edited(
+            _SINGLE,
+            "BATCH):\n        yield tokenizer.encode_batch(texts[begin : begin + BATCH]",
+            "2):\n        yield tokenizer.encode_batch(texts[begin : begin + 2]",
+        ),
+    ),
+    Fault(
+        "padding_on_the_left",
+        "data",
+        "sentence_pairs",
+        "data",
+        "input_ids",
+        r"padding is on the left",
+        edited(
+            _PAIRS,
+            'batch["labels"] =',
+            'kept = batch["attention_mask"].sum(1)\n'
+            "        for rows_of in batch.values():\n"
+            "            for row, count in zip(rows_of, kept):\n"
+            "                row[:] = np.roll(row, len(row) - count)\n"
+            '        batch["labels"] =',
+        ),
+    ),
+    Fault(
+        "padding_id",
+        "data",
+        "sentence_pairs",
+        "data",
+        "input_ids",
+        r"padding id",
+        edited(
+            _PAIRS,
+            'batch["labels"] =',
+            'batch["input_ids"][batch["attention_mask"] == 0] = 4; batch["labels"] =',
+        ),
+    ),
+    Fault(
+        "padded_to_the_longest",
+        "data",
+        "sentence_pairs",
+        "data",
+        "input_ids",
+        r"padded length",
+        edited(_PAIRS, "[second[i] for i in rows])", '[second[i] for i in rows], pad="longest")'),
+    ),
+    Fault(
+        "padded_to_the_maximum",
+        "data",
+        "single_sentences",
+        "data",
+        "input_ids",
+        r"padded length",
+        edited(_SINGLE, 'pad="longest"', 'pad="max_length"'),
+    ),
+    Fault(
+        "truncated_earlier",
+        "data",
+        "sentence_pairs",
+        "data",
+        "input_ids",
+        r"cuts rows at 11 tokens",
+        edited(
+            _PAIRS,
+            "[second[i] for i in rows])",
+            "[second[i] for i in rows], max_length=LENGTH - 3)",
+        ),
+    ),
+    Fault(
+        "case_kept",
+        "data",
+        "sentence_pairs",
+        "data",
+        "input_ids",
+        r"letter case",
+        edited(_PAIRS, "do_lower_case=True", "do_lower_case=False"),
+    ),
+    Fault(
+        "special_tokens_missing",
+        "data",
+        "single_sentences",
+        "data",
+        "input_ids",
+        r"^special tokens missing in Paddle",
+        edited(
+            f"{_WORDPIECE}._assemble",
+            "row = [self._cls, *first[: limit - 2], self._sep]",
+            "row = first[:limit]",
+        ),
+    ),
+    Fault(
+        "last_separator_missing",
+        "data",
+        "single_sentences",
+        "data",
+        "input_ids",
+        r"last special token missing",
+        edited(
+            f"{_WORDPIECE}._assemble",
+            "row = [self._cls, *first[: limit - 2], self._sep]",
+            "row = [self._cls, *first[: limit - 1]]",
+        ),
+    ),
+    Fault(
+        "token_types_zero",
+        "data",
+        "sentence_pairs",
+        "data",
+        "token_type_ids",
+        r"all zero",
+        edited(_PAIRS, 'batch["labels"] =', 'batch["token_type_ids"] *= 0; batch["labels"] ='),
+    ),
+    Fault(
+        "mask_all_ones",
+        "data",
+        "sentence_pairs",
+        "data",
+        "attention_mask",
+        r"all ones",
+        edited(_PAIRS, 'batch["labels"] =', 'batch["attention_mask"][:] = 1; batch["labels"] ='),
+    ),
+    Fault(
+        "mask_inverted_in_the_data",
+        "data",
+        "sentence_pairs",
+        "data",
+        "attention_mask",
+        r"inverted",
+        edited(
+            _PAIRS,
+            'batch["labels"] =',
+            'batch["attention_mask"] = 1 - batch["attention_mask"]; batch["labels"] =',
+        ),
+    ),
+    Fault(
+        "labels_counted_from_one",
+        "data",
+        "sentence_pairs",
+        "data",
+        "labels",
+        r"1 larger",
+        edited(_PAIRS, "labels[rows.start : rows.stop]", "labels[rows.start : rows.stop] + 1"),
+    ),
+    Fault(
+        "labels_of_the_next_row",
+        "data",
+        "images",
+        "data",
+        "1",
+        r"shifted by one row",
+        edited(
+            _IMAGES,
+            "paddle.to_tensor(labels[chunk])",
+            "paddle.to_tensor(np.roll(labels, 1)[chunk])",
+        ),
+    ),
+    Fault(
+        "pixels_not_normalised",
+        "data",
+        "images",
+        "data",
+        "0",
+        r"not applied in Paddle",
+        edited(
+            _IMAGES,
+            "pixels = [transform(file) for file in files]",
+            "crops = [transform.crop(file).transpose(2, 0, 1) for file in files]\n"
+            "    pixels = [crop.astype('float32') / 255 for crop in crops]",
+        ),
+    ),
+    Fault(
+        "pixels_other_statistics",
+        "data",
+        "images",
+        "data",
+        "0",
+        r"other mean and standard deviation",
+        edited(
+            _IMAGES, "crop_pct=0.75", "crop_pct=0.75, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)"
+        ),
+    ),
+    Fault(
+        "pixels_not_divided_by_255",
+        "data",
+        "images",
+        "data",
+        "0",
+        r"not divided by 255",
+        edited(f"{_TRANSFORM}:normalize_image", "result /= np.float32(255)", "pass"),
+    ),
+    Fault(
+        "pixels_bgr",
+        "data",
+        "images",
+        "data",
+        "0",
+        r"reversed \(BGR",
+        edited(
+            f"{_TRANSFORM}:normalize_image",
+            "pixels.transpose(2, 0, 1)",
+            "pixels[:, :, ::-1].transpose(2, 0, 1)",
+        ),
+    ),
+    Fault(
+        "pixels_channels_last",
+        "data",
+        "images",
+        "data",
+        "0",
+        r"layout",
+        edited(_IMAGES, "np.stack(pixels[chunk])", "np.stack(pixels[chunk]).transpose(0, 2, 3, 1)"),
+    ),
+    Fault(
+        "pixels_flipped",
+        "data",
+        "images",
+        "data",
+        "0",
+        r"horizontal flip",
+        edited(
+            f"{_TRANSFORM}:EvalTransform.crop",
+            "np.asarray(center_crop(resized, self.img_size))",
+            "np.asarray(center_crop(resized, self.img_size))[:, ::-1]",
+        ),
+    ),
+    Fault(
+        "pixels_bilinear",
+        "data",
+        "images",
+        "data",
+        "0",
+        r"interpolation",
+        edited(_IMAGES, "crop_pct=0.75", 'crop_pct=0.75, interpolation="bilinear"'),
+    ),
+    Fault(
+        "pixels_crop_shifted",
+        "data",
+        "images",
+        "data",
+        "0",
+        r"crop shifted",
+        edited(
+            f"{_TRANSFORM}:center_crop",
+            "round((width - size) / 2), round",
+            "round((width - size) / 2) + 1, round",
+        ),
+    ),
+    Fault(
+        "sentences_of_a_pair_exchanged",
+        "data",
+        "sentence_pairs",
+        "data",
+        "input_ids",
+        r"(sentences|segments|order).*(swapped|exchanged)|swapped",
+        edited(
+            _PAIRS,
+            "[first[i] for i in rows], [second[i] for i in rows]",
+            "[second[i] for i in rows], [first[i] for i in rows]",
+        ),
+    ),
+    Fault(
+        "accents_kept",
+        "data",
+        "sentence_pairs",
+        "data",
+        "input_ids",
+        r"another tokenizer, vocabulary or letter case",
+        edited(_PAIRS, "do_lower_case=True,", "do_lower_case=True, strip_accents=False,"),
+    ),
+    Fault(
+        "pixels_other_crop",
+        "data",
+        "images",
+        "data",
+        "0",
+        r"crop",
+        edited(_IMAGES, "crop_pct=0.75", "crop_pct=0.875"),
+    ),
+    Fault(
+        "pixels_not_divided_by_the_deviation",
+        "data",
+        "images",
+        "data",
+        "0",
+        r"x \(0\.229, 0\.224, 0\.225\)|standard deviation is not applied",
+        edited(
+            f"{_TRANSFORM}:normalize_image",
+            "result /= np.array(std, dtype=np.float32)[:, None, None]",
+            "pass",
+        ),
+    ),
+)

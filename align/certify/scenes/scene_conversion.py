@@ -1,0 +1,73 @@
+"""Weights that the user converted: text, convolutions and statistics, packed projections."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import paddle
+import torch
+
+from align.certify.ports import port_converting
+from align.certify.scene import Scene
+from align.certify.scenes import scene_encoder as encoders
+from align.certify.scenes.scene_text import distilbert
+from align.certify.scenes.scene_vision import resnet
+
+
+def _converted(scene: Scene, name: str, convert: Callable[[Any, dict], Any]) -> Scene:
+    """The scene with one PyTorch model, as after training, and a Paddle layer filled from it."""
+    torch.manual_seed(scene.seed)
+    model = scene.torch_module().float()
+    rng = np.random.default_rng((scene.seed, 14))
+    with torch.no_grad():
+        for key, tensor in model.state_dict().items():
+            if tensor.dim() == 1 and tensor.is_floating_point():
+                low = 0.5 if key.endswith("running_var") else -0.2
+                tensor += torch.from_numpy(rng.uniform(low, low + 0.4, tensor.shape[0])).float()
+
+    def layer() -> Any:
+        arrays = {key: tensor.numpy() for key, tensor in model.state_dict().items()}
+        default = paddle.get_default_dtype()
+        paddle.set_default_dtype("float32")
+        built = convert(scene.paddle_layer(), arrays)
+        paddle.set_default_dtype(default)
+        return built
+
+    return dataclasses.replace(
+        scene,
+        name=name,
+        torch_module=lambda: copy.deepcopy(model),
+        paddle_layer=layer,
+        converted=True,
+    )
+
+
+def converted_text(seed: int) -> Scene:
+    """DistilBERT's weights in the port of the docs."""
+    return _converted(
+        distilbert(seed),
+        "converted_text",
+        lambda layer, arrays: port_converting.fill(layer, port_converting.distilbert(arrays)),
+    )
+
+
+def converted_vision(seed: int) -> Scene:
+    """ResNet-D's weights and running statistics in its port."""
+    return _converted(
+        resnet(seed),
+        "converted_vision",
+        lambda layer, arrays: port_converting.fill(layer, port_converting.resnet(arrays)),
+    )
+
+
+def converted_encoder(seed: int) -> Scene:
+    """Packed projections in Paddle's separate ones."""
+    return _converted(
+        encoders.encoder(seed),
+        "converted_encoder",
+        lambda layer, arrays: port_converting.fill(layer, port_converting.encoder(arrays)),
+    )

@@ -1,0 +1,110 @@
+"""Losses and metrics on real models: pixels, smoothed classes, regression, two heads."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+import sot_torch_ref
+from align.certify.ports import port_losses
+from align.certify.ports.port_losses import BETA, IGNORED, SMOOTHING, WEIGHTS
+from align.certify.scene import Scene
+from align.certify.scenes.scene_heads import vit_sum
+from align.certify.scenes.scene_text import BERT, BERT_MAP, BERT_MODULES, tokens
+from align.certify.scenes.scene_vision import KINDS, resnet, segmenter
+from sot_paddle import registry
+from sot_torch_ref.train.metrics import pearson_correlation
+
+SIDE = 18, 22  # pixels of the segmenter's scores
+
+
+def pixel_loss(seed: int) -> Scene:
+    """Weighted cross entropy of every pixel, some of which do not count."""
+    rng = np.random.default_rng((seed, 9))
+    labels = rng.integers(0, KINDS, (2, *SIDE))
+    labels[rng.random(labels.shape) < 0.2] = IGNORED
+    return dataclasses.replace(
+        segmenter(seed), name="pixel_loss", loss=(_pixels, port_losses.pixels), labels=labels
+    )
+
+
+def _pixels(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    weight = torch.tensor(WEIGHTS, dtype=scores.dtype)
+    return F.cross_entropy(scores, labels, weight=weight, ignore_index=IGNORED)
+
+
+def smoothed_loss(seed: int) -> Scene:
+    """Cross entropy with label smoothing on an image classifier, and its accuracy."""
+    return dataclasses.replace(
+        resnet(seed),
+        name="smoothed_loss",
+        loss=(_smoothed, port_losses.smoothed),
+        metric=(_accuracy, port_losses.accuracy),
+        inputs=np.random.default_rng((seed, 10)).normal(size=(11, 3, 37, 35)),
+        labels=np.random.default_rng((seed, 11)).integers(0, 5, 11),
+    )
+
+
+def _smoothed(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(scores, labels, label_smoothing=SMOOTHING)
+
+
+def _accuracy(scores: torch.Tensor, labels: torch.Tensor) -> dict[str, float]:
+    top = scores.topk(2, dim=-1).indices == labels[:, None]
+    return {"top1": float(top[:, 0].double().mean()), "top2": float(top.any(-1).double().mean())}
+
+
+def regression(seed: int) -> Scene:
+    """BERT with one score, a squared error, and the correlation with the targets."""
+    rng = np.random.default_rng((seed, 12))
+    return Scene(
+        "regression",
+        functools.partial(sot_torch_ref.create_model, "bert_base", 1, **BERT),
+        functools.partial(registry.create_model, "bert_base", 1, **BERT),
+        tokens(seed, 60, (6, 4, 5, 6)),
+        loss=(_squares, port_losses.squares),
+        labels=rng.uniform(0, 5, 4),
+        metric=(_pearson, port_losses.pearson),
+        weights={"map": BERT_MAP, "modules": BERT_MODULES},
+        seed=seed,
+    )
+
+
+def _pearson(scores: torch.Tensor, labels: torch.Tensor) -> float:
+    return pearson_correlation(scores[:, 0].numpy(), labels.numpy())
+
+
+def _squares(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return F.mse_loss(scores[:, 0], labels)
+
+
+def huber_loss(seed: int) -> Scene:
+    """Smooth L1 on the scores of an image classifier."""
+    return dataclasses.replace(resnet(seed), name="huber_loss", loss=(_huber, port_losses.huber))
+
+
+def _huber(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    targets = F.one_hot(labels, scores.shape[-1]).to(scores.dtype)
+    return F.smooth_l1_loss(scores, targets, beta=BETA)
+
+
+def two_losses(seed: int) -> Scene:
+    """The ``sum_loss`` fusion: two classifiers whose losses are summed in training."""
+    held = vit_sum(seed)
+    build = {**held.torch_module.keywords, "fusion": "sum_loss"}
+    return dataclasses.replace(
+        held,
+        name="two_losses",
+        torch_module=functools.partial(sot_torch_ref.create_model, "deit_tiny", 5, **build),
+        paddle_layer=functools.partial(registry.create_model, "deit_tiny", 5, **build),
+        loss=(_two, port_losses.two_scores),
+        train=True,
+    )
+
+
+def _two(outputs: tuple, labels: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(outputs[0], labels) + F.cross_entropy(outputs[1], labels)

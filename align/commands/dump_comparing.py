@@ -1,0 +1,217 @@
+"""`align compare`: two dumps in, the verdict out. No framework is needed or loaded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from align.explain import dump_locating, rate_causes, weight_causes
+from align.judge import drift
+from align.match.dump_names import table_of
+from align.match.name_table import Table
+from align.pair.dump_pair import DumpPair, Names
+from align.record.files.dump_meta import SIDES, same_request
+from align.record.files.dump_reading import Dump
+from align.record.results import Comparison, Divergence, Report, StepResult
+from align.report.outcome import Outcome, some
+from align.stages import dump_numbers, dump_stages
+from sot_paddle.runtime import environment_stamp
+
+
+def pair_up(
+    first: Dump, second: Dump, *, table: Table | None = None, folder: Path | None = None
+) -> Names:
+    """Two dumps that belong together, their names paired.
+
+    Args:
+        first: one side.
+        second: the other side, in any order.
+        table: rows for names that differ, None for those that the dumps were made with.
+        folder: where a draft of a table goes when names do not match.
+
+    Raises:
+        ValueError: the dumps do not belong together; says why.
+    """
+    torch, paddle = _sides(first, second)
+    same_request(torch.meta, paddle.meta, (str(torch.path), str(paddle.path)))
+    _check_weights(torch, paddle)
+    if table is None:
+        table = table_of(torch.meta, paddle.meta)
+    return Names(torch, paddle, table, folder or Path())
+
+
+def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
+    """Judge Paddle's dump by PyTorch's.
+
+    Args:
+        names: from `pair_up`.
+        dtypes: precisions to compare, from `common`.
+
+    Returns:
+        Outcome, as of `align.compare`.
+    """
+    outcome = Outcome(Report(_environment(names.torch, names.paddle)))
+    outcome.torch_only = names.modules.torch_only
+    outcome.paddle_only = names.modules.paddle_only
+    outcome.report.layers = {name: one.kind for name, one in names.layers.items()}
+    outcome.notes.extend(_notes(names))
+    if _weights(names, outcome):
+        for result, found in dump_numbers.stages(names.torch, names.paddle):
+            outcome.report.results.append(result)
+            outcome.add(found)
+        for dtype in dtypes:
+            _run_dtype(DumpPair(names, dtype), outcome)
+    outcome.notes[:] = dict.fromkeys(outcome.notes)
+    return outcome
+
+
+def _sides(first: Dump, second: Dump) -> tuple[Dump, Dump]:
+    held = {dump.meta.side: dump for dump in (first, second)}
+    if len(held) != len(SIDES):
+        raise ValueError(
+            f"{first.path} and {second.path} were both made by {first.meta.title}: comparing a "
+            "framework with itself proves nothing; dump the other side"
+        )
+    return held["torch"], held["paddle"]
+
+
+def common(first: Dump, second: Dump, wanted: Sequence[str] = ()) -> list[str]:
+    """Precisions that both dumps have, or those asked for.
+
+    Raises:
+        ValueError: there is none, or one that was asked for is missing.
+    """
+    torch, paddle = _sides(first, second)
+    for dump in (torch, paddle):
+        if not dump.complete:
+            raise ValueError(f"{dump.path}: holds names only (--names): dump it without --names")
+    both = [dtype for dtype in torch.meta.dtypes if dtype in paddle.meta.dtypes]
+    said = f"{torch.path} has {', '.join(torch.meta.dtypes)}, {paddle.path} has "
+    said += ", ".join(paddle.meta.dtypes)
+    if not both:
+        raise ValueError(f"no precision is in both dumps: {said}")
+    missing = [dtype for dtype in wanted if dtype not in both]
+    if missing:
+        raise ValueError(f"{missing[0]} is not in both dumps: {said}")
+    return [dtype for dtype in both if not wanted or dtype in wanted]
+
+
+def _check_weights(torch: Dump, paddle: Dump) -> None:
+    """The Paddle side must have run on these weights, or on its own, which are then compared."""
+    source = paddle.meta.weights_from
+    if source and source != torch.meta.weights:
+        raise ValueError(
+            f"{paddle.path} was run on the weights {source[:12]}, {torch.path} holds "
+            f"{torch.meta.weights[:12]}: dump the Paddle side again with --weights {torch.path}"
+        )
+    if not source and torch.meta.moved:
+        raise ValueError(
+            f"{paddle.path} has weights of its own, and {torch.path} moved "
+            f"{len(torch.meta.moved)} constant vectors off their value "
+            f"({some(torch.meta.moved)}): dump PyTorch again with --no-shake, or Paddle with "
+            f"--weights {torch.path}"
+        )
+
+
+def _environment(torch: Dump, paddle: Dump) -> dict[str, Any]:
+    """Both dumps, and where they were compared."""
+    found: dict[str, Any] = {}
+    for dump in (torch, paddle):
+        held = dump.meta
+        found[held.title] = {
+            **held.framework,
+            "created": held.created,
+            "seed": held.seed,
+            "spec": f"{held.spec.get('file', 'none')} {held.spec.get('sha256', '')[:12]}",
+            **held.environment,
+        }
+    found["compared on"] = environment_stamp()
+    return found
+
+
+def _notes(names: Names) -> list[str]:
+    torch, paddle = names.torch, names.paddle
+    found = [f"{dump.meta.title}: {note}" for dump in (torch, paddle) for note in dump.meta.notes]
+    reasons: dict[str, list[str]] = {}
+    for name, reason in names.weights.ignored.items():
+        reasons.setdefault(reason, []).append(name)
+    found += [f"left out: {some(held)}: {reason}" for reason, held in reasons.items()]
+    if torch.meta.moved:
+        found.append(
+            f"{len(torch.meta.moved)} constant vectors (fresh biases, scales, running statistics) "
+            "were moved off their value on both sides; --no-shake leaves them"
+        )
+    if torch.meta.spec.get("sha256") != paddle.meta.spec.get("sha256"):
+        found.append("the two spec files are not the same; inputs and request are")
+    extra = sorted(set(torch.meta.dtypes) ^ set(paddle.meta.dtypes))
+    if extra:
+        found.append(f"in one dump only, not compared: {', '.join(extra)}")
+    wrong = names.wrong_norms()
+    if wrong:
+        found.append(
+            f"{some(wrong)}: these norms of PyTorch and their partners hold epsilon in different "
+            f"precision; dump PyTorch again with --against {paddle.path} to rule that out"
+        )
+    return found
+
+
+def _weights(names: Names, outcome: Outcome) -> bool:
+    """Compare the weights; whether the passes may be compared."""
+    result = _timed(outcome, lambda: dump_stages.weights(names, names.torch.meta.name))
+    if result.first_failure is None:
+        return True
+    explain = weight_causes.Explainer(*dump_stages.both_weights(names))
+    for one in result.failures:
+        cause = explain(one.name) or one.hint
+        outcome.add([Divergence(one.name, one.name, "weights", "", one.reason, cause)])
+    outcome.notes.append(
+        "the passes were not compared: they ran on different weights; mend the conversion, or "
+        f"dump the Paddle side with --weights {names.torch.path}"
+    )
+    return False
+
+
+def _run_dtype(pair: DumpPair, outcome: Outcome) -> None:
+    """Forward, backward and training in one precision."""
+    case = pair.names.torch.meta.name
+    forward = _timed(outcome, lambda: dump_stages.forward(pair, case))
+    outcome.notes.extend(pair.judge.notes)
+    found = None
+    if forward.failures:
+        found = dump_locating.forward(pair, forward.failures)
+        outcome.first_divergence = outcome.first_divergence or found
+        outcome.add([outcome.first_divergence])
+    backward = _timed(outcome, lambda: dump_stages.backward(pair, case))
+    if backward.failures:
+        one = dump_locating.backward(pair, backward.failures, found)
+        outcome.first_backward_divergence = outcome.first_backward_divergence or one
+        outcome.add([outcome.first_backward_divergence])
+    if pair.names.torch.meta.steps:
+        result = _timed(outcome, lambda: dump_stages.training(pair, case))
+        if result.failures and not outcome.findings:  # else it is a consequence
+            outcome.add([_training(pair, result.failures)])
+
+
+def _training(pair: DumpPair, failed: Sequence[Comparison]) -> Divergence:
+    """The first quantity that is wrong; of wrong rates also why."""
+    first = failed[0]
+    places = {"losses": "loss", "learning rates": "schedule", drift.NAME: "weights"}
+    place = places.get(first.name) or first.name.rpartition("/")[2]
+    cause = first.hint
+    if place == "schedule":
+        ours, reference, _ = pair.training()
+        rates = (np.asarray(run.learning_rates) for run in (ours, reference))
+        cause = rate_causes.explain(*rates) or cause
+    return Divergence(first.name, place, "training", pair.dtype, first.reason, cause)
+
+
+def _timed(outcome: Outcome, stage: Callable[[], StepResult]) -> StepResult:
+    began = time.perf_counter()
+    result = stage()
+    result.seconds = time.perf_counter() - began
+    outcome.report.results.append(result)
+    return result

@@ -1,0 +1,1 @@
+"""Causes of differences: what was tried, and what it showed."""

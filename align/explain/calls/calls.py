@@ -1,0 +1,168 @@
+"""Watch the calls of Paddle's functions and tensor methods, and put others in the place of one."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import paddle
+from paddle.nn import functional as F
+
+_ACTIVATIONS = (
+    "gelu relu silu swish tanh sigmoid elu leaky_relu relu6 hardswish hardsigmoid mish softplus"
+)
+_FUNCTIONS = (
+    "softmax log_softmax where concat stack split chunk unbind transpose reshape flatten mean sum "
+    "max min var std arange roll interpolate avg_pool2d max_pool2d conv2d pad layer_norm "
+    "batch_norm group_norm pow sqrt rsqrt matmul bmm detach diag_embed embedding dropout clip "
+    "masked_fill linear scaled_dot_product_attention normalize cumsum flip squeeze t"
+)
+ACTIVATIONS, FUNCTIONS = _ACTIVATIONS.split(), _FUNCTIONS.split()
+OPERATORS = {
+    "__add__": "add",
+    "__radd__": "add",
+    "__sub__": "subtract",
+    "__rsub__": "subtract from",
+    "__mul__": "multiply",
+    "__rmul__": "multiply",
+    "__truediv__": "divide",
+    "__matmul__": "matmul",
+    "__pow__": "pow",
+    "__getitem__": "index",
+}
+NAMES = (
+    {name: name for name in (*ACTIVATIONS, *FUNCTIONS)}
+    | OPERATORS
+    | {
+        "add": "add",
+        "subtract": "subtract",
+        "multiply": "multiply",
+        "divide": "divide",
+    }
+)
+
+
+@dataclass
+class WatchedCall:
+    """One call.
+
+    Attributes:
+        name: what is called, operators by their word.
+        function: the function itself, unwatched.
+        args, kwargs: what it was given.
+        number: position among the watched calls of one run.
+        place: "file.py:12" of the line that calls.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple
+    kwargs: dict[str, Any]
+    number: int
+    place: str
+
+    def go(self, *args: Any, **changes: Any) -> Any:
+        """WatchedCall with other leading arguments or other keywords."""
+        return self.function(*(args or self.args), **{**self.kwargs, **changes})
+
+    def argument(self, name: str, default: Any = None) -> Any:
+        """An argument by its name, however it was passed."""
+        bound = self._bound()
+        return default if bound is None else bound.arguments.get(name, default)
+
+    def with_argument(self, name: str, value: Any) -> Any:
+        """WatchedCall with one argument changed, however it was passed."""
+        bound = self._bound()
+        if bound is None or name not in bound.arguments:
+            raise TypeError(f"{self.name} has no argument {name}")
+        bound.arguments[name] = value
+        return self.function(*bound.args, **bound.kwargs)
+
+    def _bound(self) -> inspect.BoundArguments | None:
+        try:
+            bound = inspect.signature(self.function).bind(*self.args, **self.kwargs)
+        except (TypeError, ValueError):  # written in C++: it has no signature
+            return None
+        bound.apply_defaults()
+        return bound
+
+
+class _Watch:
+    """Wraps functions; hands each call that nothing watched has made to ``answer``."""
+
+    def __init__(self, active: Callable[[], bool], answer: Callable[[WatchedCall], Any]) -> None:
+        self.active, self.answer = active, answer
+        self.busy, self.count = False, 0
+        self._wrapped: dict[int, Callable] = {}
+
+    def wrap(self, function: Callable, name: str) -> Callable:
+        """The same wrapper for the same function, whoever holds it."""
+        if id(function) not in self._wrapped:
+
+            @functools.wraps(function, updated=())
+            def call(*args: Any, **kwargs: Any) -> Any:
+                if self.busy or not self.active():
+                    return function(*args, **kwargs)
+                return self._take(
+                    WatchedCall(name, function, args, kwargs, 0, _place(sys._getframe(1)))
+                )
+
+            self._wrapped[id(function)] = call
+        return self._wrapped[id(function)]
+
+    def _take(self, call: WatchedCall) -> Any:
+        call.number = self.count
+        self.count += 1
+        self.busy = True
+        try:
+            return self.answer(call)
+        finally:
+            self.busy = False
+
+
+@contextlib.contextmanager
+def watched(
+    active: Callable[[], bool], answer: Callable[[WatchedCall], Any], owners: tuple[Any, ...] = ()
+) -> Iterator[None]:
+    """Hand every call to ``answer`` while ``active()`` is true.
+
+    Args:
+        active: asked at every call.
+        answer: gives the result; `WatchedCall.go` is the call itself.
+        owners: modules and layers that may hold one of the functions under a name of their own.
+    """
+    watch = _Watch(active, answer)
+    held = [
+        (owner, attribute, function)
+        for owner in (paddle, F, paddle.Tensor)
+        for attribute in NAMES
+        if callable(function := getattr(owner, attribute, None))
+    ]
+    known = {id(function): NAMES[attribute] for _, attribute, function in held}
+    for owner in owners:
+        held += [(owner, n, v) for n, v in list(vars(owner).items()) if id(v) in known]
+    for owner, attribute, function in held:
+        setattr(owner, attribute, watch.wrap(function, known[id(function)]))
+    try:
+        yield
+    finally:
+        for owner, attribute, function in held:
+            setattr(owner, attribute, function)
+
+
+def _place(frame: Any) -> str:
+    """File and line of a frame, relative to the working folder where it can be."""
+    path = Path(frame.f_code.co_filename)
+    if "site-packages" in path.parts:
+        shown = Path(*path.parts[path.parts.index("site-packages") + 1 :]).as_posix()
+    else:
+        shown = os.path.relpath(path)
+        shown = path.name if shown.startswith("..") else shown
+    return f"{shown}:{frame.f_lineno}"

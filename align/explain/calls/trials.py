@@ -1,0 +1,188 @@
+"""Run one guilty Paddle layer again, on the reference's inputs, with something in it changed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import paddle
+
+from align.frameworks import on_paddle
+from align.pair import runs
+from align.pair.any_pair import AnyPair
+from align.pair.isolation import Guilty, Isolation
+from align.record.arrays import Arrays
+from align.record.recording import ROOT, Call
+
+BUDGET = 15.0  # seconds for all the trials of one layer
+ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What a changed layer may raise: then the change does not fit."""
+
+
+class Bench(Isolation):
+    """Inject mode that keeps what one layer is called with, to call it again.
+
+    Args:
+        pair: the user's pair.
+        key: the call of the guilty layer.
+    """
+
+    def __init__(self, pair: AnyPair, key: str) -> None:
+        super().__init__(on_paddle, pair.model, pair.judge, pair.deep)
+        self.pair, self.key = pair, key
+        self.spent = 0.0
+        self._ours = set(pair.ours.counts())
+        self.children: list[str] = []
+        self.after: Callable[[str, Any], Any] | None = None
+        self._hooking = False
+        self.held: tuple[Any, tuple, dict] | None = None
+        self._counts: dict[str, int] = {}
+        self._outside: list[Any] = []
+
+    @property
+    def inside(self) -> bool:
+        """Whether the layer's own code runs now, or that of a layer in it without a partner."""
+        if self._hooking:
+            return False
+        for frame in reversed(self._stack):
+            if frame.key == self.key:
+                return True
+            if frame.reference is not None:
+                return False
+        return False
+
+    @property
+    def partner(self) -> Call | None:
+        """The reference's call of the layer, None for a layer without a partner."""
+        return self._calls.get(self.key)
+
+    def partners_inside(self) -> list[str]:
+        """Paddle's names of the layers that the partner calls, in its order."""
+        names = self.judge.modules.to_paddle
+        return [
+            Call(names[call.name], call.number).key
+            for call in self.recording.calls.values()
+            if self._counts_as_layer(call) and self.partner
+            if self._above(call) == self.partner.key
+        ]
+
+    def _above(self, call: Call) -> str:
+        """The nearest call around one of the reference's that is a layer on both sides."""
+        calls, above = self.recording.calls, call.parent
+        while above and not self._counts_as_layer(calls[above]):
+            above = calls[above].parent
+        return above
+
+    def _counts_as_layer(self, call: Call) -> bool:
+        """Whether a module has a partner that is not just walked over (as a list of layers is)."""
+        name = self.judge.modules.to_paddle.get(call.name)
+        if name is None or name in self._ours:
+            return name is not None
+        return not any(other.startswith(f"{name}.") for other in self._ours)
+
+    def seen_by_partner(self) -> list[np.ndarray]:
+        """Every array that goes into the partner, into modules inside it, or into the model."""
+        calls = self.recording.calls
+        own = self.partner.key if self.partner else None
+        around = [c for c in calls.values() if own in (None, c.key, self._above(c))]
+        return [a for c in (*around, calls[ROOT]) for _, a in c.inputs]
+
+    @property
+    def layer(self) -> Any:
+        """The guilty layer."""
+        return self.pair.model if self.held is None else self.held[0]
+
+    def _before(self, layer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
+        counts, outside = dict(self._seen), list(self._stack)
+        below = self.inside
+        self._hooking = True
+        changed = super()._before(layer, args, kwargs)
+        self._hooking = False
+        if below:
+            self.children.append(self._stack[-1].key)
+        if self.held is None and self._stack[-1].key == self.key != ROOT:
+            self._counts, self._outside = counts, outside
+            self.held = (layer, *(changed or (args, kwargs)))
+        return changed
+
+    def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
+        key = self._stack[-1].key
+        self._hooking = True
+        changed = super()._after(layer, args, kwargs, output)
+        self._hooking = False
+        if self.after is not None and self.inside:
+            held = output if changed is None else changed
+            changed = self.after(key, held)
+        return changed
+
+    @contextlib.contextmanager
+    def ready(self):
+        """Hooks in place and the layer's arguments at hand; everything is put back at the end."""
+        pair, before = self.pair, on_paddle.state(self.model)
+        removers: list[Callable[[], None]] = []
+        for layer in on_paddle.modules(self.model).values():
+            removers += on_paddle.hook(layer, self._before, self._after)
+        try:
+            with on_paddle.default_dtype(pair.dtype):
+                with self._dropout():
+                    self._call_model()
+                yield self
+        finally:
+            for remove in removers:
+                remove()
+            put_back(self.model, before)
+
+    def _dropout(self) -> AbstractContextManager:
+        """As the pair runs it; the masks of a layer begin anew."""
+        plan, masks = self.pair.plan, self.pair.setup.masks
+        return runs.dropout_mode(on_paddle, self.model, plan.train, masks)
+
+    def _call_model(self) -> None:
+        dtype = self.judge.dtype
+        on_paddle.call(self.model, self.pair.plan.cast(dtype, dtype))
+
+    def trial(self, change: AbstractContextManager | None = None) -> list[Guilty] | None:
+        """What is wrong with the layer under a change; None when it cannot run."""
+        began = time.perf_counter()
+        state = on_paddle.state(self.model) if self.pair.plan.train else {}
+        self.guilty.clear()
+        self.comparisons.clear()
+        self.children.clear()
+        self._seen, self._stack = dict(self._counts), list(self._outside)
+        self._hooking = False
+        try:
+            with self._dropout(), change or contextlib.nullcontext():
+                if self.held is None:
+                    self._call_model()
+                else:
+                    layer, args, kwargs = self.held
+                    layer(*args, **kwargs)
+        except ERRORS:
+            return None
+        finally:
+            put_back(self.model, state)
+            self.spent += time.perf_counter() - began
+        return [one for one in self.guilty if one.place == self.key]
+
+    def mended_by(self, change: AbstractContextManager) -> bool:
+        """Whether a change makes the layer agree with the reference."""
+        return self.trial(change) == []
+
+    @property
+    def tired(self) -> bool:
+        """Whether the time for trials is used up."""
+        return self.spent > BUDGET
+
+
+def put_back(model: Any, state: Arrays) -> None:
+    """Restore tensors that a trial may have given another shape as well as other values."""
+    held = model.state_dict()
+    for name, array in state.items():
+        own = held[name]
+        if tuple(own.shape) != array.shape or not np.array_equal(on_paddle.numpy(own), array):
+            with paddle.no_grad():
+                paddle.assign(on_paddle.tensor(array), output=own)

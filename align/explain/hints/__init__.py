@@ -1,0 +1,1 @@
+"""What the tensors of one layer show by themselves."""

@@ -1,0 +1,398 @@
+"""Inject mode for the backward pass: every layer is judged on the reference's own gradients.
+
+One forward pass of the Paddle model does it. Every paired layer gets the reference's inputs, what
+it hands on is the reference's output, and each of these tensors is a leaf: the graph falls into one
+piece for each call. A piece gets the reference's gradients at its ends, so errors cannot travel
+from one layer to the next and every guilty layer is listed. The piece of a container is its own
+code: from its inputs and the outputs of the layers inside to the inputs of the layers inside and
+its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from align.explain.hints.hint_gradients import GradientCase, explain_gradient
+from align.frameworks import on_paddle
+from align.judge import bounds
+from align.judge.comparator import compare_arrays
+from align.judge.judging import compare_outputs
+from align.pair import runs
+from align.pair.any_pair import AnyPair
+from align.pair.isolation import Isolation, is_mask
+from align.pair.models import named
+from align.record.arrays import Arrays
+from align.record.nested import leaves, pair_leaves, replace
+from align.record.recording import ROOT, Call
+from align.record.results import Comparison, ControlResult, StepResult
+from align.record.tolerance import Tolerance
+from align.report.outcome import Divergence
+
+
+@dataclass
+class _Piece:
+    """The part of the graph that one call's own code makes.
+
+    Attributes:
+        key: of the Paddle call.
+        reference: its partner, None without one.
+        starts: (name, leaf, the reference's gradient or None, value): what gradients must reach.
+        ends: (tensor, the reference's gradient): what gradients begin at.
+        open_ends: (tensor, its leaf in the layer inside): PyTorch has no gradient there.
+        seeds: every gradient of the reference at an end, also where our graph is cut.
+    """
+
+    key: str
+    reference: Call | None
+    starts: list[tuple[str, Any, np.ndarray | None, np.ndarray]] = field(default_factory=list)
+    ends: list[tuple[Any, np.ndarray]] = field(default_factory=list)
+    open_ends: list[tuple[Any, Any]] = field(default_factory=list)
+    seeds: list[np.ndarray] = field(default_factory=list)
+
+
+@dataclass
+class WrongGradient:
+    """A gradient that one layer's own code gets wrong.
+
+    Attributes:
+        place: key of the Paddle call.
+        comparison: what differed.
+        case: both gradients and those that they were made from.
+    """
+
+    place: str
+    comparison: Comparison
+    case: GradientCase
+
+
+class BackwardIsolation(Isolation):
+    """Runs the Paddle side once, each call on the reference's inputs and gradients.
+
+    Args:
+        pair: the user's pair.
+        tripled: key of a call whose gradient is planted wrong.
+
+    Attributes:
+        comparisons: in backward order once `run` has returned.
+        wrong: every wrong gradient, in that order too.
+        forward_wrong: calls whose output is wrong already.
+    """
+
+    def __init__(self, pair: AnyPair, tripled: str = "") -> None:
+        super().__init__(on_paddle, pair.model, pair.judge, pair.deep)
+        self.pair, self.tripled = pair, tripled
+        self.wrong: list[WrongGradient] = []
+        self._pieces: list[_Piece] = []
+        self._totals: Arrays = {}
+        self._makers: dict[str, list[str]] = {}
+        self._seeds: dict[str, list[np.ndarray]] = {}
+        self.forward_wrong: set[str] = set()
+        self._parameters = named(on_paddle, pair.model)
+        pooled = pair.setup.pooled and pair.dtype == "float64"
+        self._gradient_rule = bounds.POOLED if pooled else bounds.ISOLATED[pair.dtype]
+
+    def seeds_of(self, key: str) -> list[np.ndarray]:
+        """The reference's gradients that one call began with."""
+        return self._seeds.get(key, [])
+
+    def go(self) -> BackwardIsolation:
+        """Run; `comparisons` and `wrong` hold the result."""
+        pair = self.pair
+        self.side.clear(self.model)
+        with runs.dropout_mode(self.side, self.model, pair.plan.train, pair.setup.masks):
+            self.run(pair.plan)
+        self._judge_parameters()
+        self.side.clear(self.model)
+        self.comparisons.reverse()
+        self.wrong.reverse()
+        return self
+
+    def _before(self, layer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
+        name = self._names[id(layer)]
+        self._seen[name] = self._seen.get(name, 0) + 1
+        key = Call(name, self._seen[name]).key
+        piece = _Piece(key, self._calls.get(key))
+        caller = next((one for one in reversed(self._pieces) if one.reference), None)
+        self._pieces.append(piece)
+        if piece.reference is None:
+            return None
+        return self._cut_inputs(piece, caller, (args, kwargs))
+
+    def _cut_inputs(self, piece: _Piece, caller: _Piece | None, given: tuple) -> tuple[tuple, dict]:
+        """Leaves with the reference's inputs; our own arguments are ends of the caller's piece."""
+        call = piece.reference
+        held = [(p, a) for p, a in call.inputs if a.dtype.kind == "f" and not is_mask(a)]
+        tensors = leaves(given, self.side.is_tensor)
+        own = [(p, self.side.numpy(t)) for p, t in tensors]
+        own = [(p, a) for p, a in own if a.dtype.kind == "f" and not is_mask(a)]
+        partners = self._partners(own, held)
+        for path, mine in own:  # one tensor that we give twice and PyTorch once
+            equal = [a for _, a in held if self._near(mine, a)]
+            if path not in partners and equal:
+                partners[path] = equal[0]
+        made: dict[str, Any] = {}
+        told: set[str] = set()
+        for path, tensor in tensors:
+            if path not in partners:
+                continue
+            source = next(p for p, a in held if a is partners[path])
+            leader = _leader(source, held, call.grad_inputs)
+            expected = call.grad_inputs.get(leader)
+            made[path] = self.side.leaf(partners[path])
+            name = f"gradient at input {leader.partition('.')[2]} of {piece.key}"
+            piece.starts.append((name, made[path], expected, partners[path]))
+            if caller is not None and leader not in told:
+                self._end(caller, tensor, made[path], expected)
+            if expected is not None:
+                told.add(leader)
+        return replace(
+            given,
+            self.side.is_tensor,
+            lambda path, t: self.side.clone(made[path]) if path in made else t,
+        )
+
+    def _end(self, caller: _Piece, tensor: Any, leaf: Any, expected: np.ndarray | None) -> None:
+        """What a container hands to a layer inside is an end of its own piece."""
+        if expected is not None:
+            caller.seeds.append(expected)
+        if not self.side.needs_gradient(tensor):
+            return
+        end = self.side.clone(tensor)
+        if expected is None:
+            caller.open_ends.append((end, leaf))
+        else:
+            caller.ends.append((end, expected))
+
+    def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
+        piece = self._pieces.pop()
+        call = piece.reference
+        if call is None:
+            return None
+        caller = next((one for one in reversed(self._pieces) if one.reference), None)
+        tensors = leaves(output, self.side.is_tensor)
+        pairs, _, _ = pair_leaves([(p, (p, a)) for p, a in call.outputs], tensors)
+        changed: dict[int, Any] = {}
+        for label, (path, value), tensor in pairs:
+            if value.dtype.kind != "f" or tuple(tensor.shape) != value.shape:
+                continue
+            gradient = call.grad_outputs.get(path)
+            if gradient is not None:
+                piece.seeds.append(gradient)
+                factor = 3 if self.tripled == piece.key else 1
+                if self.side.needs_gradient(tensor):
+                    piece.ends.append((tensor, gradient * factor))
+            if not self._near(self.side.numpy(tensor), value):
+                self.forward_wrong.add(piece.key)
+            leaf = changed[id(tensor)] = self.side.leaf(value)
+            if caller is not None:
+                name = f"gradient at {piece.key}[{label}]" if label else f"gradient at {piece.key}"
+                caller.starts.append((name, leaf, gradient, value))
+        self._pull(piece)
+        if piece.key == ROOT:
+            return None
+        return replace(
+            output,
+            self.side.is_tensor,
+            lambda _, t: self.side.clone(changed[id(t)]) if id(t) in changed else t,
+        )
+
+    def _pull(self, piece: _Piece) -> None:
+        """Run the backward pass of one piece and judge what arrives."""
+        ends = list(piece.ends)
+        for tensor, leaf in piece.open_ends:
+            gradient = self.side.gradient(leaf)
+            if gradient is not None and gradient.any():
+                ends.append((tensor, gradient))
+        if ends:
+            self.side.pull([tensor for tensor, _ in ends], [gradient for _, gradient in ends])
+        for name, parameter in self._parameters.items():
+            gradient = self.side.gradient(parameter)
+            if gradient is not None:
+                self._totals[name] = self._totals.get(name, 0) + gradient
+                self._makers.setdefault(name, []).append(piece.key)
+        self.side.clear(self.model)
+        self._seeds[piece.key] = piece.seeds
+        for name, expected, mine, value in _arrived(piece, self.side):
+            self._judge(piece.key, name, mine, expected, value, piece.seeds)
+
+    def _judge(
+        self,
+        place: str,
+        name: str,
+        mine: np.ndarray,
+        expected: np.ndarray,
+        value: np.ndarray | None,
+        seeds: list[np.ndarray],
+    ) -> None:
+        if mine.shape != expected.shape:
+            return
+        scale = max([float(np.abs(seed).max(initial=0)) for seed in seeds], default=0.0)
+        if not scale and not expected.any() and not mine.any():
+            return
+        rule = self._rule_for(expected, seeds, scale)
+        found = compare_outputs(name, mine, expected, None, rule, zero_scale=scale or None)
+        if found is None:
+            return
+        self.comparisons.append(found)
+        if not found.passed:
+            same = [seed for seed in seeds if seed.shape == expected.shape]
+            lengths = {f"axis {i}": n for seed in seeds[:1] for i, n in enumerate(seed.shape)}
+            case = GradientCase(mine, expected, same, value, lengths)
+            self.wrong.append(WrongGradient(place, found, case))
+
+    def _rule_for(self, expected: np.ndarray, seeds: list[np.ndarray], scale: float) -> Tolerance:
+        """The rule of isolated layers, with room where large gradients cancel to a small one."""
+        size = float(np.abs(expected).max(initial=0))
+        terms = sum(seed.size for seed in seeds) / max(expected.size, 1)
+        lost = float(np.finfo(expected.dtype).eps) * scale * max(terms, 1.0) ** 0.5
+        if not size or bounds.NOISE_FACTOR * lost / size > bounds.LARGEST:
+            return Tolerance("absolute", float(f"{bounds.NOISE_FACTOR * lost:.1g}"), _CANCELS)
+        return bounds.widened(self._gradient_rule, lost / size)
+
+    def _judge_parameters(self) -> None:
+        """The parameters' gradients, summed over the pieces that they take part in."""
+        expected = self.pair.setup.weights.to_paddle(dict(self.recording.gradients))
+        trained = {e.name for e in self.side.entries(self.model) if e.trainable}
+        for name, gradient in expected.items():
+            mine = self._totals.get(name)
+            if name not in trained:
+                continue
+            makers = self._makers.get(name, [])
+            owner = name.rpartition(".")[0] or ROOT
+            own = [key for key in makers if key.partition("#")[0] == owner]
+            place = (own or makers or [owner])[0]
+            seeds = [seed for key in makers or [owner] for seed in self._seeds.get(key, [])]
+            mine = np.zeros_like(gradient) if mine is None else mine
+            self._judge(place, name, mine, gradient, None, seeds)
+
+
+_CANCELS = (
+    "large gradients cancel to almost nothing here: 32 units in the last place of the gradients "
+    "that arrive"
+)
+
+_FORWARD = "its forward pass differs as well, mend that first"
+
+
+def _leader(path: str, held: list[tuple[str, np.ndarray]], gradients: Mapping[str, Any]) -> str:
+    """The path under which PyTorch counts a tensor: one that is given twice has one gradient."""
+    if path in gradients:
+        return path
+    array = dict(held)[path]
+    same = (p for p, a in held if p in gradients and a.shape == array.shape)
+    return next((p for p in same if np.array_equal(dict(held)[p], array)), path)
+
+
+def _arrived(piece: _Piece, side: Any) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
+    """(name, the reference's gradient, ours, the value) of every start, each name once."""
+    ours: Arrays = {}
+    for name, leaf, _, value in piece.starts:
+        gradient = side.gradient(leaf)
+        mine = np.zeros_like(value) if gradient is None else gradient
+        ours[name] = ours.get(name, 0) + mine
+    for name, _, expected, value in {start[0]: start for start in piece.starts}.values():
+        known = np.zeros_like(value) if expected is None else expected
+        unasked = expected is None and " at input " in name  # the caller's piece answers for it
+        if not unasked:
+            yield name, known, ours[name], value
+
+
+def isolated_backward(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
+    """Every layer's backward pass on the reference's own inputs and gradients.
+
+    Args:
+        pair: the user's pair; it must have a backward pass.
+
+    Returns:
+        StepResult of step "backward" named "... (inject)", and one divergence for each guilty
+        layer, in backward order. A container is guilty only of its own code.
+    """
+    run = BackwardIsolation(pair).go()
+    controls = []
+    key = _to_plant(pair, run)
+    if key:
+        planted = BackwardIsolation(pair, tripled=key).go()
+        places = {one.place for one in planted.wrong} - {one.place for one in run.wrong}
+        detail = f"guilty: {', '.join(sorted(places)) or 'as before'}"
+        caught = key in places
+        controls.append(ControlResult("gradient x 3 in one layer", caught, detail, key))
+    else:
+        rule = bounds.ISOLATED["float32"]
+        bad = compare_arrays("gradient", np.asarray([3.0]), np.asarray([1.0]), rule)
+        controls.append(ControlResult("a gradient x 3", not bad.passed, bad.reason))
+    result = StepResult(
+        f"{pair.plan.name} (inject)",
+        "backward",
+        pair.dtype,
+        run.comparisons,
+        controls,
+        note="each layer was fed the reference's inputs and gradients: errors do not travel",
+        stamps={"ours": pair.ours.stamp, "reference": pair.reference.stamp},
+    )
+    return result, guilty_backward(pair, run)
+
+
+def _to_plant(pair: AnyPair, run: BackwardIsolation) -> str:
+    """A call whose gradient is right, one of a layer without parameters where there is one."""
+    wrong = {one.place for one in run.wrong}
+    keys = [
+        c.name.partition(" of ")[2] for c in run.comparisons if " at input " in c.name and c.passed
+    ]
+    keys = [key for key in dict.fromkeys(keys) if key not in wrong]
+    keys.sort(key=lambda key: key == ROOT)
+    owners = {row.destination.owner for row in pair.setup.weights.rows}
+    bare = [key for key in keys if key.partition("#")[0] not in owners]
+    moving = [key for key in bare + keys if any(seed.any() for seed in run.seeds_of(key))]
+    return next(iter(moving), "")
+
+
+def guilty_backward(pair: AnyPair, run: BackwardIsolation) -> list[Divergence]:
+    """One entry for each guilty layer, its first wrong gradient, in backward order.
+
+    Args:
+        pair: the user's pair.
+        run: that has gone.
+    """
+    found: dict[str, Divergence] = {}
+    for one in run.wrong:
+        layer_name = one.place.partition("#")[0]
+        if layer_name in found:
+            continue
+        cause = padding_row(pair, one.place) or explain_gradient(one.case)
+        if one.place in run.forward_wrong:
+            cause = _FORWARD + (f": {cause}" if cause else "")
+        found[layer_name] = Divergence(
+            one.comparison.name,
+            layer_name,
+            "backward",
+            pair.dtype,
+            one.comparison.reason,
+            cause,
+            pair.code(one.place),
+        )
+    return list(found.values())
+
+
+def padding_row(pair: AnyPair, key: str) -> str:
+    """An embedding row that PyTorch does not train and Paddle does, or the other way round.
+
+    Args:
+        pair: the user's pair.
+        key: call of a Paddle layer.
+    """
+    name = f"{key.partition('#')[0]}.weight"
+    ours = pair.ours.gradients.get(name)
+    expected = pair.setup.weights.to_paddle(pair.reference.gradients).get(name)
+    if ours is None or expected is None or ours.ndim != 2 or ours.shape != expected.shape:
+        return ""
+    still, own_still = ~expected.any(axis=1), ~ours.any(axis=1)
+    rows = np.flatnonzero(still != own_still)
+    if len(rows) != 1:
+        return ""
+    who = "Paddle trains it" if still[rows[0]] else "Paddle does not train it"
+    other = "PyTorch does not" if still[rows[0]] else "PyTorch does"
+    return f"padding_idx: row {rows[0]} of the embedding: {who}, {other}"

@@ -1,0 +1,194 @@
+"""From failed comparisons to the layer to mend, its cause and its line of code."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import numpy as np
+
+from align.explain import layer_causes
+from align.explain.hints import layer_hints
+from align.explain.isolation_backward import BackwardIsolation, guilty_backward
+from align.frameworks import on_paddle, on_torch
+from align.pair import runs
+from align.pair.any_pair import AnyPair
+from align.pair.isolation import Guilty, merged
+from align.record.recording import ROOT
+from align.record.results import Comparison
+from align.report.outcome import Divergence
+
+
+def forward_guilty(pair: AnyPair, guilty: Sequence[Guilty]) -> list[Divergence]:
+    """Inject mode's guilty layers with their causes, each once; experiments on the first one."""
+    held = merged(list(guilty))
+    return [_describe(pair, one, first=i == 0) for i, one in enumerate(held)]
+
+
+def _describe(pair: AnyPair, one: Guilty, *, first: bool) -> Divergence:
+    layer, module, weights = pair.layer(one.place)
+    cause = (
+        layer_causes.forward(pair, one)
+        if first
+        else layer_hints.explain(one, weights, layer, module)
+    )
+    if not cause:
+        inside = ", ".join(dict.fromkeys(one.siblings[:4]))
+        hidden = f"layers without a partner run there: {inside}" if inside else ""
+        cause = "; ".join(filter(None, [one.comparison.hint, hidden]))
+    return Divergence(
+        one.shown_at,
+        one.place,
+        "forward",
+        pair.dtype,
+        one.comparison.reason,
+        cause,
+        pair.code(one.place),
+    )
+
+
+def first_forward(
+    pair: AnyPair, failed: Sequence[Comparison], guilty: Sequence[Divergence]
+) -> Divergence:
+    """The first failed tap, accused of it the first guilty layer of inject mode."""
+    first = failed[0]
+    taps = [c for c in failed if not c.name.startswith("(")]
+    if taps and guilty and first.name.startswith("("):
+        first = taps[0]
+    if guilty:
+        held = guilty[0]
+        return Divergence(
+            first.name, held.place, "forward", pair.dtype, first.reason, held.cause, held.source
+        )
+    place = first.name.partition("[")[0]
+    if place.startswith("(") and place != ROOT:
+        place, cause = _structural(place)
+        return Divergence(first.name, place, "forward", pair.dtype, first.reason, cause)
+    cause = first.hint or _undetermined(pair)
+    code = pair.code(place)
+    return Divergence(first.name, place, "forward", pair.dtype, first.reason, cause, code)
+
+
+def _structural(name: str) -> tuple[str, str]:
+    """Place and cause of "(tied parameters: a, b)" and "(trainable parameters: a)"."""
+    title, _, names = name.strip("()").partition(": ")
+    if title not in ("tied parameters", "trainable parameters"):
+        return ROOT, "the two models return different numbers of tensors"
+    owner = names.split(", ")[0].rpartition(".")[0] or ROOT
+    if title == "tied parameters":
+        return owner, f"one tensor on one side, several on the other: {names}"
+    return owner, f"trained on one side only (stop_gradient, requires_grad): {names}"
+
+
+def _undetermined(pair: AnyPair) -> str:
+    """Says when the Paddle side does not repeat itself: something in it is drawn by chance."""
+    again = pair.run_ours()
+    for key, call in pair.ours.calls.items():
+        for (_, a), (_, b) in zip(call.outputs, again.calls[key].outputs, strict=False):
+            if a.shape == b.shape and not np.array_equal(a, b):
+                return f"two runs of the Paddle side differ at {key}: is a dropout active?"
+    return ""
+
+
+def first_backward(
+    pair: AnyPair, failed: Sequence[Comparison], guilty: Sequence[Divergence] | None = None
+) -> Divergence:
+    """The first bad gradient in backward order, and the layer whose own backward pass makes it.
+
+    Args:
+        pair: the user's pair.
+        failed: failed comparisons of the backward stage.
+        guilty: from `isolation_backward.isolated_backward`; None: it is run here.
+    """
+    first = failed[0]
+    if guilty is None:
+        guilty = guilty_backward(pair, BackwardIsolation(pair).go())
+    if not guilty:
+        place = first.name.removeprefix("gradient at ").partition("[")[0]
+        place = "loss" if first.name == "loss" or ROOT in first.name else place
+        return Divergence(first.name, place, "backward", pair.dtype, first.reason, first.hint)
+    held = guilty[0]
+    cause = layer_causes.of_backward(pair, held.place, held.cause)
+    return Divergence(
+        first.name, held.place, "backward", pair.dtype, first.reason, cause, held.source
+    )
+
+
+def momentum_hint(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> str:
+    """The cause of a wrong running statistic, from how far both sides moved it in one pass.
+
+    Args:
+        name: of the buffer.
+        before: before the pass.
+        ours: Paddle's after it.
+        b: PyTorch's after it.
+
+    Returns:
+        A sentence about the momentum or the divisor of the variance, "" when neither explains it.
+    """
+    moved, expected = (ours - before).ravel(), (b - before).ravel()
+    energy = float(expected @ expected)
+    if not energy:
+        return ""
+    if not moved.any():
+        return f"{name}: Paddle does not move it (running statistics are used, or frozen)"
+    ratio = float(expected @ moved) / energy
+    if np.abs(moved - ratio * expected).max() > 0.01 * np.abs(moved).max() or abs(ratio - 1) < 1e-3:
+        return _divisor(name, before.ravel(), ours.ravel(), b.ravel())
+    text = f"{name}: Paddle moves it {ratio:.4g} times as far as PyTorch"
+    if abs(ratio - 9) < 0.05 or abs(ratio - 99) < 0.5:
+        share = 1 / (ratio + 1)
+        text += (
+            f": momentum is written in PyTorch's convention; Paddle's is 1 - PyTorch's, so use "
+            f"momentum={1 - share:.4g}"
+        )
+        return text
+    divisor = _divisor(name, before.ravel(), ours.ravel(), b.ravel())
+    return divisor or f"{text}: another momentum"
+
+
+def _divisor(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> str:
+    """The variance of the batch over n on one side, over n - 1 on the other."""
+    for momentum in (0.1, 0.01, 0.001, 0.05, 0.2, 0.3):
+        rest = (1 - momentum) * before
+        own, theirs = (ours - rest) / momentum, (b - rest) / momentum
+        if not theirs.all():
+            continue
+        ratio = own / theirs
+        mean = float(ratio.mean())
+        if np.ptp(ratio) > 1e-3 * abs(1 - mean) or mean <= 0 or abs(mean - 1) < 1e-9:
+            continue
+        n = 1 / (1 - mean) if mean < 1 else 1 / (1 - 1 / mean)
+        if n > 1.5 and abs(n - round(n)) < 0.01 * n:
+            word, other = ("n", "n - 1") if mean < 1 else ("n - 1", "n")
+            return (
+                f"{name}: the running variance is divided by {word} in Paddle, by {other} in "
+                f"PyTorch (n = {round(n)}): biased or unbiased"
+            )
+    return ""
+
+
+def running_statistic(pair: AnyPair, name: str) -> str:
+    """The cause of a running statistic that is wrong after training, found in one pass.
+
+    Args:
+        pair: the user's pair.
+        name: of Paddle's buffer.
+    """
+    weights, plan = pair.setup.weights, copy.copy(pair.plan)
+    rows = [row for row in weights.rows if row.destination.name == name and row.source.buffer]
+    if not rows:
+        return ""
+    plan.train = True
+    dtype, options = pair.dtype, {"masks": pair.setup.masks, "backward": False}
+    model = pair.reference_model(dtype, True)
+    with runs.passed(on_torch, model, plan, dtype, dtype, **options) as found:
+        held = {n: found.state[n] for n in found.state}
+    model = pair.our_model(True)
+    with runs.passed(on_paddle, model, plan, dtype, dtype, **options) as found:
+        ours = np.array(found.state[name])
+    source = weights.torch_names[rows[0].source.name]
+    before, expected = (
+        weights.to_paddle({source: side[source]})[name] for side in (pair.setup.state, held)
+    )
+    return momentum_hint(name, before, ours, expected)

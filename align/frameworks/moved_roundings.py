@@ -1,0 +1,102 @@
+"""PyTorch with every rounding moved by a unit in the last place: one draw of its rounding error.
+
+Another processor, another order of a sum, a fused kernel: each gives other last digits. Such runs
+of the reference are imitated here. While the mode is on, what every operator that rounds hands
+out, forward, backward and in the optimizer, is multiplied by 1 + 2**-23 or 1 - 2**-23 by chance.
+Operators that only move, choose or compare numbers are left alone: they round nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from align.record.arrays import Arrays
+
+UNIT = 2.0**-23
+"""Spacing of the float32 numbers from 1 to 2."""
+
+_DRAWS = 2**20  # factors drawn once; every tensor takes a run of them from a random place
+# fmt: off
+_EXACT = frozenset({
+    "_to_copy", "abs", "amax", "amin", "cat", "clone", "constant_pad_nd", "copy_", "embedding",
+    "empty_like", "fill_", "flip", "full_like", "gather", "index", "index_select", "lift_fresh",
+    "masked_fill", "masked_fill_", "max", "max_pool2d_with_indices",
+    "max_pool2d_with_indices_backward", "maximum", "min", "minimum", "neg", "new_empty",
+    "new_empty_strided", "new_full", "new_ones", "new_zeros", "ones_like", "relu", "repeat",
+    "roll", "scatter_", "select_backward", "sgn", "sign", "slice_backward", "sort", "stack",
+    "threshold_backward", "topk", "where", "zero_", "zeros_like",
+})
+# fmt: on
+"""Operators that hand on numbers as they are; views are told by their signature."""
+
+
+class MovedRoundings(TorchDispatchMode):
+    """Moves float32 results while it is on; float64 and whole numbers stay as they are.
+
+    Args:
+        seed: of the directions.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        up = torch.randint(0, 2, (_DRAWS,), generator=generator)
+        self._factors = (1.0 + (2.0 * up - 1.0) * UNIT).float()
+        self._random = random.Random(seed).random
+        self._rounds: dict[Any, bool] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No guard against torch.compile, which nothing here uses: it takes a fifth of the time."""
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Call the operator, then move what it rounded."""
+        result = func(*args, **kwargs) if kwargs else func(*args)
+        rounds = self._rounds.get(func)
+        if rounds is None:
+            rounds = self._rounds[func] = _rounds(func)
+        if rounds:
+            for tensor in result if isinstance(result, tuple | list) else (result,):
+                if isinstance(tensor, torch.Tensor):
+                    self._move(tensor)
+        return result
+
+    def arrays(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
+        """Moved copies of weights or inputs; arrays that are not float32 are passed on."""
+        found = {}
+        for name, array in arrays.items():
+            if array.dtype == np.float32:
+                tensor = torch.from_numpy(np.array(array))
+                self._move(tensor)
+                array = tensor.numpy()
+            found[name] = array
+        return found
+
+    def _move(self, tensor: torch.Tensor) -> None:
+        """Move a tensor in place; zeros, infinities and NaN stay."""
+        size = tensor.numel()
+        if tensor.dtype is not torch.float32 or not size:
+            return
+        factors = self._factors if size <= _DRAWS else self._factors.repeat(-(-size // _DRAWS))
+        start = int(self._random() * (max(size, _DRAWS) - size + 1))
+        tensor.mul_(factors[start : start + size].view(tensor.shape))
+
+
+def _rounds(func: Any) -> bool:
+    """Whether an operator makes new numbers out of tensors, by its name and its signature."""
+    schema = func._schema
+    if schema.name.removeprefix("aten::") in _EXACT:
+        return False
+    if not any("Tensor" in str(argument.type) for argument in schema.arguments):
+        return False  # a constant
+    aliases = [made.alias_info for made in schema.returns]
+    return all(alias is None or alias.is_write for alias in aliases)

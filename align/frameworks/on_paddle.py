@@ -1,0 +1,376 @@
+"""The Paddle side of any pair: the same functions as `on_torch`, NumPy in, NumPy out."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import paddle
+
+from align.frameworks.casting_paddle import autocast
+from align.frameworks.factories import unpack
+from align.frameworks.masks import Masks
+from align.record.arrays import Arrays
+from align.record.asked_plan import Plan, cast, is_array, output_weights
+from align.record.entries import Entry, canonical, qualified_types
+from align.record.nested import leaves, replace
+from align.record.precision import held_dtype, is_low
+from align.record.recording import ROOT
+from align.record.stored_arrays import Lazy
+
+NAME = "Paddle"
+_MOMENT = re.compile(r"(?P<parameter>.+)_(?P<kind>moment1|moment2|velocity)_\d+")
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: str) -> Iterator[None]:
+    """Build and run in ``dtype``, a low one as mixed precision; then restore the default."""
+    previous = paddle.get_default_dtype()
+    paddle.set_default_dtype(held_dtype(dtype))
+    try:
+        with autocast(dtype) if is_low(dtype) else contextlib.nullcontext():
+            yield
+    finally:
+        paddle.set_default_dtype(previous)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is this framework's tensor."""
+    return isinstance(value, paddle.Tensor)
+
+
+def numpy(tensor: paddle.Tensor) -> np.ndarray:
+    """A copy as NumPy array; low precision as float32."""
+    low = tensor.dtype in (paddle.bfloat16, paddle.float16)
+    return (tensor.astype("float32") if low else tensor).detach().numpy()  # PADDLE: it copies
+
+
+view = numpy
+"""PADDLE: NumPy cannot read a tensor's own memory."""
+
+
+def tensor(array: np.ndarray) -> paddle.Tensor:
+    """A tensor that owns its memory."""
+    return paddle.to_tensor(np.array(array, order="C"))
+
+
+def clone(value: paddle.Tensor) -> paddle.Tensor:
+    """The same values as another node of the graph."""
+    return value.clone()
+
+
+def needs_gradient(value: paddle.Tensor) -> bool:
+    """Whether a gradient will arrive at a tensor."""
+    return not value.stop_gradient and paddle.is_floating_point(value)
+
+
+def on_gradient(value: paddle.Tensor, receive: Callable[[np.ndarray], None]) -> None:
+    """Call ``receive`` with the gradient when it arrives."""
+    value.register_hook(lambda gradient: receive(numpy(gradient)))
+
+
+def leaf(array: np.ndarray) -> paddle.Tensor:
+    """A tensor that owns its memory and collects a gradient."""
+    return paddle.to_tensor(np.array(array, order="C"), stop_gradient=False)
+
+
+def gradient(value: paddle.Tensor) -> np.ndarray | None:
+    """What a leaf or a parameter has collected, None without."""
+    return None if value.grad is None else numpy(value.grad)
+
+
+def pull(tensors: list[paddle.Tensor], gradients: list[np.ndarray]) -> None:
+    """Run the backward pass from several tensors with given gradients; the graph is kept."""
+    paddle.autograd.backward(tensors, [tensor(g) for g in gradients], retain_graph=True)
+
+
+def triple_gradient(value: paddle.Tensor) -> None:
+    """Hand on three times the gradient (a planted fault)."""
+    value.register_hook(lambda gradient: gradient * 3.0)
+
+
+def hook(layer: paddle.nn.Layer, before: Callable, after: Callable) -> list[Callable[[], None]]:
+    """Register both hooks; returns what removes them."""
+    held = (
+        layer.register_forward_pre_hook(before, with_kwargs=True),
+        layer.register_forward_post_hook(after, with_kwargs=True),
+    )
+    return [handle.remove for handle in held]
+
+
+def modules(model: paddle.nn.Layer) -> dict[str, paddle.nn.Layer]:
+    """Every layer once, by name, the model itself as ROOT."""
+    return {name or ROOT: layer for name, layer in model.named_sublayers(include_self=True)}
+
+
+def entries(model: paddle.nn.Layer) -> list[Entry]:
+    """Every name of the state dict; tied names share their identity."""
+    held = _owners(model)
+    parameters = {id(p) for p in model.parameters()}
+    found = []
+    for name, value in model.state_dict().items():
+        owner = name.rpartition(".")[0]
+        found.append(
+            Entry(
+                name=name,
+                shape=tuple(value.shape),
+                dtype=str(value.dtype).removeprefix("paddle."),
+                owner=owner or ROOT,
+                types=qualified_types(held.get(owner, model)),
+                trainable=id(value) in parameters and not value.stop_gradient,
+                buffer=id(value) not in parameters or name.endswith(("._mean", "._variance")),
+                identity=id(value),
+            )
+        )
+    return found
+
+
+def _owners(model: paddle.nn.Layer) -> dict[str, paddle.nn.Layer]:
+    """Every name of every layer: one that is held twice has two names."""
+    found: dict[str, paddle.nn.Layer] = {}
+    todo = [("", model)]
+    while todo:
+        name, layer = todo.pop()
+        found[name] = layer
+        for key, child in layer.named_children():
+            todo.append((f"{name}.{key}" if name else key, child))
+        for key, child in layer._sub_layers.items():  # named_children leaves a second name out
+            if child is not None:
+                found.setdefault(f"{name}.{key}" if name else key, child)
+    return found
+
+
+def state(model: paddle.nn.Layer) -> Arrays:
+    """Every tensor by canonical name."""
+    first = canonical(entries(model))
+    held = model.state_dict()
+    return {name: numpy(held[name]) for name in dict.fromkeys(first.values())}
+
+
+def load(model: paddle.nn.Layer, arrays: Mapping[str, np.ndarray]) -> None:
+    """Overwrite tensors by canonical name and read them back.
+
+    PADDLE: set_state_dict only warns about what does not fit.
+    """
+    held = model.state_dict()
+    for name, array in arrays.items():
+        own = held[name]
+        value = np.asarray(array, str(own.dtype).removeprefix("paddle."), order="C")
+        own.set_value(value)
+        if not np.array_equal(view(own), value):
+            raise ValueError(f"Paddle {name}: the values read back are not those written")
+
+
+def prepare(plan: Plan, dtype: str, train: bool) -> paddle.nn.Layer:
+    """A model of the user's layer in one precision, apart from the user's own object."""
+    dtype = held_dtype(dtype)
+    with default_dtype(dtype):
+        if isinstance(plan.paddle_layer, paddle.nn.Layer):
+            model = copy.deepcopy(plan.paddle_layer)
+        else:
+            paddle.seed(plan.seed)
+            model = plan.paddle_layer()
+        if not isinstance(model, paddle.nn.Layer):
+            raise ValueError(
+                f"paddle_layer: got {type(model).__name__}, expected a paddle.nn.Layer or a "
+                "callable without arguments that builds one"
+            )
+        # PADDLE: Layer.to(dtype=) would cast whole numbers (position ids) as well
+        model._to_impl(dtype=dtype, floating_only=True, include_sublayers=True)
+    for layer in model.sublayers(include_self=True):
+        if plan.dropout == "off" and isinstance(layer, paddle.nn.layer.rnn.RNNBase):
+            layer.dropout = 0.0  # it drops inside its kernel
+    model.train() if train else model.eval()
+    return model
+
+
+def call(model: paddle.nn.Layer, inputs: Any) -> tuple[Any, dict[str, paddle.Tensor]]:
+    """Run the model; also returns the floating inputs, which collect gradients."""
+    watched: dict[str, paddle.Tensor] = {}
+
+    def feed(path: str, array: np.ndarray) -> paddle.Tensor:
+        value = tensor(np.asarray(array))
+        if not paddle.is_floating_point(value):
+            return value
+        value.stop_gradient = False
+        watched[path] = value
+        return value.clone()  # not a leaf: the model may write into it
+
+    fed = replace(inputs, is_array, feed)
+    with warnings.catch_warnings():  # PADDLE: batch norm announces its running statistics
+        warnings.filterwarnings("ignore", "When training, we now always track")
+        output = model(**fed) if isinstance(fed, Mapping) else model(*fed)
+    return output, watched
+
+
+def loss_of(plan: Plan, output: Any, dtype: str, rounded: str) -> paddle.Tensor:
+    """The plan's loss of an output."""
+    labels = plan.labels
+    if labels is not None:
+        labels = tensor(cast(np.asarray(labels), dtype, rounded))
+    if isinstance(plan.loss, (tuple, list)):
+        return plan.loss[1](output) if labels is None else plan.loss[1](output, labels)
+    floats = [v for _, v in leaves(output, is_tensor) if paddle.is_floating_point(v)]
+    if not floats:
+        raise ValueError("the Paddle layer returns no floating tensor")
+    if plan.loss is None:
+        weights = (output_weights(v.shape, i, plan.seed) for i, v in enumerate(floats))
+        factors = (tensor(cast(w, dtype, rounded)) for w in weights)
+        return sum((v * w).sum() for v, w in zip(floats, factors, strict=True))
+    if plan.loss == "mse":
+        return paddle.nn.functional.mse_loss(floats[0], labels)
+    return _cross_entropy(floats[0], labels)
+
+
+def _cross_entropy(scores: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    """PyTorch's mean cross entropy: classes on axis 1, the mean over the labels that count.
+
+    PADDLE: the mean divides by all labels, ignored ones (-100) included.
+    """
+    if paddle.is_floating_point(labels):
+        terms = paddle.nn.functional.cross_entropy(
+            scores, labels, soft_label=True, axis=1 if scores.ndim > 1 else -1, reduction="none"
+        )
+        return terms.sum() / (scores.shape[0] if scores.ndim > 1 else 1)
+    terms = paddle.nn.functional.cross_entropy(
+        scores, labels.unsqueeze(1), axis=1, reduction="none", ignore_index=-100
+    )
+    return terms.sum() / (labels != -100).sum().astype(terms.dtype)
+
+
+def gradients(model: paddle.nn.Layer) -> Arrays:
+    """Of the parameters that have one, by canonical name."""
+    first = canonical(entries(model))
+    held = model.state_dict()
+    found = {name: held[name] for name in dict.fromkeys(first.values())}
+    return {n: numpy(p.grad) for n, p in found.items() if p.grad is not None}
+
+
+def clear(model: paddle.nn.Layer) -> None:
+    """Forget the gradients."""
+    for parameter in model.parameters():
+        parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
+
+
+def backward(loss: paddle.Tensor) -> None:
+    """Run the backward pass of a scalar, outside of mixed precision."""
+    if not loss.stop_gradient:
+        with paddle.amp.auto_cast(enable=False):
+            loss.backward()
+
+
+def stamp(value: paddle.Tensor) -> dict[str, Any]:
+    """Who computed a tensor, read off its type."""
+    return {
+        "framework": type(value).__module__.split(".")[0],
+        "version": paddle.__version__,
+        "device": str(value.place),
+        "dtype": str(value.dtype).removeprefix("paddle."),
+    }
+
+
+@contextlib.contextmanager
+def dropout_off() -> Iterator[None]:
+    """Every dropout function of the framework hands its input on, in training mode too."""
+    functional = paddle.nn.functional
+    names = [n for n in dir(functional) if "dropout" in n and callable(getattr(functional, n))]
+    held = {name: getattr(functional, name) for name in names if "fused" not in name}
+    for name in held:
+        setattr(functional, name, lambda x, *_, **__: x)
+    held["scaled_dot_product_attention"] = attend = functional.scaled_dot_product_attention
+
+    def attend_all(query, key, value, attn_mask=None, dropout_p=0.0, *args: Any, **options: Any):
+        return attend(query, key, value, attn_mask, 0.0, *args, **options)
+
+    functional.scaled_dot_product_attention = attend_all
+    try:
+        yield
+    finally:
+        for name, function in held.items():
+            setattr(functional, name, function)
+
+
+def dropout_exchanged(
+    masks: Masks, model: paddle.nn.Layer, step: int
+) -> contextlib.AbstractContextManager[None]:
+    """Dropout on, with the masks that both sides share; see `masks_paddle`."""
+    from align.frameworks import masks_paddle
+
+    return masks_paddle.dropout_exchanged(masks, model, step)
+
+
+def stock_norms(model: paddle.nn.Layer) -> list[str]:
+    """Norms of Paddle itself whose kernels hold epsilon (and momentum) in float32.
+
+    Group norm is not among them: it holds its epsilon in float64.
+    """
+    return [
+        name
+        for name, layer in modules(model).items()
+        if type(layer).__module__ == "paddle.nn.layer.norm"
+        if "GroupNorm" not in type(layer).__name__
+    ]
+
+
+def make_optimizer(plan: Plan, model: paddle.nn.Layer) -> tuple[Any, Any]:
+    """The plan's optimizer and scheduler (None without)."""
+    if not isinstance(plan.optimizer, Mapping):
+        return unpack(plan.optimizer[1](model), model)
+    given = plan.optimizer
+    trained = [p for p in model.parameters() if not p.stop_gradient]
+    if given["name"] == "sgd":
+        shared = {"learning_rate": given["lr"], "parameters": trained}
+        if given["weight_decay"]:
+            shared["weight_decay"] = given["weight_decay"]
+        if given["momentum"]:
+            return paddle.optimizer.Momentum(momentum=given["momentum"], **shared), None
+        return paddle.optimizer.SGD(**shared), None
+    return paddle.optimizer.AdamW(
+        learning_rate=given["lr"],
+        beta1=given["beta1"],
+        beta2=given["beta2"],
+        epsilon=given["eps"],
+        parameters=trained,
+        weight_decay=given["weight_decay"],
+    ), None
+
+
+def rate(optimizer: Any) -> float:
+    """The learning rate that the next step applies (the largest of the groups)."""
+    held = getattr(optimizer, "_param_groups", None) or []
+    lists = [g["params"] if isinstance(g, Mapping) else [g] for g in held]
+    attributes = [getattr(p, "optimize_attr", None) or {} for params in lists for p in params]
+    factors = [float(one.get("learning_rate", 1.0)) for one in attributes]
+    return float(optimizer.get_lr()) * max(factors, default=1.0)
+
+
+def advance(optimizer: Any, scheduler: Any, model: paddle.nn.Layer) -> None:
+    """One optimizer step, the schedule after it, gradients forgotten."""
+    optimizer.step()
+    if scheduler is not None:
+        scheduler.step()
+    clear(model)  # none, not zeros: with zeros a parameter that is not used would still move
+
+
+def moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, Lazy]:
+    """Kind of moment -> the live ones by canonical parameter name, copied when they are read.
+
+    PADDLE: the number at the end of an accumulator's name counts the optimizers of the process that
+    had a parameter of that name, as copies of one model have.
+    """
+    names = {p.name: name for name, p in model.named_parameters()}
+    first = canonical(entries(model))
+    found: dict[str, Lazy] = {}
+    for key, value in optimizer.state_dict().items():
+        parts = _MOMENT.fullmatch(key)
+        name = names.get(parts["parameter"]) if parts else None
+        if name is not None:
+            read = functools.partial(numpy, value)
+            found.setdefault(parts["kind"], Lazy()).hold(first.get(name, name), read)
+    return found

@@ -1,0 +1,335 @@
+"""The PyTorch side of any pair: prepare, load, run, train; NumPy in, NumPy out."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from align.frameworks.factories import unpack
+from align.frameworks.masks import Masks
+from align.record.arrays import Arrays
+from align.record.asked_plan import Plan, cast, is_array, output_weights
+from align.record.entries import Entry, canonical, qualified_types
+from align.record.nested import leaves, replace
+from align.record.precision import held_dtype, is_low
+from align.record.recording import ROOT
+from align.record.stored_arrays import Lazy
+
+NAME = "PyTorch"
+MOMENTS = {"exp_avg": "moment1", "exp_avg_sq": "moment2", "momentum_buffer": "velocity"}
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: str) -> Iterator[None]:
+    """Build and run in ``dtype``, a low one as mixed precision; then restore the default."""
+    previous = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, held_dtype(dtype)))
+    low = torch.autocast("cpu", getattr(torch, dtype)) if is_low(dtype) else None
+    try:
+        with low or contextlib.nullcontext():
+            yield
+    finally:
+        torch.set_default_dtype(previous)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is this framework's tensor."""
+    return isinstance(value, torch.Tensor)
+
+
+def numpy(tensor: torch.Tensor) -> np.ndarray:
+    """A copy as NumPy array; low precision as float32."""
+    low = tensor.dtype in (torch.bfloat16, torch.float16)
+    return (tensor.float() if low else tensor).detach().cpu().numpy().copy()
+
+
+def view(tensor: torch.Tensor) -> np.ndarray:
+    """The same for a look: not copied where NumPy can read the tensor's own memory."""
+    low = tensor.dtype in (torch.bfloat16, torch.float16)
+    return numpy(tensor) if low else tensor.detach().cpu().numpy()
+
+
+def tensor(array: np.ndarray) -> torch.Tensor:
+    """A tensor that owns its memory."""
+    return torch.from_numpy(np.array(array, order="C"))
+
+
+def clone(value: torch.Tensor) -> torch.Tensor:
+    """The same values as another node of the graph."""
+    return value.clone()
+
+
+def needs_gradient(value: torch.Tensor) -> bool:
+    """Whether a gradient will arrive at a tensor."""
+    return value.requires_grad and value.is_floating_point()
+
+
+def on_gradient(value: torch.Tensor, receive: Callable[[np.ndarray], None]) -> None:
+    """Call ``receive`` with the gradient when it arrives."""
+    value.register_hook(lambda gradient: receive(numpy(gradient)))
+
+
+def triple_gradient(value: torch.Tensor) -> None:
+    """Hand on three times the gradient (a planted fault)."""
+    value.register_hook(lambda gradient: gradient * 3.0)
+
+
+def hook(module: torch.nn.Module, before: Callable, after: Callable) -> list[Callable[[], None]]:
+    """Register both hooks; returns what removes them."""
+    held = (
+        module.register_forward_pre_hook(before, with_kwargs=True),
+        module.register_forward_hook(after, with_kwargs=True),
+    )
+    return [handle.remove for handle in held]
+
+
+def modules(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
+    """Every module once, by name, the model itself as ROOT."""
+    return {name or ROOT: module for name, module in model.named_modules()}
+
+
+def entries(model: torch.nn.Module) -> list[Entry]:
+    """Every name of the state dict, in its order; tied names share their identity."""
+    held = dict(model.named_modules(remove_duplicate=False))
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    found = []
+    for name, value in model.state_dict(keep_vars=True).items():
+        if not is_tensor(value):
+            raise ValueError(f"PyTorch {name}: the state dict holds a {type(value).__name__}")
+        owner = name.rpartition(".")[0]
+        found.append(
+            Entry(
+                name=name,
+                shape=tuple(value.shape),
+                dtype=str(value.dtype).removeprefix("torch."),
+                owner=owner or ROOT,
+                types=qualified_types(held.get(owner, model)),
+                trainable=name in parameters and value.requires_grad,
+                buffer=name not in parameters,
+                identity=id(value),
+            )
+        )
+    return found
+
+
+def state(model: torch.nn.Module) -> Arrays:
+    """Every tensor by canonical name."""
+    first = canonical(entries(model))
+    held = model.state_dict()
+    return {name: numpy(held[name]) for name in dict.fromkeys(first.values())}
+
+
+def load(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
+    """Overwrite tensors by canonical name; floating arrays are cast to the model's dtype."""
+    held = model.state_dict(keep_vars=True)
+    with torch.no_grad():
+        for name, array in arrays.items():
+            held[name].copy_(torch.from_numpy(np.require(array, requirements="CW")))
+
+
+def prepare(plan: Plan, dtype: str, train: bool) -> torch.nn.Module:
+    """A model of the user's module in one precision, apart from the user's own object."""
+    dtype = held_dtype(dtype)
+    with default_dtype(dtype):
+        if isinstance(plan.torch_module, torch.nn.Module):
+            model = copy.deepcopy(plan.torch_module)
+        else:
+            torch.manual_seed(plan.seed)
+            model = plan.torch_module()
+        if not isinstance(model, torch.nn.Module):
+            raise ValueError(
+                f"torch_module: got {type(model).__name__}, expected a torch.nn.Module or a "
+                "callable without arguments that builds one"
+            )
+        model = model.to(getattr(torch, dtype))
+    for module in model.modules():
+        if plan.dropout == "off" and isinstance(module, torch.nn.RNNBase):
+            module.dropout = 0.0  # it drops inside its kernel
+    return model.train(train)
+
+
+def call(model: torch.nn.Module, inputs: Any) -> tuple[Any, dict[str, torch.Tensor]]:
+    """Run the model; also returns the floating inputs, which collect gradients."""
+    watched: dict[str, torch.Tensor] = {}
+
+    def feed(path: str, array: np.ndarray) -> torch.Tensor:
+        value = tensor(np.asarray(array))
+        if not value.is_floating_point():
+            return value
+        watched[path] = value.requires_grad_(True)
+        return value.clone()  # not a leaf: the model may write into it
+
+    fed = replace(inputs, is_array, feed)
+    output = model(**fed) if isinstance(fed, Mapping) else model(*fed)
+    return output, watched
+
+
+def loss_of(plan: Plan, output: Any, dtype: str, rounded: str) -> torch.Tensor:
+    """The plan's loss of an output."""
+    labels = plan.labels
+    if labels is not None:
+        labels = tensor(cast(np.asarray(labels), dtype, rounded))
+    if isinstance(plan.loss, (tuple, list)):
+        return plan.loss[0](output) if labels is None else plan.loss[0](output, labels)
+    floats = [v for _, v in leaves(output, is_tensor) if v.is_floating_point()]
+    if not floats:
+        raise ValueError("the PyTorch module returns no floating tensor")
+    if plan.loss is None:
+        weights = (output_weights(v.shape, i, plan.seed) for i, v in enumerate(floats))
+        factors = (tensor(cast(w, dtype, rounded)) for w in weights)
+        return sum((v * w).sum() for v, w in zip(floats, factors, strict=True))
+    functional = torch.nn.functional
+    if plan.loss == "mse":
+        return functional.mse_loss(floats[0], labels)
+    return functional.cross_entropy(floats[0], labels)
+
+
+def gradients(model: torch.nn.Module) -> Arrays:
+    """Of the parameters that have one, by canonical name."""
+    return {n: numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None}
+
+
+def clear(model: torch.nn.Module) -> None:
+    """Forget the gradients."""
+    model.zero_grad(set_to_none=True)
+
+
+def backward(loss: torch.Tensor) -> None:
+    """Run the backward pass of a scalar, outside of mixed precision."""
+    if loss.requires_grad:
+        with torch.autocast("cpu", enabled=False):
+            loss.backward()
+
+
+def stamp(value: torch.Tensor) -> dict[str, Any]:
+    """Who computed a tensor, read off its type."""
+    return {
+        "framework": type(value).__module__.split(".")[0],
+        "version": torch.__version__,
+        "device": str(value.device),
+        "dtype": str(value.dtype).removeprefix("torch."),
+    }
+
+
+@contextlib.contextmanager
+def dropout_off() -> Iterator[None]:
+    """Every dropout function of the framework hands its input on, in training mode too."""
+    functional = torch.nn.functional
+    names = [n for n in dir(functional) if "dropout" in n and not n.startswith("_")]
+    held = {name: getattr(functional, name) for name in names}
+    held["scaled_dot_product_attention"] = attend = functional.scaled_dot_product_attention
+
+    def attend_all(query, key, value, attn_mask=None, dropout_p=0.0, *args: Any, **options: Any):
+        return attend(query, key, value, attn_mask, 0.0, *args, **options)
+
+    for name in names:
+        setattr(functional, name, lambda input, *_, **__: input)
+    functional.scaled_dot_product_attention = attend_all
+    try:
+        yield
+    finally:
+        for name, function in held.items():
+            setattr(functional, name, function)
+
+
+def dropout_exchanged(
+    masks: Masks, model: torch.nn.Module, step: int
+) -> contextlib.AbstractContextManager[None]:
+    """Dropout on, with the masks that both sides share; see `masks_torch`."""
+    from align.frameworks import masks_torch
+
+    return masks_torch.dropout_exchanged(masks, model, step)
+
+
+def follow_paddle(model: torch.nn.Module, names: list[str]) -> None:
+    """Let these norms use the numbers that Paddle's kernels use, and its running variance.
+
+    PADDLE: epsilon and momentum are float32 in every precision (1e-5 becomes 9.99999975e-06), and
+    the running variance takes the biased variance of the batch, PyTorch's the unbiased one.
+
+    Args:
+        model: the reference's copy; it is changed.
+        names: its norms whose partner is a norm of Paddle itself.
+    """
+    kept: dict[int, torch.Tensor] = {}
+
+    def before(module: torch.nn.Module, _: tuple) -> None:
+        kept[id(module)] = module.running_var.clone()
+
+    def after(module: torch.nn.Module, args: tuple, __: Any) -> None:
+        if not module.training:
+            return
+        count = args[0].numel() / args[0].shape[1]
+        momentum = module.momentum
+        if momentum is None:
+            momentum = 1.0 / float(module.num_batches_tracked)
+        rest = (1 - momentum) * kept[id(module)]
+        biased = rest + (module.running_var - rest) * (count - 1) / count
+        module.running_var.data.copy_(biased)  # .data: the graph holds the buffer, unused
+
+    held = modules(model)
+    for name in names:
+        module = held[name]
+        if isinstance(getattr(module, "eps", None), float):
+            module.eps = float(np.float32(module.eps))
+        if not isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+            continue
+        if isinstance(module.momentum, float):
+            module.momentum = 1.0 - float(np.float32(1.0 - module.momentum))
+        if module.track_running_stats:
+            module.register_forward_pre_hook(before)
+            module.register_forward_hook(after)
+
+
+def make_optimizer(plan: Plan, model: torch.nn.Module) -> tuple[Any, Any]:
+    """The plan's optimizer and scheduler (None without)."""
+    if not isinstance(plan.optimizer, Mapping):
+        return unpack(plan.optimizer[0](model), model)
+    given = plan.optimizer
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if given["name"] == "sgd":
+        return torch.optim.SGD(
+            trained,
+            lr=given["lr"],
+            momentum=given["momentum"],
+            weight_decay=given["weight_decay"],
+        ), None
+    return torch.optim.AdamW(
+        trained,
+        lr=given["lr"],
+        betas=(given["beta1"], given["beta2"]),
+        eps=given["eps"],
+        weight_decay=given["weight_decay"],
+        fused=True,  # the same rule in one pass over the memory: a quarter of the time
+    ), None
+
+
+def rate(optimizer: Any) -> float:
+    """The learning rate that the next step applies (the largest of the groups)."""
+    return max(float(group["lr"]) for group in optimizer.param_groups)
+
+
+def advance(optimizer: Any, scheduler: Any, model: torch.nn.Module) -> None:
+    """One optimizer step, the schedule after it, gradients forgotten."""
+    optimizer.step()
+    if scheduler is not None:
+        scheduler.step()
+    clear(model)
+
+
+def moments(optimizer: Any, model: torch.nn.Module) -> dict[str, Lazy]:
+    """Kind of moment -> views of the live ones by canonical parameter name."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    found: dict[str, Lazy] = {}
+    for parameter, held in optimizer.state.items():
+        for key, kind in MOMENTS.items():
+            if is_tensor(held.get(key)):
+                read = functools.partial(view, held[key])
+                found.setdefault(kind, Lazy()).hold(names[parameter], read)
+    return found

@@ -1,0 +1,143 @@
+"""Paddle's optimizers from outside: the same functions as `stepping_torch`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import paddle
+
+from align.frameworks.on_paddle import entries
+from align.record.entries import canonical
+
+KINDS = ("moment1", "moment2", "moment2_max", "velocity", "mean_square")
+_KEY = re.compile(rf"(.*)_({'|'.join(KINDS)})_\d+")  # the number counts a parameter's optimizers
+FLOAT32: Mapping[str, tuple[str, ...]] = {
+    "SGD": (),
+    "Adam": (),
+    "AdamW": ("weight_decay",),
+    "Momentum": ("momentum", "weight_decay"),
+}
+"""Paddle's optimizer -> PyTorch's names of the settings that its kernel holds in float32."""
+
+
+def parameters(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
+    """All floating parameters by canonical name; a frozen one gets gradients as well."""
+    first = canonical(entries(model))
+    held = model.state_dict()
+    own = {id(p) for p in model.parameters()}
+    found = {name: held[name] for name in dict.fromkeys(first.values())}
+    return {name: p for name, p in found.items() if id(p) in own and paddle.is_floating_point(p)}
+
+
+def groups(optimizer: Any, model: paddle.nn.Layer) -> list[list[str]]:
+    """Names of the trainable parameters of each group, one group for each rate in it."""
+    return [names for names, _ in _parts(optimizer, model)]
+
+
+def rates(optimizer: Any, model: paddle.nn.Layer) -> list[float]:
+    """The rate that the next step applies to each of `groups`.
+
+    PADDLE: the optimizer's get_lr() reads the schedule; the scheduler's own get_lr() is no getter.
+    """
+    base = float(optimizer.get_lr())
+    return [base * factor for _, factor in _parts(optimizer, model)]
+
+
+def base_rate(optimizer: Any) -> float:
+    """The rate before the factors of groups and parameters."""
+    return float(optimizer.get_lr())
+
+
+def factors(optimizer: Any, model: paddle.nn.Layer) -> list[float]:
+    """What each of `groups` multiplies the base rate by."""
+    return [factor for _, factor in _parts(optimizer, model)]
+
+
+def _parts(optimizer: Any, model: paddle.nn.Layer) -> list[tuple[list[str], float]]:
+    names = {p.name: name for name, p in parameters(model).items() if not p.stop_gradient}
+    held = getattr(optimizer, "_param_groups", None) or getattr(optimizer, "_parameter_list", None)
+    if not held:
+        raise ValueError(
+            f"Paddle: {type(optimizer).__name__} holds no parameters that can be listed; return an "
+            "optimizer of paddle.optimizer (or a subclass) from the factory"
+        )
+    lists = [g["params"] for g in held] if isinstance(held[0], dict) else [held]
+    ratio = getattr(optimizer, "_lr_ratio", None)
+    found: list[tuple[list[str], float]] = []
+    for params in lists:
+        parts: dict[float, list[str]] = {}
+        for p in params:
+            if p.name not in names:
+                continue
+            factor = float((getattr(p, "optimize_attr", None) or {}).get("learning_rate", 1.0))
+            factor *= float(ratio(p)) if callable(ratio) else 1.0
+            parts.setdefault(factor, []).append(names[p.name])
+        found += [(members, factor) for factor, members in parts.items()]
+    return found
+
+
+def advance(scheduler: Any) -> None:
+    """One step of the schedule.
+
+    Raises:
+        ValueError: a scheduler whose step needs an argument.
+    """
+    try:
+        scheduler.step()
+    except TypeError as error:
+        raise ValueError(
+            f"Paddle: {type(scheduler).__name__}.step() needs an argument ({error}): pass "
+            "schedule=(torch_rates, paddle_rates) instead"
+        ) from error
+
+
+def give(parameter: paddle.Tensor, gradient: np.ndarray | None) -> None:
+    """Set a gradient; None: there is none. Zeros that an optimizer left behind stay.
+
+    PADDLE: clear_grad() leaves zeros, with which an optimizer still moves the parameter.
+    """
+    if gradient is not None:
+        dtype = str(parameter.dtype).removeprefix("paddle.")
+        parameter.grad = paddle.to_tensor(np.array(gradient, dtype=dtype, order="C"))
+    elif parameter.grad is not None and bool(parameter.grad.any()):
+        parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
+
+
+def array(tensor: paddle.Tensor) -> np.ndarray:
+    """As NumPy array."""
+    return tensor.detach().numpy()
+
+
+def step(optimizer: Any) -> None:
+    """One step.
+
+    Raises:
+        ValueError: an optimizer without a kernel for the precision.
+    """
+    try:
+        optimizer.step()
+    except RuntimeError as error:
+        reason = next((line for line in str(error).splitlines() if "kernel" in line), str(error))
+        raise ValueError(
+            f"Paddle: {type(optimizer).__name__}.step() failed ({reason.strip()[:200]}): compare "
+            "in another precision (dtype=), or replace what has no kernel"
+        ) from error
+
+
+def moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, dict[str, paddle.Tensor]]:
+    """Parameter -> kind of moment -> tensor, not copied."""
+    names = {p.name: name for name, p in parameters(model).items()}
+    found: dict[str, dict[str, paddle.Tensor]] = {name: {} for name in names.values()}
+    for key, value in optimizer.state_dict().items():
+        parts = _KEY.fullmatch(key)
+        if parts is not None and parts[1] in names:
+            found[names[parts[1]]][parts[2]] = value
+    return found
+
+
+def held_in_float32(optimizer: Any) -> tuple[str, ...] | None:
+    """PyTorch's names of the settings that this optimizer's kernel holds in float32; None: any."""
+    return FLOAT32.get(type(optimizer).__name__)

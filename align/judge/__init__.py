@@ -1,0 +1,1 @@
+"""How far two records are apart, and how far they may be. NumPy only."""

@@ -1,0 +1,274 @@
+"""The comparator: two NumPy arrays and a tolerance in, one judged Comparison out.
+
+It refuses what known tools let through: NaN, equal infinities, broadcasting, another dtype, a
+missing or an extra name, an empty comparison, a mean that hides one element. Distances are taken in
+float64 and are relative to a scale, so that `worst <= bound` reads the same for every tensor.
+
+Legend: a = ours (Paddle), b = the reference (PyTorch).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from align.judge import noise_band
+from align.judge.diagnosis import diagnose, diagnose_shape
+from align.judge.distance import LOW_PRECISION, Distance, measure, peak
+from align.record.results import Comparison
+from align.record.tolerance import JUDGED_BY_ORACLE, Tolerance
+
+OURS, REFERENCE, ORACLE = "Paddle", "PyTorch", "float64 oracle"
+VACUOUS = 0.5  # an oracle bound this wide would nearly admit a tensor of zeros (distance 1)
+_NAMES = Tolerance("exact", 0.0, "every name must exist on both sides, and there must be one")
+
+
+def compare_arrays(
+    name: str,
+    ours: Any,
+    reference: Any,
+    tolerance: Tolerance,
+    *,
+    oracle: Any = None,
+    zero_scale: float | None = None,
+    noise: noise_band.Allowed | None = None,
+) -> Comparison:
+    """Judges one array against its reference.
+
+    Args:
+        name: what the arrays are, for the report.
+        ours: Paddle's array (or a Python number).
+        reference: PyTorch's array: same shape, same dtype, not empty, finite.
+        tolerance: the rule, see `Tolerance`.
+        oracle: float64 array of the same shape; needed by kinds "oracle" and "band".
+        zero_scale: size of a tensor that is surely not zero (say the model's largest gradient).
+            Where the judge (the oracle, or for "scaled" the reference) lies below 1e-12 of it, the
+            tensor is zero in exact arithmetic and its own scale is rounding noise: the largest
+            difference is then judged against zero_scale, bound by the value (oracle: by the floor).
+            Without it an all-zero reference of kind "scaled" is judged absolutely.
+        noise: what rounding alone does to the tensor, for kind "band"; asked only where the answer
+            matters. Without it the lowest bound holds.
+
+    Returns:
+        Comparison: `passed`, or a `reason` in plain words, with the worst element and both values.
+
+    Raises:
+        ValueError: zero_scale is not a finite number above 0.
+
+    Source: issue "The rails", section 5; specs.md D.5.
+    """
+    if zero_scale is not None and not 0 < zero_scale < math.inf:
+        raise ValueError(f"zero_scale {zero_scale!r} of {name!r}: expected a finite number above 0")
+    sides = {OURS: ours, REFERENCE: reference}
+    if tolerance.kind in JUDGED_BY_ORACLE:
+        sides[ORACLE] = oracle
+    arrays: dict[str, np.ndarray] = {}
+    for side, value in sides.items():
+        array, reason = _read(value, side)
+        if array is None:
+            return _refused(name, tolerance, reason)
+        arrays[side] = array
+    refusal = _structure(name, arrays, tolerance)
+    if refusal is not None:
+        return refusal
+    found = measure(arrays[OURS], arrays[REFERENCE], arrays.get(ORACLE), tolerance, zero_scale)
+    refusal = None if found.finite else _finite(name, arrays, tolerance)
+    if tolerance.kind == "band" and noise is not None and refusal is None:
+        found = _within_band(name, found, tolerance, noise)
+    return refusal or _judge(name, arrays, tolerance, found)
+
+
+def _within_band(
+    name: str, found: Distance, tolerance: Tolerance, noise: noise_band.Allowed
+) -> Distance:
+    """A measured distance with the bound that the noise of the reference gives."""
+    bound = noise_band.bound(
+        found.worst, tolerance.value, tolerance.bias, lambda: noise(name, found.norm) / found.scale
+    )
+    return dataclasses.replace(found, bound=bound)
+
+
+def compare_mappings(
+    ours: Mapping[str, Any],
+    reference: Mapping[str, Any],
+    tolerance: Tolerance | Callable[[str], Tolerance],
+    *,
+    oracle: Mapping[str, Any] | None = None,
+    order: Sequence[str] | None = None,
+    zero_scale: float | None = None,
+    noise: noise_band.Allowed | None = None,
+) -> list[Comparison]:
+    """Judges every name of two dicts, in execution order.
+
+    Args:
+        ours: Paddle's arrays by name.
+        reference: PyTorch's arrays by name, in execution order unless `order` is given.
+        tolerance: one rule, or a function from the name to its rule.
+        oracle: float64 arrays by name, for kinds "oracle" and "band".
+        order: names in the order to report; names it forgets follow, names that no side has fail.
+        zero_scale: see `compare_arrays`.
+        noise: see `compare_arrays`.
+
+    Returns:
+        One Comparison per name of either side; a single failed one when both sides are empty.
+    """
+    names = list(dict.fromkeys([*(order or ()), *reference, *ours]))
+    if not names:
+        return [_refused("(nothing)", _NAMES, "empty: neither side has anything to compare")]
+    comparisons = []
+    for name in names:
+        sides = {OURS: ours, REFERENCE: reference}
+        absent = [side for side, held in sides.items() if name not in held]
+        if absent:
+            reason = f"missing on the {' and the '.join(absent)} side"
+            comparisons.append(_refused(name, _NAMES, reason))
+            continue
+        rule = tolerance if isinstance(tolerance, Tolerance) else tolerance(name)
+        pair = ours[name], reference[name]
+        judge = None if oracle is None else oracle.get(name)
+        comparisons.append(
+            compare_arrays(name, *pair, rule, oracle=judge, zero_scale=zero_scale, noise=noise)
+        )
+    return comparisons
+
+
+def _read(value: Any, side: str) -> tuple[np.ndarray | None, str]:
+    """The array of one side, or None and the reason why it cannot be compared."""
+    if value is None:
+        return None, f"missing on the {side} side"
+    if isinstance(value, np.ma.MaskedArray):
+        return None, f"a masked array on the {side} side: masked elements would not be compared"
+    if not isinstance(value, (np.ndarray, np.generic, bool, int, float)):
+        return None, f"a {type(value).__name__} on the {side} side instead of a NumPy array"
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" and array.dtype.name not in LOW_PRECISION:
+        return None, f"dtype {array.dtype} on the {side} side: only numbers can be compared"
+    return array, ""
+
+
+def _structure(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -> Comparison | None:
+    """Refuses another shape (no broadcasting), an empty array, another dtype."""
+    a, b = arrays[OURS], arrays[REFERENCE]
+    for side, other in arrays.items():
+        if other.shape != a.shape:
+            reason = f"shape {a.shape} on the {OURS} side against {other.shape} on the {side} side"
+            return _refused(name, tolerance, reason, hint=diagnose_shape(a, other))
+    if a.size == 0:
+        return _refused(name, tolerance, f"zero elements (shape {a.shape}): nothing was compared")
+    if a.dtype.name != b.dtype.name:
+        reason = f"dtype {a.dtype.name} on the {OURS} side against {b.dtype.name}"
+        reason += f" on the {REFERENCE} side"
+        return _refused(name, tolerance, reason)
+    if ORACLE in arrays and arrays[ORACLE].dtype.name != "float64":
+        reason = f"dtype {arrays[ORACLE].dtype.name} of the {ORACLE}: expected float64"
+        return _refused(name, tolerance, reason)
+    return None
+
+
+def _finite(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -> Comparison | None:
+    """Refuses NaN and infinities; infinities may stay only where the tolerance states it."""
+    for side, array in arrays.items():
+        good = ~np.isnan(array) if tolerance.infinities else np.isfinite(array)
+        if good.all():
+            continue
+        where = np.unravel_index(int(np.argmin(good)), array.shape)
+        where = tuple(int(i) for i in where)
+        sides = [side, *(s for s in arrays if s != side and not np.isfinite(arrays[s][where]))]
+        is_nan = bool(np.isnan(array[where]))
+        reason = (
+            f"{'NaN' if is_nan else 'infinity'} at {where} on the {' and the '.join(sides)} side "
+            f"({int((~good).sum())} of {good.size} elements)"
+        )
+        values = (float(arrays[OURS][where]), float(arrays[REFERENCE][where]))
+        worst = math.nan if is_nan else math.inf
+        return _refused(name, tolerance, reason, worst=worst, position=where, values=values)
+    return None
+
+
+def _judge(
+    name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance, found: Distance
+) -> Comparison:
+    """Judges what was measured on arrays that may be compared."""
+    a = arrays[OURS]
+    judge = arrays.get(ORACLE, arrays[REFERENCE])
+    where = np.unravel_index(found.position, a.shape)
+    where = tuple(int(i) for i in where)
+    reason = hint = ""
+    if tolerance.kind == "band" and found.bound > noise_band.CEILING + tolerance.bias:
+        reason = (
+            f"rounding alone moves PyTorch's own tensor so far that {found.bound:.2e} of the scale "
+            f"would have to be allowed, which proves nothing: {noise_band.ILL_CONDITIONED}"
+        )
+    elif tolerance.kind == "oracle" and found.bound >= VACUOUS:
+        reason = (
+            f"PyTorch itself is {found.peer:.2e} of the scale from its float64 run, so a bound of "
+            f"{found.bound:.2e} would prove nothing: choose better conditioned inputs, or give "
+            "zero_scale if this tensor is zero in theory"
+        )
+    elif not found.worst <= found.bound:
+        reason = _reason(found, tolerance, where, float(a[where]), float(judge[where]))
+        unit = peak(judge) if tolerance.kind == "relative" else found.scale
+        hint = diagnose(a, judge, found.bound * unit)
+    return Comparison(
+        name=name,
+        passed=not reason,
+        worst=found.worst,
+        bound=found.bound,
+        scale=found.scale,
+        max_abs=found.max_abs,
+        position=where,
+        ours=float(a[where]),
+        reference=float(judge[where]),
+        tolerance=tolerance,
+        reason=reason,
+        peer=found.peer,
+        hint=hint,
+    )
+
+
+def _reason(
+    found: Distance, tolerance: Tolerance, where: tuple[int, ...], ours: float, judge: float
+) -> str:
+    """Why a measured comparison failed, with the worst element of both sides."""
+    unit = " of the L2 norm" if found.norm == "l2" else " of the scale"
+    if tolerance.kind not in ("scaled", *JUDGED_BY_ORACLE):
+        unit = " of the element's size" if tolerance.kind == "relative" else ""
+    if found.is_zero:
+        unit = " of zero_scale (this tensor is zero in exact arithmetic)"
+    allowed = "nothing is" if tolerance.kind == "exact" else f"{found.bound:.2e} is"
+    against = "the float64 oracle's" if tolerance.kind in JUDGED_BY_ORACLE else f"{REFERENCE}'s"
+    size = f"differs by {found.worst:.2e}{unit}"
+    if tolerance.kind == "relative" and judge == 0:
+        size = "is not 0 where the reference is"
+    return f"{size}, {allowed} allowed; worst at {where}: {ours:.9g} against {against} {judge:.9g}"
+
+
+def _refused(
+    name: str,
+    tolerance: Tolerance,
+    reason: str,
+    *,
+    hint: str = "",
+    worst: float = math.inf,
+    position: tuple[int, ...] | None = None,
+    values: tuple[float, float] | tuple[None, None] = (None, None),
+) -> Comparison:
+    """A comparison that could not be measured, which is a failure."""
+    return Comparison(
+        name=name,
+        passed=False,
+        worst=worst,
+        bound=tolerance.lowest_bound,
+        scale=1.0,
+        max_abs=worst,
+        position=position,
+        ours=values[0],
+        reference=values[1],
+        tolerance=tolerance,
+        reason=reason,
+        hint=hint,
+    )

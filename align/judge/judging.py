@@ -1,0 +1,354 @@
+"""Two recordings in, judged comparisons out: taps, gradients of taps and parameters, buffers.
+
+Names are Paddle's, because the Paddle side is the one to mend. Taps are taken in the order in which
+the reference finished them, their gradients in the order in which the reference received them.
+Comparisons are made one at a time as they are asked for: a control that looks for the first failed
+one stops there, and no more than one tensor of each side is held.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from align.judge import bounds
+from align.judge.comparator import compare_arrays, compare_mappings
+from align.judge.distance import Gap, peak
+from align.match.mapping import WeightMapping
+from align.match.module_map import ModuleMap
+from align.match.renamed import to_paddle
+from align.record.nested import pair_leaves
+from align.record.read_ahead import ahead
+from align.record.recording import ROOT, Call, Recording
+from align.record.results import Comparison
+from align.record.stored_arrays import Lazy, paths_of
+from align.record.tolerance import Tolerance
+
+MASK = 1e30  # a value as large as this stands for minus infinity in a mask
+
+
+@dataclass
+class Judge:
+    """What both sides are called on the other.
+
+    Attributes:
+        weights: the mapping of the tensors.
+        modules: the mapping of the modules.
+        dtype: precision of the pair.
+        pooled: Paddle's model has an average pool.
+        notes: what could not be compared and why, in plain words.
+    """
+
+    weights: WeightMapping
+    modules: ModuleMap
+    dtype: str
+    pooled: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def taps(
+        self, ours: Recording, reference: Recording, only: Collection[str] | None = None
+    ) -> Iterator[tuple[str, Call, Call]]:
+        """(Paddle's key, our call, the reference's call) in the reference's order.
+
+        Args:
+            ours: Paddle's recording.
+            reference: PyTorch's.
+            only: Paddle's layers to take, None for all.
+        """
+        counts, own_counts = reference.counts(), ours.counts()
+        for call in reference.calls.values():
+            target = self.modules.to_paddle.get(call.name)
+            if target is None or (only is not None and target not in only):
+                continue
+            if counts[call.name] != own_counts.get(target, 0):
+                self.note(
+                    f"{target}: called {own_counts.get(target, 0)} times in Paddle, "
+                    f"{counts[call.name]} times in PyTorch: its calls are not compared"
+                )
+                continue
+            own = ours.calls[Call(target, call.number).key]
+            yield own.key, own, call
+
+    def note(self, text: str) -> None:
+        """Remember a remark once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def forward(
+        self,
+        ours: Recording,
+        reference: Recording,
+        oracle: Recording | None,
+        noise: Mapping[str, float] | None,
+    ) -> list[Comparison]:
+        """Judge every tap; both orders of trainable and tied parameters first."""
+        return list(self.each_tap(ours, reference, oracle, noise))
+
+    def each_tap(
+        self,
+        ours: Recording,
+        reference: Recording,
+        oracle: Recording | None,
+        noise: Mapping[str, float] | None,
+        only: Collection[str] | None = None,
+    ) -> Iterator[Comparison]:
+        """`forward`, one comparison at a time; ``only`` of some of Paddle's layers."""
+        rule = bounds.rules(bounds.FLOORS["forward", self.dtype], noise)
+        yield from self._structure()
+        for key, own, call in self.taps(ours, reference, only):
+            judge = None if oracle is None else dict(oracle.calls[call.key].outputs)
+            pairs, left, own_left = pair_leaves(call.outputs, own.outputs)
+            paths = paths_of(call.outputs)
+            for i, (label, b, a) in enumerate(pairs):
+                name = f"{key}[{label}]" if label else key
+                o = None if judge is None else judge[label if label in judge else paths[i]]
+                comparison = compare_outputs(name, a, b, o, rule(name))
+                if comparison is not None:
+                    yield comparison
+            if (left or own_left) and key == ROOT:
+                yield _missing_outputs(left, own_left)
+            elif left or own_left:
+                self.note(f"{key}: outputs without a partner: {', '.join([*left, *own_left])}")
+
+    def _structure(self) -> list[Comparison]:
+        tied, trained = self.weights.differing()
+        return [
+            _flags("tied parameters", tied),
+            _flags("trainable parameters", trained),
+        ]
+
+    def backward(
+        self,
+        ours: Recording,
+        reference: Recording,
+        oracle: Recording | None,
+        noise: Mapping[str, float] | None,
+    ) -> list[Comparison]:
+        """Judge the loss, the taps' gradients in backward order, then parameters and inputs."""
+        return list(self.each_gradient(ours, reference, oracle, noise))
+
+    def each_gradient(
+        self,
+        ours: Recording,
+        reference: Recording,
+        oracle: Recording | None,
+        noise: Mapping[str, float] | None,
+    ) -> Iterator[Comparison]:
+        """`backward`, one comparison at a time."""
+        base = bounds.FLOORS["backward", self.dtype]
+        if self.pooled and self.dtype == "float64":
+            base = bounds.POOLED
+        order, expected, judged, own = self._gradient_taps(ours, reference, oracle)
+        scale = largest(itertools.chain(expected.values(), reference.gradients.values()))
+        yield compare_arrays(
+            "loss",
+            ours.loss,
+            reference.loss,
+            bounds.rules(bounds.FLOORS["forward", self.dtype], noise)("loss"),
+            oracle=None if oracle is None else oracle.loss,
+            zero_scale=scale,
+        )
+
+        def rule(name: str, b: Mapping, o: Mapping | None) -> Tolerance:
+            return bounds.gradient_rules(base, noise, b, o, scale, self.dtype)(name)
+
+        yield from each(own, expected, judged, rule, scale, order)
+        recordings = (ours, reference, oracle)
+        own, expected, judged = (None if r is None else r.gradients for r in recordings)
+        judged = None if judged is None else to_paddle(self.weights, judged)
+        yield from each(own, to_paddle(self.weights, expected), judged, rule, scale)
+        own, expected, judged = (_of_inputs(r) for r in recordings)
+        yield from each(own, expected, judged, rule, scale)
+
+    def _gradient_taps(self, ours: Recording, reference: Recording, oracle: Recording | None):
+        own, expected, judged = Lazy(), Lazy(), Lazy()
+        place: dict[tuple[str, str], str] = {}
+        for key, mine, call in self.taps(ours, reference):
+            paths, own_paths = paths_of(call.outputs), paths_of(mine.outputs)
+            pairs, _, _ = pair_leaves([(p, p) for p in paths], [(p, p) for p in own_paths])
+            for label, path, ours_path in pairs:
+                name = f"gradient at {key}[{label}]" if label else f"gradient at {key}"
+                if path in call.grad_outputs:
+                    expected.hold(name, functools.partial(call.grad_outputs.__getitem__, path))
+                    place[call.key, path] = name
+                    if oracle is not None:
+                        held = oracle.calls[call.key].grad_outputs
+                        judged.hold(name, functools.partial(held.__getitem__, path))
+                if ours_path in mine.grad_outputs:
+                    own.hold(name, functools.partial(mine.grad_outputs.__getitem__, ours_path))
+        absent = sorted(set(own) ^ set(expected))
+        for name in absent:  # no gradient asked for on one side: says nothing when all others agree
+            self.note(f"{name}: on one side only, not compared")
+            for arrays in (own, expected, judged):
+                arrays.leave(name)
+        order = [place[at] for at in reference.backward_order if place.get(at) in expected]
+        return order, expected, judged if oracle is not None else None, own
+
+    def buffers(
+        self,
+        ours: Recording,
+        reference: Recording,
+        oracle: Recording | None,
+        noise: Mapping[str, float] | None,
+    ) -> list[Comparison]:
+        """Judge the tensors that training mode moves without an optimizer (running statistics)."""
+        expected = self.statistics(reference)
+        own = {name: ours.state[name] for name in expected}
+        if not own:
+            return []
+        rule = bounds.rules(bounds.STATISTICS[self.dtype], noise)
+        judged = None if oracle is None else self.statistics(oracle)
+        return compare_mappings(own, expected, rule, oracle=judged)
+
+    def statistics(self, reference: Recording) -> dict[str, np.ndarray]:
+        """The running statistics of a recording of the reference, in Paddle's names."""
+        names = {
+            self.weights.torch_names[row.source.name]
+            for row in self.weights.rows
+            if row.source.buffer and row.source.dtype.startswith("float")
+        }
+        held = {name: reference.state[name] for name in names}
+        return self.weights.to_paddle(held) if held else {}
+
+
+def each(
+    ours: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray],
+    oracle: Mapping[str, np.ndarray] | None,
+    rule: Callable[[str, Mapping, Mapping | None], Tolerance],
+    zero_scale: float | None,
+    order: Sequence[str] = (),
+) -> Iterator[Comparison]:
+    """`compare_mappings`, one tensor at a time; nothing when both sides are empty.
+
+    Args:
+        ours: Paddle's arrays.
+        expected: PyTorch's, in Paddle's names.
+        oracle: the float64 ones.
+        rule: from a name, and the reference's and the oracle's array under it, to the tolerance.
+        zero_scale: see `align.judge.comparator.compare_arrays`.
+        order: the names to begin with.
+    """
+
+    def one(name: str) -> list[Comparison]:
+        a, b = ({name: held[name]} if name in held else {} for held in (ours, expected))
+        o = None if oracle is None else {name: oracle[name]} if name in oracle else {}
+        return compare_mappings(a, b, rule(name, b, o), oracle=o, zero_scale=zero_scale)
+
+    names = dict.fromkeys([*order, *expected, *ours])
+    for found in ahead(functools.partial(one, name) for name in names):
+        yield from found
+
+
+def compare_outputs(
+    name: str,
+    ours: np.ndarray,
+    reference: np.ndarray,
+    oracle: np.ndarray | None,
+    rule: Tolerance,
+    zero_scale: float | None = None,
+) -> Comparison | None:
+    """Judge one output; whole numbers exactly, equal mask values as equal, None when both empty."""
+    if ours.size == 0 and ours.shape == reference.shape:
+        return None
+    if reference.dtype.kind in "iub" and ours.dtype.kind in "iub":
+        held = (np.asarray(a).astype(np.int64) for a in (ours, reference))
+        return compare_arrays(name, *held, bounds.EXACT)
+    arrays = without_masks(ours, reference, oracle)
+    return compare_arrays(name, *arrays[:2], rule, oracle=arrays[2], zero_scale=zero_scale)
+
+
+def without_masks(*arrays: np.ndarray | None) -> tuple[np.ndarray | None, ...]:
+    """Zeros in the places where every side holds a huge value of the same sign."""
+    held = [a for a in arrays if a is not None]
+    if len({a.shape for a in held}) != 1 or any(a.dtype.kind != "f" for a in held):
+        return arrays
+    if any(a.size == 0 or peak(a) <= MASK for a in held):
+        return arrays
+    huge = [np.abs(a) > MASK for a in held]
+    everywhere = np.logical_and.reduce(huge)
+    for a in held[1:]:
+        everywhere &= np.sign(a) == np.sign(held[0])
+    if not everywhere.any():
+        return arrays
+    return tuple(None if a is None else np.where(everywhere, a.dtype.type(0), a) for a in arrays)
+
+
+def noise_of(
+    judge: Judge, plain: Recording, moved: Recording
+) -> tuple[dict[str, float], dict[str, float]]:
+    """How far one unit in the last place moves each tap, and each gradient, of the reference."""
+    forward: dict[str, float] = {}
+    backward: dict[str, float] = {"loss": apart(moved.loss, plain.loss, "max")}
+    for call in plain.calls.values():
+        target = judge.modules.to_paddle.get(call.name)
+        other = moved.calls.get(call.key)
+        if target is None or other is None:
+            continue
+        key = Call(target, call.number).key
+        for (path, a), (_, b) in zip(other.outputs, call.outputs, strict=False):
+            size = apart(a, b, "max")
+            for name in (key, f"{key}[{path}]"):
+                forward[name] = max(size, forward.get(name, 0.0))
+        for path, b in call.grad_outputs.items():
+            if path in other.grad_outputs:
+                size = apart(other.grad_outputs[path], b, "l2")
+                for name in (f"gradient at {key}", f"gradient at {key}[{path}]"):
+                    backward[name] = max(size, backward.get(name, 0.0))
+    b, a = (to_paddle(judge.weights, r.gradients, layout=False) for r in (plain, moved))
+    backward.update(distances(a, b))
+    for path, b in plain.input_gradients.items():
+        backward[f"input {path}"] = apart(moved.input_gradients[path], b, "l2")
+    return forward, backward
+
+
+def apart(a: np.ndarray, b: np.ndarray, norm: str) -> float:
+    """Distance of two arrays in units of the second one's norm ("max" or "l2")."""
+    if a.shape != b.shape or a.size == 0 or a.dtype.kind != "f":
+        return 0.0
+    a, b, _ = without_masks(a, b, None)
+    found = Gap.between(a, b)
+    if not found.finite:
+        return math.inf
+    scale = found.size(norm)
+    return found.apart(norm) / scale if scale > 0 else 0.0
+
+
+def distances(
+    arrays: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]
+) -> dict[str, float]:
+    """L2 distances of the arrays that both mappings hold, in units of the second one's norms."""
+    names = [name for name in others if name in arrays]
+    tasks = (lambda n=name: apart(arrays[n], others[n], "l2") for name in names)
+    return dict(zip(names, ahead(tasks), strict=True))
+
+
+def _of_inputs(recording: Recording | None) -> dict[str, np.ndarray] | None:
+    if recording is None:
+        return None
+    return {f"input {path}": value for path, value in recording.input_gradients.items()}
+
+
+def largest(arrays: Iterable[np.ndarray]) -> float:
+    """The largest finite peak of some arrays, 1 when there is none above 0."""
+    sizes = [peak(a) for a in arrays if a.size]
+    return max([size for size in sizes if np.isfinite(size)], default=0.0) or 1.0
+
+
+def _flags(title: str, wrong: list[str]) -> Comparison:
+    """One exact comparison that names what differs."""
+    name = f"({title}{': ' + ', '.join(wrong) if wrong else ''})"
+    return compare_arrays(name, np.asarray([len(wrong)]), np.asarray([0]), bounds.EXACT)
+
+
+def _missing_outputs(left: list[str], own_left: list[str]) -> Comparison:
+    name = f"(outputs of the model: {len(left)} more in PyTorch, {len(own_left)} more in Paddle)"
+    counts = np.asarray([len(own_left)]), np.asarray([len(left)])
+    if len(left) == len(own_left):
+        counts = np.asarray([1]), np.asarray([0])
+    return compare_arrays(name, *counts, bounds.EXACT)

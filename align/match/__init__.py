@@ -1,0 +1,1 @@
+"""Names and mappings of two models."""

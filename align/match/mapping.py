@@ -1,0 +1,300 @@
+"""The bijection between the two sides' tensors: built from names and a table, strict, all errors.
+
+Names that are equal map by themselves (running statistics of a normalisation under their other
+leaf name, a packed attention projection onto its three parts). Everything else needs a row of the
+table; what is left over is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from align.match import layer_kinds
+from align.match.name_table import Table, Target
+from align.record.arrays import Arrays
+from align.record.entries import Entry, canonical
+from align.weights.engine.transforms import Transform
+
+_PACKED = {"in_proj_weight": "weight", "in_proj_bias": "bias"}
+
+
+@dataclass(frozen=True)
+class MappedRow:
+    """One PyTorch tensor (or a part of it) and the Paddle tensor (or piece) that it becomes."""
+
+    source: Entry
+    destination: Entry
+    transform: Transform
+    part: tuple[int, int] | None = None
+    piece: tuple[int, int] | None = None
+
+    def convert(self, array: np.ndarray) -> np.ndarray:
+        """The Paddle array of this row."""
+        if self.part is not None:
+            array = np.split(array, self.part[1], axis=0)[self.part[0]]
+        return layer_kinds.apply(self.transform, array)
+
+    def shape(self) -> tuple[int, ...] | None:
+        """What `convert` gives, None when the parts or axes do not work out."""
+        shape = self.source.shape
+        if self.part is not None:
+            if not shape or shape[0] % self.part[1]:
+                return None
+            shape = (shape[0] // self.part[1], *shape[1:])
+        return layer_kinds.shape_after(self.transform, shape)
+
+
+@dataclass
+class WeightMapping:
+    """A complete mapping.
+
+    Attributes:
+        rows: every pair of tensors.
+        ignored: names left out, with the reason.
+    """
+
+    rows: list[MappedRow]
+    torch_names: Mapping[str, str]
+    paddle_names: Mapping[str, str]
+    ignored: dict[str, str] = field(default_factory=dict)
+
+    def to_paddle(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
+        """Arrays by canonical PyTorch name -> arrays by canonical Paddle name.
+
+        Names without a row are left out; a packed Paddle tensor needs all its pieces.
+        """
+        found: Arrays = {}
+        pieces: dict[str, dict[int, np.ndarray]] = {}
+        for row in self.rows:
+            name = self.torch_names[row.source.name]
+            if name not in arrays:
+                continue
+            target = self.paddle_names[row.destination.name]
+            array = row.convert(np.asarray(arrays[name]))
+            if row.piece is None:
+                found[target] = array
+                continue
+            held = pieces.setdefault(target, {})
+            held[row.piece[0]] = array
+            if len(held) == row.piece[1]:
+                axis = layer_kinds.piece_axis(row.transform)
+                found[target] = np.concatenate([held[i] for i in sorted(held)], axis=axis)
+        return found
+
+    def partners(self) -> dict[str, set[str]]:
+        """Canonical PyTorch name -> canonical Paddle names."""
+        found: dict[str, set[str]] = {}
+        for row in self.rows:
+            name = self.torch_names[row.source.name]
+            found.setdefault(name, set()).add(self.paddle_names[row.destination.name])
+        return found
+
+    def differing(self) -> tuple[list[str], list[str]]:
+        """Paddle names that are tied, and that are trainable, on one side only."""
+        tied = []
+        back: dict[str, set[str]] = {}
+        for name, targets in self.partners().items():
+            for target in targets:
+                back.setdefault(target, set()).add(name)
+        parts = {self.torch_names[r.source.name] for r in self.rows if r.part is not None}
+        pieces = {self.paddle_names[r.destination.name] for r in self.rows if r.piece is not None}
+        for name, targets in self.partners().items():
+            if len(targets) > 1 and name not in parts:
+                tied += sorted(targets)
+        tied += [name for name, sources in back.items() if len(sources) > 1 and name not in pieces]
+        trained = {
+            row.destination.name
+            for row in self.rows
+            if row.source.trainable != row.destination.trainable
+        }
+        return sorted(set(tied)), sorted(trained)
+
+
+@dataclass
+class Unfinished:
+    """What names and table leave open: tensors of each side without a partner, and mistakes."""
+
+    rows: list[MappedRow] = field(default_factory=list)
+    ignored: dict[str, str] = field(default_factory=dict)
+    torch_left: list[Entry] = field(default_factory=list)
+    paddle_left: list[Entry] = field(default_factory=list)
+    mistakes: list[str] = field(default_factory=list)
+
+
+def match(source: Sequence[Entry], destination: Sequence[Entry], table: Table) -> Unfinished:
+    """Pair what names and the table pair.
+
+    Args:
+        source: PyTorch's entries in registration order.
+        destination: Paddle's.
+        table: the user's rows.
+
+    Returns:
+        Unfinished: everything found, and everything that is missing or wrong.
+    """
+    found = Unfinished()
+    ours = {entry.name: entry for entry in destination}
+    for entry in source:
+        reason = table.ignored(entry.name, "torch")
+        if reason is not None:
+            found.ignored[f"PyTorch {entry.name}"] = reason
+            continue
+        told = table.targets(entry.name)
+        if told == []:
+            found.ignored[f"PyTorch {entry.name}"] = "left out by the table"
+            continue
+        targets = told or [Target(entry.name)]
+        targets = [t if t.name in ours else _respelt(t, entry, ours) for t in targets]
+        if told is None or any(target.name not in ours for target in targets):
+            targets = _packed(entry, targets[0].name, ours) or targets
+        if entry.leaf == layer_kinds.COUNTER and targets[0].name not in ours:
+            found.ignored[f"PyTorch {entry.name}"] = layer_kinds.COUNTER_REASON
+        elif all(target.name in ours for target in targets):
+            _add_rows(found, entry, targets, ours, table.origin)
+        elif told is None or entry.leaf == layer_kinds.COUNTER:
+            found.torch_left.append(entry)
+        else:
+            absent = [target.name for target in targets if target.name not in ours]
+            found.mistakes.append(f"{entry.name} -> {absent[0]}: no such Paddle tensor")
+    _collect_left(found, source, destination, table)
+    found.mistakes += _not_bijective(found.rows)
+    return found
+
+
+def finish(
+    found: Unfinished, source: Sequence[Entry], destination: Sequence[Entry]
+) -> WeightMapping:
+    """The complete mapping of `match` without anything left.
+
+    Raises:
+        ValueError: every mistake, one after the other.
+    """
+    if found.mistakes:
+        raise ValueError(
+            f"weights: {len(found.mistakes)} mistakes: " + "; ".join(sorted(found.mistakes))
+        )
+    return WeightMapping(found.rows, canonical(source), canonical(destination), found.ignored)
+
+
+def _respelt(target: Target, entry: Entry, ours: Mapping[str, Entry]) -> Target:
+    """The target under the leaf name that Paddle's own layer of that kind uses."""
+    prefix = target.name.rpartition(".")[0]
+    other = layer_kinds.LEAF_NAMES.get((layer_kinds.kind(entry), entry.leaf))
+    if other is None:
+        return target
+    name = f"{prefix}.{other}" if prefix else other
+    return Target(name, target.part, target.piece, target.transform) if name in ours else target
+
+
+def _packed(entry: Entry, name: str, ours: Mapping[str, Entry]) -> list[Target]:
+    """q, k and v of Paddle's attention layer for the packed projection of PyTorch's."""
+    if layer_kinds.kind(entry) != "attention" or entry.leaf not in _PACKED:
+        return []
+    prefix, leaf = name.removesuffix(entry.leaf), _PACKED[entry.leaf]
+    names = [f"{prefix}{part}_proj.{leaf}" for part in "qkv"]
+    if not all(name in ours for name in names):
+        return []
+    return [Target(name, part=(i, 3)) for i, name in enumerate(names)]
+
+
+def _add_rows(
+    found: Unfinished,
+    entry: Entry,
+    targets: Sequence[Target],
+    ours: Mapping[str, Entry],
+    origin: str,
+) -> None:
+    for target in targets:
+        own = ours[target.name]
+        if target.transform:
+            transform = layer_kinds.TRANSFORMS[target.transform]
+        else:
+            transform = layer_kinds.transform_between(entry, own)
+        undecided = transform is None
+        for option in (layer_kinds.COPY, layer_kinds.TRANSPOSE) if undecided else ():
+            row = MappedRow(entry, own, option, target.part, target.piece)
+            transform = option if transform is None or not _shape_mistake(row) else transform
+        if undecided and not _shape_mistake(
+            MappedRow(entry, own, transform, target.part, target.piece)
+        ):
+            found.mistakes.append(
+                f"{entry.name} ({_title(entry)}) -> {own.name} ({_title(own)}): the layer types do "
+                f'not say whether to transpose; write {{"to": "{own.name}", "transform": "copy"}} '
+                'or "transpose" in the table'
+            )
+            continue
+        row = MappedRow(entry, own, transform, target.part, target.piece)
+        wrong = _shape_mistake(row)
+        if wrong:
+            found.mistakes.append(wrong)
+        else:
+            found.rows.append(row)
+
+
+def _title(entry: Entry) -> str:
+    return entry.types[0].rpartition(".")[2]
+
+
+def _shape_mistake(row: MappedRow) -> str:
+    shape = row.shape()
+    expected = row.destination.shape
+    if row.piece is not None and shape:
+        axis = layer_kinds.piece_axis(row.transform) % len(shape)
+        shape = tuple(n * row.piece[1] if i == axis else n for i, n in enumerate(shape))
+    if shape == expected:
+        return ""
+    part = f" (part {row.part[0]} of {row.part[1]})" if row.part else ""
+    return (
+        f"{row.source.name}{part} of shape {row.source.shape} -> {row.destination.name} of shape "
+        f"{expected}: does not fit after {row.transform.name!r}"
+    )
+
+
+def _collect_left(
+    found: Unfinished, source: Sequence[Entry], destination: Sequence[Entry], table: Table
+) -> None:
+    """Names without a partner, other than second names of a tensor that has one."""
+    torch_ids = {row.source.identity for row in found.rows}
+    found.torch_left = [e for e in found.torch_left if e.identity not in torch_ids]
+    taken = {row.destination.identity for row in found.rows}
+    spoken = {name for mistake in found.mistakes for name in mistake.split()}
+    for entry in destination:
+        reason = table.ignored(entry.name, "paddle")
+        if reason is not None:
+            found.ignored[f"Paddle {entry.name}"] = reason
+        elif entry.identity not in taken and entry.name not in spoken:
+            found.paddle_left.append(entry)
+    for key in table.unused():
+        found.mistakes.append(f"the row {key!r} of {table.origin} matches nothing")
+
+
+def _not_bijective(rows: Sequence[MappedRow]) -> list[str]:
+    """Paddle tensors filled twice from different tensors, and packed ones with missing pieces."""
+    mistakes = []
+    by_target: dict[str, list[MappedRow]] = {}
+    for row in rows:
+        by_target.setdefault(row.destination.name, []).append(row)
+    for name, held in by_target.items():
+        pieces = [row.piece for row in held]
+        if None not in pieces:
+            count = pieces[0][1]
+            if sorted(pieces) != [(i, count) for i in range(count)]:
+                mistakes.append(f"{name}: its {count} pieces are not filled once each")
+        elif len({row.source.identity for row in held}) > 1:
+            names = ", ".join(row.source.name for row in held)
+            mistakes.append(f"{name} is filled {len(held)} times: {names}")
+    for source, held in _by_source(rows).items():
+        named = {row.destination.identity for row in held if row.part is None}
+        if len(named) > 1:
+            mistakes.append(f"{source} goes to several Paddle tensors")
+    return mistakes
+
+
+def _by_source(rows: Sequence[MappedRow]) -> dict[str, list[MappedRow]]:
+    found: dict[str, list[MappedRow]] = {}
+    for row in rows:
+        found.setdefault(row.source.name, []).append(row)
+    return found

@@ -1,0 +1,208 @@
+"""The user's table of names: exact rows, templates and module prefixes, from a dict or a file.
+
+Keys are PyTorch names. ``{}`` matches an index, ``*`` any text, both may repeat and are filled in
+from left to right. A key that names a module renames everything below it. Values are a Paddle name,
+a list of names (equal parts along PyTorch's first axis), ``name[i/n]`` (part i of n of a Paddle
+tensor), None (left out), or {"to": value, "transform": "copy"}.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from align.match.layer_kinds import TRANSFORMS
+
+OPEN = "?"
+_SECTIONS = ("map", "modules", "ignore_torch", "ignore_paddle")
+_PIECE = re.compile(r"(.+)\[(\d+)/(\d+)\]")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a PyTorch tensor goes.
+
+    Args:
+        name: Paddle name.
+        part: (i, n): piece i of n of the PyTorch tensor goes there.
+        piece: (i, n): the whole PyTorch tensor is piece i of n there.
+        transform: key of `layer_kinds.TRANSFORMS` when the table says so, else "".
+    """
+
+    name: str
+    part: tuple[int, int] | None = None
+    piece: tuple[int, int] | None = None
+    transform: str = ""
+
+
+@dataclass
+class Table:
+    """A parsed table.
+
+    Args:
+        rows: PyTorch template -> value, see the module's docstring.
+        modules: PyTorch module template -> Paddle module, None for "do not compare".
+        ignore_torch: PyTorch template -> reason.
+        ignore_paddle: Paddle template -> reason.
+        origin: where it came from, for messages.
+    """
+
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    modules: Mapping[str, str | None] = field(default_factory=dict)
+    ignore_torch: Mapping[str, str] = field(default_factory=dict)
+    ignore_paddle: Mapping[str, str] = field(default_factory=dict)
+    origin: str = "weights"
+    used: set[str] = field(default_factory=set)
+
+    def targets(self, name: str) -> list[Target] | None:
+        """Where the table sends a tensor; [] for nowhere, None when no row speaks of it."""
+        found = self._find(self.rows, name)
+        if found is None:
+            found = self._find(self.modules, name)
+            if found is not None and found[1] is None:
+                return None  # a module that is not compared still has its weights
+        if found is None:
+            return None
+        key, value, filled = found
+        self.used.add(key)
+        return [] if value is None else _targets(filled(value), self.origin, key)
+
+    def module(self, name: str) -> tuple[bool, str | None]:
+        """Whether a row speaks of a module, and the Paddle module it names."""
+        for rows in (self.modules, self.rows):
+            found = self._find(rows, name)
+            if found is not None:
+                self.used.add(found[0])
+                value = found[2](found[1]) if isinstance(found[1], str) else None
+                return True, value
+        return False, None
+
+    def ignored(self, name: str, side: str) -> str | None:
+        """The reason to leave a tensor out, None when it is not left out."""
+        rows = self.ignore_torch if side == "torch" else self.ignore_paddle
+        found = self._find(rows, name)
+        if found is None:
+            return None
+        self.used.add(found[0])
+        return str(found[1])
+
+    def unused(self) -> list[str]:
+        """Keys that matched nothing: spelling mistakes."""
+        keys = [*self.rows, *self.modules, *self.ignore_torch, *self.ignore_paddle]
+        return [key for key in dict.fromkeys(keys) if key not in self.used]
+
+    @staticmethod
+    def _find(rows: Mapping[str, Any], name: str):
+        """(key, value, fill) of the row for a name: exact, then templates, longest prefix last."""
+        if name in rows:
+            return name, rows[name], lambda value: value
+        for key, value in rows.items():
+            match = _pattern(key).fullmatch(name) if set(key) & set("{*") else None
+            if match:
+                return key, value, lambda v, m=match: _fill(v, m.groups())
+        prefixes = sorted((k for k in rows if not k.endswith("*")), key=len, reverse=True)
+        for key in prefixes:
+            match = re.compile(f"{_pattern(key).pattern}(\\..+)").fullmatch(name)
+            if match and isinstance(rows[key], str):
+                *groups, rest = match.groups()
+                return key, rows[key], lambda v, g=groups, r=rest: _fill(v, g) + r
+        return None
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    text = re.escape(template).replace(r"\{\}", r"(\d+)").replace(r"\*", "(.*)")
+    return re.compile(text)
+
+
+def _fill(value: Any, groups: Sequence[str]) -> Any:
+    if isinstance(value, str):
+        left = list(groups)
+        return re.sub(r"\{\}|\*", lambda _: left.pop(0) if left else "", value)
+    if isinstance(value, list):
+        return [_fill(item, groups) for item in value]
+    if isinstance(value, Mapping):
+        return {**value, "to": _fill(value.get("to"), groups)}
+    return value
+
+
+def _targets(value: Any, origin: str, key: str) -> list[Target]:
+    transform = ""
+    if isinstance(value, Mapping):
+        transform, value = str(value.get("transform", "")), value.get("to")
+        if transform and transform not in TRANSFORMS:
+            raise ValueError(
+                f"{origin}: transform {transform!r} of {key!r}: expected one of "
+                f"{', '.join(TRANSFORMS)}"
+            )
+    names = value if isinstance(value, list) else [value]
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise ValueError(f"{origin}: the row {key!r} has {value!r}: expected Paddle names")
+    if any(name.startswith(OPEN) for name in names):
+        raise ValueError(
+            f"{origin}: the row {key!r} is still marked {OPEN!r}: write the Paddle name, or null "
+            "to leave the tensor out"
+        )
+    found = []
+    for i, name in enumerate(names):
+        match = _PIECE.fullmatch(name)
+        piece = (int(match[2]), int(match[3])) if match else None
+        part = (i, len(names)) if len(names) > 1 else None
+        found.append(Target(match[1] if match else name, part, piece, transform))
+    return found
+
+
+def read_table(weights: Any) -> Table:
+    """A table from None, a dict, or a path of a .json, .yaml or .yml file.
+
+    Raises:
+        ValueError: the file cannot be read, or its content is not a table.
+    """
+    if weights is None:
+        return Table()
+    origin = "weights"
+    if isinstance(weights, (str, Path)):
+        origin, weights = str(weights), _read_file(Path(weights))
+    if not isinstance(weights, Mapping):
+        raise ValueError(
+            f"{origin}: got {type(weights).__name__}, expected a dict of names or a table file"
+        )
+    if "map" not in weights:
+        return Table(rows=dict(weights), origin=origin)
+    unknown = [key for key in weights if key not in (*_SECTIONS, "how")]
+    if unknown:
+        raise ValueError(f"{origin}: unknown section {unknown[0]!r}; known: {', '.join(_SECTIONS)}")
+    parts = {key: weights.get(key) or {} for key in _SECTIONS}
+    wrong = [key for key, part in parts.items() if not isinstance(part, Mapping)]
+    if wrong:
+        raise ValueError(f"{origin}: the section {wrong[0]!r} is not a mapping of names")
+    rows, *rest = (dict(parts[key]) for key in _SECTIONS)
+    table = Table(rows, *rest, origin=origin)
+    still_open = [k for k, v in rows.items() if isinstance(v, str) and v.startswith(OPEN)]
+    if still_open:
+        raise ValueError(
+            f"{origin}: {len(still_open)} rows are still marked {OPEN!r} (the first: "
+            f"{still_open[0]!r}): write the Paddle name, or null to leave the tensor out"
+        )
+    return table
+
+
+def _read_file(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"cannot read the table {path}: {error}") from error
+    if path.suffix in (".yaml", ".yml"):
+        import yaml
+
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ValueError(f"{path}: not YAML: {error}") from error
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: not JSON: {error}") from error

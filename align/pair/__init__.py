@@ -1,0 +1,1 @@
+"""Both sides built and run; each layer alone (inject mode)."""

@@ -1,0 +1,330 @@
+"""The user's pair with the same weights on both sides, in one precision."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sot_torch_ref  # noqa: F401 (declares the torchvision operators that timm and others need)
+from align.explain.hints import layer_hints
+from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
+from align.frameworks.masks import Masks
+from align.judge.distance import exact_in_float32, peak
+from align.judge.judging import Judge, noise_of
+from align.match import draft, mapping
+from align.match.module_map import ModuleMap, pair_modules
+from align.match.name_table import read_table
+from align.match.renamed import to_paddle
+from align.pair import runs
+from align.pair.isolation import Isolation
+from align.pair.models import Models, load, tensors
+from align.record.arrays import Arrays, TrainingRun
+from align.record.asked_plan import Plan, cast, is_array, output_weights
+from align.record.nested import leaves
+from align.record.recording import ROOT, Recording
+from align.record.stored_arrays import Store
+
+Watch = Callable[[Any], None]
+"""Called with the model before the first training step and after every one."""
+
+
+class Setup:
+    """What is settled once for a pair: weights, their mapping, the mapping of the modules.
+
+    Args:
+        plan: the request.
+        weights: None, a dict or a table file.
+        folder: where a draft of the table goes.
+
+    Raises:
+        ValueError: names that do not match (a draft is written), or a table with mistakes.
+    """
+
+    def __init__(self, plan: Plan, weights: Any, folder: Path) -> None:
+        self.plan = plan
+        table = read_table(weights)
+        self.references, self.ports = Models(on_torch, plan), Models(on_paddle, plan)
+        model = self.references.get(plan.dtypes[0], plan.train)
+        layer = self.ports.get(plan.dtypes[0], plan.train)
+        for name in on_torch.modules(model):
+            table.module(name)  # a row may speak of a module only
+        source, own = on_torch.entries(model), on_paddle.entries(layer)
+        found = mapping.match(source, own, table)
+        if found.torch_left or found.paddle_left:
+            proposal = draft.propose(found)
+            path = draft.write_draft(proposal, folder)
+            raise ValueError(draft.refusal(found, len(source), path, proposal))
+        self.weights = mapping.finish(found, source, own)
+        names = list(on_torch.modules(model)), list(on_paddle.modules(layer))
+        self.modules: ModuleMap = pair_modules(*names, self.weights, table)
+        store = Store()
+        self.state = store.keep(tensors(on_torch, model))
+        exchanged = plan.dropout == "exchange"
+        self.masks = Masks(self.modules.to_paddle, plan.seed) if exchanged else None
+        self.moved: list[str] = []
+        self.exact = self._exact()
+        self.shared: dict[str, Any] = {}
+        if plan.shake:
+            trainable = {entry.name for entry in source if not entry.buffer}
+            moved = runs.moved_vectors(self.state, trainable, plan.seed)
+            if self.exact:
+                moved = cast(moved, plan.dtypes[0], "float32")
+            for name, value in moved.items():
+                self.state.hold(name, store.put(value))
+            self.moved = list(moved)
+        self.layers = {n: type(one).__name__ for n, one in on_paddle.modules(layer).items()}
+        kinds = list(self.layers.values())
+        self.pooled = any("AvgPool" in kind for kind in kinds)
+        recurrent = sorted(set(kinds) & {"LSTM", "GRU", "SimpleRNN"})
+        if recurrent and not plan.train:
+            raise ValueError(
+                f"Paddle's {recurrent[0]} has no backward pass in eval mode: pass train=True"
+            )
+        stock = set(on_paddle.stock_norms(layer))
+        self.stock_norms = [a for a, b in self.modules.to_paddle.items() if b in stock]
+        self.references.adapt(lambda built: on_torch.follow_paddle(built, self.stock_norms))
+
+    def _exact(self) -> bool:
+        """Whether a float64 run of the reference is the float32 pair's oracle as well.
+
+        It is where no number is rounded on the way to float32: weights of a checkpoint, inputs,
+        labels. The default loss draws float64 numbers of its own.
+        """
+        plan = self.plan
+        if plan.loss is None or not {"float64", "float32"} <= set(plan.dtypes):
+            return False
+        given = (array for _, array in leaves((plan.inputs, plan.labels), is_array))
+        arrays = itertools.chain(given, self.state.values())
+        return all(exact_in_float32(array) for array in arrays)
+
+
+class AnyPair:
+    """Both sides in one precision, run on demand, each once.
+
+    Args:
+        setup: what holds for every precision.
+        dtype: "float64" or "float32"; in float32 the float64 run of the reference, on the same
+            rounded weights and inputs, is the judge.
+    """
+
+    def __init__(self, setup: Setup, dtype: str) -> None:
+        self.setup, self.plan, self.dtype = setup, setup.plan, dtype
+        self.unjudged: set[str] = set()  # taps that rounding alone decides about in this precision
+        self.judge = Judge(setup.weights, setup.modules, dtype, setup.pooled)
+
+    def reference_model(self, dtype: str, train: bool) -> Any:
+        """The reference with its weights; its norms follow what Paddle's kernels hold in float32.
+
+        There is one of each precision: a second call resets it.
+        """
+        model = self._reference(dtype, train)
+        del self.setup.references.clean[dtype]  # the caller may change it
+        return model
+
+    def _reference(self, dtype: str, train: bool) -> Any:
+        """The same for those who leave the weights alone."""
+        held = self.setup.references
+        model = held.get(dtype, train)
+        if held.clean.get(dtype) != self.dtype:
+            change = functools.partial(runs.rounded_state, dtype=dtype, rounded=self.dtype)
+            load(on_torch, model, self.setup.state, change)
+            held.clean[dtype] = self.dtype
+        return model
+
+    def our_model(self, train: bool) -> Any:
+        """The Paddle model with the reference's weights; there is one, a second call resets it."""
+        model = self._ours(train)
+        del self.setup.ports.clean[self.dtype]  # the caller may change it
+        return model
+
+    def _ours(self, train: bool) -> Any:
+        held, dtype = self.setup.ports, self.dtype
+        model = held.get(dtype, train)
+        if held.clean.get(dtype) != dtype:
+            change = functools.partial(runs.rounded_state, dtype=dtype, rounded=dtype)
+            load(on_paddle, model, to_paddle(self.setup.weights, self.setup.state), change)
+            held.clean[dtype] = dtype
+        return model
+
+    def run_reference(
+        self, dtype: str | None = None, *, deep: bool = False, seed: int | None = None
+    ) -> Recording:
+        """The reference now; with a seed moved by one unit in the last place."""
+        dtype = dtype or self.dtype
+        hand_out = self._reference if seed is None else self.reference_model
+        model = hand_out(dtype, self.plan.train)
+        options = {"deep": deep, "noise": _rng(seed), "masks": self.setup.masks}
+        return runs.run(on_torch, model, self.plan, dtype, self.dtype, **options)
+
+    @functools.cached_property
+    def reference(self) -> Recording:
+        """The reference in the pair's precision."""
+        return self.share("pass", self.run_reference())
+
+    @functools.cached_property
+    def oracle(self) -> Recording | None:
+        """The reference in float64, for a pair in float32."""
+        if self.dtype == "float64":
+            return None
+        return self._shared("pass") or self.run_reference("float64")
+
+    def share(self, kind: str, run: Any) -> Any:
+        """Keep a float64 run for the float32 pair, where it is the same; returns it."""
+        if self.dtype == "float64" and self.setup.exact:
+            self.setup.shared[kind] = run
+        return run
+
+    def _shared(self, kind: str) -> Any:
+        return self.setup.shared.get(kind) if self.dtype == "float32" else None
+
+    @functools.cached_property
+    def noise(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Distances between two runs of the reference one unit in the last place apart."""
+        plain, plan = self.reference, self.plan
+        model = self.reference_model(self.dtype, plan.train)
+        options = {"noise": _rng(plan.seed + 1), "masks": self.setup.masks}
+        with runs.passed(on_torch, model, plan, self.dtype, self.dtype, **options) as moved:
+            forward, backward = noise_of(self.judge, plain, moved)
+        if self.plan.loss is None:  # a sum of both signs: what cancels rounds all the same
+            terms = self._size_of_terms() / (abs(float(self.reference.loss)) or 1.0)
+            backward["loss"] = max(backward["loss"], terms * float(np.finfo(self.dtype).eps))
+        return forward, backward
+
+    def _size_of_terms(self) -> float:
+        """Root of the summed squares of the default loss's terms."""
+        outputs = [a for _, a in self.reference.calls[ROOT].outputs if a.dtype.kind == "f"]
+        weights = (output_weights(a.shape, i, self.plan.seed) for i, a in enumerate(outputs))
+        sizes = [np.linalg.norm(a * w) for a, w in zip(outputs, weights, strict=True)]
+        return float(np.linalg.norm(sizes))
+
+    @property
+    def model(self) -> Any:
+        """The Paddle model as the passes use it: whoever changes its weights puts them back."""
+        return self._ours(self.plan.train)
+
+    @functools.cached_property
+    def ours(self) -> Recording:
+        """The Paddle side."""
+        return self.run_ours()
+
+    def run_ours(self, *, deep: bool = False, tripled: str = "") -> Recording:
+        """The Paddle side now."""
+        options = {"deep": deep, "tripled": tripled, "masks": self.setup.masks}
+        return runs.run(on_paddle, self.model, self.plan, self.dtype, self.dtype, **options)
+
+    def pass_ours(
+        self, *, tripled: str = "", backward: bool = True
+    ) -> contextlib.AbstractContextManager[Recording]:
+        """The Paddle side now, to be judged in a ``with`` block and not kept; see `runs.passed`."""
+        options = {"tripled": tripled, "backward": backward, "masks": self.setup.masks}
+        return runs.passed(on_paddle, self.model, self.plan, self.dtype, self.dtype, **options)
+
+    @functools.cached_property
+    def deep(self) -> Recording:
+        """The reference with the inputs of every call."""
+        return self.run_reference(deep=True)
+
+    def isolate(self) -> Isolation:
+        """Inject mode, see `isolation`."""
+        isolation = Isolation(on_paddle, self.model, self.judge, self.deep)
+        with runs.dropout_mode(on_paddle, self.model, self.plan.train, self.setup.masks):
+            return isolation.run(self.plan)
+
+    def train_reference(
+        self, dtype: str, seed: int | None = None, watch: Watch | None = None
+    ) -> TrainingRun:
+        """Train the reference; with a seed moved by one unit before every step."""
+        model, masks, follow = self.reference_model(dtype, True), self.setup.masks, self._follow
+        noise = _rng(seed)
+        return runs.train(
+            on_torch, model, self.plan, dtype, self.dtype, noise, masks, watch, follow
+        )
+
+    def train_oracle(self) -> TrainingRun | None:
+        """The reference trained in float64, for a pair in float32."""
+        if self.dtype == "float64":
+            return None
+        return self._shared("training") or self.train_reference("float64")
+
+    @functools.cached_property
+    def _follow(self) -> Callable[[Any, Any], None] | None:
+        """Lets the reference's optimizer use the numbers that Paddle's kernels hold in float32."""
+        model = self.setup.ports.get(self.dtype, True)
+        with on_paddle.default_dtype(self.dtype):
+            optimizer, _ = on_paddle.make_optimizer(self.plan, model)
+        which = stepping_paddle.held_in_float32(optimizer)
+        if which is None:  # a class that is not known: it is compared as it is
+            return None
+        return lambda theirs, model: stepping_torch.as_paddle(theirs, model, which)
+
+    def trained_reference(
+        self, seed: int | None = None, watch: Watch | None = None
+    ) -> contextlib.AbstractContextManager[TrainingRun]:
+        """The same, to be judged in a ``with`` block and not kept; see `runs.trained`."""
+        model, masks, dtype = self.reference_model(self.dtype, True), self.setup.masks, self.dtype
+        noise, follow = _rng(seed), self._follow
+        return runs.trained(on_torch, model, self.plan, dtype, dtype, noise, masks, watch, follow)
+
+    def train_ours(self) -> TrainingRun:
+        """Train the Paddle model."""
+        model, masks = self.our_model(True), self.setup.masks
+        return runs.train(on_paddle, model, self.plan, self.dtype, self.dtype, None, masks)
+
+    def trained_ours(
+        self, watch: Watch | None = None
+    ) -> contextlib.AbstractContextManager[TrainingRun]:
+        """The same, to be judged in a ``with`` block and not kept; see `runs.trained`."""
+        model, masks, dtype = self.our_model(True), self.setup.masks, self.dtype
+        return runs.trained(on_paddle, model, self.plan, dtype, dtype, None, masks, watch)
+
+    @contextlib.contextmanager
+    def nudged(self) -> Iterator[str | None]:
+        """One weight tensor 1 % off in the Paddle model; yields its name, None without any."""
+        gradients = to_paddle(self.setup.weights, self.reference.gradients, layout=False)
+        sizes = {name: peak(array) for name, array in gradients.items() if array.size}
+        name = max(sizes, key=sizes.__getitem__, default=None)
+        if name is None or not sizes[name]:
+            yield None
+            return
+        held = tensors(on_paddle, self.model)[name]
+        on_paddle.load(self.model, {name: held * 1.01 + 0.01 * (np.abs(held).max() or 1.0)})
+        try:
+            yield name
+        finally:
+            on_paddle.load(self.model, {name: held})
+
+    def code(self, key: str) -> str:
+        """Where to look, by a call's key: forward, or where a layer of Paddle's own is built."""
+        name = key.partition("#")[0]
+        layers = on_paddle.modules(self.model)
+        layer = layers.get(name)
+        if layer is None:
+            return ""
+        own = layer_hints.source_of(layer)
+        if not type(layer).__module__.startswith("paddle."):
+            return own
+        built = layer_hints.built_at(layers, name)
+        return f"{built} ({own})" if built else own
+
+    def layer(self, key: str) -> tuple[Any, Any, Arrays]:
+        """Paddle layer, PyTorch module and the layer's own tensors, by a call's key."""
+        name = key.partition("#")[0]
+        back = {b: a for a, b in self.setup.modules.to_paddle.items()}
+        model = self.setup.references.get(self.dtype, self.plan.train)
+        theirs = on_torch.modules(model).get(back.get(name, ""))
+        layer = on_paddle.modules(self.model).get(name)
+        prefix = "" if name == ROOT else f"{name}."
+        live = tensors(on_paddle, self.model)
+        ends = {n: n.removeprefix(prefix) for n in live if n.startswith(prefix)}
+        own = {end: live[n].astype(np.float64) for n, end in ends.items() if "." not in end}
+        return layer, theirs, own
+
+
+def _rng(seed: int | None) -> np.random.Generator | None:
+    return None if seed is None else np.random.default_rng(seed)

@@ -1,0 +1,299 @@
+"""Inject mode: every Paddle layer is fed the reference's inputs and judged on its own.
+
+One forward pass of the Paddle model does it. Before a paired layer runs, its arguments are replaced
+by those that its partner got; when it has run, its output is compared and then replaced by its
+partner's. Errors cannot accumulate, so every guilty layer is found. A container runs its own code
+on its layers' right outputs: it is guilty only when that code is wrong, which shows in its output
+or in what it hands to the layers inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from align.judge import bounds
+from align.judge.judging import Judge, compare_outputs
+from align.record.asked_plan import Plan
+from align.record.nested import Leaf, leaves, pair_leaves, replace
+from align.record.recording import ROOT, Call, Recording
+from align.record.results import Comparison
+
+_SWAPPED = "PyTorch hands this tensor over in the place of another argument: operands are swapped"
+LOW = -1e3  # an argument of zeros and values below this is a mask: conventions differ
+
+
+@dataclass
+class Guilty:
+    """A layer whose own code is wrong.
+
+    Attributes:
+        place: Paddle layer (key of the call).
+        comparison: what differed.
+        shown_at: the tensor that showed it: the layer's output, or the input of a layer inside.
+        inputs: the reference's inputs of that call, with which formulas are tried.
+        ours: what Paddle computed.
+        expected: what PyTorch computed.
+        siblings: unpaired layers that ran in between and may be the place.
+        note: what is known about the cause already.
+    """
+
+    place: str
+    comparison: Comparison
+    shown_at: str
+    inputs: list[Leaf] = field(default_factory=list)
+    ours: np.ndarray | None = None
+    expected: np.ndarray | None = None
+    siblings: list[str] = field(default_factory=list)
+    note: str = ""
+
+
+@dataclass
+class _Frame:
+    key: str
+    reference: Call | None
+    unpaired: list[str] = field(default_factory=list)
+    misfed: Guilty | None = None  # who handed it an argument of another length
+
+
+class Isolation:
+    """Runs the Paddle side once in inject mode.
+
+    Args:
+        side: `on_paddle`.
+        model: with its weights loaded.
+        judge: the mapping of the modules.
+        reference: a deep recording of the reference in the same precision.
+    """
+
+    def __init__(self, side: Any, model: Any, judge: Judge, reference: Recording) -> None:
+        self.side, self.model, self.judge, self.recording = side, model, judge, reference
+        self.comparisons: list[Comparison] = []
+        self.guilty: list[Guilty] = []
+        back = {b: a for a, b in judge.modules.to_paddle.items()}
+        self._calls = {
+            Call(target, call.number).key: call
+            for call in reference.calls.values()
+            for target in [judge.modules.to_paddle.get(call.name)]
+            if target is not None and target in back
+        }
+        self._names = {id(m): name for name, m in side.modules(model).items()}
+        self._seen: dict[str, int] = {}
+        self._stack: list[_Frame] = []
+        self._rule = bounds.ISOLATED[judge.dtype]
+
+    def run(self, plan: Plan) -> Isolation:
+        """Feed the plan's inputs; `comparisons` and `guilty` hold the result."""
+        before = self.side.state(self.model)
+        removers: list[Callable[[], None]] = []
+        for layer in self.side.modules(self.model).values():
+            removers += self.side.hook(layer, self._before, self._after)
+        try:
+            with self.side.default_dtype(self.judge.dtype):
+                self.side.call(self.model, plan.cast(self.judge.dtype, self.judge.dtype))
+        finally:
+            for remove in removers:
+                remove()
+            self.side.load(self.model, before)
+        return self
+
+    def _before(self, layer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
+        name = self._names[id(layer)]
+        self._seen[name] = self._seen.get(name, 0) + 1
+        key = Call(name, self._seen[name]).key
+        reference = self._calls.get(key)
+        frame = _Frame(key, reference)
+        if reference is None and self._stack:
+            self._stack[-1].unpaired.append(key)
+        changed = None
+        if reference is not None and self._stack:
+            changed = self._feed(frame, reference, (args, kwargs))
+        self._stack.append(frame)
+        return changed
+
+    def _feed(self, frame: _Frame, reference: Call, given: tuple) -> tuple[tuple, dict]:
+        """The reference's arguments in the places of ours; a difference accuses the caller."""
+        own = [(p, self.side.numpy(t)) for p, t in leaves(given, self.side.is_tensor)]
+        own = [(path, a) for path, a in own if a.dtype.kind == "f" and not is_mask(a)]
+        held = [(p, a) for p, a in reference.inputs if a.dtype.kind == "f" and not is_mask(a)]
+        partners = self._partners(own, held)
+        caller = self._stack[-1]
+        for i, (path, mine) in enumerate(own):
+            expected = partners.get(path)
+            if expected is None:
+                continue
+            name = f"input {i} of {frame.key}" if len(own) > 1 else f"input of {frame.key}"
+            if np.array_equal(mine, expected):
+                continue
+            comparison = compare_outputs(name, mine, expected, None, self._rule)
+            if comparison is None or comparison.passed:
+                continue
+            swapped = any(self._near(mine, array) for _, array in held)
+            self.comparisons.append(comparison)
+            own_fault = Guilty(
+                caller.key,
+                comparison,
+                name,
+                list(self._inside(caller)),
+                mine,
+                expected,
+                list(caller.unpaired),
+                _SWAPPED if swapped else "",
+            )
+            self.guilty.append(caller.misfed or own_fault)
+        frame.misfed = self._misfed(frame, own, held, partners)
+        return replace(
+            given,
+            self.side.is_tensor,
+            lambda path, t: self.side.tensor(partners[path]) if path in partners else t,
+        )
+
+    def _misfed(
+        self, frame: _Frame, own: list[Leaf], held: list[Leaf], partners: dict[str, np.ndarray]
+    ) -> Guilty | None:
+        """The layer that cut the one argument that is longer or shorter than the reference's.
+
+        It is accused when the output is wrong as well: a port may cut elsewhere and be right.
+        """
+        alone = [a for path, a in own if path not in partners]
+        left = [a for _, a in held if not any(a is taken for taken in partners.values())]
+        if not len(alone) == len(left) == 1:
+            return None
+        mine, expected = alone[0], left[0]
+        note = _length(frame.key, mine, expected)
+        caller = next((one for one in reversed(self._stack) if one.reference is not None), None)
+        if caller is None or not note:
+            return None
+        above = caller.misfed
+        if above is not None and (above.ours.shape, above.expected.shape) == (
+            mine.shape,
+            expected.shape,
+        ):
+            return above  # handed on
+        comparison = compare_outputs(f"input of {frame.key}", mine, expected, None, self._rule)
+        if comparison is None:
+            return None
+        inside = list(self._inside(caller))
+        return Guilty(
+            caller.key, comparison, comparison.name, inside, mine, expected, caller.unpaired, note
+        )
+
+    def _partners(self, own: list[Leaf], held: list[Leaf]) -> dict[str, np.ndarray]:
+        """Path of our argument -> the reference's: by keyword, else in order among equal shapes.
+
+        When the orders of the parameters differ, every argument has an equal one elsewhere; then
+        equality decides and the caller is not accused.
+        """
+        names = dict(held)
+        found: dict[str, np.ndarray] = {}
+        rest = list(held)
+        for path, mine in own:
+            direct = names.get(path) if path.startswith("1.") else None
+            options = [leaf for leaf in rest if leaf[1].shape == mine.shape]
+            if direct is not None and direct.shape == mine.shape:
+                found[path] = direct
+            elif options:
+                found[path] = options[0][1]
+                at = next(i for i, leaf in enumerate(rest) if leaf is options[0])
+                rest = rest[at + 1 :] if len(own) == len(held) else rest[:at] + rest[at + 1 :]
+        wrong = [p for p, mine in own if p in found and not self._near(mine, found[p])]
+        if wrong and len(own) != len(held):
+            for path, mine in own:
+                equal = [a for _, a in held if self._near(mine, a)]
+                if path in wrong and equal:
+                    found[path] = equal[0]
+        return found
+
+    def _near(self, a: np.ndarray, b: np.ndarray) -> bool:
+        if a.shape != b.shape:
+            return False
+        found = compare_outputs("", a, b, None, self._rule)
+        return found is None or found.passed
+
+    def _inside(self, frame: _Frame) -> list[Leaf]:
+        """What the caller had at hand in the reference: its inputs and its layers' outputs.
+
+        For a layer without a partner, what the layer around it had.
+        """
+        paired = [one for one in (*self._stack, frame) if one.reference is not None]
+        if not paired:
+            return []
+        frame = paired[-1]
+        held = [(f"input {path.partition('.')[2]}", a) for path, a in frame.reference.inputs]
+        for call in self.recording.calls.values():
+            if self._around(call) == frame.reference.key:
+                held += [(f"output of {call.key}", a) for _, a in call.outputs]
+        return [(name, array) for name, array in held if array.dtype.kind in "fiub" and array.size]
+
+    def _around(self, call: Call) -> str:
+        """The nearest paired call of the reference around one; modules without a partner pass."""
+        names, calls = self.judge.modules.to_paddle, self.recording.calls
+        above = call.parent
+        while above and calls[above].name not in names:
+            above = calls[above].parent
+        return above
+
+    def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
+        frame = self._stack.pop()
+        if frame.reference is None:
+            return None
+        own = leaves(output, self.side.is_tensor)
+        pairs, _, _ = pair_leaves(frame.reference.outputs, own)
+        changed: dict[int, np.ndarray] = {}
+        for label, expected, tensor in pairs:
+            mine = self.side.numpy(tensor)
+            name = f"{frame.key}[{label}]" if label else frame.key
+            comparison = compare_outputs(name, mine, expected, None, self._rule)
+            if comparison is None:
+                continue
+            self.comparisons.append(comparison)
+            if not comparison.passed:
+                inputs = self._inside(frame)
+                own_fault = Guilty(
+                    frame.key, comparison, name, inputs, mine, expected, frame.unpaired
+                )
+                self.guilty.append(frame.misfed or own_fault)
+            if mine.shape == expected.shape and mine.dtype == expected.dtype:
+                changed[id(tensor)] = expected
+        if frame.key == ROOT:
+            return None
+        return replace(
+            output,
+            self.side.is_tensor,
+            lambda _, t: self.side.tensor(changed[id(t)]) if id(t) in changed else t,
+        )
+
+
+def _length(key: str, mine: np.ndarray, expected: np.ndarray) -> str:
+    """How an argument of another length came about, "" when more than one length differs."""
+    if mine.ndim != expected.ndim:
+        return ""
+    axes = [i for i, (a, b) in enumerate(zip(mine.shape, expected.shape, strict=True)) if a != b]
+    if len(axes) != 1:
+        return ""
+    text = f"{key} is given a tensor of shape {mine.shape}, in PyTorch of {expected.shape}"
+    axis, counts = axes[0], (mine.shape[axes[0]], expected.shape[axes[0]])
+    short, long = (np.moveaxis(a, axis, 0) for a in sorted((mine, expected), key=np.size))
+    count, how = abs(counts[0] - counts[1]), "missing" if counts[0] < counts[1] else "too many"
+    ends = (long[count:], "first"), (long[: len(short)], "last")
+    where = next((word for part, word in ends if np.allclose(part, short)), None)
+    if where is None:
+        return text
+    return f"{text}: the {where} {count} along axis {axis} {'is' if count == 1 else 'are'} {how}"
+
+
+def is_mask(array: np.ndarray) -> bool:
+    """Zeros and very low values only: an additive attention mask."""
+    low = array <= LOW
+    return bool(low.any() and (low | (array == 0)).all())
+
+
+def merged(guilty: list[Guilty]) -> list[Guilty]:
+    """One entry for each layer, its first; further calls of the same layer add nothing."""
+    found: dict[str, Guilty] = {}
+    for one in guilty:
+        found.setdefault(one.place.partition("#")[0], one)
+    return list(found.values())

@@ -1,0 +1,123 @@
+"""Starts the processes of a data-parallel run and waits for them; a failure is one clear line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from align.record import batch_slices
+from align.record.batch_slices import Shares
+
+TIMEOUT_S = 900
+WORKER = Path(__file__).parents[1] / "commands" / "distributed_worker.py"
+FAILED = "align: error: "
+"""Begins the line of a process's log that says what the user did wrong."""
+LOST = ("gloo/transport", "reset by peer", "NCCL", "TCPStore")
+"""In what a process says when another one died first."""
+LONGEST = 300  # characters of a log that a message shows
+
+
+def launch(request: Mapping[str, Any], weights: Mapping[str, np.ndarray], processes: int) -> Shares:
+    """Train in so many processes.
+
+    Args:
+        request: "spec", "dtype", "steps", "seed" for the worker.
+        weights: of the Paddle layer, by name.
+        processes: how many; on a GPU build each needs a GPU of its own.
+
+    Returns:
+        Shares.
+
+    Raises:
+        ValueError: a process died or took too long.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        text = json.dumps({**request, "spec": str(Path(request["spec"]).resolve())})
+        (folder / "request.json").write_text(text, encoding="utf-8")
+        batch_slices.write(folder, "weights.safetensors", weights)
+        _run([*launcher(processes, folder), str(WORKER), str(folder)], folder, processes)
+        return batch_slices.read(folder)
+
+
+def launcher(processes: int, folder: Path) -> list[str]:
+    """The command that starts a script in so many processes: gloo on the CPU, nccl on GPUs.
+
+    Raises:
+        ValueError: fewer GPUs than processes.
+    """
+    import paddle
+
+    command = [sys.executable, "-m", "paddle.distributed.launch", "--log_dir", str(folder / "log")]
+    command += ["--nproc_per_node", str(processes)]
+    if not paddle.device.get_device().startswith("gpu"):
+        return [*command, "--backend", "gloo"]
+    found = paddle.device.cuda.device_count()
+    if found < processes:
+        raise ValueError(
+            f"distributed: {processes} processes need as many GPUs, this machine has {found}; "
+            "CUDA_VISIBLE_DEVICES= (empty) runs them on the CPU"
+        )
+    return [*command, "--devices", ",".join(str(i) for i in range(processes))]
+
+
+def _run(command: list[str], folder: Path, processes: int) -> None:
+    """Run the launcher in a process group of its own, so that none of its children stays behind."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")}
+    with open(folder / "launch.log", "wb") as log:
+        started = subprocess.Popen(  # noqa: S603 (our own worker)
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = started.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise ValueError(
+                f"distributed: {processes} processes did not end within {TIMEOUT_S} s; "
+                f"{_last_words(folder)}"
+            ) from error
+        finally:
+            if started.poll() is None:
+                os.killpg(started.pid, signal.SIGKILL)
+                started.wait()
+    if status or not (folder / batch_slices.RECORD).is_file():
+        raise ValueError(
+            f"distributed: the run in {processes} processes ended with status {status}; "
+            f"{_last_words(folder)}"
+        )
+
+
+def _last_words(folder: Path) -> str:
+    """The line in which a process says what is wrong, else the end of the last log that has one."""
+    told: dict[str, str] = {}
+    ends: dict[str, str] = {}
+    for path in sorted((folder / "log").glob("workerlog.*")):
+        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        number = path.suffix.removeprefix(".")
+        ends[number] = lines[-1].strip()[:LONGEST] if lines else "nothing"
+        for line in lines:
+            if line.startswith(FAILED):
+                told[number] = line.removeprefix(FAILED)[:LONGEST]
+    causes = {n: text for n, text in told.items() if not any(word in text for word in LOST)}
+    if causes:
+        number, text = next(iter(causes.items()))
+        return f"process {number}: {text}"
+    silent = [number for number in ends if number not in told] or list(ends)
+    if silent:
+        number = silent[-1]
+        return f"process {number} ended without a word; the end of its log: {ends[number]}"
+    lines = (folder / "launch.log").read_text(encoding="utf-8", errors="replace").strip()
+    return f"the launcher's last line: {lines.splitlines()[-1][:LONGEST] if lines else 'nothing'}"

@@ -1,0 +1,114 @@
+"""The models that a comparison runs: one of each side and precision, built once and used again.
+
+Building BERT-base takes longer than running it, and every copy weighs as much as its weights. A
+model that is asked for again gets its weights, its mode and its trainable flags back; what it keeps
+outside of its state dict is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from align.pair.unit_noise import groups, move, perturbed
+from align.record.asked_plan import Plan
+from align.record.entries import Entry, canonical
+from align.record.stored_arrays import Lazy
+
+_FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
+
+
+class Models:
+    """One model for each precision.
+
+    Args:
+        side: `on_torch` or `on_paddle`.
+        plan: how to build.
+
+    Attributes:
+        clean: precision -> to which precision the weights were rounded that its model holds now;
+            absent when they may have changed since.
+    """
+
+    def __init__(self, side: Any, plan: Plan) -> None:
+        self.side, self.plan = side, plan
+        self.clean: dict[str, str] = {}
+        self._built: dict[str, tuple[Any, list[Any]]] = {}
+        self._adapt: Callable[[Any], None] = lambda _: None
+        self._flag = _FLAGS[side.NAME]
+
+    def adapt(self, change: Callable[[Any], None]) -> None:
+        """Change every model once: those that are built already now, others when they are built."""
+        self._adapt = change
+        for model, _ in self._built.values():
+            change(model)
+
+    def get(self, dtype: str, train: bool) -> Any:
+        """The model of a precision, in the given mode; its weights are those of its last use."""
+        if dtype not in self._built:
+            model = self.side.prepare(self.plan, dtype, train)
+            self._adapt(model)
+            flags = [getattr(p, self._flag) for p in model.parameters()]
+            self._built[dtype] = model, flags
+        model, flags = self._built[dtype]
+        if model.training != train:
+            model.train() if train else model.eval()
+        for parameter, flag in zip(model.parameters(), flags, strict=True):
+            setattr(parameter, self._flag, flag)
+        if dtype not in self.clean:
+            self.side.clear(model)
+        return model
+
+
+def named(side: Any, model: Any) -> dict[str, Any]:
+    """Every live tensor by canonical name."""
+    held = model.state_dict()
+    return {name: held[name] for name in dict.fromkeys(canonical(side.entries(model)).values())}
+
+
+def tensors(side: Any, model: Any) -> Lazy:
+    """The same as arrays, each copied when it is read."""
+    return Lazy({n: partial(side.numpy, tensor) for n, tensor in named(side, model).items()})
+
+
+def views(side: Any, model: Any) -> Lazy:
+    """The same for a look at a model that rests: not copied where that can be avoided."""
+    return Lazy({n: partial(side.view, tensor) for n, tensor in named(side, model).items()})
+
+
+def gradients(side: Any, model: Any) -> Lazy:
+    """Every gradient of a live model by canonical name, for a look."""
+    entries = side.entries(model)
+    first = canonical(entries)
+    names = {entry.identity: first[entry.name] for entry in entries}
+    return Lazy(
+        {
+            names[id(p)]: lambda p=p: side.view(p.grad)
+            for p in model.parameters()
+            if p.grad is not None and id(p) in names
+        }
+    )
+
+
+def untrained(entries: Iterable[Entry]) -> set[str]:
+    """Names of the tensors that a pass may move without an optimizer: all that is not trained."""
+    return {entry.name for entry in entries if entry.buffer or not entry.trainable}
+
+
+def load(side: Any, model: Any, arrays: Mapping[str, np.ndarray], change: Callable | None) -> None:
+    """Overwrite tensors group by group, each changed on its way."""
+    for part in groups(arrays.items()):
+        side.load(model, part if change is None else change(part))
+
+
+def perturb(side: Any, model: Any, rng: np.random.Generator) -> None:
+    """Move every floating tensor of a model by one unit in the last place."""
+    for name, tensor in named(side, model).items():
+        shared = side.NAME == "PyTorch" and tensor.device.type == "cpu" and tensor.is_contiguous()
+        if shared:  # NumPy sees the tensor's own memory
+            move(tensor.detach().numpy(), rng)
+        else:
+            side.load(model, {name: perturbed(side.numpy(tensor), rng)})

@@ -1,0 +1,207 @@
+"""One side of a pair with its weights: built, run and trained in every precision."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from align.frameworks.masks import Masks
+from align.match.dump_names import Paired, settled
+from align.match.module_map import ModuleMap
+from align.match.name_table import Table
+from align.match.renamed import to_paddle
+from align.pair import drifting, runs
+from align.pair.identity import environment, has_stock_partner, module_of, told_spec, told_table
+from align.pair.models import Models, load, tensors
+from align.record.arrays import TrainingRun
+from align.record.asked_plan import Plan
+from align.record.entries import Entry
+from align.record.files import dump_meta
+from align.record.files.dump_reading import Dump
+from align.record.recording import Recording
+from align.record.stored_arrays import Lazy, Store
+
+RECURRENT = {"LSTM", "GRU", "SimpleRNN"}
+MASKS = (
+    "dropout='exchange' draws its masks by the names of both sides' layers: first `dump --side "
+    "paddle --names --out NAMES`, then `--side torch --against NAMES --out T`, then `--side paddle "
+    "--weights T`"
+)
+Watch = Callable[[Any], None]
+
+
+@dataclasses.dataclass
+class Request:
+    """What to dump.
+
+    Attributes:
+        side: "torch" or "paddle".
+        plan: the pair.
+        table: the user's names.
+        spec: file of the pair, None when there is none.
+        deep: record the inputs of every layer too, so that a place and a cause can be named.
+        names_only: run nothing: names, modules and weights, for the other side's ``other``.
+        other: the other side's dump: PyTorch's, whose weights the Paddle side loads; or Paddle's,
+            whose norms the PyTorch side follows.
+        folder: where a draft of a table goes when names do not match.
+    """
+
+    side: str
+    plan: Plan
+    table: Table
+    spec: Path | None = None
+    deep: bool = True
+    names_only: bool = False
+    other: Dump | None = None
+    folder: Path = Path()
+
+
+class OneSide:
+    """One framework's model, its weights and its record.
+
+    Args:
+        asked: what to dump.
+
+    Attributes:
+        side: `on_torch` or `on_paddle`.
+        record: what the dump says about itself.
+        state: the weights, in the precision in which the model is built.
+        sample: the elements whose drift is recorded, None when they cannot be known.
+
+    Raises:
+        ValueError: another request than the other side's, or names that do not match.
+    """
+
+    def __init__(self, asked: Request) -> None:
+        self.is_torch = asked.side == "torch"
+        if self.is_torch:
+            importlib.import_module("sot_torch_ref")  # declares operators that timm needs
+        self.side = importlib.import_module(f"align.frameworks.on_{asked.side}")
+        self.asked, self.plan = asked, asked.plan
+        self._models = Models(self.side, self.plan)
+        self.masks: Masks | None = None
+        self.sample: Callable[[Any, Any], np.ndarray] | None = None
+        model = self._models.get(self.plan.dtypes[0], self.plan.train)
+        self.entries: list[Entry] = self.side.entries(model)
+        self.record = self._record(model)
+        self._store = Store()
+        self.state = self._store.keep(tensors(self.side, model))
+        if self.is_torch:
+            self._shake()
+            self._choose_norms(model)
+            self.sample = drifting.Reference(self.entries)
+        else:
+            self._take_weights(model)
+        if self.plan.dropout == "exchange" and self.masks is None and not asked.names_only:
+            raise ValueError(MASKS)
+        self.record.weights = dump_meta.weights_digest(self.state)
+
+    def _record(self, model: Any) -> dump_meta.Meta:
+        spec = self.asked.spec
+        return dump_meta.Meta(
+            side=self.asked.side,
+            framework={},
+            environment=environment(spec),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            spec=told_spec(spec),
+            entries=self.entries,
+            modules=[module_of(name, one) for name, one in self.side.modules(model).items()],
+            table=told_table(self.asked.table),
+            **dump_meta.asked(self.plan),
+        )
+
+    def _shake(self) -> None:
+        if not self.plan.shake:
+            return
+        trainable = {entry.name for entry in self.entries if not entry.buffer}
+        moved = runs.moved_vectors(self.state, trainable, self.plan.seed)
+        for name, value in moved.items():
+            self.state.hold(name, self._store.put(value))
+        self.record.moved = list(moved)
+
+    def _choose_norms(self, model: Any) -> None:
+        """Which norms compute with the numbers that Paddle's kernels hold."""
+        held = self.side.modules(model)
+        norms = [n for n, one in held.items() if isinstance(getattr(one, "eps", None), float)]
+        if self.asked.other is None:
+            chosen = {name for name in norms if has_stock_partner(held[name])}
+        else:
+            stock = set(self.asked.other.meta.stock_norms)
+            pairs = self._paired(self.record, self.asked.other.meta).modules.to_paddle
+            chosen = {a for a, b in pairs.items() if b in stock}
+        self.record.norms = {name: name in chosen for name in norms}
+        followed = [name for name in norms if name in chosen]
+        self._models.adapt(lambda built: self.side.follow_paddle(built, followed))
+
+    def _take_weights(self, model: Any) -> None:
+        """PyTorch's weights, when its dump is given; they keep their precision."""
+        self.record.stock_norms = self.side.stock_norms(model)
+        recurrent = sorted({module.kind for module in self.record.modules} & RECURRENT)
+        if recurrent and not self.plan.train:
+            raise ValueError(
+                f"Paddle's {recurrent[0]} has no backward pass in eval mode: set TRAIN = True"
+            )
+        other = self.asked.other
+        if other is None:
+            self.record.notes.append("ran on weights of its own: compare judges them first")
+            return
+        found = self._paired(other.meta, self.record)
+        taken: Any = to_paddle(found.weights, other.weights())
+        for name in taken:
+            self.state.hold(name, functools.partial(taken.__getitem__, name))
+        self.sample = drifting.Port(other.meta.entries, found.weights)
+        self.record.weights_from = other.meta.weights
+
+    def _paired(self, torch: dump_meta.Meta, paddle: dump_meta.Meta) -> Paired:
+        other = self.asked.other
+        assert other is not None
+        dump_meta.same_request(self.record, other.meta, ("this spec", str(other.path)))
+        found = settled(torch, paddle, self.asked.table, self.asked.folder)
+        self._share_masks(found.modules)
+        return found
+
+    def _share_masks(self, modules: ModuleMap) -> None:
+        if self.plan.dropout == "exchange":
+            self.masks = Masks(modules.to_paddle, self.plan.seed)
+
+    def model(self, dtype: str, rounded: str, train: bool) -> Any:
+        """The model of a precision with the weights rounded to ``rounded``."""
+        model = self._models.get(dtype, train)
+        state: Lazy = self.state
+        load(self.side, model, state, lambda part: runs.rounded_state(part, dtype, rounded))
+        return model
+
+    def run(self, dtype: str, rounded: str, *, deep: bool = False) -> Recording:
+        """One pass, kept."""
+        model = self.model(dtype, rounded, self.plan.train)
+        options = {"deep": deep, "masks": self.masks}
+        return runs.run(self.side, model, self.plan, dtype, rounded, **options)
+
+    def moved(self, dtype: str) -> contextlib.AbstractContextManager[Recording]:
+        """One pass one unit in the last place away, to be looked at in a ``with`` block."""
+        model = self.model(dtype, dtype, self.plan.train)
+        options = {"noise": self._chance(), "masks": self.masks}
+        return runs.passed(self.side, model, self.plan, dtype, dtype, **options)
+
+    def train(self, dtype: str, rounded: str, watch: Watch | None = None) -> TrainingRun:
+        """One training run, kept."""
+        model, masks = self.model(dtype, rounded, True), self.masks
+        return runs.train(self.side, model, self.plan, dtype, rounded, None, masks, watch)
+
+    def trained_moved(
+        self, dtype: str, watch: Watch | None = None
+    ) -> contextlib.AbstractContextManager[TrainingRun]:
+        """One training run, moved before every step, to be looked at in a ``with`` block."""
+        model, masks = self.model(dtype, dtype, True), self.masks
+        return runs.trained(self.side, model, self.plan, dtype, dtype, self._chance(), masks, watch)
+
+    def _chance(self) -> np.random.Generator:
+        return np.random.default_rng(self.plan.seed + 1)

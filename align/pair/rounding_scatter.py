@@ -1,0 +1,100 @@
+"""A float32 result that failed, judged again by runs of PyTorch with every rounding moved.
+
+One run that is moved by a unit in the last place is a single draw. Where a tensor is badly
+conditioned (a batch norm over two nearly equal values) another draw is as far off, or a hundred
+times. So after a failure RUNS further runs are made. A tensor that even they cannot judge is left
+out of float32 with a note, and so are the gradients when the forward pass has such a tensor; the
+pair in float64 judges them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from align.frameworks import on_torch
+from align.frameworks.moved_roundings import MovedRoundings
+from align.judge import bounds
+from align.judge.judging import apart, noise_of
+from align.judge.noise_band import RUNS
+from align.pair import runs
+from align.pair.any_pair import AnyPair
+from align.pair.low_noise import left_out, with_noise
+from align.record.recording import Recording
+from align.record.results import Comparison
+
+Sizes = dict[str, float]
+
+
+class RoundingScatter:
+    """What the moved runs say, once a float32 comparison has failed.
+
+    Args:
+        pair: in float64 nothing is measured.
+        kind: 0 for taps and buffers, 1 for gradients.
+    """
+
+    def __init__(self, pair: AnyPair, kind: int) -> None:
+        self._pair, self._kind = pair, kind
+        self._sizes: Sizes = {}
+        self.unsure: set[str] = set()
+
+    def settle(self, found: list[Comparison]) -> list[Comparison]:
+        """The clean comparisons, judged again when one failed in float32.
+
+        Either rounding explains every failure, or there is a fault and none is forgiven.
+        """
+        if self._pair.dtype != "float32" or all(one.passed for one in found):
+            return found
+        self._sizes = scatter(self._pair)[self._kind]
+        again = list(self.judged(found))
+        if all(one.passed for one in again):
+            return again
+        self._sizes = {}
+        self.unsure.clear()
+        return found
+
+    def judged(self, found: Iterable[Comparison]) -> Iterator[Comparison]:
+        """Comparisons; where the moved runs decide, the failed ones by them or not at all."""
+        for one in found:
+            if one.passed or not self._sizes:
+                yield one
+            else:
+                yield from with_noise([one], self._sizes, bounds.NOISE_FACTOR, self.unsure)
+
+    @property
+    def note(self) -> str:
+        """What was left out, "" for nothing."""
+        return left_out(self.unsure) if self.unsure else ""
+
+
+def scatter(pair: AnyPair) -> tuple[Sizes, Sizes]:
+    """Root mean square distances of the moved runs from the plain one: of taps, of gradients."""
+    plain, plan = pair.reference, pair.plan
+    squares: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {})
+    for seed in range(RUNS):
+        model = pair.reference_model(pair.dtype, plan.train)
+        options = {"noise": np.random.default_rng((plan.seed, seed)), "masks": pair.setup.masks}
+        with contextlib.ExitStack() as stack:
+            with MovedRoundings(seed):
+                moved = stack.enter_context(
+                    runs.passed(on_torch, model, plan, pair.dtype, pair.dtype, **options)
+                )
+            found = noise_of(pair.judge, plain, moved)
+            found[0].update(_of_buffers(pair, plain, moved))
+            for held, sizes in zip(squares, found, strict=True):
+                for name, size in sizes.items():
+                    held.setdefault(name, []).append(size)
+    forward, backward = (
+        {name: float(np.sqrt(np.mean(np.square(sizes)))) for name, sizes in held.items()}
+        for held in squares
+    )
+    return forward, backward
+
+
+def _of_buffers(pair: AnyPair, plain: Recording, moved: Recording) -> Sizes:
+    """How far the moved run's running statistics are from the plain one's."""
+    b, a = (pair.judge.statistics(recording) for recording in (plain, moved))
+    return {name: apart(a[name], b[name], "max") for name in b}

@@ -1,0 +1,217 @@
+"""Running one side: a recorded pass, and a training run. The side's module is the argument."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from align.frameworks.masks import Masks
+from align.pair import models
+from align.pair.unit_noise import perturbed
+from align.record.arrays import Arrays, TrainingRun
+from align.record.asked_plan import Plan, cast
+from align.record.recording import Recorder, Recording
+from align.record.stored_arrays import Store
+
+
+def dropout_mode(
+    side: Any, model: Any, train: bool, masks: Masks | None, step: int = 0
+) -> contextlib.AbstractContextManager[None]:
+    """Dropout off, or with the shared masks; nothing to do in eval mode.
+
+    Args:
+        side: `on_torch` or `on_paddle`.
+        model: that is going to run.
+        train: whether it is in training mode.
+        masks: None for dropout off.
+        step: training step, 0 for a single pass.
+    """
+    if not train:
+        return contextlib.nullcontext()
+    return side.dropout_off() if masks is None else side.dropout_exchanged(masks, model, step)
+
+
+@contextlib.contextmanager
+def passed(
+    side: Any,
+    model: Any,
+    plan: Plan,
+    dtype: str,
+    rounded: str,
+    *,
+    deep: bool = False,
+    tripled: str = "",
+    noise: np.random.Generator | None = None,
+    masks: Masks | None = None,
+    backward: bool = True,
+) -> Iterator[Recording]:
+    """One forward and backward pass, to be looked at inside a ``with`` block.
+
+    The parameters' gradients are read off the live model, so they cost no memory and are gone at
+    the end of the block. Then the tensors that a pass moves (running statistics) are put back.
+
+    Args:
+        side: `on_torch` or `on_paddle`.
+        model: from the side's ``prepare``, with its weights loaded.
+        plan: inputs and loss.
+        dtype: precision of the run.
+        rounded: precision of the pair, to which floating inputs are rounded first.
+        deep: record the inputs of every call as well.
+        tripled: key of a call whose gradient is planted wrong.
+        noise: draws the perturbation by one unit in the last place of inputs and weights; the
+            trained weights stay moved.
+        masks: dropout masks that both sides share, None for dropout off.
+        backward: False for the forward pass and the loss alone.
+
+    Yields:
+        Recording.
+    """
+    kept = models.untrained(side.entries(model))
+    live = models.tensors(side, model)
+    before = {name: live[name] for name in live if name in kept}
+    inputs = plan.cast(dtype, rounded)
+    if noise is not None:
+        inputs = perturbed(inputs, noise)
+        models.perturb(side, model, noise)
+    side.clear(model)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(side.default_dtype(dtype))
+        stack.enter_context(dropout_mode(side, model, plan.train, masks))
+        held = stack.enter_context(Recorder(side, model, deep=deep, tripled=tripled))
+        output, watched = side.call(model, inputs)
+        loss = side.loss_of(plan, output, dtype, rounded)
+        if backward:
+            side.backward(loss)
+    del output
+    found = held.recording
+    found.loss, found.stamp = side.numpy(loss), side.stamp(loss)
+    del loss
+    found.gradients = models.gradients(side, model)
+    found.input_gradients = {
+        path: side.numpy(value.grad) for path, value in watched.items() if value.grad is not None
+    }
+    moved = models.tensors(side, model)
+    found.state = {name: moved[name] for name in before}
+    try:
+        yield found
+    finally:
+        side.clear(model)
+        side.load(model, before)
+
+
+def run(side: Any, model: Any, plan: Plan, dtype: str, rounded: str, **options: Any) -> Recording:
+    """`passed` with everything kept; the options are the same."""
+    with passed(side, model, plan, dtype, rounded, **options) as found:
+        found.gradients = found.store.keep(found.gradients)
+    return found
+
+
+@contextlib.contextmanager
+def trained(
+    side: Any,
+    model: Any,
+    plan: Plan,
+    dtype: str,
+    rounded: str,
+    noise: np.random.Generator | None = None,
+    masks: Masks | None = None,
+    watch: Callable[[Any], None] | None = None,
+    follow: Callable[[Any, Any], None] | None = None,
+) -> Iterator[TrainingRun]:
+    """Train for the plan's steps on its inputs, in training mode; look at it in a ``with`` block.
+
+    Args:
+        side: `on_torch` or `on_paddle`.
+        model: with its weights loaded; it is changed.
+        plan: inputs, loss, optimizer and number of steps.
+        dtype: precision of the run.
+        rounded: precision of the pair.
+        noise: moves inputs and weights by one unit in the last place before every step.
+        masks: dropout masks that both sides share, None for dropout off.
+        watch: called with the model before the first step and after every step.
+        follow: called with the optimizer and the model before the first step.
+
+    Yields:
+        TrainingRun: losses, rates, final tensors and moments, by canonical name; the tensors are
+        read off the live model.
+    """
+    result = TrainingRun()
+    inputs = plan.cast(dtype, rounded)
+    with side.default_dtype(dtype):
+        optimizer, scheduler = side.make_optimizer(plan, model)
+        if follow is not None:
+            follow(optimizer, model)
+        watch = watch or (lambda _: None)
+        watch(model)
+        for step in range(plan.steps):
+            fed = inputs
+            if noise is not None:
+                fed = perturbed(inputs, noise)
+                models.perturb(side, model, noise)
+            with dropout_mode(side, model, True, masks, step):
+                output, _ = side.call(model, fed)
+                loss = side.loss_of(plan, output, dtype, rounded)
+                side.backward(loss)
+            result.losses.append(float(side.numpy(loss)))
+            result.learning_rates.append(side.rate(optimizer))
+            side.advance(optimizer, scheduler, model)
+            watch(model)
+        result.stamp = side.stamp(loss)
+        del output, loss
+        result.moments = side.moments(optimizer, model)
+        del optimizer, scheduler
+    result.state = models.views(side, model)
+    yield result
+
+
+def train(
+    side: Any, model: Any, plan: Plan, dtype: str, rounded: str, *options: Any, **named: Any
+) -> TrainingRun:
+    """`trained` with everything kept; the options are the same."""
+    store = Store()
+    with trained(side, model, plan, dtype, rounded, *options, **named) as found:
+        found.state = store.keep(found.state)
+        found.moments = {kind: store.keep(arrays) for kind, arrays in found.moments.items()}
+    return found
+
+
+def moved_vectors(state: Mapping[str, np.ndarray], trainable: set[str], seed: int) -> Arrays:
+    """Constant vectors moved off their value, so that a forgotten or swapped one shows.
+
+    A fresh bias is 0 and a fresh scale 1 in both models, whatever the port does with it.
+
+    Args:
+        state: the reference's tensors.
+        trainable: names of its parameters.
+        seed: of the draws.
+
+    Returns:
+        The tensors that moved.
+    """
+    rng = np.random.default_rng(seed)
+    moved: Arrays = {}
+    for name, value in state.items():
+        constant = value.size > 1 and value.dtype.kind == "f" and value.min() == value.max()
+        if constant and name.endswith("running_var"):
+            moved[name] = rng.uniform(0.5, 1.5, value.shape).astype(value.dtype)
+        elif constant and (name in trainable or name.endswith("running_mean")):
+            moved[name] = (value + 0.1 * rng.normal(size=value.shape)).astype(value.dtype)
+    return moved
+
+
+def shaken(state: Arrays, trainable: set[str], seed: int) -> tuple[Arrays, list[str]]:
+    """A state with its constant vectors moved, see `moved_vectors`, and their names."""
+    moved = moved_vectors(state, trainable, seed)
+    return {**state, **moved}, list(moved)
+
+
+def rounded_state(
+    state: Mapping[str, np.ndarray], dtype: str, rounded: str
+) -> Mapping[str, np.ndarray]:
+    """Floating tensors rounded to ``rounded`` and held as ``dtype``; not copied where they are."""
+    if dtype == rounded and all(a.dtype.kind != "f" or a.dtype == dtype for a in state.values()):
+        return state
+    return cast(state, dtype, rounded)

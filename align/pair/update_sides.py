@@ -1,0 +1,162 @@
+"""Both optimizers of a pair, followed from the same weights with the same gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
+from align.judge.update_judging import FLOOR, UpdateJudge
+from align.judge.update_trace import (
+    Feed,
+    Follower,
+    ParameterTrace,
+    SideTrace,
+    View,
+    sample,
+)
+from align.pair.any_pair import AnyPair
+
+LEAST, MOST = 3, 5  # steps
+LARGE = 20_000_000  # parameters of a model that gets the least of them
+ZERO_RATES = 100  # steps of a schedule that may apply the rate 0 before the first other one
+
+
+class UpdateSides:
+    """The two models of a pair, ready to be stepped.
+
+    Args:
+        pair: in float64 or float32, with an optimizer.
+
+    Raises:
+        ValueError: another precision, nothing to train, or a rate that stays zero.
+    """
+
+    def __init__(self, pair: AnyPair) -> None:
+        if pair.dtype not in FLOOR:
+            raise ValueError(
+                f"optimizer: {pair.dtype} is not compared by itself; use {', '.join(FLOOR)}"
+            )
+        self._pair, self._weights = pair, pair.setup.weights
+        self._theirs = pair.reference_model(pair.dtype, True)
+        self._model = pair.our_model(True)
+        self._shapes = {
+            name: tuple(p.shape) for name, p in stepping_torch.parameters(self._theirs).items()
+        }
+        if not self._shapes:
+            raise ValueError("optimizer: the PyTorch module has no trainable parameter")
+        large = sum(math.prod(shape) for shape in self._shapes.values()) > LARGE
+        self.steps = LEAST if large else max(LEAST, min(pair.plan.steps, MOST))
+        recorded, seed = pair.reference.gradients, pair.plan.seed
+        self.feed = Feed(recorded, self._shapes, self._weights, pair.dtype, self.steps, seed)
+        self._warm = max(
+            self._zero_rates(on_torch, stepping_torch, self._theirs),
+            self._zero_rates(on_paddle, stepping_paddle, self._model),
+        )
+
+    def _zero_rates(self, side: Any, stepping: Any, model: Any) -> int:
+        """Steps until the schedule applies a rate other than zero (a warm-up starts from it)."""
+        with side.default_dtype(self._pair.dtype):
+            optimizer, scheduler = side.make_optimizer(self._pair.plan, model)
+        for count in range(ZERO_RATES):
+            if any(rate > 0 for rate in stepping.rates(optimizer, model)):
+                return count
+            if scheduler is None:
+                break
+            stepping.advance(scheduler)
+        raise ValueError(
+            f"optimizer: {side.NAME}'s rate is 0 in its first {ZERO_RATES} steps: nothing would "
+            "move; give it a rate"
+        )
+
+    def follow(self) -> tuple[SideTrace, UpdateJudge]:
+        """Both sides, and the judge of Paddle's."""
+        pair = self._pair
+        ours, captured = self._follow_ours()
+        reference, oracle, near = self._follow_theirs(self._theirs, pair.dtype), None, None
+        if pair.dtype == "float32":
+            model = pair.reference_model("float64", True)
+            oracle = self._follow_theirs(model, "float64")
+        else:
+            near = self._follow_as_paddle(reference)
+        ours.norms = reference.norms
+        for side in (ours, reference, oracle, near):
+            for name in captured if side is not None else ():
+                trace = side.main[name]
+                trace.gradients, trace.norms = captured[name].gradients, captured[name].norms
+        return ours, UpdateJudge(reference, oracle, near, pair.dtype)
+
+    def _follow_ours(self) -> tuple[SideTrace, dict[str, ParameterTrace]]:
+        """Paddle's side, and the gradients it was given by name."""
+        partners, known = self._weights.partners(), stepping_paddle.parameters(self._model)
+        targets = [t for bundle in self.feed.bundles for name in bundle for t in partners[name]]
+        own = {name: (name,) for name in dict.fromkeys(targets) if name in known}
+        captured = {name: ParameterTrace() for name in own}
+
+        def given(step: int) -> Iterator[tuple[str, np.ndarray | None]]:
+            for name, gradient in self.feed.targets(step):
+                if name not in captured:
+                    continue
+                held = captured[name]
+                held.gradients.append(None if gradient is None else sample(gradient))
+                norm = 0.0 if gradient is None else np.linalg.norm(gradient.astype(np.float64))
+                held.norms.append(float(norm))
+                yield name, gradient
+
+        follower = Follower(
+            on_paddle,
+            stepping_paddle,
+            self._model,
+            self._pair.plan,
+            View(list(own.values()), dict, own),
+            given,
+            self._pair.dtype,
+            self._warm,
+        )
+        return follower.run(self.steps), captured
+
+    def _follow_theirs(
+        self, model: Any, dtype: str, prepare: Callable[[Any], Any] | None = None
+    ) -> SideTrace:
+        """PyTorch's side."""
+
+        def given(step: int) -> Iterator[tuple[str, np.ndarray | None]]:
+            return ((name, self.feed.source(name, step)) for name in self._shapes)
+
+        weights = self._weights
+        follower = Follower(
+            on_torch,
+            stepping_torch,
+            model,
+            self._pair.plan,
+            View(self.feed.bundles, weights.to_paddle, weights.partners()),
+            given,
+            dtype,
+            self._warm,
+            watch=True,
+            prepare=prepare,
+        )
+        return follower.run(self.steps)
+
+    def _follow_as_paddle(self, reference: SideTrace) -> SideTrace | None:
+        """The reference with the numbers of Paddle's kernels, None when they are the same.
+
+        PADDLE: kernels hold some coefficients in float32; the norm that clips is not enlarged by
+        1e-6.
+        """
+        pair = self._pair
+        with on_paddle.default_dtype(pair.dtype):
+            ours = on_paddle.make_optimizer(pair.plan, self._model)[0]
+        which = stepping_paddle.held_in_float32(ours)
+        theirs = on_torch.make_optimizer(pair.plan, self._theirs)[0]
+        changed = stepping_torch.round_settings(theirs, which)
+        if not changed and all(share > 1 - 1e-12 for share in reference.clipped):
+            return None
+
+        def prepare(own: Any) -> None:
+            stepping_torch.as_paddle(own, self._theirs, which)
+
+        return self._follow_theirs(self._theirs, pair.dtype, prepare)

@@ -1,0 +1,1 @@
+"""Records as files: dumps, their tensors and what they say about themselves."""

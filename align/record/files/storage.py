@@ -1,0 +1,294 @@
+"""The files of a dump: tensors in safetensors, the rest in strict JSON, one manifest of hashes.
+
+The manifest is written last, inside a temporary folder that takes its name when it is complete.
+Reading refuses everything else in one line. Tensors are mapped, not loaded: a page of a file is in
+memory while it is looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from align.record.arrays import Arrays
+from align.record.strict_json import json_ready
+
+FORMAT, VERSION = "align dump", 1
+MANIFEST = "manifest.json"
+_CHUNK = 1 << 20
+_TYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "u1",
+    "BOOL": "?",
+}
+"""Types of safetensors that a dump may hold -> NumPy."""
+_NUMPY = {np.dtype(name): key for key, name in _TYPES.items()}
+
+
+def digest(array: np.ndarray) -> str:
+    """SHA-256 over dtype, shape and the bytes in C order."""
+    array = np.asarray(array)
+    found = hashlib.sha256(f"{array.dtype.str} {array.shape}\n".encode())
+    found.update(_bytes(array))
+    return found.hexdigest()
+
+
+class TensorWriter:
+    """Writes one safetensors file array by array: no more than one is in memory.
+
+    Args:
+        path: of the file, which is complete when the ``with`` block ends.
+        once: an array that is there already, under another name, is not stored again.
+    """
+
+    def __init__(self, path: Path, once: bool = False) -> None:
+        self._path, self._once = path, once
+        self._rows: dict[str, dict[str, Any]] = {}
+        self._names: dict[str, str] = {}
+        self._stored: dict[str, str] = {}
+        self._end = 0
+
+    def __enter__(self) -> TensorWriter:
+        self._data = tempfile.TemporaryFile(dir=self._path.parent)  # noqa: SIM115 (see __exit__)
+        return self
+
+    def __exit__(self, kind: type | None, *_: object) -> None:
+        with self._data:
+            if kind is None:
+                self._finish()
+
+    def add(self, name: str, array: np.ndarray) -> str:
+        """Store an array.
+
+        Args:
+            name: under which it is to be found.
+            array: numbers of a type that safetensors knows.
+
+        Returns:
+            The name under which it lies: the given one, or that of an equal array.
+
+        Raises:
+            ValueError: a type that cannot be stored, or another array has this name.
+        """
+        array = np.asarray(array)
+        if array.dtype not in _NUMPY:
+            raise ValueError(f"{name}: a dump cannot hold dtype {array.dtype}")
+        key = digest(array) if self._once else name
+        held = self._names.setdefault(key, name)
+        if self._once and (held != name or self._stored.get(name) == key):
+            return held
+        if name in self._rows:
+            raise ValueError(f"two different tensors of this run are called {name!r}")
+        self._data.write(_bytes(array))
+        end = self._end + array.nbytes
+        self._rows[name] = {
+            "dtype": _NUMPY[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [self._end, end],
+        }
+        self._stored[name], self._end = key, end
+        return name
+
+    def _finish(self) -> None:
+        text = json.dumps(self._rows).encode()
+        text += b" " * (-len(text) % 8)
+        self._data.seek(0)
+        with open(self._path, "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            shutil.copyfileobj(self._data, file, _CHUNK)
+
+
+def write_tensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays under their own names."""
+    with TensorWriter(path) as writer:
+        for name, array in arrays.items():
+            writer.add(name, array)
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    """The bytes of an array in C order."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write strict JSON (NaN and infinities as text)."""
+    text = json.dumps(json_ready(value), indent=1, allow_nan=False, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes ``path``, manifest included, when the block succeeds.
+
+    Args:
+        path: must not exist yet, or be an empty folder.
+
+    Raises:
+        ValueError: it exists, or cannot be made.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"{path}: exists already; a dump is never replaced, choose another --out")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        try:
+            temporary.mkdir(parents=True)
+        except OSError as error:
+            raise ValueError(f"cannot write to {path}: {error.strerror}") from error
+        yield temporary
+        _write_manifest(temporary)
+        os.rename(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _write_manifest(folder: Path) -> None:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    found = {
+        path.relative_to(folder).as_posix(): {
+            "sha256": _hash_of(path),
+            "bytes": path.stat().st_size,
+        }
+        for path in files
+    }
+    write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, "files": found})
+    for path in (*files, folder / MANIFEST):
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+
+
+def _hash_of(path: Path) -> str:
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+class Folder:
+    """A complete dump on disk; opening it checks every file against the manifest.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        ValueError: not a dump, another version, a file that is missing or was changed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if not self.path.is_dir():
+            raise ValueError(f"{path}: no such folder; expected one that `align dump` wrote")
+        if not (self.path / MANIFEST).is_file():
+            raise ValueError(f"{path}: has no {MANIFEST}: not a dump, or one that was not finished")
+        manifest = _parse(self.path / MANIFEST, self.path / MANIFEST)
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise ValueError(f"{path}: {MANIFEST} is not that of an {FORMAT}")
+        if manifest.get("version") != VERSION:
+            raise ValueError(
+                f"{path}: format version {manifest.get('version')!r}; this program reads "
+                f"{VERSION}: dump it again with this version of the project"
+            )
+        files = manifest.get("files")
+        if not isinstance(files, dict) or not files:
+            raise ValueError(f"{path}: {MANIFEST} lists no files")
+        self.files: Mapping[str, Any] = files
+        for name, row in files.items():
+            self._check(name, row)
+
+    def _check(self, name: str, row: Any) -> None:
+        inside = PurePosixPath(name)
+        if inside.is_absolute() or ".." in inside.parts or not isinstance(row, dict):
+            raise ValueError(f"{self.path}: {MANIFEST} has a bad row {name!r}")
+        file = self.path / name
+        if file.is_symlink() or not file.is_file():
+            raise ValueError(f"{file}: missing, though {MANIFEST} lists it")
+        size = file.stat().st_size
+        if size != row.get("bytes"):
+            raise ValueError(
+                f"{file}: {size} bytes, {row.get('bytes')} were written: truncated or changed"
+            )
+        if _hash_of(file) != row.get("sha256"):
+            raise ValueError(f"{file}: its SHA-256 is not the one of the manifest: it was changed")
+
+    def _listed(self, name: str) -> Path:
+        if name not in self.files:
+            raise ValueError(f"{self.path}: has no {name}")
+        return self.path / name
+
+    def has(self, name: str) -> bool:
+        """Whether the dump holds a file."""
+        return name in self.files
+
+    def json(self, name: str) -> dict[str, Any]:
+        """A JSON file, which holds an object."""
+        value = _parse(self._listed(name), self.path / name)
+        if not isinstance(value, dict):
+            raise ValueError(f"{self.path / name}: expected a JSON object")
+        return value
+
+    def tensors(self, name: str) -> Arrays:
+        """Every tensor of a safetensors file as read-only views into the mapped file."""
+        path = self._listed(name)
+        try:
+            with safe_open(path, framework="np") as file:
+                names = list(file.keys())
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{path}: not a whole safetensors file: {error}") from error
+        raw = np.asarray(np.memmap(path, mode="r", dtype=np.uint8))
+        start = 8 + int.from_bytes(raw[:8].tobytes(), "little")
+        header = json.loads(raw[8:start].tobytes())
+        found: Arrays = {}
+        for key in names:
+            row = header[key]
+            if row["dtype"] not in _TYPES:
+                raise ValueError(f"{path}: {key!r} has dtype {row['dtype']}, which no dump holds")
+            begin, end = row["data_offsets"]
+            flat = raw[start + begin : start + end].view(_TYPES[row["dtype"]])
+            found[key] = flat.reshape(row["shape"])
+        return found
+
+
+def _parse(path: Path, shown: Path) -> Any:
+    def refuse(word: str) -> Any:
+        raise ValueError(f"{word} is not JSON")
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        return json.loads(text, parse_constant=refuse)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{shown}: cannot be read: {error}") from error
+
+
+def field_of(held: Mapping[str, Any], key: str, kinds: type | tuple[type, ...], where: str) -> Any:
+    """A value of a JSON object, of the expected type.
+
+    Raises:
+        ValueError: missing or of another type; says where.
+    """
+    if key not in held:
+        raise ValueError(f"{where}: the key {key!r} is missing")
+    value = held[key]
+    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"{where}: {key!r} is a {type(value).__name__}, expected {names}")
+    return value

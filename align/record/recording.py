@@ -1,0 +1,158 @@
+"""What a run leaves behind, and the hooks that write it: the same code for both frameworks.
+
+A tap is the output of one call of one module. Hooks see every module, those without parameters
+included; the calls of one module are numbered (`relu`, `relu#2`). Where a module hands its input on
+unchanged (Identity, dropout in eval mode), the tap is made a node of its own, because the gradient
+of a tensor that is also used elsewhere says nothing about the branch through the module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from align.record.arrays import Arrays
+from align.record.nested import Leaf, leaves, replace
+from align.record.stored_arrays import Lazy, LazyLeaves, Reader, Store
+
+ROOT = "(model)"
+
+
+@dataclass
+class Call:
+    """One call of one module. A recorded one reads its arrays on access, see `held`.
+
+    Attributes:
+        name: the module's dotted name, ROOT for the model itself.
+        number: 1 for its first call.
+        parent: key of the call inside which it ran, "" for the model.
+        outputs: (path, array) of the output's tensors.
+        inputs: the same of the arguments, only when they were asked for.
+        grad_outputs: gradient of the loss with respect to each output, by path.
+        grad_inputs: the same for the inputs, through this call only.
+    """
+
+    name: str
+    number: int
+    parent: str = ""
+    outputs: Sequence[Leaf] = field(default_factory=LazyLeaves)
+    inputs: Sequence[Leaf] = field(default_factory=LazyLeaves)
+    grad_outputs: Mapping[str, np.ndarray] = field(default_factory=Lazy)
+    grad_inputs: Mapping[str, np.ndarray] = field(default_factory=Lazy)
+
+    @property
+    def key(self) -> str:
+        """The module's name, numbered from the second call on."""
+        return self.name if self.number == 1 else f"{self.name}#{self.number}"
+
+
+@dataclass
+class Recording:
+    """One forward and backward pass.
+
+    Attributes:
+        calls: by key, in the order in which the calls ended.
+        backward_order: (key, path) in the order in which gradients arrived.
+        loss: scalar array.
+        gradients: of the parameters, by canonical name; absent ones are absent.
+        input_gradients: of the floating inputs, by path.
+        state: what is not trained (running statistics) after the pass, by canonical name.
+        stamp: which framework computed the loss, read off the tensor.
+        store: keeps the arrays.
+    """
+
+    calls: dict[str, Call] = field(default_factory=dict)
+    backward_order: list[tuple[str, str]] = field(default_factory=list)
+    loss: np.ndarray | None = None
+    gradients: Mapping[str, np.ndarray] = field(default_factory=dict)
+    input_gradients: Arrays = field(default_factory=dict)
+    state: Arrays = field(default_factory=dict)
+    stamp: Mapping[str, Any] = field(default_factory=dict)
+    store: Store = field(default_factory=Store)
+
+    def counts(self) -> dict[str, int]:
+        """Number of calls by module name."""
+        found: dict[str, int] = {}
+        for call in self.calls.values():
+            found[call.name] = found.get(call.name, 0) + 1
+        return found
+
+
+class Recorder:
+    """Hooks on every module of a model for the length of a ``with`` block.
+
+    Args:
+        side: `on_torch.SIDE` or `on_paddle.SIDE`.
+        model: the model to watch.
+        deep: record inputs and their gradients as well (to find the guilty layer).
+        tripled: key of a call whose gradient is multiplied by three (a negative control).
+    """
+
+    def __init__(self, side: Any, model: Any, *, deep: bool = False, tripled: str = "") -> None:
+        self.side, self.deep, self.tripled = side, deep, tripled
+        self.recording = Recording()
+        self._names = {id(module): name for name, module in side.modules(model).items()}
+        self._modules: Sequence[Any] = list(side.modules(model).values())
+        self._stack: list[Call] = []
+        self._seen: dict[str, int] = {}
+        self._removers: list[Callable[[], None]] = []
+
+    def __enter__(self) -> Recorder:
+        for module in self._modules:
+            self._removers += self.side.hook(module, self._before, self._after)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for remove in self._removers:
+            remove()
+
+    def _before(self, module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
+        name = self._names[id(module)]
+        self._seen[name] = self._seen.get(name, 0) + 1
+        call = Call(name, self._seen[name], self._stack[-1].key if self._stack else "")
+        self._stack.append(call)
+        if not self.deep:
+            return None
+
+        same: dict[int, Any] = {}  # one tensor given twice (query and key) has one gradient
+
+        def watch(path: str, tensor: Any) -> Any:
+            call.inputs.hold(path, self._put(tensor))
+            if not self.side.needs_gradient(tensor) or id(tensor) in same:
+                return same.get(id(tensor), tensor)
+            own = same[id(tensor)] = self.side.clone(tensor)
+            self.side.on_gradient(own, lambda g: call.grad_inputs.hold(path, self._keep(g)))
+            return own
+
+        return replace((args, kwargs), self.side.is_tensor, watch)
+
+    def _put(self, tensor: Any) -> Reader:
+        return self._keep(self.side.numpy(tensor))
+
+    def _keep(self, array: np.ndarray) -> Reader:
+        return self.recording.store.put(array)
+
+    def _after(self, module: Any, args: tuple, kwargs: dict, output: Any) -> Any:
+        call = self._stack.pop()
+        given = {id(tensor) for _, tensor in leaves((args, kwargs), self.side.is_tensor)}
+
+        def watch(path: str, tensor: Any) -> Any:
+            # deep: what the module itself still does with its output is not the output's gradient
+            own = self.side.clone(tensor) if self.deep or id(tensor) in given else tensor
+            call.outputs.hold(path, self._put(own))
+            if self.side.needs_gradient(own):
+                self.side.on_gradient(own, lambda g: self._arrived(call, path, g))
+                if self.tripled == call.key:
+                    self.side.triple_gradient(own)
+            return own
+
+        changed = replace(output, self.side.is_tensor, watch)
+        self.recording.calls[call.key] = call
+        return None if changed is output else changed
+
+    def _arrived(self, call: Call, path: str, gradient: np.ndarray) -> None:
+        call.grad_outputs.hold(path, self._keep(gradient))
+        self.recording.backward_order.append((call.key, path))

@@ -1,0 +1,1 @@
+"""Reports: text, HTML, JUnit, reprod_log files."""

@@ -1,0 +1,1 @@
+"""The stages of a comparison, one StepResult each."""

@@ -1,0 +1,356 @@
+"""Stage "data": what each side's loader yields, batch by batch and key by key.
+
+Batches stream: one of each side is held at a time, beside one number for each row of the epoch (to
+tell another order from other values), the one-dimensional keys (labels) and the first differing
+batch of each key.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from align.explain import data_causes, row_causes
+from align.explain.data_causes import Evidence
+from align.explain.row_causes import RowLog
+from align.frameworks import on_paddle, on_torch
+from align.judge.comparator import compare_arrays, compare_mappings
+from align.judge.judging import without_masks
+from align.pair.any_pair import AnyPair
+from align.record.arrays import Arrays
+from align.record.nested import leaves
+from align.record.results import Comparison, ControlResult, Divergence, StepResult
+from align.record.tolerance import Tolerance
+from align.stages.stages import judged_control
+
+BATCHES = "batches"
+EXACT = Tolerance("exact", 0.0, "whole numbers, flags, names and counts: equal or wrong")
+ROUNDING: Mapping[str, Tolerance] = {
+    "float64": Tolerance(
+        "scaled", 1e-12, "a few operations in float64 round by 1e-15 of the largest value"
+    ),
+    "float32": Tolerance(
+        "scaled", 1e-6, "8 units in the last place of float32: scaling and normalising round thrice"
+    ),
+    "float16": Tolerance("scaled", 4e-3, "4 units in the last place of float16"),
+    "bfloat16": Tolerance("scaled", 3e-2, "4 units in the last place of bfloat16"),
+}
+"""dtype of both sides -> the rule for floating values; unlike ones are judged as float32."""
+_LABELS_KEPT = 1_000_000
+_KINDS = {"b": "flags", "i": "whole numbers", "u": "whole numbers", "f": "floating numbers"}
+
+
+def data(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
+    """Compare the two sides' batches over a whole epoch.
+
+    Args:
+        pair: with `plan.data` = (torch_batches, paddle_batches).
+
+    Returns:
+        The step, and one divergence for each key that differs; "batches" is the place of what
+        concerns whole rows: their order, their number, the batch size.
+
+    Raises:
+        ValueError: a side is no iterable, a batch holds no array, or no side yields a batch.
+    """
+    theirs, ours = (_opened(pair.plan.data, i) for i in (0, 1))
+    epoch = _Epoch()
+    for number, (b, a) in enumerate(itertools.zip_longest(theirs, ours)):
+        epoch.take(
+            number,
+            None if a is None else read_batch(a, "Paddle", epoch.notes),
+            None if b is None else read_batch(b, "PyTorch", epoch.notes),
+        )
+    comparisons = epoch.comparisons()
+    result = StepResult(
+        pair.plan.name,
+        "data",
+        None,
+        comparisons,
+        _controls(epoch),
+        note="; ".join([epoch.summary(), *dict.fromkeys(epoch.notes)]),
+        framework_free=True,
+    )
+    return result, _divergences(epoch, comparisons)
+
+
+def _opened(given: Any, side: int) -> Iterator[Any]:
+    """The batches of one side as an iterator."""
+    title = ("PyTorch", "Paddle")[side]
+    source = given[side]
+    other = given[1 - side]
+    if isinstance(source, Iterator) and source is other:
+        raise ValueError(
+            "data: both sides are one and the same iterator, each would get every other batch: "
+            "pass two, or callables that make them"
+        )
+    if callable(source) and not isinstance(source, Iterable):
+        source = source()
+    if isinstance(source, (str, bytes)) or not isinstance(source, Iterable):
+        raise ValueError(
+            f"data: the {title} side is a {type(source).__name__}, expected an iterable of batches "
+            "or a callable without arguments that returns one"
+        )
+    return iter(source)
+
+
+def read_batch(batch: Any, side: str, notes: list[str]) -> Arrays:
+    """The arrays of a batch by key, in its order.
+
+    Args:
+        batch: mapping, tuple or list (named "0", "1", ...), nested or not, or one array; tensors of
+            either framework, NumPy arrays, numbers, texts, and lists of them.
+        side: for messages.
+        notes: receives a line for everything that is not compared.
+
+    Returns:
+        NumPy arrays; texts as numbers that are equal when the texts are.
+
+    Raises:
+        ValueError: nothing in it is an array, or a list is ragged.
+    """
+    found: Arrays = {}
+    for path, value in leaves(batch, lambda one: not _is_container(one)):
+        key = path or "0"
+        if value is None or not _is_array_like(value):
+            notes.append(f"{side}'s {key!r} holds a {type(value).__name__}: not compared")
+            continue
+        found[key] = _to_numpy(value, key, side)
+        if side == "Paddle" and on_torch.is_tensor(value):
+            notes.append("Paddle's batches hold PyTorch tensors")
+    if not found:
+        raise ValueError(
+            f"data: a batch of the {side} side ({type(batch).__name__}) holds no array: expected a "
+            "mapping, tuple or list of tensors, NumPy arrays or numbers"
+        )
+    return found
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, str, np.generic))
+
+
+def _is_list(value: Any) -> bool:
+    """A list of numbers or texts, nested or not."""
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) > 0
+        and all(_is_scalar(one) or _is_list(one) for one in value)
+    )
+
+
+def _is_container(value: Any) -> bool:
+    held = isinstance(value, (Mapping, tuple, list)) or dataclasses.is_dataclass(value)
+    return held and not _is_list(value)
+
+
+def _is_array_like(value: Any) -> bool:
+    tensor = on_torch.is_tensor(value) or on_paddle.is_tensor(value)
+    return tensor or isinstance(value, np.ndarray) or _is_scalar(value) or _is_list(value)
+
+
+def _to_numpy(value: Any, key: str, side: str) -> np.ndarray:
+    if on_torch.is_tensor(value):
+        return on_torch.numpy(value.float() if "bfloat16" in str(value.dtype) else value)
+    if on_paddle.is_tensor(value):
+        low = "bfloat16" in str(value.dtype)
+        return on_paddle.numpy(value.astype("float32") if low else value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(
+            f"data: {side}'s {key!r} is a ragged list ({error}): pad it to an array"
+        ) from error
+    if array.dtype.kind in "USO":
+        codes = [zlib.crc32(str(one).encode()) for one in array.ravel()]
+        return np.asarray(codes, dtype=np.int64).reshape(array.shape)
+    return array
+
+
+def compare_key(key: str, ours: np.ndarray, reference: np.ndarray) -> Comparison | None:
+    """Judge one key of one batch; None when both sides are empty alike.
+
+    Whole numbers of any width and flags must be equal; floating values may round, by `ROUNDING`.
+    """
+    a, b = ours, reference
+    if a.shape == b.shape and a.size == 0:
+        return None
+    if _kind(a) != _kind(b) or a.shape != b.shape:
+        wide = _widened(a), _widened(b)
+        return compare_arrays(key, *(wide if _kind(a) == _kind(b) else (a, b)), EXACT)
+    if _kind(a) != "floating numbers":
+        return compare_arrays(key, _widened(a), _widened(b), EXACT)
+    same = a.dtype.name if a.dtype.name == b.dtype.name else "float32"
+    a, b = without_masks(_widened(a), _widened(b))
+    return compare_arrays(key, a, b, ROUNDING.get(same, ROUNDING["float32"]))
+
+
+def _kind(array: np.ndarray) -> str:
+    return _KINDS.get(array.dtype.kind, "floating numbers")
+
+
+def _widened(array: np.ndarray) -> np.ndarray:
+    """Whole numbers as int64, floating ones as float64."""
+    return array.astype({"b": "bool", "i": "int64", "u": "int64"}.get(array.dtype.kind, "float64"))
+
+
+def compare_batch(ours: Arrays, reference: Arrays) -> list[Comparison]:
+    """Judge every key of one batch; a key of one side only fails."""
+    shared = [key for key in reference if key in ours]
+    found = [compare_key(key, ours[key], reference[key]) for key in shared]
+    absent = [key for key in (*reference, *ours) if key not in ours or key not in reference]
+    if absent:
+        held = [{k: side[k] for k in absent if k in side} for side in (ours, reference)]
+        found += compare_mappings(*held, EXACT)
+    return [one for one in found if one is not None]
+
+
+def _compare_counts(ours: int, reference: int) -> Comparison:
+    return compare_arrays(BATCHES, np.asarray([ours]), np.asarray([reference]), EXACT)
+
+
+@dataclass
+class _Epoch:
+    """What is kept of an epoch."""
+
+    judged: dict[str, Comparison] = field(default_factory=dict)
+    differing: dict[str, int] = field(default_factory=dict)
+    evidence: dict[str, Evidence] = field(default_factory=dict)
+    labels: dict[str, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)
+    ours: RowLog = field(default_factory=RowLog)
+    reference: RowLog = field(default_factory=RowLog)
+    first: Arrays | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def take(self, number: int, ours: Arrays | None, reference: Arrays | None) -> None:
+        """Judge a pair of batches; None stands for a side that has ended."""
+        for log, batch in ((self.ours, ours), (self.reference, reference)):
+            if batch is not None:
+                log.add(batch)
+        if self.first is None:
+            self.first = reference
+        if ours is None or reference is None:
+            return
+        self._note_widths(ours, reference)
+        for key in reference:
+            if key in ours and max(ours[key].ndim, reference[key].ndim) <= 1:
+                self._keep_labels(key, ours[key], reference[key])
+        for found in compare_batch(ours, reference):
+            self._judge(number, found, ours, reference)
+
+    def _judge(self, number: int, found: Comparison, ours: Arrays, reference: Arrays) -> None:
+        key, held = found.name, self.judged.get(found.name)
+        if not found.passed:
+            self.differing[key] = self.differing.get(key, 0) + 1
+        if not found.passed and self._tells_more(key, reference):
+            self.evidence[key] = Evidence(key, ours, reference)
+        if held is not None and (not held.passed or held.severity >= found.severity):
+            return
+        if not found.passed:
+            found = dataclasses.replace(found, reason=f"batch {number}: {found.reason}")
+        self.judged[key] = found
+
+    def _tells_more(self, key: str, reference: Arrays) -> bool:
+        """The first differing batch, or the first that is not constant (a mask without padding)."""
+        held = self.evidence.get(key)
+        if held is None:
+            return True
+        sides = [batch.get(key) for batch in (held.reference, reference)]
+        constant = [one is None or one.size == 0 or (one == one.flat[0]).all() for one in sides]
+        return constant == [True, False]
+
+    def _keep_labels(self, key: str, a: np.ndarray, b: np.ndarray) -> None:
+        kept = self.labels.setdefault(key, [])
+        if a.shape == b.shape and len(kept) * max(a.size, 1) < _LABELS_KEPT:
+            kept.append((np.atleast_1d(a), np.atleast_1d(b)))
+
+    def _note_widths(self, ours: Arrays, reference: Arrays) -> None:
+        for key, b in reference.items():
+            a = ours.get(key, b)
+            if a.dtype.name != b.dtype.name and _kind(a) == _kind(b):
+                held = f"{a.dtype.name} in Paddle, {b.dtype.name} in PyTorch"
+                self.notes.append(f"{key}: {held}, compared by value")
+
+    def comparisons(self) -> list[Comparison]:
+        """The number of batches, then every key: the first that failed, else the worst."""
+        counts = len(self.ours.sizes), len(self.reference.sizes)
+        if not any(counts):
+            raise ValueError("data: neither side yields a batch: nothing was compared")
+        return [_compare_counts(*counts), *self.judged.values()]
+
+    def summary(self) -> str:
+        """How much was compared."""
+        rows = self.reference.rows
+        count = len(self.reference.sizes)
+        return f"{count} batches, {rows} rows; whole numbers exactly, floats to rounding"
+
+    def evidence_of(self, key: str) -> Evidence:
+        """The first differing batch of a key, for labels with the whole epoch."""
+        found = self.evidence[key]
+        kept = self.labels.get(key)
+        if kept:
+            sides = (np.concatenate([pair[i] for pair in kept]) for i in (0, 1))
+            found = dataclasses.replace(found, epoch=tuple(sides))
+        return found
+
+
+def _divergences(epoch: _Epoch, comparisons: list[Comparison]) -> list[Divergence]:
+    """Whole rows first; else every differing key with its cause."""
+    failed = [c for c in comparisons if not c.passed]
+    if not failed:
+        return []
+    cause = row_causes.explain(epoch.ours, epoch.reference)
+    if cause or failed[0].name == BATCHES:
+        first = failed[0]
+        return [Divergence(first.name, BATCHES, "data", "", first.reason, cause or first.hint)]
+    found = []
+    for comparison in failed:
+        key = comparison.name
+        cause = data_causes.explain(epoch.evidence_of(key))
+        cause = cause or row_causes.explain_key(key, epoch.ours, epoch.reference)
+        count, all_of = epoch.differing[key], len(epoch.reference.sizes)
+        reason = f"{comparison.reason} ({count} of {all_of} batches differ)"
+        found.append(Divergence(key, key, "data", "", reason, cause or comparison.hint))
+    return found
+
+
+def _controls(epoch: _Epoch) -> list[ControlResult]:
+    """Faults planted in a copy of the reference's first batch, judged as the stage judges."""
+    base = epoch.first or {}
+    held = {key: array for key, array in base.items() if array.size}
+    faults: dict[str, Arrays] = {}
+    for key, array in held.items():
+        faults.setdefault("one value changed", {**base, key: _one_changed(array)})
+        other = "float64" if _kind(array) != "floating numbers" else "int64"
+        faults.setdefault("another kind of number", {**base, key: array.astype(other)})
+        rows = array[::-1] if array.ndim else array
+        if not np.allclose(_widened(rows), _widened(array), rtol=0.01):
+            faults.setdefault("rows in another order", {**base, key: rows})
+    for key in base:
+        faults.setdefault("a key left out", {k: v for k, v in base.items() if k != key})
+    found = [
+        judged_control(name, compare_batch(batch, base), "the first batch")
+        for name, batch in faults.items()
+    ]
+    count = len(epoch.reference.sizes)
+    fewer = [_compare_counts(count - 1, count)]
+    return [*found, judged_control("one batch fewer", fewer, "the number of batches")]
+
+
+def _one_changed(array: np.ndarray) -> np.ndarray:
+    changed = array.copy()
+    at = np.unravel_index(array.size // 2, array.shape) if array.ndim else ()
+    if _kind(array) == "flags":
+        changed[at] = not changed[at]
+    elif _kind(array) == "whole numbers":
+        changed[at] = changed[at] + 1 if changed[at] < np.iinfo(array.dtype).max else 0
+    else:
+        size = float(np.abs(_widened(array)).max()) or 1.0
+        changed[at] = float(changed[at]) + 0.5 * size
+    return changed

@@ -1,0 +1,257 @@
+"""The stage ``distributed``: a spec's Paddle layer trained in N processes, against one process.
+
+Each process takes a slice of the batch, `paddle.DataParallel` (or what the spec says) averages the
+gradients. Losses, the gradients of the first step and the final weights must be those of one
+process on the whole batch, and those of the PyTorch reference.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from align.explain import distributed_causes
+from align.frameworks import on_paddle
+from align.judge import bounds
+from align.judge.comparator import compare_arrays
+from align.judge.judging import each, largest
+from align.match.renamed import to_paddle
+from align.pair import runs
+from align.pair.any_pair import AnyPair, Setup
+from align.pair.launching import launch
+from align.record import batch_slices
+from align.record.arrays import TrainingRun
+from align.record.batch_slices import Shares
+from align.record.results import Comparison, ControlResult, StepResult
+from align.record.stored_arrays import Lazy, Store
+from align.record.tolerance import Tolerance
+from align.report.outcome import Divergence
+from align.stages.stages import judged_control
+from align.stages.training import STATE, references
+
+SAME = "weights of the processes"
+ONE = "one process: "
+GRADIENT = "gradient of "
+_ROUNDING = (
+    "the same kernels on slices of the batch: the sums over the samples are added up in another "
+    "order; the room is that of the comparison with PyTorch"
+)
+
+
+def distributed(
+    spec_path: Path, given: Mapping[str, Any], processes: int, dtype: str = ""
+) -> tuple[StepResult, list[Divergence]]:
+    """Train a spec's Paddle layer in N processes and compare with one.
+
+    Args:
+        spec_path: the spec, which every process reads.
+        given: what `align.commands.spec.read_spec` made of it.
+        processes: at least 2; the batch must be a multiple.
+        dtype: "float64" or "float32"; by default the first of the spec's that is one of them.
+
+    Returns:
+        The result of step "distributed", and the first divergence with its cause.
+
+    Raises:
+        ValueError: no loss, optimizer or steps; a batch that cannot be cut; a process that died.
+    """
+    plan = batch_slices.plan_of(given, dtype or _precision(given))
+    _check(plan, processes)
+    setup = Setup(plan, given.get("weights"), Path())
+    pair = AnyPair(setup, plan.dtypes[0])
+    state = to_paddle(setup.weights, setup.state)
+    weights = Lazy({n: partial(_rounded, state, n, pair.dtype) for n in state})
+    request = {"spec": str(spec_path), "dtype": pair.dtype, "steps": plan.steps, "seed": plan.seed}
+    return compare(pair, launch(request, weights, processes), processes)
+
+
+def _precision(given: Mapping[str, Any]) -> str:
+    asked = given.get("dtype", "float64")
+    asked = (asked,) if isinstance(asked, str) else asked
+    return next((one for one in asked if one in ("float64", "float32")), "float64")
+
+
+def _rounded(state: Mapping[str, np.ndarray], name: str, dtype: str) -> np.ndarray:
+    return runs.rounded_state({name: state[name]}, dtype, dtype)[name]
+
+
+def _check(plan: batch_slices.Plan, processes: int) -> None:
+    if processes < 2:
+        raise ValueError(f"distributed: {processes} processes, expected at least 2")
+    if plan.loss is None or not plan.steps:
+        raise ValueError(
+            "distributed: needs a loss that is a mean over the samples, and optimizer= and steps=: "
+            "without loss= the outputs are summed with weights that no slice of a batch has"
+        )
+    batch_slices.cut(plan, processes, 0)
+
+
+def compare(pair: AnyPair, found: Shares, processes: int) -> tuple[StepResult, list[Divergence]]:
+    """Judge what the processes left.
+
+    Args:
+        pair: in training mode.
+        found: from `launch`.
+        processes: how many there were.
+    """
+    judge = _DistributedJudge(pair)
+    comparisons = list(judge.everything(found))
+    slices = Slices(pair, processes)
+    result = StepResult(
+        f"{pair.plan.name} ({processes} processes)",
+        "distributed",
+        pair.dtype,
+        comparisons,
+        _controls(judge, found, slices),
+        note=f"{batch_slices.batch_size(pair.plan)} samples in {processes} equal slices, "
+        f"{pair.plan.steps} steps; gradients are those of the first step; dropout is off",
+        series={"loss": {"paddle": found.mean_losses, "pytorch": judge.reference.losses}},
+        stamps={"ours": dict(found.stamp), "reference": judge.reference.stamp},
+    )
+    first = result.first_failure
+    if first is None:
+        return result, []
+    cause = distributed_causes.explain(pair, found, slices) or first.hint
+    return result, [
+        Divergence(first.name, _place(first), "distributed", pair.dtype, first.reason, cause)
+    ]
+
+
+def _place(first: Comparison) -> str:
+    """The parameter, or "loss"."""
+    name = first.name.removeprefix(ONE).removeprefix(GRADIENT)
+    if name.startswith(SAME):
+        return name.partition(": ")[2]
+    return {"losses": "loss", "learning rates": "schedule"}.get(name, name)
+
+
+class Slices:
+    """What one process computes on each slice of the batch: it tells cutting from communicating.
+
+    Args:
+        pair: in training mode.
+        processes: number of slices.
+    """
+
+    def __init__(self, pair: AnyPair, processes: int) -> None:
+        self.gradients: list[Lazy] = []
+        self.counted = batch_slices.counted(pair.plan, processes)
+        model, store = pair.model, Store()
+        for index in range(processes):
+            plan = batch_slices.cut(pair.plan, processes, index)
+            with runs.passed(on_paddle, model, plan, pair.dtype, pair.dtype) as one:
+                self.gradients.append(store.keep(one.gradients))
+
+    def weighted(self, shares_of: list[float]) -> Lazy:
+        """The gradients of the slices added up with these factors."""
+
+        def one(name: str) -> np.ndarray:
+            pairs = zip(shares_of, self.gradients, strict=True)
+            return sum(factor * held[name] for factor, held in pairs)
+
+        names = [n for n in self.gradients[0] if all(n in held for held in self.gradients)]
+        return Lazy({name: partial(one, name) for name in names})
+
+
+class _DistributedJudge:
+    """Compares what N processes left with PyTorch, and with one process of Paddle."""
+
+    def __init__(self, pair: AnyPair) -> None:
+        self._pair, self._training = pair, references(pair)
+        self.reference = self._training.reference
+        weights, self._noise = pair.setup.weights, pair.noise[1]
+        self._gradients = to_paddle(weights, pair.reference.gradients)
+        oracle = pair.oracle
+        self._oracle = None if oracle is None else to_paddle(weights, oracle.gradients)
+        self._scale = largest(pair.reference.gradients.values())
+        self.own = pair.ours.gradients
+        self._one: TrainingRun = pair.train_ours()
+        pooled = pair.setup.pooled and pair.dtype == "float64"
+        self._base = bounds.POOLED if pooled else bounds.FLOORS["backward", pair.dtype]
+
+    def everything(self, found: Shares) -> Iterator[Comparison]:
+        """Weights of all processes, rates, losses, first gradients, final weights."""
+        yield self.same(found.apart)
+        yield self._training.rates(found.rates)
+        losses = self._training.losses(found.mean_losses)
+        yield losses
+        sides = np.asarray(found.mean_losses), np.asarray(self._one.losses)
+        yield _against_one("losses", *sides, losses)
+        yield from self.gradients(found.gradients)
+        judged = self._training.tensors(STATE, found.state)
+        yield from self._twice(judged, found.state, self._one.state, "", None)
+
+    def same(self, apart: Mapping[str, float]) -> Comparison:
+        """All processes must hold the same parameters, bit for bit."""
+        values = np.asarray([*apart.values(), 0.0])
+        worst = max(apart, key=apart.__getitem__, default="")
+        found = compare_arrays(
+            f"{SAME}: {worst}" if values.any() else SAME,
+            values,
+            np.zeros_like(values),
+            Tolerance("exact", 0.0, "every process adds the same averaged gradient to the same"),
+        )
+        reason = f"process 0's {worst} is up to {values.max():.3g} from another process's"
+        return found if found.passed else dataclasses.replace(found, reason=reason)
+
+    def gradients(self, own: Mapping[str, np.ndarray]) -> Iterator[Comparison]:
+        """The gradients of the first step."""
+        given = (self._base, self._noise)
+
+        def rule(name: str, b: Mapping, o: Mapping | None) -> Tolerance:
+            return bounds.gradient_rules(*given, b, o, self._scale, self._pair.dtype)(name)
+
+        judged = each(own, self._gradients, self._oracle, rule, self._scale)
+        yield from self._twice(judged, own, self.own, GRADIENT, self._scale)
+
+    def _twice(
+        self,
+        judged: Iterator[Comparison],
+        own: Mapping[str, np.ndarray],
+        one: Mapping[str, np.ndarray],
+        prefix: str,
+        zero_scale: float | None,
+    ) -> Iterator[Comparison]:
+        """Each comparison with PyTorch, and after it the same with one process."""
+        for comparison in judged:
+            name = comparison.name
+            yield dataclasses.replace(comparison, name=f"{prefix}{name}")
+            if name in own and name in one:
+                pair = own[name], one[name]
+                yield _against_one(f"{prefix}{name}", *pair, comparison, zero_scale)
+
+
+def _against_one(
+    name: str,
+    own: np.ndarray,
+    one: np.ndarray,
+    judged: Comparison,
+    zero_scale: float | None = None,
+) -> Comparison:
+    """N processes against one, with the room that the comparison with PyTorch has."""
+    rule = judged.tolerance
+    if rule.kind == "oracle":
+        rule = Tolerance("scaled", judged.bound, _ROUNDING, norm=rule.norm)
+    return compare_arrays(f"{ONE}{name}", own, one, rule, zero_scale=zero_scale)
+
+
+def _controls(judge: _DistributedJudge, found: Shares, slices: Slices) -> list[ControlResult]:
+    """What one process computes, with the faults of several planted in it."""
+    count = len(found.losses)
+    name = max(found.apart, key=found.apart.__getitem__, default="")
+    faults: dict[str, Callable[[], Iterator[Comparison]]] = {
+        "gradients added up, not averaged": lambda: judge.gradients(_times(judge.own, count)),
+        "the first process's gradients alone": lambda: judge.gradients(slices.gradients[0]),
+        "one process on its own": lambda: iter([judge.same({name: 1e-3})]),
+    }
+    return [judged_control(title, chain(make()), "processes") for title, make in faults.items()]
+
+
+def _times(arrays: Mapping[str, np.ndarray], factor: float) -> Lazy:
+    return Lazy({name: lambda name=name: factor * arrays[name] for name in arrays})

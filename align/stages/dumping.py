@@ -1,0 +1,195 @@
+"""`align dump`: run one side of a pair and write everything that a comparison needs.
+
+The PyTorch dump also holds what judges the Paddle side: its float64 run on the rounded weights and
+inputs, and the noise band. Nothing here imports a framework; the side is loaded when it is known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from align.judge import noise_numbers
+from align.match.name_table import read_table
+from align.pair.one_side import OneSide, Request
+from align.record.asked_plan import Plan, output_weights
+from align.record.files import dump_meta, dump_reading, record_files, storage
+from align.record.files.dump_reading import Dump
+from align.record.recording import ROOT, Recording
+from align.record.results import LOW_PRECISION
+from align.stages.dump_numbers import write_numbers
+
+_OTHERS = ("data", "converted")
+_NOT_HERE = "{} is not part of a dump: run align --spec where both frameworks are installed"
+
+
+def request(
+    side: str, given: Mapping[str, Any], spec: Path | None = None, **options: Any
+) -> Request:
+    """A checked request from the arguments of `align.compare`.
+
+    Args:
+        side: "torch" or "paddle".
+        given: arguments by name, as a spec file gives them.
+        spec: that file.
+        options: `deep`, `names_only`, `other` and `folder` of `Request`.
+
+    Raises:
+        ValueError: an argument that means nothing, or a precision that a dump cannot hold.
+    """
+    if side not in dump_meta.SIDES:
+        raise ValueError(f"side {side!r}: expected one of {', '.join(dump_meta.SIDES)}")
+    names = {field.name for field in dataclasses.fields(Plan)}
+    held = {name: value for name, value in given.items() if name in names}
+    if "dtype" in given:
+        held["dtypes"] = given["dtype"]
+    plan = Plan(**held)
+    low = [name for name in plan.dtypes if name in LOW_PRECISION]
+    if low:
+        raise ValueError(f"dtype {low[0]}: a dump holds float64 and float32; use align --spec")
+    other = options.get("other")
+    if other is not None and other.meta.side == side:
+        raise ValueError(
+            f"{other.path}: is a {other.meta.title} dump, expected one of the other side"
+        )
+    return Request(side, plan, read_table(given.get("weights")), spec, **options)
+
+
+def dump(asked: Request, out: Path) -> Dump:
+    """Run one side and write its dump.
+
+    Args:
+        asked: from `request`.
+        out: a folder that does not exist yet; it appears when it is complete.
+
+    Returns:
+        The dump, opened.
+
+    Raises:
+        ValueError: the folder exists, or the pair cannot be run.
+    """
+    with storage.new_folder(out) as folder:
+        _write(OneSide(asked), folder)
+    return Dump(out)
+
+
+def _write(one: OneSide, folder: Path) -> None:
+    """Run everything and write it."""
+    record, plan = one.record, one.plan
+    record.notes += [_NOT_HERE.format(name) for name in _OTHERS if getattr(plan, name)]
+    storage.write_tensors(folder / dump_reading.WEIGHTS, one.state)
+    labels = {} if plan.labels is None else {"labels": np.asarray(plan.labels)}
+    storage.write_tensors(folder / dump_reading.LABELS, labels)
+    if plan.schedule_steps and plan.schedule is None:
+        record.notes.append(_NOT_HERE.format("schedule_steps without schedule"))
+    for dtype in () if one.asked.names_only else plan.dtypes:
+        plain = _write_passes(one, folder / dtype, dtype)
+        if dtype == plan.dtypes[0]:
+            write_numbers(one, plain, folder)
+        if plan.steps:
+            _write_training(one, folder / dtype, dtype)
+    record.notes = list(dict.fromkeys(record.notes))
+    storage.write_json(folder / dump_reading.META, record.to_json())
+
+
+def _write_passes(one: OneSide, folder: Path, dtype: str) -> Recording:
+    plain = one.run(dtype, dtype)
+    one.record.framework = dict(plain.stamp)
+    record_files.write_recording(_slim(one, _with_inputs(one, plain, dtype)), folder)
+    if not one.is_torch:
+        return plain
+    with one.moved(dtype) as moved:
+        forward, backward = noise_numbers.tap_noise(plain, moved, dtype)
+        energies = noise_numbers.row_energies(plain.gradients, moved.gradients)
+    if one.plan.loss is None:  # a sum of both signs: what cancels rounds all the same
+        floor = _terms(plain, one.plan) * float(np.finfo(dtype).eps)
+        backward["loss"] = max(backward["loss"], floor)
+    storage.write_json(folder / dump_reading.NOISE, {"forward": forward, "backward": backward})
+    storage.write_tensors(folder / dump_reading.ROWS, energies)
+    if dtype != "float64":
+        oracle = one.run("float64", dtype)
+        record_files.write_recording(_slim(one, oracle), folder / dump_reading.ORACLE)
+    return plain
+
+
+def _with_inputs(one: OneSide, plain: Recording, dtype: str) -> Recording:
+    """The pass with the inputs of every layer, when watching them changes nothing."""
+    if not one.asked.deep:
+        return plain
+    deep = one.run(dtype, dtype, deep=True)
+    where = _first_difference(plain, deep)
+    if where is None:
+        return _merged(plain, deep)
+    again = _first_difference(plain, one.run(dtype, dtype))
+    one.record.notes.append(
+        f"{dtype}: two runs of this side differ at {again}: is a dropout active?"
+        if again is not None
+        else f"{dtype}: the inputs of the layers are not recorded: watching them changes {where} "
+        "(a module that writes into its input?)"
+    )
+    return plain
+
+
+def _slim(one: OneSide, recording: Recording) -> Recording:
+    """Of the state only what a pass in training mode moves."""
+    moving = {e.name for e in one.entries if e.buffer and e.dtype.startswith("float")}
+    kept = moving if one.plan.train else set()
+    state = {name: recording.state[name] for name in recording.state if name in kept}
+    return dataclasses.replace(recording, state=state)
+
+
+def _write_training(one: OneSide, folder: Path, dtype: str) -> None:
+    """The run, its weights after every step, and what one unit in the last place does to both."""
+    steps: list[np.ndarray] = []
+    moved_steps: list[np.ndarray] = []
+
+    def watch(into: list[np.ndarray]) -> Any:
+        sample = one.sample
+        return None if sample is None else lambda model: into.append(sample(one.side, model))
+
+    run = one.train(dtype, dtype, watch(steps))
+    record_files.write_training(run, folder)
+    drift = {"weights": np.asarray(steps)} if steps else {}
+    if one.is_torch:
+        with one.trained_moved(dtype, watch(moved_steps)) as moved:
+            energies = noise_numbers.training_energies(run, moved)
+        storage.write_tensors(folder / dump_reading.TRAINING_ROWS, energies)
+        drift["moved"] = np.asarray(moved_steps)
+        if dtype != "float64":
+            oracle = one.train("float64", dtype)
+            record_files.write_training(oracle, folder / dump_reading.ORACLE)
+    storage.write_tensors(folder / dump_reading.DRIFT, drift)
+
+
+def _terms(recording: Recording, plan: Plan) -> float:
+    """Root of the summed squares of the default loss's terms, in units of the loss."""
+    outputs = [a for _, a in recording.calls[ROOT].outputs if a.dtype.kind == "f"]
+    weights = (output_weights(a.shape, i, plan.seed) for i, a in enumerate(outputs))
+    sizes = [np.linalg.norm(a * w) for a, w in zip(outputs, weights, strict=True)]
+    return float(np.linalg.norm(sizes)) / (abs(float(recording.loss)) or 1.0)
+
+
+def _merged(plain: Recording, deep: Recording) -> Recording:
+    """The plain pass with the inputs of the calls, and the gradients that leave through them."""
+    calls = {
+        key: dataclasses.replace(
+            call, inputs=deep.calls[key].inputs, grad_inputs=deep.calls[key].grad_inputs
+        )
+        for key, call in plain.calls.items()
+    }
+    return dataclasses.replace(plain, calls=calls)
+
+
+def _first_difference(first: Recording, second: Recording) -> str | None:
+    """Key of the first call whose output is not the same bit for bit, "gradients" after them."""
+    if list(first.calls) != list(second.calls):
+        return "the order of the layers"
+    for key, call in first.calls.items():
+        for (_, a), (_, b) in zip(call.outputs, second.calls[key].outputs, strict=True):
+            if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
+                return key
+    return None

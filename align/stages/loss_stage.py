@@ -1,0 +1,256 @@
+"""Stage "loss": both losses on one and the same output, their values and their gradients.
+
+The reference's output is fed to both as a fresh leaf, so that the loss alone is judged: a wrong
+layer shows in the forward stage, a wrong reduction here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from align.explain import loss_causes
+from align.explain.hints.layer_hints import source_of
+from align.explain.loss_causes import LossRun
+from align.frameworks import on_paddle, on_torch
+from align.judge import bounds
+from align.judge.comparator import compare_mappings
+from align.judge.distance import absolute_difference, norm_of
+from align.pair import runs
+from align.pair.any_pair import AnyPair
+from align.pair.unit_noise import perturbed
+from align.record.arrays import Arrays
+from align.record.asked_plan import output_weights
+from align.record.nested import replace
+from align.record.precision import held_dtype
+from align.record.recording import ROOT
+from align.record.results import Comparison, ControlResult, Divergence, StepResult
+from align.stages.stages import judged_control
+
+LOSS = "loss"
+IGNORED = -100
+
+
+def loss(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
+    """Compare the two losses on the reference's output, in the pair's precision.
+
+    Args:
+        pair: with `plan.loss`; in low precision losses are computed in float32.
+
+    Returns:
+        The step, and one divergence at "loss" with its cause when value or gradient differ.
+
+    Raises:
+        ValueError: the plan has no loss, or a loss returns no tensor.
+    """
+    if pair.plan.loss is None:
+        raise ValueError("the loss stage needs loss=: there is none to compare")
+    judge = _LossJudge(pair)
+    ours, reference = judge.run(on_paddle), judge.reference
+    comparisons = judge.compare(ours)
+    result = StepResult(
+        pair.plan.name,
+        "loss",
+        pair.dtype,
+        comparisons,
+        _controls(judge, reference),
+        note=_note(pair),
+        stamps={"ours": ours.stamp, "reference": reference.stamp},
+    )
+    failed = result.first_failure
+    if failed is None:
+        return result, []
+    cause = loss_causes.explain(judge.floating, pair.plan.labels, ours, reference)
+    if not cause and failed.name != LOSS:  # of one number a hint says nothing
+        cause = failed.hint
+    source = _source(pair.plan.loss)
+    return result, [Divergence(failed.name, LOSS, "loss", pair.dtype, failed.reason, cause, source)]
+
+
+class _LossJudge:
+    """The reference's output, and what its losses on each side are measured by."""
+
+    def __init__(self, pair: AnyPair) -> None:
+        self.pair, self.plan = pair, pair.plan
+        self.dtype = held_dtype(pair.dtype)
+        self.outputs: Arrays = dict(pair.reference.calls[ROOT].outputs)
+        self.floating = {p: a for p, a in self.outputs.items() if a.dtype.kind == "f"}
+        self._structures: dict[str, Any] = {}
+        self.reference = self.run(on_torch)
+        self.oracle = None if self.dtype == "float64" else self.run(on_torch, "float64")
+        moved = perturbed(self.floating, np.random.default_rng(self.plan.seed + 1))
+        self.noise = _apart(_named(self.run(on_torch, moved=moved)), _named(self.reference))
+
+    def run(self, side: Any, dtype: str | None = None, moved: Arrays | None = None) -> LossRun:
+        """One side's loss and the gradients of the outputs."""
+        dtype = dtype or self.dtype
+        values = {**self.outputs, **(moved or {})}
+        leaf: dict[str, Any] = {}
+
+        def feed(path: str) -> Any:
+            array = values[path]
+            if array.dtype.kind != "f":
+                return side.tensor(array)
+            leaf[path] = _watched(side, array.astype(dtype))
+            return side.clone(leaf[path])
+
+        with side.default_dtype(dtype):
+            value = side.loss_of(self.plan, self._output(side, feed), dtype, self.dtype)
+            if not side.is_tensor(value):
+                raise ValueError(
+                    f"loss: the {side.NAME} function returned a {type(value).__name__}, expected a "
+                    "tensor of the framework (a number has no gradient)"
+                )
+            side.backward(_scalar(side, value, self.plan.seed))
+        gradients = {p: side.numpy(t.grad) for p, t in leaf.items() if t.grad is not None}
+        return LossRun(side.numpy(value), gradients, side.stamp(value))
+
+    def _output(self, side: Any, feed: Any) -> Any:
+        """The output in the form in which the side's own model returns it."""
+        if isinstance(self.plan.loss, str):
+            return feed(next(iter(self.floating)))
+        recording = self.pair.reference if side is on_torch else self.pair.ours
+        own = [path for path, _ in recording.calls[ROOT].outputs]
+        same = set(own) == set(self.outputs)  # else they belong together in their order
+        reference = dict(zip(own, own if same else self.outputs, strict=False))
+        if own == [""]:
+            return feed(reference[""])
+        if side.NAME not in self._structures:
+            self._structures[side.NAME] = self._structure(side)
+        return replace(
+            self._structures[side.NAME],
+            side.is_tensor,
+            lambda p, t: feed(reference[p]) if p in reference else t,
+        )
+
+    def _structure(self, side: Any) -> Any:
+        """One run of the side's model, for the form of its output only."""
+        train = self.plan.train
+
+        def build() -> Any:
+            if side is on_torch:
+                return self.pair.reference_model(self.dtype, train)
+            return self.pair.our_model(train)
+
+        model = build()
+        with side.default_dtype(self.dtype), runs.dropout_mode(side, model, train, None):
+            output, _ = side.call(model, self.plan.cast(self.dtype, self.dtype))
+        build()  # puts back what the run has moved (running statistics)
+        return output
+
+    def compare(self, ours: LossRun) -> list[Comparison]:
+        """Judge the value, then the gradient of each output."""
+        oracle = None if self.oracle is None else _named(self.oracle)
+        own, expected = _named(ours), _named(self.reference)
+        rules = {
+            step: bounds.rules(bounds.FLOORS[step, self.dtype], self.noise)
+            for step in ("forward", "backward")
+        }
+        sizes = [float(np.abs(g).max()) for g in self.reference.gradients.values() if g.size]
+        scale = max([s for s in sizes if np.isfinite(s)], default=0.0) or None
+        value = compare_mappings(
+            {LOSS: own.pop(LOSS)}, {LOSS: expected.pop(LOSS)}, rules["forward"], oracle=oracle
+        )
+        for one, other in ((own, expected), (expected, own)):  # no gradient is one of zeros
+            for name in [n for n, g in one.items() if n not in other and not g.any()]:
+                del one[name]
+        if not own and not expected:
+            return value
+        rule = rules["backward"]
+        return value + compare_mappings(own, expected, rule, oracle=oracle, zero_scale=scale)
+
+
+def _watched(side: Any, array: np.ndarray) -> Any:
+    """A leaf that collects its gradient."""
+    leaf = side.tensor(array)
+    if side is on_torch:
+        leaf.requires_grad_(True)
+    else:
+        leaf.stop_gradient = False
+    return leaf
+
+
+def _scalar(side: Any, value: Any, seed: int) -> Any:
+    """The loss itself, or the sum of its values with fixed weights."""
+    shape = tuple(value.shape)
+    if int(np.prod(shape)) == 1:
+        return value.sum()
+    weights = output_weights(shape, 0, seed).astype(side.numpy(value).dtype)
+    return (value * side.tensor(weights)).sum()
+
+
+def _named(run: LossRun) -> Arrays:
+    """Value and gradients under the names of the report."""
+    found = {LOSS: run.value}
+    for path, gradient in run.gradients.items():
+        found[f"gradient of the output{f' {path}' if path else ''}"] = gradient
+    return found
+
+
+def _apart(moved: Mapping[str, np.ndarray], plain: Arrays) -> dict[str, float]:
+    """Relative distances by name."""
+    found = {}
+    for name, b in plain.items():
+        norm = "max" if name == LOSS else "l2"
+        a, scale = moved.get(name), norm_of(b, norm) if b.size else 0.0
+        if a is not None and a.shape == b.shape and scale > 0 and np.isfinite(scale):
+            found[name] = norm_of(absolute_difference(a, b), norm) / scale
+    return found
+
+
+def _controls(judge: _LossJudge, reference: LossRun) -> list[ControlResult]:
+    """Wrong losses made from the reference's right one, beyond the room that it has."""
+    right = judge.compare(reference)
+    room = max([1e-3, *(20 * c.bound for c in right if np.isfinite(c.bound))])
+
+    def changed(value: Any, slope: float = 1.0) -> LossRun:
+        gradients = {p: (g * slope).astype(g.dtype) for p, g in reference.gradients.items()}
+        value = np.asarray(value, dtype=reference.value.dtype)
+        return LossRun(value, gradients, reference.stamp)
+
+    value = reference.value
+    faults = {
+        f"a loss {100 * room:.2g} % too large": changed(value * (1 + room) + room),
+        "a loss that is not a number": changed(value * np.nan),
+        "an extra axis that would broadcast": changed(value[None]),
+    }
+    if any(g.any() for g in reference.gradients.values()):
+        faults["a gradient of the opposite sign"] = changed(value, -1.0)
+        faults["no gradient"] = LossRun(value, {}, reference.stamp)
+    return [judged_control(k, judge.compare(run), "the loss") for k, run in faults.items()]
+
+
+def _note(pair: AnyPair) -> str:
+    parts = ["both losses got the reference's output as a fresh leaf"]
+    labels = pair.plan.labels
+    whole = labels is not None and np.asarray(labels).dtype.kind in "iu"
+    if whole and (np.asarray(labels) >= 0).all():
+        parts.append(
+            f"labels hold no ignored index ({IGNORED}): what the losses do with one was not "
+            "compared"
+        )
+    if pair.dtype != held_dtype(pair.dtype):
+        parts.append(f"losses are computed in {held_dtype(pair.dtype)}")
+    return "; ".join(parts)
+
+
+def _source(given: Any) -> str:
+    """File and line of Paddle's loss, "" for a ready-made one."""
+    if isinstance(given, str):
+        return ""
+    function = given[1]
+    if hasattr(function, "forward"):
+        return source_of(function)
+    try:
+        file = inspect.getsourcefile(inspect.unwrap(function))
+        _, line = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        return getattr(function, "__qualname__", "")
+    path = os.path.relpath(file) if file else ""
+    shown = Path(path).name if path.startswith("..") else path
+    return f"{getattr(function, '__qualname__', 'loss')}, {shown}:{line}"

@@ -1,0 +1,279 @@
+"""Stage: a run begun on one side is continued on the other, weights and optimizer's state moved.
+
+PyTorch trains for the plan's steps, its state goes to Paddle, both continue; then the other way.
+What comes back from a move there and back must be the same bits. A pair has one model of each side
+and precision, so that one run is at work at a time; what it leaves waits in a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from align.frameworks import on_paddle, on_torch
+from align.pair.any_pair import AnyPair
+from align.pair.state_way import MappingWay, to_torch
+from align.pair.unit_noise import perturbed
+from align.record.arrays import Arrays
+from align.record.results import Comparison, ControlResult, StepResult
+from align.record.stored_arrays import Store
+from align.record.tolerance import Tolerance
+from align.report.outcome import Divergence
+from align.stages import state_judging
+from align.stages.state_faults import faults
+from align.stages.state_judging import WEIGHTS, Expected, Snapshot, Stretch
+from align.weights.optimizer import optimizer_paddle, optimizer_torch_live
+from align.weights.optimizer.optimizer_differences import OptimizerMismatchError
+from align.weights.optimizer.optimizer_state import OptimizerState, convert
+
+STEPS = 20
+"""Steps that both sides continue for."""
+
+EARLY = 4
+"""Steps after which a planted fault is judged: most show in the first one."""
+
+LARGEST = 20_000_000
+"""Trained numbers from which `why_not` advises against it: some hundred steps would be trained."""
+
+_BACK = state_judging.THERE_AND_BACK
+_OPTIONS = Tolerance("exact", 0.0, "the optimizer that continues must have the same options")
+
+
+@dataclass
+class Training:
+    """A run that can be interrupted.
+
+    Attributes:
+        side: `on_torch` or `on_paddle`.
+        model: of that side, with its weights.
+        dtype: precision.
+        optimizer, schedule: as the plan's factories made them.
+    """
+
+    side: Any
+    model: Any
+    dtype: str
+    optimizer: Any = field(init=False)
+    schedule: Any = field(init=False)
+
+    def build(self, pair: AnyPair) -> Training:
+        """Make optimizer and scheduler anew; returns itself."""
+        with self.side.default_dtype(self.dtype):
+            self.optimizer, self.schedule = self.side.make_optimizer(pair.plan, self.model)
+        return self
+
+    def take(self) -> OptimizerState:
+        """The optimizer's state now."""
+        if self.side is on_torch:
+            return optimizer_torch_live.take(self.optimizer, self.model, self.schedule)
+        return optimizer_paddle.take(self.optimizer, self.model)
+
+    def put(self, state: OptimizerState) -> Training:
+        """Continue a state, which may be of another precision; returns itself."""
+        state = state.astype(self.dtype)
+        if self.side is on_torch:
+            optimizer_torch_live.put(state, self.optimizer, self.model, self.schedule)
+        else:
+            optimizer_paddle.put(state, self.optimizer, self.model)
+        return self
+
+    def run(self, pair: AnyPair, steps: int, noise: np.random.Generator | None = None) -> Stretch:
+        """Train on the plan's inputs, dropout off; snapshots after `EARLY` steps and at the end."""
+        side, plan, found = self.side, pair.plan, Stretch()
+        inputs, store = plan.cast(self.dtype, pair.dtype), Store()
+        with side.default_dtype(self.dtype), side.dropout_off():
+            for step in range(1, steps + 1):
+                fed = inputs
+                if noise is not None:
+                    fed = perturbed(inputs, noise)
+                    side.load(self.model, perturbed(side.state(self.model), noise))
+                output, _ = side.call(self.model, fed)
+                loss = side.loss_of(plan, output, self.dtype, pair.dtype)
+                side.backward(loss)
+                found.losses.append(float(side.numpy(loss)))
+                found.rates.append(side.rate(self.optimizer))
+                side.advance(self.optimizer, self.schedule, self.model)
+                if step in (min(EARLY, steps), steps):
+                    found.snapshots[step] = self._snapshot(store)
+            found.stamp = side.stamp(loss)
+        return found
+
+    def _snapshot(self, store: Store) -> Snapshot:
+        state = self.take()
+        held = {WEIGHTS: self.side.state(self.model), **state.moments}
+        floating = {
+            kind: {n: a for n, a in arrays.items() if a.dtype.kind == "f" and a.size}
+            for kind, arrays in held.items()
+        }
+        kinds = {kind: store.keep(arrays) for kind, arrays in floating.items()}
+        return Snapshot(state.side, kinds, dict(state.steps))
+
+
+def why_not(pair: AnyPair) -> str:
+    """Why the state of a pair's optimizers is not moved, "" when it can be."""
+    if pair.dtype not in ("float64", "float32"):
+        return f"the optimizer's state is not moved in {pair.dtype}"
+    try:
+        reference = Training(on_torch, pair.reference_model(pair.dtype, True), pair.dtype)
+        names = set(reference.build(pair).take().names)
+        Training(on_paddle, pair.our_model(True), pair.dtype).build(pair).take()
+    except (ValueError, AttributeError) as error:  # such as a scheduler without state_dict()
+        return f"the optimizer's state is not moved: {error}"
+    state = on_torch.state(reference.model)
+    count = sum(state[name].size for name in names if name in state)
+    if count > LARGEST:
+        return (
+            f"the optimizer's state is not moved: {count / 1e6:.0f} million trained numbers, "
+            f"{LARGEST / 1e6:.0f} at most"
+        )
+    return ""
+
+
+def travel(pair: AnyPair, steps: int = STEPS) -> tuple[StepResult, list[Divergence]]:
+    """Move a training from PyTorch to Paddle and from Paddle to PyTorch, and continue it.
+
+    Args:
+        pair: with an optimizer and ``plan.steps`` > 0, in float64 or float32, for which `why_not`
+            has nothing to say.
+        steps: steps after the move.
+
+    Returns:
+        The result (step "optimizer") and where the sides part.
+    """
+    try:
+        return _travel(pair, steps)
+    except ValueError as error:
+        return _refused(pair, error)
+
+
+def _travel(pair: AnyPair, steps: int) -> tuple[StepResult, list[Divergence]]:
+    mapping = pair.setup.weights
+    weights, state, plain = _begun(pair, on_torch, steps)
+    own_weights, moved = mapping.to_paddle(weights), convert(state, MappingWay(mapping))
+    ours = _resumed(pair, on_paddle, own_weights, moved)
+    returned = convert(ours.take(), MappingWay(mapping, "torch"))
+    continued = ours.run(pair, steps)
+    rng = np.random.default_rng(pair.plan.seed + 1)
+    shaken = _resumed(pair, on_torch, weights, state).run(pair, steps, rng)
+    noise = state_judging.noise_of(pair, shaken, plain)
+    expected = Expected(plain, noise, _oracle(pair, weights, state, steps))
+    result = StepResult(
+        _case(pair),
+        "optimizer",
+        pair.dtype,
+        [
+            *state_judging.identical_bits(returned, state),
+            *state_judging.compare(pair, continued, expected, "to Paddle"),
+            *_back(pair, steps, expected),
+        ],
+        _controls(pair, own_weights, moved, expected),
+        note=f"{pair.plan.steps} steps, a move with moments, counts and place in the schedule, and "
+        f"{steps} steps on both sides; in both directions; dropout is off",
+        series={"loss": {"paddle": continued.losses, "pytorch": plain.losses}},
+        stamps={"ours": continued.stamp, "reference": plain.stamp},
+    )
+    return result, _divergences(pair, result.failures)
+
+
+def _case(pair: AnyPair) -> str:
+    return f"{pair.plan.name} (state travels)"
+
+
+def _begun(pair: AnyPair, side: Any, steps: int) -> tuple[Arrays, OptimizerState, Stretch]:
+    """Weights and state of one side after the plan's steps, and its own steps after that."""
+    ours = side is on_paddle
+    model = pair.our_model(True) if ours else pair.reference_model(pair.dtype, True)
+    begun = Training(side, model, pair.dtype).build(pair)
+    begun.run(pair, pair.plan.steps)
+    weights, state = side.state(model), begun.take()
+    return weights, state, begun.run(pair, steps)
+
+
+def _resumed(
+    pair: AnyPair, side: Any, weights: Arrays, state: OptimizerState, dtype: str = ""
+) -> Training:
+    """A fresh run of one side that continues weights and state."""
+    ours, dtype = side is on_paddle, dtype or pair.dtype
+    model = pair.our_model(True) if ours else pair.reference_model(dtype, True)
+    side.load(model, weights)
+    return Training(side, model, dtype).build(pair).put(state)
+
+
+def _oracle(pair: AnyPair, weights: Arrays, state: OptimizerState, steps: int) -> Stretch | None:
+    """In float32, PyTorch's continuation in float64."""
+    if pair.dtype == "float64":
+        return None
+    return _resumed(pair, on_torch, weights, state, "float64").run(pair, steps)
+
+
+def _back(pair: AnyPair, steps: int, forth: Expected) -> Iterator[Comparison]:
+    """A run begun in Paddle, continued in PyTorch and in Paddle; noise as on the way there."""
+    mapping = pair.setup.weights
+    own_weights, own_state, continued = _begun(pair, on_paddle, steps)
+    weights = to_torch(mapping, own_weights)
+    state = convert(own_state, MappingWay(mapping, "torch"))
+    plain = _resumed(pair, on_torch, weights, state).run(pair, steps)
+    expected = Expected(plain, forth.noise, _oracle(pair, weights, state, steps))
+    yield from state_judging.compare(pair, continued, expected, "to PyTorch")
+
+
+def _controls(
+    pair: AnyPair, weights: Arrays, state: OptimizerState, expected: Expected
+) -> list[ControlResult]:
+    """Faults of the move, each planted and judged by the stage's own comparison."""
+    found = []
+    early = min(EARLY, expected.plain.length)
+    for fault in faults(pair.setup.weights, state, expected.plain.rates, early):
+        run = _resumed(pair, on_paddle, *fault.plant(weights, state))
+        for _ in range(fault.late):
+            run.schedule.step()
+        compared = state_judging.compare(pair, run.run(pair, fault.length), expected, "to Paddle")
+        failed = next((c for c in compared if not c.passed), None)
+        detail = f"{failed.name}: {failed.reason}" if failed else "nothing failed"
+        located = failed.name if failed else ""
+        found.append(ControlResult(fault.name, failed is not None, detail, located))
+    return found
+
+
+def _refused(pair: AnyPair, error: ValueError) -> tuple[StepResult, list[Divergence]]:
+    """The optimizers as they were built do not continue one another."""
+    place = "optimizer"
+    if isinstance(error, OptimizerMismatchError):
+        names = error.differences[0].names
+        rows = pair.setup.weights.rows
+        trained = {row.destination.name for row in rows if row.destination.trainable}
+        place = names[0] if len(names) < len(trained) else place
+    reason = str(error)
+    failed = Comparison(
+        name="(options)",
+        passed=False,
+        worst=np.inf,
+        bound=0.0,
+        scale=1.0,
+        max_abs=np.inf,
+        position=None,
+        ours=None,
+        reference=None,
+        tolerance=_OPTIONS,
+        reason=reason,
+    )
+    result = StepResult(_case(pair), "optimizer", pair.dtype, [failed])
+    return result, [Divergence("(options)", place, "optimizer", pair.dtype, reason, reason)]
+
+
+def _divergences(pair: AnyPair, failures: Sequence[Comparison]) -> list[Divergence]:
+    """One record: the first difference, at a weight where most others are right."""
+    if not failures:
+        return []
+    first, mapping = failures[0], pair.setup.weights
+    titles = [c.name.partition(": ")[2] for c in failures if c.name.partition(":")[0] == _BACK]
+    targets = MappingWay(mapping).targets()
+    wrong = [t for title in titles for t in targets.get(title.rpartition("/")[0], ())]
+    if not wrong:  # the move is right: what moved differently afterwards
+        wrong = [c.name.rpartition("/")[2] for c in failures if f": {WEIGHTS}/" in c.name]
+    few = wrong and len(set(wrong)) <= 0.5 * len(set(mapping.paddle_names.values()))
+    place = wrong[0] if few else "optimizer"
+    return [Divergence(first.name, place, "optimizer", pair.dtype, first.reason, first.hint)]

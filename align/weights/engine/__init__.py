@@ -1,0 +1,1 @@
+"""Tables to a plan, a plan to converted tensors."""

@@ -1,0 +1,86 @@
+"""Where a conversion writes: what is allowed there, and directories that appear whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from align.weights.formats.source import VOCABULARY_FILES, WEIGHT_FILES
+from align.weights.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
+from sot_paddle.checkpoint import SUFFIXES, sync_directory
+
+MANIFEST = "manifest.json"
+OURS = (*WEIGHT_FILES, *VOCABULARY_FILES, "config.json", MANIFEST)
+"""Every file that a written directory can hold; only such a directory is ever replaced."""
+
+
+def check_destination(
+    dst: Path, src: Path, directory: bool, *, reverse: bool, overwrite: bool
+) -> None:
+    """Refuse a destination that may not be written.
+
+    Args:
+        dst: absolute path asked for.
+        src: what is being read.
+        directory: `dst` is to be a directory.
+        reverse: from Paddle to PyTorch.
+        overwrite: an existing destination may be replaced.
+
+    Raises:
+        ValueError: unknown suffix, missing folder, `dst` is `src`, or it exists.
+    """
+    allowed = (".safetensors", *TORCH_SUFFIXES) if reverse else SUFFIXES
+    if not directory and dst.suffix not in allowed:
+        raise ValueError(
+            f"{dst}: expected a name that ends in {', '.join(allowed)}, or a directory (a name"
+            f" without a suffix), got {dst.suffix!r}"
+        )
+    if not dst.parent.is_dir():
+        raise ValueError(f"{dst}: the folder {dst.parent} does not exist; make it first")
+    if not dst.exists():
+        return
+    if any(path.exists() and dst.samefile(path) for path in (src, src.parent)):
+        raise ValueError(f"{dst}: is what is being converted; choose another DST")
+    if not dst.is_dir():
+        if directory or not overwrite:
+            raise ValueError(f"{dst}: exists; --overwrite replaces a file")
+        return
+    content = sorted(path.name for path in dst.iterdir())
+    foreign = [name for name in content if name not in OURS]
+    if foreign:
+        raise ValueError(f"{dst}: holds files of its own ({foreign[0]}); choose another DST")
+    if content and not overwrite:
+        raise ValueError(f"{dst}: exists and is not empty; --overwrite replaces it")
+
+
+@contextlib.contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Yield a folder that takes the name `path` only when the block ends without an exception.
+
+    Args:
+        path: destination; what is there is replaced.
+
+    Yields:
+        A temporary folder beside it.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    old = path.with_name(f".{path.name}.{os.getpid()}.old")
+    try:
+        temporary.mkdir()
+        yield temporary
+        sync_directory(temporary)
+        if path.exists():
+            os.rename(path, old)
+        try:
+            os.rename(temporary, path)
+        except OSError:
+            if old.exists():
+                os.rename(old, path)
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+    sync_directory(path.parent)

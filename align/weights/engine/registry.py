@@ -1,0 +1,128 @@
+"""The layouts by name, the table a model needs, and what a file seems to be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from align.weights.engine.known_models import MODELS, known_traits
+from align.weights.engine.layout import Layout, Row
+from align.weights.engine.naming import find_prefix, pattern, spell
+from align.weights.tables import (
+    bert_hf,
+    deit,
+    sot_nlp_official,
+    sot_official,
+    sot_torch_ref,
+    sot_torch_ref_vision,
+    swin,
+)
+
+TABLES: Mapping[str, tuple[Layout, ...]] = {
+    "bert_hf": (bert_hf.LAYOUT,),
+    "sot_nlp_official": (sot_nlp_official.LAYOUT,),
+    "sot_torch_ref": (
+        sot_torch_ref.LAYOUT,
+        sot_torch_ref_vision.VIT,
+        sot_torch_ref_vision.SWIN,
+    ),
+    "sot_official": (sot_official.LAYOUT,),
+    "deit_timm": (deit.TIMM,),
+    "deit_official": (deit.OFFICIAL,),
+    "swin_timm": (swin.TIMM,),
+    "swin_microsoft": (swin.MICROSOFT,),
+}
+"""Layout name -> its tables, one for each family of backbones."""
+
+LAYOUTS: Mapping[str, Layout] = {name: tables[0] for name, tables in TABLES.items()}
+"""Layout name -> its (first) table."""
+
+
+def find_table(layout: str, model: str) -> Layout:
+    """The table for a model.
+
+    Args:
+        layout: key of `LAYOUTS`.
+        model: registry name.
+
+    Raises:
+        ValueError: unknown layout or model, or a layout that is not for this model.
+    """
+    if layout not in TABLES:
+        raise ValueError(f"unknown layout {layout!r}; expected one of {', '.join(LAYOUTS)}")
+    known_traits(model)
+    for table in TABLES[layout]:
+        if fits(table, model):
+            return table
+    models = [name for name in MODELS if any(fits(table, name) for table in TABLES[layout])]
+    layouts = [name for name, tables in TABLES.items() if any(fits(t, model) for t in tables)]
+    raise ValueError(
+        f"layout {layout!r} is for {', '.join(models)}, not for {model!r}; its layouts are"
+        f" {', '.join(layouts)}"
+    )
+
+
+def fits(table: Layout, model: str) -> bool:
+    """Whether a table is for a model."""
+    same = table.family == known_traits(model).family
+    return same and (not table.models or model.startswith(table.models))
+
+
+def reference_table(family: str) -> Layout:
+    """The table that knows every head and token embedding of a family."""
+    return next(table for table in TABLES["sot_torch_ref"] if table.family == family)
+
+
+def recognise(shapes: Mapping[str, Sequence[int]], first: str = "") -> tuple[str, str]:
+    """Guess what a file is from its names, and from shapes where both sides have the same names.
+
+    Args:
+        shapes: tensor name -> shape.
+        first: layout to try before the others.
+
+    Returns:
+        (layout, ``"torch"`` or ``"paddle"``); ("", "") when no table knows every name or nothing
+        tells the sides apart. Of two layouts with the same names the first is returned.
+    """
+    for name in sorted(TABLES, key=lambda name: name != first):
+        for table in TABLES[name]:
+            side = _side(table, shapes)
+            if side:
+                return name, side
+    return "", ""
+
+
+def _side(table: Layout, shapes: Mapping[str, Sequence[int]]) -> str:
+    rows = [*table.encoder, *(row for head in table.heads.values() for row in head.rows)]
+    rows += [row for embed in table.embeds.values() for row in embed]
+    paddle = [(row.destination, row.start) for row in rows]
+    torch = [(n, row.start - row.shift) for row in rows for n in (row.source, *row.aliases)]
+    torch += [(name, 0) for name in (*table.ignored, *table.headless, *table.embedless)]
+    prefix = find_prefix(table, shapes)
+    ours = _all_match(paddle, shapes)
+    theirs = _all_match([(spell(name, table, prefix), low) for name, low in torch], shapes)
+    if ours and theirs and table.family != "bert":  # BERT's encoder has names of its own here
+        return _orientation(rows, shapes)
+    return "paddle" if ours else "torch" if theirs else ""
+
+
+def _all_match(templates: Sequence[tuple[str, int]], names: Collection[str]) -> bool:
+    patterns = [pattern(template, lowest) for template, lowest in dict.fromkeys(templates)]
+    return bool(names) and all(any(p.fullmatch(name) for p in patterns) for name in names)
+
+
+def _orientation(rows: Sequence[Row], shapes: Mapping[str, Sequence[int]]) -> str:
+    """Which side wrote the weights of linear layers with a fixed ratio of out to in, as qkv."""
+    votes = set()
+    for row in rows:
+        if row.kind != "linear" or not row.shape[0].endswith(f"*{row.shape[1]}"):
+            continue
+        ratio = int(row.shape[0].partition("*")[0])
+        regex = pattern(row.destination)
+        for name, shape in shapes.items():
+            if regex.fullmatch(name) and len(shape) == 2:
+                votes.add(
+                    "torch" if shape[0] == ratio * shape[1]
+                    else "paddle" if shape[1] == ratio * shape[0]
+                    else ""
+                )  # fmt: skip
+    return votes.pop() if len(votes) == 1 else ""

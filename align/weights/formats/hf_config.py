@@ -1,0 +1,133 @@
+"""The config.json beside the weights: sizes from the tensors, the rest from where it is known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from align.weights.engine.conversion_plan import ConversionPlan
+from align.weights.engine.layout import Layout
+from sot_paddle.config import ACTIVATIONS
+
+_HEAD_WIDTH = 64  # hidden size / attention heads in every BERT of the original paper
+_DEFAULTS: Mapping[str, Any] = {
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "initializer_range": 0.02,
+    "position_embedding_type": "absolute",
+}
+UNTOLD = ("hidden_act", "layer_norm_eps")
+"""Options that change every score and that no tensor tells: never filled in."""
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """Refuse a config.json that speaks of another architecture.
+
+    Raises:
+        ValueError: its model_type is not bert, or an activation or kind of positions that the
+            models do not have.
+    """
+    expected = {
+        "model_type": ("bert",),
+        "hidden_act": ACTIVATIONS,
+        "position_embedding_type": ("absolute",),
+    }
+    for key, allowed in expected.items():
+        if key in config and config[key] not in allowed:
+            names = " or ".join(repr(name) for name in allowed)
+            raise ValueError(f"config.json: expected {key} {names}, got {config[key]!r}")
+
+
+def attention_heads(
+    asked: int | None, metadata: Mapping[str, str], config: Mapping[str, Any], hidden: int
+) -> int | None:
+    """Number of attention heads, which no tensor's shape tells.
+
+    Args:
+        asked: what the user said.
+        metadata: the source's table.
+        config: the source's config.
+        hidden: hidden size.
+
+    Returns:
+        The number from the first of the three that has it, or None.
+
+    Raises:
+        ValueError: not a number that divides the hidden size.
+    """
+    found = (asked, metadata.get("num_attention_heads"), config.get("num_attention_heads"))
+    stated = next((value for value in found if value is not None), None)
+    if stated is None:
+        return None
+    if not str(stated).isdecimal() or int(stated) == 0 or hidden % int(stated):
+        raise ValueError(f"{stated!r} attention heads do not divide the hidden size {hidden}")
+    return int(stated)
+
+
+def conventional_heads(hidden: int) -> int:
+    """BERT's own convention, 64 channels a head, for a file that says nothing.
+
+    Raises:
+        ValueError: the hidden size is not a multiple of 64.
+    """
+    if hidden % _HEAD_WIDTH:
+        raise ValueError(
+            f"the number of attention heads is unknown and the hidden size {hidden} is no multiple"
+            f" of {_HEAD_WIDTH}; state it with --num-attention-heads"
+        )
+    return hidden // _HEAD_WIDTH
+
+
+def complete_config(
+    plan: ConversionPlan, layout: Layout, known: Mapping[str, Any], heads: int | None
+) -> dict[str, Any]:
+    """A Hugging Face config whose sizes are those of the tensors.
+
+    Args:
+        plan: the conversion.
+        layout: its tables.
+        known: config of the source, {} if it had none.
+        heads: attention heads, None when unknown (then left out).
+
+    Returns:
+        The content of config.json.
+    """
+    config = {**_DEFAULTS, **known, "model_type": "bert"}
+    table = layout.heads.get(plan.head)
+    sizes = {**layout.config, **(table.config if table else {})}
+    config.update({key: plan.sizes[s] for key, s in sizes.items() if s in plan.sizes})
+    config[layout.depth_key] = plan.depth
+    config.pop("num_attention_heads", None)
+    if heads:
+        config["num_attention_heads"] = heads
+    return config
+
+
+def loadable_config(config: Mapping[str, Any], plan: ConversionPlan, dtype: str) -> dict[str, Any]:
+    """Add what transformers' from_pretrained wants to know about a reversed directory.
+
+    Args:
+        config: from :func:`complete_config`.
+        plan: the reverse conversion.
+        dtype: dtype of the embeddings.
+
+    Returns:
+        The content of config.json, with the class to build, labels and dtype.
+    """
+    config = {**config, "torch_dtype": dtype}
+    classes = plan.sizes.get("K")
+    if classes is not None:
+        labels = config.get("id2label")
+        if not isinstance(labels, dict) or len(labels) != classes:
+            config["id2label"] = {str(k): f"LABEL_{k}" for k in range(classes)}
+            config["label2id"] = {f"LABEL_{k}": k for k in range(classes)}
+        config["num_labels"] = classes
+    written = {entry.destination for entry in plan.entries}
+    kind = "BertForSequenceClassification" if "classifier.weight" in written else "BertModel"
+    return {**config, "architectures": [kind]}
+
+
+def as_json(content: Mapping[str, Any]) -> bytes:
+    """Encode a config or manifest for a file."""
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8")

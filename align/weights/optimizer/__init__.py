@@ -1,0 +1,1 @@
+"""The state of an optimizer, from one framework to the other."""

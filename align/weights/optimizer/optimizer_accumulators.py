@@ -1,0 +1,104 @@
+"""How Paddle stores the state of an optimizer: accumulators and counters by weight; no framework.
+
+``"weight/moment1"``, ``"weight/beta1_pow_acc"``, ...: what Paddle's optimizers hold, under the
+structured names of the model, as this project's Trainer writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from align.weights.optimizer.optimizer_powers import power_after, updates_of
+from align.weights.optimizer.optimizer_state import COUNTED, MOMENTS, OptimizerState
+
+DTYPES = ("float32", "float64")
+"""Precisions of an accumulator."""
+
+POWERS = ("beta1_pow_acc", "beta2_pow_acc")
+"""Accumulators that stand for the number of updates."""
+
+
+def without_powers(
+    moments: Mapping[str, Mapping[str, np.ndarray]],
+) -> tuple[dict[str, Mapping[str, np.ndarray]], dict[str, list[np.ndarray]]]:
+    """(accumulators that are moments, weight -> its powers of beta1 and beta2).
+
+    Raises:
+        ValueError: a weight has only one of the two.
+    """
+    held = [moments.get(power, {}) for power in POWERS]
+    lone = sorted(set(held[0]) ^ set(held[1]))
+    if lone:
+        raise ValueError(f"{lone[0]} has only one of {' and '.join(POWERS)}")
+    powers = {name: [one[name] for one in held] for name in held[0]}
+    return {kind: arrays for kind, arrays in moments.items() if kind not in POWERS}, powers
+
+
+def stored_arrays(state: OptimizerState) -> dict[str, np.ndarray]:
+    """Every accumulator and master weight as Paddle stores it: ``"weight/accumulator"``.
+
+    Args:
+        state: in Paddle's names.
+
+    Raises:
+        ValueError: moments of another precision than Paddle's optimizers have.
+    """
+    arrays = state.arrays()
+    half = [name for name, array in arrays.items() if str(array.dtype) not in DTYPES]
+    if half:
+        raise ValueError(
+            f"{half[0]} is {arrays[half[0]].dtype}: Paddle's optimizers hold {' or '.join(DTYPES)}"
+        )
+    if state.kind not in COUNTED:
+        return arrays
+    options = {name: group.options for group in state.groups for name in group.names}
+    for name, moment in state.moments.get(MOMENTS[state.kind][0], {}).items():
+        dtype, corrected = str(moment.dtype), options[name].get("correct_bias", True)
+        for power, beta in zip(POWERS, ("beta1", "beta2"), strict=True):
+            held = power_after(options[name][beta], state.steps[name], dtype)
+            arrays[f"{name}/{power}"] = held if corrected else np.zeros_like(held)
+    return dict(sorted(arrays.items()))
+
+
+def stored_counters(state: OptimizerState) -> dict[str, int]:
+    """The counters that HFAdamW keeps beside its tensors: the number of the next update."""
+    if state.kind != "hf_adamw":
+        return {}
+    corrected = {n for g in state.groups for n in g.names if g.options.get("correct_bias", True)}
+    return {name: count + 1 for name, count in state.steps.items() if name in corrected}
+
+
+def count_of(
+    name: str,
+    powers: Sequence[np.ndarray],
+    betas: tuple[float, float],
+    counter: int | None,
+    otherwise: int | None,
+) -> int:
+    """Updates done of one weight, from its powers of beta.
+
+    Args:
+        name: of the weight, for the message.
+        powers: beta1 ** (t + 1) and beta2 ** (t + 1), of shape (1,).
+        betas: beta1 and beta2.
+        counter: what HFAdamW keeps besides, None without.
+        otherwise: what to take when neither tells.
+
+    Raises:
+        ValueError: they contradict one another, or nothing tells.
+    """
+    told = {
+        count
+        for power, beta in zip(powers, betas, strict=True)
+        if (count := updates_of(float(power.item()), beta, str(power.dtype))) is not None
+    }
+    told |= set() if counter is None else {counter - 1}
+    if len(told) > 1:
+        raise ValueError(f"{name}: its powers of beta count {sorted(told)} updates")
+    if told:
+        return told.pop()
+    if otherwise is None:
+        raise ValueError(f"{name}: its powers of beta tell no count of updates: give it")
+    return otherwise

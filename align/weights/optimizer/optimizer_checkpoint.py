@@ -1,0 +1,210 @@
+"""A PyTorch training's checkpoint: Hugging Face's folder or one torch file, opened and written."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from align.weights.engine.layout import Layout
+from align.weights.formats.hf_config import as_json
+from align.weights.formats.source import Source, Unpacking, open_source, read_json
+from align.weights.formats.torch_files import SUFFIXES
+from align.weights.optimizer.optimizer_state import OptimizerState
+from align.weights.optimizer.optimizer_torch import (
+    Names,
+    load_plain,
+    plain_tensor,
+    save_plain,
+    schedule_dict,
+)
+from align.weights.optimizer.optimizer_torch import to_torch as optimizer_dict
+from sot_paddle.checkpoint import Tensors, atomic_file
+
+OPTIMIZER, SCHEDULER, TRAINER_STATE = "optimizer.pt", "scheduler.pt", "trainer_state.json"
+"""Files of a folder, as transformers' Trainer names them."""
+
+_OPTIMIZERS = ("optimizer", "optimizer_state_dict")
+_SCHEDULERS = ("lr_scheduler", "scheduler", "lr_scheduler_state_dict", "scheduler_state_dict")
+_STEPS = ("global_step", "step")
+_WEIGHTS = "model_state_dict"  # beside those that the layouts know
+
+
+@dataclass(frozen=True)
+class TorchCheckpoint:
+    """An opened checkpoint.
+
+    Attributes:
+        place: what was opened.
+        source: its weights, with config and vocabulary.
+        optimizer: ``optimizer.state_dict()``.
+        schedule: ``scheduler.state_dict()``, None without.
+        step: updates of the run as it says itself, None when it does not.
+        averages: averaged weights of an image training, None without.
+    """
+
+    place: Path
+    source: Source
+    optimizer: Mapping[str, Any]
+    schedule: Mapping[str, Any] | None
+    step: int | None
+    averages: Tensors | None = None
+
+    @property
+    def order(self) -> list[str] | None:
+        """Names in the model's order; None for safetensors, which does not keep it."""
+        keeps = self.source.path.suffix in SUFFIXES or self.source.path.name.endswith(
+            ".bin.index.json"
+        )
+        return list(self.source.tensors) if keeps else None
+
+
+def open_torch(place: Path, table: Layout) -> TorchCheckpoint:
+    """Open a folder with ``optimizer.pt`` beside the weights, or a torch file that holds both.
+
+    Args:
+        place: folder or file.
+        table: of the layout, which knows under which keys weights lie.
+
+    Raises:
+        ValueError: nothing there, no optimizer in it, damaged, or more than plain data.
+    """
+    containers = (*table.containers, _WEIGHTS)
+    how = Unpacking(containers, table.averaged, False, table.wrappers)
+    if place.is_dir():
+        return _open_folder(place, how)
+    if place.suffix not in SUFFIXES:
+        raise ValueError(
+            f"{place}: expected the folder of a checkpoint, or a file that ends in "
+            f"{', '.join(SUFFIXES)}"
+        )
+    if not place.is_file():
+        raise ValueError(f"{place}: no such file")
+    content = _mapping(place, load_plain(place))
+    held = _first(content, _OPTIMIZERS)
+    if not isinstance(held, Mapping):
+        raise ValueError(f"{place}: no optimizer under {' or '.join(_OPTIMIZERS)}")
+    schedule = _first(content, _SCHEDULERS)
+    averaged = any(isinstance(content.get(key), Mapping) for key in table.averaged)
+    averages = dataclasses.replace(how, ema=True)
+    return TorchCheckpoint(
+        place,
+        open_source(place, how),
+        held,
+        schedule if isinstance(schedule, Mapping) else None,
+        _step(content),
+        open_source(place, averages).tensors if averaged else None,
+    )
+
+
+def _open_folder(place: Path, how: Unpacking) -> TorchCheckpoint:
+    if not (place / OPTIMIZER).is_file():
+        raise ValueError(f"{place}: no {OPTIMIZER}; expected the folder of a checkpoint")
+    schedule = place / SCHEDULER
+    told = read_json(place / TRAINER_STATE) or {}
+    return TorchCheckpoint(
+        place,
+        open_source(place, how),
+        _mapping(place / OPTIMIZER, load_plain(place / OPTIMIZER)),
+        _mapping(schedule, load_plain(schedule)) if schedule.is_file() else None,
+        _step(told),
+    )
+
+
+def write_training(folder: Path, state: OptimizerState, names: Names, told: Mapping) -> None:
+    """Write optimizer, schedule and place beside the weights, as transformers' Trainer does.
+
+    Args:
+        folder: existing.
+        state: in PyTorch's names.
+        names: order of the optimizer that will load it.
+        told: what is known of the run: step, epoch, max_steps, num_train_epochs.
+    """
+    _save(folder / OPTIMIZER, optimizer_dict(state, names))
+    if state.schedule is not None:
+        _save(folder / SCHEDULER, _ordered_schedule(state, names))
+    content = {
+        "best_metric": None,
+        "best_model_checkpoint": None,
+        "epoch": told.get("epoch"),
+        "global_step": told["step"],
+        "is_local_process_zero": True,
+        "is_world_process_zero": True,
+        "log_history": [],
+        "max_steps": told.get("max_steps") or 0,
+        "num_train_epochs": told.get("num_train_epochs") or 0,
+        "total_flos": 0,
+        "trial_name": None,
+        "trial_params": None,
+    }
+    with atomic_file(folder / TRAINER_STATE) as handle:
+        handle.write(as_json(content))
+
+
+def write_file(
+    path: Path,
+    weights: Mapping[str, Mapping[str, np.ndarray]],
+    state: OptimizerState,
+    names: Names,
+    told: Mapping,
+) -> None:
+    """Write one torch file with everything; it appears complete or not at all.
+
+    Args:
+        path: destination.
+        weights: key -> weights in PyTorch's names; one mapping under two keys is stored once.
+        state: in PyTorch's names.
+        names: order of the optimizer that will load it.
+        told: what is known of the run.
+    """
+    made: dict[int, dict[str, Any]] = {}
+    for held in weights.values():
+        if id(held) not in made:
+            made[id(held)] = {name: plain_tensor(array) for name, array in held.items()}
+    content: dict[str, Any] = {key: made[id(held)] for key, held in weights.items()}
+    content["optimizer"] = optimizer_dict(state, names)
+    if state.schedule is not None:
+        content["lr_scheduler"] = _ordered_schedule(state, names)
+    content["step"] = told["step"]
+    epoch = told.get("epoch")
+    if epoch is not None and float(epoch).is_integer() and epoch >= 1:
+        content["epoch"] = int(epoch) - 1  # as timm counts: the one just finished
+    _save(path, content)
+
+
+def _ordered_schedule(state: OptimizerState, names: Names) -> dict[str, Any]:
+    rates = {n: (g.rate, g.initial_rate) for g in state.groups for n in g.names}
+    made = schedule_dict(state)
+    firsts = [rates[group[0]] if group else rates[state.names[0]] for group in names]
+    made["_last_lr"] = [rate for rate, _ in firsts]
+    made["base_lrs"] = [rate if initial is None else initial for rate, initial in firsts]
+    return made | {"lr_lambdas": [None] * len(firsts)}
+
+
+def _save(path: Path, content: Any) -> None:
+    with atomic_file(path) as handle:
+        save_plain(content, handle)
+
+
+def _mapping(path: Path, content: Any) -> Mapping[str, Any]:
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{path}: expected a dict, got a {type(content).__name__}")
+    return content
+
+
+def _first(content: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+    return next((content[key] for key in keys if content.get(key) is not None), None)
+
+
+def _step(told: Mapping[str, Any]) -> int | None:
+    step = _first(told, _STEPS)
+    if step is None:
+        return None
+    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise ValueError(f"the checkpoint's step is {json.dumps(step, default=str)}, no count")
+    return step

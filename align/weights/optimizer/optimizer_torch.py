@@ -1,0 +1,364 @@
+"""The state of a PyTorch optimizer: from its state dict and back; files with weights only."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import math
+import pickle
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, BinaryIO
+
+import ml_dtypes
+import numpy as np
+
+from align.weights.optimizer.optimizer_state import (
+    COUNTED,
+    MAXIMUM,
+    Group,
+    OptimizerState,
+    Schedule,
+)
+
+Names = Sequence[Sequence[str]]
+"""Weight names of every parameter group, in the optimizer's order."""
+
+_KEYS = {
+    "exp_avg": "moment1",
+    "exp_avg_sq": "moment2",
+    "max_exp_avg_sq": MAXIMUM,
+    "momentum_buffer": "velocity",
+}
+_WRAPPERS = ("module.", "_orig_mod.")
+_SPELT = {kind: key for key, kind in _KEYS.items()}
+_ADAM = {"lr", "betas", "eps", "weight_decay"}
+_GROUP = ("lr", "initial_lr", "params", "param_names", "betas", "eps", "weight_decay", "amsgrad",
+          "correct_bias", "momentum", "nesterov")  # fmt: skip
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "adamw": {"maximize": False, "foreach": None, "capturable": False, "differentiable": False,
+              "fused": None, "decoupled_weight_decay": True},
+    "adam": {"maximize": False, "foreach": None, "capturable": False, "differentiable": False,
+             "fused": None, "decoupled_weight_decay": False},
+    "hf_adamw": {},
+    "momentum": {"dampening": 0, "maximize": False, "foreach": None, "differentiable": False,
+                 "fused": None},
+    "sgd": {"dampening": 0, "maximize": False, "foreach": None, "differentiable": False,
+            "fused": None},
+}  # fmt: skip
+"""What a parameter group of each kind holds besides, in PyTorch's own words."""
+
+
+def from_torch(
+    state_dict: Mapping[str, Any],
+    names: Names | None = None,
+    *,
+    schedule: Mapping[str, Any] | None = None,
+    kind: str = "",
+) -> OptimizerState:
+    """Read ``optimizer.state_dict()``.
+
+    Args:
+        state_dict: its keys are ``state`` (by index) and ``param_groups``.
+        names: weight names of each group, in its order; not needed where the groups have
+            ``param_names``. `optimizer_torch_live.names_of` reads them off a model.
+        schedule: ``scheduler.state_dict()``, None without one.
+        kind: key of `MOMENTS`, where the groups do not tell (an Adam of before PyTorch 2.6).
+
+    Returns:
+        The state in PyTorch's names. SGD does not count; its updates are the schedule's.
+
+    Raises:
+        ValueError: an optimizer without a counterpart, names that do not fit the groups, or a
+            state with other entries than this kind has.
+    """
+    groups = state_dict.get("param_groups")
+    if not isinstance(groups, list) or not isinstance(state_dict.get("state"), Mapping):
+        raise ValueError("not the state dict of a PyTorch optimizer: no 'state' and 'param_groups'")
+    kind = kind or _kind(groups)
+    named = _named(groups, names)
+    by_index = {
+        index: name
+        for group, listed in zip(groups, named, strict=True)
+        for index, name in zip(group["params"], listed, strict=True)
+    }
+    moments, steps = _read_entries(state_dict["state"], by_index)
+    made = [_read_group(kind, group, own) for group, own in zip(groups, named, strict=True)]
+    return OptimizerState(
+        "torch", kind, tuple(made), moments, steps, _read_schedule(schedule) if schedule else None
+    )
+
+
+def to_torch(state: OptimizerState, names: Names | None = None) -> dict[str, Any]:
+    """Make what ``optimizer.load_state_dict`` takes.
+
+    Args:
+        state: in PyTorch's names.
+        names: the order of the optimizer that will load it; the state's own groups when None.
+
+    Returns:
+        ``state`` and ``param_groups``, with ``param_names`` in every group.
+
+    Raises:
+        ValueError: torch is missing, the state is Paddle's, or the order does not fit it.
+    """
+    torch = _torch()
+    if state.side != "torch":
+        raise ValueError("this state is in Paddle's names: convert it first")
+    groups = state.groups if names is None else _regrouped(state, names)
+    found: dict[int, dict[str, Any]] = {}
+    written, index = [], 0
+    for group in groups:
+        params = list(range(index, index + len(group.names)))
+        index += len(group.names)
+        written.append(_written_group(state.kind, group, params))
+        for number, name in zip(params, group.names, strict=True):
+            entry = _written_entry(state, name, torch)
+            if entry:
+                found[number] = entry
+    return {"state": found, "param_groups": written}
+
+
+def group_names(state_dict: Mapping[str, Any]) -> list[list[str]] | None:
+    """The names that the groups themselves record, None when they do not.
+
+    What DataParallel or torch.compile put before all of them is left out.
+    """
+    groups = state_dict.get("param_groups") or [{}]
+    if not all("param_names" in group for group in groups):
+        return None
+    found = [list(group["param_names"]) for group in groups]
+    for wrapper in _WRAPPERS:
+        if all(name.startswith(wrapper) for group in found for name in group):
+            found = [[name.removeprefix(wrapper) for name in group] for group in found]
+    return found
+
+
+def schedule_dict(state: OptimizerState) -> dict[str, Any]:
+    """Make what the ``load_state_dict`` of a ``LambdaLR`` takes (transformers' schedules are it).
+
+    Raises:
+        ValueError: the state has no schedule.
+    """
+    if state.schedule is None:
+        raise ValueError("this state has no schedule")
+    return {
+        "base_lrs": [g.rate if g.initial_rate is None else g.initial_rate for g in state.groups],
+        "last_epoch": state.schedule.position,
+        "_step_count": state.schedule.position + 1,
+        "_is_initial": False,
+        "_get_lr_called_within_step": False,
+        "_last_lr": [group.rate for group in state.groups],
+        "lr_lambdas": [None] * len(state.groups),
+    }
+
+
+def load_plain(path: str | Path) -> Any:
+    """Read a torch file with weights only; the options of timm's trainings are let through.
+
+    Raises:
+        ValueError: torch is missing, the file is damaged or holds more than plain data.
+    """
+    torch, path = _torch(), Path(path)
+    try:
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            return torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path) or None
+            )
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        reason = (str(error).strip().splitlines() or ["no content"])[0]
+        raise ValueError(
+            f"{path}: not a PyTorch file of plain data ({reason}); save state_dict() of model, "
+            "optimizer and scheduler, and numbers, where it was made"
+        ) from error
+
+
+def save_plain(content: Any, handle: BinaryIO) -> None:
+    """Write plain data and tensors as a torch file."""
+    _torch().save(content, handle)
+
+
+def plain_tensor(array: np.ndarray) -> Any:
+    """A tensor that owns its memory."""
+    return _tensor(array, _torch())
+
+
+def _torch() -> ModuleType:
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        raise ValueError(
+            "the PyTorch side of a training's state needs torch: install it"
+        ) from error
+
+
+def _kind(groups: Sequence[Mapping[str, Any]]) -> str:
+    keys = set(groups[0]) if groups else set()
+    if keys >= {"momentum", "dampening", "nesterov"} and "betas" not in keys:
+        return "momentum" if any(group["momentum"] for group in groups) else "sgd"
+    if keys >= _ADAM | {"correct_bias"}:
+        return "hf_adamw"
+    if keys >= _ADAM | {"decoupled_weight_decay"}:
+        return "adamw" if groups[0]["decoupled_weight_decay"] else "adam"
+    if keys >= _ADAM | {"amsgrad"}:
+        if not any(group["weight_decay"] for group in groups):
+            return "adamw"  # without decay both are the same
+        raise ValueError(
+            "Adam or AdamW: before PyTorch 2.6 the state does not say which; name it (--optimizer)"
+        )
+    raise ValueError(
+        "an optimizer without a counterpart here (its options: "
+        f"{', '.join(sorted(keys - {'params'})) or 'none'}); known are AdamW, Adam, transformers' "
+        "AdamW and SGD"
+    )
+
+
+def _named(groups: Sequence[Mapping[str, Any]], names: Names | None) -> list[list[str]]:
+    own = group_names({"param_groups": groups})
+    if names is None and own is None:
+        raise ValueError(
+            "the optimizer's state numbers its parameters: give their names, group by group"
+        )
+    found = [list(group) for group in (own if names is None else names)]
+    lengths = [len(group) for group in found], [len(group["params"]) for group in groups]
+    if lengths[0] != lengths[1]:
+        raise ValueError(f"names for groups of {lengths[0]} parameters, the state has {lengths[1]}")
+    if own is not None and found != own:
+        raise ValueError("the names given are not those that the state's groups record")
+    return found
+
+
+def _read_entries(
+    state: Mapping[int, Mapping[str, Any]], by_index: Mapping[int, str]
+) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, int]]:
+    """(moments by kind and weight, counts by weight)."""
+    moments: dict[str, dict[str, np.ndarray]] = {}
+    steps: dict[str, int] = {}
+    for index, held in state.items():
+        if index not in by_index:
+            raise ValueError(f"state of parameter {index}, which no parameter group has")
+        name = by_index[index]
+        for key, value in held.items():
+            if key == "step":
+                steps[name] = _count(name, float(value))
+            elif key not in _KEYS:
+                raise ValueError(
+                    f"{name}: the state holds {key!r}, which has no counterpart in Paddle"
+                )
+            elif value is not None:
+                moments.setdefault(_KEYS[key], {})[name] = _numpy(name, value)
+    return moments, steps
+
+
+def _count(name: str, value: float) -> int:
+    if not value.is_integer():
+        raise ValueError(f"{name}: {value} updates are no whole number")
+    return int(value)
+
+
+def _numpy(name: str, tensor: Any) -> np.ndarray:
+    torch = _torch()
+    tensor = tensor.detach().cpu()
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"{name}: a moment is sparse")
+    if tensor.dtype is torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def _tensor(array: np.ndarray, torch: ModuleType) -> Any:
+    array = np.array(array, order="C")
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _read_group(kind: str, group: Mapping[str, Any], names: Sequence[str]) -> Group:
+    if group.get("maximize") or group.get("dampening"):
+        raise ValueError("maximize and dampening have no counterpart in Paddle")
+    options: dict[str, float | bool] = {"weight_decay": float(group["weight_decay"])}
+    if "betas" in group:
+        options["beta1"], options["beta2"] = (float(beta) for beta in group["betas"])
+        options["eps"] = float(group["eps"])
+        options["amsgrad"] = bool(group.get("amsgrad", False))
+    if kind == "hf_adamw":
+        options["correct_bias"] = bool(group["correct_bias"])
+    if kind == "momentum":
+        options["momentum"] = float(group["momentum"])
+        options["nesterov"] = bool(group["nesterov"])
+    initial = group.get("initial_lr")
+    return Group(
+        tuple(names),
+        float(group["lr"]),
+        None if initial is None else float(initial),
+        options,
+        {key: value for key, value in group.items() if key not in _GROUP},
+    )
+
+
+def _read_schedule(held: Mapping[str, Any]) -> Schedule:
+    position = held.get("last_epoch")
+    if isinstance(position, bool) or not isinstance(position, int):
+        raise ValueError("the scheduler's state has no 'last_epoch': not one of PyTorch's")
+    plain = (bool, int, float, str)
+    arguments = {
+        key: value
+        for key, value in held.items()
+        if isinstance(value, plain) and key != "last_epoch" and not _infinite(value)
+    }
+    return Schedule(position, "", arguments)
+
+
+def _infinite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _regrouped(state: OptimizerState, names: Names) -> list[Group]:
+    """The state's weights in another order of groups and of weights within a group."""
+    held = {name: group for group in state.groups for name in group.names}
+    given = [name for group in names for name in group]
+    if sorted(given) != sorted(held):
+        odd = sorted(set(given) ^ set(held)) or ["a name given twice"]
+        raise ValueError(f"the order names {len(given)} parameters, the state has {len(held)}: "
+                         f"first difference {odd[0]}")  # fmt: skip
+    found = []
+    for listed in names:
+        first = held[listed[0]] if listed else state.groups[0]
+        options = [{**held[name].options, "rate": held[name].rate} for name in listed]
+        if any(one != options[0] for one in options):
+            raise ValueError("a parameter group of the order mixes weights of different options")
+        found.append(dataclasses.replace(first, names=tuple(listed)))
+    return found
+
+
+def _written_group(kind: str, group: Group, params: list[int]) -> dict[str, Any]:
+    options = dict(group.options)
+    written: dict[str, Any] = {"lr": group.rate}
+    if "beta1" in options:
+        written["betas"] = (options.pop("beta1"), options.pop("beta2"))
+    if kind == "hf_adamw":
+        options.pop("amsgrad", None)
+    if kind == "sgd":
+        options |= {"momentum": 0, "nesterov": False}
+    written |= options | {**_DEFAULTS[kind], **group.extra}
+    if group.initial_rate is not None:
+        written["initial_lr"] = group.initial_rate
+    return written | {"params": params, "param_names": list(group.names)}
+
+
+def _written_entry(state: OptimizerState, name: str, torch: ModuleType) -> dict[str, Any]:
+    arrays = {kind: state.moments[kind][name] for kind in state.moment_kinds
+              if name in state.moments.get(kind, {})}  # fmt: skip
+    entry: dict[str, Any] = {}
+    if arrays and state.kind in COUNTED:
+        double = next(iter(arrays.values())).dtype == np.float64
+        count = state.steps[name]
+        entry["step"] = (
+            count  # transformers counts in Python
+            if state.kind == "hf_adamw"
+            else torch.tensor(float(count), dtype=torch.float64 if double else torch.float32)
+        )
+    return entry | {_SPELT[kind]: _tensor(array, torch) for kind, array in arrays.items()}

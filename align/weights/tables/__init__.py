@@ -1,0 +1,1 @@
+"""The conversion tables: pure data."""

@@ -1,0 +1,93 @@
+"""Table: this project's PyTorch reference: transformers' encoder names, the head's own names.
+
+Symbols of the heads: K classes, R width of the word representation, D that of the class token,
+q and k of the single-head MGCrP, W = 2 * heads * wr_dim, w = wr_dim, c reduced width of GCP,
+d width of the text release's covariance.
+"""
+
+from __future__ import annotations
+
+from align.weights.engine.layout import HeadTable, Layout, Row
+from align.weights.tables.hf_encoder import CONFIG, ENCODER, IGNORED
+
+_COUNTED = "batches seen so far; Paddle's BatchNorm has a fixed momentum and does not count"
+COUNTERS = {
+    f"head.pooling.{name}.num_batches_tracked": f"head.pooling.{name}.running_mean"
+    for name in ("q_norm", "k_norm", "proj_norm")
+}
+"""Counter of each batch normalisation of a head -> Paddle tensor beside which it is written."""
+
+_BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
+
+
+def _same(name: str, kind: str, *shape: str, optional: bool = False) -> Row:
+    """A tensor with one name on both sides."""
+    return Row(name, name, kind, shape, optional=optional)
+
+
+def _linear(name: str, fan_out: str, fan_in: str) -> tuple[Row, Row]:
+    return (
+        _same(f"{name}.weight", "linear", fan_out, fan_in),
+        _same(f"{name}.bias", "bias", fan_out),
+    )
+
+
+def _branch(name: str, width: str, channels: str) -> tuple[Row, ...]:
+    """Projection and BatchNorm of one branch of the single-head MGCrP."""
+    return (
+        _same(f"head.pooling.{name}_proj.weight", "conv1x1_to_linear", width, channels, "1", "1"),
+        *(_same(f"head.pooling.{name}_norm.{part}", "norm", width) for part in _BATCH_NORM),
+    )
+
+
+def heads(width: str, *, class_token: bool) -> dict[str, HeadTable]:
+    """The rows of every head.
+
+    Args:
+        width: symbol of the channels of the tokens.
+        class_token: False for a backbone without one: no classifier of it, and no head of it.
+
+    Returns:
+        Head name -> rows.
+    """
+    of_class = _linear("head.cls_fc", "K", width) if class_token else ()
+    scores = (*_linear("head.word_fc", "K", "R"), *of_class)
+    tables = {
+        "mgcrp_qk": (
+            *_branch("q", "q", width),
+            *_branch("k", "k", width),
+            _same("head.pooling.norm.weight", "vector", "q"),
+            *scores,
+        ),
+        "mgcrp": (
+            _same("head.pooling.wr.weight", "linear", "W", width),
+            _same("head.pooling.wr.bias", "bias", "W", optional=True),
+            _same("head.pooling.norm.weight", "vector", "w"),
+            _same("head.pooling.norm.bias", "norm", "w", optional=True),
+            _same("head.pooling.norm.factor", "scalar", optional=True),
+            *scores,
+        ),
+        "gcp": (*_linear("head.pooling.dr", "c", width), *scores),
+        "gcp_text": (
+            _same("head.pooling.proj.weight", "conv1x1_to_linear", "d", width, "1", "1"),
+            *(_same(f"head.pooling.proj_norm.{part}", "norm", "d") for part in _BATCH_NORM),
+            _same("head.pooling.norm.weight", "vector", "d", optional=True),
+            *scores,
+        ),
+        "gap": scores,
+    }
+    if class_token:
+        tables["pooler"] = (*_linear("head.dense", width, width), *of_class)
+        tables["fc"] = (*_linear("head.proj", "D", width), *_linear("head.cls_fc", "K", "D"))
+        tables["none"] = of_class
+    return {name: HeadTable(rows=rows) for name, rows in tables.items()}
+
+
+LAYOUT = Layout(
+    description="this project's PyTorch reference, sot_torch_ref",
+    encoder=ENCODER,
+    heads={name: table for name, table in heads("C", class_token=True).items() if name != "none"},
+    ignored={**IGNORED, **dict.fromkeys(COUNTERS, _COUNTED)},
+    counters=COUNTERS,
+    config=CONFIG,
+)
