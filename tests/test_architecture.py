@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +28,40 @@ BANNED_IMPORTS = {
     "tools": {"tools", "tests"},
 }
 WITHOUT_FRAMEWORKS = ("align", "align.weights", "align.judge.comparator", "align.record.results")
+
+FLOORS = {
+    "record": 1,
+    "weights": 1,
+    "match": 2,
+    "frameworks": 2,
+    "judge": 3,
+    "pair": 4,
+    "explain": 5,
+    "stages": 6,
+    "report": 7,
+    "commands": 8,
+    "cases": 9,
+    "certify": 9,
+}
+"""Rooms of align/: a file imports from its own room and from lower floors."""
+ABOVE_ALL = {"__init__", "__main__", "cli", "processes", "verdict_process"}
+"""Files directly in align/: the front door and the worker processes may import every room."""
+WITH_FRAMEWORKS = {
+    "align/frameworks/": "both frameworks from outside",
+    "align/pair/": "both sides built and run",
+    "align/cases/": "the sides of our own cases",
+    "align/certify/": "ports and scenes",
+    "align/explain/calls/": "a layer is run again with other calls",
+    "align/processes.py": "imported once, before the work",
+    "align/stages/low_precision.py": "where the device computes in low precision",
+    "align/commands/distributed_worker.py": "one process of a data-parallel run",
+    "align/weights/optimizer/optimizer_paddle.py": "the state of an optimizer at work",
+    "align/weights/optimizer/optimizer_torch.py": "the state dict of an optimizer",
+    "align/weights/formats/torch_files.py": "PyTorch's own files",
+}
+"""Where align/ may import paddle, paddlenlp, torch, transformers or timm, and for what."""
+FRAMEWORKS = {"paddle", "paddlenlp", "torch", "transformers", "timm"}
+MAX_IN_A_FOLDER = 25
 
 FILES = {
     path.relative_to(ROOT).as_posix(): path
@@ -76,6 +111,84 @@ def test_direction_of_imports(folder: str) -> None:
         if (found := imported(name) & BANNED_IMPORTS[folder])
     }
     assert wrong == {}
+
+
+def align_imports(name: str) -> Iterator[str]:
+    """Modules of align/ that a file of it imports, anywhere in it, as paths of files."""
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.ImportFrom):
+            targets = [f"{node.module}.{alias.name}" for alias in node.names]
+            targets = [t if _file_of(t) else node.module for t in targets]
+        elif isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        else:
+            continue
+        yield from (found for target in targets if (found := _file_of(target)))
+
+
+def _file_of(module: str) -> str:
+    path = module.replace(".", "/")
+    names = (f"{path}.py", f"{path}/__init__.py")
+    return next((n for n in names if n in FILES and n.startswith("align/")), "")
+
+
+def room_of(name: str) -> str:
+    """The room of a file in align/; "" for those directly in it."""
+    parts = name.split("/")
+    return parts[1] if len(parts) > 2 else ""
+
+
+def test_every_file_of_the_suite_is_in_a_room() -> None:
+    folders = {room_of(name) for name in in_folders("align")}
+    assert folders - {""} == set(FLOORS)
+    outside = {Path(name).stem for name in in_folders("align") if not room_of(name)}
+    assert outside == ABOVE_ALL
+
+
+def test_rooms_import_from_lower_floors_only() -> None:
+    wrong = []
+    for name in in_folders("align"):
+        room = room_of(name)
+        for target in align_imports(name):
+            other = room_of(target)
+            inner = target == "align/__init__.py" or (other and other == room)
+            if room and not inner and (not other or FLOORS[other] >= FLOORS[room]):
+                wrong.append(f"{name} -> {target}")
+    assert wrong == []
+
+
+def test_imports_form_no_circle_not_even_one_hidden_in_a_function() -> None:
+    waiting = {name: set(align_imports(name)) - {name} for name in in_folders("align")}
+    while waiting:
+        free = {name for name, needs in waiting.items() if not needs & set(waiting)}
+        assert free, f"in a circle, or above one: {sorted(waiting)}"
+        waiting = {name: needs for name, needs in waiting.items() if name not in free}
+
+
+def test_where_the_suite_may_import_a_framework() -> None:
+    wrong = {
+        name: sorted(found)
+        for name in in_folders("align")
+        if (found := imported(name) & FRAMEWORKS) and not name.startswith(tuple(WITH_FRAMEWORKS))
+    }
+    assert wrong == {}
+
+
+def test_no_two_files_and_no_two_classes_of_the_suite_share_a_name() -> None:
+    files = Counter(Path(name).name for name in in_folders("align"))
+    classes = Counter(
+        node.name
+        for name in in_folders("align")
+        for node in tree(name).body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {n for n, count in files.items() if count > 1} == {"__init__.py"}
+    assert {n for n, count in classes.items() if count > 1} == set()
+
+
+def test_no_folder_of_the_suite_is_full() -> None:
+    folders = Counter(str(Path(name).parent) for name in in_folders("align"))
+    assert {n: count for n, count in folders.items() if count > MAX_IN_A_FOLDER} == {}
 
 
 def test_pure_functions_and_configuration_stay_at_the_bottom() -> None:

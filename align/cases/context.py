@@ -16,7 +16,6 @@ from sot_paddle.data.tokenization import WordPieceTokenizer
 
 if TYPE_CHECKING:
     from align.cases.case_pair import CasePair
-    from align.cases.sides.trainer_program import TrainerRecord
 
 Classic = dict[str, tuple[Arrays, Arrays]]
 
@@ -39,7 +38,7 @@ class Context:
     glue_dir: Path | None = None
     classic: Classic = field(default_factory=dict)
     image_runs: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
-    trainer_runs: dict[tuple[str, str], TrainerRecord] = field(default_factory=dict, repr=False)
+    trainer_runs: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
     _tokenizers: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)
     _key: tuple[str, str] | None = field(default=None, repr=False)
     _pair: CasePair | None = field(default=None, repr=False)

@@ -93,7 +93,7 @@ TINY_WORKLOADS: tuple[Workload, ...] = (
 
 
 @dataclass(frozen=True)
-class Row:
+class SpeedRow:
     """The counted turns of each side, in seconds."""
 
     workload: str
@@ -159,13 +159,13 @@ def paddle_steps(workload: Workload) -> Steps:
     import paddle
 
     import sot_paddle
-    from align.cases.sides.paddle_side import TorchWordsOnly
+    from align.cases.sides.paddle_side import PaddleWordsOnly
     from sot_paddle.train.losses import classification_loss
 
     batch = {name: paddle.to_tensor(value) for name, value in inputs(workload).items()}
     if workload.model == "head":
         head, tokens = (
-            TorchWordsOnly(workload.options, workload.channels, _CLASSES),
+            PaddleWordsOnly(workload.options, workload.channels, _CLASSES),
             batch["tokens"],
         )
         tokens.stop_gradient = False
@@ -224,7 +224,7 @@ def torch_steps(workload: Workload) -> Steps:
     return _steps(model, lambda: model(**batch), loss, update, torch.no_grad)
 
 
-class Worker:
+class SpeedWorker:
     """One side in its own process; a context manager.
 
     Args:
@@ -251,7 +251,7 @@ class Worker:
             text=True,
         )
 
-    def __enter__(self) -> Worker:
+    def __enter__(self) -> SpeedWorker:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -285,8 +285,8 @@ def measure(
     workloads: Iterable[Workload],
     threads: int,
     repeats: int,
-    progress: Callable[[Row], None] = lambda row: None,
-) -> tuple[list[Row], dict[str, Any]]:
+    progress: Callable[[SpeedRow], None] = lambda row: None,
+) -> tuple[list[SpeedRow], dict[str, Any]]:
     """Measure workloads on every side, and stamp the sides.
 
     Args:
@@ -303,7 +303,7 @@ def measure(
     """
     rows = []
     with ExitStack() as stack:
-        workers = [stack.enter_context(Worker(side, threads)) for side in SIDES]
+        workers = [stack.enter_context(SpeedWorker(side, threads)) for side in SIDES]
         for workload in workloads:
             for mode in MODES:
                 turns: dict[str, list[float]] = {side: [] for side in SIDES}
@@ -311,12 +311,12 @@ def measure(
                     for worker in workers:
                         time.sleep(_PAUSE)
                         turns[worker.side].append(worker.ask(workload.name, mode))
-                rows.append(Row(workload.name, mode, turns))
+                rows.append(SpeedRow(workload.name, mode, turns))
                 progress(rows[-1])
         return rows, {worker.side: worker.ask("stamp") for worker in workers}
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[SpeedRow]) -> str:
     """Milliseconds of a step and ratios to PyTorch, below 1 where Paddle is faster."""
     wide = max(len(row.workload) for row in rows)
     head = f"{'workload':{wide}s}  mode       PyTorch ms  Paddle ms  ratio  (fastest turns)"

@@ -1,7 +1,7 @@
 """One worker of a certifying run: tasks as JSON lines in, results as JSON lines out.
 
-Started by `running` as ``python -m align.certify.certify_worker``, single-threaded. Whatever the frameworks
-print goes to the standard error.
+Started by `running` as ``python -m align.certify.certify_worker``, single-threaded. Whatever the
+frameworks print goes to the standard error.
 """
 
 from __future__ import annotations

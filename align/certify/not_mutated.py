@@ -2,8 +2,8 @@
 them.
 
 An entry names a file, a class or function of it (``file::Class.function``), or the lines that hold
-a text (``file::function::text``, ``file::::text``), as in `align.cases.covered.not_aligned`, whose lines
-are left out as well. An entry that names no line is refused by a test.
+a text (``file::function::text``, ``file::::text``), as in `align.cases.covered.not_aligned`, whose
+lines are left out as well. An entry that names no line is refused by a test.
 """
 
 from __future__ import annotations

@@ -14,12 +14,13 @@ from align.explain.isolation_backward import isolated_backward
 from align.pair.any_pair import AnyPair, Setup
 from align.record import precision
 from align.record.asked_plan import DTYPES, Plan
-from align.record.results import Report, StepResult
-from align.report.outcome import Divergence, Outcome, some
+from align.record.results import Divergence, Report, StepResult, some
+from align.report.outcome import Outcome
 from align.stages import low_precision, stages
 from align.stages.dropout_exchange import exchanged
 from align.stages.loss_stage import loss
 from align.stages.optimizing import optimizer
+from align.stages.training import training
 from sot_paddle.runtime import environment_stamp
 
 LARGE = 20_000_000
@@ -232,7 +233,7 @@ def _run_dtype(pair: AnyPair, outcome: Outcome, inject: bool) -> None:
                 "does not depend on the size: compare a small configuration of the model"
             )
     if pair.plan.steps:
-        _found(outcome, lambda: _after(outcome, *stages.training(pair)))
+        _found(outcome, lambda: _after(outcome, *training(pair)))
     if pair.plan.travel:
         from align.stages.state_travel import travel, why_not
 

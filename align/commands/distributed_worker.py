@@ -26,7 +26,10 @@ from align.commands.spec import USER_ERRORS, read_spec  # noqa: E402
 from align.frameworks import on_paddle  # noqa: E402
 from align.pair import models  # noqa: E402
 from align.pair.runs import dropout_mode  # noqa: E402
-from align.record import batch_slices  # noqa: E402
+from align.record import (
+    batch_slices,  # noqa: E402
+    entries,  # noqa: E402
+)
 from align.record.asked_plan import Plan  # noqa: E402
 from align.record.batch_slices import Shares  # noqa: E402
 from sot_paddle.checkpoint import read_tensors  # noqa: E402
@@ -96,7 +99,7 @@ def _apart(layer: Any) -> dict[str, float]:
     """Parameter -> largest difference between the first process's and any other's."""
     trained = {id(parameter) for parameter in layer.parameters() if not parameter.stop_gradient}
     own: dict[str, float] = {}
-    for name, tensor in models.named(on_paddle, layer).items():
+    for name, tensor in entries.named(on_paddle, layer).items():
         if id(tensor) not in trained:
             continue
         first = tensor.detach().reshape([-1]).clone()

@@ -16,8 +16,8 @@ from align.match.name_table import Table
 from align.pair.dump_pair import DumpPair, Names
 from align.record.files.dump_meta import SIDES, same_request
 from align.record.files.dump_reading import Dump
-from align.record.results import Comparison, Divergence, Report, StepResult
-from align.report.outcome import Outcome, some
+from align.record.results import Comparison, Divergence, Report, StepResult, some
+from align.report.outcome import Outcome
 from align.stages import dump_numbers, dump_stages
 from sot_paddle.runtime import environment_stamp
 

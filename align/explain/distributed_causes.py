@@ -7,17 +7,14 @@ the processes got, they communicate wrongly; when it is, cutting the batch chang
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.frameworks import on_paddle
-from align.report.outcome import some
-
-if TYPE_CHECKING:
-    from align.pair.any_pair import AnyPair
-    from align.record.batch_slices import Shares
-    from align.stages.distributed import Slices
+from align.pair.any_pair import AnyPair
+from align.pair.slice_passes import Slices
+from align.record.batch_slices import Shares
+from align.record.results import some
 
 REMAINS = 0.01  # part of the gradients that an explanation may leave open
 

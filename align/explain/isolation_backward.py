@@ -24,13 +24,12 @@ from align.judge.judging import compare_outputs
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Isolation, is_mask
-from align.pair.models import named
 from align.record.arrays import Arrays
+from align.record.entries import named
 from align.record.nested import leaves, pair_leaves, replace
 from align.record.recording import ROOT, Call
-from align.record.results import Comparison, ControlResult, StepResult
+from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.tolerance import Tolerance
-from align.report.outcome import Divergence
 
 
 @dataclass

@@ -15,8 +15,7 @@ from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty, merged
 from align.record.recording import ROOT
-from align.record.results import Comparison
-from align.report.outcome import Divergence
+from align.record.results import Comparison, Divergence
 
 
 def forward_guilty(pair: AnyPair, guilty: Sequence[Guilty]) -> list[Divergence]:

@@ -14,7 +14,7 @@ import numpy as np
 from align.explain.update_clipping import Clip, slope
 from align.explain.update_fits import Decay, Rule, describe
 from align.judge.update_trace import ParameterTrace, SideTrace
-from align.report.outcome import some
+from align.record.results import some
 
 LEFT = 0.01  # part of a difference that may remain
 FITTED = {"float64": 1e-5, "float32": 2e-3}  # fitted numbers this close are equal

@@ -15,7 +15,6 @@ import numpy as np
 import paddle
 from paddle import _C_ops
 
-from align.frameworks import on_paddle
 from align.frameworks.masks import MASK, UNIFORM, Masks, Session
 from align.frameworks.swapping import modules_of, swapped
 
@@ -27,8 +26,8 @@ _TELLING = ("dropout", "alpha_dropout", "feature_alpha_dropout")
 class _Operators:
     """The replaced operators of one run."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, side: Any, session: Session) -> None:
+        self.side, self.session = side, session
         self.told: tuple[float | None, str] = (None, "")
 
     def _drop(self, original: Callable) -> Callable:
@@ -63,11 +62,11 @@ class _Operators:
 
     def bernoulli(self, x: Any) -> Any:
         """Ones with the probabilities that a tensor holds."""
-        return self._bernoulli(x, on_paddle.numpy(x))
+        return self._bernoulli(x, self.side.numpy(x))
 
     def bernoulli_(self, x: Any, p: Any = 0.5, name: str | None = None) -> Any:
         """The same, in place, with a probability or a tensor of them."""
-        chance = on_paddle.numpy(p) if on_paddle.is_tensor(p) else np.asarray(p)
+        chance = self.side.numpy(p) if self.side.is_tensor(p) else np.asarray(p)
         with paddle.no_grad():
             return paddle.assign(self._bernoulli(x, chance), x)
 
@@ -155,10 +154,11 @@ def _open_recurrence(layers: list[paddle.nn.Layer]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def dropout_exchanged(masks: Masks, model: paddle.nn.Layer, step: int) -> Iterator[None]:
+def dropout_exchanged(side: Any, masks: Masks, model: paddle.nn.Layer, step: int) -> Iterator[None]:
     """Training mode with the shared masks.
 
     Args:
+        side: the module `on_paddle`.
         masks: shared by both sides.
         model: whose layers are followed.
         step: training step, 0 for a single pass.
@@ -167,8 +167,8 @@ def dropout_exchanged(masks: Masks, model: paddle.nn.Layer, step: int) -> Iterat
         ValueError: something is drawn by chance that cannot be exchanged.
     """
     session = masks.session("Paddle", step)
-    operators = _Operators(session)
-    layers = list(on_paddle.modules(model).values())
+    operators = _Operators(side, session)
+    layers = list(side.modules(model).values())
     owners = [paddle.Tensor, *modules_of(layers)]
     before = _state()
 
@@ -178,8 +178,8 @@ def dropout_exchanged(masks: Masks, model: paddle.nn.Layer, step: int) -> Iterat
 
     removers: list[Callable[[], None]] = []
     for layer in layers:  # before the session's own hooks, which leave the layer
-        removers += on_paddle.hook(layer, lambda *_: None, untouched)
-    removers += session.watch(on_paddle, model)
+        removers += side.hook(layer, lambda *_: None, untouched)
+    removers += session.watch(side, model)
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(swapped(operators.replacements(), "paddle", owners))

@@ -16,7 +16,6 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from align.frameworks import on_torch
 from align.frameworks.masks import Masks, Session
 
 _OPS = torch.ops.aten
@@ -25,9 +24,9 @@ _OPS = torch.ops.aten
 class _Answer(TorchDispatchMode):
     """Fills what random operators return from the session's numbers."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, side: Any, session: Session) -> None:
         super().__init__()
-        self.session = session
+        self.side, self.session = side, session
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None):
         kwargs = kwargs or {}
@@ -47,9 +46,9 @@ class _Answer(TorchDispatchMode):
         out = func(tensor, *(() if keep is None else (keep,)), **kwargs)
         chance = keep
         if keep is None:
-            chance = 0.5 if packet_name(func) == "bernoulli_" else on_torch.numpy(tensor)
+            chance = 0.5 if packet_name(func) == "bernoulli_" else self.side.numpy(tensor)
         elif isinstance(keep, torch.Tensor):
-            chance = on_torch.numpy(keep)
+            chance = self.side.numpy(keep)
         return out.copy_(self._kept(tuple(out.shape), 1.0 - np.asarray(chance, np.float64)))
 
     def _kept(self, shape: tuple[int, ...], drop: np.ndarray) -> torch.Tensor:
@@ -81,23 +80,24 @@ def packet_name(func: Any) -> str:
 
 
 @contextlib.contextmanager
-def dropout_exchanged(masks: Masks, model: torch.nn.Module, step: int) -> Iterator[None]:
+def dropout_exchanged(side: Any, masks: Masks, model: torch.nn.Module, step: int) -> Iterator[None]:
     """Training mode with the shared masks.
 
     Args:
+        side: the module `on_torch`.
         masks: shared by both sides.
         model: whose modules are followed.
         step: training step, 0 for a single pass.
     """
     session = masks.session("PyTorch", step)
-    removers = session.watch(on_torch, model)
+    removers = session.watch(side, model)
     try:
         # the fused attention kernels draw inside; the plain formula uses the operators above
         with contextlib.ExitStack() as stack:
             stack.enter_context(sdpa_kernel([SDPBackend.MATH]))
             stack.enter_context(torch.random.fork_rng(devices=[]))
             stack.enter_context(session.seeded())
-            stack.enter_context(_Answer(session))
+            stack.enter_context(_Answer(side, session))
             yield
     finally:
         for remove in removers:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import paddle
 
+from align.frameworks import masks_paddle
 from align.frameworks.casting_paddle import autocast
 from align.frameworks.factories import unpack
-from align.frameworks.masks import Masks
 from align.record.arrays import Arrays
 from align.record.asked_plan import Plan, cast, is_array, output_weights
 from align.record.entries import Entry, canonical, qualified_types
@@ -23,6 +23,8 @@ from align.record.nested import leaves, replace
 from align.record.precision import held_dtype, is_low
 from align.record.recording import ROOT
 from align.record.stored_arrays import Lazy
+
+dropout_exchanged = masks_paddle.dropout_exchanged
 
 NAME = "Paddle"
 _MOMENT = re.compile(r"(?P<parameter>.+)_(?P<kind>moment1|moment2|velocity)_\d+")
@@ -294,15 +296,6 @@ def dropout_off() -> Iterator[None]:
     finally:
         for name, function in held.items():
             setattr(functional, name, function)
-
-
-def dropout_exchanged(
-    masks: Masks, model: paddle.nn.Layer, step: int
-) -> contextlib.AbstractContextManager[None]:
-    """Dropout on, with the masks that both sides share; see `masks_paddle`."""
-    from align.frameworks import masks_paddle
-
-    return masks_paddle.dropout_exchanged(masks, model, step)
 
 
 def stock_norms(model: paddle.nn.Layer) -> list[str]:

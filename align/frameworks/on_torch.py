@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from align.frameworks import masks_torch
 from align.frameworks.factories import unpack
-from align.frameworks.masks import Masks
 from align.record.arrays import Arrays
 from align.record.asked_plan import Plan, cast, is_array, output_weights
 from align.record.entries import Entry, canonical, qualified_types
@@ -20,6 +20,8 @@ from align.record.nested import leaves, replace
 from align.record.precision import held_dtype, is_low
 from align.record.recording import ROOT
 from align.record.stored_arrays import Lazy
+
+dropout_exchanged = masks_torch.dropout_exchanged
 
 NAME = "PyTorch"
 MOMENTS = {"exp_avg": "moment1", "exp_avg_sq": "moment2", "momentum_buffer": "velocity"}
@@ -236,15 +238,6 @@ def dropout_off() -> Iterator[None]:
     finally:
         for name, function in held.items():
             setattr(functional, name, function)
-
-
-def dropout_exchanged(
-    masks: Masks, model: torch.nn.Module, step: int
-) -> contextlib.AbstractContextManager[None]:
-    """Dropout on, with the masks that both sides share; see `masks_torch`."""
-    from align.frameworks import masks_torch
-
-    return masks_torch.dropout_exchanged(masks, model, step)
 
 
 def follow_paddle(model: torch.nn.Module, names: list[str]) -> None:

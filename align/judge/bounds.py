@@ -120,6 +120,13 @@ STATISTICS = {
 }
 """dtype -> the rule for running statistics."""
 RATE = Tolerance("relative", 1e-12, "a learning rate is one or two multiplications")
+SCHEDULE = Tolerance(
+    "relative",
+    1e-10,
+    "closed forms agree to 1e-15; forms that chain each rate to the one before add up 1e-16 a "
+    "step, and near a floor of zero that is rounding of the peak (hence the floor)",
+    floor=1e-3,
+)
 EXACT = Tolerance("exact", 0.0, "names and whole numbers: equal or wrong")
 
 

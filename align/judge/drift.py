@@ -18,7 +18,7 @@ import numpy as np
 from align.judge import bounds
 from align.judge.judging import apart
 from align.match.mapping import MappedRow, WeightMapping
-from align.pair.models import named
+from align.record.entries import named
 from align.record.results import Comparison
 from align.record.stored_arrays import Reader, Store
 from align.record.tolerance import Tolerance

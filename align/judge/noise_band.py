@@ -1,10 +1,10 @@
 """How far rounding alone moves a float32 tensor, measured on the reference, and what follows.
 
 The reference runs RUNS times with its inputs, its weights and the result of every operator moved
-by a unit in the last place (`align.frameworks.moved_roundings`): a planted move is 2**-23 of a number, its
-natural rounding 2**-25 in the mean square. E_k is the error of run k against the float64 run, D_k
-its max or L2 norm, s the root mean square of the D_k. Paddle's distance D is one more draw, made
-by other kernels. It is judged by ``D <= factor(v) * s``.
+by a unit in the last place (`align.frameworks.moved_roundings`): a planted move is 2**-23 of a
+number, its natural rounding 2**-25 in the mean square. E_k is the error of run k against the
+float64 run, D_k its max or L2 norm, s the root mean square of the D_k. Paddle's distance D is one
+more draw, made by other kernels. It is judged by ``D <= factor(v) * s``.
 
 v, the effective number of independent directions of the error, comes from the angles between the
 runs: for Gaussian errors the mean of cos(E_i, E_j)**2 is 1 / v (1 for a single number, or for one

@@ -18,10 +18,9 @@ import numpy as np
 from align.judge.distance import absolute_difference
 from align.judge.judging import Judge, noise_of
 from align.match.mapping import WeightMapping
-from align.record.arrays import Arrays, TrainingRun
+from align.record.arrays import Arrays, Distances, TrainingRun
 from align.record.recording import Recording
 
-Distances = dict[str, float]
 _AT = "gradient at "
 
 

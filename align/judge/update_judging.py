@@ -16,7 +16,6 @@ from align.judge.comparator import compare_arrays
 from align.judge.update_trace import ParameterTrace, SideTrace
 from align.record.results import Comparison
 from align.record.tolerance import Tolerance
-from align.stages.rates import RATE
 
 FLOOR = {"float64": 1e-10, "float32": 3e-5}
 ROOM = 8.0  # units in the last place of a weight that its update may be off
@@ -82,7 +81,7 @@ class UpdateJudge:
 
     def _rates(self, ours: SideTrace, names: list[str]) -> Comparison:
         sides = (np.array([side.main[n].rates for n in names]) for side in (ours, self.reference))
-        found = compare_arrays(RATES, *sides, RATE)
+        found = compare_arrays(RATES, *sides, bounds.SCHEDULE)
         if found.passed or found.position is None:
             return found
         return dataclasses.replace(found, reason=f"{names[found.position[0]]}: {found.reason}")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 import sot_torch_ref  # noqa: F401 (declares the torchvision operators that timm and others need)
-from align.explain.hints import layer_hints
 from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
 from align.frameworks.masks import Masks
 from align.judge.distance import exact_in_float32, peak
@@ -21,7 +20,7 @@ from align.match import draft, mapping
 from align.match.module_map import ModuleMap, pair_modules
 from align.match.name_table import read_table
 from align.match.renamed import to_paddle
-from align.pair import runs
+from align.pair import code_lines, runs
 from align.pair.isolation import Isolation
 from align.pair.models import Models, load, tensors
 from align.record.arrays import Arrays, TrainingRun
@@ -306,10 +305,10 @@ class AnyPair:
         layer = layers.get(name)
         if layer is None:
             return ""
-        own = layer_hints.source_of(layer)
+        own = code_lines.source_of(layer)
         if not type(layer).__module__.startswith("paddle."):
             return own
-        built = layer_hints.built_at(layers, name)
+        built = code_lines.built_at(layers, name)
         return f"{built} ({own})" if built else own
 
     def layer(self, key: str) -> tuple[Any, Any, Arrays]:

@@ -15,8 +15,7 @@ import numpy as np
 
 from align.judge.drift import LIMIT, UNSTEADY, Track
 from align.match.mapping import WeightMapping
-from align.pair.models import named
-from align.record.entries import Entry, canonical
+from align.record.entries import Entry, canonical, named
 
 
 def elements(entries: Sequence[Entry]) -> dict[str, np.ndarray]:

@@ -23,8 +23,7 @@ from align.pair.any_pair import AnyPair
 from align.record import precision
 from align.record.asked_plan import is_array
 from align.record.nested import replace
-from align.record.results import Comparison
-from align.report.outcome import some
+from align.record.results import Comparison, some
 
 DRAWS = 2
 Sizes = dict[str, float]

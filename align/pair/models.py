@@ -15,7 +15,7 @@ import numpy as np
 
 from align.pair.unit_noise import groups, move, perturbed
 from align.record.asked_plan import Plan
-from align.record.entries import Entry, canonical
+from align.record.entries import Entry, canonical, named
 from align.record.stored_arrays import Lazy
 
 _FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
@@ -61,12 +61,6 @@ class Models:
         if dtype not in self.clean:
             self.side.clear(model)
         return model
-
-
-def named(side: Any, model: Any) -> dict[str, Any]:
-    """Every live tensor by canonical name."""
-    held = model.state_dict()
-    return {name: held[name] for name in dict.fromkeys(canonical(side.entries(model)).values())}
 
 
 def tensors(side: Any, model: Any) -> Lazy:

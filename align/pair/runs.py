@@ -31,7 +31,7 @@ def dropout_mode(
     """
     if not train:
         return contextlib.nullcontext()
-    return side.dropout_off() if masks is None else side.dropout_exchanged(masks, model, step)
+    return side.dropout_off() if masks is None else side.dropout_exchanged(side, masks, model, step)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from align.record.arrays import Arrays
 
 @dataclass(frozen=True)
 class MappingWay:
-    """One direction of a pair's mapping, as `align.weights.optimizer.optimizer_state.convert` needs it.
+    """One direction of a pair's mapping, as `optimizer_state.convert` needs it.
 
     Attributes:
         mapping: of the weights.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
+Distances = dict[str, float]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -45,3 +46,9 @@ def canonical(entries: Sequence[Entry]) -> dict[str, str]:
 def qualified_types(owner: object) -> tuple[str, ...]:
     """Qualified names of an object's class and its bases, most derived first."""
     return tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(owner).__mro__)
+
+
+def named(side: Any, model: Any) -> dict[str, Any]:
+    """Every live tensor by canonical name."""
+    held = model.state_dict()
+    return {name: held[name] for name in dict.fromkeys(canonical(side.entries(model)).values())}

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from align.record.results import Divergence, Report
+from align.record.results import Divergence, Report, some
 from align.report.report import console, write_html, write_json
 
-__all__ = ["Divergence", "Outcome", "some"]
-
-SHOWN = 8
 PASSES = ("forward", "backward")
 ORDER = (
     "weights",
@@ -128,9 +125,3 @@ class Outcome:
         folder = Path(out)
         write_json(self.report, folder / "report.json")
         return write_html(self.report, folder / "report.html")
-
-
-def some(names: Sequence[str]) -> str:
-    """The first names and how many more there are."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from align.explain import distributed_causes
-from align.frameworks import on_paddle
 from align.judge import bounds
 from align.judge.comparator import compare_arrays
 from align.judge.judging import each, largest
@@ -25,13 +24,13 @@ from align.match.renamed import to_paddle
 from align.pair import runs
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.launching import launch
+from align.pair.slice_passes import Slices
 from align.record import batch_slices
 from align.record.arrays import TrainingRun
 from align.record.batch_slices import Shares
-from align.record.results import Comparison, ControlResult, StepResult
-from align.record.stored_arrays import Lazy, Store
+from align.record.results import Comparison, ControlResult, Divergence, StepResult
+from align.record.stored_arrays import Lazy
 from align.record.tolerance import Tolerance
-from align.report.outcome import Divergence
 from align.stages.stages import judged_control
 from align.stages.training import STATE, references
 
@@ -129,34 +128,6 @@ def _place(first: Comparison) -> str:
     if name.startswith(SAME):
         return name.partition(": ")[2]
     return {"losses": "loss", "learning rates": "schedule"}.get(name, name)
-
-
-class Slices:
-    """What one process computes on each slice of the batch: it tells cutting from communicating.
-
-    Args:
-        pair: in training mode.
-        processes: number of slices.
-    """
-
-    def __init__(self, pair: AnyPair, processes: int) -> None:
-        self.gradients: list[Lazy] = []
-        self.counted = batch_slices.counted(pair.plan, processes)
-        model, store = pair.model, Store()
-        for index in range(processes):
-            plan = batch_slices.cut(pair.plan, processes, index)
-            with runs.passed(on_paddle, model, plan, pair.dtype, pair.dtype) as one:
-                self.gradients.append(store.keep(one.gradients))
-
-    def weighted(self, shares_of: list[float]) -> Lazy:
-        """The gradients of the slices added up with these factors."""
-
-        def one(name: str) -> np.ndarray:
-            pairs = zip(shares_of, self.gradients, strict=True)
-            return sum(factor * held[name] for factor, held in pairs)
-
-        names = [n for n in self.gradients[0] if all(n in held for held in self.gradients)]
-        return Lazy({name: partial(one, name) for name in names})
 
 
 class _DistributedJudge:

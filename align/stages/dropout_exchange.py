@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from align.explain.hints import layer_hints
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.masks import Draw, Key, Masks
 from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
+from align.pair import code_lines
 from align.pair.any_pair import AnyPair
 from align.record.nested import leaves, pair_leaves
-from align.record.results import Comparison, StepResult
+from align.record.results import Comparison, Divergence, StepResult
 from align.record.tolerance import Tolerance
-from align.report.outcome import Divergence
 from align.stages.stages import judged_control
 
 _RULE = Tolerance(
@@ -85,7 +84,7 @@ def exchanged(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
 
 def _forward(pair: AnyPair, side: Any, model: Any, masks: Masks) -> _Pass:
     dtype = pair.dtype
-    with side.default_dtype(dtype), side.dropout_exchanged(masks, model, 0):
+    with side.default_dtype(dtype), side.dropout_exchanged(side, masks, model, 0):
         output, _ = side.call(model, pair.plan.cast(dtype, dtype))
     found = leaves(output, side.is_tensor)
     if not found:
@@ -266,7 +265,7 @@ def _findings(
         place = (draw if own is None else own).place.partition("#")[0]
         layer, _, _ = pair.layer(place)
         reason = failed.get(name, "the outputs differ")
-        source = layer_hints.source_of(layer) if layer is not None else ""
+        source = code_lines.source_of(layer) if layer is not None else ""
         found.append(Divergence(name, place, "forward", pair.dtype, reason, cause, source))
     return found
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from align.explain import rate_causes
+from align.judge.bounds import SCHEDULE
 from align.judge.comparator import compare_mappings
 from align.judge.record_controls import controls
 from align.pair.one_side import OneSide
@@ -25,13 +26,6 @@ from align.record.tolerance import Tolerance
 
 METRIC = Tolerance(
     "scaled", 1e-6, "counts are equal; sums in float32 round by 8 units in the last place"
-)
-RATE = Tolerance(
-    "relative",
-    1e-10,
-    "closed forms agree to 1e-15; forms that chain each rate to the one before add up 1e-16 a "
-    "step, and near a floor of zero that is rounding of the peak (hence the floor)",
-    floor=1e-3,
 )
 Numbers = dict[str, dict[str, list[float]]]
 
@@ -87,7 +81,7 @@ def stages(torch: Dump, paddle: Dump) -> Iterator[tuple[StepResult, list[Diverge
     """Compare the numbers of both dumps, a stage for each kind that either of them holds."""
     reference, ours = torch.numbers(), paddle.numbers()
     stamps = {"ours": paddle.meta.framework, "reference": torch.meta.framework}
-    for step, rule in (("metric", METRIC), ("learning_rate", RATE)):
+    for step, rule in (("metric", METRIC), ("learning_rate", SCHEDULE)):
         sides = [
             {name: np.asarray(values) for name, values in side.get(step, {}).items()}
             for side in (ours, reference)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from align.explain import loss_causes
-from align.explain.hints.layer_hints import source_of
 from align.explain.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
 from align.judge import bounds
@@ -23,6 +22,7 @@ from align.judge.comparator import compare_mappings
 from align.judge.distance import absolute_difference, norm_of
 from align.pair import runs
 from align.pair.any_pair import AnyPair
+from align.pair.code_lines import source_of
 from align.pair.unit_noise import perturbed
 from align.record.arrays import Arrays
 from align.record.asked_plan import output_weights

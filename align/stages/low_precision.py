@@ -15,19 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from align.explain.hints import layer_hints
 from align.frameworks import on_paddle, on_torch
 from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.judging import apart, largest
-from align.pair import runs
+from align.pair import code_lines, runs
 from align.pair.any_pair import AnyPair
 from align.pair.low_noise import DRAWS, Scatter, fault, left_out, shifted, with_noise
 from align.record import precision
 from align.record.arrays import Arrays, TrainingRun
 from align.record.recording import ROOT, Call, Recording
-from align.record.results import Comparison, StepResult
-from align.report.outcome import Divergence
+from align.record.results import Comparison, Divergence, StepResult
 from align.stages.stages import judged_control
 
 FAULT = 0.04  # what the controls plant
@@ -322,7 +320,7 @@ def _first(pair: AnyPair, result: StepResult, plain: list[np.ndarray] | None) ->
     if plain is not None:
         cause = "; ".join(part for part in (cause, _also_in_float32(pair, plain)) if part)
     layer, _, _ = pair.layer(place)
-    source = layer_hints.source_of(layer) if layer is not None else ""
+    source = code_lines.source_of(layer) if layer is not None else ""
     return [Divergence(name, place, step, pair.dtype, failed.reason, cause, source)]
 
 

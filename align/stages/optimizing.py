@@ -20,8 +20,7 @@ from align.judge.update_judging import MEMBERS, RATES, ROOM
 from align.judge.update_trace import SAMPLE, ParameterTrace, SideTrace
 from align.pair.any_pair import AnyPair
 from align.pair.update_sides import UpdateSides
-from align.record.results import Comparison, StepResult
-from align.report.outcome import Divergence
+from align.record.results import Comparison, Divergence, StepResult
 from align.stages.stages import judged_control
 
 

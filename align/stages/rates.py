@@ -16,19 +16,10 @@ import numpy as np
 from align.explain.rate_causes import explain
 from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
 from align.frameworks.factories import source_of
+from align.judge.bounds import SCHEDULE
 from align.judge.comparator import compare_arrays
 from align.pair.any_pair import AnyPair
-from align.record.results import Comparison, ControlResult, StepResult
-from align.record.tolerance import Tolerance
-from align.report.outcome import Divergence, some
-
-RATE = Tolerance(
-    "relative",
-    1e-10,
-    "closed forms agree to 1e-15; forms that chain each rate to the one before add up 1e-16 a "
-    "step, and near a floor of zero that is rounding of the peak (hence the floor)",
-    floor=1e-3,
-)
+from align.record.results import Comparison, ControlResult, Divergence, StepResult, some
 
 
 @dataclass(frozen=True)
@@ -107,8 +98,10 @@ def compare(curves: list[Curve]) -> list[Comparison]:
     """One comparison for each curve; a failed one when there is none."""
     if not curves:
         nothing = np.empty(0)
-        return [compare_arrays("learning rate (no parameter in common)", nothing, nothing, RATE)]
-    return [compare_arrays(c.name, c.ours, c.reference, RATE) for c in curves]
+        return [
+            compare_arrays("learning rate (no parameter in common)", nothing, nothing, SCHEDULE)
+        ]
+    return [compare_arrays(c.name, c.ours, c.reference, SCHEDULE) for c in curves]
 
 
 def _logged(plan: Any) -> Curve:

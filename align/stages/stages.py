@@ -15,7 +15,6 @@ from align.pair.low_noise import fault
 from align.pair.rounding_scatter import RoundingScatter
 from align.record.recording import ROOT, Recording
 from align.record.results import Comparison, ControlResult, StepResult
-from align.report.outcome import Divergence
 
 
 def judged_control(name: str, comparisons: Iterable[Comparison], where: str) -> ControlResult:
@@ -152,10 +151,3 @@ def _has_upstream(pair: AnyPair, key: str) -> bool:
     """Whether a gradient arrives anywhere after it passed ``key``."""
     order = [at for at, _ in pair.ours.backward_order]
     return key in order and order.index(key) < len(order) - 1
-
-
-def training(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
-    """Losses, rates, drift of the weights, final tensors and moments: `align.stages.training`."""
-    from align.stages.training import training as stage  # it uses the controls of this module
-
-    return stage(pair)

@@ -18,10 +18,9 @@ from align.pair.any_pair import AnyPair
 from align.pair.state_way import MappingWay, to_torch
 from align.pair.unit_noise import perturbed
 from align.record.arrays import Arrays
-from align.record.results import Comparison, ControlResult, StepResult
+from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.stored_arrays import Store
 from align.record.tolerance import Tolerance
-from align.report.outcome import Divergence
 from align.stages import state_judging
 from align.stages.state_faults import faults
 from align.stages.state_judging import WEIGHTS, Expected, Snapshot, Stretch

@@ -21,10 +21,9 @@ from align.judge.judging import apart, distances, each, largest
 from align.match.renamed import to_paddle
 from align.pair.any_pair import AnyPair
 from align.record.arrays import TrainingRun
-from align.record.results import Comparison, ControlResult, StepResult
+from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.stored_arrays import Lazy
 from align.record.tolerance import Tolerance
-from align.report.outcome import Divergence
 from align.stages.stages import judged_control
 
 STATE = ""

@@ -59,7 +59,7 @@ def test_the_workloads_are_those_of_the_specification():
 
 def test_a_row_reports_medians_and_ratios():
     turns = {"paddle": [1.0, 3.0, 2.0], "pytorch": [4.0, 4.0, 9.0], "installed": [8.0, 8.0, 8.0]}
-    row = speed.Row("w", "train", turns)
+    row = speed.SpeedRow("w", "train", turns)
     found = row.to_json()
     assert found["median_s"] == {"paddle": 2.0, "pytorch": 4.0, "installed": 8.0}
     assert found["fastest_s"] == {"paddle": 1.0, "pytorch": 4.0, "installed": 8.0}
@@ -71,7 +71,7 @@ def test_a_row_reports_medians_and_ratios():
 
 
 def test_a_calm_run_has_no_mark():
-    row = speed.Row("w", "train", dict.fromkeys(speed.SIDES, [1.0, 1.1, 1.2]))
+    row = speed.SpeedRow("w", "train", dict.fromkeys(speed.SIDES, [1.0, 1.1, 1.2]))
     assert not row.disturbed
     assert "*" not in speed.table([row])
 
@@ -103,7 +103,7 @@ def test_the_environment_of_each_side(monkeypatch):
     monkeypatch.setenv("MKL_DEBUG_CPU_TYPE", "7")
     monkeypatch.setenv("OMP_NUM_THREADS", "9")
     for side in speed.SIDES:
-        with speed.Worker(side, 3):
+        with speed.SpeedWorker(side, 3):
             pass
     assert started["paddle"]["OMP_NUM_THREADS"] == started["pytorch"]["OMP_NUM_THREADS"] == "3"
     assert "OMP_NUM_THREADS" not in started["installed"]

@@ -36,7 +36,8 @@ class BuiltCase:
     Attributes:
         model: registry name on both sides.
         options: overrides on both sides; empty for the published sizes.
-        published: counts that the specification states, see `align.cases.sides.built_records.COUNTS`.
+        published: counts that the specification states, see
+            `align.cases.sides.built_records.COUNTS`.
         differences: deliberate ones.
         precision: default dtype while it is built.
     """

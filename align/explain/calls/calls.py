@@ -69,7 +69,7 @@ class WatchedCall:
     place: str
 
     def go(self, *args: Any, **changes: Any) -> Any:
-        """WatchedCall with other leading arguments or other keywords."""
+        """The call with other leading arguments or other keywords."""
         return self.function(*(args or self.args), **{**self.kwargs, **changes})
 
     def argument(self, name: str, default: Any = None) -> Any:
@@ -78,7 +78,7 @@ class WatchedCall:
         return default if bound is None else bound.arguments.get(name, default)
 
     def with_argument(self, name: str, value: Any) -> Any:
-        """WatchedCall with one argument changed, however it was passed."""
+        """The call with one argument changed, however it was passed."""
         bound = self._bound()
         if bound is None or name not in bound.arguments:
             raise TypeError(f"{self.name} has no argument {name}")

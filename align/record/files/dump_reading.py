@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from align.judge.noise_numbers import Distances
-from align.record.arrays import Arrays, TrainingRun
+from align.record.arrays import Arrays, Distances, TrainingRun
 from align.record.files import dump_meta, record_files
 from align.record.files.storage import Folder
 from align.record.recording import Recording

@@ -39,7 +39,7 @@ def build_plan(
     prefix: str | None = None,
     encoder_only: bool = False,
 ) -> ConversionPlan:
-    """ConversionPlan a conversion from the names and shapes of its source.
+    """Plan a conversion from the names and shapes of its source.
 
     Args:
         layout: key of `LAYOUTS`.

@@ -169,7 +169,7 @@ class _Job:
         self.records: dict[str, dict[str, Any]] = {}
 
     def adapt(self, sizes: Mapping[str, int | None]) -> None:
-        """ConversionPlan what other sizes make of the tensors; nothing is written."""
+        """Plan what other sizes make of the tensors; nothing is written."""
         if all(value is None for value in sizes.values()):
             return
         plan, source = self.plan, self.source.tensors

@@ -77,7 +77,7 @@ class Layout:
         config: config.json key -> symbol, for sizes of the encoder.
         depth_key: config.json key of the number of layers.
         containers: keys under which a torch file may hold the state dict.
-        family: the backbone that `encoder` describes, as in `align.weights.engine.known_models.MODELS`.
+        family: the backbone that `encoder` describes, as in `known_models.MODELS`.
         models: beginnings of the registry names that the layout is for; all of the family when
             empty.
         embeds: token embedding -> its rows; empty when `encoder` has the embeddings.

@@ -106,9 +106,10 @@ PLANTS = {
 @pytest.mark.parametrize("name", PLANTS)
 def test_processes_that_are_put_together_wrongly(run_case, monkeypatch, tmp_path, name) -> None:
     program = tmp_path / "planted.py"
-    lines = ["import sys", "from align import trainer_worker", textwrap.dedent(PLANTS[name])]
+    begin = ["import sys", "from align.cases.sides import trainer_worker"]
+    lines = [*begin, textwrap.dedent(PLANTS[name])]
     program.write_text("\n".join([*lines, "sys.exit(trainer_worker.main())"]), encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(trainer_program.WORKER.parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(trainer_program.WORKER.parents[3]))
     monkeypatch.setattr(trainer_program, "WORKER", program)
     first = failed_first(run_case(TWO, "training", "float64", epochs=1))
     assert first.name == "first step: gradient/head.cls_fc.bias"

@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import paddle
 import torch
 
 from align.cases.case_pair import CasePair
@@ -46,6 +47,7 @@ def run(case: EvaluationCase, dtype: str, context: Context) -> StepResult:
         return compare_mappings(arrays, theirs, lambda name: _rule(name, dtype))
 
     ours, (reference, stamp) = evaluated(), _reference(pair, examples)
+    paddle.seed(case.batch.seed)
     with mock.patch.object(evaluation, "evaluation_mode", contextlib.nullcontext):
         dropped = evaluated()
     order = np.concatenate([np.asarray(batch) for batch in batches])

@@ -1,9 +1,10 @@
 """Steps ``training`` and ``learning_rate`` of the real trainer, in one process or several.
 
 Ours: the GLUE trainer (paddlenlp's Trainer underneath) as a user starts it; see
-`align.cases.sides.trainer_program`. Reference: a plain PyTorch loop in one process over the same order with
-the whole batch, never interrupted. The first optimizer step is compared tensor by tensor, in the
-order of the backward pass, before the end of the run: there a difference still has a place.
+`align.cases.sides.trainer_program`. Reference: a plain PyTorch loop in one process over the same
+order with the whole batch, never interrupted. The first optimizer step is compared tensor by
+tensor, in the order of the backward pass, before the end of the run: there a difference still has a
+place.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from align.cases.kinds.case_kinds import (
 from align.cases.tables.cases import CASES
 from align.record.results import STEPS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def shared(cases):

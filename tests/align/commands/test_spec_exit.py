@@ -15,7 +15,7 @@ from align import cli
 from align.cli import _parser
 from align.verdict_process import runs_user_code
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAIR = """
 import os, sys
 import numpy as np

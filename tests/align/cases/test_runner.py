@@ -33,7 +33,7 @@ from align.cases.tables.cases import CASES
 from align.record.results import STEPS
 from align.report.report import console
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 OPTIONS = {
     "hidden_size": 12,
     "num_hidden_layers": 1,

@@ -14,9 +14,9 @@ from paddle import nn
 from align.commands.spec import read_spec
 from align.explain.distributed_causes import fit
 from align.frameworks import on_paddle
-from align.pair import launching, models
+from align.pair import launching, models, slice_passes
 from align.pair.any_pair import AnyPair, Setup
-from align.record import batch_slices
+from align.record import batch_slices, entries
 from align.record.batch_slices import Shares
 from align.stages import distributed
 
@@ -74,7 +74,7 @@ def pair_of(norm: bool = False, **given) -> AnyPair:
 
 def emulated(pair: AnyPair, fault: str = "") -> Shares:
     """What two processes leave after one step, computed in one."""
-    slices = distributed.Slices(pair, 2)
+    slices = slice_passes.Slices(pair, 2)
     factors = {"summed": [1, 1], "alone": [1, 0], "twice": [0.25, 0.25]}.get(fault, [0.5, 0.5])
     gradients = dict(slices.weighted(factors).items())
     losses = []
@@ -84,7 +84,7 @@ def emulated(pair: AnyPair, fault: str = "") -> Shares:
         losses.append([float(on_paddle.loss_of(plan, output, "float64", "float64"))])
     model = pair.our_model(True)
     optimizer, _ = on_paddle.make_optimizer(pair.plan, model)
-    for name, value in models.named(on_paddle, model).items():
+    for name, value in entries.named(on_paddle, model).items():
         if name in gradients:
             value.grad = on_paddle.tensor(gradients[name])
     rate = on_paddle.rate(optimizer)

@@ -41,7 +41,7 @@ def test_the_order_in_which_layers_run_and_their_names_do_not_matter() -> None:
 
     def run(side, framework, names):
         model = side[1](names)
-        with framework.dropout_exchanged(masks, model, 0):
+        with framework.dropout_exchanged(framework, masks, model, 0):
             model.train()
             return {n: framework.numpy(getattr(model, n)(side[0])) for n in names}
 
@@ -206,7 +206,7 @@ def test_what_cannot_be_exchanged_is_refused_with_its_place() -> None:
     model = Gumbel()
     with (
         pytest.raises(ValueError, match=r"PyTorch draws by chance with torch's exponential_"),
-        on_torch.dropout_exchanged(Masks({"(model)": "(model)"}, 0), model, 0),
+        on_torch.dropout_exchanged(on_torch, Masks({"(model)": "(model)"}, 0), model, 0),
     ):
         model(torch.ones(2, 3))
     with pytest.raises(ValueError, match="needs dropout='exchange'"):
@@ -218,7 +218,7 @@ def test_the_operator_of_the_gpu_takes_the_same_numbers() -> None:
     made = []
     for drop in (torch.native_dropout, torch.nn.functional.dropout):
         x = torch.ones(50, dtype=torch.float64, requires_grad=True)
-        with on_torch.dropout_exchanged(masks, model, 0):
+        with on_torch.dropout_exchanged(on_torch, masks, model, 0):
             out = drop(x, 0.25, True)
         out = out[0] if isinstance(out, tuple) else out
         out.sum().backward()

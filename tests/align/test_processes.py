@@ -130,10 +130,10 @@ def work(pipe, choices):
 COMMAND = """\
 import signal, sys
 import sleeper
-from align import cli, workers
+from align import cli, processes
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-    workers._work = sleeper.work
+    processes._work = sleeper.work
     sys.exit(cli.main(["--quick", "--case", "metric_*", "--case", "loss_*", "--jobs", "2"]))
 """
 
