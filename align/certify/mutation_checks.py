@@ -9,19 +9,18 @@ from align.cases.context import Context
 from align.cases.covered.measure import PRODUCT
 from align.cases.jobs import jobs
 from align.cases.kinds.case_kinds import DTYPES
+from align.cases.tables.cases import CASES
 from align.certify import scenes
-from align.certify.mutation_worker import SCENE
-from align.cli import select
+from align.certify.mutation_order import SCENE
 from align.record.results import STEPS, StepResult
 
 PORTS = Path(scenes.__file__).parents[1] / "ports"
+_QUICK = {case.name: case for case in CASES if case.quick}
 
 
 def names() -> list[str]:
     """Every check: the cases of the quick suite and the scenes."""
-    return [case.name for case in select(None, quick=True)] + [
-        SCENE + name for name in scenes.SCENES
-    ]
+    return [*_QUICK, *(SCENE + name for name in scenes.SCENES)]
 
 
 def mutable(name: str) -> Path:
@@ -39,7 +38,7 @@ def failure(name: str, context: Context) -> str:
     if name.startswith(SCENE):
         outcome = scenes.build(name.removeprefix(SCENE), 0).compare()
         return "" if outcome.passed else f"{outcome.verdict}"
-    for job in jobs(select([name], quick=True), STEPS, DTYPES):
+    for job in jobs([_QUICK[name]], STEPS, DTYPES):
         result = runner.run_job(job, context)
         if not result.passed:
             return _said(result)

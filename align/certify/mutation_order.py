@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from align.certify.mutation_sites import MutableFile, Statement
 
+SCENE = "scene "
+"""What the name of a check begins with when it is a scene of the certificate, not a case."""
 READING = ("defaults_", "tables_")
 """How the cases are called that read tables and the defaults of signatures."""
 _NONE: frozenset[int] = frozenset()

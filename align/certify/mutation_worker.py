@@ -24,8 +24,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-SCENE = "scene "
-"""What the name of a check begins with when it is a scene of the certificate, not a case."""
 ROOT = Path(__file__).parents[2]
 COPIED = ("align", "configs", "docs/examples", "sot_paddle", "sot_torch_ref")
 """What a copy of the tree holds: the code, and the files that cases read."""
@@ -144,18 +142,19 @@ def _live(writer: int, task: Mapping[str, Any], root: Path) -> None:
     os.chdir(root)
     sys.dont_write_bytecode = "text" in task
     os.environ |= {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}  # of its programs
+    found: dict[str, Any] | None = None
     try:
         found = record(task["record"]) if "record" in task else run(task["checks"])
-    except BaseException as error:  # noqa: BLE001 (whatever the mutant makes of itself)
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(frame.filename).name}:{frame.lineno}"
-        found = {
-            "end": "crashed",
-            "said": f"{type(error).__name__}: {error}"[:_SAID] + f" ({where})",
-        }
-    with os.fdopen(writer, "w", encoding="utf-8") as answers:
-        answers.write(json.dumps(found))
-    os._exit(0)
+    finally:  # nothing of this process, no exception either, gets back into the other's code
+        with os.fdopen(writer, "w", encoding="utf-8") as answers:
+            answers.write(json.dumps(found or _crash(*sys.exc_info())))
+        os._exit(0)
+
+
+def _crash(kind: Any, error: Any, trace: Any) -> dict[str, Any]:
+    frame = traceback.extract_tb(trace)[-1]
+    said = f"{kind.__name__}: {error}"[:_SAID]
+    return {"end": "crashed", "said": f"{said} ({Path(frame.filename).name}:{frame.lineno})"}
 
 
 def run(checks: list[tuple[str, float]]) -> dict[str, Any]:
