@@ -76,6 +76,16 @@ NOT_MUTATED: tuple[NotMutated, ...] = (
         "data/image_random.py::::LIMIT =",
     ),
     *_because(
+        "defaults of our own functions that every call of the product sets; where the original has "
+        "one, defaults_image_data compares it",
+        "data/image_batches.py::TrainCollate.__init__::seed: int",
+        "data/image_dataset.py::ImageTrainSet.__init__::seed: int",
+        "data/image_dataset.py::::on_corrupt: str",
+        "data/image_loader.py::ImageLoader.__init__::workers: int",
+        "train/feeding.py::MicroBatches.__init__::rank: int",
+        "train/feeding.py::MicroBatches.__init__::world: int",
+    ),
+    *_because(
         "how many batches there are: asked for by a refusal only",
         "data/batching.py::EpochOrder.__len__",
         "data/batching.py::ShardedOrder.__len__",
