@@ -133,6 +133,33 @@ EQUAL_EDITS: tuple[EqualEdit, ...] = (
         "np.full(mask.shape, pad_id)",
         "a whole number fills int64 without being asked",
     ),
+    EqualEdit(
+        "train/evaluation.py", "if logits.shape[1] == 1:", "if logits.shape[(-1)] == 1:", _LAST
+    ),
+    EqualEdit(
+        "train/evaluation.py",
+        "if logits.shape[1] == 1 else",
+        "if logits.shape[(-1)] == 1 else",
+        _LAST,
+    ),
+    EqualEdit(
+        "train/metrics.py",
+        "_matthews(labels, predictions)}",
+        "_matthews(predictions, labels)}",
+        "a correlation of two, in any order",
+    ),
+    EqualEdit(
+        "train/image_run.py",
+        "config.seed + distributed.rank()",
+        "(config.seed - distributed.rank())",
+        "the rank of the only process is 0",
+    ),
+    EqualEdit(
+        "backbones/layers.py",
+        'paddle.floor(keep + paddle.rand(shape, dtype="float32"))',
+        "paddle.floor(keep + paddle.rand(shape, dtype='float32')).detach()",
+        "random numbers have no gradient",
+    ),
     EqualEdit("train/feeding.py", "np.asarray(whole)", "whole", "array_split takes a list as well"),
 )
 """Every such edit that is known."""

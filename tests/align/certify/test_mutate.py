@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from align import cli
 from align.cases.covered.syntax import parse
-from align.certify import mutate
+from align.certify import mutate, mutation_command
 from align.certify.equal_edits import EQUAL_EDITS, EqualEdit, changes_nothing
 from align.certify.mutate import PORTS, PRODUCT, draw, mutable_files
 from align.certify.mutation_order import CheckRecord, Checks
@@ -170,6 +171,27 @@ def test_the_listing_names_every_survivor_and_the_share() -> None:
     assert content["survived"] == 2
     assert content["product"]["survived"] == 1
     assert len(content["rows"]) == 140
+
+
+@pytest.mark.parametrize(("survivors", "status"), [(1, 0), (3, 1)])
+def test_the_command_writes_and_says_what_it_found(
+    survivors: int, status: int, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    rows = [outcome("detected")] * 97 + [outcome("survived")] * survivors
+    asked = []
+
+    def found(*given: object) -> Mutants:
+        asked.append(given[:3])
+        return Mutants(4, rows)
+
+    monkeypatch.setattr(mutation_command, "certify_mutants", found)
+    arguments = ["--mutants", "98", "--seed", "4", "--jobs", "1", "--out", str(tmp_path)]
+    assert cli.main([*arguments, "--json", str(tmp_path / "m.json")]) == status
+    assert asked == [(98, 4, 1)]
+    assert "survivors:" in capsys.readouterr().out
+    kept = [json.loads((tmp_path / name).read_text()) for name in ("m.json", "mutants.json")]
+    assert kept[0] == kept[1]
+    assert kept[0]["passed"] is (status == 0)
 
 
 @pytest.mark.parametrize(
