@@ -1,39 +1,31 @@
 """The edits that make a mutant: each is a mistake that a programmer makes in one expression.
 
 Every function takes a node and yields what could stand in its place. None of them knows what the
-code computes, and none looks at whether a case would notice.
+code computes, and none looks at whether a case would notice. Here those of calls, lists and
+statements, and the table of all; `value_edits` has those of values.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
-_OTHER_OPERATOR: dict[type, type] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.FloorDiv,
-    ast.Pow: ast.Mult,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-}
-_OTHER_COMPARISON: dict[type, type] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
-_ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
+from align.certify.value_edits import (
+    OTHER_OPERATOR,
+    Edit,
+    Edits,
+    FileNames,
+    branches,
+    comparison,
+    constant,
+    flag,
+    is_name,
+    name,
+    operands,
+    operator,
+    sign,
+)
+
 CONTAINERS = {"list", "tuple", "dict", "str", "iter"}
 """Calls that only change the kind of a container: they are not dropped."""
 UNSEEN_OPTIONS = {"strict", "repr", "stacklevel"}
@@ -44,102 +36,11 @@ _WITHOUT_GRADIENT = {"to_tensor", "zeros", "ones", "full", "arange", "no_grad", 
 """Functions of Paddle whose result has no gradient to cut."""
 
 
-@dataclass(frozen=True)
-class FileNames:
-    """What an edit has to know of its file.
-
-    Attributes:
-        modules: names that stand for an imported module, a class or ``self``: no values.
-        neighbours: a string -> the next one of the list of names that holds it.
-        tensors: the file computes with Paddle's tensors.
-    """
-
-    modules: Collection[str]
-    neighbours: dict[str, str]
-    tensors: bool
-
-
-Edits = Iterator[ast.AST]
-Edit = Callable[[ast.AST, FileNames], Edits]
-
-
-def number(node: ast.AST) -> int | float | None:
-    """The value of a number as it is written, with its sign; None for anything else."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        below = number(node.operand)
-        return None if below is None else -below
-    plain = isinstance(node, ast.Constant) and type(node.value) in (int, float)
-    return node.value if plain else None
-
-
-def constant(node: ast.AST, names: FileNames) -> Edits:
-    """Another number: one more or one less, twice as much."""
-    value = number(node)
-    if isinstance(value, int):
-        yield _written(value + 1)
-        yield _written(value - 1)
-    elif value is not None:
-        yield _written(2 * value if value else 1.0)
-
-
-def sign(node: ast.AST, names: FileNames) -> Edits:
-    """A number, or a negated value, with the other sign."""
-    value = number(node)
-    if value:
-        yield _written(-value)
-    elif value is None and isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        yield node.operand
-
-
-def flag(node: ast.AST, names: FileNames) -> Edits:
-    """True for False: a switch, a default, a transposition, what has no gradient."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        yield ast.Constant(not node.value)
-
-
-def name(node: ast.AST, names: FileNames) -> Edits:
-    """The next name of a list of names that the file holds."""
-    if _is_name(node):
-        other = names.neighbours.get(node.value)
-        if other is not None:
-            yield ast.Constant(other)
-
-
-def operands(node: ast.AST, names: FileNames) -> Edits:
-    """Two operands exchanged."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, _ORDERED):
-        yield ast.BinOp(node.right, node.op, node.left)
-
-
-def operator(node: ast.AST, names: FileNames) -> Edits:
-    """Plus for minus, times for divided by, and for or."""
-    if isinstance(node, ast.BinOp) and type(node.op) in _OTHER_OPERATOR:
-        yield ast.BinOp(node.left, _OTHER_OPERATOR[type(node.op)](), node.right)
-    elif isinstance(node, ast.BoolOp):
-        other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        yield ast.BoolOp(other, node.values)
-
-
-def comparison(node: ast.AST, names: FileNames) -> Edits:
-    """A comparison that includes its limit or not, or the opposite one; a ``not`` left out."""
-    if isinstance(node, ast.Compare):
-        first, *rest = node.ops
-        yield ast.Compare(node.left, [_OTHER_COMPARISON[type(first)](), *rest], node.comparators)
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield node.operand
-
-
-def branches(node: ast.AST, names: FileNames) -> Edits:
-    """The two results of a condition exchanged."""
-    if isinstance(node, ast.IfExp):
-        yield ast.IfExp(node.test, node.orelse, node.body)
-
-
 def dropped_call(node: ast.AST, names: FileNames) -> Edits:
     """A call left out: what went in comes out."""
     if not isinstance(node, ast.Call):
         return
-    if isinstance(node.func, ast.Attribute) and _is_name(node.func.value):
+    if isinstance(node.func, ast.Attribute) and is_name(node.func.value):
         return
     if isinstance(node.func, ast.Attribute) and _is_value(node.func.value, names):
         yield node.func.value
@@ -168,7 +69,7 @@ def dropped_option(node: ast.AST, names: FileNames) -> Edits:
 def order(node: ast.AST, names: FileNames) -> Edits:
     """The last two entries of a list exchanged: axes, sizes, results; not of a list of names."""
     if isinstance(node, ast.List | ast.Tuple) and isinstance(node.ctx, ast.Load):
-        kept = any(isinstance(one, ast.Slice) or _is_name(one) for one in node.elts)
+        kept = any(isinstance(one, ast.Slice) or is_name(one) for one in node.elts)
         if not kept and _differ(node.elts[-2:]):
             *rest, first, second = node.elts
             yield type(node)([*rest, second, first], ast.Load())
@@ -228,8 +129,8 @@ def dropped_statement(node: ast.stmt) -> Changes:
 
 def other_change(node: ast.stmt) -> Changes:
     """``+=`` for ``-=``."""
-    if isinstance(node, ast.AugAssign) and type(node.op) in _OTHER_OPERATOR:
-        yield node, ast.AugAssign(node.target, _OTHER_OPERATOR[type(node.op)](), node.value)
+    if isinstance(node, ast.AugAssign) and type(node.op) in OTHER_OPERATOR:
+        yield node, ast.AugAssign(node.target, OTHER_OPERATOR[type(node.op)](), node.value)
 
 
 def negated_condition(node: ast.stmt) -> Changes:
@@ -242,14 +143,6 @@ STATEMENTS: dict[str, Callable[[ast.stmt], Changes]] = {
     edit.__name__: edit for edit in (dropped_statement, other_change, negated_condition)
 }
 """Name of an edit -> what it makes of a statement."""
-
-
-def _written(value: int | float) -> ast.AST:
-    return ast.parse(repr(value), mode="eval").body
-
-
-def _is_name(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _differ(parts: list[ast.expr]) -> bool:

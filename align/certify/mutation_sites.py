@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from align.cases.covered.syntax import parse
-from align.certify.mutation_edits import EXPRESSIONS, STATEMENTS, UNSEEN_OPTIONS, FileNames, number
+from align.certify.mutation_edits import EXPRESSIONS, STATEMENTS, UNSEEN_OPTIONS
 from align.certify.refusals import called, refusing_lines
+from align.certify.value_edits import FileNames, number
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NEVER = (ast.Import, ast.ImportFrom, ast.Raise, ast.Assert, ast.Global, ast.Pass)
