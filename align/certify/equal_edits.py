@@ -160,6 +160,18 @@ EQUAL_EDITS: tuple[EqualEdit, ...] = (
         "paddle.floor(keep + paddle.rand(shape, dtype='float32')).detach()",
         "random numbers have no gradient",
     ),
+    EqualEdit(
+        "data/image_batches.py",
+        "np.array([sample.label for sample in samples], dtype=np.int64)",
+        "np.array([sample.label for sample in samples])",
+        "whole numbers make int64 without being asked",
+    ),
+    EqualEdit(
+        "data/batching.py",
+        "np.arange(self.n, dtype=np.int64)",
+        "self.n",
+        "permutation takes a number as well, and an order without shuffling is not aligned",
+    ),
     EqualEdit("train/feeding.py", "np.asarray(whole)", "whole", "array_split takes a list as well"),
 )
 """Every such edit that is known."""

@@ -194,6 +194,7 @@ NOT_MUTATED: tuple[NotMutated, ...] = (
         "train/image_splits.py::::functools.lru_cache(",
         "train/task_data.py::::functools.lru_cache(",
         "train/trainer.py::ExactTrainer._no_sync",
+        "train/image_evaluation.py::::prepare_device(",
         "train/image_scores.py::predict::workers: int",
     ),
     *_because(

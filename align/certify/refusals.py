@@ -54,7 +54,7 @@ def _only_refuses(function: ast.AST, known: Collection[str]) -> bool:
 
 
 def refusing_lines(tree: ast.Module, refusers: Collection[str]) -> frozenset[int]:
-    """Lines of the bodies of such functions, and of the statements that call one.
+    """Lines of the bodies of functions that only refuse, and of the statements that call one.
 
     Args:
         tree: of a file.
@@ -62,7 +62,7 @@ def refusing_lines(tree: ast.Module, refusers: Collection[str]) -> frozenset[int
     """
     found: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, _FUNCTIONS) and node.name in refusers:
+        if isinstance(node, _FUNCTIONS) and _only_refuses(node, refusers):
             found.update(range(node.body[0].lineno, (node.end_lineno or 0) + 1))
         elif isinstance(node, ast.Expr) and called(node.value) in refusers:
             found.add(node.lineno)
