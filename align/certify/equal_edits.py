@@ -6,33 +6,7 @@ with the provably equal ones. An edit that can no longer be made is refused by a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class EqualEdit:
-    """An edit that changes nothing.
-
-    Attributes:
-        file: below the product's folder.
-        old: text that occurs in it, at one place or several.
-        new: what stands there instead, as a mutant has it.
-        reason: why nothing changes.
-    """
-
-    file: str
-    old: str
-    new: str
-    reason: str
-
-    def results(self, text: str) -> Iterator[str]:
-        """What becomes of the file's text, for each place."""
-        at = text.find(self.old)
-        while at >= 0:
-            yield text[:at] + self.new + text[at + len(self.old) :]
-            at = text.find(self.old, at + 1)
-
+from align.certify.program_equality import EqualEdit, of_expression
 
 _MIXED = (
     "a cast for half precision and automatic mixed precision, in which the suite does not train: "
@@ -74,13 +48,80 @@ _SECOND = (
     ("heads/fusion.py", "pooled], axis=1)"),
     ("heads/fusion.py", "mask], axis=1)"),
 )
+_SAME_NUMBER = "a number of NumPy's handed on as it is: the same number"
+_NUMBERS = (
+    ("data/image_augment.py", "int(rng.integers(height - crop_height + 1))"),
+    ("data/image_augment.py", "int(rng.integers(width - crop_width + 1))"),
+    ("data/image_augment.py", "int(kind)"),
+    ("data/image_augment.py", "float(factors[kind])"),
+    ("data/image_augment.py", "bool(rng.random() < config.hflip)"),
+    ("data/image_dataset.py", "int(self.source.labels[used])"),
+    ("data/image_dataset.py", "int(self.source.labels[index])"),
+    ("data/image_dataset.py", "int(index)"),
+    ("data/image_erasing.py", "int(rng.integers(1, config.count + 1))"),
+    ("data/image_mixing.py", "bool(rng.random() < config.switch_prob)"),
+    ("data/image_mixing.py", "float(rng.beta(alpha, alpha))"),
+    ("data/image_mixing.py", "int(rng.integers(height))"),
+    ("data/image_mixing.py", "int(rng.integers(width))"),
+    ("data/image_mixing.py", "float(height * width)"),
+    ("data/image_randaugment.py", "bool(rng.random() < 0.5)"),
+    ("data/paddle_dataset.py", "int(kind.sum())"),
+    ("data/token_features.py", "int(offsets[-1])"),
+    ("data/token_features.py", "int(lengths.max())"),
+    ("train/evaluation.py", "float(np.mean((logits[:, 0] - labels) ** 2))"),
+    (
+        "train/evaluation.py",
+        "float(np.mean(log_partition - shifted[np.arange(len(labels)), labels]))",
+    ),
+    ("train/feeding.py", "int(index)"),
+    ("train/image_scores.py", "float(np.mean(ranks == 0))"),
+    ("train/image_scores.py", "float(np.mean(chosen == label))"),
+    ("train/image_scores.py", "int(choice)"),
+    ("train/metrics.py", "float(np.mean(predictions == labels))"),
+)
+_WHOLE = (
+    ("data/batching.py", "np.arange(self.n, dtype=np.int64)"),
+    ("data/batching.py", "np.asarray(self.lengths, dtype=np.int64)"),
+    ("data/image_batches.py", "np.array([sample.label for sample in samples], dtype=np.int64)"),
+    ("data/image_batches.py", "np.array([sample.label for sample in good], dtype=np.int64)"),
+    ("data/image_folder.py", "np.array(labels, dtype=np.int64)"),
+    ("data/image_mixing.py", "np.asarray(labels, dtype=np.int64)"),
+    ("data/token_features.py", "np.arange(len(rows), dtype=np.int64)"),
+    ("data/token_features.py", "np.asarray(indices, dtype=np.int64)"),
+    ("data/token_features.py", "np.asarray(list(positions), dtype=np.int64)"),
+    ("data/token_features.py", "np.full(mask.shape, pad_id, dtype=np.int64)"),
+    ("train/feeding.py", "np.asarray(batch, dtype=np.int64)"),
+    (
+        "train/image_scores.py",
+        "np.array([index for share in shares for index in share[0]], dtype=np.int64)",
+    ),
+)
+_PATHS = (
+    ("data/glue.py", "Path(data_dir)"),
+    ("data/image_decoding.py", "Path(path)"),
+    ("data/image_folder.py", "Path(root)"),
+    ("data/image_folder.py", "Path(folder)"),
+    ("data/tokenization.py", "Path(source)"),
+)
+_NOT_RECORDED = (
+    ("train/ema.py", "tensor.detach() * (1.0 - self.decay)"),
+    ("train/ema.py", "paddle.assign(tensor.detach())"),
+    ("train/ema.py", "paddle.assign(values[name], output=tensor)"),
+    ("train/optimizer.py", "paddle.assign(weight * factor, output=weight)"),
+    ("train/optimizer.py", "paddle.zeros_like(power)"),
+    ("train/optimizer.py", "paddle.assign(paddle.zeros_like(power), output=power)"),
+    (
+        "train/optimizer.py",
+        "paddle.sqrt(paddle.add_n([square.reshape([1]) for square in squares]))",
+    ),
+    ("train/optimizer.py", "paddle.add_n([square.reshape([1]) for square in squares])"),
+)
 _SUM = "the order of the axes of a sum"
 _ASKED = "the order of what is asked for by `in`"
 
 
 def _without_cast(file: str, cast: str) -> EqualEdit:
-    value = cast.rpartition(".astype(")[0].replace('"', "'")  # as ast.unparse writes it
-    return EqualEdit(file, cast, value, _MIXED)
+    return of_expression(file, cast, cast.rpartition(".astype(")[0], _MIXED)
 
 
 def _last_axis(file: str, text: str) -> EqualEdit:
@@ -88,9 +129,26 @@ def _last_axis(file: str, text: str) -> EqualEdit:
     return EqualEdit(file, text, f"{head}axis=(-1){tail}", _LAST)
 
 
+def _inside(file: str, call: str, reason: str) -> EqualEdit:
+    return of_expression(file, call, call.partition("(")[2][:-1], reason)
+
+
+def _unasked(file: str, call: str) -> EqualEdit:
+    reason = "whole numbers make int64 without being asked"
+    return of_expression(file, call, call.replace(", dtype=np.int64", ""), reason)
+
+
+def _not_recorded(file: str, value: str) -> EqualEdit:
+    return of_expression(file, value, f"({value}).detach()", "no gradient is recorded there")
+
+
 EQUAL_EDITS: tuple[EqualEdit, ...] = (
     *(_without_cast(*cast) for cast in _CASTS),
     *(_last_axis(*place) for place in _SECOND),
+    *(_inside(*call, _SAME_NUMBER) for call in _NUMBERS),
+    *(_unasked(*call) for call in _WHOLE),
+    *(_inside(*call, "every caller hands over a path") for call in _PATHS),
+    *(_not_recorded(*value) for value in _NOT_RECORDED),
     EqualEdit("functional.py", "[1, 2] if", "([2, 1]) if", _SUM),
     EqualEdit("functional.py", "sum(axis=[1, 2],", "sum(axis=([2, 1]),", _SUM),
     EqualEdit("heads/pooling.py", "sum(axis=[0, 1])", "sum(axis=([1, 0]))", _SUM),
@@ -128,12 +186,6 @@ EQUAL_EDITS: tuple[EqualEdit, ...] = (
         for axes in ("2, 0, 1", "0, 3, 1, 2")
     ),
     EqualEdit(
-        "data/token_features.py",
-        "np.full(mask.shape, pad_id, dtype=np.int64)",
-        "np.full(mask.shape, pad_id)",
-        "a whole number fills int64 without being asked",
-    ),
-    EqualEdit(
         "train/evaluation.py", "if logits.shape[1] == 1:", "if logits.shape[(-1)] == 1:", _LAST
     ),
     EqualEdit(
@@ -159,12 +211,6 @@ EQUAL_EDITS: tuple[EqualEdit, ...] = (
         'paddle.floor(keep + paddle.rand(shape, dtype="float32"))',
         "paddle.floor(keep + paddle.rand(shape, dtype='float32')).detach()",
         "random numbers have no gradient",
-    ),
-    EqualEdit(
-        "data/image_batches.py",
-        "np.array([sample.label for sample in samples], dtype=np.int64)",
-        "np.array([sample.label for sample in samples])",
-        "whole numbers make int64 without being asked",
     ),
     EqualEdit(
         "data/batching.py",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from align.cases.covered.syntax import parse
 from align.certify.mutation_edits import EXPRESSIONS, STATEMENTS, UNSEEN_OPTIONS
 from align.certify.refusals import called, refusing_lines
-from align.certify.value_edits import FileNames, number
+from align.certify.value_edits import FileNames, number, written
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NEVER = (ast.Import, ast.ImportFrom, ast.Raise, ast.Assert, ast.Global, ast.Pass)
@@ -140,9 +140,7 @@ class MutableFile:
 
     def _mutant(self, kind: str, old: ast.AST, new: ast.AST) -> Mutant:
         after = ast.unparse(ast.fix_missing_locations(new))
-        plain = isinstance(new, ast.stmt | ast.Name | ast.Attribute | ast.Call)
-        written = after if plain else f"({after})"
-        text = _spliced(self.text, old, written)
+        text = _spliced(self.text, old, written(new))
         before = ast.get_source_segment(self.text, old) or ""
         return Mutant(self.name, _line(old, new), kind, before, after, text)
 

@@ -124,6 +124,13 @@ def branches(node: ast.AST, names: FileNames) -> Edits:
         yield ast.IfExp(node.test, node.orelse, node.body)
 
 
+def written(new: ast.AST) -> str:
+    """The text that an edit puts somewhere; in brackets where what is around could split it."""
+    text = ast.unparse(ast.fix_missing_locations(new))
+    plain = isinstance(new, ast.stmt | ast.Name | ast.Attribute | ast.Call)
+    return text if plain else f"({text})"
+
+
 def is_name(node: ast.AST) -> bool:
     """Whether a node is a text as it is written."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)

@@ -12,13 +12,14 @@ import pytest
 from align import cli
 from align.cases.covered.syntax import parse
 from align.certify import mutate, mutation_command
-from align.certify.equal_edits import EQUAL_EDITS, EqualEdit, changes_nothing
+from align.certify.equal_edits import EQUAL_EDITS, changes_nothing
 from align.certify.mutate import PORTS, PRODUCT, draw, mutable_files
 from align.certify.mutation_order import CheckRecord, Checks
 from align.certify.mutation_result import MutantOutcome, Mutants, listing
 from align.certify.mutation_sites import MutableFile, Mutant
 from align.certify.mutation_worker import COPY, ROOT, answer, edited
 from align.certify.not_mutated import NOT_MUTATED, NotMutated
+from align.certify.program_equality import EqualEdit
 
 SCHEDULE = "sot_paddle/train/schedule.py"
 EVERY_LINE = frozenset(range(1, 1000))
@@ -71,7 +72,8 @@ def test_no_entry_of_the_list_is_stale(entry: NotMutated) -> None:
 @pytest.mark.parametrize("edit", EQUAL_EDITS, ids=lambda edit: f"{edit.file}: {edit.old}")
 def test_every_equal_edit_can_be_made(edit: EqualEdit) -> None:
     file = next(one for one in mutable_files(PRODUCT) if one.name == f"{PRODUCT}/{edit.file}")
-    lines = {file.text[: file.text.index(edit.old)].count("\n") + 1}
+    pieces = file.text.split(edit.old)
+    lines = {edit.old.join(pieces[:i]).count("\n") + 1 for i in range(1, len(pieces))}
     near = [one for one in file.statements() if lines & set(one.lines)]
     made = {mutant.text for statement in near for mutant in file.edits(statement)}
     assert made & set(edit.results(file.text))
