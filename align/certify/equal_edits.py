@@ -195,6 +195,9 @@ EQUAL_EDITS: tuple[EqualEdit, ...] = (
         _LAST,
     ),
     EqualEdit(
+        "train/losses.py", "logits.shape[-1], smoothing", "logits.shape[(1)], smoothing", _LAST
+    ),
+    EqualEdit(
         "train/metrics.py",
         "_matthews(labels, predictions)}",
         "_matthews(predictions, labels)}",

@@ -168,6 +168,7 @@ NOT_MUTATED: tuple[NotMutated, ...] = (
         "train/image_run.py::_recipe::measured",
         "train/image_run.py::_recipe::evaluation_data=",
         "train/image_run.py::_recipe::keep",
+        "train/recipe.py::::keep_states: int",
         "train/trainer.py::::STATE_FILES =",
         "train/trainer.py::ExactTrainer._prune",
         "train/trainer.py::ExactTrainer._write_best",
