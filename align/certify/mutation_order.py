@@ -54,9 +54,10 @@ class Checks:
     def past(self, statement: Statement) -> list[tuple[str, float]]:
         """The checks for an edit of a statement: name and seconds.
 
-        Those that run its lines. What runs at the import (a table, a default) matters to those
-        that run the function, class or file around it, which come first, to those that run
-        anything of a file that imports its file, and to those that read it without running it.
+        Those that run its lines. A default in a signature matters to those that run its function.
+        Whatever else runs at the import (a table, a field) matters to those that run the class or
+        file around it, which come first, and to those that run anything of a file that imports its
+        file. Both may be read without being run.
         """
         file, lines = statement.file, statement.lines
         at_import = not self._imported.get(file, _NONE).isdisjoint(lines)
@@ -64,7 +65,8 @@ class Checks:
             return _named(self._those(file, lines))
         near = self._those(file, statement.near)
         held = {one.name for one in near}
-        around = (file, *self._importers.get(file, ()))
+        signature = isinstance(statement.node, ast.FunctionDef)
+        around = () if signature else (file, *self._importers.get(file, ()))
         further = [
             one
             for one in self._ran
