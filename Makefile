@@ -36,7 +36,7 @@ bench: setup ## Compare the speed of Paddle and PyTorch in one run and print the
 	$(PY) tools/bench.py
 
 gpu-check: setup ## Everything that only a GPU can show (says so where there is none)
-	$(PY) tools/gpu_check.py
+	$(PY) -m pytest -m gpu
 
 lint: setup ## Check style with ruff
 	$(PY) -m ruff check .

@@ -108,7 +108,7 @@ def _add_spec_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inject",
         action="store_true",
-        help="with --spec: also feed each layer the reference's inputs, to list every guilty one",
+        help="with --spec: also feed each layer the reference's inputs, to list every wrong one",
     )
     parser.add_argument(
         "--processes",
@@ -124,8 +124,9 @@ def _add_certify_options(parser: argparse.ArgumentParser) -> None:
         "--certify",
         action="store_true",
         help="plant every fault of the catalogue in a passing pair and run clean pairs: what is "
-        "detected, located, explained, and how many false alarms; exit status 1 below the "
-        "thresholds",
+        "detected, located, explained, and how many false alarms; exit status 1 when what was run "
+        "misses a threshold (docs/certificate.md), a part of the catalogue too; 0 otherwise: only "
+        "the whole catalogue on 30 seeds is a certificate, of a part it says that it is none",
     )
     parser.add_argument(
         "--faults", action="append", metavar="F", help="with --certify: name or pattern of faults"
@@ -266,13 +267,14 @@ def _check_writable(options: argparse.Namespace) -> None:
 def _run_jobs(todo: list[Job], context: Context, count: int | None) -> Report:
     """In worker processes, or for ``--jobs 0`` in this one."""
     from align import processes
+    from align.cases import job_sharing
 
     if count is None:
         count = processes.default_workers()
     if count < 0:
         raise ValueError(f"--jobs {count}: expected a number of processes, 0 for this one alone")
     if count:
-        return processes.run(todo, context, _show, count)
+        return job_sharing.run(todo, context, _show, count)
     from align.cases import runner
 
     return runner.run(todo, context, _show)
@@ -317,6 +319,7 @@ def _run(options: argparse.Namespace) -> int:
     dtypes = DTYPES if options.dtype == "both" else (options.dtype,)
     from align.cases.context import Context
     from align.cases.jobs import jobs
+    from align.record import provenance
     from align.report import report as writer
     from align.report import reprod
 
@@ -328,16 +331,11 @@ def _run(options: argparse.Namespace) -> int:
     context = Context(checkpoint=checkpoint, sentences=sentences, glue_dir=glue_dir)
     certificate = _certificate(options.certificate)
     report = (_run_measured if options.coverage else _run_jobs)(todo, context, options.jobs)
-    report.certificate = certificate
+    report.certificate, report.about = certificate, provenance.origin()
     print(writer.console(report))
-    if options.json:
-        print("JSON:", writer.write_json(report, options.json))
-    if options.junit:
-        print("JUnit XML:", writer.write_junit(report, options.junit))
     if options.out:
-        writer.write_json(report, Path(options.out) / "report.json")
         reprod.write_reprod(Path(options.out) / "reprod_log", context.classic)
-        print("HTML report:", writer.write_html(report, Path(options.out) / "report.html"))
+    writer.write_asked(report, options.out, options.json, options.junit)
     return report.exit_code
 
 

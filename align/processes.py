@@ -1,38 +1,72 @@
-"""Run jobs in worker processes: results come back as they are made, the report keeps its order.
+"""The one pool of worker processes: tasks go out in batches, results come back as they are made.
 
 A worker is a fresh Python process with one thread for each library, so that what it computes does
-not depend on how many workers there are. Only this program's own objects travel through the pipes.
+not depend on how many workers there are. One that dies or takes too long costs the task at hand and
+is replaced. Only this program's own objects travel through the pipes.
+
+A program that uses it has to guard its own start with ``if __name__ == "__main__":``, as with every
+process that multiprocessing spawns.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
+import math
 import os
 import signal
 import sys
+import tempfile
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import connection, get_context
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from align.cases.covered.pause import unmeasured
-from align.cases.jobs import Batch, Job, batches
-from align.record.results import Report, StepResult
-from sot_paddle.runtime import quiet_imports, tune_cpu
-
-if TYPE_CHECKING:
-    from align.cases.context import Context
+from sot_paddle.runtime import tune_cpu
 
 MOST_BY_DEFAULT = 2  # a worker holds about 1 GB, with a full-size case up to 6
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(2**22)}
 """For glibc: an array of 4 MB or more goes back to the system when it is freed."""
 _PATIENCE_S = 10.0
+_LONGEST = 300  # characters of a worker's last words
 USER_ERRORS = (ValueError, OSError, ImportError)
-"""What a run refuses with one line; anything else is a defect of ours."""
+"""What a task refuses with one line; anything else is a defect of ours and ends its process."""
+
+Work = Callable[[Sequence[Any]], Iterable[Any]]
+"""Takes the tasks of a batch and gives a result for each, in their order; can be pickled."""
+
+
+@dataclass(frozen=True)
+class TaskBatch:
+    """Tasks that one worker does one after the other.
+
+    Attributes:
+        positions: of the tasks.
+        environment: variables of the worker's process, beside ours. A library reads them when it is
+            loaded: another environment is another process.
+    """
+
+    positions: Sequence[int]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a task has no result.
+
+    Attributes:
+        why: what the task refused, or how its process ended.
+        refused: the task said so itself; its process lives.
+        signal: that ended the process, 0 for none.
+    """
+
+    why: str
+    refused: bool = False
+    signal: int = 0
 
 
 def default_workers() -> int:
@@ -44,132 +78,152 @@ def default_workers() -> int:
     return max(1, min(usable or 1, MOST_BY_DEFAULT))
 
 
-@dataclass
-class _Worker:
-    """A process, our end of its pipe, and what it has still to send of its batch."""
-
-    process: BaseProcess
-    pipe: connection.Connection
-    owed: deque[int] = field(default_factory=deque)
-    idle: bool = True
+def tuning() -> dict[str, str]:
+    """`tune_cpu` as it is in a worker."""
+    return tune_cpu() | ({} if _threads_chosen() else {_THREADS[0]: "1 (in each worker)"})
 
 
-def run(
-    todo: Sequence[Job],
-    context: Context,
-    progress: Callable[[StepResult], None] = lambda result: None,
-    workers: int = 1,
-) -> Report:
-    """Run jobs in worker processes.
+def outcomes(
+    tasks: Sequence[Any],
+    work: Work,
+    batches: Iterable[TaskBatch],
+    count: int,
+    limit: float = math.inf,
+    quiet: bool = False,
+) -> Iterator[tuple[int, Any]]:
+    """Have tasks done by worker processes.
 
-    The program that calls this has to guard its own start with ``if __name__ == "__main__":``, as
-    with every process that multiprocessing spawns.
+    Close the iterator when it is left early: `contextlib.closing` ends the workers.
 
     Args:
-        todo: from `align.cases.jobs.jobs`.
-        context: the user's choices; receives the arrays of the classic checks.
-        progress: called with each result as it comes, in no fixed order.
-        workers: processes, at least 1; no more are started than there are batches.
+        tasks: of any kind that can be pickled.
+        work: what a worker does with a batch.
+        batches: each task is in one of them; the first ones are begun first. After a failure the
+            rest of a batch is one of its own.
+        count: processes; no more are started than there are batches.
+        limit: seconds that one task may take.
+        quiet: nothing that a worker prints is shown; a `Failure` holds its last line.
 
-    Returns:
-        The report, in the order of ``todo``.
-
-    Raises:
-        ValueError: what a job refused, or a worker process ended early.
+    Yields:
+        (position of a task, its result or `Failure`), in no fixed order.
     """
-    waiting = deque(batches(todo))
-    found: list[StepResult | None] = [None] * len(todo)
-    classic: dict[int, Mapping[str, Any]] = {}
-    stamp: dict[str, Any] = {}
-    with _started(min(workers, len(waiting)), context) as crew:
-        for worker in crew:
-            _hand_out(worker, waiting, todo)
-        while not all(worker.idle for worker in crew):
+    waiting = deque(batches)
+    with contextlib.ExitStack() as stack:
+        crew = [
+            stack.enter_context(_Worker(work, limit, quiet))
+            for _ in range(min(count, len(waiting)))
+        ]
+        while waiting or any(worker.owed for worker in crew):
+            for worker in crew:
+                if waiting and not worker.owed:
+                    worker.begin(waiting.popleft(), tasks)
             for worker in _ready(crew):
-                kind, content = _received(worker, todo)
-                if kind == "refused":
-                    raise ValueError(content)
-                if kind == "result":
-                    position, result, arrays = content
-                    worker.owed.remove(position)
-                    found[position], classic[position] = result, arrays
-                    progress(result)
-                elif kind == "done":
-                    stamp, worker.idle = content, True
-                    _hand_out(worker, waiting, todo)
+                position, result = worker.receive()
+                if isinstance(result, Failure) and worker.owed:
+                    waiting.appendleft(TaskBatch(tuple(worker.owed), worker.environment))
+                    worker.owed.clear()
+                yield position, result
         for worker in crew:
-            worker.pipe.send(None)
-    for position in sorted(classic):
-        context.add_classic(classic[position])
-    tuning = tune_cpu()
-    if not _threads_chosen():
-        tuning[_THREADS[0]] = "1 (in each worker)"
-    stamp |= {"tuning": tuning, "workers": len(crew)}
-    assert all(found), "every job has given a result"
-    return Report(stamp, [result for result in found if result])
-
-
-def _hand_out(worker: _Worker, waiting: deque[Batch], todo: Sequence[Job]) -> None:
-    """Give a worker the next batch, when there is one."""
-    if waiting:
-        batch = waiting.popleft()
-        worker.owed.extend(batch)
-        worker.idle = False
-        worker.pipe.send([(position, todo[position]) for position in batch])
+            worker.dismiss()
+        for worker in crew:
+            worker.wait()
 
 
 def _ready(crew: Sequence[_Worker]) -> list[_Worker]:
-    """The workers that have sent something, or ended."""
-    heard = set(connection.wait([worker.pipe for worker in crew if not worker.idle]))
-    return [worker for worker in crew if worker.pipe in heard]
+    """The workers that have sent something, ended or taken too long."""
+    busy = [worker for worker in crew if worker.owed]
+    left = min(worker.late_at for worker in busy) - time.monotonic()
+    pipes = [worker.pipe for worker in busy]
+    heard = set(connection.wait(pipes, None if left == math.inf else max(left, 0.0)))
+    return [one for one in busy if one.pipe in heard or one.late_at <= time.monotonic()]
 
 
-def _received(worker: _Worker, todo: Sequence[Job]) -> tuple[str, Any]:
-    """The next message of a worker; one clear line when it has died."""
-    try:
-        return worker.pipe.recv()
-    except (EOFError, ConnectionResetError):
-        worker.process.join(_PATIENCE_S)
-        code = worker.process.exitcode
-        place = "between two cases"
-        if worker.owed:
-            case, step, dtype = todo[worker.owed[0]]
-            place = f"at {case.name}, step {step}{f', {dtype}' if dtype else ''},"
-        if code is not None and code < 0:
-            how = f"was killed by signal {-code}; when memory was short, try --jobs 1"
-        else:
-            how = f"ended with status {code}; --jobs 0 runs it in this process"
-        raise ValueError(f"a worker process, {place} {how}") from None
+class _Worker:
+    """A process that is started when it is needed, and what it has still to send of its batch."""
 
+    def __init__(self, work: Work, limit: float, quiet: bool) -> None:
+        self.work, self.limit = work, limit
+        self.owed: deque[int] = deque()
+        self.environment: Mapping[str, str] = {}
+        self.late_at = math.inf
+        self.pipe: connection.Connection | None = None
+        self._process: BaseProcess | None = None
+        self._log = tempfile.NamedTemporaryFile() if quiet else None  # noqa: SIM115 (__exit__)
 
-@contextlib.contextmanager
-def _started(count: int, context: Context) -> Iterator[list[_Worker]]:
-    """Start workers; however the block is left, none of them outlives it."""
-    crew: list[_Worker] = []
-    try:
-        with _of_workers(), _interrupts_ignored():
-            for _ in range(count):
-                crew.append(_start(context))
-        yield crew
-        for worker in crew:
-            worker.process.join(_PATIENCE_S)
-    finally:
-        for worker in crew:
-            worker.process.terminate()
-            worker.pipe.close()
-        for worker in crew:
-            worker.process.join(_PATIENCE_S)
-            if worker.process.is_alive():
-                worker.process.kill()
+    def __enter__(self) -> _Worker:
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        """However a run ends, no process outlives it."""
+        self._end()
+        if self._log:
+            self._log.close()
 
-def _start(context: Context) -> _Worker:
-    spawn = get_context("spawn")
-    ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=_work, args=(theirs, context.choices), daemon=True)
-    process.start()
-    theirs.close()
-    return _Worker(process, ours)
+    def begin(self, batch: TaskBatch, tasks: Sequence[Any]) -> None:
+        """Send a batch, to a new process where this one is gone or has another environment."""
+        if self._process and self.environment != batch.environment:
+            self.dismiss()
+            self.wait()
+            self._end()
+        if self._process is None:
+            self.environment = batch.environment
+            self._start()
+        self.owed.extend(batch.positions)
+        self.late_at = time.monotonic() + self.limit
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # receive() sees it too
+            self.pipe.send([tasks[position] for position in batch.positions])
+
+    def receive(self) -> tuple[int, Any]:
+        """The next result, or why there is none; the process is then gone."""
+        position = self.owed.popleft()
+        self.late_at = time.monotonic() + self.limit
+        try:
+            if self.pipe.poll():
+                return position, self.pipe.recv()
+            failure = Failure(f"took more than {self.limit:g} s")
+        except (EOFError, ConnectionResetError):
+            failure = self._death()
+        self._end()
+        return position, failure
+
+    def dismiss(self) -> None:
+        """Tell the process that nothing more comes: it ends by itself."""
+        if self._process:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self.pipe.send(None)
+
+    def wait(self) -> None:
+        """Give the process time to end."""
+        if self._process:
+            self._process.join(_PATIENCE_S)
+
+    def _start(self) -> None:
+        spawn = get_context("spawn")
+        self.pipe, theirs = spawn.Pipe()
+        log = self._log.name if self._log else None
+        with _of_workers(self.environment), _interrupts_ignored():
+            self._process = spawn.Process(target=_serve, args=(theirs, self.work, log), daemon=True)
+            self._process.start()
+        theirs.close()
+
+    def _death(self) -> Failure:
+        self._process.join(_PATIENCE_S)
+        code = self._process.exitcode or 0
+        why = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        if self._log:
+            lines = Path(self._log.name).read_text(errors="replace").split("\n")
+            words = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+            why += f"; its last words: {words[:_LONGEST]}"
+        return Failure(why, signal=max(-code, 0))
+
+    def _end(self) -> None:
+        if self._process:
+            self._process.terminate()
+            self.pipe.close()
+            self._process.join(_PATIENCE_S)
+            if self._process.is_alive():
+                self._process.kill()
+            self._process = None
 
 
 def _threads_chosen() -> bool:
@@ -177,13 +231,14 @@ def _threads_chosen() -> bool:
 
 
 @contextlib.contextmanager
-def _of_workers() -> Iterator[None]:
+def _of_workers(environment: Mapping[str, str]) -> Iterator[None]:
     """An environment in which a new process has one thread for each library and little memory.
 
     What the user chose, a number of threads or a setting of malloc, stays as it is.
     """
     wanted = {} if _threads_chosen() else dict.fromkeys(_THREADS, "1")
     wanted |= {name: value for name, value in _MALLOC.items() if name not in os.environ}
+    wanted |= environment
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -210,57 +265,19 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _work(pipe: connection.Connection, choices: Mapping[str, Any]) -> None:
+def _serve(pipe: connection.Connection, work: Work, log: str | None) -> None:
     """A worker's life: batch after batch, until None comes or the pipe breaks."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a trainer's process ends with ours
+    if log:
+        with open(log, "w") as target:
+            os.dup2(target.fileno(), 1)
+            os.dup2(target.fileno(), 2)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while (batch := pipe.recv()) is not None:
             try:
-                _do(pipe, batch, choices)
+                for result in work(batch):
+                    pipe.send(result)
             except USER_ERRORS as error:
                 if isinstance(error, BrokenPipeError | ConnectionResetError):
                     raise
-                pipe.send(("refused", str(error)))
-
-
-def _do(
-    pipe: connection.Connection, batch: Sequence[tuple[int, Job]], choices: Mapping[str, Any]
-) -> None:
-    """Do a batch and send each result."""
-    runner = _framework_runner()
-    from align.cases.context import Context
-
-    context = Context(**choices)
-    for position, job in batch:
-        result = runner.run_job(job, context)
-        pipe.send(("result", (position, result, context.take_classic())))
-    del context
-    _tidy()
-    pipe.send(("done", runner.environment_stamp()))
-
-
-def _framework_runner():
-    """`align.cases.runner`, and with it both frameworks, imported once."""
-    if "align.cases.runner" not in sys.modules:
-        quiet_imports()
-        gc.disable()
-        with unmeasured():
-            import paddlenlp.transformers  # noqa: F401
-
-            import sot_torch_ref  # noqa: F401
-        import sot_paddle.registry  # noqa: F401
-        from align.cases import runner  # noqa: F401
-
-        _tidy()
-        gc.enable()
-    return sys.modules["align.cases.runner"]
-
-
-def _tidy() -> None:
-    """Free the models of a batch, and look no more at what is left.
-
-    That is what imports made, a million objects that are never garbage: to go through them again
-    and again would cost seconds.
-    """
-    gc.collect()
-    gc.freeze()
+                pipe.send(Failure(str(error), refused=True))

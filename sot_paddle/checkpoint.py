@@ -28,7 +28,6 @@ bfloat16 is `ml_dtypes.bfloat16` in memory, and uint16 inside ``.pdparams`` as P
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import math
 import os
@@ -42,6 +41,8 @@ from typing import Any, BinaryIO
 
 import ml_dtypes
 import numpy as np
+
+from sot_paddle.atomic import atomic_file
 
 FORMAT = "sot_paddle"
 FORMAT_VERSION = "1"
@@ -192,38 +193,6 @@ def write_tensors(
     write = _write_safetensors if path.suffix == ".safetensors" else _write_pdparams
     with atomic_file(path) as handle:
         write(handle, as_tensors(arrays), table)
-
-
-@contextlib.contextmanager
-def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Yield a binary file that replaces `path` only when the block ends without an exception.
-
-    Args:
-        path: destination; its folder must exist.
-
-    Yields:
-        A temporary file in the same folder, synced to disk before it takes the name.
-    """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as handle:
-            yield handle
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: str | os.PathLike[str]) -> None:
-    """Make renames inside a directory survive a power cut (POSIX)."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def pack_files(files: Mapping[str, bytes]) -> str:

@@ -8,7 +8,7 @@ Exit status 0 when it measured, 1 when the pair does not align, 2 when it could 
 from __future__ import annotations
 
 import argparse
-import json
+import dataclasses
 import resource
 import sys
 import time
@@ -19,8 +19,9 @@ sys.path.insert(0, str(ROOT))
 
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
 from align.commands.spec import USER_ERRORS, read_spec
-from align.report.report import write_atomically
 from align.verdict_process import guarded
+from sot_paddle.atomic import write_atomically
+from sot_paddle.strict_json import dumps
 
 PAIR = ROOT / "docs" / "examples" / "bert_base_pair.py"
 _GIB = 2**20 if sys.platform != "darwin" else 2**30  # unit of ru_maxrss: kB, on a Mac bytes
@@ -42,12 +43,11 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.perf_counter()
     try:
         given = read_spec(options.spec)
-        if options.dtype:
-            given["dtype"] = tuple(options.dtype)
-        from align.commands.comparing import compare
+        given = dataclasses.replace(given, dtype=tuple(options.dtype or ()) or given.dtype)
+        from align.commands.comparing import compared
 
         imported = time.perf_counter()
-        result = compare(**given)
+        result = compared(given)
     except USER_ERRORS as error:
         print(f"bench_align: error: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(result.verdict)
     if options.json:
         found = {"seconds": dict(rows), "peak_gib": peak, "verdict": result.verdict}
-        write_atomically(options.json, (json.dumps(found, indent=1) + "\n").encode())
+        write_atomically(options.json, dumps(found).encode())
     return result.exit_code
 
 

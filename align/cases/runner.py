@@ -149,7 +149,7 @@ def run(
     context: Context,
     progress: Callable[[StepResult], None] = lambda result: None,
 ) -> Report:
-    """Run jobs one after the other in this process; `align.processes.run` shares them out.
+    """Run jobs one after the other in this process; `align.cases.job_sharing.run` shares them out.
 
     Args:
         todo: from `align.cases.jobs.jobs`.

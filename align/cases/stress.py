@@ -22,7 +22,8 @@ from align.cases.kinds.case_kinds import LossCase, ModelCase
 from align.cases.tables.cases import CASES
 from align.judge.noise_band import FALSE_ALARM, ILL_CONDITIONED
 from align.record.results import StepResult
-from align.report.report import write_atomically
+from sot_paddle.atomic import write_atomically
+from sot_paddle.strict_json import dumps
 
 VARIABLES: Mapping[str, Sequence[str]] = {
     "ATEN_CPU_CAPABILITY": ("default", "avx2", "avx512"),
@@ -189,7 +190,7 @@ def _file(folder: Path, index: int) -> Path:
 
 def write(folder: Path, found: Mapping[str, Any]) -> None:
     """Write what a row found, complete or not at all."""
-    write_atomically(_file(folder, found["row"]), json.dumps(found, indent=1).encode())
+    write_atomically(_file(folder, found["row"]), dumps(found).encode())
 
 
 def read(folder: Path, index: int) -> dict[str, Any]:

@@ -1,36 +1,74 @@
-"""FAULTS: the whole catalogue, area by area."""
+"""FAULTS: the whole catalogue, read from ``faults/*.toml``.
+
+A file is one area of faults. Its ``[faults]`` are rows in the order in which they are planted::
+
+    name = ["scene step place", 'pattern of the cause', how, argument, ...]
+
+``how`` is either a function of one of the file's ``[modules]`` (``module:Class.method``), in whose
+source the first argument is replaced by the second, or ``attribute`` (layer, name, value), or a
+function of `spoiling` (layer, ...). A fault named in ``float32`` is compared in that precision.
+"""
 
 from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from align.certify.faults import (
-    faults_attention,
-    faults_conversion,
-    faults_data,
-    faults_embedding,
-    faults_head,
-    faults_layer,
-    faults_loss,
-    faults_norm,
-    faults_optimizer,
-    faults_schedule,
-)
+from align.certify import spoiling
+from align.certify.planting import Plant, attribute, changed, edited, given, together
 from align.certify.scene import Fault
 
-FAULTS: tuple[Fault, ...] = (
-    *faults_attention.FAULTS,
-    *faults_norm.FAULTS,
-    *faults_layer.FAULTS,
-    *faults_embedding.FAULTS,
-    *faults_head.FAULTS,
-    *faults_loss.FAULTS,
-    *faults_schedule.FAULTS,
-    *faults_optimizer.FAULTS,
-    *faults_data.FAULTS,
-    *faults_conversion.FAULTS,
+FOLDER = Path(__file__).parent / "faults"
+FILES = (
+    "attention",
+    "norm",
+    "layer",
+    "embedding",
+    "head",
+    "loss",
+    "schedule",
+    "optimizer",
+    "data",
+    "conversion",
+)
+
+
+def read_faults(path: Path) -> list[Fault]:
+    """The faults of one file of the catalogue.
+
+    Raises:
+        ValueError: a row names a module or a way of planting that does not exist.
+    """
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    found = []
+    for name, (where, cause, how, *arguments) in table["faults"].items():
+        plant = _plant(f"{path.name}, {name}", table.get("modules", {}), how, arguments)
+        if name in table.get("float32", ()):
+            plant = together(plant, given(dtype=("float32",)))
+        found.append(Fault(name, table["area"], *where.split(maxsplit=2), cause, plant))
+    return found
+
+
+def _plant(row: str, modules: Mapping[str, str], how: str, arguments: Sequence[Any]) -> Plant:
+    module, is_edit, function = how.partition(":")
+    if is_edit:
+        if module not in modules:
+            raise ValueError(f"{row}: no module {module!r}; expected one of {', '.join(modules)}")
+        return edited(f"{modules[module]}:{function}", *arguments)
+    if how == "attribute":
+        return attribute(*arguments)
+    if how not in spoiling.CHANGES:
+        ways = ", ".join(("MODULE:FUNCTION", "attribute", *spoiling.CHANGES))
+        raise ValueError(f"{row}: cannot plant by {how!r}; expected one of {ways}")
+    return changed(spoiling.CHANGES[how](*arguments))
+
+
+FAULTS: tuple[Fault, ...] = tuple(
+    fault for name in FILES for fault in read_faults(FOLDER / f"{name}.toml")
 )
 QUICK = (
     "attention_scale_missing",

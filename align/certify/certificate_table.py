@@ -1,106 +1,158 @@
-"""A certificate as text: for the console, and as a Markdown table for the docs."""
+"""What a certificate says, as sections of plain text; for the console, and as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
 
-from align.certify.certificate import Certificate, FaultRow
-from align.certify.scene import AREAS
+from align.certify.certificate import (
+    EXPLAINED,
+    LOCATED,
+    SEEDS,
+    SETTINGS,
+    Certificate,
+    Counts,
+    FaultRow,
+)
+from align.certify.scene import ANYWHERE, AREAS
 
-MARKS = {True: "yes", False: "NO"}
+YES, HALF, NO = "yes", "half", "NO"
 SHOWN = 110  # characters of what the suite said, on the console
+GUIDE = (
+    "Detected: the comparison of a pair with one planted fault did not pass. Located: the first "
+    "thing to mend that it named is the right step and the right layer or tensor; a fault that "
+    "is everywhere, listed below, needs the right step alone. Explained: the cause that it gave "
+    "there holds the right one; a cause that offers alternatives (it has the word or, either or a "
+    "question mark) counts half. Causes may be developed on the development faults only; a hash "
+    "of the name decides which are held out. False alarms: the same pairs without a fault, in "
+    "float64 and float32, with other weights, inputs and labels for every seed.",
+    f"Needed: every fault detected, {LOCATED:.0%} located, {EXPLAINED['held-out']:.0%} of the "
+    f"held-out and {EXPLAINED['development']:.0%} of the development faults explained, no false "
+    f"alarm; and for a certificate the whole catalogue, {SEEDS} clean seeds and {SETTINGS} "
+    "settings of the processor.",
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table with a title; a column whose title begins with # holds numbers."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
 
 def headline(certificate: Certificate) -> str:
-    """One line: the counts and the verdict."""
-    count = certificate.faults
-    parts = [
-        f"{count} faults: {certificate.detected} detected",
-        f"{certificate.located} located",
-        f"{certificate.explained} explained",
-        f"{certificate.false_alarms} false alarms in {len(certificate.clean)} clean runs "
-        f"({certificate.clean_seeds} seeds; processor: {', '.join(certificate.settings)})",
-    ]
-    verdict = "CERTIFIED" if certificate.passed else "NOT CERTIFIED"
-    return f"{verdict}  {', '.join(parts)}, {certificate.seconds:.0f} s"
+    """One line: the verdict, how much was run, and the counts."""
+    count = certificate.counts
+    held, rest = (
+        f"{part.explained:g} of {part.faults} {name}"
+        for name, part in ((n, Counts.of(rows)) for n, rows in certificate.parts.items())
+    )
+    return (
+        f"{certificate.verdict.upper()}  {count.faults} of {certificate.catalogue} faults, "
+        f"{certificate.clean_seeds} of {SEEDS} seeds: {count.detected} detected, "
+        f"{count.located} located, explained {held} and {rest}; {clean_runs(certificate)}, "
+        f"{certificate.seconds:.0f} s"
+    )
+
+
+def clean_runs(certificate: Certificate) -> str:
+    """How many clean runs there were, and under what."""
+    scenes = len({run.scene for run in certificate.clean})
+    return (
+        f"{len(certificate.alarms)} false alarms in {len(certificate.clean)} clean runs ({scenes} "
+        f"pairs on {certificate.clean_seeds} seeds; processor: {', '.join(certificate.settings)})"
+    )
+
+
+def marks(row: FaultRow) -> tuple[str, str, str]:
+    """Whether a fault was detected, located and explained: YES, HALF, NO."""
+    explained = {0: NO, 0.5: HALF, 1: YES}[row.explanation]
+    return YES if row.detected else NO, YES if row.located else NO, explained
 
 
 def said(row: FaultRow) -> str:
-    """What the suite said of a fault, in one sentence."""
+    """What the suite said of a fault, and what was expected where the place is wrong."""
     if row.error:
         return f"error: {row.error}"
     if not row.detected:
         return "nothing"
     place = f"{row.said_step}, {row.said_place}: " if row.said_step else ""
-    return place + (row.said_cause or row.reason)
+    wrong = "" if row.located else f" (expected: {row.step}, {row.place})"
+    return place + (row.said_cause or row.reason) + wrong
+
+
+def figures(certificate: Certificate) -> Section:
+    """The counts: held-out faults first, then development faults, all, and each area."""
+    groups = {f"{name} faults": rows for name, rows in certificate.parts.items()}
+    groups["all faults"] = certificate.rows
+    groups |= {f"of {a}": [r for r in certificate.rows if r.area == a] for a in AREAS}
+    rows = [
+        [name, *(f"{number:g}" for number in astuple(Counts.of(held)))]
+        for name, held in groups.items()
+        if held
+    ]
+    return Section("Figures", ("", "#faults", "#detected", "#located", "#explained"), rows)
+
+
+def sections(certificate: Certificate) -> Iterator[Section]:
+    """Everything but the figures: held-out faults, mutants, development faults, exceptions."""
+    held, development = certificate.parts.values()
+    yield from _faults("Held-out faults", held)
+    if certificate.mutants is not None:
+        counts = certificate.mutants.counts
+        titles = [f"#{name}" for name in counts]
+        yield Section("Automatic mutants", titles, [[str(count) for count in counts.values()]])
+        if certificate.mutants.survivors:
+            rows = [[line] for line in certificate.mutants.survivors]
+            yield Section("Mutants that were not detected", ("file, line and edit",), rows)
+    yield from _faults("Development faults", development)
+    anywhere = [[row.fault, row.step] for row in certificate.rows if row.place == ANYWHERE]
+    if anywhere:
+        yield Section("Without a place (located by their step)", ("fault", "step"), anywhere)
+    alarms = [[r.scene, str(r.seed), r.setting, r.error or r.said] for r in certificate.alarms]
+    if alarms:
+        yield Section("False alarms", ("pair", "#seed", "processor", "the suite said"), alarms)
+
+
+def _faults(title: str, rows: Sequence[FaultRow]) -> Iterator[Section]:
+    columns = ("fault", "pair", "detected", "located", "explained", "the suite said")
+    if rows:
+        cells = [[row.fault, row.scene, *marks(row), said(row)] for row in rows]
+        yield Section(title, columns, cells)
 
 
 def console(certificate: Certificate) -> str:
-    """The table for the terminal, the summary by area, and what is missing."""
-    width = max((len(row.fault) for row in certificate.rows), default=5)
-    lines = [f"{'fault':{width}s}  {'area':10s} {'det':3s} {'loc':3s} {'exp':3s}  the suite said"]
-    for row in certificate.rows:
-        marks = " ".join(f"{MARKS[m]:3s}" for m in (row.detected, row.located, row.explained))
-        lines.append(f"{row.fault:{width}s}  {row.area:10s} {marks}  {said(row)[:SHOWN]}")
-    lines += ["", *_summary(certificate), ""]
-    lines += [
-        f"false alarm: {run.scene}, seed {run.seed}: {run.said or run.error}"
-        for run in certificate.alarms
-    ]
+    """The sections for the terminal, what is missing, and the headline."""
+    lines = []
+    for section in (*sections(certificate), figures(certificate)):
+        titles = [title.lstrip("#") for title in section.columns]
+        widths = [max(map(len, column)) for column in zip(titles, *section.rows, strict=True)]
+        lines += [section.title]
+        for row in (titles, *section.rows):
+            cells = [
+                cell.rjust(width) if title.startswith("#") else cell.ljust(width)
+                for cell, width, title in zip(row, widths, section.columns, strict=True)
+            ]
+            lines.append("  ".join([*cells[:-1], cells[-1][:SHOWN]]).rstrip())
+        lines.append("")
     lines += [f"missing: {problem}" for problem in certificate.problems]
     return "\n".join([*lines, headline(certificate)])
 
 
-def by_area(certificate: Certificate) -> list[tuple[str, int, int, int, int]]:
-    """(area, faults, detected, located, explained), areas without a fault left out."""
-    found = []
-    for area in AREAS:
-        rows = [row for row in certificate.rows if row.area == area]
-        if rows:
-            marks = zip(*((r.detected, r.located, r.explained) for r in rows), strict=True)
-            found.append((area, len(rows), *(sum(column) for column in marks)))
-    return found
-
-
-def _summary(certificate: Certificate) -> list[str]:
-    lines = [f"{'area':12s} {'faults':>6s} {'detected':>8s} {'located':>8s} {'explained':>9s}"]
-    for area, *counts in by_area(certificate):
-        numbers = (f"{n:>{w}d}" for n, w in zip(counts, (6, 8, 8, 9), strict=True))
-        lines.append(f"{area:12s} {' '.join(numbers)}")
-    return lines
-
-
 def markdown(certificate: Certificate) -> str:
-    """The certificate for the docs: headline, areas, every fault."""
-    counts = [[area, *map(str, numbers)] for area, *numbers in by_area(certificate)]
-    totals = certificate.faults, certificate.detected, certificate.located, certificate.explained
-    counts.append(["all", *map(str, totals)])
-    rows = [
-        [
-            f"`{row.fault}`",
-            row.area,
-            *(MARKS[m] for m in (row.detected, row.located, row.explained)),
-            said(row).replace("|", "\\|"),
-        ]
-        for row in certificate.rows
+    """The certificate for the docs: figures, clean runs, then every section."""
+    time = f"{certificate.seconds:.0f} s with {certificate.jobs} processes of one thread."
+    parts = [_markdown(figures(certificate)), f"{clean_runs(certificate)}. {time}\n"]
+    parts += [f"### {one.title}\n\n{_markdown(one)}" for one in sections(certificate)]
+    return "\n".join(parts)
+
+
+def _markdown(section: Section) -> str:
+    lines = [
+        [title.lstrip("#") for title in section.columns],
+        ["---:" if title.startswith("#") else "---" for title in section.columns],
+        *([cell.replace("|", "\\|") for cell in row] for row in section.rows),
     ]
-    scenes = len({run.scene for run in certificate.clean})
-    clean = (
-        f"{len(certificate.clean)} clean runs ({scenes} pairs on {certificate.clean_seeds} seeds, "
-        f"float64 and float32; processor: {', '.join(certificate.settings)}): "
-        f"{certificate.false_alarms} false alarms. "
-        f"{certificate.seconds:.0f} s with {certificate.jobs} processes of one thread."
-    )
-    return "\n".join(
-        [
-            _table(("area", "faults", "detected", "located", "explained"), counts),
-            clean,
-            "",
-            _table(("fault", "area", "detected", "located", "explained", "said"), rows),
-        ]
-    )
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [titles, ["---"] * len(titles), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

@@ -1,26 +1,19 @@
-"""One worker of a certifying run: tasks as JSON lines in, results as JSON lines out.
-
-Started by `running` as ``python -m align.certify.certify_worker``, single-threaded. Whatever the
-frameworks print goes to the standard error.
-"""
+"""What a worker process of a certifying run does: plant, compare, judge what the suite says."""
 
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
-import json
-import os
 import re
-import sys
 import time
 import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from align.certify.certificate import CleanRun, FaultRow
 from align.certify.scene import Fault, Scene
 from align.commands.spec import USER_ERRORS
-from align.record.strict_json import json_ready
+from sot_paddle.runtime import quiet_imports
 
 SUITE = Path(__file__).parents[1]
 OWN = Path(__file__).parent
@@ -30,7 +23,7 @@ LONGEST = 600  # characters of a message
 
 def run_fault(fault: Fault, scene: Scene) -> FaultRow:
     """Plant a fault in a scene, compare, and judge what the suite says."""
-    row = FaultRow(fault.name, fault.area, fault.scene, fault.step, fault.place)
+    row = FaultRow.expected(fault)
     began = time.perf_counter()
     try:
         outcome = fault.plant(scene).compare()
@@ -45,7 +38,7 @@ def _judged(row: FaultRow, fault: Fault, outcome: Any) -> FaultRow:
     if root is None:
         return dataclasses.replace(row, detected=not outcome.passed, reason=outcome.verdict)
     detected = not outcome.passed
-    located = root.step == fault.step and fnmatch.fnmatchcase(root.place, fault.place)
+    located = root.step == fault.step and fault.is_at(root.place)
     explained = bool(root.cause) and re.search(fault.cause, root.cause) is not None
     return dataclasses.replace(
         row,
@@ -68,7 +61,7 @@ def _refused(row: FaultRow, fault: Fault, error: BaseException) -> FaultRow:
     return dataclasses.replace(
         row,
         detected=True,
-        located=fault.step in text and fnmatch.fnmatchcase(text, f"*{fault.place}*"),
+        located=fault.step in text and fault.is_named_in(text),
         explained=re.search(fault.cause, text) is not None,
         said_cause=text,
         reason="refused to compare",
@@ -100,30 +93,15 @@ def _alarm(outcome: Any) -> str:
     return "; ".join(parts)[:LONGEST]
 
 
-def work(task: dict[str, Any]) -> dict[str, Any]:
-    """The result of one task {"fault", "seed"} or {"scene", "seed", "setting"}."""
+def work(tasks: Sequence[dict[str, Any]]) -> Iterator[FaultRow | CleanRun]:
+    """The result of each task {"fault", "seed"} or {"scene", "seed", "setting"}."""
+    quiet_imports()
     from align.certify import catalogue, scenes
 
-    if "fault" in task:
-        fault = catalogue.find(task["fault"])
-        return dataclasses.asdict(run_fault(fault, scenes.build(fault.scene, task["seed"])))
-    run = run_clean(scenes.build(task["scene"], task["seed"]))
-    return dataclasses.asdict(dataclasses.replace(run, setting=task.get("setting", "")))
-
-
-def main() -> int:
-    """Serve tasks until the input ends."""
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)  # frameworks print: not into the answers
-        from sot_paddle.runtime import quiet_imports
-
-        quiet_imports()
-        for line in sys.stdin:
-            result = work(json.loads(line))
-            answers.write(json.dumps(json_ready(result)) + "\n")
-            answers.flush()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    for task in tasks:
+        if "fault" in task:
+            fault = catalogue.find(task["fault"])
+            yield run_fault(fault, scenes.build(fault.scene, task["seed"]))
+        else:
+            run = run_clean(scenes.build(task["scene"], task["seed"]))
+            yield dataclasses.replace(run, setting=task["setting"])

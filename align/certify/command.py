@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import argparse
-import json
+import dataclasses
 import sys
 from pathlib import Path
 
-from align.certify import certificate_table
-from align.certify.certificate import Certificate, CleanRun, FaultRow
+from align.certify import catalogue, certificate_table
+from align.certify.certificate import Certificate, CleanRun, FaultRow, MutantCounts
 from align.certify.page import page
 from align.certify.running import certify
-from align.report.report import write_atomically
+from sot_paddle.atomic import write_atomically
+from sot_paddle.runtime import environment_stamp
+from sot_paddle.strict_json import dumps
 
 
-def main(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace, mutants: MutantCounts | None = None) -> int:
     """Run the command.
 
     Args:
         options: ``faults`` (patterns or None), ``seeds``, ``jobs``, ``list``, ``json``, ``out``.
+        mutants: what became of automatic faults, to be stated with the others.
 
     Returns:
-        0 for a certificate, 1 below a threshold.
+        0 when every threshold is met by what was run, a part of the catalogue too; 1 below one.
 
     Raises:
         ValueError: a pattern that matches no fault.
     """
-    from align.certify import catalogue
-
     if options.list:
         for fault in catalogue.select(options.faults):
-            print(f"{fault.name:48s} {fault.area:11s} {fault.scene:18s} {fault.step}")
+            part = "held-out" if fault.held_out else "development"
+            print(f"{fault.name:48s} {fault.area:11s} {fault.scene:18s} {fault.step:14s} {part}")
         return 0
     found = certify(options.seeds, options.jobs, options.faults, show)
+    found = dataclasses.replace(found, mutants=mutants)
     print(certificate_table.console(found))
     write(found, options.json, options.out)
     return found.exit_code
@@ -41,9 +44,7 @@ def main(options: argparse.Namespace) -> int:
 def show(done: int, total: int, result: FaultRow | CleanRun) -> None:
     """One line of progress on the standard error; a clean run only when it is not clean."""
     if isinstance(result, FaultRow):
-        marks = (result.detected, result.located, result.explained)
-        text = "".join(c if m else "-" for c, m in zip("DLE", marks, strict=True))
-        line = f"{text} {result.fault}"
+        line = f"{result.fault}: {', '.join(certificate_table.marks(result))}"
     elif result.passed and done % 50 and done < total:
         return
     else:
@@ -59,9 +60,7 @@ def write(certificate: Certificate, to_json: str | None, out: str | None) -> Non
         to_json: file for the JSON, None without.
         out: folder for certificate.html, certificate.md and certificate.json, None without.
     """
-    from sot_paddle.runtime import environment_stamp
-
-    data = (json.dumps(certificate.to_json(), indent=1, ensure_ascii=False) + "\n").encode()
+    data = dumps(certificate.to_json()).encode()
     if to_json:
         print("JSON:", write_atomically(to_json, data))
     if out:

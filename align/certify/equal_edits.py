@@ -65,7 +65,6 @@ _NUMBERS = (
     ("data/image_mixing.py", "int(rng.integers(width))"),
     ("data/image_mixing.py", "float(height * width)"),
     ("data/image_randaugment.py", "bool(rng.random() < 0.5)"),
-    ("data/paddle_dataset.py", "int(kind.sum())"),
     ("data/token_features.py", "int(offsets[-1])"),
     ("data/token_features.py", "int(lengths.max())"),
     ("train/evaluation.py", "float(np.mean((logits[:, 0] - labels) ** 2))"),

@@ -17,8 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +26,12 @@ from align.certify.equal_edits import changes_nothing
 from align.certify.mutation_order import SCENE, CheckRecord, Checks
 from align.certify.mutation_result import Drawn, MutantOutcome, Mutants
 from align.certify.mutation_sites import MutableFile, Mutant
-from align.certify.mutation_worker import COPIED, ROOT, answer
+from align.certify.mutation_worker import COPIED, ROOT, answers
 from align.certify.not_mutated import NOT_MUTATED
 from align.certify.program_equality import same_program
 from align.certify.refusals import only_refusing
-from align.report.report import write_atomically
+from align.processes import Failure, TaskBatch, outcomes
+from sot_paddle.atomic import write_atomically
 
 PRODUCT, PORTS = "sot_paddle", "align/certify/ports"
 OF_PORTS = 10  # one mutant of the ports for so many of the product
@@ -59,11 +58,9 @@ def certify_mutants(
     if count < 1 or jobs < 1:
         raise ValueError(f"mutants and jobs: expected at least 1, got {count} and {jobs}")
     began = time.perf_counter()
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="align_mutants_"))
-        pool = stack.enter_context(ProcessPoolExecutor(jobs, get_context("spawn")))
-        answers = _Answers(pool, Path(folder), progress)
-        records = recorded(answers)
+    with tempfile.TemporaryDirectory(prefix="align_mutants_") as folder:
+        workers = _Answers(jobs, Path(folder), progress)
+        records = recorded(workers)
         drawn = [draw(PRODUCT, records, count, seed)]
         drawn.append(draw(PORTS, records, max(1, count // OF_PORTS), seed))
         tasks = [
@@ -71,7 +68,7 @@ def certify_mutants(
             for part in drawn
             for one, checks in part.chosen
         ]
-        found = answers.of(tasks)
+        found = workers.of(tasks)
     mutants = [one for part in drawn for one, _ in part.chosen]
     outcomes = [
         MutantOutcome.of(mutant, answer) for mutant, answer in zip(mutants, found, strict=True)
@@ -83,19 +80,28 @@ def certify_mutants(
 class _Answers:
     """Answers of worker processes, each with a copy of the tree below a folder."""
 
-    def __init__(self, pool: Executor, folder: Path, progress: Progress | None) -> None:
-        self._pool, self._folder, self._progress = pool, folder, progress
+    def __init__(self, jobs: int, folder: Path, progress: Progress | None) -> None:
+        self._jobs, self._folder, self._progress = jobs, folder, progress
 
     def of(self, tasks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """The answer to every task, in their order."""
-        asked = {self._pool.submit(answer, task, self._folder): task for task in tasks}
-        for done, one in enumerate(as_completed(asked), start=1):
-            if self._progress:
-                self._progress(done, len(asked), asked[one]["what"], one.result())
-        return [one.result() for one in asked]
+        batches = [TaskBatch((position,)) for position in range(len(tasks))]
+        work = functools.partial(answers, folder=self._folder)
+        found: dict[int, dict[str, Any]] = {}
+        running = outcomes(tasks, work, batches, self._jobs, quiet=True)
+        with contextlib.closing(running) as finished:
+            for position, outcome in finished:
+                if isinstance(outcome, Failure):
+                    said = f"the worker {outcome.why}"
+                    outcome = {"end": "crashed", "said": said, "seconds": 0.0}
+                found[position] = outcome
+                if self._progress:
+                    what = tasks[position]["what"]
+                    self._progress(len(found), len(tasks), what, outcome)
+        return [found[position] for position in range(len(tasks))]
 
 
-def recorded(answers: _Answers) -> list[CheckRecord]:
+def recorded(workers: _Answers) -> list[CheckRecord]:
     """What every check runs, measured once for a state of the tree and kept beside it.
 
     Raises:
@@ -105,7 +111,7 @@ def recorded(answers: _Answers) -> list[CheckRecord]:
     if not kept.is_file():
         from align.certify.mutation_checks import names
 
-        found = answers.of([{"record": name, "what": name} for name in ("", *names())])
+        found = workers.of([{"record": name, "what": name} for name in ("", *names())])
         for one in found:
             if one["end"] != "recorded":
                 raise ValueError(f"no mutant can be judged: {one['said']}")

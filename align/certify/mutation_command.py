@@ -11,7 +11,7 @@ from typing import Any
 
 from align.certify.mutate import certify_mutants
 from align.certify.mutation_result import listing
-from align.report.report import write_atomically
+from sot_paddle.atomic import write_atomically
 
 FILE = "mutants.json"
 """What is written into the folder of ``--out``."""

@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,12 @@ MEMORY = 12 * 2**30  # bytes that a mutant may ask for
 PATIENCE_S, SLOWER = 20.0, 8.0  # a check may take its recorded time so often, and so much more
 _SAID = 300  # characters of a message
 _NUMBERS = itertools.count(1)
+
+
+def answers(tasks: Sequence[Mapping[str, Any]], folder: Path) -> Iterator[dict[str, Any]]:
+    """Do tasks in this process's copy of the tree; see `answer`."""
+    for task in tasks:
+        yield answer(task, folder)
 
 
 def answer(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -56,10 +62,6 @@ def answer(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def _prepared(folder: Path) -> Path:
     """Make the copy and load the frameworks, once in a process."""
     root = copied(folder / str(os.getpid()))
-    os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-    with open(folder / f"{os.getpid()}.log", "w") as log:  # what frameworks and mutants print
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
     quiet = importlib.import_module("sot_paddle.runtime")
     quiet.quiet_imports()
     for name in ("paddlenlp.transformers", "sot_torch_ref", "timm", "transformers.models.bert"):

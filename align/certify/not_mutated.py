@@ -67,7 +67,6 @@ NOT_MUTATED: tuple[NotMutated, ...] = (
         "vision_config.py::::DENSE_NORMS =",
         "vision_config.py::::POSITIONS =",
         "config.py::::LARGEST_EPSILON =",
-        "data/batching.py::::REMAINDERS =",
         "data/token_features.py::::PADDINGS =",
         "data/tokenization.py::::TIE_BREAKS =",
         "data/tokenization.py::::_SHORTEST =",
@@ -82,7 +81,6 @@ NOT_MUTATED: tuple[NotMutated, ...] = (
         "data/image_dataset.py::ImageTrainSet.__init__::seed: int",
         "data/image_dataset.py::::on_corrupt: str",
         "data/image_loader.py::ImageLoader.__init__::workers: int",
-        "data/batching.py::ShardedOrder.batches::start_step: int",
         "train/feeding.py::MicroBatches.__init__::rank: int",
         "train/feeding.py::MicroBatches.__init__::world: int",
     ),
@@ -93,7 +91,6 @@ NOT_MUTATED: tuple[NotMutated, ...] = (
     *_because(
         "how many batches there are: asked for by a refusal only",
         "data/batching.py::EpochOrder.__len__",
-        "data/batching.py::ShardedOrder.__len__",
     ),
     *_because(
         "the step of a moment that was loaded without its counters, which no run of this project "
@@ -150,7 +147,7 @@ NOT_MUTATED: tuple[NotMutated, ...] = (
     *_because(
         "names, folders and files of a run, and what it refuses to continue: what is read back is "
         "compared, the rest is tested under tests/sot_paddle/train",
-        "data/atomic.py",
+        "atomic.py",
         "train/model_folder.py",
         "train/recipe.py::_flat",
         "train/run.py",
@@ -213,7 +210,6 @@ NOT_MUTATED: tuple[NotMutated, ...] = (
     ),
     *_because(
         "sentences that both sides read: another word is another input",
-        "data/corpus_lexicon.py",
         "data/real_sentences.py",
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import paddle
@@ -74,17 +74,6 @@ def transposed(name: str) -> Change:
     return replaced(name, lambda self, x: F.linear(x, self.weight.T, self.bias))
 
 
-def padding_mode(name: str, mode: str) -> Change:
-    """A convolution that pads by another rule than zeros."""
-
-    def forward(self: Any, x: paddle.Tensor) -> paddle.Tensor:
-        size = self._padding if isinstance(self._padding, int) else self._padding[0]
-        x = F.pad(x, [size] * 4, mode=mode)
-        return F.conv2d(x, self.weight, self.bias, self._stride, 0, self._dilation, self._groups)
-
-    return replaced(name, forward)
-
-
 def dropout_always(name: str, p: float) -> Change:
     """A dropout that drops in eval mode too."""
 
@@ -150,3 +139,21 @@ def frozen(name: str) -> Change:
         dict(model.named_parameters())[name].stop_gradient = True
 
     return change
+
+
+CHANGES: Mapping[str, Callable[..., Change]] = {
+    function.__name__: function
+    for function in (
+        activation,
+        batch_statistics,
+        dropout_always,
+        dropout_downscaled,
+        frozen,
+        frozen_statistics,
+        straight_through,
+        transposed,
+        tripled_gradient,
+        without_bias,
+    )
+}
+"""Name in the catalogue -> what takes a layer's name (and numbers) and returns the change."""

@@ -8,6 +8,7 @@ without arguments that runs between the backward pass and the optimizer's step.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
@@ -30,12 +31,16 @@ from align.record import (
     batch_slices,  # noqa: E402
     entries,  # noqa: E402
 )
-from align.record.asked_plan import Plan  # noqa: E402
 from align.record.batch_slices import Shares  # noqa: E402
+from align.record.request import Request  # noqa: E402
 from sot_paddle.checkpoint import read_tensors  # noqa: E402
 from sot_paddle.train import distributed  # noqa: E402
 
 FAILED = "align: error: "
+OTHER_DATA = (
+    "the spec gives this process other inputs, labels or batches than it gave the comparison: draw "
+    "them from a fixed seed"
+)
 Nothing = Callable[[], Any]
 
 
@@ -47,8 +52,10 @@ def run(folder: Path) -> None:
     """
     request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     path, dtype = Path(request["spec"]), request["dtype"]
-    given = {**read_spec(path), "steps": request["steps"], "seed": request["seed"]}
+    given = dataclasses.replace(read_spec(path), steps=request["steps"], seed=request["seed"])
     plan = batch_slices.plan_of(given, dtype)
+    if batch_slices.told(plan) != request["fed"]:
+        raise ValueError(OTHER_DATA)
     dist.init_parallel_env()
     layer = on_paddle.prepare(plan, dtype, True)
     models.load(on_paddle, layer, read_tensors(folder / "weights.safetensors")[0], None)
@@ -72,17 +79,17 @@ def _parallel(path: Path, layer: paddle.nn.Layer) -> tuple[Any, Nothing]:
 
 
 def _train(
-    plan: Plan, dtype: str, layer: Any, caller: Any, synchronise: Nothing, folder: Path
+    plan: Request, dtype: str, layer: Any, caller: Any, synchronise: Nothing, folder: Path
 ) -> tuple[list[float], list[float], dict[str, Any]]:
     """Losses, rates and the stamp of this process's steps; its first gradients are written."""
     losses: list[float] = []
     rates: list[float] = []
-    inputs = plan.cast(dtype, dtype)
     with on_paddle.default_dtype(dtype), dropout_mode(on_paddle, layer, True, None):
         optimizer, scheduler = on_paddle.make_optimizer(plan, layer)
         for step in range(plan.steps):
-            output, _ = on_paddle.call(caller, inputs)
-            loss = on_paddle.loss_of(plan, output, dtype, dtype)
+            batch = plan.batch(step)
+            output, _ = on_paddle.call(caller, batch.cast(dtype, dtype))
+            loss = on_paddle.loss_of(batch, output, dtype, dtype)
             on_paddle.backward(loss)
             synchronise()
             if step == 0 and dist.get_rank() == 0:

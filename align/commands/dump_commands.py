@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -124,10 +125,9 @@ def _dump(options: argparse.Namespace) -> int:
         raise ValueError(f"--{wrong} belongs to the other side, see --help")
     spec, out = Path(options.spec), Path(options.out)
     given = read_spec(spec)
-    if options.dtype:
-        given["dtype"] = tuple(dict.fromkeys(options.dtype))
-    if options.no_shake:
-        given["shake"] = False
+    dtype = tuple(dict.fromkeys(options.dtype)) or given.dtype
+    shake = given.shake and not options.no_shake
+    given = dataclasses.replace(given, dtype=dtype, shake=shake)
     other = options.weights or options.against
     held = None if other is None else Dump(other)
     try:
@@ -166,7 +166,7 @@ def _compare(options: argparse.Namespace) -> int:
     from align.commands import dump_comparing
     from align.match.name_table import read_table
     from align.record.files.dump_reading import Dump
-    from align.report.report import write_json, write_junit
+    from align.report.report import write_asked
 
     table = read_table(options.table) if options.table else None
     dumps = Dump(options.first), Dump(options.second)
@@ -175,15 +175,10 @@ def _compare(options: argparse.Namespace) -> int:
     names = dump_comparing.pair_up(*dumps, table=table, folder=folder)
     outcome = dump_comparing.judge(names, dtypes)
     print(outcome)
-    if options.json:
-        print("JSON:", write_json(outcome.report, options.json))
-    if options.junit:
-        print("JUnit:", write_junit(outcome.report, options.junit))
     if options.reprod:
         from align.report.dump_classic import write_both
 
         written = write_both(names, dtypes, Path(options.reprod))
         print(f"reprod_log: {len(written)} files in {options.reprod}")
-    if options.out:
-        print("HTML report:", outcome.write(options.out))
+    write_asked(outcome.report, options.out, options.json, options.junit)
     return outcome.exit_code

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from align.match.name_table import Table
 from align.pair.dump_pair import DumpPair, Names
 from align.record.files.dump_meta import SIDES, same_request
 from align.record.files.dump_reading import Dump
-from align.record.results import Comparison, Divergence, Report, StepResult, some
+from align.record.provenance import described, origin
+from align.record.results import Comparison, Divergence, Report, some
 from align.report.outcome import Outcome
 from align.stages import dump_numbers, dump_stages
 from sot_paddle.runtime import environment_stamp
@@ -55,8 +55,8 @@ def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
         Outcome, as of `align.compare`.
     """
     outcome = Outcome(Report(_environment(names.torch, names.paddle)))
-    outcome.torch_only = names.modules.torch_only
-    outcome.paddle_only = names.modules.paddle_only
+    outcome.report.about = _about(names.torch, names.paddle)
+    outcome.leave_out(names.modules.torch_only, names.modules.paddle_only)
     outcome.report.layers = {name: one.kind for name, one in names.layers.items()}
     outcome.notes.extend(_notes(names))
     if _weights(names, outcome):
@@ -133,6 +133,15 @@ def _environment(torch: Dump, paddle: Dump) -> dict[str, Any]:
     return found
 
 
+def _about(torch: Dump, paddle: Dump) -> dict[str, Any]:
+    """The pair, both models and the seed as the dumps tell them; date and command of this run."""
+    found: dict[str, Any] = {"pair": torch.meta.name}
+    for dump in (paddle, torch):
+        for one in dump.meta.modules[:1]:
+            found[dump.meta.side] = described(one.kind, one.source, dump.meta.entries)
+    return {**found, "seed": torch.meta.seed, **origin()}
+
+
 def _notes(names: Names) -> list[str]:
     torch, paddle = names.torch, names.paddle
     found = [f"{dump.meta.title}: {note}" for dump in (torch, paddle) for note in dump.meta.notes]
@@ -161,7 +170,7 @@ def _notes(names: Names) -> list[str]:
 
 def _weights(names: Names, outcome: Outcome) -> bool:
     """Compare the weights; whether the passes may be compared."""
-    result = _timed(outcome, lambda: dump_stages.weights(names, names.torch.meta.name))
+    result = outcome.timed(lambda: dump_stages.weights(names, names.torch.meta.name))
     if result.first_failure is None:
         return True
     explain = weight_causes.Explainer(*dump_stages.both_weights(names))
@@ -169,7 +178,7 @@ def _weights(names: Names, outcome: Outcome) -> bool:
         cause = explain(one.name) or one.hint
         outcome.add([Divergence(one.name, one.name, "weights", "", one.reason, cause)])
     outcome.notes.append(
-        "the passes were not compared: they ran on different weights; mend the conversion, or "
+        "the passes were not compared: they ran on different weights; fix the conversion, or "
         f"dump the Paddle side with --weights {names.torch.path}"
     )
     return False
@@ -178,20 +187,20 @@ def _weights(names: Names, outcome: Outcome) -> bool:
 def _run_dtype(pair: DumpPair, outcome: Outcome) -> None:
     """Forward, backward and training in one precision."""
     case = pair.names.torch.meta.name
-    forward = _timed(outcome, lambda: dump_stages.forward(pair, case))
+    forward = outcome.timed(lambda: dump_stages.forward(pair, case))
     outcome.notes.extend(pair.judge.notes)
     found = None
     if forward.failures:
         found = dump_locating.forward(pair, forward.failures)
         outcome.first_divergence = outcome.first_divergence or found
         outcome.add([outcome.first_divergence])
-    backward = _timed(outcome, lambda: dump_stages.backward(pair, case))
+    backward = outcome.timed(lambda: dump_stages.backward(pair, case))
     if backward.failures:
         one = dump_locating.backward(pair, backward.failures, found)
         outcome.first_backward_divergence = outcome.first_backward_divergence or one
         outcome.add([outcome.first_backward_divergence])
     if pair.names.torch.meta.steps:
-        result = _timed(outcome, lambda: dump_stages.training(pair, case))
+        result = outcome.timed(lambda: dump_stages.training(pair, case))
         if result.failures and not outcome.findings:  # else it is a consequence
             outcome.add([_training(pair, result.failures)])
 
@@ -207,11 +216,3 @@ def _training(pair: DumpPair, failed: Sequence[Comparison]) -> Divergence:
         rates = (np.asarray(run.learning_rates) for run in (ours, reference))
         cause = rate_causes.explain(*rates) or cause
     return Divergence(first.name, place, "training", pair.dtype, first.reason, cause)
-
-
-def _timed(outcome: Outcome, stage: Callable[[], StepResult]) -> StepResult:
-    began = time.perf_counter()
-    result = stage()
-    result.seconds = time.perf_counter() - began
-    outcome.report.results.append(result)
-    return result

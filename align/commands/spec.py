@@ -6,38 +6,21 @@ argument of `align.compare`, in lower or upper case, as a value or a function wi
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import importlib.util
 import sys
-import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from align.report.report import write_json, write_junit
+from align.record.request import FIELDS, NEEDED, OPTIONS, Request, nearest
+from align.report.report import write_asked
 
-NEEDED = ("torch_module", "paddle_layer", "inputs")
-OPTIONS = (
-    "loss",
-    "labels",
-    "optimizer",
-    "weights",
-    "steps",
-    "dtype",
-    "seed",
-    "train",
-    "shake",
-    "inject",
-    "name",
-    "data",
-    "metric",
-    "schedule",
-    "schedule_steps",
-    "converted",
-    "dropout",
-    "travel",
-)
+BUILT = NEEDED[:2]
+"""The functions that a spec hands on: the comparison calls them itself."""
 LONGEST = 500  # characters of a message: frameworks print whole stacks
 USER_ERRORS = (
     ArithmeticError,
@@ -56,17 +39,18 @@ USER_ERRORS = (
 """What a user's file or model may raise; it ends in one line, not in a traceback."""
 
 
-def read_spec(path: Path) -> dict[str, Any]:
+def read_spec(path: Path) -> Request:
     """Run a spec file and collect its definitions.
 
     Args:
         path: the file.
 
     Returns:
-        Arguments of `align.compare`: the two models as callables, everything else as values.
+        Request: the two models as callables, everything else as values.
 
     Raises:
-        ValueError: the file cannot be run, or lacks a definition.
+        ValueError: the file cannot be run, lacks a definition, has one that is misspelled, or asks
+            for something that means nothing.
     """
     if not path.is_file():
         raise ValueError(f"--spec {path}: no such file")
@@ -79,25 +63,52 @@ def read_spec(path: Path) -> dict[str, Any]:
         loaded.loader.exec_module(module)
     except USER_ERRORS as error:
         raise ValueError(_told(path, error)) from error
-    given = {name: _get(module, name) for name in (*NEEDED, *OPTIONS)}
+    _refuse_misspelled(path)
+    given = {name: _get(module, name) for name in FIELDS}
     missing = [name for name in NEEDED if given[name] is None]
     if missing:
         raise ValueError(
             f"--spec {path}: {', '.join(missing)} missing; a spec defines {', '.join(NEEDED)} and "
             f"may define {', '.join(OPTIONS)}"
         )
-    for name in ("torch_module", "paddle_layer"):
+    for name in BUILT:
         if not callable(given[name]):
             raise ValueError(f"--spec {path}: {name} is not a function")
-    found = {}
-    for name, value in given.items():
-        if value is not None:
-            found[name] = value if name in NEEDED[:2] else _value(path, value)
-    found.setdefault("name", path.stem)
-    weights = found.get("weights")
-    if isinstance(weights, (str, Path)):
-        found["weights"] = path.parent / weights  # a table beside the spec
-    return found
+    found = {
+        name: value if name in BUILT else _value(path, value)
+        for name, value in given.items()
+        if value is not None
+    }
+    if isinstance(found.get("weights"), (str, Path)):
+        found["weights"] = path.parent / found["weights"]  # a table beside the spec
+    return Request(**{"name": path.stem, **found})
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    """The values and functions that a file defines itself."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            stored = (one for one in ast.walk(node) if isinstance(one, ast.Name))
+            yield from (one.id for one in stored if isinstance(one.ctx, ast.Store))
+
+
+def _refuse_misspelled(path: Path) -> None:
+    """Refuse a name that nothing in the file reads and that is almost an option's."""
+    tree = ast.parse(path.read_bytes())
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    known = {form for name in (*FIELDS, "parallel") for form in (name, name.upper())}
+    for name in _defined(tree):
+        own = name.startswith("_") or name in read or name in known
+        meant = "" if own else nearest(name)
+        if meant:
+            raise ValueError(
+                f"--spec {path}: {name} is no option, and nothing in the file reads it: did you "
+                f"mean {meant.upper() if name.isupper() else meant}? If it is your own, begin it "
+                "with an underscore"
+            )
 
 
 def _value(path: Path, value: Any) -> Any:
@@ -145,44 +156,32 @@ def run_spec(
     Raises:
         ValueError: a spec that cannot be run, in one line.
     """
-    given = read_spec(path)
-    if dtype:
-        given["dtype"] = tuple(dtype)
-    given["inject"] = inject or given.get("inject", False)
+    request = read_spec(path)
+    changed = {"dtype": tuple(dtype) or request.dtype, "inject": inject or request.inject}
+    request = dataclasses.replace(request, **changed)
     try:
-        from align.commands.comparing import compare
+        from align.commands.comparing import compared
 
-        result = compare(**given)
+        result = compared(request)
         if processes:
-            _distributed(result, path, given, processes)
+            _distributed(result, path, request, processes)
     except USER_ERRORS as error:
         if isinstance(error, ValueError) and _place(path, error) == "":
             raise
         raise ValueError(_told(path, error)) from error
     result.report.certificate = None if certificate is None else dict(certificate)
     print(result)
-    if files.out:
-        result.write(files.out)
-    if files.json:
-        print("JSON:", write_json(result.report, files.json))
-    if files.junit:
-        print("JUnit XML:", write_junit(result.report, files.junit))
-    if files.out:
-        print("HTML report:", Path(files.out) / "report.html")
+    write_asked(result.report, files.out, files.json, files.junit)
     return result.exit_code
 
 
-def _distributed(result: Any, path: Path, given: Mapping[str, Any], processes: int) -> None:
+def _distributed(result: Any, path: Path, request: Request, processes: int) -> None:
     """N processes against one, as one more result of the outcome."""
     from align.stages.distributed import distributed
 
     if processes < 2:
         raise ValueError(f"--processes {processes}: expected at least 2")
-    began = time.perf_counter()
-    found, divergences = distributed(path, dict(given), processes)
-    found.seconds = time.perf_counter() - began
-    result.report.results.append(found)
-    result.add(divergences)
+    result.found(lambda: distributed(path, request, processes))
 
 
 def _get(module: Any, name: str) -> Any:

@@ -87,7 +87,7 @@ def _cutting(pair: AnyPair, slices: Slices, mean: Mapping[str, np.ndarray]) -> s
     whole, counts = pair.ours.gradients, slices.counted
     factor, remains = fit(whole, mean)
     if remains <= REMAINS and abs(factor - 1) <= 1e-6:
-        return "one process on the whole batch differs from PyTorch already: mend that first"
+        return "one process on the whole batch differs from PyTorch already: fix that first"
     if remains <= REMAINS and abs(factor / len(slices.gradients) - 1) <= REMAINS:
         return (
             f"the loss is a sum over the samples: the mean over the processes is 1/{factor:.3g} of "

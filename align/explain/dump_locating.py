@@ -1,4 +1,4 @@
-"""From failed comparisons of two dumps to the layer to mend: no model runs here.
+"""From failed comparisons of two dumps to the layer to fix: no model runs here.
 
 Both sides recorded what every layer was given. A layer is guilty when it was given the right and
 returned the wrong; when nothing inside it is guilty, its own code is. The formulas that name a
@@ -28,7 +28,6 @@ from align.record.results import Comparison, Divergence
 from align.record.tolerance import Tolerance
 
 ROUGH = Tolerance("scaled", 1e-3, "to find a place in float32, not to judge it")
-UPSTREAM = "the forward pass differs already: mend that first"
 
 
 def forward(pair: DumpPair, failed: Sequence[Comparison]) -> Divergence:
@@ -176,9 +175,9 @@ def backward(
         upstream: the divergence of the forward pass, None when it is right.
     """
     first = failed[0]
-    if upstream is not None:  # a wrong forward pass makes wrong gradients: do not accuse twice
-        place = upstream.place
-        return Divergence(first.name, place, "backward", pair.dtype, first.reason, UPSTREAM)
+    if upstream is not None:  # a wrong forward pass makes wrong gradients
+        found = Divergence(first.name, first.name, "backward", pair.dtype, first.reason)
+        return found.after("forward", upstream.place)
     if first.name == "loss" or first.name.startswith(f"gradient at {ROOT}"):
         reason, cause = first.reason, _loss_cause(pair)
         return Divergence(first.name, "loss", "loss", pair.dtype, reason, cause)

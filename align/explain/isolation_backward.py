@@ -274,7 +274,7 @@ _CANCELS = (
     "that arrive"
 )
 
-_FORWARD = "its forward pass differs as well, mend that first"
+_FORWARD = "its forward pass differs as well, fix that first"
 
 
 def _leader(path: str, held: list[tuple[str, np.ndarray]], gradients: Mapping[str, Any]) -> str:

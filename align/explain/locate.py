@@ -1,8 +1,8 @@
-"""From failed comparisons to the layer to mend, its cause and its line of code."""
+"""From failed comparisons to the layer to fix, its cause and its line of code."""
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,7 +49,7 @@ def _describe(pair: AnyPair, one: Guilty, *, first: bool) -> Divergence:
 def first_forward(
     pair: AnyPair, failed: Sequence[Comparison], guilty: Sequence[Divergence]
 ) -> Divergence:
-    """The first failed tap, accused of it the first guilty layer of inject mode."""
+    """The first failed tap, placed at the first layer that inject mode finds wrong."""
     first = failed[0]
     taps = [c for c in failed if not c.name.startswith("(")]
     if taps and guilty and first.name.startswith("("):
@@ -174,11 +174,10 @@ def running_statistic(pair: AnyPair, name: str) -> str:
         pair: the user's pair.
         name: of Paddle's buffer.
     """
-    weights, plan = pair.setup.weights, copy.copy(pair.plan)
+    weights, plan = pair.setup.weights, dataclasses.replace(pair.plan, train=True)
     rows = [row for row in weights.rows if row.destination.name == name and row.source.buffer]
     if not rows:
         return ""
-    plan.train = True
     dtype, options = pair.dtype, {"masks": pair.setup.masks, "backward": False}
     model = pair.reference_model(dtype, True)
     with runs.passed(on_torch, model, plan, dtype, dtype, **options) as found:

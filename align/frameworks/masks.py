@@ -76,7 +76,7 @@ class Masks:
         log: side -> every request of its last run.
         partners: Paddle's requests -> PyTorch's whose numbers they take, None without any;
             a request that is not in it takes the numbers of its own place.
-        turned: Paddle's requests whose axes are PyTorch's in another order: its shape, the order.
+        turned: Paddle's requests whose axes are PyTorch's in another order, with that order.
         flipped: Paddle's requests of UNIFORM numbers that count from the other end.
     """
 
@@ -86,7 +86,7 @@ class Masks:
         self.seed = seed
         self.log: dict[str, dict[Key, Draw]] = {"PyTorch": {}, "Paddle": {}}
         self.partners: dict[Key, Key | None] = {}
-        self.turned: dict[Key, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self.turned: dict[Key, tuple[int, ...]] = {}
         self.flipped: set[Key] = set()
 
     def session(self, side: str, step: int) -> Session:
@@ -170,7 +170,8 @@ class Session:
         if draw.key in self._masks.flipped:
             numbers = 1.0 - numbers
         if draw.key in self._masks.turned:
-            partner, axes = self._masks.turned[draw.key]
+            axes = self._masks.turned[draw.key]
+            partner = [shape[axes.index(axis)] for axis in range(len(axes))]
             numbers = numbers.reshape(partner).transpose(axes)
         return numbers.reshape(shape)
 

@@ -14,14 +14,14 @@ import numpy as np
 import paddle
 
 from align.frameworks import masks_paddle
-from align.frameworks.casting_paddle import autocast
 from align.frameworks.factories import unpack
 from align.record.arrays import Arrays
-from align.record.asked_plan import Plan, cast, is_array, output_weights
+from align.record.casting import cast, is_array, output_weights
 from align.record.entries import Entry, canonical, qualified_types
 from align.record.nested import leaves, replace
 from align.record.precision import held_dtype, is_low
 from align.record.recording import ROOT
+from align.record.request import Request
 from align.record.stored_arrays import Lazy
 
 dropout_exchanged = masks_paddle.dropout_exchanged
@@ -36,10 +36,16 @@ def default_dtype(dtype: str) -> Iterator[None]:
     previous = paddle.get_default_dtype()
     paddle.set_default_dtype(held_dtype(dtype))
     try:
-        with autocast(dtype) if is_low(dtype) else contextlib.nullcontext():
+        low = is_low(dtype)
+        with paddle.amp.auto_cast(level="O1", dtype=dtype) if low else contextlib.nullcontext():
             yield
     finally:
         paddle.set_default_dtype(previous)
+
+
+def has_gpu() -> bool:
+    """Whether this framework computes on a CUDA device."""
+    return paddle.get_device().startswith("gpu")
 
 
 def is_tensor(value: Any) -> bool:
@@ -169,7 +175,7 @@ def load(model: paddle.nn.Layer, arrays: Mapping[str, np.ndarray]) -> None:
             raise ValueError(f"Paddle {name}: the values read back are not those written")
 
 
-def prepare(plan: Plan, dtype: str, train: bool) -> paddle.nn.Layer:
+def prepare(plan: Request, dtype: str, train: bool) -> paddle.nn.Layer:
     """A model of the user's layer in one precision, apart from the user's own object."""
     dtype = held_dtype(dtype)
     with default_dtype(dtype):
@@ -211,7 +217,7 @@ def call(model: paddle.nn.Layer, inputs: Any) -> tuple[Any, dict[str, paddle.Ten
     return output, watched
 
 
-def loss_of(plan: Plan, output: Any, dtype: str, rounded: str) -> paddle.Tensor:
+def loss_of(plan: Request, output: Any, dtype: str, rounded: str) -> paddle.Tensor:
     """The plan's loss of an output."""
     labels = plan.labels
     if labels is not None:
@@ -311,7 +317,7 @@ def stock_norms(model: paddle.nn.Layer) -> list[str]:
     ]
 
 
-def make_optimizer(plan: Plan, model: paddle.nn.Layer) -> tuple[Any, Any]:
+def make_optimizer(plan: Request, model: paddle.nn.Layer) -> tuple[Any, Any]:
     """The plan's optimizer and scheduler (None without)."""
     if not isinstance(plan.optimizer, Mapping):
         return unpack(plan.optimizer[1](model), model)

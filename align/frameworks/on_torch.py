@@ -14,11 +14,12 @@ import torch
 from align.frameworks import masks_torch
 from align.frameworks.factories import unpack
 from align.record.arrays import Arrays
-from align.record.asked_plan import Plan, cast, is_array, output_weights
+from align.record.casting import cast, is_array, output_weights
 from align.record.entries import Entry, canonical, qualified_types
 from align.record.nested import leaves, replace
 from align.record.precision import held_dtype, is_low
 from align.record.recording import ROOT
+from align.record.request import Request
 from align.record.stored_arrays import Lazy
 
 dropout_exchanged = masks_torch.dropout_exchanged
@@ -29,15 +30,22 @@ MOMENTS = {"exp_avg": "moment1", "exp_avg_sq": "moment2", "momentum_buffer": "ve
 
 @contextlib.contextmanager
 def default_dtype(dtype: str) -> Iterator[None]:
-    """Build and run in ``dtype``, a low one as mixed precision; then restore the default."""
+    """Build and run in ``dtype``, a low one as mixed precision on the GPU; then restore."""
     previous = torch.get_default_dtype()
     torch.set_default_dtype(getattr(torch, held_dtype(dtype)))
-    low = torch.autocast("cpu", getattr(torch, dtype)) if is_low(dtype) else None
     try:
-        with low or contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            if is_low(dtype):
+                stack.enter_context(torch.device("cuda"))
+                stack.enter_context(torch.autocast("cuda", getattr(torch, dtype)))
             yield
     finally:
         torch.set_default_dtype(previous)
+
+
+def has_gpu() -> bool:
+    """Whether this framework computes on a CUDA device."""
+    return torch.cuda.is_available()
 
 
 def is_tensor(value: Any) -> bool:
@@ -58,8 +66,8 @@ def view(tensor: torch.Tensor) -> np.ndarray:
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:
-    """A tensor that owns its memory."""
-    return torch.from_numpy(np.array(array, order="C"))
+    """A tensor that owns its memory, on the device of the run."""
+    return torch.from_numpy(np.array(array, order="C")).to(torch.get_default_device())
 
 
 def clone(value: torch.Tensor) -> torch.Tensor:
@@ -135,9 +143,9 @@ def load(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
             held[name].copy_(torch.from_numpy(np.require(array, requirements="CW")))
 
 
-def prepare(plan: Plan, dtype: str, train: bool) -> torch.nn.Module:
+def prepare(plan: Request, dtype: str, train: bool) -> torch.nn.Module:
     """A model of the user's module in one precision, apart from the user's own object."""
-    dtype = held_dtype(dtype)
+    low, dtype = is_low(dtype), held_dtype(dtype)
     with default_dtype(dtype):
         if isinstance(plan.torch_module, torch.nn.Module):
             model = copy.deepcopy(plan.torch_module)
@@ -150,6 +158,7 @@ def prepare(plan: Plan, dtype: str, train: bool) -> torch.nn.Module:
                 "callable without arguments that builds one"
             )
         model = model.to(getattr(torch, dtype))
+    model = model.cuda() if low else model
     for module in model.modules():
         if plan.dropout == "off" and isinstance(module, torch.nn.RNNBase):
             module.dropout = 0.0  # it drops inside its kernel
@@ -172,7 +181,7 @@ def call(model: torch.nn.Module, inputs: Any) -> tuple[Any, dict[str, torch.Tens
     return output, watched
 
 
-def loss_of(plan: Plan, output: Any, dtype: str, rounded: str) -> torch.Tensor:
+def loss_of(plan: Request, output: Any, dtype: str, rounded: str) -> torch.Tensor:
     """The plan's loss of an output."""
     labels = plan.labels
     if labels is not None:
@@ -205,7 +214,7 @@ def clear(model: torch.nn.Module) -> None:
 def backward(loss: torch.Tensor) -> None:
     """Run the backward pass of a scalar, outside of mixed precision."""
     if loss.requires_grad:
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(loss.device.type, enabled=False):
             loss.backward()
 
 
@@ -280,7 +289,7 @@ def follow_paddle(model: torch.nn.Module, names: list[str]) -> None:
             module.register_forward_hook(after)
 
 
-def make_optimizer(plan: Plan, model: torch.nn.Module) -> tuple[Any, Any]:
+def make_optimizer(plan: Request, model: torch.nn.Module) -> tuple[Any, Any]:
     """The plan's optimizer and scheduler (None without)."""
     if not isinstance(plan.optimizer, Mapping):
         return unpack(plan.optimizer[0](model), model)

@@ -91,7 +91,6 @@ FLOORS: Mapping[tuple[str, str], Tolerance] = {
         for step, factor, units, more in (
             ("forward", 3.0, 2, ""),
             ("backward", 4.0, 4, "; a gradient passes twice as many roundings"),
-            ("training", 4.0, 4, "; every step adds its own"),
         )
     },
 }

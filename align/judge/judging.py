@@ -1,6 +1,6 @@
 """Two recordings in, judged comparisons out: taps, gradients of taps and parameters, buffers.
 
-Names are Paddle's, because the Paddle side is the one to mend. Taps are taken in the order in which
+Names are Paddle's, because the Paddle side is the one to fix. Taps are taken in the order in which
 the reference finished them, their gradients in the order in which the reference received them.
 Comparisons are made one at a time as they are asked for: a control that looks for the first failed
 one stops there, and no more than one tensor of each side is held.

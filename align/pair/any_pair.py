@@ -24,9 +24,11 @@ from align.pair import code_lines, runs
 from align.pair.isolation import Isolation
 from align.pair.models import Models, load, tensors
 from align.record.arrays import Arrays, TrainingRun
-from align.record.asked_plan import Plan, cast, is_array, output_weights
+from align.record.casting import cast, is_array, output_weights
 from align.record.nested import leaves
+from align.record.provenance import described, origin
 from align.record.recording import ROOT, Recording
+from align.record.request import Request
 from align.record.stored_arrays import Store
 
 Watch = Callable[[Any], None]
@@ -38,16 +40,15 @@ class Setup:
 
     Args:
         plan: the request.
-        weights: None, a dict or a table file.
         folder: where a draft of the table goes.
 
     Raises:
         ValueError: names that do not match (a draft is written), or a table with mistakes.
     """
 
-    def __init__(self, plan: Plan, weights: Any, folder: Path) -> None:
+    def __init__(self, plan: Request, folder: Path = Path()) -> None:
         self.plan = plan
-        table = read_table(weights)
+        table = read_table(plan.weights)
         self.references, self.ports = Models(on_torch, plan), Models(on_paddle, plan)
         model = self.references.get(plan.dtypes[0], plan.train)
         layer = self.ports.get(plan.dtypes[0], plan.train)
@@ -62,6 +63,11 @@ class Setup:
         self.weights = mapping.finish(found, source, own)
         names = list(on_torch.modules(model)), list(on_paddle.modules(layer))
         self.modules: ModuleMap = pair_modules(*names, self.weights, table)
+        self.sides = {
+            "paddle": described(type(layer).__name__, code_lines.source_of(layer), own),
+            "torch": described(type(model).__name__, code_lines.source_of(model), source),
+        }
+        self.origin = origin((layer, model))
         store = Store()
         self.state = store.keep(tensors(on_torch, model))
         exchanged = plan.dropout == "exchange"
@@ -89,6 +95,10 @@ class Setup:
         self.stock_norms = [a for a, b in self.modules.to_paddle.items() if b in stock]
         self.references.adapt(lambda built: on_torch.follow_paddle(built, self.stock_norms))
 
+    def about(self) -> dict[str, Any]:
+        """The pair, both models, seed, date, command and commits, as the report tells them."""
+        return {"pair": self.plan.name, **self.sides, "seed": self.plan.seed, **self.origin}
+
     def _exact(self) -> bool:
         """Whether a float64 run of the reference is the float32 pair's oracle as well.
 
@@ -98,7 +108,7 @@ class Setup:
         plan = self.plan
         if plan.loss is None or not {"float64", "float32"} <= set(plan.dtypes):
             return False
-        given = (array for _, array in leaves((plan.inputs, plan.labels), is_array))
+        given = (array for _, array in leaves((plan.inputs, plan.labels, plan.batches), is_array))
         arrays = itertools.chain(given, self.state.values())
         return all(exact_in_float32(array) for array in arrays)
 
@@ -276,11 +286,11 @@ class AnyPair:
         return runs.train(on_paddle, model, self.plan, self.dtype, self.dtype, None, masks)
 
     def trained_ours(
-        self, watch: Watch | None = None
+        self, watch: Watch | None = None, plan: Request | None = None
     ) -> contextlib.AbstractContextManager[TrainingRun]:
         """The same, to be judged in a ``with`` block and not kept; see `runs.trained`."""
         model, masks, dtype = self.our_model(True), self.setup.masks, self.dtype
-        return runs.trained(on_paddle, model, self.plan, dtype, dtype, None, masks, watch)
+        return runs.trained(on_paddle, model, plan or self.plan, dtype, dtype, None, masks, watch)
 
     @contextlib.contextmanager
     def nudged(self) -> Iterator[str | None]:

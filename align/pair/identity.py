@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 from align.match.name_table import Table
 from align.pair import code_lines
 from align.record.files.dump_meta import Module
+from align.record.provenance import commit
 from sot_paddle.runtime import environment_stamp
 
 NORM_FILES = ("normalization", "batchnorm", "instancenorm")
@@ -64,22 +63,3 @@ def told_table(table: Table) -> dict[str, Any] | None:
     if not any(held.values()):
         return None
     return {"map" if name == "rows" else name: rows for name, rows in held.items()}
-
-
-def commit(folder: Path) -> str:
-    """Commit of the repository that holds a folder, "" when it is none or git is missing."""
-    git = shutil.which("git")
-    if git is None:
-        return ""
-    found = []
-    for command in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no")):
-        done = subprocess.run(  # noqa: S603 (two fixed commands that only read)
-            [git, "--no-optional-locks", "-C", str(folder), *command],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            return ""
-        found.append(done.stdout.strip())
-    return found[0] + (" with uncommitted changes" if found[1] else "")

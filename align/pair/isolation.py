@@ -17,9 +17,9 @@ import numpy as np
 
 from align.judge import bounds
 from align.judge.judging import Judge, compare_outputs
-from align.record.asked_plan import Plan
 from align.record.nested import Leaf, leaves, pair_leaves, replace
 from align.record.recording import ROOT, Call, Recording
+from align.record.request import Request
 from align.record.results import Comparison
 
 _SWAPPED = "PyTorch hands this tensor over in the place of another argument: operands are swapped"
@@ -85,7 +85,7 @@ class Isolation:
         self._stack: list[_Frame] = []
         self._rule = bounds.ISOLATED[judge.dtype]
 
-    def run(self, plan: Plan) -> Isolation:
+    def run(self, plan: Request) -> Isolation:
         """Feed the plan's inputs; `comparisons` and `guilty` hold the result."""
         before = self.side.state(self.model)
         removers: list[Callable[[], None]] = []

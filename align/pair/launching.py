@@ -30,7 +30,7 @@ def launch(request: Mapping[str, Any], weights: Mapping[str, np.ndarray], proces
     """Train in so many processes.
 
     Args:
-        request: "spec", "dtype", "steps", "seed" for the worker.
+        request: "spec", "dtype", "steps", "seed", "fed" (from `shares.told`) for the worker.
         weights: of the Paddle layer, by name.
         processes: how many; on a GPU build each needs a GPU of its own.
 

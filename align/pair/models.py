@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from align.pair.unit_noise import groups, move, perturbed
-from align.record.asked_plan import Plan
 from align.record.entries import Entry, canonical, named
+from align.record.request import Request
 from align.record.stored_arrays import Lazy
 
 _FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
@@ -33,7 +33,7 @@ class Models:
             absent when they may have changed since.
     """
 
-    def __init__(self, side: Any, plan: Plan) -> None:
+    def __init__(self, side: Any, plan: Request) -> None:
         self.side, self.plan = side, plan
         self.clean: dict[str, str] = {}
         self._built: dict[str, tuple[Any, list[Any]]] = {}

@@ -16,17 +16,17 @@ import numpy as np
 from align.frameworks.masks import Masks
 from align.match.dump_names import Paired, settled
 from align.match.module_map import ModuleMap
-from align.match.name_table import Table
+from align.match.name_table import read_table
 from align.match.renamed import to_paddle
 from align.pair import drifting, runs
 from align.pair.identity import environment, has_stock_partner, module_of, told_spec, told_table
 from align.pair.models import Models, load, tensors
 from align.record.arrays import TrainingRun
-from align.record.asked_plan import Plan
 from align.record.entries import Entry
 from align.record.files import dump_meta
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording
+from align.record.request import Request
 from align.record.stored_arrays import Lazy, Store
 
 RECURRENT = {"LSTM", "GRU", "SimpleRNN"}
@@ -39,13 +39,12 @@ Watch = Callable[[Any], None]
 
 
 @dataclasses.dataclass
-class Request:
+class DumpRequest:
     """What to dump.
 
     Attributes:
         side: "torch" or "paddle".
         plan: the pair.
-        table: the user's names.
         spec: file of the pair, None when there is none.
         deep: record the inputs of every layer too, so that a place and a cause can be named.
         names_only: run nothing: names, modules and weights, for the other side's ``other``.
@@ -55,8 +54,7 @@ class Request:
     """
 
     side: str
-    plan: Plan
-    table: Table
+    plan: Request
     spec: Path | None = None
     deep: bool = True
     names_only: bool = False
@@ -80,12 +78,13 @@ class OneSide:
         ValueError: another request than the other side's, or names that do not match.
     """
 
-    def __init__(self, asked: Request) -> None:
+    def __init__(self, asked: DumpRequest) -> None:
         self.is_torch = asked.side == "torch"
         if self.is_torch:
             importlib.import_module("sot_torch_ref")  # declares operators that timm needs
         self.side = importlib.import_module(f"align.frameworks.on_{asked.side}")
         self.asked, self.plan = asked, asked.plan
+        self._table = read_table(self.plan.weights)
         self._models = Models(self.side, self.plan)
         self.masks: Masks | None = None
         self.sample: Callable[[Any, Any], np.ndarray] | None = None
@@ -114,7 +113,7 @@ class OneSide:
             spec=told_spec(spec),
             entries=self.entries,
             modules=[module_of(name, one) for name, one in self.side.modules(model).items()],
-            table=told_table(self.asked.table),
+            table=told_table(self._table),
             **dump_meta.asked(self.plan),
         )
 
@@ -164,7 +163,7 @@ class OneSide:
         other = self.asked.other
         assert other is not None
         dump_meta.same_request(self.record, other.meta, ("this spec", str(other.path)))
-        found = settled(torch, paddle, self.asked.table, self.asked.folder)
+        found = settled(torch, paddle, self._table, self.asked.folder)
         self._share_masks(found.modules)
         return found
 

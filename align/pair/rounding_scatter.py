@@ -10,7 +10,8 @@ pair in float64 judges them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -21,9 +22,8 @@ from align.judge.judging import apart, noise_of
 from align.judge.noise_band import RUNS
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.pair.low_noise import left_out, with_noise
 from align.record.recording import Recording
-from align.record.results import Comparison
+from align.record.results import Comparison, some
 
 Sizes = dict[str, float]
 
@@ -68,6 +68,46 @@ class RoundingScatter:
     def note(self) -> str:
         """What was left out, "" for nothing."""
         return left_out(self.unsure) if self.unsure else ""
+
+
+def with_noise(
+    found: Iterable[Comparison], noise: Mapping[str, float], factor: float, unsure: set[str]
+) -> list[Comparison]:
+    """Comparisons with the room of all moved runs of PyTorch.
+
+    Args:
+        found: judged by PyTorch's one run.
+        noise: distance of the farthest moved run, by name.
+        factor: how many times as far Paddle may be.
+        unsure: receives the names of the tensors that no bound below 25 % can judge.
+
+    Returns:
+        The comparisons that are left, some with a wider bound.
+    """
+    kept = []
+    for one in found:
+        room = factor * noise.get(one.name, 0.0)
+        lost = one.tolerance.kind == "absolute" or one.reason.startswith("PyTorch itself is")
+        if lost or (room >= bounds.UNCERTAIN and one.tolerance.kind == "oracle"):
+            unsure.add(one.name)
+            continue
+        if one.tolerance.kind == "oracle" and one.bound < room:
+            rule = dataclasses.replace(one.tolerance, value=room, floor=room)
+            passed = one.worst <= room
+            reason = "" if passed else one.reason
+            hint = "" if passed else one.hint
+            one = dataclasses.replace(
+                one, bound=room, tolerance=rule, passed=passed, reason=reason, hint=hint
+            )
+        kept.append(one)
+    return kept
+
+
+def left_out(unsure: set[str]) -> str:
+    """One remark about the tensors that were not judged."""
+    if not unsure:
+        return "every tensor was judged"
+    return f"PyTorch's own runs scatter too far to judge {len(unsure)}: {some(sorted(unsure))}"
 
 
 def scatter(pair: AnyPair) -> tuple[Sizes, Sizes]:

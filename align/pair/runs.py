@@ -12,8 +12,9 @@ from align.frameworks.masks import Masks
 from align.pair import models
 from align.pair.unit_noise import perturbed
 from align.record.arrays import Arrays, TrainingRun
-from align.record.asked_plan import Plan, cast
+from align.record.casting import cast
 from align.record.recording import Recorder, Recording
+from align.record.request import Request
 from align.record.stored_arrays import Store
 
 
@@ -38,7 +39,7 @@ def dropout_mode(
 def passed(
     side: Any,
     model: Any,
-    plan: Plan,
+    plan: Request,
     dtype: str,
     rounded: str,
     *,
@@ -102,7 +103,9 @@ def passed(
         side.load(model, before)
 
 
-def run(side: Any, model: Any, plan: Plan, dtype: str, rounded: str, **options: Any) -> Recording:
+def run(
+    side: Any, model: Any, plan: Request, dtype: str, rounded: str, **options: Any
+) -> Recording:
     """`passed` with everything kept; the options are the same."""
     with passed(side, model, plan, dtype, rounded, **options) as found:
         found.gradients = found.store.keep(found.gradients)
@@ -113,7 +116,7 @@ def run(side: Any, model: Any, plan: Plan, dtype: str, rounded: str, **options: 
 def trained(
     side: Any,
     model: Any,
-    plan: Plan,
+    plan: Request,
     dtype: str,
     rounded: str,
     noise: np.random.Generator | None = None,
@@ -121,12 +124,12 @@ def trained(
     watch: Callable[[Any], None] | None = None,
     follow: Callable[[Any, Any], None] | None = None,
 ) -> Iterator[TrainingRun]:
-    """Train for the plan's steps on its inputs, in training mode; look at it in a ``with`` block.
+    """Train for the plan's steps on its batches, in training mode; look at it in a ``with`` block.
 
     Args:
         side: `on_torch` or `on_paddle`.
         model: with its weights loaded; it is changed.
-        plan: inputs, loss, optimizer and number of steps.
+        plan: batches, loss, optimizer and number of steps.
         dtype: precision of the run.
         rounded: precision of the pair.
         noise: moves inputs and weights by one unit in the last place before every step.
@@ -139,7 +142,6 @@ def trained(
         read off the live model.
     """
     result = TrainingRun()
-    inputs = plan.cast(dtype, rounded)
     with side.default_dtype(dtype):
         optimizer, scheduler = side.make_optimizer(plan, model)
         if follow is not None:
@@ -147,13 +149,14 @@ def trained(
         watch = watch or (lambda _: None)
         watch(model)
         for step in range(plan.steps):
-            fed = inputs
+            batch = plan.batch(step)
+            fed = batch.cast(dtype, rounded)
             if noise is not None:
-                fed = perturbed(inputs, noise)
+                fed = perturbed(fed, noise)
                 models.perturb(side, model, noise)
             with dropout_mode(side, model, True, masks, step):
                 output, _ = side.call(model, fed)
-                loss = side.loss_of(plan, output, dtype, rounded)
+                loss = side.loss_of(batch, output, dtype, rounded)
                 side.backward(loss)
             result.losses.append(float(side.numpy(loss)))
             result.learning_rates.append(side.rate(optimizer))
@@ -168,7 +171,7 @@ def trained(
 
 
 def train(
-    side: Any, model: Any, plan: Plan, dtype: str, rounded: str, *options: Any, **named: Any
+    side: Any, model: Any, plan: Request, dtype: str, rounded: str, *options: Any, **named: Any
 ) -> TrainingRun:
     """`trained` with everything kept; the options are the same."""
     store = Store()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from align.record.asked_plan import is_array
+from align.record.casting import is_array
 from align.record.nested import replace
 
 _PIECE = 2**16  # numbers moved at a time: they stay in the processor's cache

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from align.record.asked_plan import Plan, is_array
+from align.record.casting import is_array
+from align.record.files.dump_meta import described
 from align.record.nested import leaves, replace
+from align.record.request import Request
 from align.record.stored_arrays import Store
 from sot_paddle.checkpoint import read_tensors, write_tensors
 
@@ -20,33 +22,33 @@ GRADIENTS, STATE, RECORD = "gradients.safetensors", "state.safetensors", "record
 IGNORED = -100  # label that PyTorch's cross entropy leaves out
 
 
-def plan_of(given: Mapping[str, Any], dtype: str) -> Plan:
-    """The plan of a spec's definitions, in training mode with dropout off, in one precision.
+def plan_of(request: Request, dtype: str) -> Request:
+    """A spec's request in training mode with dropout off, in one precision, on its first batch.
 
     Args:
-        given: from `align.commands.spec.read_spec`.
+        request: from `align.commands.spec.read_spec`.
         dtype: "float64" or "float32".
     """
-    known = {one.name for one in dataclasses.fields(Plan)}
-    asked = {name: value for name, value in given.items() if name in known}
-    return Plan(**{**asked, "dtypes": (dtype,), "train": True, "dropout": "off"})
+    inputs, labels = request.batches[0] if request.batches else (request.inputs, request.labels)
+    changed = {"inputs": inputs, "labels": labels, "train": True, "dropout": "off"}
+    return dataclasses.replace(request, dtype=dtype, **changed)
 
 
-def batch_size(plan: Plan) -> int:
+def batch_size(inputs: Any) -> int:
     """The leading dimension of the first array of the inputs.
 
     Raises:
         ValueError: there is none.
     """
-    shapes = [np.shape(array) for _, array in leaves(plan.inputs, is_array)]
+    shapes = [np.shape(array) for _, array in leaves(inputs, is_array)]
     size = next((shape[0] for shape in shapes if shape), None)
     if size is None:
         raise ValueError("distributed: no input array has a leading dimension to cut")
     return size
 
 
-def cut(plan: Plan, processes: int, index: int) -> Plan:
-    """The plan with one process's slice of the batch, in order.
+def cut(plan: Request, processes: int, index: int) -> Request:
+    """The plan with one process's slice of every batch, in order.
 
     Arrays whose leading dimension is the batch's are cut, all others stay whole.
 
@@ -58,16 +60,22 @@ def cut(plan: Plan, processes: int, index: int) -> Plan:
     Raises:
         ValueError: the batch cannot be cut equally, or the labels have another leading dimension.
     """
-    size = batch_size(plan)
+    inputs, labels = _cut(plan.inputs, plan.labels, processes, index)
+    batches = [_cut(*batch, processes, index) for batch in plan.batches or ()]
+    return dataclasses.replace(plan, inputs=inputs, labels=labels, batches=batches or None)
+
+
+def _cut(inputs: Any, labels: Any, processes: int, index: int) -> tuple[Any, Any]:
+    """One process's slice of a batch."""
+    size = batch_size(inputs)
     if size % processes:
         raise ValueError(
             f"distributed: a batch of {size} cannot be cut equally among {processes} processes: "
             "give inputs whose leading dimension is a multiple of it"
         )
-    labels = None if plan.labels is None else np.asarray(plan.labels)
-    if labels is not None and labels.shape[:1] != (size,):
+    if labels is not None and np.shape(labels)[:1] != (size,):
         raise ValueError(
-            f"distributed: labels of shape {labels.shape} for a batch of {size}: their leading "
+            f"distributed: labels of shape {np.shape(labels)} for a batch of {size}: their leading "
             "dimension must be the batch's"
         )
     here = slice(index * size // processes, (index + 1) * size // processes)
@@ -75,11 +83,16 @@ def cut(plan: Plan, processes: int, index: int) -> Plan:
     def one(_: str, array: Any) -> Any:
         return array[here] if np.shape(array)[:1] == (size,) else array
 
-    inputs = replace(plan.inputs, is_array, one)
-    return dataclasses.replace(plan, inputs=inputs, labels=None if labels is None else labels[here])
+    own = None if labels is None else np.asarray(labels)[here]
+    return replace(inputs, is_array, one), own
 
 
-def counted(plan: Plan, processes: int) -> list[int]:
+def told(plan: Request) -> dict[str, Any]:
+    """Hashes of everything that is fed: every process must read the same from its spec."""
+    return described((plan.inputs, plan.labels, plan.batches))
+
+
+def counted(plan: Request, processes: int) -> list[int]:
     """Labels that are not ignored in each slice, [] when the labels are no class numbers."""
     labels = None if plan.labels is None else np.asarray(plan.labels)
     if labels is None or labels.dtype.kind not in "iu":

@@ -1,4 +1,4 @@
-"""Low precision: what a run in bfloat16 or float16 holds, and where it can run at all.
+"""Low precision: what a run in bfloat16 or float16 holds.
 
 Both sides run under automatic mixed precision, as one trains with it: weights, inputs and losses
 stay float32, the framework casts the operators on its list (torch.autocast, and
@@ -7,8 +7,6 @@ that leave a run are float32, which holds every value of the low formats.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 from align.record.results import LOW_PRECISION
 
@@ -26,31 +24,3 @@ def held_dtype(dtype: str) -> str:
 def is_low(dtype: str) -> bool:
     """Whether a run of this precision is one of mixed precision."""
     return dtype in HELD
-
-
-def refuse_on_cpu(dtypes: Iterable[str], device: str) -> None:
-    """Refuse what Paddle cannot run.
-
-    Args:
-        dtypes: precisions asked for.
-        device: Paddle's, such as "cpu" or "gpu:0".
-
-    Raises:
-        ValueError: float16 on the CPU.
-    """
-    if "float16" in dtypes and device.startswith("cpu"):
-        raise ValueError(
-            "dtype 'float16': Paddle has no float16 kernels on the CPU (expected a GPU, got "
-            f"{device}): run on a GPU, or use dtype='bfloat16'"
-        )
-
-
-def failed(framework: str, dtype: str, error: BaseException) -> ValueError:
-    """One clear line for an operator that a framework does not have in low precision."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = next((line for line in lines if "kernel" in line or "not implemented" in line), "")
-    text = (told or (lines[-1] if lines else type(error).__name__))[:200]
-    return ValueError(
-        f"dtype {dtype!r}: {framework} cannot run this model in mixed precision ({text}): leave "
-        f"{dtype} out, or keep that layer in float32 on both sides"
-    )

@@ -7,14 +7,14 @@ computed each side; and its JSON is strict.
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from align.record.strict_json import json_ready
 from align.record.tolerance import Tolerance
+from sot_paddle.strict_json import dumps, json_ready
 
 STEPS = (
     "weights",
@@ -30,6 +30,19 @@ STEPS = (
     "distributed",
     "coverage",
 )
+REPAIR_ORDER = (
+    "weights",
+    "data",
+    "forward",
+    "loss",
+    "metric",
+    "learning_rate",
+    "backward",
+    "optimizer",
+    "training",
+    "distributed",
+)
+"""Steps in the order in which one fault makes the next: the first finding is the one to fix."""
 LOW_PRECISION = ("bfloat16", "float16")
 DTYPES = ("float64", "float32", *LOW_PRECISION, None)
 
@@ -227,13 +240,14 @@ class Divergence:
 
     Attributes:
         name: the first tensor out of tolerance (a tap in Paddle's names, or a gradient).
-        place: what to mend, in Paddle's names: a layer, a tensor ("weights", "optimizer"), a key of
+        place: what to fix, in Paddle's names: a layer, a tensor ("weights", "optimizer"), a key of
             the batch ("data"), "schedule", "optimizer", or "loss" when only the loss differs.
         step: one of `align.record.results.STEPS`.
         dtype: precision in which it was seen.
         reason: the measured difference.
         cause: the likely cause, "" when no formula fits.
         source: class, file and line of the layer's forward.
+        follows: the step whose difference makes this one; "" when this place is to be fixed.
     """
 
     name: str
@@ -243,15 +257,29 @@ class Divergence:
     reason: str
     cause: str = ""
     source: str = ""
+    follows: str = ""
+
+    def after(self, step: str, place: str = "") -> Divergence:
+        """The same as a consequence of another step's difference, at that one's place if given."""
+        cause = f"follows from the difference in the step {step!r}: fix that first"
+        place = place or self.place
+        return dataclasses.replace(self, place=place, cause=cause, source="", follows=step)
+
+    @property
+    def heading(self) -> str:
+        """Place, step and precision: "encoder.norm (forward, float64)"."""
+        step = ", ".join(filter(None, [self.step.replace("_", " "), self.dtype]))
+        return f"{self.place} ({step})"
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """What a reader sees below the heading: names and texts."""
+        reason = self.reason.removeprefix("differs ")
+        rows = [("cause", self.cause), ("differs at", f"{self.name}: {reason}")]
+        return [(name, text) for name, text in (*rows, ("code", self.source)) if text]
 
     def __str__(self) -> str:
-        lines = [f"{self.step}{f' ({self.dtype})' if self.dtype else ''}: {self.place}"]
-        if self.cause:
-            lines.append(f"  likely cause: {self.cause}")
-        lines.append(f"  seen at {self.name}: {self.reason}")
-        if self.source:
-            lines.append(f"  code: {self.source}")
-        return "\n".join(lines)
+        return "\n".join([self.heading, *(f"  {name}: {text}" for name, text in self.rows)])
 
     def to_json(self) -> dict[str, Any]:
         """All attributes."""
@@ -263,13 +291,14 @@ class Report:
     """Everything a run produced; an empty one is a failure, because nothing was proved.
 
     Attributes:
-        environment: versions, machine, commit.
+        environment: versions and machine.
         results: one for each case, step and dtype.
-        findings: what differs, where and why; the one to mend first comes first.
-        guilty: layers that are wrong on their own (inject mode).
+        findings: what differs, where and why; the one to fix first comes first.
+        guilty: layers that are wrong on the reference's own inputs (inject mode).
         notes: what was not compared and why.
         layers: class of every compared Paddle layer by its name, empty for the project's own cases.
         certificate: summary of a sensitivity certificate that belongs to the run, or None.
+        about: the pair, date, command and commits, see `align.record.provenance.rows`.
     """
 
     environment: dict[str, Any]
@@ -279,6 +308,28 @@ class Report:
     notes: list[str] = field(default_factory=list)
     layers: dict[str, str] = field(default_factory=dict)
     certificate: dict[str, Any] | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def repairs(self) -> list[Divergence]:
+        """Every place to fix, once, in the order of repair: findings, and what inject mode adds."""
+        found = [one for one in self.findings if not one.follows]
+        places = {one.place for one in found}
+        found += [one for one in self.guilty if one.place not in places]
+        return sorted(found, key=lambda one: REPAIR_ORDER.index(one.step))
+
+    @property
+    def consequences(self) -> list[Divergence]:
+        """Findings that another one makes."""
+        return [one for one in self.findings if one.follows]
+
+    @property
+    def cases(self) -> dict[str, list[StepResult]]:
+        """The results by case, in the order in which they were run."""
+        found: dict[str, list[StepResult]] = {}
+        for result in self.results:
+            found.setdefault(result.case, []).append(result)
+        return found
 
     @property
     def verdict(self) -> str:
@@ -291,9 +342,10 @@ class Report:
         return 0 if self.verdict == "pass" else 1
 
     def to_json(self) -> dict[str, Any]:
-        """{"verdict", "environment", "findings", "guilty", "notes", "certificate", "results"}."""
+        """The keys are those of docs/alignment.md, section "Output"."""
         return {
             "verdict": self.verdict,
+            "about": json_ready(self.about),
             "environment": json_ready(self.environment),
             "findings": [one.to_json() for one in self.findings],
             "guilty": [one.to_json() for one in self.guilty],
@@ -303,8 +355,8 @@ class Report:
         }
 
     def dumps(self) -> str:
-        """`to_json` as text; refuses non-finite numbers that slipped through."""
-        return json.dumps(self.to_json(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        """`to_json` as text."""
+        return dumps(self.to_json())
 
 
 def _stamp_problems(stamps: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -6,7 +6,6 @@ same on both sides; with two, everything is named as in Paddle. Nothing is ever 
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,7 @@ from align.pair.dump_pair import DumpPair, Names
 from align.record.arrays import Arrays, TrainingRun
 from align.record.files.dump_reading import Dump
 from align.record.recording import ROOT, Recording
-from align.report.report import write_atomically
-from align.report.reprod import write_reprod
+from align.report.reprod import write_arrays, write_reprod
 
 Checks = dict[str, Arrays]
 FORWARD, LOSS, RATES = "forward_align", "loss_align", "lr_align"
@@ -39,13 +37,8 @@ def write_side(dump: Dump, folder: Path) -> list[Path]:
         _add(checks, dtype, _of_pass(dump.recording(dtype)))
         if dump.meta.steps:
             _add(checks, dtype, _of_training(dump.training(dtype)))
-    written = []
-    for check, arrays in checks.items():
-        buffer = io.BytesIO()
-        np.save(buffer, arrays)
-        path = folder / f"{check}_{dump.meta.side}.npy"
-        written.append(write_atomically(path, buffer.getvalue()))
-    return written
+    side = dump.meta.side
+    return [write_arrays(folder / f"{c}_{side}.npy", arrays) for c, arrays in checks.items()]
 
 
 def write_both(names: Names, dtypes: list[str], folder: Path) -> list[Path]:

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from align.record.results import Divergence, Report, some
+from align.record.results import REPAIR_ORDER, Divergence, Report, StepResult, some
 from align.report.report import console, write_html, write_json
 
 PASSES = ("forward", "backward")
-ORDER = (
-    "weights",
-    "data",
-    "forward",
-    "loss",
-    "metric",
-    "learning_rate",
-    "backward",
-    "optimizer",
-    "training",
-    "distributed",
-)
-"""Steps in the order in which one fault makes the next: the first finding is the one to mend."""
 
 
 @dataclass
@@ -32,8 +20,8 @@ class Outcome:
     Attributes:
         report: every comparison, for the console, JSON, HTML and JUnit writers; it also holds the
             findings (those that make others come first: weights, data, forward, loss, metric,
-            learning rate, backward, optimizer, training), the guilty layers of inject mode in
-            execution order, and notes on what was not compared.
+            learning rate, backward, optimizer, training), the layers that inject mode
+            found wrong, in execution order, and notes on what was not compared.
         first_divergence: the first one of the forward pass, None without.
         first_backward_divergence: the first one of the backward pass, None without.
         torch_only: PyTorch modules without a partner; they were not compared.
@@ -53,12 +41,12 @@ class Outcome:
 
     @property
     def findings(self) -> list[Divergence]:
-        """What differs, where and why; the one to mend first comes first."""
+        """What differs, where and why; the one to fix first comes first."""
         return self.report.findings
 
     @property
     def guilty(self) -> list[Divergence]:
-        """Every layer that is wrong on its own (inject mode)."""
+        """Every layer that is wrong on the reference's own inputs (inject mode)."""
         return self.report.guilty
 
     @property
@@ -68,14 +56,57 @@ class Outcome:
 
     @property
     def root(self) -> Divergence | None:
-        """The finding to mend first, None without."""
+        """The finding to fix first, None without."""
         return next(iter(self.findings), None)
 
     def add(self, found: Sequence[Divergence]) -> None:
         """Take findings in, each step and place once, in the order of causes."""
         known = {(one.step, one.place) for one in self.findings}
         self.findings.extend(one for one in found if (one.step, one.place) not in known)
-        self.findings.sort(key=lambda one: ORDER.index(one.step))
+        self.findings.sort(key=lambda one: (bool(one.follows), REPAIR_ORDER.index(one.step)))
+
+    def leave_out(self, torch_only: list[str], paddle_only: list[str]) -> None:
+        """Take in the modules without a partner, and say that they are not compared."""
+        self.torch_only, self.paddle_only = torch_only, paddle_only
+        for side, other, names in (
+            ("PyTorch modules", "Paddle", torch_only),
+            ("Paddle layers", "PyTorch", paddle_only),
+        ):
+            if names:
+                found = f"{side} not compared because {other} has no partner: {some(names)}"
+                self.notes.append(found)
+
+    def timed(self, stage: Callable[[], StepResult]) -> StepResult:
+        """Run a stage and take its result in, with the seconds it took."""
+        began = time.perf_counter()
+        result = stage()
+        result.seconds = time.perf_counter() - began
+        self.report.results.append(result)
+        return result
+
+    def found(
+        self,
+        stage: Callable[[], tuple[StepResult, Sequence[Divergence]]],
+        makers: Sequence[str] = (),
+    ) -> None:
+        """Run a stage that names its own findings; they follow from a difference in ``makers``."""
+
+        def run() -> StepResult:
+            result, divergences = stage()
+            self.add(self.after(makers, divergences))
+            return result
+
+        self.timed(run)
+
+    def after(self, steps: Sequence[str], found: Sequence[Divergence]) -> list[Divergence]:
+        """Findings as consequences of the first difference in one of some steps, if any."""
+        made = next((one.step for one in self.findings if one.step in steps), "")
+        return [one.after(made) if made else one for one in found]
+
+    def wrong_alone(self, layers: Sequence[Divergence]) -> None:
+        """Take in layers that are wrong on their own, each place once."""
+        known = {one.place for one in self.guilty}
+        self.guilty.extend(one for one in layers if one.place not in known)
 
     @property
     def exit_code(self) -> int:
@@ -98,27 +129,7 @@ class Outcome:
         return f"FAIL: {step}, at {first.place}{cause}"
 
     def __str__(self) -> str:
-        lines = [self.verdict, "", console(self.report)]
-        for title, found in (
-            ("first divergence", self.first_divergence),
-            ("first divergence in the backward pass", self.first_backward_divergence),
-        ):
-            if found is not None:
-                lines += ["", f"{title}, {found}"]
-        rest = [one for one in self.findings if one.step not in PASSES]
-        for one in rest:
-            lines += ["", str(one)]
-        if self.guilty:
-            lines += ["", "guilty on the reference's own inputs:"]
-            lines += [f"  {one.place}: {one.cause or one.reason}" for one in self.guilty]
-        for title, names in (
-            ("PyTorch modules without a partner", self.torch_only),
-            ("Paddle layers without a partner", self.paddle_only),
-        ):
-            if names:
-                lines += ["", f"{title} (not compared): {some(names)}"]
-        lines += [f"note: {note}" for note in self.notes]
-        return "\n".join(lines)
+        return f"{self.verdict}\n\n{console(self.report)}"
 
     def write(self, out: str | Path) -> Path:
         """Write report.html and report.json into a folder; returns the page's path."""

@@ -1,4 +1,4 @@
-"""A run's report: text for the terminal, JSON for machines, JUnit XML, one page for people.
+"""The files of a report: JSON for machines, JUnit XML, one page for people.
 
 Files are written atomically: a reader sees the old file or the whole new one.
 """
@@ -12,68 +12,41 @@ from align.record.results import Report
 from align.report.report_html import page
 from align.report.report_junit import junit
 from align.report.report_text import console
+from sot_paddle.atomic import write_atomically
 
-__all__ = ["console", "write_atomically", "write_html", "write_json", "write_junit"]
+__all__ = ["console", "write_asked", "write_html", "write_json", "write_junit"]
+
+Name = str | os.PathLike[str]
 
 
-def write_json(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Writes the strict JSON of a report, atomically.
-
-    Args:
-        report: the run.
-        path: file to write; its folder is created.
-
-    Returns:
-        The path written.
-    """
+def write_json(report: Report, path: Name) -> Path:
+    """Writes the strict JSON of a report; the folder is created; returns the path."""
     return write_atomically(path, report.dumps().encode())
 
 
-def write_html(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Writes the report as one self-contained HTML page, atomically.
-
-    Args:
-        report: the run.
-        path: file to write; its folder is created.
-
-    Returns:
-        The path written.
-    """
+def write_html(report: Report, path: Name) -> Path:
+    """Writes the report as one self-contained page; the folder is created; returns the path."""
     return write_atomically(path, page(report).encode())
 
 
-def write_junit(report: Report, path: str | os.PathLike[str]) -> Path:
-    """Writes the report as JUnit XML, atomically.
-
-    Args:
-        report: the run.
-        path: file to write; its folder is created.
-
-    Returns:
-        The path written.
-    """
+def write_junit(report: Report, path: Name) -> Path:
+    """Writes the report as JUnit XML; the folder is created; returns the path."""
     return write_atomically(path, junit(report))
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Writes bytes through a temporary file in the same folder, fsync and rename.
+def write_asked(report: Report, out: Name | None, json: Name | None, junit: Name | None) -> None:
+    """Writes the files that a command was asked for and prints where they are.
 
     Args:
-        path: file to write; its folder is created.
-        data: the whole content.
-
-    Returns:
-        The path written.
+        report: the run.
+        out: folder for report.html and report.json, None without.
+        json: file for the JSON alone, None without.
+        junit: file for the JUnit XML, None without.
     """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return path
+    if json:
+        print("JSON:", write_json(report, json))
+    if junit:
+        print("JUnit XML:", write_junit(report, junit))
+    if out:
+        write_json(report, Path(out) / "report.json")
+        print("HTML report:", write_html(report, Path(out) / "report.html"))

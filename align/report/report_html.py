@@ -1,6 +1,7 @@
-"""The HTML report: one page, no network, no script; every text is escaped.
+"""The HTML report of a run, written by `sot_paddle.html_page`.
 
-Failed results stand open, passing ones are folded; verdict, matrix and nearest misses come first.
+Verdict, what to fix, the matrix and the results nearest to their limit come first. Every result is
+one row that opens; failed ones stand open. On paper only failed ones are shown in full.
 """
 
 from __future__ import annotations
@@ -10,18 +11,72 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from align.record.provenance import rows
 from align.record.results import STEPS, Comparison, Divergence, Report, StepResult
-from align.report import report_plots
-from align.report.report_style import CSS
-from align.report.report_text import GUIDE, explain, headline, number, place
-from align.report.report_tree import tree
+from align.record.tolerance import Tolerance
+from align.report import report_plots, report_tree
+from align.report.report_text import (
+    FOLLOWS,
+    GUIDE,
+    NOTES,
+    NOTHING,
+    TO_FIX,
+    caught,
+    explain,
+    label,
+    number,
+    place,
+    tally,
+)
+from sot_paddle.html_page import banner, chip, document, facts, listed, properties, spoken, table
 
 NEAREST = 12  # rows in the table of worst elements
-_BITS = {"float64": "64 ", "float32": "32 ", "bfloat16": "bf16 ", "float16": "16 "}
+PRINTED = 3  # failed results that are shown in full on paper
 KEPT = 6  # worst tensors listed per result
 TREES = 8  # a page of more cases shows the layers of those that fail
+HIDDEN = ' class="hidden-on-paper"'
 LOGARITHMIC = ("drift",)  # series over decades
 TITLES = {"backward": "Gradient difference per parameter", "forward": "Difference per tap"}
+COLUMNS = ("worst element", "#ours", "#reference", "#difference", "#allowed", "#used")
+CERTIFIED = (
+    ("detected", "faults", "faults detected"),
+    ("located", "faults", "located: the right layer or step is named"),
+    ("explained", "faults", "explained: the right cause is named"),
+    ("false_alarms", "clean_seeds", "false alarms on clean runs"),
+)
+SAID = {
+    "pass": "Every comparison is within its tolerance, and every planted fault was caught.",
+    "fail": "Something is out of tolerance, a planted fault went unseen, or a proof is missing.",
+}
+_BITS = {"float64": "64 ", "float32": "32 ", "bfloat16": "bf16 ", "float16": "16 "}
+_STYLE = """
+.about dl { font-size:13px; margin:16px 0 0; }
+.on-paper { display:none; }
+.found { padding-left:22px; } .found li { margin:0 0 14px; } .found dt { color:var(--soft); }
+@media screen and (min-width:821px) { .matrix td, .matrix thead th + th { text-align:center; }
+  .matrix tbody th { min-width:220px; } }
+details { border:1px solid var(--line); border-radius:6px; background:var(--card); margin:8px 0; }
+details.fail { border-color:var(--fail); }
+details > summary { padding:10px 16px; display:grid; gap:4px 14px; align-items:baseline;
+  grid-template-columns:12px 44px 116px 64px 1fr 140px 54px; }
+summary:hover { background:var(--faint); }
+summary .state { color:var(--tone); font-weight:600; }
+summary span { font-size:13px; overflow-wrap:normal; } summary .last { text-align:right; }
+details.plain > summary { grid-template-columns:12px 1fr; }
+.body { padding:4px 16px 18px; border-top:1px solid var(--line); scroll-margin-top:60px; }
+.why { border-left:3px solid var(--tone); background:var(--tone-bg); border-radius:0 4px 4px 0;
+  padding:8px 14px; margin:12px 0; } .why p { margin:2px 0; max-width:none; }
+@media (max-width:640px) { .body { padding:2px 12px 14px; }
+  details > summary { grid-template-columns:12px 44px 1fr auto; padding:10px 12px; }
+  summary .worst, summary .faults, summary .last { grid-column:3 / 5; text-align:left; } }
+@media print { .hidden-on-paper, .matrix thead, .matrix td:empty,
+  .found li:nth-child(n+9) { display:none; } .on-paper { display:block; }
+  .matrix, .matrix tbody { display:block; } .matrix tbody { columns:3; column-gap:8px; }
+  .matrix tr { display:block; padding:1px 4px; border-bottom:1px solid var(--line); }
+  .matrix th, .matrix td { display:inline; border:0; padding:0 3px 0 0; }
+  .matrix td::before { content:attr(data-label) " "; color:var(--soft); }
+  .chip { padding:0; font-size:inherit; } figure { max-width:300px; } }
+"""
 
 
 def page(report: Report) -> str:
@@ -33,232 +88,197 @@ def page(report: Report) -> str:
     Returns:
         HTML text; nothing in it refers to another file or host.
     """
-    cases: dict[str, list[tuple[int, StepResult]]] = {}
-    for i, result in enumerate(report.results):
-        cases.setdefault(result.case, []).append((i, result))
-    few = len(cases) <= TREES
-    groups = "".join(
-        f"<h3>{escape(case)}</h3>{_tree([r for _, r in held], report, few)}"
-        f"{''.join(_result(i, r) for i, r in held)}"
-        for case, held in cases.items()
+    about = report.about
+    heading = "Alignment of the PaddlePaddle port with its PyTorch reference"
+    if "pair" in about:
+        heading = f"{about['pair']}: " + " against ".join(
+            f"{about[side]['class']} ({title})"
+            for side, title in (("paddle", "PaddlePaddle"), ("torch", "PyTorch"))
+            if side in about
+        )
+    first = {id(result): i for i, result in enumerate(report.results)}
+    counts = [(f"{good} / {count}", what) for good, count, what in tally(report)]
+    seconds = sum(result.seconds for result in report.results)
+    shares = "".join(f"<p>{escape(r.note)}</p>" for r in report.results if r.step == "coverage")
+    sections = (
+        _banner(report),
+        facts([*counts, (f"{seconds:.0f} s", "measured time")]),
+        shares,
+        f'<div class="about">{listed(rows(about))}</div>',
+        _findings(report),
+        f"<h2>What was compared</h2>{_matrix(report, first)}",
+        f"<h2>Nearest to the limit</h2>{_nearest(report)}",
+        _certificate(report.certificate),
+        "<h2>How to read this page</h2>",
+        *(f"<p>{escape(text)}</p>" for text in GUIDE),
+        f"<h2>Environment</h2>{properties(report.environment)}",
+        _results(report, first),
     )
-    body = (
-        f"<h1>Alignment of the PaddlePaddle port with its PyTorch reference</h1>{_banner(report)}"
-        f"{_facts(report)}{_findings(report)}<h2>What was compared</h2>{_matrix(cases)}"
-        f"<h2>Nearest to the limit</h2>{_nearest(report)}{_certificate(report.certificate)}"
-        f"<h2>How to read this page</h2>{GUIDE}<h2>Environment</h2>"
-        f"{_environment(report.environment)}<h2>Every result</h2>"
-        f"{groups or '<p>Nothing was run, so nothing is proved.</p>'}"
-    )
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Alignment: {report.verdict}</title><style>{CSS}</style></head>"
-        f"<body><main>{body}</main></body></html>\n"
-    )
+    html = f"<h1>{escape(heading)}</h1>{''.join(sections)}"
+    style = _STYLE + report_plots.STYLE + report_tree.STYLE
+    return document(f"Alignment: {report.verdict} · {about.get('pair', 'suite')}", html, style)
 
 
 def _banner(report: Report) -> str:
     failed = [(i, r) for i, r in enumerate(report.results) if not r.passed]
     items = []
     for i, result in failed[:NEAREST]:
-        name = " · ".join((result.case, result.step, *filter(None, [result.dtype])))
-        first = result.first_failure
-        what = f"first divergence at {first.name}" if first else result.problems[0]
-        items.append(f'<li><a href="#r{i}">{escape(name)}</a>: {escape(what)}</li>')
+        name = f"{result.case} · {label(result)}"
+        one = result.first_failure
+        what = f"first divergence at {one.name}" if one else result.problems[0]
+        items.append(f'<a href="#r{i}">{escape(name)}</a>: {escape(what)}')
     if len(failed) > NEAREST:
-        items.append(f"<li>and {len(failed) - NEAREST} more</li>")
-    said = {
-        "pass": "Every comparison is within its tolerance, and every planted fault was caught.",
-        "fail": "Something is out of tolerance, a planted fault went unseen, or a proof is missing."
-        if report.results
-        else "Nothing was run, so nothing is proved.",
-    }[report.verdict]
-    rows = f"<ul>{''.join(items)}</ul>" if items else ""
-    word = {"pass": "Pass", "fail": "Fail"}[report.verdict]
-    return (
-        f'<section class="banner {report.verdict}" title="{escape(headline(report))}">'
-        f"<strong>{word}</strong><p>{said}</p>{rows}</section>"
-    )
-
-
-def _facts(report: Report) -> str:
-    results = report.results
-    comparisons = [c for r in results for c in r.comparisons]
-    controls = [c for r in results for c in r.controls]
-    facts = (
-        (f"{sum(r.passed for r in results)} / {len(results)}", "results pass"),
-        (f"{sum(c.passed for c in comparisons)} / {len(comparisons)}", "tensors in tolerance"),
-        (f"{sum(c.caught for c in controls)} / {len(controls)}", "planted faults caught"),
-        (f"{sum(r.seconds for r in results):.0f} s", "measured time"),
-    )
-    cells = "".join(f"<div><b>{value}</b><span>{what}</span></div>" for value, what in facts)
-    shares = "".join(f"<p>{escape(r.note)}</p>" for r in results if r.step == "coverage")
-    return f'<div class="facts">{cells}</div>{shares}'
+        items.append(f"and {len(failed) - NEAREST} more")
+    said = SAID[report.verdict] if report.results else f"{NOTHING.capitalize()}."
+    return banner(report.verdict == "pass", report.verdict.capitalize(), said, items)
 
 
 def _findings(report: Report) -> str:
-    """What differs, where and why; the one to mend first stands first."""
-    parts = []
-    if report.findings:
-        parts.append("<h2>What to mend</h2><ol class='found'>")
-        parts += [_finding(one) for one in report.findings]
-        parts.append("</ol>")
-    if report.guilty:
-        parts.append("<h3>Wrong on the reference's own inputs</h3><ol class='found'>")
-        parts += [_finding(one) for one in report.guilty]
-        parts.append("</ol>")
-    if report.notes:
-        rows = "".join(f"<li>{escape(note)}</li>" for note in report.notes)
-        parts.append(f"<h3>Not compared, and why</h3><ul>{rows}</ul>")
-    return "".join(parts)
+    """The places to fix are numbered; what follows from them and the notes are not."""
+    notes = "".join(f"<li>{escape(note)}</li>" for note in report.notes)
+    parts = (
+        (f"<h2>{TO_FIX}</h2>", "ol", "".join(map(_finding, report.repairs))),
+        (f"<h3>{FOLLOWS}</h3>", "ul", "".join(map(_finding, report.consequences))),
+        (f"<h3>{NOTES}</h3>", "ul", notes),
+    )
+    return "".join(
+        f'{title}<{tag} class="found">{items}</{tag}>' for title, tag, items in parts if items
+    )
 
 
 def _finding(one: Divergence) -> str:
-    step = " ".join(filter(None, [one.step.replace("_", " "), one.dtype]))
-    cause = f"<p><b>Likely cause: {escape(one.cause)}</b></p>" if one.cause else ""
-    source = f"<p class='soft'>Code: <code>{escape(one.source)}</code></p>" if one.source else ""
-    return (
-        f"<li><code>{escape(one.place)}</code> <span class='soft'>{escape(step)}</span>{cause}"
-        f"<p>Seen at <code>{escape(one.name)}</code>: {escape(one.reason)}</p>{source}</li>"
-    )
-
-
-def _tree(results: Sequence[StepResult], report: Report, few: bool) -> str:
-    """The layers of one case, open when something in it failed; of many cases only such."""
-    failed = any(not r.passed for r in results)
-    if not (few or failed):
-        return ""
-    guilty = [one.place.partition("#")[0] for one in (*report.findings[:1], *report.guilty)]
-    shown = tree(results, report.layers, guilty)
-    if not shown:
-        return ""
-    state = " open" if failed else ""
-    return (
-        f'<details class="plain"{state}><summary>Layers, coloured by difference</summary>'
-        f'<div class="body">{shown}</div></details>'
-    )
+    return f"<li><code>{escape(one.heading)}</code>{listed(one.rows)}</li>"
 
 
 def _certificate(held: Mapping[str, Any] | None) -> str:
     """What the suite finds when faults are planted on purpose, measured by `--certify`."""
     if held is None:
         return ""
-    total = held["faults"]
-    rows = [
-        [word, f"{held[key]} / {of}"]
-        for word, key, of in (
-            ("faults detected", "detected", total),
-            ("located: the right layer or step is named", "located", total),
-            ("explained: the right cause is named", "explained", total),
-            ("false alarms on clean runs", "false_alarms", held["clean_seeds"]),
-        )
-    ]
-    return f"<h2>Sensitivity certificate</h2>{_table(('', '#measured'), rows)}"
+    counts = [[what, f"{held[key]} / {held[of]}"] for key, of, what in CERTIFIED]
+    return f"<h2>Sensitivity certificate</h2>{table(('', '#measured'), counts)}"
 
 
-def _matrix(cases: Mapping[str, Sequence[tuple[int, StepResult]]]) -> str:
+def _matrix(report: Report, first: Mapping[int, int]) -> str:
     """Case x step; one chip per dtype, linked to its result."""
-    used = {r.step for held in cases.values() for _, r in held}
+    used = {result.step for result in report.results}
     steps = [step for step in STEPS if step in used]
-    rows = []
-    for case, held in cases.items():
-        cells = []
-        for step in steps:
-            chips = [_chip(i, r) for i, r in held if r.step == step]
-            cells.append(f"<td>{' '.join(chips) or '<span class=soft>–</span>'}</td>")
-        rows.append(f"<tr><th>{escape(case)}</th>{''.join(cells)}</tr>")
-    head = "".join(f"<th>{step.replace('_', ' ')}</th>" for step in steps)
-    return _scroll(
-        f'<table class="matrix"><thead><tr><th>case</th>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table>"
-    )
+    cells = [
+        [
+            escape(case),
+            *(" ".join(_chip(first[id(r)], r) for r in held if r.step == step) for step in steps),
+        ]
+        for case, held in report.cases.items()
+    ]
+    return table(("case", *(step.replace("_", " ") for step in steps)), cells, "matrix")
 
 
 def _chip(i: int, result: StepResult) -> str:
     state, mark = ("pass", "✓") if result.passed else ("fail", "✕")
-    bits = _BITS.get(result.dtype or "", "")
-    label = f"{result.case}, {result.step}, {result.dtype or 'no dtype'}: {state}"
-    return f'<a class="chip {state}" href="#r{i}" title="{escape(label)}">{bits}{mark}</a>'
+    title = f"{result.case}, {label(result)}: {state}"
+    return chip(result.passed, f"{_BITS.get(result.dtype or '', '')}{mark}", title, f"r{i}")
 
 
 def _nearest(report: Report) -> str:
     held = [(i, r, r.worst_comparison) for i, r in enumerate(report.results) if r.comparisons]
-    rows = []
-    for i, result, c in sorted(held, key=lambda one: -one[2].severity)[:NEAREST]:
-        where = f'<a href="#r{i}">{escape(result.case)}</a> {result.step} {result.dtype or ""}'
-        rows.append([where, *_cells(c)])
-    return _table(("result", *_COLUMNS), rows)
-
-
-_COLUMNS = ("worst element", "#ours", "#reference", "#difference", "#allowed", "#used")
+    held.sort(key=lambda one: -one[2].severity)
+    cells = [
+        [f'<a href="#r{i}">{escape(result.case)}</a> {label(result)}', *_cells(c)]
+        for i, result, c in held[:NEAREST]
+    ]
+    return table(("result", *COLUMNS), cells)
 
 
 def _cells(c: Comparison) -> list[str]:
     used = f"{100 * c.severity:.3g} %"
     if not c.passed:
-        times = f"{c.severity:.1e} ×" if math.isfinite(c.severity) else "fails"
-        used = f'<span class="chip fail">{times}</span>'
+        used = chip(False, f"{c.severity:.1e} ×" if math.isfinite(c.severity) else "fails")
     where = escape(place(c)).replace(".", ".<wbr>").replace("_", "_<wbr>")
     values = ["–" if v is None else f"{v:.9g}" for v in (c.ours, c.reference)]
     return [f"<code>{where}</code>", *values, number(c.worst), number(c.bound), used]
 
 
-def _result(i: int, result: StepResult) -> str:
+def _results(report: Report, first: Mapping[int, int]) -> str:
+    """Every case with its layers and its results; a passing case is left out on paper."""
+    few = len(report.cases) <= TREES
+    wrong = [i for i, result in enumerate(report.results) if not result.passed]
+    printed = wrong[:PRINTED]
+    text = f"On paper: the first {PRINTED} of {len(wrong)} results that fail."
+    hidden = "" if wrong else HIDDEN
+    groups = [f"<h2{hidden}>Every result</h2>"]
+    groups += [f'<p class="on-paper">{text}</p>'] if len(wrong) > PRINTED else []
+    for case, held in report.cases.items():
+        failed = any(not result.passed for result in held)
+        shown = _layers(held, report, failed) if few or failed else ""
+        shown += "".join(_result(first[id(r)], r, first[id(r)] in printed) for r in held)
+        on_paper = any(first[id(r)] in printed for r in held)
+        kind = "" if on_paper else ' class="hidden-on-paper"'
+        groups.append(f"<section{kind}><h3>{escape(case)}</h3>{shown}</section>")
+    return "".join(groups)
+
+
+def _layers(results: Sequence[StepResult], report: Report, failed: bool) -> str:
+    """The layers of one case, open when something in it failed."""
+    wrong = [one.place.partition("#")[0] for one in report.repairs]
+    shown = report_tree.tree(results, report.layers, wrong)
+    if not shown:
+        return ""
+    return (
+        f'<details class="plain hidden-on-paper"{" open" if failed else ""}><summary>'
+        f'<b>Layers, coloured by difference</b></summary><div class="body">{shown}</div></details>'
+    )
+
+
+def _result(i: int, result: StepResult, printed: bool) -> str:
     """One folded (or, when failed, open) result."""
     state = "pass" if result.passed else "fail"
-    caught = sum(c.caught for c in result.controls)
     said = f"{number(result.worst)} of {number(result.tolerance)}"
     said = "equal in every element" if result.worst == 0 else said
-    head = (
-        f'<span class="state">{state.capitalize()}</span>'
-        f"<span>{result.step.replace('_', ' ')}</span>"
+    kind = state if printed else f"{state} hidden-on-paper"
+    return (
+        f'<details class="{kind}"{"" if result.passed else " open"}>'
+        f'<summary><span class="state">{state.capitalize()}</span>'
+        f"<b>{result.step.replace('_', ' ')}</b>"
         f'<span class="soft">{result.dtype or ""}</span>'
         f'<span class="soft worst">{said}</span>'
-        f'<span class="soft ctl">{caught} of {len(result.controls)} faults caught</span>'
-        f'<span class="soft last">{result.seconds:.1f} s</span>'
-    )
-    return (
-        f'<details class="{state}" id="r{i}"{"" if result.passed else " open"}>'
-        f'<summary>{head}</summary><div class="body">{_body(result)}</div></details>'
+        f'<span class="soft faults">{caught(result)} faults caught</span>'
+        f'<span class="soft last">{result.seconds:.1f} s</span></summary>'
+        f'<div class="body" id="r{i}">{_body(result)}</div></details>'
     )
 
 
 def _body(result: StepResult) -> str:
-    parts = []
-    reasons = explain(result)
-    if reasons:
-        parts.append(
-            f'<div class="why">{"".join(f"<p>{escape(text)}</p>" for text in reasons)}</div>'
-        )
-    if result.note:
-        parts.append(f"<p>{escape(result.note)}</p>")
-    rules = dict.fromkeys(c.tolerance for c in result.comparisons)
-    for rule in rules:
-        parts.append(
-            f'<p class="soft">Tolerance: {escape(rule.describe())}. {escape(rule.why)}</p>'
-        )
-    parts.append(f'<div class="plots">{"".join(_figures(result))}</div>')
+    reasons = "".join(f"<p>{escape(text)}</p>" for text in explain(result))
     worst = sorted(result.comparisons, key=lambda c: -c.severity)[:KEPT]
-    if worst:
-        parts.append(f"<h4>Worst elements</h4>{_table(_COLUMNS, [_cells(c) for c in worst])}")
-    rows = [
+    controls = [
         [
-            "caught" if c.caught else '<span class="chip fail">not caught</span>',
+            "caught" if c.caught else chip(False, "not caught"),
             *(escape(text) for text in (c.name, c.detail, c.located)),
         ]
         for c in result.controls
     ]
-    if rows:
-        titles = ("", "planted fault", "what the check said", "located")
-        parts.append(f"<h4>Negative controls</h4>{_table(titles, rows)}")
-    if result.stamps:
-        said = "; ".join(
-            f"{side}: {', '.join(f'{k} {v}' for k, v in stamp.items())}"
-            for side, stamp in result.stamps.items()
-        )
-        parts.append(f'<p class="soft"><br>Stamps. {escape(said)}</p>')
+    titles = ("", "planted fault", "what the check said", "located")
+    stamps = "; ".join(f"{side}: {spoken(stamp)}" for side, stamp in result.stamps.items())
+    parts = (
+        f'<div class="why">{reasons}</div>' if reasons else "",
+        f"<p>{escape(result.note)}</p>" if result.note else "",
+        *(f'<p class="soft">Tolerance: {escape(rule)}</p>' for rule in _rules(result)),
+        f'<div class="plots">{"".join(_figures(result))}</div>',
+        f"<h4>Worst elements</h4>{table(COLUMNS, map(_cells, worst))}" if worst else "",
+        f"<div{HIDDEN}><h4>Planted faults</h4>{table(titles, controls)}</div>" if controls else "",
+        f'<p class="soft"><br>Computed by {escape(stamps)}</p>' if stamps else "",
+    )
     return "".join(parts)
+
+
+def _rules(result: StepResult) -> Iterable[str]:
+    """Every rule with its reason once; where it differs from tensor to tensor, its range."""
+    alike: dict[tuple[str, str, str], list[Tolerance]] = {}
+    for rule in dict.fromkeys(c.tolerance for c in result.comparisons):
+        alike.setdefault((rule.kind, rule.norm, rule.why), []).append(rule)
+    for rules in alike.values():
+        strict, loose = (pick(rules, key=lambda rule: rule.lowest_bound) for pick in (min, max))
+        more = "" if strict == loose else f"; the loosest tensor {number(loose.lowest_bound)}"
+        yield f"{strict.describe()}{more}. {strict.why}"
 
 
 def _figures(result: StepResult) -> Iterable[str]:
@@ -270,47 +290,8 @@ def _figures(result: StepResult) -> Iterable[str]:
             title += " from float64"
         if result.failures:
             keys.append(("x", "out of tolerance"))
-        yield _figure(title, keys, report_plots.differences(result.comparisons))
+        yield report_plots.figure(title, keys, report_plots.differences(result.comparisons))
     for name, sides in result.series.items():
         keys = list(zip(("l", "d"), sides, strict=False))
         title = name.replace("_", " ").capitalize()
-        draw = report_plots.logarithmic if name in LOGARITHMIC else report_plots.curves
-        yield _figure(title, keys, draw(sides))
-
-
-def _figure(title: str, keys: Sequence[tuple[str, str]], plot: str) -> str:
-    legend = "".join(f'<span><i class="key {k}"></i>{escape(text)}</span> ' for k, text in keys)
-    return f"<figure><figcaption><b>{escape(title)}</b> {legend}</figcaption>{plot}</figure>"
-
-
-def _environment(environment: Mapping[str, Any]) -> str:
-    rows = [
-        [escape(str(key)), f"<code>{escape(_said(value))}</code>"]
-        for key, value in environment.items()
-    ]
-    return _table(("", ""), rows, head=False) if rows else "<p>No environment was recorded.</p>"
-
-
-def _said(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_said(item)}" for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(_said(item) for item in value)
-    return str(value)
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], head: bool = True) -> str:
-    """A table of ready HTML cells; a title that starts with # makes a column of numbers."""
-    kinds = [' class="n"' if title.startswith("#") else "" for title in titles]
-    top = "".join(f"<th{k}>{t.lstrip('#')}</th>" for k, t in zip(kinds, titles, strict=True))
-    lines = [
-        "".join(f"<td{k}>{cell}</td>" for k, cell in zip(kinds, row, strict=True)) for row in rows
-    ]
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return _scroll(
-        f"<table>{f'<thead><tr>{top}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>"
-    )
-
-
-def _scroll(table: str) -> str:
-    return f'<div class="scroll">{table}</div>'
+        yield report_plots.figure(title, keys, report_plots.curves(sides, name in LOGARITHMIC))

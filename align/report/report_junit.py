@@ -7,9 +7,10 @@ console says. Times are seconds.
 from __future__ import annotations
 
 from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from align.record.results import Report, StepResult
-from align.report.report_text import explain, headline
+from align.report.report_text import NOTHING, explain, headline
 
 _UNPRINTABLE = {i: "?" for i in range(32) if chr(i) not in "\t\n\r"}
 
@@ -24,58 +25,49 @@ def junit(report: Report) -> bytes:
         UTF-8 bytes with declaration. A report without results has one failing test, because
         nothing was proved.
     """
-    cases: dict[str, list[StepResult]] = {}
-    for result in report.results:
-        cases.setdefault(result.case, []).append(result)
-    root = ElementTree.Element("testsuites", name=_text(headline(report)))
-    total = failures = 0
-    for case, results in cases.items():
-        failed = sum(not result.passed for result in results)
-        seconds = sum(result.seconds for result in results)
-        suite = ElementTree.SubElement(
-            root,
-            "testsuite",
-            name=_text(case),
-            tests=str(len(results)),
-            failures=str(failed),
-            errors="0",
-            time=f"{seconds:.3f}",
-        )
-        for result in results:
+    results = report.results
+    failures = sum(not result.passed for result in results)
+    root = _element(None, "testsuites", name=headline(report))
+    for case, held in report.cases.items():
+        failed = sum(not result.passed for result in held)
+        counts = {"tests": str(len(held)), "failures": str(failed), "errors": "0"}
+        seconds = f"{sum(result.seconds for result in held):.3f}"
+        suite = _element(root, "testsuite", name=case, **counts, time=seconds)
+        for result in held:
             _case(suite, report, result)
-        total, failures = total + len(results), failures + failed
-    if not report.results:
-        suite = ElementTree.SubElement(root, "testsuite", name="align", tests="1", failures="1")
-        test = ElementTree.SubElement(suite, "testcase", classname="align", name="anything ran")
-        ElementTree.SubElement(test, "failure", message="nothing was run, so nothing is proved")
-        total = failures = 1
-    root.set("tests", str(total))
-    root.set("failures", str(failures))
+    if not results:
+        suite = _element(root, "testsuite", name="align", tests="1", failures="1")
+        test = _element(suite, "testcase", classname="align", name="anything ran")
+        _element(test, "failure", message=NOTHING)
+    root.set("tests", str(len(results) or 1))
+    root.set("failures", str(failures if results else 1))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
 
 
-def _case(suite: ElementTree.Element, report: Report, result: StepResult) -> None:
+def _case(suite: Element, report: Report, result: StepResult) -> None:
     name = f"{result.step} {result.dtype}" if result.dtype else result.step
-    test = ElementTree.SubElement(
-        suite,
-        "testcase",
-        classname=_text(f"align.{result.case}"),
-        name=_text(name),
-        time=f"{result.seconds:.3f}",
-    )
+    seconds = f"{result.seconds:.3f}"
+    test = _element(suite, "testcase", classname=f"align.{result.case}", name=name, time=seconds)
     if result.passed:
         return
     reasons = explain(result)
     found = [
         str(one)
         for one in report.findings
-        if one.step == result.step and one.dtype in (result.dtype, None)
+        if one.step == result.step and one.dtype in (result.dtype, "")
     ]
-    failure = ElementTree.SubElement(
-        test, "failure", message=_text(reasons[0]), type="AlignmentFailure"
-    )
+    failure = _element(test, "failure", message=reasons[0], type="AlignmentFailure")
     failure.text = _text("\n".join([*reasons, *found]))
+
+
+def _element(
+    parent: ElementTree.Element | None, tag: str, **attributes: str
+) -> ElementTree.Element:
+    kept = {name: _text(value) for name, value in attributes.items()}
+    if parent is None:
+        return ElementTree.Element(tag, kept)
+    return ElementTree.SubElement(parent, tag, kept)
 
 
 def _text(text: str) -> str:

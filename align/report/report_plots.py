@@ -8,7 +8,7 @@ in a box 480 units wide.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from align.record.results import Comparison
@@ -18,6 +18,47 @@ ROWS = 28  # more comparisons than this become a scatter over the execution orde
 LABEL, RIGHT, ROW = 188, 466, 17
 POINTS = 160  # points kept of a longer curve
 FLOOR = 1e-20  # smallest distance drawn; smaller counts as equal
+LEFT, BOX = 62, (150, 10)  # of a curve: left edge; bottom and top
+STYLE = """
+.plots { display:grid; grid-template-columns:repeat(auto-fit, minmax(min(100%, 420px), 1fr));
+  gap:8px 28px; }
+figure { margin:14px 0 4px; min-width:0; }
+figcaption { font-size:13px; color:var(--soft); margin:0 0 4px; }
+figcaption b { color:var(--ink); font-weight:600; } figcaption span { white-space:nowrap; }
+svg { display:block; width:100%; height:auto; max-width:560px; }
+svg text { font:11px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif;
+  fill:var(--soft); font-variant-numeric:tabular-nums; }
+svg .name { fill:var(--ink); }
+svg .grid { stroke:var(--line); stroke-width:1; fill:none; }
+svg .bound { stroke:var(--soft); stroke-width:1.5; fill:none; }
+svg .dot { fill:var(--ours); }
+svg .dots { stroke:var(--ours); stroke-width:5; stroke-linecap:round; }
+svg .stem { stroke:var(--ours); stroke-width:1.5; opacity:.35; }
+svg .peers { stroke:var(--ref); stroke-width:4; stroke-linecap:round; fill:none; }
+svg .bad { fill:var(--fail); } svg path.bad { stroke:var(--fail); stroke-width:2; fill:none; }
+svg .ours { stroke:var(--ours); stroke-width:2; fill:none; }
+svg .ref { stroke:var(--ref); stroke-width:2; fill:none; stroke-dasharray:5 4; }
+svg .delta { stroke:var(--ink); stroke-width:1.2; fill:none; }
+.key { display:inline-block; width:9px; height:9px; border-radius:50%; background:var(--ours);
+  margin:0 4px 0 10px; } .key.r { background:var(--ref); }
+.key.b { width:2px; height:12px; border-radius:0; background:var(--soft); vertical-align:-2px; }
+.key.x { background:var(--fail); } .key.l { height:2px; width:16px; border-radius:0;
+  vertical-align:4px; } .key.d { height:0; width:16px; border-radius:0; background:none;
+  border-top:2px dashed var(--ref); vertical-align:4px; }
+@media (max-width:640px) { svg text { font-size:13.5px; } }
+"""
+
+
+def figure(title: str, keys: Sequence[tuple[str, str]], plot: str) -> str:
+    """A plot with its title and legend.
+
+    Args:
+        title: plain text.
+        keys: mark and text of each entry of the legend; the marks are the classes `.key`.
+        plot: an <svg> element.
+    """
+    legend = "".join(f'<span><i class="key {k}"></i>{escape(text)}</span> ' for k, text in keys)
+    return f"<figure><figcaption><b>{escape(title)}</b> {legend}</figcaption>{plot}</figure>"
 
 
 def differences(comparisons: Sequence[Comparison]) -> str:
@@ -38,65 +79,43 @@ def differences(comparisons: Sequence[Comparison]) -> str:
     return draw(comparisons, low, high)
 
 
-def curves(sides: Mapping[str, Sequence[float]]) -> str:
+def curves(sides: Mapping[str, Sequence[float]], decades: bool = False) -> str:
     """The curves of both sides over the steps, and below them the size of their difference.
 
     Args:
         sides: name of a side -> its values by step; the first is drawn solid, the second dashed.
+        decades: draw on a logarithmic axis and without the difference, as the drift of a run and
+            its noise band; no value may be negative.
 
     Returns:
-        An <svg> element, "" when there is no finite value.
+        An <svg> element, "" when there is nothing finite (with decades: and positive) to draw.
     """
-    finite = [v for values in sides.values() for v in values if math.isfinite(v)]
-    if not finite:
+    least = FLOOR if decades else -math.inf
+    drawn = [v for values in sides.values() for v in values if math.isfinite(v) and v > least]
+    if not drawn:
         return ""
     steps = max(len(values) for values in sides.values())
-    low, high = min(finite), max(finite)
-    pad = 0.06 * (high - low) or 0.5 * abs(high) or 1.0
-    low, high = low - pad, high + pad
-    parts = []
-    for tick in _ticks(low, high):
-        y = _scale(tick, low, high, 150, 10)
-        parts.append(f'<path class="grid" d="M62 {y:.1f}H{RIGHT}"/>')
-        parts.append(f'<text x="56" y="{y + 4:.1f}" text-anchor="end">{tick:.4g}</text>')
+    low, high = min(drawn), max(drawn)
+    if decades:
+        low, high = _whole_decades(low, high)
+        ticks = [(decade, f"1e{decade}") for decade in _decades(low, high, 5)]
+    else:
+        pad = 0.06 * (high - low) or 0.5 * abs(high) or 1.0
+        low, high = low - pad, high + pad
+        ticks = [(tick, f"{tick:.4g}") for tick in _ticks(low, high)]
+    parts = [_grid(ticks, low, high, BOX)]
     for kind, values in zip(("ours", "ref"), sides.values(), strict=False):
-        points = [_scale(v, low, high, 150, 10) for v in values]
+        heights = [_log(v, low) if decades else v for v in values]
+        points = [_scale(v, low, high, *BOX) for v in heights]
         parts.append(f'<path class="{kind}" d="{_line(points, steps)}"/>')
-    gap, height = _gap(list(sides.values()), steps)
+    gap, height = ("", 172) if decades else _gap(list(sides.values()), steps)
     for step in sorted({0, (steps - 1) // 2, steps - 1}):
         x = _x(step, steps)
         anchor = "start" if step == 0 and steps > 1 else "end" if step == steps - 1 else "middle"
         text = f"step {step + 1}"
         parts.append(f'<text x="{x:.1f}" y="{height - 4}" text-anchor="{anchor}">{text}</text>')
-    return _svg(height, "".join(parts) + gap, "curves of both sides and their difference")
-
-
-def logarithmic(sides: Mapping[str, Sequence[float]]) -> str:
-    """Curves over the steps on a logarithmic axis, such as the drift and its noise band.
-
-    Args:
-        sides: name -> values by step, none negative; the first is drawn solid, the second dashed.
-
-    Returns:
-        An <svg> element, "" when no value is positive and finite.
-    """
-    positive = [v for held in sides.values() for v in held if math.isfinite(v) and v > FLOOR]
-    if not positive:
-        return ""
-    steps = max(len(values) for values in sides.values())
-    low = math.floor(math.log10(min(positive)))
-    high = max(math.ceil(math.log10(max(positive))), low + 1)
-    parts = []
-    for decade in _decades(low, high, 5):
-        y = _scale(decade, low, high, 150, 10)
-        parts.append(f'<path class="grid" d="M62 {y:.1f}H{RIGHT}"/>')
-        parts.append(f'<text x="56" y="{y + 4:.1f}" text-anchor="end">1e{decade}</text>')
-    for kind, values in zip(("ours", "ref"), sides.values(), strict=False):
-        points = [_scale(_log(v, low), low, high, 150, 10) for v in values]
-        parts.append(f'<path class="{kind}" d="{_line(points, steps)}"/>')
-    parts.append(f'<text x="62" y="168">step 1</text><text x="{RIGHT}" y="168" ')
-    parts.append(f'text-anchor="end">step {steps}</text>')
-    return _svg(172, "".join(parts), "curves on a logarithmic axis")
+    axis = "curves on a logarithmic axis" if decades else "curves and their difference"
+    return _svg(height, "".join(parts) + gap, axis)
 
 
 def _rows(comparisons: Sequence[Comparison], low: int, high: int) -> str:
@@ -141,11 +160,9 @@ def _scatter(comparisons: Sequence[Comparison], low: int, high: int) -> str:
     def at(value: float) -> float:
         return _scale(_log(value, low), low, high, bottom, top)
 
-    parts, dots, peers, bounds, bad = [], [], [], [], []
-    for decade in _decades(low, high, 6):
-        y = _scale(decade, low, high, bottom, top)
-        parts.append(f'<path class="grid" d="M{left} {y:.1f}H{RIGHT}"/>')
-        parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">1e{decade}</text>')
+    ticks = ((decade, f"1e{decade}") for decade in _decades(low, high, 6))
+    parts = [_grid(ticks, low, high, (bottom, top), left)]
+    dots, peers, bounds, bad = [], [], [], []
     for i, c in enumerate(comparisons):
         x = left + 8 + (RIGHT - left - 16) * i / (count - 1)
         bounds.append(f"M{x - 2:.1f} {at(c.bound):.1f}h4")
@@ -177,16 +194,29 @@ def _gap(sides: Sequence[Sequence[float]], steps: int) -> tuple[str, int]:
     if not positive:
         text = "the two curves are equal in every step"
         return f'<text x="62" y="172">{text}</text>', 196
-    low = math.floor(math.log10(min(positive)))
-    high = max(math.ceil(math.log10(max(positive))), low + 1)
-    points = [_scale(_log(g, low), low, high, 236, 186) for g in gaps]
-    parts = ['<text x="62" y="174">|difference|</text>']
-    for decade in (low, high):
-        y = _scale(decade, low, high, 236, 186)
-        parts.append(f'<path class="grid" d="M62 {y:.1f}H{RIGHT}"/>')
-        parts.append(f'<text x="56" y="{y + 4:.1f}" text-anchor="end">1e{decade}</text>')
+    low, high = _whole_decades(min(positive), max(positive))
+    box = 236, 186
+    points = [_scale(_log(g, low), low, high, *box) for g in gaps]
+    ticks = [(decade, f"1e{decade}") for decade in (low, high)]
+    parts = ['<text x="62" y="174">|difference|</text>', _grid(ticks, low, high, box)]
     parts.append(f'<path class="delta" d="{_line(points, steps)}"/>')
     return "".join(parts), 258
+
+
+def _grid(
+    ticks: Iterable[tuple[float, str]],
+    low: float,
+    high: float,
+    box: tuple[float, float],
+    left: float = LEFT,
+) -> str:
+    """Horizontal lines at values of the axis low..high, with their texts."""
+    parts = []
+    for value, text in ticks:
+        y = _scale(value, low, high, *box)
+        parts.append(f'<path class="grid" d="M{left} {y:.1f}H{RIGHT}"/>')
+        parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
+    return "".join(parts)
 
 
 def _line(heights: Sequence[float], steps: int) -> str:
@@ -216,6 +246,11 @@ def _log(value: float, low: float) -> float:
 
 def _scale(value: float, low: float, high: float, start: float, end: float) -> float:
     return start + (value - low) / (high - low) * (end - start)
+
+
+def _whole_decades(least: float, most: float) -> tuple[int, int]:
+    low = math.floor(math.log10(least))
+    return low, max(math.ceil(math.log10(most)), low + 1)
 
 
 def _decades(low: int, high: int, most: int) -> range:

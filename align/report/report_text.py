@@ -1,29 +1,34 @@
-"""A report in words: the console table, and the sentences that the HTML page shares with it."""
+"""A report in words, written once: the console prints them, HTML and JUnit XML show the same."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from align.record.results import Comparison, Report, StepResult
+from align.record.provenance import rows
+from align.record.results import Comparison, Divergence, Report, StepResult
 
 HEADER = ("", "case", "step", "dtype", "worst", "bound", "where", "controls", "seconds")
 RIGHT = ("worst", "bound", "controls", "seconds")
 ALSO = 6  # further failing names listed after the first divergence
-GUIDE = """
-<p>Each row of a plot is one tensor, in the order in which PyTorch computes it; its place is the
-difference divided by the tensor's own size, on a logarithmic axis (left edge: equal). The upright
-tick is the limit. The first row beyond its tick is where the two sides part; what follows it is
-usually a consequence.</p><p>float64 finds faults: rounding is far below its limit, so what
-crosses it is a wrong formula. float32 measures rounding: both frameworks are judged by a float64
-run of PyTorch, and Paddle may be a stated factor farther from it than PyTorch is.</p><p>A planted
-fault is an error put in on purpose in this very run. A check that does not notice it proves
-nothing, so it fails the result. NaN, another shape or dtype, a missing tensor and an empty
-comparison fail too.</p><p>The tree of layers takes the colour of the worst tensor below each name:
-follow it down to the first layer that is beyond its limit. The drift of a training run is Paddle's
-distance from PyTorch after each step; the noise band is the distance between two runs of PyTorch
-that differ by one unit in the last place, so what stays near it is rounding.</p>
-"""
+TO_FIX, FOLLOWS, NOTES = "To fix", "Follows from these", "Notes on what was compared"
+NOTHING = "nothing was run, so nothing is proved"
+GUIDE = (
+    "Each row of a plot is one tensor, in the order in which PyTorch computes it; its place is the "
+    "difference divided by the tensor's own size, on a logarithmic axis (left edge: equal). The "
+    "upright tick is the limit. The first row beyond its tick is where the two sides part; what "
+    "follows it is usually a consequence.",
+    "float64 finds faults: rounding is far below its limit, so what crosses it is a wrong formula. "
+    "float32 measures rounding: both frameworks are judged by a float64 run of PyTorch, and Paddle "
+    "may be a stated factor farther from it than PyTorch is.",
+    "A planted fault is an error put in on purpose in this very run. A check that does not notice "
+    "it proves nothing, so it fails the result. NaN, another shape or dtype, a missing tensor and "
+    "an empty comparison fail too.",
+    "The tree of layers takes the colour of the worst tensor below each name: follow it down to "
+    "the first layer that is beyond its limit. The drift of a training run is Paddle's distance "
+    "from PyTorch after each step; the noise band is the distance between two runs of PyTorch that "
+    "differ by one unit in the last place, so what stays near it is rounding.",
+)
 
 
 def console(report: Report) -> str:
@@ -33,34 +38,53 @@ def console(report: Report) -> str:
         report: the run.
 
     Returns:
-        A headline, one aligned line per case, step and dtype, and under it what failed and why;
-        no trailing newline.
+        A headline, one aligned line per case, step and dtype, under it what failed and why, then
+        the places to fix, what follows from them and what was not compared; no trailing newline.
     """
     lines = [headline(report), ""]
-    rows = [_row(result) for result in report.results]
-    widths = [max(len(row[i]) for row in (HEADER, *rows)) for i in range(len(HEADER))]
+    cells = [_row(result) for result in report.results]
+    widths = [max(len(row[i]) for row in (HEADER, *cells)) for i in range(len(HEADER))]
     lines.append(_align(HEADER, widths))
-    for row, result in zip(rows, report.results, strict=True):
+    for row, result in zip(cells, report.results, strict=True):
         lines.append(_align(row, widths))
         lines += [f"      {text}" for text in explain(result)]
         lines += [f"      {result.note}"] if result.step == "coverage" else []
     if not report.results:
-        lines.append("nothing was run, so nothing is proved")
+        lines.append(NOTHING)
+    repairs = [_indented(f"{i:3d}. ", one) for i, one in enumerate(report.repairs, 1)]
+    follow = [_indented("     ", one) for one in report.consequences]
+    about = rows(report.about) if "pair" in report.about else []
+    for title, blocks in (
+        (TO_FIX, repairs),
+        (FOLLOWS, follow),
+        (NOTES, [[f"     {note}"] for note in report.notes]),
+        ("About", [[f"     {name}: {text}"] for name, text in about]),
+    ):
+        if blocks:
+            lines += ["", f"{title}:", *(line for block in blocks for line in block)]
     return "\n".join(lines)
+
+
+def tally(report: Report) -> list[tuple[int, int, str]]:
+    """What was counted: how many are good, of how many, and of what."""
+    results = report.results
+    counted = (
+        ([r.passed for r in results], "results"),
+        ([c.passed for r in results for c in r.comparisons], "comparisons within tolerance"),
+        ([c.caught for r in results for c in r.controls], "planted faults caught"),
+    )
+    return [(sum(good), len(good), what) for good, what in counted]
 
 
 def headline(report: Report) -> str:
     """One line: verdict, results, comparisons, controls."""
-    results = report.results
-    passed = sum(r.passed for r in results)
-    comparisons = [c for r in results for c in r.comparisons]
-    controls = [c for r in results for c in r.controls]
-    return (
-        f"alignment: {report.verdict.upper()}  "
-        f"{passed}/{len(results)} results, "
-        f"{sum(c.passed for c in comparisons)}/{len(comparisons)} comparisons within tolerance, "
-        f"{sum(c.caught for c in controls)}/{len(controls)} planted faults caught"
-    )
+    said = ", ".join(f"{good}/{count} {what}" for good, count, what in tally(report))
+    return f"alignment: {report.verdict.upper()}  {said}"
+
+
+def label(result: StepResult) -> str:
+    """Step and precision: "learning rate float64"."""
+    return " ".join(filter(None, [result.step.replace("_", " "), result.dtype]))
 
 
 def explain(result: StepResult) -> list[str]:
@@ -105,8 +129,17 @@ def place(comparison: Comparison | None) -> str:
     return comparison.name if index is None else f"{comparison.name} {index}"
 
 
+def caught(result: StepResult) -> str:
+    """Planted faults: "3/3"."""
+    return f"{sum(c.caught for c in result.controls)}/{len(result.controls)}"
+
+
+def _indented(start: str, one: Divergence) -> list[str]:
+    below = " " * len(start)
+    return [start + one.heading, *(f"{below}{name}: {text}" for name, text in one.rows)]
+
+
 def _row(result: StepResult) -> tuple[str, ...]:
-    caught = sum(c.caught for c in result.controls)
     shown = result.first_failure or result.worst_comparison
     equal = shown is not None and shown.passed and shown.worst == 0
     return (
@@ -117,7 +150,7 @@ def _row(result: StepResult) -> tuple[str, ...]:
         number(result.worst),
         number(result.tolerance),
         "equal" if equal else place(shown),
-        f"{caught}/{len(result.controls)}",
+        caught(result),
         f"{result.seconds:.1f}",
     )
 

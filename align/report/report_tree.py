@@ -14,11 +14,27 @@ from html import escape
 
 from align.record.results import Comparison, StepResult
 from align.report.report_text import number
+from sot_paddle.html_page import chip
 
 PASSES = ("forward", "backward")
 SHADES = ((1e-3, "l1"), (1e-1, "l2"), (1.0, "l3"))
 """Part of the limit used -> class of the colour; equal is l0, beyond the limit is bad."""
 ROOT = "(model)"
+STYLE = """
+.legend { font-size:12.5px; color:var(--soft); max-width:none; }
+.legend span { white-space:nowrap; margin-right:10px; }
+.tree { font-size:13px; }
+.tree details { border:0; border-radius:0; background:none; margin:0 0 0 18px; }
+.tree > details { margin-left:0; }
+.tree summary { display:block; padding:2px 0; }
+.tree summary::before { display:inline-block; width:14px; }
+.twig { margin-left:18px; padding:2px 0 2px 14px; }
+.leaf { display:inline-block; width:11px; height:11px; border-radius:2px; margin-right:4px;
+  background:var(--leaf); vertical-align:-1px; }
+.leaf.none { --leaf:var(--faint); } .leaf.l0 { --leaf:#d3e6da; } .leaf.l1 { --leaf:#a9d3b8; }
+.leaf.l2 { --leaf:#6fb58a; } .leaf.l3 { --leaf:#e0b04a; } .leaf.bad { --leaf:var(--fail); }
+@media (max-width:640px) { .tree details, .twig { margin-left:8px; } }
+"""
 _NAME = re.compile(r"^(?:gradient at |input \d+ of |input of )?([\w.]+|\(model\))(?:#\d+)?(?:\[|$)")
 
 
@@ -74,13 +90,13 @@ def grow(results: Sequence[StepResult]) -> Node:
     return root
 
 
-def tree(results: Sequence[StepResult], layers: Mapping[str, str], guilty: Sequence[str]) -> str:
+def tree(results: Sequence[StepResult], layers: Mapping[str, str], wrong: Sequence[str]) -> str:
     """The tree as HTML.
 
     Args:
         results: of one case.
         layers: class of a layer by name, where it is known.
-        guilty: names of the layers that inject mode or the first divergence accuses.
+        wrong: names of the layers to fix.
 
     Returns:
         HTML, "" when there are no layers to show.
@@ -100,22 +116,22 @@ def tree(results: Sequence[StepResult], layers: Mapping[str, str], guilty: Seque
     )
     return (
         f'<p class="legend">{legend}<span>left: forward, right: gradients</span></p>'
-        f'<div class="tree">{_node("model", root, layers, frozenset(guilty), True)}</div>'
+        f'<div class="tree">{_node("model", root, layers, frozenset(wrong), True)}</div>'
     )
 
 
 def _node(
-    label: str, node: Node, layers: Mapping[str, str], guilty: frozenset[str], top: bool = False
+    label: str, node: Node, layers: Mapping[str, str], wrong: frozenset[str], top: bool = False
 ) -> str:
     marks = "".join(_mark(node.worst.get(step), step) for step in PASSES)
     kind = layers.get(ROOT if top else node.name, "")
     text = f"{marks}<code>{escape(label)}</code>"
     text += f' <span class="soft">{escape(kind)}</span>' if kind else ""
-    if node.name in guilty:
-        text += ' <span class="chip fail">here</span>'
+    if node.name in wrong:
+        text += f" {chip(False, 'here')}"
     if not node.children:
         return f'<div class="twig">{text}</div>'
-    inside = "".join(_node(key, child, layers, guilty) for key, child in node.children.items())
+    inside = "".join(_node(key, child, layers, wrong) for key, child in node.children.items())
     state = " open" if top or node.failed else ""
     return f"<details{state}><summary>{text}</summary>{inside}</details>"
 

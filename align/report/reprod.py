@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from align.report.report import write_atomically
+from sot_paddle.atomic import write_atomically
 
 Arrays = Mapping[str, Any]
 
@@ -51,15 +51,19 @@ def write_reprod(
     folder, written = Path(out_dir), []
     for check, (torch_arrays, paddle_arrays) in ready.items():
         for side, arrays in (("torch", torch_arrays), ("paddle", paddle_arrays)):
-            buffer = io.BytesIO()
-            np.save(buffer, arrays)
-            path = folder / f"{check}_{side}.npy"
-            written.append(write_atomically(path, buffer.getvalue()))
+            written.append(write_arrays(folder / f"{check}_{side}.npy", arrays))
         stamp = datetime.now().strftime("%Y/%m/%d %H:%M:%S")
         lines = report_lines(torch_arrays, paddle_arrays, diff_threshold)
         text = "".join(f"[{stamp}] root INFO: {line}\n" for line in lines)
         written.append(write_atomically(folder / f"{check}.log", text.encode()))
     return written
+
+
+def write_arrays(path: Path, arrays: Arrays) -> Path:
+    """Writes a dict of arrays as ReprodLogger.save does; returns the path."""
+    buffer = io.BytesIO()
+    np.save(buffer, arrays)
+    return write_atomically(path, buffer.getvalue())
 
 
 def report_lines(first: Arrays, second: Arrays, diff_threshold: float) -> list[str]:

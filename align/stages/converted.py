@@ -16,7 +16,7 @@ from align.frameworks import on_paddle, on_torch
 from align.judge.comparator import compare_mappings
 from align.judge.rounding import to_bfloat16
 from align.record.arrays import Arrays
-from align.record.asked_plan import Plan
+from align.record.request import Request
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.tolerance import Tolerance
 from align.stages.stages import judged_control
@@ -40,7 +40,7 @@ def weights(pair: Any) -> tuple[StepResult, list[Divergence]]:
         ValueError: the mapping holds no tensor.
     """
     setup = getattr(pair, "setup", pair)
-    plan: Plan = setup.plan
+    plan: Request = setup.plan
     model = on_torch.prepare(plan, _precision(plan.torch_module), plan.train)
     layer = on_paddle.prepare(plan, _precision(plan.paddle_layer), plan.train)
     expected = {n: _wide(a) for n, a in setup.weights.to_paddle(on_torch.state(model)).items()}

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from align.pair.slice_passes import Slices
 from align.record import batch_slices
 from align.record.arrays import TrainingRun
 from align.record.batch_slices import Shares
+from align.record.request import DTYPES, Request
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.stored_arrays import Lazy
 from align.record.tolerance import Tolerance
@@ -44,13 +44,13 @@ _ROUNDING = (
 
 
 def distributed(
-    spec_path: Path, given: Mapping[str, Any], processes: int, dtype: str = ""
+    spec_path: Path, request: Request, processes: int, dtype: str = ""
 ) -> tuple[StepResult, list[Divergence]]:
     """Train a spec's Paddle layer in N processes and compare with one.
 
     Args:
         spec_path: the spec, which every process reads.
-        given: what `align.commands.spec.read_spec` made of it.
+        request: what `align.commands.spec.read_spec` made of it.
         processes: at least 2; the batch must be a multiple.
         dtype: "float64" or "float32"; by default the first of the spec's that is one of them.
 
@@ -60,27 +60,26 @@ def distributed(
     Raises:
         ValueError: no loss, optimizer or steps; a batch that cannot be cut; a process that died.
     """
-    plan = batch_slices.plan_of(given, dtype or _precision(given))
+    plan = batch_slices.plan_of(request, dtype or _precision(request))
     _check(plan, processes)
-    setup = Setup(plan, given.get("weights"), Path())
+    setup = Setup(plan)
     pair = AnyPair(setup, plan.dtypes[0])
     state = to_paddle(setup.weights, setup.state)
     weights = Lazy({n: partial(_rounded, state, n, pair.dtype) for n in state})
-    request = {"spec": str(spec_path), "dtype": pair.dtype, "steps": plan.steps, "seed": plan.seed}
-    return compare(pair, launch(request, weights, processes), processes)
+    asked = {"spec": str(spec_path), "dtype": pair.dtype, "steps": plan.steps, "seed": plan.seed}
+    asked["fed"] = batch_slices.told(plan)
+    return compare(pair, launch(asked, weights, processes), processes)
 
 
-def _precision(given: Mapping[str, Any]) -> str:
-    asked = given.get("dtype", "float64")
-    asked = (asked,) if isinstance(asked, str) else asked
-    return next((one for one in asked if one in ("float64", "float32")), "float64")
+def _precision(request: Request) -> str:
+    return next((one for one in request.dtypes if one in DTYPES), "float64")
 
 
 def _rounded(state: Mapping[str, np.ndarray], name: str, dtype: str) -> np.ndarray:
     return runs.rounded_state({name: state[name]}, dtype, dtype)[name]
 
 
-def _check(plan: batch_slices.Plan, processes: int) -> None:
+def _check(plan: Request, processes: int) -> None:
     if processes < 2:
         raise ValueError(f"distributed: {processes} processes, expected at least 2")
     if plan.loss is None or not plan.steps:
@@ -108,7 +107,7 @@ def compare(pair: AnyPair, found: Shares, processes: int) -> tuple[StepResult, l
         pair.dtype,
         comparisons,
         _controls(judge, found, slices),
-        note=f"{batch_slices.batch_size(pair.plan)} samples in {processes} equal slices, "
+        note=f"{_samples(pair.plan)} samples in {processes} equal slices, "
         f"{pair.plan.steps} steps; gradients are those of the first step; dropout is off",
         series={"loss": {"paddle": found.mean_losses, "pytorch": judge.reference.losses}},
         stamps={"ours": dict(found.stamp), "reference": judge.reference.stamp},
@@ -120,6 +119,12 @@ def compare(pair: AnyPair, found: Shares, processes: int) -> tuple[StepResult, l
     return result, [
         Divergence(first.name, _place(first), "distributed", pair.dtype, first.reason, cause)
     ]
+
+
+def _samples(plan: Request) -> str:
+    """The sizes of the batches."""
+    sizes = [batch_slices.batch_size(plan.batch(step).inputs) for step in range(plan.steps)]
+    return " and ".join(str(size) for size in dict.fromkeys(sizes))
 
 
 def _place(first: Comparison) -> str:

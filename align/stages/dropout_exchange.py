@@ -153,8 +153,8 @@ def _near(a: float | None, b: float | None) -> bool:
 
 def _turned(
     reference: Mapping[Key, Draw], ours: Mapping[Key, Draw], partners: Mapping[Key, Key | None]
-) -> dict[Key, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Masks of the same axes in another order: PyTorch's shape and the order of its axes."""
+) -> dict[Key, tuple[int, ...]]:
+    """Masks of the same axes in another order: the order of PyTorch's axes."""
     found = {}
     for own, key in partners.items():
         shape, theirs = ours[own].shape, () if key is None else reference[key].shape
@@ -162,7 +162,7 @@ def _turned(
             continue
         orders = itertools.permutations(range(len(shape)))
         fitting = (order for order in orders if tuple(theirs[i] for i in order) == shape)
-        found[own] = (theirs, next(fitting))
+        found[own] = next(fitting)
     return found
 
 

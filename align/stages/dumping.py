@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from align.judge import noise_numbers
-from align.match.name_table import read_table
-from align.pair.one_side import OneSide, Request
-from align.record.asked_plan import Plan, output_weights
+from align.pair.one_side import DumpRequest, OneSide
+from align.record.casting import output_weights
 from align.record.files import dump_meta, dump_reading, record_files, storage
 from align.record.files.dump_reading import Dump
 from align.record.recording import ROOT, Recording
+from align.record.request import Request, request_of
 from align.record.results import LOW_PRECISION
 from align.stages.dump_numbers import write_numbers
 
@@ -28,26 +28,22 @@ _NOT_HERE = "{} is not part of a dump: run align --spec where both frameworks ar
 
 
 def request(
-    side: str, given: Mapping[str, Any], spec: Path | None = None, **options: Any
-) -> Request:
-    """A checked request from the arguments of `align.compare`.
+    side: str, given: Request | Mapping[str, Any], spec: Path | None = None, **options: Any
+) -> DumpRequest:
+    """What to dump of a pair, checked.
 
     Args:
         side: "torch" or "paddle".
-        given: arguments by name, as a spec file gives them.
-        spec: that file.
-        options: `deep`, `names_only`, `other` and `folder` of `Request`.
+        given: the pair, or the arguments of `align.compare` by name.
+        spec: the file that it comes from.
+        options: `deep`, `names_only`, `other` and `folder` of `DumpRequest`.
 
     Raises:
         ValueError: an argument that means nothing, or a precision that a dump cannot hold.
     """
     if side not in dump_meta.SIDES:
         raise ValueError(f"side {side!r}: expected one of {', '.join(dump_meta.SIDES)}")
-    names = {field.name for field in dataclasses.fields(Plan)}
-    held = {name: value for name, value in given.items() if name in names}
-    if "dtype" in given:
-        held["dtypes"] = given["dtype"]
-    plan = Plan(**held)
+    plan = given if isinstance(given, Request) else request_of(**given)
     low = [name for name in plan.dtypes if name in LOW_PRECISION]
     if low:
         raise ValueError(f"dtype {low[0]}: a dump holds float64 and float32; use align --spec")
@@ -56,10 +52,10 @@ def request(
         raise ValueError(
             f"{other.path}: is a {other.meta.title} dump, expected one of the other side"
         )
-    return Request(side, plan, read_table(given.get("weights")), spec, **options)
+    return DumpRequest(side, plan, spec, **options)
 
 
-def dump(asked: Request, out: Path) -> Dump:
+def dump(asked: DumpRequest, out: Path) -> Dump:
     """Run one side and write its dump.
 
     Args:
@@ -80,6 +76,7 @@ def dump(asked: Request, out: Path) -> Dump:
 def _write(one: OneSide, folder: Path) -> None:
     """Run everything and write it."""
     record, plan = one.record, one.plan
+    record.notes += plan.notes
     record.notes += [_NOT_HERE.format(name) for name in _OTHERS if getattr(plan, name)]
     storage.write_tensors(folder / dump_reading.WEIGHTS, one.state)
     labels = {} if plan.labels is None else {"labels": np.asarray(plan.labels)}
@@ -165,7 +162,7 @@ def _write_training(one: OneSide, folder: Path, dtype: str) -> None:
     storage.write_tensors(folder / dump_reading.DRIFT, drift)
 
 
-def _terms(recording: Recording, plan: Plan) -> float:
+def _terms(recording: Recording, plan: Request) -> float:
     """Root of the summed squares of the default loss's terms, in units of the loss."""
     outputs = [a for _, a in recording.calls[ROOT].outputs if a.dtype.kind == "f"]
     weights = (output_weights(a.shape, i, plan.seed) for i, a in enumerate(outputs))

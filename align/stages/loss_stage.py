@@ -25,7 +25,7 @@ from align.pair.any_pair import AnyPair
 from align.pair.code_lines import source_of
 from align.pair.unit_noise import perturbed
 from align.record.arrays import Arrays
-from align.record.asked_plan import output_weights
+from align.record.casting import output_weights
 from align.record.nested import replace
 from align.record.precision import held_dtype
 from align.record.recording import ROOT

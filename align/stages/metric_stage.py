@@ -16,7 +16,7 @@ from align.explain import metric_causes
 from align.frameworks import on_paddle, on_torch
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.pair.any_pair import AnyPair
-from align.record.asked_plan import cast
+from align.record.casting import cast
 from align.record.nested import leaves
 from align.record.precision import held_dtype
 from align.record.recording import ROOT

@@ -11,7 +11,6 @@ from align.judge import bounds
 from align.judge.comparator import compare_arrays
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty
-from align.pair.low_noise import fault
 from align.pair.rounding_scatter import RoundingScatter
 from align.record.recording import ROOT, Recording
 from align.record.results import Comparison, ControlResult, StepResult
@@ -23,6 +22,12 @@ def judged_control(name: str, comparisons: Iterable[Comparison], where: str) -> 
     if failed is None:
         return ControlResult(name, False, f"nothing failed ({where})")
     return ControlResult(name, True, f"{where}: {failed.reason}", failed.name)
+
+
+def fault(found: list[Comparison], size: float) -> float:
+    """What a control plants: the given share, more when even the tightest bound is wider."""
+    bounds_held = [c.bound for c in found if c.tolerance.kind == "oracle"]
+    return max(size, 2.0 * min(bounds_held, default=0.0))
 
 
 def _stamps(pair: AnyPair) -> dict:
@@ -92,7 +97,7 @@ def isolated(pair: AnyPair) -> tuple[StepResult, list[Guilty]]:
             places = {one.place for one in again.guilty} - {one.place for one in run.guilty}
             owner = name.rpartition(".")[0] or ROOT
             caught = owner in places or bool(again.guilty)
-            detail = f"{name}: guilty {', '.join(sorted(places)) or 'as before'}"
+            detail = f"{name}: found {', '.join(sorted(places)) or 'as before'}"
             controls.append(ControlResult("a weight 1 % off", caught, detail, owner))
     if not controls:
         failed = [c for c in run.comparisons if not c.passed]

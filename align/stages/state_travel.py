@@ -79,18 +79,32 @@ class Training:
             optimizer_paddle.put(state, self.optimizer, self.model)
         return self
 
-    def run(self, pair: AnyPair, steps: int, noise: np.random.Generator | None = None) -> Stretch:
-        """Train on the plan's inputs, dropout off; snapshots after `EARLY` steps and at the end."""
-        side, plan, found = self.side, pair.plan, Stretch()
-        inputs, store = plan.cast(self.dtype, pair.dtype), Store()
+    def run(
+        self,
+        pair: AnyPair,
+        steps: int,
+        noise: np.random.Generator | None = None,
+        begin: int | None = None,
+    ) -> Stretch:
+        """Train on the plan's batches, dropout off; snapshots after `EARLY` steps and at the end.
+
+        Args:
+            pair: both sides.
+            steps: how many.
+            noise: moves inputs and weights by one unit in the last place before every step.
+            begin: steps before these, by default the plan's: with which batch to go on.
+        """
+        begin = pair.plan.steps if begin is None else begin
+        side, found, store = self.side, Stretch(), Store()
         with side.default_dtype(self.dtype), side.dropout_off():
             for step in range(1, steps + 1):
-                fed = inputs
+                batch = pair.plan.batch(begin + step - 1)
+                fed = batch.cast(self.dtype, pair.dtype)
                 if noise is not None:
-                    fed = perturbed(inputs, noise)
+                    fed = perturbed(fed, noise)
                     side.load(self.model, perturbed(side.state(self.model), noise))
                 output, _ = side.call(self.model, fed)
-                loss = side.loss_of(plan, output, self.dtype, pair.dtype)
+                loss = side.loss_of(batch, output, self.dtype, pair.dtype)
                 side.backward(loss)
                 found.losses.append(float(side.numpy(loss)))
                 found.rates.append(side.rate(self.optimizer))
@@ -186,7 +200,7 @@ def _begun(pair: AnyPair, side: Any, steps: int) -> tuple[Arrays, OptimizerState
     ours = side is on_paddle
     model = pair.our_model(True) if ours else pair.reference_model(pair.dtype, True)
     begun = Training(side, model, pair.dtype).build(pair)
-    begun.run(pair, pair.plan.steps)
+    begun.run(pair, pair.plan.steps, begin=0)
     weights, state = side.state(model), begun.take()
     return weights, state, begun.run(pair, steps)
 

@@ -6,6 +6,7 @@ are compared with them tensor by tensor, straight from the live model.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -24,6 +25,7 @@ from align.record.arrays import TrainingRun
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.stored_arrays import Lazy
 from align.record.tolerance import Tolerance
+from align.record.training_batches import exchanged
 from align.stages.stages import judged_control
 
 STATE = ""
@@ -48,6 +50,7 @@ def training(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
         found = own.apart(judge.plain, judge.steady)
         comparisons = list(judge.everything(ours, found))
         controls = _controls(judge, ours, found)
+    controls += _other_order(pair, judge)
     reference, band = judge.reference, judge.band
     rates = {"paddle": ours.learning_rates, "pytorch": reference.learning_rates}
     result = StepResult(
@@ -246,6 +249,17 @@ def _controls(
         wrong = {name: run.state[name] * 1.01 + 0.01}
         faults["one tensor 1 % off at the end"] = judge.tensors(STATE, wrong, [name])
     return [judged_control(title, comparisons, "the run") for title, comparisons in faults.items()]
+
+
+def _other_order(pair: AnyPair, judge: TrainingJudge) -> list[ControlResult]:
+    """A run of Paddle on the same batches in another order, where there are several."""
+    number, batches = exchanged(pair.plan.batches or ())
+    if not number:
+        return []
+    title = f"batches[0] and batches[{number}] exchanged"
+    with pair.trained_ours(plan=dataclasses.replace(pair.plan, batches=batches)) as run:
+        found = chain([judge.losses(run.losses)], judge.tensors(STATE, run.state))
+        return [judged_control(title, found, "the run")]
 
 
 def _divergences(pair: AnyPair, result: StepResult) -> list[Divergence]:

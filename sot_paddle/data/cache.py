@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sot_paddle.data.atomic import write_atomically
+from sot_paddle.atomic import write_atomically
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import read_split, split_paths
 from sot_paddle.data.glue_tasks import Task, get_task, resolve_split

@@ -8,13 +8,12 @@ same people wrote both parts.
 from __future__ import annotations
 
 import io
-import os
-import shutil
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from sot_paddle.atomic import atomic_directory
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_sources import ArraySource
 from sot_paddle.data.image_transforms import get_resampling
@@ -92,20 +91,17 @@ def write_digits(folder: str | Path, img_size: int = 32, interpolation: str = "b
     if folder.exists():
         raise DataError(f"{folder}: expected a new folder, got one that exists; name another")
     splits = dict(zip(("train", "val"), load_digits(img_size, interpolation), strict=True))
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     try:
-        for split, source in splits.items():
-            for name in source.classes:
-                (unfinished / split / name).mkdir(parents=True)
-            for index in range(len(source)):
-                content = io.BytesIO()
-                source.image(index).save(content, format="PNG")
-                place = source.name(index).split()[1].zfill(4)
-                path = unfinished / split / source.classes[source.labels[index]] / f"{place}.png"
-                path.write_bytes(content.getvalue())
-        os.replace(unfinished, folder)
+        with atomic_directory(folder) as unfinished:
+            for split, source in splits.items():
+                for name in source.classes:
+                    (unfinished / split / name).mkdir(parents=True)
+                for index in range(len(source)):
+                    content = io.BytesIO()
+                    source.image(index).save(content, format="PNG")
+                    place = source.name(index).split()[1].zfill(4)
+                    home = unfinished / split / source.classes[source.labels[index]]
+                    (home / f"{place}.png").write_bytes(content.getvalue())
     except OSError as error:
         raise DataError(f"{folder}: cannot be written ({error.strerror or error})") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return folder

@@ -48,19 +48,3 @@ REAL_SENTENCES: tuple[str, ...] = (
     "one two three four five six seven eight nine ten " * 60,
 )
 """Forty sentences: plain and odd, empty and longer than any position table."""
-
-REAL_PAIRS: tuple[tuple[str, str], ...] = (
-    ("The cat sat on the mat.", "A cat was sitting on a mat."),
-    ("The meeting was moved to Friday.", "The meeting was cancelled."),
-    ("", "An empty first sentence."),
-    ("An empty second sentence.", ""),
-    ("", ""),
-    ("Short.", "and very long " * 100),
-    ("and very long " * 100, "Short."),
-    ("tie " * 100, "tie " * 100),
-    ("one more " * 50 + "word", "one more " * 50),
-    ("A [SEP] B", "C [SEP] D"),
-    ("北京", "It is the capital of China."),
-    ("Is this a question?", '"Yes," she said.'),
-)
-"""Sentence pairs, those that need truncation on either side included."""

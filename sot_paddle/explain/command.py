@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from sot_paddle.atomic import write_atomically
 from sot_paddle.config import near_names
-from sot_paddle.data.atomic import write_atomically
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.explain.figures import image_figure, sentence_figure
 from sot_paddle.explain.image_choice import choose_images

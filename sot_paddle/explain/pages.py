@@ -1,4 +1,4 @@
-"""The comparison as one HTML page: no network, no script; pictures are part of it."""
+"""The comparison as one HTML page; pictures are part of it."""
 
 from __future__ import annotations
 
@@ -12,35 +12,22 @@ from PIL import Image
 
 from sot_paddle.explain.parts import Part
 from sot_paddle.explain.rows import RIGHT, Panel, Row
+from sot_paddle.html_page import document, listed
 
 _QUALITY = 88  # of JPEG
 
-CSS = """
-:root { color-scheme: light dark; --bg:#fbfbfa; --card:#fff; --ink:#1c2024; --soft:#5d6670;
-  --line:#e1e3e6; --good:#1d7a4a; --bad:#b3261e; }
-@media (prefers-color-scheme: dark) { :root { --bg:#14171a; --card:#1b1f23; --ink:#e4e7ea;
-  --soft:#9aa4ae; --line:#31373d; --good:#5cc48d; --bad:#f28b82; } }
-* { box-sizing:border-box; }
-html { -webkit-text-size-adjust:100%; }
-body { margin:0; background:var(--bg); color:var(--ink); font:15px/1.55 system-ui, -apple-system,
-  "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-main { max-width:1080px; margin:0 auto; padding:32px 24px 64px; }
-h1 { font-size:22px; line-height:1.25; letter-spacing:-.01em; margin:0 0 6px; }
-p { margin:0 0 10px; max-width:74ch; }
-dl { margin:14px 0; display:grid; grid-template-columns:max-content 1fr; gap:2px 14px; }
-dt { font-weight:600; } dd { margin:0; color:var(--soft); }
-.soft { color:var(--soft); }
+STYLE = """
 section { border:1px solid var(--line); border-radius:6px; background:var(--card);
-  padding:14px 16px; margin:14px 0; overflow-wrap:anywhere; }
-h2 { font-size:14px; font-weight:600; margin:0 0 10px; }
-h2 span { font-weight:400; color:var(--soft); }
+  padding:14px 16px; margin:14px 0; }
+section h2 { font-size:14px; margin:0 0 10px; }
+section h2 span { font-weight:400; color:var(--soft); }
 .maps { display:grid; gap:12px; grid-template-columns:repeat(var(--n), minmax(0, 1fr)); }
 figure { margin:0; min-width:0; }
 img { display:block; width:100%; height:auto; border-radius:3px; }
 figcaption, .part { font-size:13px; margin:5px 0 0; }
 figcaption b, .part b { font-weight:600; display:block; }
 .part b { display:inline; margin-right:8px; }
-.good { color:var(--good); } .bad { color:var(--bad); }
+span.pass, span.fail { color:var(--tone); }
 .words { margin:4px 0 12px; line-height:1.2; }
 .words span { display:inline-block; margin:2px 1px; padding:3px 6px 1px; border-radius:4px;
   color:#1c2024; text-align:center; }
@@ -50,9 +37,8 @@ figcaption b, .part b { font-weight:600; display:block; }
   margin:0 6px; }
 .heat { background:linear-gradient(90deg, #4458cb, #1bd0d5, #a4fc3c, #fb8022, #a41301); }
 .green { background:linear-gradient(90deg, rgb(158,197,235), rgb(64,190,92)); }
-@media (max-width:640px) { main { padding:18px 12px 40px; }
-  .maps { grid-template-columns:1fr 1fr; } section { padding:12px; }
-  dl { grid-template-columns:1fr; } }
+@media (max-width:640px) { .maps { grid-template-columns:1fr 1fr; } section { padding:12px; } }
+@media print { section { break-inside:avoid; } }
 """
 
 _IMAGES = """\
@@ -79,15 +65,10 @@ def page(title: str, rows: Sequence[Row], parts: Sequence[Part]) -> str:
         HTML text; nothing in it refers to another file or host.
     """
     images = rows[0].picture is not None
-    listed = "".join(f"<dt>{escape(p.name)}</dt><dd>{escape(p.note)}</dd>" for p in parts)
     body = "".join(_image(row) if images else _sentence(row) for row in rows)
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{CSS}</style></head><body><main>"
-        f"<h1>{escape(title)}</h1>{_IMAGES if images else _WORDS}<dl>{listed}</dl>{body}"
-        "</main></body></html>\n"
-    )
+    meaning = listed((part.name, part.note) for part in parts)
+    guide = _IMAGES if images else _WORDS
+    return document(title, f"<h1>{escape(title)}</h1>{guide}{meaning}{body}", STYLE)
 
 
 def _image(row: Row) -> str:
@@ -136,7 +117,7 @@ def _said(panel: Panel) -> str:
     said = ", ".join(filter(None, (panel.choice, panel.share)))
     text = escape(f"{panel.mark} {said}".strip())
     if panel.mark:
-        text = f'<span class="{"good" if panel.mark == RIGHT else "bad"}">{text}</span>'
+        text = f'<span class="{"pass" if panel.mark == RIGHT else "fail"}">{text}</span>'
     return f'{text} <span class="soft">margin {panel.margin:+.2f}</span>'
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from sot_paddle.data.corpus import write_corpus
+from sot_paddle.data.corpus import FOLDER
 from sot_paddle.train import image_session
 from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.session import run_command
@@ -59,7 +59,7 @@ def fine_tune(
 
     Args:
         checkpoint: Hugging Face or converted directory.
-        folder: receives the corpus and the run.
+        folder: receives the run.
         head: ``plain`` or ``mgcrp`` (with padding masked, so that batches can be short).
         convert: reads the checkpoint as this project's tensors.
         steps: optimizer steps of 16 sentences.
@@ -70,10 +70,9 @@ def fine_tune(
     Raises:
         ValueError: the run failed; the message is its own.
     """
-    data = write_corpus(folder / "corpus")
     options = {
         **_OPTIONS,
-        "data_dir": data,
+        "data_dir": FOLDER,
         "model_name_or_path": checkpoint,
         "output_dir": folder / head,
         "cache_dir": folder / "cache",

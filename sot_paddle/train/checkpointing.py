@@ -1,14 +1,12 @@
 """Folders that are either whole or absent, whenever the process is killed.
 
-A folder is written under a temporary name beside its final one, every file is flushed to the
-disk, a manifest with sizes and checksums closes it, and one rename makes it visible. A kill at
-any moment leaves either the old state or the new one, and a stray temporary folder that the
-next run removes.
+A folder is written as `sot_paddle.atomic` does, and closed with a manifest of sizes and checksums.
+A kill at any moment leaves either the old state or the new one, and a stray temporary entry that
+the next run removes.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -16,10 +14,18 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from sot_paddle.atomic import (
+    DISCARDED,
+    WRITING,
+    atomic_directory,
+    atomic_file,
+    beside,
+    sync,
+)
 from sot_paddle.train import run_record
 from sot_paddle.train.failures import NonFiniteState, StorageFailure
 from sot_paddle.train.finite_numbers import nonfinite_tensor
-from sot_paddle.train.run_record import DISCARDED, POINTER, WRITING
+from sot_paddle.train.run_record import POINTER
 
 PREFIX = "checkpoint-"
 MANIFEST = "manifest.json"
@@ -43,21 +49,14 @@ def write_folder(target: Path, fill: Callable[[Path], None]) -> None:
         NonFiniteState: a tensor among the files holds NaN or infinity; nothing is left of them.
         StorageFailure: the disk refused (full, read-only, no permission).
     """
-    temporary = target.parent / f"{WRITING}{target.name}-{os.getpid()}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
-        fill(temporary)
-        _check_finite(temporary, target)
-        names = _close(temporary)
-        run_record.note(target.parent, [f"{target.name}/{name}" for name in names])
-        _swap(temporary, target)
-    except NonFiniteState:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+        with atomic_directory(target) as temporary:
+            fill(temporary)
+            _check_finite(temporary, target)
+            names = _close(temporary)
+            run_record.note(target.parent, [f"{target.name}/{name}" for name in names])
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         raise StorageFailure(
             f"cannot write {target}: {error.strerror or error}; what was saved before is intact. "
             "Free some space (or choose another --output_dir) and run the same command again "
@@ -66,22 +65,15 @@ def write_folder(target: Path, fill: Callable[[Path], None]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a small file atomically: temporary file beside it, flush, rename.
+    """Write a small file atomically.
 
     Raises:
         StorageFailure: the disk refused.
     """
-    temporary = path.parent / f"{WRITING}{path.name}-{os.getpid()}"
     try:
-        with open(temporary, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-        _sync(path.parent)
+        with atomic_file(path) as stream:
+            stream.write(text.encode())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise StorageFailure(f"cannot write {path}: {error.strerror or error}") from error
 
 
@@ -205,12 +197,12 @@ def _leftovers(root: Path) -> list[Path]:
 
 def _point(link: Path, target: str) -> None:
     """Move a symbolic link atomically."""
-    temporary = link.parent / f"{WRITING}{link.name}-{os.getpid()}"
+    temporary = beside(link, WRITING)
     try:
         temporary.unlink(missing_ok=True)
         os.symlink(target, temporary)
         os.replace(temporary, link)
-        _sync(link.parent)
+        sync(link.parent)
     except OSError as error:
         raise StorageFailure(f"cannot write {link}: {error.strerror or error}") from error
 
@@ -226,30 +218,19 @@ def _check_finite(folder: Path, target: Path) -> None:
 
 
 def _close(folder: Path) -> list[str]:
-    """Flush every file and write the manifest, last; returns the names of all of them."""
+    """Write the manifest, last; returns the names of all files."""
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            _sync(path)
             name = path.relative_to(folder).as_posix()
             files[name] = {"size": path.stat().st_size, "crc32": _checksum(path)}
     write_text(folder / MANIFEST, json.dumps({"files": files}, indent=1) + "\n")
     return [*files, MANIFEST]
 
 
-def _swap(temporary: Path, target: Path) -> None:
-    """Rename the finished folder to its final name, moving an older one out of the way."""
-    old = target.parent / f"{DISCARDED}{target.name}-{os.getpid()}"
-    if target.exists():
-        os.replace(target, old)
-    os.replace(temporary, target)
-    _sync(target.parent)
-    shutil.rmtree(old, ignore_errors=True)
-
-
 def _discard(folder: Path) -> None:
     """Remove a checkpoint: out of sight first, so that a kill cannot leave half of it."""
-    hidden = folder.parent / f"{DISCARDED}{folder.name}-{os.getpid()}"
+    hidden = beside(folder, DISCARDED)
     os.replace(folder, hidden)
     shutil.rmtree(hidden, ignore_errors=True)
 
@@ -283,13 +264,3 @@ def _checksum(path: Path) -> int:
 def _blocks(stream) -> Iterator[bytes]:
     while block := stream.read(_BLOCK):
         yield block
-
-
-def _sync(path: Path) -> None:
-    """Flush a file or folder to the disk (folders: where the system allows it)."""
-    flags = os.O_RDONLY | (getattr(os, "O_DIRECTORY", 0) if path.is_dir() else 0)
-    descriptor = os.open(path, flags)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

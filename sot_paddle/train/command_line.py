@@ -6,7 +6,6 @@ import argparse
 import dataclasses
 import typing
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from sot_paddle.config import build_record, load_yaml, near_names
@@ -79,15 +78,6 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
     if twice:
         raise ValueError(f"{twice[0]} is given twice: by --{twice[0]} and by --set")
     return build_record(TrainConfig, {**values, **flags, **pairs})
-
-
-def load_config(path: str | Path, **overrides: Any) -> TrainConfig:
-    """Read a YAML file of options; keywords override it.
-
-    Raises:
-        ValueError: unknown option, wrong type or value; the file is named.
-    """
-    return build_record(TrainConfig, {**load_yaml(path), **overrides}, where=str(path))
 
 
 def _pair(text: str, hints: Mapping[str, Any]) -> tuple[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from sot_paddle import strict_json
 from sot_paddle.train import checkpointing, distributed, folder_lock, run_record
 from sot_paddle.train.finite_numbers import nonfinite_tensor
 
@@ -241,21 +241,12 @@ def write_entry(root: Path, name: str, content: Any) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file atomically; numbers that JSON does not have (NaN) become null."""
-    text = json.dumps(_strict(content), indent=1, allow_nan=False)
-    checkpointing.write_text(path, text + "\n")
+    checkpointing.write_text(path, strict_json.dumps(content, strict_json.as_null))
 
 
 def read_json(path: Path) -> Any:
     """Read a JSON file, None when it is not there."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-
-
-def _strict(content: Any) -> Any:
-    if isinstance(content, dict):
-        return {key: _strict(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_strict(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def _named_checkpoint(config: FolderOptions) -> Path | None:

@@ -13,29 +13,25 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from sot_paddle.data.atomic import write_atomically
+from sot_paddle.atomic import DISCARDED, WRITING, write_atomically
 from sot_paddle.train.folder_lock import LOCK
 
 RECORD = "written.json"
 """The record's file in an output folder."""
 
-WRITING, DISCARDED = ".writing-", ".discarded-"
-"""Begin the names of what is being written or removed; the process id ends them."""
-
 POINTER = "last"
 """Symbolic link to the newest whole checkpoint, for people and other programs."""
 
 _KIND = "files that sot_paddle wrote"
-_LEFTOVER = re.compile(
-    rf"({re.escape(WRITING)}|{re.escape(DISCARDED)})(checkpoint-\d+|best|{POINTER}|\w+\.json)-\d+"
-)
-_UNFINISHED = re.compile(r"\.(.+)\.\d+\.\d+\.tmp")  # of write_atomically
+_HALF_DONE = re.compile(rf"({re.escape(WRITING)}|{re.escape(DISCARDED)})(.+)-\d+(\.\d+)?")
+_OWN = re.compile(rf"checkpoint-\d+|best|{POINTER}|\w+\.json")
 _WAY_OUT = "move what you need out of the folder and delete it, or choose another --output_dir"
 
 
 def is_leftover(name: str) -> bool:
     """Whether a name of the top level is that of a folder or file that a kill left half-done."""
-    return _LEFTOVER.fullmatch(name) is not None
+    found = _HALF_DONE.fullmatch(name)
+    return found is not None and _OWN.fullmatch(found[2]) is not None
 
 
 def begin(root: Path) -> None:
@@ -128,7 +124,7 @@ def remove_written(root: Path) -> None:
     for folder in sorted(_folders(known), reverse=True):  # inner ones first
         if (root / folder).is_dir() and not _passes_link(root, f"{folder}/"):
             (root / folder).rmdir()
-    for path in root.glob(".*.tmp"):
+    for path in root.glob(f"{WRITING}*"):
         if _is_unfinished(path.name, known):
             path.unlink()
     _write(root, ())
@@ -161,8 +157,8 @@ def _is_as_written(entry: os.DirEntry, name: str) -> bool:
 
 
 def _is_unfinished(name: str, known: Collection[str]) -> bool:
-    found = _UNFINISHED.fullmatch(name)
-    return found is not None and (found[1] == RECORD or found[1] in known)
+    found = _HALF_DONE.fullmatch(name)
+    return found is not None and (found[2] == RECORD or found[2] in known)
 
 
 def _is_inside(name: str) -> bool:

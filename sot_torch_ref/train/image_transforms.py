@@ -110,23 +110,3 @@ def apply_operation(
     from timm.data.auto_augment import NAME_TO_OP
 
     return NAME_TO_OP[name](image, *arguments, fillcolor=fill, resample=resample)
-
-
-def rand_augment(
-    config: str = RAND_AUGMENT, mean: tuple[float, float, float] = IMAGENET_MEAN
-) -> Callable[[Image.Image], Image.Image]:
-    """timm's RandAugment with the fill colour of the training recipe.
-
-    It draws from the global generators of ``random`` and NumPy.
-
-    Args:
-        config: timm's description: magnitude 9, its standard deviation 0.5, increasing severity.
-        mean: Of the normalisation.
-
-    Returns:
-        Function, RGB image -> RGB image of the same size.
-    """
-    from timm.data.auto_augment import rand_augment_transform
-
-    fill = tuple(min(255, round(255 * value)) for value in mean)
-    return rand_augment_transform(config, {"img_mean": fill, "translate_pct": 0.45})

@@ -13,7 +13,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
     from align import processes
-    from align.cases import runner
+    from align.cases import job_sharing, runner
     from align.cases.sides import checkpoint, paddle_side
 
 from align import cli
@@ -27,21 +27,9 @@ from align.cases.kinds.case_kinds import (
 )
 from align.cases.tables.cases import CASES
 from align.record.results import STEPS
+from tests.align.tiny_bert import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-OPTIONS = {
-    "hidden_size": 12,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "vocab_size": 30,
-    "max_position_embeddings": 16,
-    "q_dim": 7,
-    "k_dim": 5,
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 TINY = (
     ModelCase(
         "tiny_bert",
@@ -58,7 +46,7 @@ TINY = (
 )
 SENTENCES = "Hello, café!\n\nTWO Words here\na third, rather longer sentence of words\n"
 CHECKS = ("forward_align", "metric_align", "loss_align", "backward_align", "train_align")
-FOUND = {"findings", "guilty", "notes", "certificate"}
+FOUND = {"about", "findings", "guilty", "notes", "certificate"}
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +251,7 @@ def test_the_number_of_workers_is_the_users_or_the_processors(tiny_table, monkey
         asked.append(count)
         return runner.run(todo, context, progress)
 
-    monkeypatch.setattr(processes, "run", run)
+    monkeypatch.setattr(job_sharing, "run", run)
     for flags in ([], ["--jobs", "1"], ["--jobs", "7"]):
         assert cli.main([*flags, "--case", "tiny_rates"]) == 0
     assert asked == [processes.default_workers(), 1, 7]

@@ -1,139 +1,119 @@
-"""Worker processes: order, numbers, what they refuse, and how they end."""
+"""The pool of worker processes: who does what, what a failure costs, and how processes end."""
 
+import functools
 import os
 import signal
 import subprocess
 import sys
 import time
-import warnings
-from multiprocessing import Pipe, active_children
+from contextlib import closing
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
 
 from align import processes
-from align.cases.context import Context
-from align.cases.jobs import jobs
-from align.cases.kinds.case_kinds import DTYPES, DataCase, LossCase, MetricCase, ScheduleCase
-from align.record.results import STEPS, StepResult
+from align.processes import Failure, TaskBatch, outcomes
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES = [MetricCase("metric", "cola"), LossCase("loss"), ScheduleCase("rates", "linear", 1, 3, 12)]
-ALL_JOBS = list(jobs(CASES, STEPS, DTYPES))
+AVX2 = {"ATEN_CPU_CAPABILITY": "avx2"}
 
 
-def obedient(pipe, choices):
-    """Answers as a worker does, without a framework; says which process did a job."""
-    while (batch := pipe.recv()) is not None:
-        for position, (case, step, dtype) in batch:
-            note = f"{os.getpid()} {os.environ['OMP_NUM_THREADS']} {choices['sentences']}"
-            arrays = {"loss_align": ({f"{position}": 1.0}, {f"{position}": 2.0})}
-            pipe.send(("result", (position, StepResult(case.name, step, dtype, note=note), arrays)))
-        pipe.send(("done", {"worker": os.getpid()}))
+def described(tasks):
+    """Says of each task in which process and environment it was done."""
+    for task in tasks:
+        names = ("OMP_NUM_THREADS", "ATEN_CPU_CAPABILITY")
+        yield task, os.getpid(), [os.environ.get(name) for name in names]
 
 
-def leaving(pipe, choices):
-    pipe.recv()
-    sys.exit(3)
+def obeyed(tasks):
+    """Does to itself what a task says."""
+    for task in tasks:
+        if task == "leave":
+            print("out of luck")
+            sys.exit(3)
+        elif task == "be killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif task == "hang":
+            time.sleep(60)
+        elif task == "refuse":
+            raise ValueError("no such thing")
+        yield task
 
 
-def killed(pipe, choices):
-    pipe.recv()
-    os.kill(os.getpid(), signal.SIGKILL)
+def done(tasks, work, batches, count=1, **options):
+    """Every task's outcome, in the order of the tasks."""
+    with closing(outcomes(tasks, work, batches, count, **options)) as found:
+        return [outcome for _, outcome in sorted(found, key=lambda one: one[0])]
 
 
-def refusing(pipe, choices):
-    pipe.recv()
-    pipe.send(("refused", "no such thing"))
-    time.sleep(60)
-
-
-@pytest.fixture
-def acting(monkeypatch):
-    """Let the workers do something else than their work."""
-    return lambda act: monkeypatch.setattr(processes, "_work", act)
-
-
-def test_results_keep_their_order_and_the_work_is_shared(acting):
-    acting(obedient)
-    seen, context = [], Context(sentences=["mine"])
-    report = processes.run(ALL_JOBS, context, seen.append, 2)
-    assert [(r.case, r.step, r.dtype) for r in report.results] == [
-        (case.name, step, dtype) for case, step, dtype in ALL_JOBS
-    ]
-    assert sorted(r.case for r in seen) == sorted(r.case for r in report.results)
-    pids, threads, sentences = zip(*(r.note.split(maxsplit=2) for r in seen), strict=True)
-    assert len(set(pids)) == 2
-    assert str(os.getpid()) not in pids
-    assert set(sentences) == {"['mine']"}
-    assert report.environment["workers"] == 2
-    if "OMP_NUM_THREADS" in report.environment["tuning"]:
-        assert set(threads) == {report.environment["tuning"]["OMP_NUM_THREADS"].split()[0]}
-    positions = [str(position) for position in range(len(ALL_JOBS))]
-    assert [list(side) for side in context.classic["loss_align"]] == [positions, positions]
+def test_each_task_is_done_once_and_the_work_is_shared():
+    found = done("abcd", described, [TaskBatch((2, 0)), TaskBatch((1,)), TaskBatch((3,))], 2)
+    assert [task for task, *_ in found] == list("abcd")
+    pids = {pid for _, pid, _ in found}
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+    assert found[0][1] == found[2][1]
+    if processes.tuning()["OMP_NUM_THREADS"].startswith("1 "):
+        assert {threads for *_, (threads, _) in found} == {"1"}
     assert active_children() == []
 
 
-def test_no_more_workers_than_batches(acting):
-    acting(obedient)
-    assert processes.run(ALL_JOBS[:1], Context(), workers=5).environment["workers"] == 1
-
-
-def test_the_environment_of_this_process_is_left_as_it_was(acting):
-    acting(obedient)
+def test_another_environment_is_another_process_and_ours_is_left_as_it_was(monkeypatch):
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    processes.tuning()
     before = dict(os.environ)
-    processes.run(ALL_JOBS[:1], Context())
+    batches = [TaskBatch((0,)), TaskBatch((1,)), TaskBatch((2,), AVX2), TaskBatch((3,))]
+    found = done("abcd", described, batches)
+    assert [setting for *_, (_, setting) in found] == [None, None, "avx2", None]
+    first, second, third, fourth = (pid for _, pid, _ in found)
+    assert first == second
+    assert len({second, third, fourth}) == 3
     assert dict(os.environ) == before
 
 
 @pytest.mark.parametrize(
-    ("act", "message"),
+    ("task", "failure"),
     [
-        (leaving, "at metric, step metric, ended with status 3; --jobs 0 runs it in this process"),
-        (killed, "at metric, step metric, was killed by signal 9; when memory was short"),
-        (refusing, "no such thing"),
+        ("leave", Failure("ended with status 3; its last words: out of luck")),
+        ("be killed", Failure("was killed by signal 9; its last words: nothing", signal=9)),
+        ("hang", Failure("took more than 2 s")),
+        ("refuse", Failure("no such thing", refused=True)),
     ],
-    ids=lambda value: getattr(value, "__name__", None),
 )
-def test_a_worker_that_fails_gives_one_clear_line_and_leaves_no_process(acting, act, message):
-    acting(act)
-    began = time.monotonic()
-    with pytest.raises(ValueError, match=message):
-        processes.run(ALL_JOBS[:1], Context())
+def test_a_failure_costs_its_own_task_and_no_other(task, failure):
+    tasks = ["first", task, "third", "fourth"]
+    found = done(tasks, obeyed, [TaskBatch((0, 1, 2)), TaskBatch((3,))], limit=2.0, quiet=True)
+    assert found == ["first", failure, "third", "fourth"]
     assert active_children() == []
-    assert time.monotonic() - began < 30
 
 
-def test_what_a_job_refuses_is_sent_as_it_was_said(tmp_path):
-    ours, theirs = Pipe()
-    before = signal.getsignal(signal.SIGTERM)
-    ours.send([(0, (DataCase("data", 24), "data", None))])
-    ours.send(None)
-    try:
-        with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules
-            warnings.simplefilter("ignore")
-            processes._work(theirs, {"checkpoint": tmp_path / "nowhere"})
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    kind, message = ours.recv()
-    assert kind == "refused"
-    assert str(tmp_path / "nowhere") in message
+def test_a_run_that_is_left_early_leaves_no_process():
+    with closing(outcomes(["first", "hang"], obeyed, [TaskBatch((0, 1))], 1)) as found:
+        assert next(found) == (0, "first")
+    assert active_children() == []
+
+
+def test_nothing_to_do_starts_nothing():
+    assert done([], functools.partial(described), []) == []
 
 
 SLEEPER = """\
 import os, time
 
-def work(pipe, choices):
+def work(batch, choices):
     os.write(1, f"{os.getpid()}\\n".encode())
     time.sleep(60)
+    yield
 """
 COMMAND = """\
 import signal, sys
 import sleeper
-from align import cli, processes
+from align import cli
+from align.cases import job_sharing
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-    processes._work = sleeper.work
+    job_sharing._do = sleeper.work
     sys.exit(cli.main(["--quick", "--case", "metric_*", "--case", "loss_*", "--jobs", "2"]))
 """
 

@@ -110,7 +110,6 @@ _OUTSIDE = (
     ),
     *_because(
         "only on a GPU, which the suite does not use",
-        "train/gpu_check.py",
         "backbones/layers.py::BatchNorm2D._fused::if not x.place.is_cpu_place()",
         "backbones/layers.py::_moments",
         "backbones/inputs.py::::self._batches",
@@ -151,12 +150,6 @@ _BY_CHANCE = tuple(
 )
 
 _DATA = (
-    *_because(
-        "makes the embedded sentences, a fixed file of text that both sides read",
-        "data/corpus.py",
-        "data/corpus_clauses.py",
-        "data/corpus_phenomena.py",
-    ),
     *_because(
         "the digits of scikit-learn, which the originals do not train on: for the demo and tests",
         "data/image_digits.py",
@@ -209,7 +202,6 @@ _DATA = (
         "nothing to do: hands on what it was given",
         "resampling.py::resample_position_embedding::if old == new",
         "resampling.py::resample_bias_table::if old == new",
-        "data/paddle_dataset.py::OrderedBatchSampler.__len__",
         "data/vocabulary.py::_from_vocabulary::if lines and not lines[-1]",
         "train/image_scores.py::score::if logits.shape[1] > TOP",
         "train/image_scores.py::score_classes::if not len(chosen)",

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import paddle
 import torch
 
 from align.cases.kinds.run_kinds import FeedingCase
 from align.cases.sides import paddle_side, torch_side
 from align.record.arrays import Arrays
-from sot_paddle.data.paddle_dataset import FeatureDataset, PadCollator
+from sot_paddle.data.paddle_dataset import PadCollator
 from sot_paddle.data.token_features import TokenFeatures
 from sot_paddle.train.feeding import EpochBatches, MicroBatches
 
@@ -33,20 +32,13 @@ def of_the_trainer(case: FeedingCase, features: TokenFeatures, epochs: EpochBatc
     for process in range(case.processes):
         batches = MicroBatches(epochs, rank=process, world=case.processes)
         batches.seek(*case.start)
-        loader = paddle.io.DataLoader(
-            FeatureDataset(features),
-            batch_sampler=batches,
-            collate_fn=PadCollator(case.pad, MAX_LENGTH, case.pad_id),
-        )
+        collate = PadCollator(case.pad, MAX_LENGTH, case.pad_id)
         for epoch in range(case.start[0], case.epochs):
             first = case.start[1] if epoch == case.start[0] else 0
-            for index, batch in enumerate(loader, first):
+            for index, tensors in enumerate(paddle_side.loaded(features, batches, collate), first):
                 place = f"epoch {epoch} batch {index} process {process}"
-                tensors = {name: paddle.assign(value) for name, value in sorted(batch.items())}
                 found.update({f"{place}/{name}": t.numpy() for name, t in tensors.items()})
-                if index < len(
-                    batches
-                ):  # a batch too many has no weight, and is found all the same
+                if index < len(batches):  # one too many has no weight, and is found all the same
                     found[f"{place}/weight"] = np.asarray(batches.weight(epoch, index))
                 last = tensors["input_ids"]
     return found, paddle_side.stamp(last)

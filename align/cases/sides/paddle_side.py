@@ -15,13 +15,13 @@ import sot_paddle
 from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe
 from align.record.arrays import Arrays, Pass, TrainingRun
 from sot_paddle.config import HeadConfig
-from sot_paddle.data.batching import EpochOrder
-from sot_paddle.data.paddle_dataset import FeatureDataset, OrderedBatchSampler, PadCollator
+from sot_paddle.data.paddle_dataset import FeatureDataset, PadCollator
 from sot_paddle.data.token_features import TokenFeatures
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
 from sot_paddle.train import exact_state
 from sot_paddle.train.ema import ModelEma
+from sot_paddle.train.feeding import MicroBatches
 from sot_paddle.train.losses import classification_loss, image_loss
 from sot_paddle.train.optimizer import (
     ClipGradByGlobalNorm,
@@ -327,18 +327,23 @@ def _finish(result: TrainingRun, model: paddle.nn.Layer, optimizer, recipe: Reci
     )
 
 
-def load_batches(
-    features: TokenFeatures, order: EpochOrder, pad: str, max_length: int
-) -> tuple[Arrays, dict[str, Any]]:
-    """One epoch through Paddle's DataLoader, as the Trainer gets it."""
+def loaded(
+    features: TokenFeatures, batches: MicroBatches, collate: PadCollator
+) -> Iterator[dict[str, paddle.Tensor]]:
+    """One epoch of a process's micro-batches through the loader that the trainer builds."""
     loader = paddle.io.DataLoader(
-        FeatureDataset(features),
-        batch_sampler=OrderedBatchSampler(order),
-        collate_fn=PadCollator(pad, max_length),
+        FeatureDataset(features), batch_sampler=batches, collate_fn=collate
     )
+    for batch in loader:
+        yield {name: paddle.assign(value) for name, value in sorted(batch.items())}
+
+
+def load_batches(
+    features: TokenFeatures, batches: MicroBatches, collate: PadCollator
+) -> tuple[Arrays, dict[str, Any]]:
+    """The same as arrays, and who made them."""
     found: Arrays = {}
-    for index, batch in enumerate(loader):
-        tensors = {name: paddle.assign(value) for name, value in batch.items()}
-        found.update({f"batch {index}/{name}": _numpy(t) for name, t in sorted(tensors.items())})
+    for index, tensors in enumerate(loaded(features, batches, collate)):
+        found.update({f"batch {index}/{name}": _numpy(t) for name, t in tensors.items()})
         last = tensors["input_ids"]
     return found, stamp(last)

@@ -41,11 +41,11 @@ def encoder(seed: int) -> Scene:
     rng = np.random.default_rng((seed, 7))
     padding = np.arange(7)[None] >= np.array([[7], [4]])
     return Scene(
-        "encoder",
         TorchEncoder,
         Encoder,
         {"x": rng.normal(size=(2, 7, DIM)), "padding": padding},
         weights={"map": {}, "modules": {"layers.{}.dropout": None}},
         train=True,  # in eval mode PyTorch's layer takes a fused path without its modules
+        name="encoder",
         seed=seed,
     )

@@ -38,7 +38,6 @@ def _text(name: str, seed: int, **options: Any) -> Scene:
     build = {"bert_base_mgcrp": 3, **TEXT, **options}
     classes = build.pop("bert_base_mgcrp")
     return Scene(
-        name,
         functools.partial(sot_torch_ref.create_model, "bert_base_mgcrp", classes, **build),
         functools.partial(registry.create_model, "bert_base_mgcrp", classes, **build),
         tokens(seed, 60, (9, 5, 7)),
@@ -46,6 +45,7 @@ def _text(name: str, seed: int, **options: Any) -> Scene:
         labels=rng.integers(0, classes, 3),
         weights={"map": BERT_MAP, "modules": {**BERT_MODULES, **CHANNELS_FIRST}},
         train=True,
+        name=name,
         seed=seed,
     )
 
@@ -64,13 +64,13 @@ def _vision(name: str, seed: int, **options: Any) -> Scene:
     rng = np.random.default_rng((seed, 3))
     build = {**VISION, **options}
     return Scene(
-        name,
         functools.partial(sot_torch_ref.create_model, "deit_tiny", 5, **build),
         functools.partial(registry.create_model, "deit_tiny", 5, **build),
         rng.normal(size=(2, 3, 24, 24)),
         loss="cross_entropy",
         labels=rng.integers(0, 5, 2),
         weights={"map": {}, "modules": {"blocks.{}.attn.attn_drop": None}},
+        name=name,
         seed=seed,
     )
 

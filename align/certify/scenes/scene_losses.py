@@ -62,7 +62,6 @@ def regression(seed: int) -> Scene:
     """BERT with one score, a squared error, and the correlation with the targets."""
     rng = np.random.default_rng((seed, 12))
     return Scene(
-        "regression",
         functools.partial(sot_torch_ref.create_model, "bert_base", 1, **BERT),
         functools.partial(registry.create_model, "bert_base", 1, **BERT),
         tokens(seed, 60, (6, 4, 5, 6)),
@@ -70,6 +69,7 @@ def regression(seed: int) -> Scene:
         labels=rng.uniform(0, 5, 4),
         metric=(_pearson, port_losses.pearson),
         weights={"map": BERT_MAP, "modules": BERT_MODULES},
+        name="regression",
         seed=seed,
     )
 

@@ -66,17 +66,17 @@ def distilbert(seed: int) -> Scene:
     given = read_spec(EXAMPLE)
 
     def trained() -> torch.nn.Module:
-        model = given["torch_module"]()
+        model = given.torch_module()
         torch.nn.init.normal_(model.embeddings.word_embeddings.weight, std=0.5)
         return model
 
     drawn = tokens(seed, 50, (7, 4, 6))
     return Scene(
-        "distilbert",
         trained,
-        given["paddle_layer"],
+        given.paddle_layer,
         {name: drawn[name] for name in ("input_ids", "attention_mask")},
-        weights=given["weights"],
+        weights=given.weights,
+        name="distilbert",
         seed=seed,
     )
 
@@ -95,9 +95,8 @@ def tied(seed: int) -> Scene:
     drawn = tokens(seed, 50, (8, 5))
     chosen = np.random.default_rng((seed, 2)).random((2, 8)) < 0.4
     chosen[:, 0] = True
-    rows = {f"distilbert.{name}": f"encoder.{target}" for name, target in given["weights"].items()}
+    rows = {f"distilbert.{name}": f"encoder.{target}" for name, target in given.weights.items()}
     return Scene(
-        "tied",
         _masked_language,
         lambda: port_masked_language.MaskedLanguage(encoder(layers=1), 24),
         {name: drawn[name] for name in ("input_ids", "attention_mask")},
@@ -110,6 +109,7 @@ def tied(seed: int) -> Scene:
             "vocab_projector": "project",
             "vocab_projector.weight": {"to": "project.weight", "transform": "copy"},
         },
+        name="tied",
         seed=seed,
     )
 
@@ -122,12 +122,12 @@ def bert(seed: int) -> Scene:
     """BERT with its pooler and classifier: transformers' encoder against paddlenlp's."""
     rng = np.random.default_rng((seed, 1))
     return Scene(
-        "bert",
         functools.partial(sot_torch_ref.create_model, "bert_base", 3, **BERT),
         functools.partial(registry.create_model, "bert_base", 3, **BERT),
         tokens(seed, 60, (9, 5)),
         loss="cross_entropy",
         labels=rng.integers(0, 3, 2),
         weights={"map": BERT_MAP, "modules": BERT_MODULES},
+        name="bert",
         seed=seed,
     )

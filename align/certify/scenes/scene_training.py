@@ -32,7 +32,6 @@ def finetune(seed: int) -> Scene:
     """BERT with dropout on (masks shared), AdamW by groups, clipping, linear schedule."""
     rng = np.random.default_rng((seed, 8))
     return Scene(
-        "finetune",
         functools.partial(sot_torch_ref.create_model, "bert_base", 3, **DROPPED),
         functools.partial(registry.create_model, "bert_base", 3, **DROPPED),
         tokens(seed, 60, (9, 5, 7)),
@@ -41,6 +40,7 @@ def finetune(seed: int) -> Scene:
         optimizer=(_adamw, port_finetuning.optimizer),
         weights={"map": BERT_MAP, "modules": BERT_MODULES},
         steps=4,
+        name="finetune",
         seed=seed,
         train=True,
         schedule_steps=TOTAL + 3,

@@ -36,13 +36,13 @@ def swin(seed: int) -> Scene:
     """Windows of 3 on a grid of 7 (padded), shifted in the second block, one merging."""
     rng = np.random.default_rng((seed, 4))
     return Scene(
-        "swin",
         functools.partial(sot_torch_ref.create_model, "swin_tiny", 5, **SWIN),
         functools.partial(registry.create_model, "swin_tiny", 5, **SWIN),
         rng.normal(size=(2, 3, 28, 28)),
         loss="cross_entropy",
         labels=rng.integers(0, 5, 2),
         weights={"map": {}, "modules": {"stages.{}.blocks.{}.attn.attn_drop": None}},
+        name="swin",
         seed=seed,
     )
 
@@ -66,12 +66,12 @@ def _timm_resnet() -> nn.Module:
 def _resnet(name: str, seed: int, **options: Any) -> Scene:
     rng = np.random.default_rng((seed, 5))
     return Scene(
-        name,
         _timm_resnet,
         lambda: ResNet(STEM, CHANNELS, DEPTHS, CLASSES),
         rng.normal(size=(3, 3, 37, 35)),
         loss="cross_entropy",
         labels=rng.integers(0, CLASSES, 3),
+        name=name,
         seed=seed,
         **options,
     )
@@ -114,9 +114,9 @@ def segmenter(seed: int) -> Scene:
     """Scores for every pixel."""
     rng = np.random.default_rng((seed, 6))
     return Scene(
-        "segmenter",
         lambda: TorchSegmenter(WIDTH, GROUPS, KINDS),
         lambda: Segmenter(WIDTH, GROUPS, KINDS),
         rng.normal(size=(2, 3, 9, 11)),
+        name="segmenter",
         seed=seed,
     )

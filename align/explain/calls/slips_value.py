@@ -280,14 +280,6 @@ def multiplied_matrices(call: WatchedCall) -> Iterator[Slip]:
         )
 
 
-def detached(call: WatchedCall) -> Iterator[Slip]:
-    """detach: the graph is cut where PyTorch's is not."""
-    yield (
-        "detach() cuts the graph: no gradient passes there, in PyTorch it does",
-        lambda one: one.args[0],
-    )
-
-
 def spread(call: WatchedCall) -> Iterator[Slip]:
     """diag_embed: Paddle's has no gradient."""
 

@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from align.record.asked_plan import Plan, is_array
+from align.record.casting import is_array
 from align.record.entries import Entry
 from align.record.files.storage import digest, field_of
 from align.record.nested import leaves
+from align.record.request import Request
 from align.record.results import DTYPES
 
 SIDES = {"torch": "PyTorch", "paddle": "Paddle"}
 OWN = "the user's own"
+Rows = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Meta:
         loss, optimizer, dropout: what was asked for; OWN for functions.
         spec: name and SHA-256 of the spec file.
         inputs: path -> {"dtype", "shape", "sha256"} of each input; plain values as text.
-        labels: the same, None without labels.
+        labels: the same, empty without labels.
+        batches: the same of every batch of the training run, empty without any.
         entries: names of the state dict, as `align.record.entries` lists them.
         modules: every module, in the model's order.
         table: the user's rows for names that differ, None without.
@@ -83,6 +86,7 @@ class Meta:
     entries: list[Entry]
     modules: list[Module]
     table: dict[str, Any] | None
+    batches: dict[str, Any] = field(default_factory=dict)
     weights: str = ""
     weights_from: str = ""
     moved: list[str] = field(default_factory=list)
@@ -111,7 +115,9 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "steps": int,
     "train": bool,
     **dict.fromkeys(("side", "name", "created", "loss", "dropout", "weights", "weights_from"), str),
-    **dict.fromkeys(("framework", "environment", "spec", "inputs", "labels", "norms"), dict),
+    **dict.fromkeys(
+        ("framework", "environment", "spec", "inputs", "labels", "batches", "norms"), dict
+    ),
     **dict.fromkeys(("dtypes", "entries", "modules", "moved", "stock_norms", "notes"), list),
 }
 
@@ -129,6 +135,7 @@ def read_meta(raw: Mapping[str, Any], where: str) -> Meta:
     unknown = sorted(set(raw) - set(_KINDS))
     if unknown:
         raise ValueError(f"{where}: unknown key {unknown[0]!r}")
+    raw = {"batches": {}, **raw}  # a dump that was made before there were any
     held = {key: field_of(raw, key, kinds, where) for key, kinds in _KINDS.items()}
     if held["side"] not in SIDES:
         raise ValueError(f"{where}: side {held['side']!r}, expected one of {', '.join(SIDES)}")
@@ -187,7 +194,7 @@ def _is_container(value: Any) -> bool:
     return isinstance(value, (Mapping, tuple, list)) or record
 
 
-def asked(plan: Plan) -> dict[str, Any]:
+def asked(plan: Request) -> dict[str, Any]:
     """The part of a record that follows from the request alone."""
     own = plan.loss is not None and not isinstance(plan.loss, str)
     optimizer = plan.optimizer if isinstance(plan.optimizer, Mapping) else OWN
@@ -202,6 +209,7 @@ def asked(plan: Plan) -> dict[str, Any]:
         "dropout": plan.dropout,
         "inputs": described(plan.inputs),
         "labels": {} if plan.labels is None else described(plan.labels),
+        "batches": {} if plan.batches is None else described(plan.batches),
     }
 
 
@@ -223,9 +231,15 @@ def same_request(theirs: Meta, own: Meta, names: Sequence[str] = ("A", "B")) -> 
         ValueError: the first thing that differs, by name.
     """
     first, second = names
+    for key in ("loss", "train", "steps", "optimizer", "dropout"):
+        a, b = getattr(theirs, key), getattr(own, key)
+        if a != b:
+            raise ValueError(f"{key} differs: {a!r} in {first}, {b!r} in {second}")
+    _same_batches(theirs.batches, own.batches, names)
     for title, a, b in (
         ("input", theirs.inputs, own.inputs),
         ("labels", theirs.labels, own.labels),
+        ("batches", theirs.batches, own.batches),
     ):
         if set(a) != set(b):
             missing = sorted(set(a) ^ set(b))[0]
@@ -239,16 +253,34 @@ def same_request(theirs: Meta, own: Meta, names: Sequence[str] = ("A", "B")) -> 
                     f"{title}{f' {path!r}' if path else ''} differs: {_short(value)} in {first}, "
                     f"{_short(b[path])} in {second}: both sides must be dumped on the same data"
                 )
-    for key in ("loss", "train", "steps", "optimizer", "dropout"):
-        a, b = getattr(theirs, key), getattr(own, key)
-        if a != b:
-            raise ValueError(f"{key} differs: {a!r} in {first}, {b!r} in {second}")
     drawn = theirs.loss not in (OWN, "cross_entropy", "mse") or theirs.dropout != "off"
     if drawn and theirs.seed != own.seed:
         raise ValueError(
             f"seed differs: {theirs.seed} in {first}, {own.seed} in {second}; the weights of the "
             "default loss and the dropout masks are drawn with it"
         )
+
+
+def _same_batches(theirs: Rows, own: Rows, names: Sequence[str]) -> None:
+    """Refuse the same batches in another order."""
+    a, b = _by_number(theirs), _by_number(own)
+    wrong = [i for i, (one, other) in enumerate(zip(a, b, strict=False)) if one != other]
+    if not wrong or any(batch not in b for batch in a) or any(batch not in a for batch in b):
+        return
+    moved = ", ".join(f"batches[{i}] of {names[1]} is batches[{a.index(b[i])}]" for i in wrong[:4])
+    raise ValueError(
+        f"batches exchanged: {moved} of {names[0]}: both sides must be dumped on the same batches "
+        "in the same order (does the spec draw or shuffle them without a fixed seed?)"
+    )
+
+
+def _by_number(rows: Rows) -> list[Rows]:
+    """What `described` said of the batches, one by one."""
+    found: dict[str, Rows] = {}
+    for path, row in rows.items():
+        number, _, rest = path.partition(".")
+        found.setdefault(number, {})[rest] = row
+    return list(found.values())
 
 
 def _short(row: Mapping[str, Any]) -> str:

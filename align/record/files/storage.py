@@ -9,39 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from align.record.arrays import Arrays
-from align.record.strict_json import json_ready
+from sot_paddle import checkpoint, strict_json
+from sot_paddle.atomic import atomic_directory
+from sot_paddle.checkpoint import TensorSpec
 
 FORMAT, VERSION = "align dump", 1
 MANIFEST = "manifest.json"
 _CHUNK = 1 << 20
-_TYPES = {
-    "F64": "<f8",
-    "F32": "<f4",
-    "F16": "<f2",
-    "I64": "<i8",
-    "I32": "<i4",
-    "I16": "<i2",
-    "I8": "i1",
-    "U64": "<u8",
-    "U32": "<u4",
-    "U16": "<u2",
-    "U8": "u1",
-    "BOOL": "?",
-}
-"""Types of safetensors that a dump may hold -> NumPy."""
-_NUMPY = {np.dtype(name): key for key, name in _TYPES.items()}
 
 
 def digest(array: np.ndarray) -> str:
@@ -62,7 +45,8 @@ class TensorWriter:
 
     def __init__(self, path: Path, once: bool = False) -> None:
         self._path, self._once = path, once
-        self._rows: dict[str, dict[str, Any]] = {}
+        self._specs: dict[str, TensorSpec] = {}
+        self._starts: dict[str, int] = {}
         self._names: dict[str, str] = {}
         self._stored: dict[str, str] = {}
         self._end = 0
@@ -90,31 +74,29 @@ class TensorWriter:
             ValueError: a type that cannot be stored, or another array has this name.
         """
         array = np.asarray(array)
-        if array.dtype not in _NUMPY:
+        if array.dtype.kind not in "biuf":
             raise ValueError(f"{name}: a dump cannot hold dtype {array.dtype}")
         key = digest(array) if self._once else name
         held = self._names.setdefault(key, name)
         if self._once and (held != name or self._stored.get(name) == key):
             return held
-        if name in self._rows:
+        if name in self._specs:
             raise ValueError(f"two different tensors of this run are called {name!r}")
         self._data.write(_bytes(array))
-        end = self._end + array.nbytes
-        self._rows[name] = {
-            "dtype": _NUMPY[array.dtype],
-            "shape": list(array.shape),
-            "data_offsets": [self._end, end],
-        }
-        self._stored[name], self._end = key, end
+        self._specs[name] = TensorSpec(array.shape, array.dtype)
+        self._starts[name], self._stored[name] = self._end, key
+        self._end += array.nbytes
         return name
 
     def _finish(self) -> None:
-        text = json.dumps(self._rows).encode()
-        text += b" " * (-len(text) % 8)
-        self._data.seek(0)
-        with open(self._path, "wb") as file:
-            file.write(len(text).to_bytes(8, "little") + text)
-            shutil.copyfileobj(self._data, file, _CHUNK)
+        self._data.flush()
+        raw = np.memmap(self._data, np.uint8, "r") if self._end else np.empty(0, np.uint8)
+
+        def load(name: str) -> np.ndarray:
+            spec, start = self._specs[name], self._starts[name]
+            return raw[start : start + spec.nbytes].view(spec.dtype).reshape(spec.shape)
+
+        checkpoint.write_tensors(self._path, checkpoint.Tensors(self._specs, load))
 
 
 def write_tensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -131,8 +113,7 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 def write_json(path: Path, value: Any) -> None:
     """Write strict JSON (NaN and infinities as text)."""
-    text = json.dumps(json_ready(value), indent=1, allow_nan=False, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    path.write_text(strict_json.dumps(value), encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -147,17 +128,14 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{path}: exists already; a dump is never replaced, choose another --out")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with contextlib.ExitStack() as stack:
         try:
-            temporary.mkdir(parents=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = stack.enter_context(atomic_directory(path))
         except OSError as error:
             raise ValueError(f"cannot write to {path}: {error.strerror}") from error
         yield temporary
         _write_manifest(temporary)
-        os.rename(temporary, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _write_manifest(folder: Path) -> None:
@@ -170,9 +148,6 @@ def _write_manifest(folder: Path) -> None:
         for path in files
     }
     write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, "files": found})
-    for path in (*files, folder / MANIFEST):
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
 
 
 def _hash_of(path: Path) -> str:
@@ -248,32 +223,12 @@ class Folder:
     def tensors(self, name: str) -> Arrays:
         """Every tensor of a safetensors file as read-only views into the mapped file."""
         path = self._listed(name)
-        try:
-            with safe_open(path, framework="np") as file:
-                names = list(file.keys())
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"{path}: not a whole safetensors file: {error}") from error
-        raw = np.asarray(np.memmap(path, mode="r", dtype=np.uint8))
-        start = 8 + int.from_bytes(raw[:8].tobytes(), "little")
-        header = json.loads(raw[8:start].tobytes())
-        found: Arrays = {}
-        for key in names:
-            row = header[key]
-            if row["dtype"] not in _TYPES:
-                raise ValueError(f"{path}: {key!r} has dtype {row['dtype']}, which no dump holds")
-            begin, end = row["data_offsets"]
-            flat = raw[start + begin : start + end].view(_TYPES[row["dtype"]])
-            found[key] = flat.reshape(row["shape"])
-        return found
+        return dict(checkpoint.read_tensors(path)[0].items())
 
 
 def _parse(path: Path, shown: Path) -> Any:
-    def refuse(word: str) -> Any:
-        raise ValueError(f"{word} is not JSON")
-
     try:
-        text = path.read_text(encoding="utf-8")
-        return json.loads(text, parse_constant=refuse)
+        return strict_json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"{shown}: cannot be read: {error}") from error
 

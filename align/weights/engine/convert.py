@@ -17,7 +17,7 @@ from align.weights.engine.adapting import Change, adapt, shapes_for
 from align.weights.engine.build import build_plan
 from align.weights.engine.conversion_plan import ConversionPlan, PlanEntry
 from align.weights.engine.description import describe
-from align.weights.engine.destination import MANIFEST, atomic_directory, check_destination
+from align.weights.engine.destination import MANIFEST, check_destination
 from align.weights.engine.known_models import registry_name
 from align.weights.engine.layout import Layout
 from align.weights.engine.manifest import Manifest
@@ -26,12 +26,12 @@ from align.weights.formats.hf_config import as_json, check_config
 from align.weights.formats.source import Source, Unpacking, open_source, read_vocabulary
 from align.weights.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
 from align.weights.formats.torch_files import write_torch
+from sot_paddle.atomic import atomic_directory, atomic_file
 from sot_paddle.checkpoint import (
     FORMAT,
     FORMAT_VERSION,
     Tensors,
     TensorSpec,
-    atomic_file,
     write_tensors,
 )
 

@@ -1,16 +1,12 @@
-"""Where a conversion writes: what is allowed there, and directories that appear whole."""
+"""Where a conversion may write."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from align.weights.formats.source import VOCABULARY_FILES, WEIGHT_FILES
 from align.weights.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
-from sot_paddle.checkpoint import SUFFIXES, sync_directory
+from sot_paddle.checkpoint import SUFFIXES
 
 MANIFEST = "manifest.json"
 OURS = (*WEIGHT_FILES, *VOCABULARY_FILES, "config.json", MANIFEST)
@@ -54,33 +50,3 @@ def check_destination(
         raise ValueError(f"{dst}: holds files of its own ({foreign[0]}); choose another DST")
     if content and not overwrite:
         raise ValueError(f"{dst}: exists and is not empty; --overwrite replaces it")
-
-
-@contextlib.contextmanager
-def atomic_directory(path: Path) -> Iterator[Path]:
-    """Yield a folder that takes the name `path` only when the block ends without an exception.
-
-    Args:
-        path: destination; what is there is replaced.
-
-    Yields:
-        A temporary folder beside it.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    old = path.with_name(f".{path.name}.{os.getpid()}.old")
-    try:
-        temporary.mkdir()
-        yield temporary
-        sync_directory(temporary)
-        if path.exists():
-            os.rename(path, old)
-        try:
-            os.rename(temporary, path)
-        except OSError:
-            if old.exists():
-                os.rename(old, path)
-            raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
-    sync_directory(path.parent)

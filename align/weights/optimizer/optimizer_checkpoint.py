@@ -24,7 +24,8 @@ from align.weights.optimizer.optimizer_torch import (
     schedule_dict,
 )
 from align.weights.optimizer.optimizer_torch import to_torch as optimizer_dict
-from sot_paddle.checkpoint import Tensors, atomic_file
+from sot_paddle.atomic import atomic_file
+from sot_paddle.checkpoint import Tensors
 
 OPTIMIZER, SCHEDULER, TRAINER_STATE = "optimizer.pt", "scheduler.pt", "trainer_state.json"
 """Files of a folder, as transformers' Trainer names them."""

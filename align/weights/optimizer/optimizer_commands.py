@@ -15,7 +15,7 @@ import numpy as np
 from align.weights.engine.build import build_plan
 from align.weights.engine.conversion_plan import ConversionPlan
 from align.weights.engine.convert import convert_file
-from align.weights.engine.destination import MANIFEST, atomic_directory
+from align.weights.engine.destination import MANIFEST
 from align.weights.engine.known_models import known_traits, registry_name
 from align.weights.engine.manifest import Manifest
 from align.weights.engine.registry import find_table
@@ -46,7 +46,8 @@ from align.weights.optimizer.optimizer_trainer import (
     open_checkpoint,
     read_trainer,
 )
-from sot_paddle.checkpoint import atomic_file, read_tensors, write_tensors
+from sot_paddle.atomic import atomic_directory, atomic_file
+from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.train import checkpointing
 
 

@@ -19,20 +19,8 @@ from align.judge.comparator import compare_mappings
 from align.record.arrays import TrainingRun
 from align.record.results import Tolerance
 from sot_paddle.data.real_sentences import REAL_SENTENCES
+from tests.align.tiny_bert import OPTIONS
 
-OPTIONS = {
-    "hidden_size": 12,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "vocab_size": 30,
-    "max_position_embeddings": 16,
-    "q_dim": 7,
-    "k_dim": 5,
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 QK = ModelCase("qk", options=OPTIONS)
 CONCAT = ModelCase("concat", options={**OPTIONS, "fusion": "concat"})
 WORDS = {"pooling": "gap", "head_dropout": 0.0}

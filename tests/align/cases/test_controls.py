@@ -15,23 +15,9 @@ from align.cases.kinds.case_kinds import ImageBatch, ModelCase
 from align.cases.planted_controls import MODEL_FAULTS, ModelFault, array_faults, judge, planted
 from align.judge.comparator import compare_mappings
 from align.record.results import Tolerance
+from tests.align import tiny_bert
 
-OPTIONS = {
-    "hidden_size": 12,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "vocab_size": 30,
-    "max_position_embeddings": 16,
-    "q_dim": 7,
-    "k_dim": 5,
-    "head_num_heads": 2,
-    "wr_dim": 4,
-    "qkv_dim": 3,
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
+OPTIONS = {**tiny_bert.OPTIONS, "head_num_heads": 2, "wr_dim": 4, "qkv_dim": 3}
 IMAGES = {
     "sot": ("sot_tiny", {"img_size": 16, "embed_dim": 12, "depth": 1, "num_heads": 3}),
     "swin": (

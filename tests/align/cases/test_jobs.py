@@ -87,7 +87,7 @@ def test_long_batches_come_first_and_equal_ones_keep_their_order():
 
 def test_importing_it_loads_no_framework():
     code = (
-        "import sys, align.cases.jobs, align.processes, align.cases.context\n"
+        "import sys, align.cases.jobs, align.cases.job_sharing, align.cases.context\n"
         "print([n for n in ('paddle', 'torch', 'paddlenlp', 'transformers') if n in sys.modules])"
     )
     done = subprocess.run(

@@ -12,8 +12,7 @@ import pytest
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align import processes as workers
-    from align.cases import runner
+    from align.cases import job_sharing, runner
     from align.cases.context import Context
     from align.cases.sides import paddle_side
     from sot_paddle.backbones import bert
@@ -32,21 +31,9 @@ from align.cases.kinds.case_kinds import (
 from align.cases.tables.cases import CASES
 from align.record.results import STEPS
 from align.report.report import console
+from tests.align.tiny_bert import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[3]
-OPTIONS = {
-    "hidden_size": 12,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "vocab_size": 30,
-    "max_position_embeddings": 16,
-    "q_dim": 7,
-    "k_dim": 5,
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 BRIEF = Recipe(steps=6, warmup_steps=2, total_steps=8)
 QK = ModelCase("qk", options=OPTIONS, recipe=BRIEF)
 
@@ -75,7 +62,7 @@ def test_worker_processes_find_what_this_process_finds():
     """Every number and every control, and what the report says of the machine."""
     todo = list(jobs([MetricCase("metric", "cola"), LossCase("loss")], STEPS, DTYPES))
     runs = []
-    for run in (lambda *rest: workers.run(*rest, lambda result: None, 2), runner.run):
+    for run in (lambda *rest: job_sharing.run(*rest, lambda result: None, 2), runner.run):
         context = Context()
         report = run(todo, context)
         assert report.exit_code == 0

@@ -28,20 +28,8 @@ from align.cases.kinds.case_kinds import (
 )
 from align.cases.planted_controls import ModelFault
 from align.record.results import Report
+from tests.align.tiny_bert import OPTIONS
 
-OPTIONS = {
-    "hidden_size": 12,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "vocab_size": 30,
-    "max_position_embeddings": 16,
-    "q_dim": 7,
-    "k_dim": 5,
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 # small steps: Paddle's float32 powers of beta2 make its first updates 3e-6 to 7e-6 off, and in six
 # steps of 2e-3 that moves the smallest moments of so small a model beyond the suite's bound
 BRIEF = Recipe(steps=6, warmup_steps=2, total_steps=8, learning_rate=2e-4, weight_decay=0.1)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from align.certify.mutate import PORTS, PRODUCT, draw, mutable_files
 from align.certify.mutation_order import CheckRecord, Checks
 from align.certify.mutation_result import MutantOutcome, Mutants, listing
 from align.certify.mutation_sites import MutableFile, Mutant
-from align.certify.mutation_worker import COPY, ROOT, answer, edited
+from align.certify.mutation_worker import COPY, ROOT, edited
 from align.certify.not_mutated import NOT_MUTATED, NotMutated
 from align.certify.program_equality import EqualEdit
 
@@ -146,8 +144,7 @@ def test_one_mutant_from_end_to_end(tmp_path: Path) -> None:
         },
         {"file": SCHEDULE, "text": text + "\nraise RuntimeError('broken')\n", "checks": checks},
     ]
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        found = list(pool.map(answer, tasks, [tmp_path] * len(tasks)))
+    found = mutate._Answers(1, tmp_path, None).of(tasks)
     assert [one["end"] for one in found] == ["recorded", "survived", "detected", "crashed"]
     assert found[0]["lines"]["train/schedule.py"]
     assert found[2]["check"] == "lr_linear_warmup"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import warnings
 
 import pytest
@@ -16,10 +15,9 @@ from align.certify import catalogue, certify_worker, running, scenes
 from align.certify.certificate import Certificate, CleanRun, FaultRow
 from align.certify.planting import attribute, edited, given, together
 from align.certify.scene import Fault
+from align.processes import Failure
 
 STUB = Fault("nothing", "model", "segmenter", "forward", "*", "epsilon", lambda scene: scene)
-CRASH = (sys.executable, "-c", "import sys; sys.stderr.write('out of luck'); sys.exit(3)")
-HANG = (sys.executable, "-c", "import time; time.sleep(60)")
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +29,8 @@ def test_a_fault_that_the_suite_cannot_see_refuses_the_certificate(segmenter) ->
     """The certificate's own negative control: an entry that plants nothing."""
     row = certify_worker.run_fault(STUB, segmenter)
     assert (row.detected, row.located, row.explained) == (False, False, False)
-    found = Certificate([row], [certify_worker.run_clean(segmenter)])
-    assert "1 of 1 faults were not detected" in found.problems
+    found = Certificate([row], [certify_worker.run_clean(segmenter)], 219)
+    assert "1 of 1 faults not detected" in found.problems
     assert found.exit_code == 1
 
 
@@ -75,28 +73,27 @@ def test_nothing_planted_is_refused(segmenter) -> None:
         attribute("norm", "_num_groups", 3)(segmenter).paddle_layer()
 
 
-def test_a_worker_that_dies_or_hangs_is_an_error_of_its_task() -> None:
-    for command, limit, words in ((CRASH, 30.0, "last words: out of luck"), (HANG, 0.5, "0.5 s")):
-        held = running.Worker(command, limit)
-        found = held.ask({"scene": "segmenter", "seed": 0})
-        again = held.ask({"fault": "gelu_tanh", "seed": 0})
-        held.close()
-        assert isinstance(found, CleanRun)
-        assert words in found.error
-        assert isinstance(again, FaultRow)
-        assert words in again.error
-        assert not found.passed
-        assert not again.detected
+def test_a_task_without_a_result_is_an_error_and_settings_are_environments(monkeypatch) -> None:
+    """The pool itself: tests/align/test_workers.py."""
+    settings = []
 
+    def outcomes(tasks, work, batches, jobs, limit, quiet):
+        for i, task in enumerate(tasks):
+            settings.append(batches[i].environment.get("ATEN_CPU_CAPABILITY"))
+            lost = "fault" in task or task["seed"] == 1
+            yield i, Failure("took more than 3 s") if lost else CleanRun("one", 2, passed=True)
 
-def test_a_worker_is_replaced_for_another_setting_of_the_processor(monkeypatch) -> None:
-    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
-    said = "import os, sys; [print(os.getenv('ATEN_CPU_CAPABILITY'), flush=1) for _ in sys.stdin]"
-    held = running.Worker([sys.executable, "-c", said])
-    settings = ("as found", "as found", "AVX2", "as found")
-    found = [held.reply({"scene": "s", "seed": 0, "setting": setting})[0] for setting in settings]
-    held.close()
-    assert [one.strip() for one in found] == ["None", "None", "avx2", "None"]
+    monkeypatch.setattr(running, "outcomes", outcomes)
+    tasks = [{"fault": "gelu_tanh", "seed": 0}]
+    tasks += [{"scene": "one", "seed": 1, "setting": "as found"}]
+    tasks += [{"scene": "one", "seed": 2, "setting": "AVX2"}]
+    shown = []
+    found = running.run_tasks(tasks, 1, lambda *progress: shown.append(progress[:2]))
+    why = "the worker took more than 3 s"
+    assert found[0] == FaultRow.expected(catalogue.find("gelu_tanh"), error=why)
+    assert found[1:] == [CleanRun("one", 1, "as found", error=why), CleanRun("one", 2, passed=True)]
+    assert settings == [None, None, "avx2"]
+    assert shown == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_impossible_numbers_are_refused() -> None:
@@ -122,4 +119,5 @@ def test_a_quick_subset_end_to_end() -> None:
     assert found.alarms == []
     assert found.clean_seeds == 3
     assert shown[-1] == (len(shown), len(shown))
-    assert not found.passed  # thirteen faults and three seeds are no certificate
+    assert not found.is_whole  # thirteen faults and three seeds are no certificate
+    assert found.exit_code == 0

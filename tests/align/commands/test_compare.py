@@ -290,25 +290,6 @@ def test_the_users_models_are_left_as_they_were() -> None:
     assert theirs.training
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"dtype": "float8"}, "expected some of float64, float32"),
-        ({"loss": "hinge"}, "expected None, cross_entropy, mse"),
-        ({"loss": "mse"}, "needs labels"),
-        ({"steps": 2}, "needs optimizer"),
-        ({"optimizer": "sgd"}, "without steps"),
-        ({"optimizer": "adam", "steps": 1}, "expected one of sgd, adamw"),
-        ({"optimizer": {"name": "sgd", "beta": 1}, "steps": 1}, "unknown option 'beta'"),
-        ({"inputs": {}}, "expected NumPy arrays"),
-    ],
-)
-def test_requests_that_mean_nothing_are_refused(options, message) -> None:
-    inputs = options.pop("inputs", np.ones((2, 4)))
-    with pytest.raises(ValueError, match=message):
-        align.compare(torch.nn.Linear(4, 3), nn.Linear(4, 3), inputs, **options)
-
-
 class TorchWords(torch.nn.Module):
     """Words after the first one, pooled by a module inside a module."""
 
@@ -371,3 +352,29 @@ def test_a_port_that_cuts_elsewhere_is_right() -> None:
     result = align.compare(TorchWords(), Words(slice(0, None), 1), IDS, inject=True)
     assert result.passed, result
     assert result.findings == []
+
+
+@pytest.mark.parametrize(
+    ("rate", "decay", "fixes", "follow"),
+    [
+        (0.1, None, ["metric"], []),
+        (0.2, None, ["metric", "learning_rate"], ["optimizer", "training"]),
+        (0.1, 0.5, ["metric", "optimizer"], ["training"]),
+    ],
+)
+def test_what_an_earlier_difference_makes_is_no_repair(rate, decay, fixes, follow) -> None:
+    """A wrong metric makes no run differ; a wrong rate makes the steps differ, and they the run."""
+
+    def theirs(model):
+        return torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def ours(layer):
+        return paddle.optimizer.SGD(rate, parameters=layer.parameters(), weight_decay=decay)
+
+    metric = (lambda output, labels: output.sum(), lambda output, labels: output.sum() + 1)
+    pair = torch.nn.Linear(4, 3), nn.Linear(4, 3), RNG.normal(size=(5, 4))
+    options = {"loss": "cross_entropy", "labels": np.array([0, 2, 1, 1, 1]), "steps": 3}
+    options |= {"metric": metric, "optimizer": (theirs, ours), "dtype": "float64"}
+    found = align.compare(*pair, **options).report
+    assert [one.step for one in found.repairs] == fixes
+    assert list(dict.fromkeys(one.step for one in found.consequences)) == follow

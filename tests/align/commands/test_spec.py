@@ -86,6 +86,19 @@ def test_the_padding_row_of_the_example_is_named(example, capsys) -> None:
     assert "backward pass, at words: padding_idx: row 0" in first
 
 
+def test_the_batches_of_the_docs_run_with_the_example(example, capsys) -> None:
+    """The code block of the docs, appended to the spec."""
+    docs = (ROOT / "docs" / "align_your_own.md").read_text(encoding="utf-8")
+    block = docs.partition('OPTIMIZER, STEPS = "adamw", 3')[2].partition("```")[0]
+    path = example / "distilbert_pair.py"
+    path.write_text(path.read_text(encoding="utf-8") + block, encoding="utf-8")
+    report = example / "report.json"
+    assert cli.main(["--spec", str(path), "--dtype", "float64", "--json", str(report)]) == 0
+    capsys.readouterr()
+    (run,) = (r for r in json.loads(report.read_text())["results"] if r["step"] == "training")
+    assert "batches[0] and batches[1] exchanged" in [control["name"] for control in run["controls"]]
+
+
 def test_a_spec_is_run_in_this_process_too(tmp_path, capsys) -> None:
     path = tmp_path / "mine.py"
     path.write_text(GOOD, encoding="utf-8")
@@ -109,6 +122,12 @@ def test_a_spec_is_run_in_this_process_too(tmp_path, capsys) -> None:
         (GOOD + "\nWEIGHTS = 'none.json'\n", "cannot read the table"),
         (GOOD + "\ndef labels():\n    return 1 / 0\n", "line 19: ZeroDivisionError"),
         (GOOD + "\ntorch_module = 5\n", "torch_module is not a function"),
+        (
+            GOOD + "\nSCHEDULE_STEP = 3\n",
+            "SCHEDULE_STEP is no option, and nothing in the",
+        ),
+        (GOOD + "\nSteps = 3\n", "did you mean steps? If it is your own, begin it with an"),
+        (GOOD + "\ndef optimiser():\n    return 'sgd'\n", "did you mean optimizer?"),
     ],
 )
 def test_a_bad_spec_ends_in_one_line(text, message, tmp_path, capsys) -> None:
@@ -129,10 +148,11 @@ def test_a_spec_excludes_the_choice_of_cases(tmp_path, capsys) -> None:
 
 def test_every_option_of_a_spec_is_read(tmp_path) -> None:
     path = tmp_path / "mine.py"
-    path.write_text(GOOD + "\nSEED = 4\ndef weights():\n    return {'0': '0'}\n", "utf-8")
+    own = "from numpy import load as steps_\nBATCH, _STEP = 5, 1\nSIZES = [BATCH]\n"
+    path.write_text(f"{GOOD}\n{own}SEED = 4\ndef weights():\n    return {{'0': '0'}}\n", "utf-8")
     given = read_spec(path)
-    assert (given["seed"], given["weights"], given["name"]) == (4, {"0": "0"}, "mine")
-    assert given["inputs"].shape == (5, 4)
+    assert (given.seed, given.weights, given.name) == (4, {"0": "0"}, "mine")
+    assert given.inputs[0].shape == (5, 4)
 
 
 def test_timm_resnet_against_paddles_own_needs_no_table() -> None:

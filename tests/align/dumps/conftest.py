@@ -83,6 +83,12 @@ def inputs():
 
 def labels():
     return np.array([0, 3, 1])
+
+
+def batches():
+    rng = np.random.default_rng(1)
+    drawn = [(rng.normal(size=(n, 5, 6)), rng.integers(0, 4, n)) for n in (3, 2)]
+    return drawn
 '''
 
 

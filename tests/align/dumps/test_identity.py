@@ -1,37 +1,12 @@
-"""Commit, spec and settings that a dump tells about itself."""
+"""Spec and settings that a dump tells about itself."""
 
 from __future__ import annotations
 
 import hashlib
-import shutil
-import subprocess
 from types import SimpleNamespace
 
-import pytest
-
 from align.match.name_table import Table, read_table
-from align.pair.identity import commit, module_of, told_spec, told_table
-
-
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_the_commit_of_a_repository_and_its_changes(tmp_path) -> None:
-    def git(*arguments: str) -> str:
-        who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
-        run = subprocess.run(
-            ["git", *who, *arguments], cwd=tmp_path, capture_output=True, text=True
-        )
-        assert run.returncode == 0, run.stderr
-        return run.stdout.strip()
-
-    assert commit(tmp_path) == ""
-    git("init", "-q")
-    (tmp_path / "a").write_text("1")
-    git("add", "a")
-    git("commit", "-q", "-m", "first")
-    head = git("rev-parse", "HEAD")
-    assert commit(tmp_path) == head
-    (tmp_path / "a").write_text("2")
-    assert commit(tmp_path) == f"{head} with uncommitted changes"
+from align.pair.identity import module_of, told_spec, told_table
 
 
 def test_a_spec_is_told_by_its_hash_and_a_table_by_its_rows(tmp_path) -> None:

@@ -42,13 +42,19 @@ def test_two_dumps_of_one_framework(torch_dump: Dump) -> None:
         (("[0, 3, 1]", "[0, 3, 2]"), r"labels differs: int64 \(3,\)"),
         (('"cross_entropy"', "None"), "loss differs: 'weighted sum|labels.* only"),
         (("TRAIN = False", "TRAIN = True"), "train differs: True in .*, False in"),
+        (("return drawn", "return drawn[:1]"), r"batches '1.0.0' is in .*paddle only"),
+        (("rng.integers(0, 4, n)", "rng.integers(0, 3, n)"), "batches '0.1' differs: int64"),
+        (
+            ("return drawn", "return drawn[::-1]"),
+            r"batches exchanged: batches\[0\] of .* is batches\[1\], batches\[1\] of .* is",
+        ),
     ],
-    ids=["input", "shape", "labels", "loss", "train"],
+    ids=["input", "shape", "labels", "loss", "train", "fewer", "other", "exchanged"],
 )
 def test_other_data_or_another_request(change, message, make, paddle_dump, request) -> None:
     changes = [change, FLOAT64]
     if change[1] == "None":
-        changes.append(("return np.array([0, 3, 1])", "return None"))
+        changes += [("return np.array([0, 3, 1])", "return None"), ("return drawn", "return None")]
     found = make("torch", f"other_{request.node.callspec.id}", *changes)
     with pytest.raises(ValueError, match=message):
         dump_comparing.pair_up(found, paddle_dump)
@@ -67,6 +73,7 @@ def test_the_seed_matters_where_something_is_drawn(make, torch_dump) -> None:
     plain = [
         ('"cross_entropy", "adamw", 2', "None, None, 0"),
         ("return np.array([0, 3, 1])", "return None"),
+        ("return drawn", "return None"),
     ]
     first = make("torch", "drawn", *plain, FLOAT64)
     own = make(
@@ -139,11 +146,11 @@ DAMAGE = {
     ),
     "truncated, hash forged": (
         lambda c: damaged(c, TENSORS, lambda b: b[:-8], hashed=True),
-        "not a whole safetensors file",
+        "truncated: ",
     ),
     "no safetensors, hash forged": (
         lambda c: damaged(c, TENSORS, lambda _: b"x" * 64, hashed=True),
-        "not a whole safetensors file",
+        "not a safetensors file",
     ),
     "a path outside": (
         lambda c: rewritten(c, "manifest.json", lambda m: m["files"].update({"../x": {}})),
@@ -243,9 +250,9 @@ def test_errors_of_the_commands(folder, torch_dump, capsys, tmp_path) -> None:
 
 def test_nothing_is_ever_unpickled() -> None:
     """No np.load, no pickle, no torch.load in the package; only `classic` writes, none reads."""
-    folder = ROOT / "align" / "apart"
-    files = sorted(folder.glob("*.py"))
-    assert len(files) > 8
+    rooms = ("record", "match", "judge", "pair", "explain", "stages", "commands")
+    files = [path for room in rooms for path in sorted((ROOT / "align" / room).rglob("*.py"))]
+    assert len(files) > 80
     for path in files:
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)

@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import align
 from align.commands import dump_comparing
+from align.commands.comparing import compared
 from align.commands.spec import read_spec
 from align.match.name_table import read_table
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.dump_pair import DumpPair, Names
 from align.record.arrays import TrainingRun
-from align.record.asked_plan import Plan
 from align.record.files import record_files, storage
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording
@@ -56,10 +55,9 @@ def test_every_comparison_is_that_of_one_process(torch_dump, wrong_dump, folder)
     """Names, distances, bounds and verdicts are equal bit for bit, right and wrong ones."""
     found = judged(torch_dump, wrong_dump)
     given = read_spec(folder / "wrong_spec.py")
-    given.pop("inject", None)
     expected = {
         (r.step, r.dtype): r.comparisons
-        for r in align.compare(**given).report.results
+        for r in compared(given).report.results
         if "inject" not in r.case
     }
     own = {(r.step, r.dtype): r.comparisons for r in found.report.results}
@@ -85,7 +83,11 @@ def test_the_faulty_layer_is_named_with_its_cause(torch_dump, wrong_dump) -> Non
     assert (root.step, root.place, root.dtype) == ("forward", "norm", "float64")
     assert "Paddle computes with 1e-06, PyTorch with 1e-05" in root.cause
     assert "LayerNorm.forward" in root.source
-    assert "mend that first" in found.first_backward_divergence.cause
+    assert found.first_backward_divergence.follows == "forward"
+    assert [one.place for one in found.report.repairs] == ["norm"]
+    about = found.report.about
+    assert (about["paddle"]["class"], about["torch"]["class"]) == ("Net", "Net")
+    assert about["paddle"]["parameters"] == about["torch"]["parameters"] > 0
 
 
 def test_code_between_layers_is_blamed_on_the_container(make, torch_dump) -> None:
@@ -166,11 +168,9 @@ def test_equal_arrays_are_stored_once(torch_dump: Dump) -> None:
 
 def test_the_noise_band_is_the_one_of_one_process(folder, torch_dump, paddle_dump) -> None:
     given = read_spec(folder / "from_torch_spec.py")
-    table = given.pop("weights")
-    plan = Plan(**{k: v for k, v in given.items() if k in Plan.__dataclass_fields__})
-    pair = AnyPair(Setup(plan, table, folder), "float32")
-    expected = pair.noise
-    found = DumpPair(Names(torch_dump, paddle_dump, read_table(table), folder), "float32").noise
+    expected = AnyPair(Setup(given, folder), "float32").noise
+    names = Names(torch_dump, paddle_dump, read_table(given.weights), folder)
+    found = DumpPair(names, "float32").noise
     for own, b in zip(found, expected, strict=True):
         assert own.keys() == b.keys()
         assert all(np.isclose(own[name], b[name], rtol=1e-12, atol=0) for name in b)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import paddle
 import pytest
@@ -12,7 +10,7 @@ from paddle import nn
 
 from align.explain.isolation_backward import BackwardIsolation, isolated_backward
 from align.pair.any_pair import AnyPair, Setup
-from align.record.asked_plan import Plan
+from align.record.request import Request
 
 X = np.random.default_rng(1).normal(size=(3, 4, 6))
 
@@ -108,8 +106,8 @@ def pair(
     *faults: str, theirs=TorchNet, seed: int = 0, dtype: str = "float64", **options
 ) -> AnyPair:
     torch.manual_seed(seed)
-    plan = Plan(theirs(), PaddleNet(faults), X, seed=seed, dtypes=(dtype,), **options)
-    return AnyPair(Setup(plan, None, Path()), dtype)
+    plan = Request(theirs(), PaddleNet(faults), X, seed=seed, dtype=(dtype,), **options)
+    return AnyPair(Setup(plan), dtype)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -204,7 +202,7 @@ class PaddleAttention(nn.Layer):
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_tensor_that_is_given_several_times_has_one_gradient(times: int) -> None:
-    plan = Plan(TorchAttention(), PaddleAttention(times), X, dtypes=("float64",), train=True)
-    result, guilty = isolated_backward(AnyPair(Setup(plan, None, Path()), "float64"))
+    plan = Request(TorchAttention(), PaddleAttention(times), X, dtype=("float64",), train=True)
+    result, guilty = isolated_backward(AnyPair(Setup(plan), "float64"))
     assert result.passed, result.failures
     assert guilty == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import paddle
 import paddle.nn.functional as ours
@@ -11,7 +13,7 @@ import torch.nn.functional as theirs
 from paddle import nn
 
 from align.pair.any_pair import AnyPair, Setup
-from align.record.asked_plan import Plan
+from align.record.request import Request
 from align.stages.loss_stage import loss
 
 RNG = np.random.default_rng(11)
@@ -30,11 +32,11 @@ WEIGHTS = [1.0, 2.0, 3.0, 4.0, 5.0]
 
 def caught(reference, ours_loss, output=SCORES, labels=LABELS, dtype="float64"):
     """The finding of the stage on a pair that hands its input on."""
-    plan = Plan(torch.nn.Identity(), nn.Identity(), (output,), dtypes=(dtype,))
-    pair = AnyPair(Setup(plan, None, None), dtype)
+    plan = Request(torch.nn.Identity(), nn.Identity(), (output,), dtype=(dtype,))
+    pair = AnyPair(Setup(plan), dtype)
     assert pair.ours is not None
     assert pair.reference is not None  # before the loss: one of several values has no gradient
-    plan.loss, plan.labels = (reference, ours_loss), labels
+    pair.plan = dataclasses.replace(plan, loss=(reference, ours_loss), labels=labels)
     result, found = loss(pair)
     assert not result.passed
     assert result.problems == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import paddle
 import pytest
@@ -15,7 +13,7 @@ from align.explain import locate
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.masks import GRID, Masks
 from align.pair.any_pair import AnyPair, Setup
-from align.record.asked_plan import Plan
+from align.record.request import Request
 from align.stages import stages
 from align.stages.dropout_exchange import exchanged
 
@@ -138,9 +136,9 @@ class PaddleNet(nn.Layer):
 
 def pair(*how: str, seed: int = 0, dtype: str = "float64", **options) -> AnyPair:
     torch.manual_seed(seed)
-    options = {"train": True, "dropout": "exchange", "dtypes": (dtype,), **options}
-    plan = Plan(TorchNet(), PaddleNet(*how), X, seed=seed, **options)
-    return AnyPair(Setup(plan, None, Path()), dtype)
+    options = {"train": True, "dropout": "exchange", "dtype": (dtype,), **options}
+    plan = Request(TorchNet(), PaddleNet(*how), X, seed=seed, **options)
+    return AnyPair(Setup(plan), dtype)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -276,9 +274,10 @@ class Inner(nn.Sequential):
 
 @pytest.mark.parametrize("before", [False, True])
 def test_a_dropout_in_another_layer_is_the_same_one_or_a_finding(before: bool) -> None:
-    options = {"train": True, "dropout": "exchange", "dtypes": ("float64",)}
-    plan = Plan(TorchMoved(), PaddleMoved(before), X, **options)
-    held = AnyPair(Setup(plan, {"map": {}, "modules": {"outer": None}}, Path()), "float64")
+    options = {"train": True, "dropout": "exchange", "dtype": ("float64",)}
+    options["weights"] = {"map": {}, "modules": {"outer": None}}
+    plan = Request(TorchMoved(), PaddleMoved(before), X, **options)
+    held = AnyPair(Setup(plan), "float64")
     result, found = exchanged(held)
     if before:
         assert "the dropout that PyTorch runs in (model) runs in inner in Paddle" in found[0].cause
@@ -314,9 +313,10 @@ class PaddleSequence(nn.Layer):
 def sequence(p: float, **options) -> AnyPair:
     names = "", ".norm1", ".norm2", ".linear1", ".linear2", ".dropout", ".dropout1", ".dropout2"
     apart = {f"layer{n}": None for n in (*names, ".self_attn", ".self_attn.out_proj")}
-    options = {"train": True, "dtypes": ("float64",), **options}
-    plan = Plan(TorchSequence(), PaddleSequence(p), X, **options)
-    return AnyPair(Setup(plan, {"map": {}, "modules": apart}, Path()), "float64")
+    options = {"train": True, "dtype": ("float64",), **options}
+    options["weights"] = {"map": {}, "modules": apart}
+    plan = Request(TorchSequence(), PaddleSequence(p), X, **options)
+    return AnyPair(Setup(plan), "float64")
 
 
 def test_dropout_inside_recurrent_layers_and_with_other_orders_of_axes_aligns() -> None:
@@ -332,7 +332,7 @@ def test_dropout_inside_recurrent_layers_and_with_other_orders_of_axes_aligns() 
 
 def test_running_statistics_that_are_wrong_after_training_are_explained() -> None:
     theirs, ours = torch.nn.BatchNorm1d(5), nn.BatchNorm1D(5, momentum=0.1)
-    plan = Plan(theirs, ours, X, dtypes=("float64",), optimizer="sgd", steps=2)
-    held = AnyPair(Setup(plan, None, Path()), "float64")
+    plan = Request(theirs, ours, X, dtype=("float64",), optimizer="sgd", steps=2)
+    held = AnyPair(Setup(plan), "float64")
     assert "use momentum=0.9" in locate.running_statistic(held, "_mean")
     assert locate.running_statistic(held, "weight") == ""

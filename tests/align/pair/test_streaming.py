@@ -6,7 +6,6 @@ import copy
 import gc
 import tempfile
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import paddle
@@ -25,7 +24,7 @@ from align.pair import models, unit_noise
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.unit_noise import groups, perturbed
 from align.record import stored_arrays
-from align.record.asked_plan import Plan
+from align.record.request import Request
 from align.record.stored_arrays import Lazy, LazyLeaves, Store, paths_of
 from align.stages import training
 
@@ -159,7 +158,7 @@ def peak_of(memory: int, monkeypatch) -> float:
     tracemalloc.start()
     try:
         recipe = {"loss": "mse", "labels": np.ones((2, width)), "optimizer": "sgd", "steps": 1}
-        setup = Setup(Plan(theirs, ours, x, dtypes=("float64",), **recipe), None, Path())
+        setup = Setup(Request(theirs, ours, x, dtype=("float64",), **recipe))
         pair = AnyPair(setup, "float64")
         judge = pair.judge.each_gradient(pair.ours, pair.reference, pair.oracle, pair.noise[1])
         assert all(comparison.passed for comparison in judge)
@@ -200,7 +199,7 @@ def test_each_model_is_built_once_in_each_precision() -> None:
 def test_a_model_comes_back_as_it_was() -> None:
     """A factory that freezes a layer, and training, leave nothing for the next user."""
     theirs, ours = both()
-    pair = AnyPair(Setup(Plan(theirs, ours, X, dtypes=("float64",)), None, Path()), "float64")
+    pair = AnyPair(Setup(Request(theirs, ours, X, dtype=("float64",))), "float64")
     first = pair.model
     before = dict(models.tensors(on_paddle, first).items())
     again = pair.our_model(True)
@@ -324,8 +323,8 @@ def shared(x: np.ndarray, loss: str | None, never: bool, monkeypatch) -> tuple[l
     if never:
         monkeypatch.setattr(AnyPair, "_shared", lambda self, kind: None)
     labels = None if loss is None else np.zeros((4, 6), np.float32)
-    plan = Plan(*both(), x, loss, labels, "sgd", 2)
-    setup = Setup(plan, None, Path())
+    plan = Request(*both(), x, loss=loss, labels=labels, optimizer="sgd", steps=2)
+    setup = Setup(plan)
     runs_made = []
     for name in ("run_reference", "train_reference"):
         made = getattr(AnyPair, name)

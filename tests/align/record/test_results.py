@@ -8,12 +8,12 @@ import pytest
 
 from align.judge.comparator import compare_arrays
 from align.record.results import Comparison, ControlResult, Report, StepResult, Tolerance
-from align.record.strict_json import json_ready
+from sot_paddle.strict_json import json_ready
 
 RULE = Tolerance("scaled", 1e-10, "rounding is far below")
 STAMPS = {"ours": {"framework": "paddle"}, "reference": {"framework": "torch"}}
 CAUGHT = ControlResult("scaled by 3", True, "differs by 2.0", "logits")
-FOUND = {"findings", "guilty", "notes", "certificate"}
+FOUND = {"about", "findings", "guilty", "notes", "certificate"}
 
 
 def make(ours=(1.0, 2.0), **changes):

@@ -1,25 +1,26 @@
-"""The report: console, JSON file, HTML page, reprod_log files."""
+"""What a report shows: in the console, on the page, as JSON and as JUnit XML."""
 
 import json
 import os
 import re
-import subprocess
-import sys
-from html.parser import HTMLParser
-from importlib.util import find_spec
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from align.judge.comparator import compare_arrays, compare_mappings
-from align.record.results import ControlResult, Report, StepResult, Tolerance
-from align.report.report import console, write_atomically, write_html, write_json
-from align.report.reprod import report_lines, write_reprod
+from align.record.results import ControlResult, Divergence, Report, StepResult, Tolerance
+from align.report.report import console, write_html, write_json, write_junit
+from align.report.report_html import page
+from align.report.report_junit import junit
+from align.report.report_tree import grow, tree
+from sot_paddle.atomic import write_atomically
+from tests.html_tags import Page, assert_stands_alone
 
 RULE = Tolerance("scaled", 1e-10, "rounding is far below")
 ORACLE = Tolerance("oracle", 1e-6, "four times PyTorch's own", norm="l2", factor=4.0)
 STAMPS = {"ours": {"framework": "paddle"}, "reference": {"framework": "torch"}}
-VOID = {"meta", "br", "wbr", "img", "link", "hr", "input"}
+EVIL = "<script>alert('&')</script>"
 
 
 def taps(count, broken=None):
@@ -31,9 +32,14 @@ def taps(count, broken=None):
     return ours, theirs
 
 
-def result(step="forward", broken=None, count=6, case="bert", **changes):
+def compared(name, off=0.0):
+    value = np.arange(1.0, 5.0)
+    return compare_arrays(name, value + off, value, RULE)
+
+
+def result(*comparisons, step="forward", broken=None, count=6, case="bert", **changes):
     fields = {
-        "comparisons": compare_mappings(*taps(count, broken), RULE),
+        "comparisons": list(comparisons) or compare_mappings(*taps(count, broken), RULE),
         "controls": [ControlResult("one weight transposed", True, "differs by 1.4", "layers.1")],
         "seconds": 0.5,
         "stamps": STAMPS,
@@ -43,6 +49,7 @@ def result(step="forward", broken=None, count=6, case="bert", **changes):
 
 @pytest.fixture
 def failing():
+    """A run of the suite: a wrong layer, a fault that was not caught, gradients by an oracle."""
     missed = ControlResult("epsilon", False, "no difference")
     curve = {"paddle": [0.7, 0.6, 0.5], "pytorch": [0.7, 0.6, 0.5 + 1e-9]}
     gradients = [
@@ -53,31 +60,47 @@ def failing():
         {"python": "3.11", "packages": {"numpy": "1.26"}},
         [
             result(),
-            result(broken="layers.2", case="<script>alert(1)</script>"),
-            result("training", controls=[missed], series={"loss": curve}),
-            result("backward", comparisons=gradients),
+            result(broken="layers.2", case=EVIL),
+            result(step="training", controls=[missed], series={"loss": curve}),
+            result(*gradients, step="backward"),
         ],
     )
 
 
-class Page(HTMLParser):
-    """Collects tags, attributes and text, and sees unclosed tags."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.attributes, self.stack, self.opened = [], [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag == "details" and dict(attrs).get("class") in ("pass", "fail"):
-            self.opened.append("open" in dict(attrs))
-        if tag not in VOID:
-            self.stack.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.stack.pop() == tag
+@pytest.fixture
+def pair():
+    """A user's pair: wrong data, a wrong layer, one that inject mode adds, a consequence."""
+    forward = result(
+        compared("encoder.0.norm"), compared("encoder.0.act", 1e-3), compared("(model)", 1e-12)
+    )
+    backward = result(compared("gradient at encoder.0.act[0]"), step="backward")
+    data = result(compared("labels", 1.0), step="data")
+    data.dtype = None
+    reason = "differs by 1e-3 <b>off</b>"
+    found = Divergence(
+        "encoder.0.act", "encoder.0.act", "forward", "float64", reason, "GELU tanh", "x.py:3"
+    )
+    other = Divergence("encoder.1.act", "encoder.1.act", "forward", "float64", reason)
+    wrong = Divergence("labels", "labels", "data", "", "differs", "one more than PyTorch's")
+    follows = Divergence("loss", "x", "backward", "float64", "r").after("forward")
+    about = {
+        "pair": "tiny",
+        "paddle": {"class": "Port", "code": "port.py:7", "parameters": 1234},
+        "torch": {"class": "Net", "code": "net.py:9", "parameters": 1234},
+        "seed": 3,
+        "date": "2026-11-22T08:00:00+00:00",
+        "command": "python -m align --spec tiny.py",
+        "commit": {"suite": "0.1.0 abc", "yours": "def"},
+    }
+    return Report(
+        {},
+        [forward, backward, data],
+        findings=[wrong, found, follows],
+        guilty=[found, other],
+        notes=["left out: <i>"],
+        layers={"encoder": "E"},
+        about=about,
+    )
 
 
 def test_console_names_the_first_divergence(failing):
@@ -85,23 +108,56 @@ def test_console_names_the_first_divergence(failing):
     lines = text.splitlines()
     assert lines[0].startswith("alignment: FAIL  2/4 results, 57/58 comparisons")
     assert "3/4 planted faults caught" in lines[0]
-    assert sum(line.startswith("PASS") for line in lines) == 2
-    assert sum(line.startswith("FAIL") for line in lines) == 2
+    rows = [line for line in lines if line[:4] in ("PASS", "FAIL")]
+    assert [row[:4] for row in rows] == ["PASS", "FAIL", "FAIL", "PASS"]
+    assert len({row.index("float64") for row in rows}) == 1  # the columns are aligned
     assert "first divergence: layers.2: differs by 2.00e+00 of the scale" in text
     assert "hint: layers.2: is 3.000 x the reference" in text
     assert "control not caught: epsilon (no difference)" in text
 
 
-def test_console_aligns_its_columns(failing):
-    rows = [line for line in console(failing).splitlines() if line[:4] in ("PASS", "FAIL")]
-    ends = {row.index("float64") for row in rows}
-    assert len(ends) == 1
+def test_places_to_fix_are_numbered_and_what_follows_from_them_is_not(pair):
+    """Wrong data first, then both layers; the gradient that only follows has no number."""
+    assert [one.place for one in pair.repairs] == ["labels", "encoder.0.act", "encoder.1.act"]
+    assert [one.step for one in pair.consequences] == ["backward"]
+    fixes, rest = console(pair).split("To fix:\n")[1].split("Follows from these:\n")
+    assert re.findall(r"^ +(\d)\. (.*)", fixes, re.M) == [
+        ("1", "labels (data)"),
+        ("2", "encoder.0.act (forward, float64)"),
+        ("3", "encoder.1.act (forward, float64)"),
+    ]
+    assert "     differs at: encoder.0.act: by 1e-3" in fixes
+    assert rest.startswith("     x (backward, float64)\n     cause: follows from the difference in")
+    shown = page(pair)
+    numbered, unnumbered = shown.split('<ol class="found">')[1].split("</ol>")
+    assert numbered.count("<li>") == 3
+    assert "backward" not in numbered
+    assert "<li><code>x (backward, float64)</code>" in unnumbered
+    assert json.loads(pair.dumps())["findings"][2]["follows"] == "forward"
 
 
-def test_console_of_nothing_is_a_failure():
-    text = console(Report({}, []))
-    assert "FAIL" in text
-    assert "nothing is proved" in text
+def test_the_report_of_a_pair_names_it_and_how_it_was_made(pair):
+    said = (
+        "Port, 1,234 parameters, port.py:7",
+        "Net, 1,234 parameters, net.py:9",
+        "2026-11-22T08:00:00+00:00",
+        "python -m align --spec tiny.py",
+        "0.1.0 abc",
+        "def",
+    )
+    for text in (console(pair), Page(page(pair)).text):
+        assert [one for one in said if one not in text] == []
+    assert "<h1>tiny: Port (PaddlePaddle) against Net (PyTorch)</h1>" in page(pair)
+    assert json.loads(pair.dumps())["about"]["seed"] == 3
+
+
+def test_nothing_run_is_a_failure_everywhere():
+    empty = Report({}, [])
+    for text in (console(empty).lower(), page(empty).lower(), junit(empty).decode()):
+        assert "nothing was run, so nothing is proved" in text
+    root = ElementTree.fromstring(junit(empty))
+    assert (root.get("tests"), root.get("failures")) == ("1", "1")
+    assert '<section class="banner fail"' in page(empty)
 
 
 def test_json_file_is_the_report(failing, tmp_path):
@@ -110,49 +166,59 @@ def test_json_file_is_the_report(failing, tmp_path):
     assert os.listdir(path.parent) == ["report.json"]
 
 
-def test_html_is_self_contained_and_well_formed(failing, tmp_path):
+def test_the_page_stands_alone_and_opens_what_failed(failing, tmp_path):
     text = write_html(failing, tmp_path / "report.html").read_text()
-    page = Page(text)
-    assert page.stack == []
-    assert not {"script", "link", "iframe", "img"} & set(page.tags)
-    assert not re.search(r"https?://|@import|url\(", text)
-    targets = [value for name, value in page.attributes if name in ("href", "src")]
-    assert targets
-    ids = {value for name, value in page.attributes if name == "id"}
-    assert all(target.startswith("#") and target[1:] in ids for target in targets)
-    assert page.tags.count("svg") == 5
-    assert page.opened == [False, True, False, True]  # grouped by case, failures open
-    assert "prefers-color-scheme" in text
-    assert "width=device-width" in text
+    shown = assert_stands_alone(text)
+    assert shown.tags.count("svg") == 5
+    assert shown.opened == [False, True, False, True]  # grouped by case, failures open
+    for said in ("Fail", "rounding is far below", "is 3.000 x the reference", "numpy 1.26"):
+        assert said in text
+    good = page(Report({}, [result()]))
+    assert '<section class="banner pass"' in good
+    assert 'class="why"' not in good
+    assert "To fix" not in good
 
 
-def test_html_escapes_every_text(tmp_path):
-    evil = "<script>alert('&')</script>"
-    held = compare_mappings({evil: np.ones(2)}, {evil: np.zeros(2)}, Tolerance("exact", 0, evil))
+def test_the_page_escapes_every_text(pair):
+    held = compare_mappings({EVIL: np.ones(2)}, {EVIL: np.zeros(2)}, Tolerance("exact", 0, EVIL))
     bad = StepResult(
-        evil, "loss", None, held, [ControlResult(evil, False, evil, evil)], 0.1, evil,
-        {evil: {evil: [1.0, 2.0], "b": [1.0, 2.0]}}, {evil: {evil: evil}},
+        EVIL, "loss", None, held, [ControlResult(EVIL, False, EVIL, EVIL)], 0.1, EVIL,
+        {EVIL: {EVIL: [1.0, 2.0], "b": [1.0, 2.0]}}, {EVIL: {EVIL: EVIL}},
     )  # fmt: skip
-    text = write_html(Report({evil: {evil: [evil]}}, [bad]), tmp_path / "r.html").read_text()
+    found = Divergence(EVIL, EVIL, "loss", EVIL, EVIL, EVIL, EVIL)
+    about = {"pair": EVIL, "paddle": {"class": EVIL, "code": EVIL, "parameters": 1}}
+    text = page(
+        Report({EVIL: {EVIL: [EVIL]}}, [bad], [found], [], [EVIL], {EVIL: EVIL}, None, about)
+    )
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert Page(text).stack == []
+    assert "&lt;i&gt;" in page(pair)
+    assert "<b>off</b>" not in page(pair)
 
 
-def test_html_says_verdict_tolerance_and_reason(failing, tmp_path):
-    text = write_html(failing, tmp_path / "r.html").read_text()
-    for said in ("Fail", "rounding is far below", "is 3.000 x the reference", "numpy 1.26"):
-        assert said in text
-    good = write_html(Report({}, [result()]), tmp_path / "g.html").read_text()
-    assert '<section class="banner pass"' in good
-    assert 'class="why"' not in good
-    assert (
-        '<section class="banner fail"'
-        in write_html(Report({}, []), tmp_path / "e.html").read_text()
-    )
+def test_rules_that_differ_in_their_number_are_one_sentence():
+    rules = [Tolerance("scaled", 10.0**-i, "rounding") for i in range(3, 9)]
+    one = result(*(compare_arrays(f"a{i}", *[np.ones(2)] * 2, r) for i, r in enumerate(rules)))
+    text = Page(page(Report({}, [one]))).text
+    assert text.count("Tolerance: ") == 1
+    assert "<= 1e-08 x the tensor's largest value; the loosest tensor 1.0e-03. rounding" in text
 
 
-def test_curves_with_gaps_and_unequal_lengths_are_drawn(tmp_path):
+def test_the_tree_keeps_the_worst_of_everything_below(pair):
+    root = grow(pair.results)
+    block = root.children["encoder"].children["0"]
+    assert block.worst["forward"].name == "encoder.0.act"
+    assert block.failed
+    assert not block.children["norm"].failed
+    assert block.children["act"].worst["backward"].passed
+    assert 'class="leaf bad" title' in page(pair)
+    assert '<span class="chip fail">here</span>' in page(pair)
+    odd = result(compared("(tied parameters: a)"), compared("input x"), compared("loss value [1]"))
+    assert tree([odd], {}, []) == ""
+
+
+def test_curves_with_gaps_and_unequal_lengths_are_drawn():
     series = {
         "loss": {"paddle": [1.0, float("nan"), 0.5], "pytorch": [1.0, 0.8]},
         "constant": {"paddle": [2.0] * 3, "pytorch": [2.0] * 3},
@@ -160,24 +226,59 @@ def test_curves_with_gaps_and_unequal_lengths_are_drawn(tmp_path):
         "nothing": {"paddle": [], "pytorch": []},
         "long": {"paddle": list(range(5000)), "pytorch": list(range(5000))},
     }
-    text = write_html(Report({}, [result(series=series)]), tmp_path / "r.html").read_text()
+    text = page(Report({}, [result(series=series)]))
     assert Page(text).tags.count("svg") == 5
     drawings = re.findall(r"<svg.*?</svg>", text)
     assert not any(re.search(r"[ M]-?(nan|inf)", drawing) for drawing in drawings)
 
 
-def test_every_measured_difference_can_be_drawn(tmp_path):
+def test_drift_is_drawn_on_a_logarithmic_axis_with_its_band():
+    drift = {"paddle": [1e-16, 1e-15, 3e-15], "noise band": [1e-15, 1e-14, 1e-13]}
+    text = page(Report({}, [result(step="training", series={"drift": drift})]))
+    assert "curves on a logarithmic axis" in text
+    assert "1e-13" in text
+    flat = {"paddle": [0.0], "noise band": [0.0]}
+    text = page(Report({}, [result(step="training", series={"drift": flat})]))
+    assert "curves on a logarithmic axis" not in text
+
+
+def test_every_measured_difference_can_be_drawn():
     values = (0.0, 5e-324, 1e-300, 1e300, np.nan)
     pairs = [(np.array([v, 1.0]), np.array([0.0, 1.0])) for v in values]
     held = [compare_arrays(f"t{i}", a, b, RULE) for i, (a, b) in enumerate(pairs)]
     for comparisons in (held, held * 8, held[:1]):
-        report = Report({}, [result(comparisons=comparisons)])
-        assert Page(write_html(report, tmp_path / "r.html").read_text()).tags.count("svg") == 1
+        assert Page(page(Report({}, [result(*comparisons)]))).tags.count("svg") == 1
 
 
-def test_a_hundred_results_stay_below_three_megabytes(tmp_path):
-    report = Report({}, [result("backward", count=200, case=f"case {i}") for i in range(100)])
-    assert write_html(report, tmp_path / "r.html").stat().st_size < 3_000_000
+def test_a_hundred_results_stay_below_three_megabytes():
+    report = Report({}, [result(step="backward", count=200, case=f"case {i}") for i in range(100)])
+    assert len(page(report).encode()) < 3_000_000
+
+
+def test_the_certificate_stands_on_the_page():
+    held = {"faults": 61, "detected": 61, "located": 60, "explained": 52}
+    held |= {"clean_seeds": 30, "false_alarms": 0}
+    text = page(Report({}, [result()], certificate=held))
+    assert "Sensitivity certificate" in text
+    assert "60 / 61" in text
+    assert "0 / 30" in text
+
+
+def test_junit_counts_and_explains_failures(pair, tmp_path):
+    root = ElementTree.parse(write_junit(pair, tmp_path / "deep" / "junit.xml")).getroot()
+    assert (root.get("tests"), root.get("failures")) == ("3", "2")
+    suite = root.find("testsuite")
+    assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("bert", "3", "2")
+    failed = suite.find("testcase[@name='forward float64']/failure")
+    assert "encoder.0.act" in failed.get("message")
+    assert "GELU tanh" in failed.text
+    assert "one more than PyTorch's" in suite.find("testcase[@name='data']/failure").text
+    assert suite.find("testcase[@name='backward float64']/failure") is None
+
+
+def test_junit_survives_control_characters():
+    root = ElementTree.fromstring(junit(Report({}, [result(case="a\x00<&>")])))
+    assert root.find("testsuite").get("name") == "a?<&>"
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -191,85 +292,3 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["a.txt"]
-
-
-CHECKS = {
-    "forward": ({"logits": np.array([[0.5, 1.0]])}, {"logits": np.array([[0.5, 1.0 + 1e-7]])}),
-    "metric": ({"accuracy": 0.5, "right": np.array(3)}, {"accuracy": 0.5, "right": np.array(4)}),
-    "back": ({"loss": np.array([0.7], "float32")}, {"loss": np.array([0.7], "float32")}),
-}
-STOCK = """
-import sys
-from reprod_log import ReprodDiffHelper
-helper = ReprodDiffHelper()
-folder, check = sys.argv[1:]
-first = helper.load_info(f"{folder}/{check}_torch.npy")
-helper.compare_info(first, helper.load_info(f"{folder}/{check}_paddle.npy"))
-helper.report(path=f"{folder}/stock.txt")
-"""
-
-
-@pytest.mark.skipif(
-    find_spec("reprod_log") is None or find_spec("paddle") is None,
-    reason="reprod_log or the Paddle that it imports is absent",
-)
-@pytest.mark.parametrize(("check", "verdict"), [("forward", "passed"), ("metric", "failed")])
-def test_the_stock_tool_reads_our_files_and_says_what_our_log_says(tmp_path, check, verdict):
-    write_reprod(tmp_path, CHECKS)
-    command = [sys.executable, "-c", STOCK, str(tmp_path), check]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
-
-    def lines(name):
-        text = (tmp_path / name).read_text()
-        return [re.sub(r"^\[[^]]*\]", "", line) for line in text.splitlines()]
-
-    assert lines(f"{check}.log") == lines("stock.txt")
-    assert lines(f"{check}.log")[-1].endswith(f"diff check {verdict}")
-
-
-def test_reprod_writes_three_files_per_check(tmp_path):
-    paths = write_reprod(tmp_path / "new", CHECKS)
-    assert len(paths) == 9
-    assert sorted(os.listdir(tmp_path / "new")) == sorted(path.name for path in paths)
-
-
-def test_reprod_keeps_values_and_makes_whole_numbers_subtractable(tmp_path):
-    ids = np.array([0, 255], "uint8")
-    sides = {"ids": ids, "mask": ids > 0, "x": np.array([0.1])}
-    path = write_reprod(tmp_path, {"forward": (sides, sides)})[0]
-    held = np.load(path, allow_pickle=True).item()  # our own file, a moment old
-    assert {name: x.dtype.name for name, x in held.items()} == {
-        "ids": "int64",
-        "mask": "int64",
-        "x": "float64",
-    }
-    assert held["ids"].tolist() == [0, 255]
-
-
-@pytest.mark.parametrize(
-    ("ours", "word"),
-    [
-        ({}, "only on one side"),
-        ({"x": np.full((2, 3), np.nan)}, "nan"),
-        ({"x": np.ones((3, 2))}, "shapes"),
-        ({"x": np.ones((2, 3)) + 1e-5}, "False"),
-    ],
-)
-def test_the_log_fails_where_the_format_would_look_away(ours, word):
-    lines = report_lines({"x": np.ones((2, 3))}, ours, 1e-6)
-    assert lines[-1] == "diff check failed"
-    assert word in lines[1]
-    assert report_lines({}, {}, 1e-6) == ["diff check failed"]
-
-
-@pytest.mark.parametrize("check", ["../out", "", ".hidden"])
-def test_reprod_refuses_a_name_that_is_a_path(tmp_path, check):
-    with pytest.raises(ValueError, match="plain file name"):
-        write_reprod(tmp_path, {check: ({}, {})})
-
-
-def test_reprod_refuses_objects_before_it_writes(tmp_path):
-    checks = {"forward": CHECKS["forward"], "loss": ({"x": "text"}, {"x": 1.0})}
-    with pytest.raises(ValueError, match="expected numbers"):
-        write_reprod(tmp_path, checks)
-    assert os.listdir(tmp_path) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import paddle
 import pytest
@@ -13,7 +15,7 @@ from align.explain.weight_causes import Explainer
 from align.frameworks import on_paddle, on_torch
 from align.judge.rounding import cut_to_bfloat16, to_bfloat16
 from align.pair.any_pair import Setup
-from align.record.asked_plan import Plan
+from align.record.request import Request
 from align.stages.converted import weights
 
 MODULES = {
@@ -60,8 +62,8 @@ def pair() -> tuple[Setup, dict]:
         theirs.bn.running_var.uniform_(0.5, 1.5)
         theirs.norm.weight.normal_()
         theirs.norm.bias.normal_()
-    plan = Plan(theirs, ours, (np.zeros((1, 1)),), train=True, converted=True)
-    setup = Setup(plan, None, None)
+    plan = Request(theirs, ours, (np.zeros((1, 1)),), train=True, converted=True)
+    setup = Setup(plan)
     return setup, setup.weights.to_paddle(on_torch.state(theirs))
 
 
@@ -80,11 +82,9 @@ def test_a_right_conversion_passes(pair, seed) -> None:
     """The reference's fresh zeros and ones included: nothing is shaken here."""
     setup, _ = pair
     torch.manual_seed(seed)
-    setup.plan.torch_module = theirs = Theirs()
-    try:
-        result, found = run((setup, setup.weights.to_paddle(on_torch.state(theirs))))
-    finally:
-        setup.plan.torch_module = None
+    theirs = Theirs()
+    setup.plan = dataclasses.replace(setup.plan, torch_module=theirs)
+    result, found = run((setup, setup.weights.to_paddle(on_torch.state(theirs))))
     assert result.passed, [c.reason for c in result.failures] + result.problems
     assert found == []
     assert len(result.controls) == 5
@@ -93,9 +93,9 @@ def test_a_right_conversion_passes(pair, seed) -> None:
 @pytest.fixture(autouse=True)
 def _restored(pair):
     setup = pair[0]
-    before = setup.plan.torch_module
+    before = setup.plan
     yield
-    setup.plan.torch_module = before
+    setup.plan = before
 
 
 def put(name, change):
@@ -245,12 +245,12 @@ def test_callables_are_built_in_the_precision_of_stored_weights() -> None:
         layer.bias.set_value(held.bias.detach().numpy().astype(kind))
         return layer
 
-    plan = Plan(theirs, ours, (np.zeros((1, 3)),), converted=True)
-    result, found = weights(Setup(plan, None, None))
+    plan = Request(theirs, ours, (np.zeros((1, 3)),), converted=True)
+    result, found = weights(Setup(plan))
     assert result.passed, found
 
 
 def test_a_pair_without_tensors_is_refused() -> None:
-    plan = Plan(torch.nn.ReLU(), nn.ReLU(), (np.zeros(3),), converted=True)
+    plan = Request(torch.nn.ReLU(), nn.ReLU(), (np.zeros(3),), converted=True)
     with pytest.raises(ValueError, match="no tensor in common"):
-        weights(Setup(plan, None, None))
+        weights(Setup(plan))

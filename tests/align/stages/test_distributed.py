@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import sys
 import time
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 import torch
 from paddle import nn
 
+from align.commands import distributed_worker
 from align.commands.spec import read_spec
 from align.explain.distributed_causes import fit
 from align.frameworks import on_paddle
@@ -18,6 +21,7 @@ from align.pair import launching, models, slice_passes
 from align.pair.any_pair import AnyPair, Setup
 from align.record import batch_slices, entries
 from align.record.batch_slices import Shares
+from align.record.request import Request
 from align.stages import distributed
 
 SPEC = """
@@ -38,6 +42,10 @@ def inputs():
 
 def labels():
     return np.array([0, 1, 2, 0, 1, 2])
+
+def batches():
+    drawn = np.random.default_rng(1)
+    return [(drawn.normal(size=(n, 4)), drawn.integers(0, 3, n)) for n in (6, 4)]
 """
 
 
@@ -60,8 +68,6 @@ def pair_of(norm: bool = False, **given) -> AnyPair:
     if norm:
         theirs[1], ours[1] = torch.nn.BatchNorm1d(5), nn.BatchNorm1D(5)
     given = {
-        "torch_module": torch.nn.Sequential(*theirs),
-        "paddle_layer": nn.Sequential(*ours),
         "inputs": np.random.default_rng(0).normal(size=(6, 4)),
         "loss": "cross_entropy",
         "labels": np.array([0, 1, 2, 0, 1, 2]),
@@ -69,7 +75,8 @@ def pair_of(norm: bool = False, **given) -> AnyPair:
         "steps": 1,
         **given,
     }
-    return AnyPair(Setup(batch_slices.plan_of(given, "float64"), None, Path()), "float64")
+    request = Request(torch.nn.Sequential(*theirs), nn.Sequential(*ours), **given)
+    return AnyPair(Setup(batch_slices.plan_of(request, "float64")), "float64")
 
 
 def emulated(pair: AnyPair, fault: str = "") -> Shares:
@@ -151,10 +158,19 @@ def test_a_batch_is_cut_in_order() -> None:
 @pytest.mark.parametrize(
     ("given", "processes", "message"),
     [
-        ({}, 4, "a batch of 6 cannot be cut equally among 4 processes"),
-        ({"labels": np.array([0, 1, 2])}, 2, "labels of shape \\(3,\\) for a batch of 6"),
-        ({"loss": None, "labels": None}, 2, "needs a loss that is a mean"),
-        ({"steps": 0, "optimizer": None}, 2, "needs a loss .* optimizer= and steps="),
+        ({"batches": None}, 4, "a batch of 6 cannot be cut equally among 4 processes"),
+        ({}, 3, "a batch of 4 cannot be cut equally among 3 processes"),
+        (
+            {"batches": None, "labels": np.array([0, 1, 2])},
+            2,
+            "labels of shape \\(3,\\) for a batch of 6",
+        ),
+        ({"batches": None, "loss": None, "labels": None}, 2, "needs a loss that is a mean"),
+        (
+            {"batches": None, "steps": 0, "optimizer": None},
+            2,
+            "needs a loss .* optimizer= and steps=",
+        ),
         ({}, 1, "1 processes, expected at least 2"),
     ],
 )
@@ -162,7 +178,18 @@ def test_what_cannot_be_distributed_is_refused(given, processes, message, tmp_pa
     path = tmp_path / "mine.py"
     path.write_text(SPEC, encoding="utf-8")
     with pytest.raises(ValueError, match=message):
-        distributed.distributed(path, {**read_spec(path), **given}, processes)
+        distributed.distributed(path, dataclasses.replace(read_spec(path), **given), processes)
+
+
+def test_a_process_whose_spec_gives_it_other_data_refuses(tmp_path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(SPEC, encoding="utf-8")
+    asked = {"spec": str(path), "dtype": "float64", "steps": 2, "seed": 0}
+    told = batch_slices.told(batch_slices.plan_of(read_spec(path), "float64"))
+    told["2.1.1"] = {**told["2.1.1"], "sha256": "another"}
+    (tmp_path / "request.json").write_text(json.dumps({**asked, "fed": told}), encoding="utf-8")
+    with pytest.raises(ValueError, match="draw them from a fixed seed"):
+        distributed_worker.run(tmp_path)
 
 
 def _process(folder: Path, code: str) -> list[str]:

@@ -9,7 +9,7 @@ import paddle
 import pytest
 import torch
 
-from align.record.asked_plan import Plan
+from align.record.request import Request
 from align.stages.batch_data import compare_batch, data, read_batch
 
 CLS, SEP, UNKNOWN = 101, 102, 100
@@ -17,7 +17,7 @@ MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 
 
 def run(reference, ours):
-    plan = Plan(None, None, (np.zeros(1),), data=(reference, ours))
+    plan = Request(None, None, (np.zeros(1),), data=(reference, ours))
     return data(SimpleNamespace(plan=plan, dtype="float64"))
 
 

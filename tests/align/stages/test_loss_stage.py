@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import paddle.nn.functional as ours
 import pytest
@@ -11,7 +13,7 @@ from paddle import nn
 
 import align
 from align.pair.any_pair import AnyPair, Setup
-from align.record.asked_plan import Plan
+from align.record.request import Request
 from align.stages.loss_stage import loss
 
 RNG = np.random.default_rng(11)
@@ -44,11 +46,11 @@ class PaddleTwo(nn.Layer):
 
 def run(reference, paddles, output=SCORES, labels=LABELS, dtype="float64", two=False):
     sides = (TorchTwo(), PaddleTwo()) if two else (torch.nn.Identity(), nn.Identity())
-    plan = Plan(*sides, (output,), dtypes=(dtype,))
-    pair = AnyPair(Setup(plan, None, None), dtype)
+    plan = Request(*sides, (output,), dtype=(dtype,))
+    pair = AnyPair(Setup(plan), dtype)
     assert pair.ours is not None
     assert pair.reference is not None  # before the loss: one of several values has no gradient
-    plan.loss, plan.labels = (reference, paddles), labels
+    pair.plan = dataclasses.replace(plan, loss=(reference, paddles), labels=labels)
     return loss(pair)
 
 
@@ -169,9 +171,9 @@ def test_a_loss_without_labels_and_ready_made_losses() -> None:
     assert "Paddle takes the sum, PyTorch takes the mean of 40 items" in found.cause
     pair = torch.nn.Linear(5, 4), nn.Linear(5, 4), SCORES
     for name, labels in (("cross_entropy", LABELS % 4), ("mse", TARGETS[:, :4])):
-        plan = Plan(*pair, name, labels)
+        plan = Request(*pair, loss=name, labels=labels)
         for dtype in plan.dtypes:
-            result, _ = loss(AnyPair(Setup(plan, None, None), dtype))
+            result, _ = loss(AnyPair(Setup(plan), dtype))
             assert result.passed, [c.reason for c in result.failures] + result.problems
     assert "labels hold no ignored index" in run(CROSS, entropy)[0].note
     assert "ignored" not in run(CROSS, valid_mean, labels=IGNORED)[0].note
@@ -180,9 +182,9 @@ def test_a_loss_without_labels_and_ready_made_losses() -> None:
 def test_what_means_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="the Paddle function returned a float"):
         run(CROSS, lambda z, y: 3.0)
-    plan = Plan(torch.nn.Identity(), nn.Identity(), (SCORES,))
+    plan = Request(torch.nn.Identity(), nn.Identity(), (SCORES,))
     with pytest.raises(ValueError, match="needs loss="):
-        loss(AnyPair(Setup(plan, None, None), "float64"))
+        loss(AnyPair(Setup(plan), "float64"))
 
 
 def test_compare_runs_the_stage_before_the_backward_pass() -> None:

@@ -15,7 +15,7 @@ from sklearn import metrics
 import align
 from align.explain import metric_causes
 from align.pair.any_pair import AnyPair, Setup
-from align.record.asked_plan import Plan
+from align.record.request import Request
 from align.stages.metric_stage import metric
 
 RNG = np.random.default_rng(3)
@@ -31,10 +31,10 @@ MANY = RNG.integers(0, 2, (23, 7)).astype("float64")
 
 
 def run(reference, ours, output=SCORES, labels=LABELS):
-    plan = Plan(
+    plan = Request(
         torch.nn.Identity(), nn.Identity(), (output,), metric=(reference, ours), labels=labels
     )
-    return metric(AnyPair(Setup(plan, None, None), "float64"))
+    return metric(AnyPair(Setup(plan), "float64"))
 
 
 def first(*args):
@@ -263,9 +263,9 @@ def test_metrics_that_mean_nothing_are_refused(ours, message) -> None:
 
 
 def test_without_a_metric_the_stage_is_refused() -> None:
-    plan = Plan(torch.nn.Identity(), nn.Identity(), (SCORES,))
+    plan = Request(torch.nn.Identity(), nn.Identity(), (SCORES,))
     with pytest.raises(ValueError, match="needs metric="):
-        metric(AnyPair(Setup(plan, None, None), "float64"))
+        metric(AnyPair(Setup(plan), "float64"))
 
 
 def test_compare_runs_the_stage() -> None:

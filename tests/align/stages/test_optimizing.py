@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import paddle
@@ -14,7 +13,7 @@ from align.frameworks.factories import unpack
 from align.frameworks.stepping_paddle import KINDS, moments, parameters
 from align.frameworks.stepping_torch import as_paddle
 from align.pair.any_pair import AnyPair, Setup
-from align.record.asked_plan import Plan
+from align.record.request import Request
 from align.stages.optimizing import optimizer
 
 T, S = torch.optim, torch.optim.lr_scheduler
@@ -58,8 +57,8 @@ def run(*given, dtype="float64", seed=0, steps=1, nets=(TorchNet, PaddleNet), we
     """The stage on a pair of factories, or on the name of an optimizer."""
     inputs = np.random.default_rng(seed).normal(size=(5, 3))
     made = given[0] if len(given) == 1 else given
-    plan = Plan(*nets, inputs, optimizer=made, steps=steps, seed=seed)
-    return optimizer(AnyPair(Setup(plan, weights, Path()), dtype))
+    plan = Request(*nets, inputs, optimizer=made, steps=steps, seed=seed, weights=weights)
+    return optimizer(AnyPair(Setup(plan), dtype))
 
 
 def in_groups(model, **options):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import paddle
@@ -11,7 +10,7 @@ import pytest
 import torch
 
 from align.pair.any_pair import AnyPair, Setup
-from align.record.asked_plan import Plan
+from align.record.request import Request
 from align.stages.rates import learning_rate
 
 S, L = torch.optim.lr_scheduler, paddle.optimizer.lr
@@ -43,7 +42,7 @@ class PaddleTwo(paddle.nn.Layer):
 
 
 def pair_of(steps: int = 40, optimizer=None, schedule=None) -> AnyPair:
-    plan = Plan(
+    plan = Request(
         TorchTwo,
         PaddleTwo,
         np.ones((2, 3)),
@@ -51,7 +50,7 @@ def pair_of(steps: int = 40, optimizer=None, schedule=None) -> AnyPair:
         schedule=schedule,
         schedule_steps=steps,
     )
-    return AnyPair(Setup(plan, None, Path()), "float64")
+    return AnyPair(Setup(plan), "float64")
 
 
 def factories(theirs, ours, rate=LR):

@@ -9,7 +9,7 @@ import torch
 
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.state_way import MappingWay, to_torch
-from align.record.asked_plan import Plan
+from align.record.request import Request
 from align.stages import state_travel
 from align.stages.state_faults import faults, square_weight
 from align.stages.state_travel import Training, travel, why_not
@@ -80,9 +80,9 @@ def paddle_adamw(model, *, skip=(), decay=DECAY, epsilon=1e-8):
 
 
 def make_pair(optimizer, dtype="float64", steps=5) -> AnyPair:
-    nets = TorchNet, PaddleNet, (INPUTS,), "cross_entropy", LABELS
-    plan = Plan(*nets, optimizer, steps, (dtype,), True, name="tiny")
-    return AnyPair(Setup(plan, None, None), dtype)
+    task = {"loss": "cross_entropy", "labels": LABELS, "optimizer": optimizer, "steps": steps}
+    plan = Request(TorchNet, PaddleNet, INPUTS, **task, dtype=dtype, train=True, name="tiny")
+    return AnyPair(Setup(plan), dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -25,8 +25,9 @@ from align.weights.optimizer.optimizer_differences import identical
 from align.weights.optimizer.optimizer_request import StateRequest
 from align.weights.optimizer.optimizer_trainer import open_checkpoint, read_trainer, scheduled_rate
 from sot_paddle.checkpoint import read_tensors
-from sot_paddle.data.batching import EpochOrder, iterate_batches
+from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import tokenize_split
+from sot_paddle.data.token_features import pad_rows
 from sot_paddle.data.tokenization import WordPieceTokenizer
 from sot_torch_ref.train.losses import task_loss
 from sot_torch_ref.train.optimizer import HFAdamW, decay_groups
@@ -69,14 +70,9 @@ class TextRun:
         tokenizer = WordPieceTokenizer(self.model, do_lower_case=False, max_length=LENGTH)
         features = tokenize_split(self.data, "rte", "train", tokenizer)
         self.batches = [
-            batch
+            pad_rows(features, rows, max_length=LENGTH)
             for epoch in range(9)
-            for batch in iterate_batches(
-                features,
-                EpochOrder(len(features), BATCH, seed=42, epoch=epoch),
-                pad="max_length",
-                max_length=LENGTH,
-            )
+            for rows in EpochOrder(len(features), BATCH, seed=42, epoch=epoch).batches()
         ][:TOTAL]
 
     def train(self, out: str, *more: str) -> Path:

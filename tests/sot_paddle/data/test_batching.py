@@ -1,11 +1,11 @@
-"""Sample order: determinism, resume, sharding, bucketing; padding."""
+"""Sample order: determinism, bucketing; padding."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from sot_paddle.data.batching import EpochOrder, iterate_batches
+from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.token_features import TokenFeatures, pad_rows
 
@@ -42,58 +42,11 @@ def test_seed_and_epoch_both_matter_and_nothing_else_does():
     assert flat(order) == orders[3]
 
 
-@pytest.mark.parametrize("lengths", [None, np.arange(50) % 7])
-def test_resume_at_any_step_gives_the_rest(lengths):
-    order = EpochOrder(50, 8, seed=1, epoch=2, lengths=lengths)
-    whole = order.batches()
-    for step in range(len(order) + 1):
-        rest = order.batches(start_step=step)
-        assert [batch.tolist() for batch in rest] == [batch.tolist() for batch in whole[step:]]
-    with pytest.raises(DataError, match="start_step: expected 0 to 7, got 8"):
-        order.batches(8)
-
-
 def test_drop_last():
     order = EpochOrder(11, 4, drop_last=True)
     assert [len(batch) for batch in order.batches()] == [4, 4]
     assert len(order) == 2
     assert len(EpochOrder(12, 4, drop_last=True)) == len(EpochOrder(12, 4)) == 3
-
-
-@pytest.mark.parametrize("world_size", [2, 3])
-@pytest.mark.parametrize("remainder", ["trim", "pad"])
-@pytest.mark.parametrize("lengths", [None, (np.arange(52) * 7) % 11])
-def test_the_shards_of_a_step_are_one_process_batch(world_size, remainder, lengths):
-    order = EpochOrder(52, 12, seed=3, lengths=lengths, divisor=world_size, remainder=remainder)
-    shards = [order.shard(rank, world_size) for rank in range(world_size)]
-    assert {len(shard) for shard in shards} == {len(order)}
-    for step, batch in enumerate(order.batches()):
-        parts = [shard.batches()[step] for shard in shards]
-        assert len({len(part) for part in parts}) == 1
-        assert np.concatenate(parts).tolist() == batch.tolist()
-    assert shards[0].batch_size == 12 // world_size
-    later = order.at_epoch(4).shard(1, world_size)
-    assert flat(shards[1].at_epoch(4)) == flat(later)
-
-
-def test_trimmed_and_padded_remainders():
-    sizes = {
-        ("trim", 4): 4, ("pad", 4): 8, ("trim", 8): 0, ("pad", 8): 8, ("trim", 1): 7, ("pad", 1): 7
-    }  # fmt: skip
-    for (remainder, divisor), size in sizes.items():
-        order = EpochOrder(23, 8, seed=2, divisor=divisor, remainder=remainder)
-        batches = order.batches()
-        assert len(order) == len(batches) == 2 + (size > 0)
-        assert sum(map(len, batches)) == 16 + size
-        assert order.num_padding == max(0, size - 7)
-        real = np.concatenate(batches)[: 23 if remainder == "pad" else None]
-        assert len(set(real.tolist())) == len(real) == min(23, 16 + size)
-
-
-def test_padding_a_set_smaller_than_the_processes():
-    order = EpochOrder(2, 8, shuffle=False, divisor=8, remainder="pad")
-    assert order.batches()[0].tolist() == [0, 1, 0, 1, 0, 1, 0, 1]
-    assert order.num_padding == 6
 
 
 def test_bucketing_reduces_padding_and_keeps_every_sample():
@@ -103,7 +56,7 @@ def test_bucketing_reduces_padding_and_keeps_every_sample():
     assert sorted(flat(bucketed)) == list(range(3000))
 
     def padded(order: EpochOrder) -> int:
-        batches = iterate_batches(data, order, pad="longest")
+        batches = [pad_rows(data, rows, pad="longest") for rows in order.batches()]
         return sum(int((1 - batch["attention_mask"]).sum()) for batch in batches)
 
     assert padded(bucketed) < 0.1 * padded(plain)
@@ -131,8 +84,8 @@ def test_a_bucketed_order_is_fixed_for_ever_too():
 def test_both_paddings():
     data = features(7)
     order = EpochOrder(7, 3, shuffle=False)
-    fixed = list(iterate_batches(data, order, max_length=64))
-    longest = list(iterate_batches(data, order, pad="longest"))
+    fixed = [pad_rows(data, rows, max_length=64) for rows in order.batches()]
+    longest = [pad_rows(data, rows, pad="longest") for rows in order.batches()]
     for step, (wide, narrow) in enumerate(zip(fixed, longest, strict=True)):
         width = int(data.lengths[3 * step : 3 * step + 3].max())
         assert wide["input_ids"].shape[1] == 64
@@ -169,8 +122,6 @@ def test_label_types_and_a_padding_id():
         ({"batch_size": 2.5}, "batch_size: expected a whole number"),
         ({"seed": -1}, "seed: expected a whole number from 0, got -1"),
         ({"epoch": -1}, "epoch: expected"),
-        ({"remainder": "keep"}, "remainder: expected trim or pad, got 'keep'"),
-        ({"divisor": 3}, "batch_size 4 is not a multiple of divisor 3"),
         ({"lengths": [1, 2]}, "lengths: expected 10 of them, got 2"),
         ({"n": 3, "drop_last": True}, "no batch: 3 samples leave none of batch_size 4"),
     ],
@@ -180,16 +131,8 @@ def test_impossible_orders(options, match):
         EpochOrder(**({"n": 10, "batch_size": 4} | options))
 
 
-def test_impossible_shards_and_batches():
-    with pytest.raises(DataError, match="2 processes cannot share batches of 4 with a last one"):
-        EpochOrder(11, 4).shard(0, 2)
-    with pytest.raises(DataError, match="3 processes cannot share batches of 4"):
-        EpochOrder(12, 4).shard(0, 3)
-    with pytest.raises(DataError, match="rank: expected 0 to 1, got 2"):
-        EpochOrder(12, 4).shard(2, 2)
+def test_impossible_batches():
     data = features(7)
-    with pytest.raises(DataError, match="the order is for 8 samples, the features hold 7"):
-        next(iterate_batches(data, EpochOrder(8, 4)))
     with pytest.raises(DataError, match="tokens, expected at most max_length = 5"):
         pad_rows(data, range(7), max_length=5)
     with pytest.raises(DataError, match="pad: expected one of max_length, longest, got 'max'"):

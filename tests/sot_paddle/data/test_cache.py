@@ -96,7 +96,7 @@ def test_the_code_list_names_every_module_that_computes_features():
             words = line.split()
             if words[:1] == ["from"] and words[1].startswith("sot_paddle.data."):
                 imported.add(words[1].rpartition(".")[2] + ".py")
-    assert imported - set(cache.CODE) == {"atomic.py", "errors.py"}
+    assert imported - set(cache.CODE) == {"errors.py"}
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "text", "empty", "other"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 from sklearn.datasets import load_digits as original_digits
 from sklearn.neighbors import KNeighborsClassifier
 
-from sot_paddle.data import image_digits
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_digits import load_digits, write_digits
 
@@ -55,7 +55,7 @@ def test_writing_refuses_an_existing_folder_and_leaves_nothing_half_done(
     def full(*_) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(image_digits.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(DataError, match="No space left"):
         write_digits(tmp_path / "digits", 8)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from sot_paddle.train.arguments import TrainConfig
-from sot_paddle.train.command_line import load_config, parse
+from sot_paddle.train.command_line import parse
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIGS = sorted((ROOT / "configs" / "glue").glob("*.yaml"))
@@ -126,13 +126,13 @@ def test_yaml_is_strict(tmp_path):
     path = tmp_path / "a.yaml"
     path.write_text("task_name: RTE\nlearning_rate: 1e-5\n", encoding="utf-8")
     with pytest.raises(ValueError, match="write 1e-05 with a decimal point|YAML reads 1e-5"):
-        load_config(path)
+        parse(["--config", str(path)])
     path.write_text("task_name: RTE\nlerning_rate: 1.0e-5\n", encoding="utf-8")
     with pytest.raises(ValueError, match="did you mean learning_rate"):
-        load_config(path)
+        parse(["--config", str(path)])
     path.write_text("task_name: RTE\nseed: '3'\n", encoding="utf-8")
     with pytest.raises(ValueError, match="seed"):
-        load_config(path)
+        parse(["--config", str(path)])
 
 
 def test_there_is_one_config_for_each_published_number():
@@ -147,7 +147,7 @@ def test_there_is_one_config_for_each_published_number():
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_config(path):
-    config = load_config(path)
+    config = parse(["--config", str(path)])
     text = path.read_text(encoding="utf-8")
     task, _, size, head = path.stem.split("_")
     assert config.task_name.lower() == task

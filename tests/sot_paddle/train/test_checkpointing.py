@@ -71,6 +71,22 @@ def test_replacing_a_folder(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["best"]
 
 
+def test_a_folder_comes_back_when_its_successor_cannot_take_the_name(tmp_path, monkeypatch):
+    checkpointing.write_folder(tmp_path / "best", _fill("old"))
+    replace = os.replace
+
+    def refuse(source, target):
+        if os.fspath(source).rpartition("/")[2].startswith(".writing-best"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(StorageFailure, match="what was saved before is intact"):
+        checkpointing.write_folder(tmp_path / "best", _fill("new"))
+    assert (tmp_path / "best" / "model.bin").read_text(encoding="utf-8") == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["best"]
+
+
 def test_settle_restores_what_was_moved_aside_and_removes_the_rest(tmp_path):
     checkpointing.write_folder(tmp_path / "best", _fill("old"))
     os.replace(tmp_path / "best", tmp_path / ".discarded-best-77")

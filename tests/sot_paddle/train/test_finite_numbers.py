@@ -16,7 +16,7 @@ from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.config import EncoderConfig, build_record
 from sot_paddle.train import checkpointing, exact_state, image_run, trainer
 from sot_paddle.train.arguments import TrainConfig
-from sot_paddle.train.command_line import load_config, parse
+from sot_paddle.train.command_line import parse
 from sot_paddle.train.finite_numbers import first_nonfinite
 from sot_paddle.train.image_arguments import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.train.image_flags import parse as parse_image
@@ -60,7 +60,7 @@ def test_text_options_are_finite_and_not_negative(tmp_path, name):
         required = "task_name: RTE\ndata_dir: d\nmodel_name_or_path: m\noutput_dir: o\n"
         file.write_text(f"{required}{name}: {text}\n", encoding="utf-8")
         with pytest.raises(ValueError, match=f"{name} must be a finite number, got {flag}"):
-            load_config(file)
+            parse(["--config", str(file)])
     with pytest.raises(ValueError, match=f"{name} must be (at least|above) 0"):
         parse([*NAMES, f"--{name}=-0.5"])
 

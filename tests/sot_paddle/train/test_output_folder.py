@@ -67,7 +67,7 @@ def test_starting_afresh_leaves_what_a_first_run_leaves(tiny, done, tmp_path):
     """Pruned checkpoints and what a kill left half-done are no obstacle."""
     (done / ".writing-checkpoint-9-77").mkdir()
     _write(done / ".discarded-checkpoint-1-77" / "half")
-    _write(done / ".written.json.77.0.tmp")
+    _write(done / ".writing-written.json-77.0")
     shutil.rmtree(done / "checkpoint-1")
     status, err = tiny.start(done, *STEPS, AFRESH, "--seed", "7")
     assert status == 0, err
@@ -93,7 +93,7 @@ def test_starting_afresh_leaves_what_a_first_run_leaves(tiny, done, tmp_path):
         "data/",
         ".writing-thesis",
         ".discarded-chapter-2",
-        ".thesis.txt.1.0.tmp",
+        ".writing-thesis.txt-1.0",
     ],
 )
 def test_starting_afresh_is_refused_beside_anything_else(tiny, done, foreign):

@@ -97,7 +97,7 @@ def test_a_record_that_is_a_link_is_not_read(tmp_path):
 
 
 def test_a_kill_before_the_record_was_there_leaves_a_folder_that_can_be_used(tmp_path):
-    (tmp_path / f".{run_record.RECORD}.77.0.tmp").write_text("{", encoding="utf-8")
+    (tmp_path / f".writing-{run_record.RECORD}-77.0").write_text("{", encoding="utf-8")
     (tmp_path / folder_lock.LOCK).write_text("", encoding="utf-8")
     assert run_folder.prepare(tmp_path, _config()) is None
     assert run_folder.prepare(tmp_path, _config(overwrite_output_dir=True)) is None

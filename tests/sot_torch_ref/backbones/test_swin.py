@@ -6,6 +6,7 @@ from torch import nn
 
 from sot_torch_ref import create_model
 from sot_torch_ref.backbones import swin
+from tests.sot_torch_ref.backbones.against_timm import Scale, assert_same
 
 K = 5
 TINY = {
@@ -59,31 +60,13 @@ def copy_swin(other: nn.Module, **keys: object) -> nn.Module:
     return model
 
 
-def assert_same(model: nn.Module, other: nn.Module, images: torch.Tensor) -> None:
-    """Logits within 1e-12 and every gradient within 1e-10, relative to the largest entry."""
-    results = []
-    for side in (model, other):
-        logits = side(images)
-        (
-            logits.sin() * torch.arange(1.0, logits.numel() + 1).reshape(logits.shape)
-        ).sum().backward()
-        results.append(logits.detach())
-    ours, theirs = results
-    assert (ours - theirs).abs().max() <= 1e-12 * theirs.abs().max()
-    gradients = {name: p.grad for name, p in model.named_parameters()}
-    named = {swin_name(name): p.grad for name, p in other.named_parameters()}
-    assert gradients.keys() == named.keys()
-    for name, expected in named.items():
-        assert (gradients[name] - expected).abs().max() <= 1e-10 * expected.abs().max(), name
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_swin_tiny_is_timm(seed: int) -> None:
     other = timm_swin(seed)
     model = copy_swin(other)
     norms = [m for m in other.modules() if isinstance(m, nn.LayerNorm)]
     assert {norm.eps for norm in norms} == {1e-5}
-    assert_same(model.eval(), other.eval(), pictures(224, 1))
+    assert_same(model.eval(), other.eval(), swin_name, pictures(224, 1))
 
 
 SIZES = [
@@ -101,21 +84,13 @@ SIZES = [
 def test_small_swin_is_timm(keys: dict, seed: int) -> None:
     dims = {"embed_dim": 12, "num_classes": 7, **keys}
     other = timm_swin(seed, **dims)
-    assert_same(copy_swin(other, **dims).eval(), other.eval(), pictures(keys["img_size"]))
+    assert_same(
+        copy_swin(other, **dims).eval(), other.eval(), swin_name, pictures(keys["img_size"])
+    )
 
 
 def test_drop_path_is_where_timm_has_it() -> None:
     """Both sides with the branches scaled by the same factor for each sample, instead of draws."""
-
-    class Scale(nn.Module):
-        def __init__(self, index: int) -> None:
-            super().__init__()
-            self.index = index
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            factors = torch.tensor([0.0, 1.0 + 0.1 * self.index])
-            return x * factors.reshape(-1, *[1] * (x.ndim - 1))
-
     dims = {"embed_dim": 12, "num_classes": 7, **SIZES[0]}
     other = timm_swin(5, **dims)
     model = copy_swin(other, **dims)
@@ -124,7 +99,7 @@ def test_drop_path_is_where_timm_has_it() -> None:
     for index, (block, their) in enumerate(zip(blocks, theirs, strict=True)):
         block.drop_path = Scale(index)
         their.drop_path1, their.drop_path2 = Scale(index), Scale(index)
-    assert_same(model.train(), other.train(), pictures(36))
+    assert_same(model.train(), other.train(), swin_name, pictures(36))
     other = timm_swin(5, drop_path_rate=0.4, **dims)
     theirs = [block.drop_path1 for stage in other.layers for block in stage.blocks]
     rates = [getattr(path, "drop_prob", 0.0) for path in theirs]

@@ -10,6 +10,7 @@ from sot_torch_ref import create_model
 from sot_torch_ref.backbones import vit
 from sot_torch_ref.backbones.layers import DropPath, drop_path_rates
 from sot_torch_ref.vision_config import ViTConfig
+from tests.sot_torch_ref.backbones.against_timm import Scale, assert_same
 
 B, C, K, SIZE = 2, 12, 5, 16
 TINY = {
@@ -46,24 +47,6 @@ def randomise(model: nn.Module, std: float = 0.3) -> None:
 def deit_name(name: str) -> str:
     """Name of a timm DeiT tensor in the reference."""
     return name.replace("patch_embed.", "embed.").replace("head.", "head.cls_fc.")
-
-
-def assert_same(model: nn.Module, other: nn.Module, rename, images: torch.Tensor) -> None:
-    """Logits within 1e-12 and every gradient within 1e-10, relative to the largest entry."""
-    results = []
-    for side in (model, other):
-        logits = side(images)
-        (
-            logits.sin() * torch.arange(1.0, logits.numel() + 1).reshape(logits.shape)
-        ).sum().backward()
-        results.append(logits.detach())
-    ours, theirs = results
-    assert (ours - theirs).abs().max() <= 1e-12 * theirs.abs().max()
-    gradients = {name: p.grad for name, p in model.named_parameters()}
-    named = {rename(name): p.grad for name, p in other.named_parameters()}
-    assert gradients.keys() == named.keys()
-    for name, expected in named.items():
-        assert (gradients[name] - expected).abs().max() <= 1e-10 * expected.abs().max(), name
 
 
 def timm_deit(seed: int, **keys: object) -> nn.Module:
@@ -106,15 +89,6 @@ def test_small_deit_is_timm(seed: int, img_size: int) -> None:
 
 def test_drop_path_is_where_timm_has_it() -> None:
     """Both sides with the branches scaled by the same factor for each sample, instead of draws."""
-
-    class Scale(nn.Module):
-        def __init__(self, index: int) -> None:
-            super().__init__()
-            self.index = index
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x * torch.tensor([0.0, 1.0 + 0.1 * self.index])[:, None, None]
-
     keys = {"img_size": 32, "embed_dim": 24, "depth": 3, "num_heads": 4, "num_classes": 7}
     other = timm_deit(6, **keys)
     model = copy_deit(other, **keys)

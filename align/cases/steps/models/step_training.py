@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 
 import numpy as np
 
@@ -16,8 +15,10 @@ from align.cases.steps.models.step_judged_runs import Runs, compare_runs, pauses
 from align.frameworks.moved_roundings import MovedRoundings
 from align.record.arrays import Arrays
 from align.record.results import StepResult
-from sot_paddle.data.batching import EpochOrder, iterate_batches
-from sot_paddle.data.corpus import build_corpus
+from sot_paddle.data.batching import EpochOrder
+from sot_paddle.data.corpus import FOLDER
+from sot_paddle.data.glue import read_split
+from sot_paddle.data.token_features import pad_rows
 
 BATCH_SIZE = 8
 PAUSE = 3
@@ -29,14 +30,15 @@ def make_batches(case: ModelCase, context: Context) -> list[Arrays]:
     count = case.recipe.steps * case.recipe.accumulate
     if not (isinstance(case.batch, Batch) and case.batch.corpus):
         return [make_batch(case, seed=100 + index) for index in range(count)]
-    sentences = build_corpus()["train"]
+    sentences = read_split(FOLDER, "cola", "train")
     tokenizer = context.tokenizer(max_length=case.batch.length)
-    features = tokenizer.tokenize([sentence.text for sentence in sentences]).with_targets(
+    features = tokenizer.tokenize([sentence.text_a for sentence in sentences]).with_targets(
         list(range(len(sentences))), [sentence.label for sentence in sentences], np.int64
     )
     order = EpochOrder(len(features), BATCH_SIZE, seed=case.batch.seed)
-    batches = iterate_batches(features, order, pad="max_length", max_length=case.batch.length)
-    return list(itertools.islice(batches, count))
+    return [
+        pad_rows(features, batch, max_length=case.batch.length) for batch in order.batches()[:count]
+    ]
 
 
 def run(case: ModelCase, dtype: str, context: Context) -> StepResult:

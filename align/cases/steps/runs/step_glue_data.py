@@ -1,8 +1,8 @@
 """Step ``data`` for GLUE: files to padded batches, this project against transformers' readers.
 
-Ours: the TSV reader, the tokenizers library and Paddle's DataLoader. Reference: transformers' own
-GLUE processors, its slow tokenizer and torch's DataLoader. The order of the samples is explicit
-and given to both.
+Ours: the TSV reader, the tokenizers library, and the sampler and loader of the trainer. Reference:
+transformers' own GLUE processors, its slow tokenizer and torch's DataLoader. The order of the
+samples is explicit and given to both.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from align.record.results import Comparison, StepResult
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import tokenize_split
 from sot_paddle.data.glue_tasks import get_task
+from sot_paddle.data.paddle_dataset import PadCollator
+from sot_paddle.train.feeding import MicroBatches
 
 ROWS = 200
 BATCH = 8
@@ -40,7 +42,10 @@ def run(case: GlueDataCase, dtype: None, context: Context) -> StepResult:
         order = EpochOrder(
             rows, BATCH, seed=3, epoch=1, lengths=features.lengths[:rows] if case.bucket else None
         )
-        ours, ours_stamp = paddle_side.load_batches(features, order, case.pad, case.max_length)
+        batches = MicroBatches(lambda epoch: order.at_epoch(epoch).batches())
+        batches.seek(order.epoch, 0)
+        collate = PadCollator(case.pad, case.max_length)
+        ours, ours_stamp = paddle_side.load_batches(features, batches, collate)
         reference, reference_stamp = torch_side.load_glue_batches(
             _reference_examples(folder, case),
             context.reference_tokenizer(),

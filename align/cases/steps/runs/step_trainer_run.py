@@ -25,8 +25,8 @@ from align.cases.step_bounds import TOLERANCES
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.record.arrays import Arrays, TrainingRun
 from align.record.results import Comparison, ControlResult, StepResult
-from sot_paddle.data.batching import EpochOrder, iterate_batches
-from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.data.batching import EpochOrder
+from sot_paddle.data.token_features import TokenFeatures, pad_rows
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,8 @@ def _plan(case: TrainerCase, features: TokenFeatures, seed: int, shards: int) ->
         steps = len(order) // accumulation
         before = len(batches)
         ends += [before + (step + 1) * accumulation * shards for step in range(steps)]
-        for batch in iterate_batches(features, order, pad="max_length", max_length=MAX_LENGTH):
+        for rows in order.batches():
+            batch = pad_rows(features, rows, max_length=MAX_LENGTH)
             pieces = {name: np.array_split(value, shards) for name, value in batch.items()}
             batches += [{name: value[i] for name, value in pieces.items()} for i in range(shards)]
     return _Plan(batches, ends, accumulation * shards)

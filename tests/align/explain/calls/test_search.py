@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import paddle
 import pytest
@@ -13,7 +11,7 @@ from paddle.nn import functional as F
 
 from align.explain.calls import backward_repair, search
 from align.pair.any_pair import AnyPair, Setup
-from align.record.asked_plan import Plan
+from align.record.request import Request
 from align.stages import stages
 
 RNG = np.random.default_rng(5)
@@ -75,8 +73,8 @@ class PaddleBlock(nn.Layer):
 
 
 def pair_of(slip: str) -> AnyPair:
-    plan = Plan(TorchBlock, lambda: PaddleBlock(slip), (TOKENS, KEEP), dtypes=("float64",))
-    return AnyPair(Setup(plan, None, Path()), "float64")
+    plan = Request(TorchBlock, lambda: PaddleBlock(slip), (TOKENS, KEEP), dtype=("float64",))
+    return AnyPair(Setup(plan), "float64")
 
 
 def cause_of(slip: str) -> str:
@@ -165,8 +163,8 @@ class TorchAround(torch.nn.Module):
 
 
 def test_a_cut_in_a_loop_is_undone_as_a_whole() -> None:
-    plan = Plan(TorchAround, lambda: Around(Detaching()), (TOKENS,), dtypes=("float64",))
-    pair = AnyPair(Setup(plan, None, Path()), "float64")
+    plan = Request(TorchAround, lambda: Around(Detaching()), (TOKENS,), dtype=("float64",))
+    pair = AnyPair(Setup(plan), "float64")
     cause = backward_repair.explain(pair, "inner")
     assert cause.startswith("detach() cuts the graph")
     assert "test_search.py:" in cause
@@ -178,8 +176,8 @@ class Unknown(nn.Layer):
 
 
 def test_what_no_known_slip_explains_stays_unexplained() -> None:
-    plan = Plan(TorchAround, lambda: Around(Unknown()), (TOKENS,), dtypes=("float64",))
-    pair = AnyPair(Setup(plan, None, Path()), "float64")
+    plan = Request(TorchAround, lambda: Around(Unknown()), (TOKENS,), dtype=("float64",))
+    pair = AnyPair(Setup(plan), "float64")
     guilty = stages.isolated(pair)[1]
     assert guilty[0].place == "inner"
     assert search.study(pair, guilty[0]) == search.Study()

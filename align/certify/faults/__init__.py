@@ -1,1 +1,0 @@
-"""The catalogue's faults, a file for each area."""

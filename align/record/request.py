@@ -1,0 +1,251 @@
+"""What a user asks of a comparison, in one record: names, defaults, meaning and every check.
+
+`align.compare`, a spec file, a dump and a scene of the certificate all read this record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, TypeVar
+
+from align.record.casting import cast
+from align.record.results import LOW_PRECISION
+from align.record.training_batches import given_inputs, is_pair, read_batches
+
+LOSSES = ("cross_entropy", "mse")
+DTYPES = ("float64", "float32")
+DROPOUT = ("off", "exchange")
+EXACT_DECAY = 2.0**-7  # Paddle holds the coefficient in float32: a power of two loses nothing there
+OPTIMIZERS: Mapping[str, Mapping[str, float]] = {
+    "sgd": {"lr": 0.01, "momentum": 0.0, "weight_decay": 0.0},
+    "adamw": {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": EXACT_DECAY},
+}
+"""The optimizers that have a name, with their options and defaults."""
+_ALIKE = 0.75  # of two names, as difflib counts it: one of them is probably misspelled
+_Function = TypeVar("_Function", bound=Callable)
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What to compare and how, checked.
+
+    Args:
+        torch_module: torch.nn.Module, or a callable without arguments that builds one (then both
+            sides are built in each precision, constants included).
+        paddle_layer: paddle.nn.Layer, or a callable without arguments that builds one.
+        inputs: NumPy arrays, a tuple by position or a dict by keyword; floating ones are cast.
+        loss: None (outputs summed with fixed random weights), "cross_entropy", "mse", or a pair of
+            callables (torch, paddle) that take the output, and the labels when there are some.
+        labels: NumPy array for the loss.
+        batches: training only: (inputs, labels) of the batch of each step, each in the form of
+            `inputs` and `labels`, in a sequence, or a callable without arguments that returns one.
+            The first `steps` of them are read; when there are fewer, they are used again from the
+            first. Their sizes may differ. Without it every step trains on `inputs` and `labels`.
+        optimizer: "sgd", "adamw", {"name": ..., options}, or a pair of factories that take the
+            model and return the optimizer, or (optimizer, scheduler).
+        weights: names that do not match: a dict of PyTorch -> Paddle names (``{}`` for an index,
+            ``*`` for any text), or the path of a table, such as a confirmed draft.
+        steps: training steps to compare.
+        dtype: one or more of "float64", "float32", and on a GPU "bfloat16", "float16" (forward and
+            backward).
+        seed: of everything that is drawn.
+        train: compare in training mode, dropout off, running statistics included.
+        shake: move fresh zeros and ones of biases and norms off their values on both sides.
+        inject: also feed each layer the reference's inputs and list every guilty one; after a
+            failed forward pass this is done anyway, to name the place.
+        name: of the pair in the report.
+        data: (torch_batches, paddle_batches): what each side's loader yields, as iterables or
+            callables without arguments; a batch is a mapping or a sequence of arrays.
+        metric: (torch_metric, paddle_metric): callables of (output, labels) that return a number or
+            a mapping of numbers; both judge the reference's output.
+        schedule: (torch_rates, paddle_rates): callables from a number of steps to the rate of each;
+            without it the schedulers that the optimizer factories return are read.
+        schedule_steps: how many learning rates are compared, 0 for none; with optimizer factories
+            at least the training steps.
+        converted: the Paddle layer holds weights that you converted: compare every one of them.
+        dropout: "off", or "exchange": masks drawn once and used by both sides in training mode.
+        travel: after ``steps`` the run moves to the other framework with its optimizer's state and
+            is continued there for 20 steps, in both directions.
+
+    Raises:
+        ValueError: an argument that means nothing, alone or beside the others.
+    """
+
+    torch_module: Any
+    paddle_layer: Any
+    inputs: Any
+    _: KW_ONLY
+    loss: Any = None
+    labels: Any = None
+    batches: Any = None
+    optimizer: Any = None
+    weights: Any = None
+    steps: int = 0
+    dtype: Any = DTYPES
+    seed: int = 0
+    train: bool = False
+    shake: bool = True
+    inject: bool = False
+    name: str = "pair"
+    data: Any = None
+    metric: Any = None
+    schedule: Any = None
+    schedule_steps: int = 0
+    converted: bool = False
+    dropout: str = "off"
+    travel: bool = False
+
+    def __post_init__(self) -> None:
+        self._check_plain_values()
+        self._hold("inputs", given_inputs("inputs", self.inputs))
+        self._check_loss()
+        self._check_optimizer()
+        self._check_stages()
+        if self.batches is not None:
+            batches = read_batches(self.batches, self.steps, self.inputs, self.labels)
+            self._hold("batches", tuple(batches))
+
+    def _hold(self, name: str, value: Any) -> None:
+        """Put what was given in another form into its one form."""
+        object.__setattr__(self, name, value)
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The precisions to run, in this order."""
+        return (self.dtype,) if isinstance(self.dtype, str) else tuple(self.dtype)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the reader of the report has to know about the request."""
+        count = len(self.batches or ())
+        said = f"{count} batches for {self.steps} steps: they are used again from the first"
+        return [said] if 0 < count < self.steps else []
+
+    def batch(self, step: int) -> Request:
+        """The request with the inputs and labels of a training step, counted from 0."""
+        if not self.batches:
+            return self
+        inputs, labels = self.batches[step % len(self.batches)]
+        return dataclasses.replace(self, inputs=inputs, labels=labels, batches=None)
+
+    def cast(self, dtype: str, rounded: str) -> Any:
+        """The inputs with floating arrays rounded to ``rounded`` and held as ``dtype``."""
+        return cast(self.inputs, dtype, rounded)
+
+    def _check_plain_values(self) -> None:
+        """Flags, whole numbers, names and precisions."""
+        kinds = {"bool": (bool, "True or False"), "str": (str, "text")}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            kind, expected = kinds.get(str(field.type), (object, ""))
+            if not isinstance(value, kind):
+                raise ValueError(f"{field.name} {value!r}: expected {expected}")
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+            if field.type == "int" and not whole:
+                raise ValueError(f"{field.name} {value!r}: expected a whole number >= 0")
+        known = (*DTYPES, *LOW_PRECISION)
+        several = isinstance(self.dtype, (str, tuple, list))
+        if not several or not self.dtypes or not all(one in known for one in self.dtypes):
+            raise ValueError(f"dtype {self.dtype!r}: expected some of {', '.join(known)}")
+
+    def _check_loss(self) -> None:
+        if is_pair(self.loss) and all(callable(function) for function in self.loss):
+            return
+        if self.loss is not None and not (isinstance(self.loss, str) and self.loss in LOSSES):
+            raise ValueError(
+                f"loss {self.loss!r}: expected None, {', '.join(LOSSES)}, or a pair of callables "
+                "(torch, paddle)"
+            )
+        if self.loss is not None and self.labels is None:
+            raise ValueError(f"loss {self.loss!r} needs labels=")
+        if self.loss is None and self.labels is not None and self.metric is None:
+            raise ValueError("labels= without loss= or metric=: say what they are for")
+
+    def _check_optimizer(self) -> None:
+        if self.steps and self.optimizer is None:
+            raise ValueError("steps= needs optimizer=: sgd, adamw, or a pair of factories")
+        if self.optimizer is not None and not (self.steps or self.schedule_steps):
+            raise ValueError("optimizer= without steps=: say how many steps to train")
+        given = self.optimizer
+        if given is None or is_pair(given):
+            return
+        if not isinstance(given, (str, Mapping)):
+            raise ValueError(f"optimizer: got {type(given).__name__}, expected a name or a dict")
+        given = {"name": given} if isinstance(given, str) else dict(given)
+        name = given.pop("name", None)
+        if name not in OPTIMIZERS:
+            raise ValueError(
+                f"optimizer {name!r}: expected one of {', '.join(OPTIMIZERS)}, or a pair of "
+                "factories (torch, paddle)"
+            )
+        unknown = sorted(set(given) - set(OPTIMIZERS[name]))
+        if unknown:
+            raise ValueError(
+                f"optimizer {name}: unknown option {unknown[0]!r}; known: "
+                f"{', '.join(OPTIMIZERS[name])}"
+            )
+        self._hold("optimizer", {"name": name, **OPTIMIZERS[name], **given})
+
+    def _check_stages(self) -> None:
+        for name in ("data", "metric", "schedule"):
+            given = getattr(self, name)
+            if given is not None and not is_pair(given):
+                raise ValueError(
+                    f"{name}: got {type(given).__name__}, expected a pair (torch, paddle)"
+                )
+            if name != "data" and not all(callable(side) for side in given or ()):
+                raise ValueError(f"{name}: expected a pair of callables (torch, paddle)")
+        if self.metric is not None and self.labels is None:
+            raise ValueError("metric= needs labels=")
+        if is_pair(self.optimizer) and not self.schedule_steps:
+            self._hold("schedule_steps", self.steps)
+        if self.schedule is not None and not self.schedule_steps:
+            raise ValueError("schedule= needs schedule_steps=: how many rates to compare")
+        if self.schedule_steps and self.schedule is None and self.optimizer is None:
+            raise ValueError("schedule_steps= needs schedule=, or optimizer= with a scheduler")
+        if self.travel and not self.steps:
+            raise ValueError("travel= needs optimizer= and steps=: how long a run trains before")
+        if self.dropout not in DROPOUT:
+            raise ValueError(f"dropout {self.dropout!r}: expected one of {', '.join(DROPOUT)}")
+        if self.dropout == "exchange" and not (self.train or self.steps):
+            raise ValueError("dropout='exchange' needs train=True or steps= (eval drops nothing)")
+
+
+FIELDS = tuple(field.name for field in dataclasses.fields(Request))
+NEEDED, OPTIONS = FIELDS[:3], FIELDS[3:]
+"""What a request must and may say."""
+
+
+def nearest(name: str) -> str:
+    """The field that a name is probably meant for, "" when it is like none of them."""
+    return next(iter(difflib.get_close_matches(name.lower(), FIELDS, 1, _ALIKE)), "")
+
+
+def request_of(*needed: Any, **options: Any) -> Request:
+    """A request from arguments by name.
+
+    Raises:
+        TypeError: a name that does not exist; says which one is meant.
+        ValueError: see `Request`.
+    """
+    unknown = next((name for name in options if name not in FIELDS), None)
+    if unknown is not None:
+        meant = nearest(unknown)
+        said = f"did you mean {meant!r}?" if meant else f"known: {', '.join(OPTIONS)}"
+        raise TypeError(f"unknown argument {unknown!r}: {said}")
+    return Request(*needed, **options)
+
+
+def documented(function: _Function) -> _Function:
+    """Give a function of ``(torch_module, ..., **options)`` the record's signature and meanings."""
+    signature = inspect.signature(function)
+    own = [p for p in signature.parameters.values() if p.name not in (*FIELDS, "options")]
+    asked = inspect.signature(Request).parameters.values()
+    function.__signature__ = signature.replace(parameters=[*asked, *own])
+    meanings = str(Request.__doc__).partition("Args:\n")[2].partition("\n\n")[0]
+    function.__doc__ = str(function.__doc__).replace("    Args:\n", f"    Args:\n{meanings}\n", 1)
+    return function

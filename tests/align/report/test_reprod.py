@@ -1,0 +1,93 @@
+"""The reprod_log files: what the stock tool reads, and what the log refuses to pass."""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from align.report.reprod import report_lines, write_reprod
+
+CHECKS = {
+    "forward": ({"logits": np.array([[0.5, 1.0]])}, {"logits": np.array([[0.5, 1.0 + 1e-7]])}),
+    "metric": ({"accuracy": 0.5, "right": np.array(3)}, {"accuracy": 0.5, "right": np.array(4)}),
+    "back": ({"loss": np.array([0.7], "float32")}, {"loss": np.array([0.7], "float32")}),
+}
+STOCK = """
+import sys
+from reprod_log import ReprodDiffHelper
+helper = ReprodDiffHelper()
+folder, check = sys.argv[1:]
+first = helper.load_info(f"{folder}/{check}_torch.npy")
+helper.compare_info(first, helper.load_info(f"{folder}/{check}_paddle.npy"))
+helper.report(path=f"{folder}/stock.txt")
+"""
+
+
+@pytest.mark.skipif(
+    find_spec("reprod_log") is None or find_spec("paddle") is None,
+    reason="reprod_log or the Paddle that it imports is absent",
+)
+@pytest.mark.parametrize(("check", "verdict"), [("forward", "passed"), ("metric", "failed")])
+def test_the_stock_tool_reads_our_files_and_says_what_our_log_says(tmp_path, check, verdict):
+    write_reprod(tmp_path, CHECKS)
+    command = [sys.executable, "-c", STOCK, str(tmp_path), check]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+    def lines(name):
+        text = (tmp_path / name).read_text()
+        return [re.sub(r"^\[[^]]*\]", "", line) for line in text.splitlines()]
+
+    assert lines(f"{check}.log") == lines("stock.txt")
+    assert lines(f"{check}.log")[-1].endswith(f"diff check {verdict}")
+
+
+def test_reprod_writes_three_files_per_check(tmp_path):
+    paths = write_reprod(tmp_path / "new", CHECKS)
+    assert len(paths) == 9
+    assert sorted(os.listdir(tmp_path / "new")) == sorted(path.name for path in paths)
+
+
+def test_reprod_keeps_values_and_makes_whole_numbers_subtractable(tmp_path):
+    ids = np.array([0, 255], "uint8")
+    sides = {"ids": ids, "mask": ids > 0, "x": np.array([0.1])}
+    path = write_reprod(tmp_path, {"forward": (sides, sides)})[0]
+    held = np.load(path, allow_pickle=True).item()  # our own file, a moment old
+    assert {name: x.dtype.name for name, x in held.items()} == {
+        "ids": "int64",
+        "mask": "int64",
+        "x": "float64",
+    }
+    assert held["ids"].tolist() == [0, 255]
+
+
+@pytest.mark.parametrize(
+    ("ours", "word"),
+    [
+        ({}, "only on one side"),
+        ({"x": np.full((2, 3), np.nan)}, "nan"),
+        ({"x": np.ones((3, 2))}, "shapes"),
+        ({"x": np.ones((2, 3)) + 1e-5}, "False"),
+    ],
+)
+def test_the_log_fails_where_the_format_would_look_away(ours, word):
+    lines = report_lines({"x": np.ones((2, 3))}, ours, 1e-6)
+    assert lines[-1] == "diff check failed"
+    assert word in lines[1]
+    assert report_lines({}, {}, 1e-6) == ["diff check failed"]
+
+
+@pytest.mark.parametrize("check", ["../out", "", ".hidden"])
+def test_reprod_refuses_a_name_that_is_a_path(tmp_path, check):
+    with pytest.raises(ValueError, match="plain file name"):
+        write_reprod(tmp_path, {check: ({}, {})})
+
+
+def test_reprod_refuses_objects_before_it_writes(tmp_path):
+    checks = {"forward": CHECKS["forward"], "loss": ({"x": "text"}, {"x": 1.0})}
+    with pytest.raises(ValueError, match="expected numbers"):
+        write_reprod(tmp_path, checks)
+    assert os.listdir(tmp_path) == []

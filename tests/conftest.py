@@ -1,0 +1,48 @@
+"""What only a GPU can show: tests marked `gpu`, run by `make gpu-check`, skipped without one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+EXACT = {
+    "NVIDIA_TF32_OVERRIDE": "0",
+    "FLAGS_cudnn_deterministic": "1",
+    "FLAGS_embedding_deterministic": "1",
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+}
+"""Full float32 products, the same result each time."""
+
+
+@pytest.fixture(scope="session")
+def gpus() -> int:
+    """Number of GPUs; skips the test where there is none."""
+    import paddle
+
+    count = paddle.device.cuda.device_count() if paddle.is_compiled_with_cuda() else 0
+    if not count:
+        pytest.skip("there is no GPU here, or Paddle was built without CUDA")
+    return count
+
+
+@pytest.fixture
+def exactly(gpus: int) -> Callable[..., None]:
+    """Runs Python with these arguments in a process of its own, which must exit with 0."""
+
+    def run(*arguments: object) -> None:
+        done = subprocess.run(
+            [sys.executable, *map(str, arguments)],
+            env=os.environ | EXACT,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, (done.stderr or done.stdout)[-2000:]
+
+    return run

@@ -1,0 +1,64 @@
+"""The peers' benchmark: what counts as located and as missed, and what it refuses."""
+
+import importlib.util
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "bench_align_peers.py"
+ROW = {"fault": "attention_mask_inverted", "step": "forward", "detected": False}
+SUMMARY = {"faults": 1, "detected": 0, "located": 0, "explained": 0.5, "false_alarms": 0}
+
+
+@pytest.fixture(scope="module")
+def tool():
+    spec = importlib.util.spec_from_file_location("bench_align_peers_tool", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # a dataclass looks its module up
+    with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+        warnings.simplefilter("ignore")
+        spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (("fail", "forward", "layers.0.attention"), True),
+        (("fail", "forward", "layers.1"), False),
+        (("fail", "forward"), True),
+        (("fail", "training"), False),
+        (("pass",), False),
+    ],
+)
+def test_a_named_layer_has_to_be_the_right_one(tool, answer, expected):
+    assert tool.is_located("reprod_log", ROW, tool.Answer(*answer)) is expected
+
+
+@pytest.mark.parametrize(("state", "missed"), [("fail", 1), ("pass", 0)])
+def test_a_fault_that_only_a_peer_sees_is_named(tool, capsys, state, missed):
+    certificate = {**SUMMARY, "clean_runs": 900, "rows": [ROW]}
+    said = {ROW["fault"]: tool.Answer(state, "forward"), "bert, seed 0": tool.Answer("pass")}
+    assert tool.show(certificate, {"reprod_log": said}) == missed
+    text = capsys.readouterr().out
+    assert "| this suite | 1 of 1 | 0 | 0 | 0.5 | 0 of 900 |" in text
+    assert f"| 1 of 1 | {missed} | {missed} | – | 0 of 1 | 0 of 1 |" in text
+    assert f"does not: {ROW['fault'] if missed else 'none'}." in text
+
+
+def test_reprod_log_lets_a_transposed_array_pass(tool):
+    """Why its files are an output of the suite and never a gate."""
+    value = tool.np.arange(6.0).reshape(2, 3)
+    assert tool._reprod_log_says("forward", {"x": value}, {"x": value.T}) == ""
+    assert "False" in tool._reprod_log_says("forward", {"x": value}, {"x": value + 1})
+
+
+def test_what_is_no_padiff_is_refused(tool, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(SUMMARY))
+    monkeypatch.setattr("sys.argv", ["tool", str(path), "--padiff", str(tmp_path)])
+    assert tool.main() == 2
+    assert "no package padiff there" in capsys.readouterr().err
