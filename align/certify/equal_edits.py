@@ -220,6 +220,7 @@ EQUAL_EDITS: tuple[EqualEdit, ...] = (
         "self.n",
         "permutation takes a number as well, and an order without shuffling is not aligned",
     ),
+    EqualEdit("train/feeding.py", "range(0)", "range((-1))", "both ranges are empty"),
     EqualEdit("train/feeding.py", "np.asarray(whole)", "whole", "array_split takes a list as well"),
 )
 """Every such edit that is known."""

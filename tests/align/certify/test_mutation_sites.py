@@ -33,7 +33,8 @@ def root(x: float, power: float = 0.5) -> float:
         raise ValueError("too much")
     assert x - 1
     listed = x + 7
-    print(x + 8)
+    if x > 9:
+        print(x + 8)
     y: float = (
         x
         ** power
@@ -60,11 +61,11 @@ def test_only_what_computes_is_edited() -> None:
     assert sorted(mutants()) == [
         "p/a.py:16: 0.5 -> -0.5",
         "p/a.py:16: 0.5 -> 1.0",
-        "p/a.py:25: x ** power -> power ** x",
-        "p/a.py:25: x ** power -> x * power",
-        "p/a.py:33: 4 -> -4",
-        "p/a.py:33: 4 -> 3",
-        "p/a.py:33: 4 -> 5",
+        "p/a.py:26: x ** power -> power ** x",
+        "p/a.py:26: x ** power -> x * power",
+        "p/a.py:34: 4 -> -4",
+        "p/a.py:34: 4 -> 3",
+        "p/a.py:34: 4 -> 5",
         "p/a.py:7: 3 -> -3",
         "p/a.py:7: 3 -> 2",
         "p/a.py:7: 3 -> 4",
@@ -74,11 +75,11 @@ def test_only_what_computes_is_edited() -> None:
 def test_a_statement_knows_its_lines_and_when_it_runs() -> None:
     file = MutableFile("p/a.py", TEXT)
     found = {one.lines.start: one for one in file.statements()}
-    assert found[24].lines == range(24, 28)  # of several lines
+    assert found[25].lines == range(25, 29)  # of several lines
     assert found[16].lines == range(16, 17)  # a header without its body
-    assert found[16].near == range(16, 29)
-    assert all(found[line].at_import for line in (7, 16, 33))
-    assert not found[24].at_import
+    assert found[16].near == range(16, 30)
+    assert all(found[line].at_import for line in (7, 16, 34))
+    assert not found[25].at_import
 
 
 def test_letters_of_several_bytes_do_not_move_an_edit() -> None:
