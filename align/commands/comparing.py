@@ -10,10 +10,12 @@ from typing import Any
 
 from align.explain import locate
 from align.explain.isolation_backward import isolated_backward
+from align.judge import output_structure
 from align.pair.any_pair import AnyPair, Setup
 from align.record import precision
+from align.record.recording import ROOT
 from align.record.request import Request, documented, request_of
-from align.record.results import Divergence, Report, StepResult, some
+from align.record.results import Comparison, Divergence, Report, StepResult, some
 from align.report.outcome import Outcome
 from align.stages import low_precision, stages
 from align.stages.batch_data import data
@@ -91,7 +93,8 @@ def _begun(setup: Setup) -> Outcome:
     outcome = Outcome(Report({}))
     outcome.leave_out(setup.modules.torch_only, setup.modules.paddle_only)
     outcome.report.layers = setup.layers
-    outcome.notes.extend([*setup.plan.notes, *_left_out(setup.weights.ignored)])
+    told = filter(None, [setup.table_note])
+    outcome.notes.extend([*setup.plan.notes, *told, *_left_out(setup.weights.ignored)])
     if setup.moved:
         outcome.notes.append(
             f"{len(setup.moved)} constant vectors (fresh biases, scales, running statistics) were "
@@ -132,9 +135,15 @@ def _full_precision(pair: AnyPair, outcome: Outcome) -> None:
     if plan.dropout == "exchange":
         outcome.found(lambda: exchanged(pair))
     failed = _forward(pair, outcome)
+    if plan.loss is None and any(c.name == output_structure.NAME for c in failed):
+        outcome.notes.append(
+            f"forward pass only in {pair.dtype}: the outputs do not hold the same tensors, and "
+            "without loss= every later step begins with them"
+        )
+        return
     if plan.loss is not None:
         outcome.found(lambda: loss(pair))
-    _backward(pair, outcome, failed)
+    _backward(pair, outcome, bool(failed))
     rates = ("learning_rate",) if plan.schedule is None else ()  # the optimizer's own
     if plan.optimizer is not None:
         _optimizer(pair, outcome, rates)
@@ -144,12 +153,14 @@ def _full_precision(pair: AnyPair, outcome: Outcome) -> None:
         _travel(pair, outcome)
 
 
-def _forward(pair: AnyPair, outcome: Outcome) -> bool:
-    """The forward pass, and every layer alone where it is due; whether a tap failed."""
+def _forward(pair: AnyPair, outcome: Outcome) -> list[Comparison]:
+    """The forward pass, and every layer alone where it is due; what failed but statistics."""
     forward = outcome.timed(lambda: stages.forward(pair))
     outcome.notes.extend(pair.judge.notes)
     statistics = _moved_statistics(pair, forward)
     failed = [c for c in forward.failures if c not in statistics]
+    if _only_structure(failed) and outcome.first_divergence is None:
+        outcome.first_divergence = locate.first_forward(pair, failed, [])
     if pair.plan.inject or (failed and outcome.first_divergence is None):
         guilty = _alone(outcome, lambda: stages.isolated(pair))
         found = locate.forward_guilty(pair, guilty)
@@ -160,7 +171,15 @@ def _forward(pair: AnyPair, outcome: Outcome) -> bool:
         outcome.first_divergence = _statistic(pair, statistics[0])
     if outcome.first_divergence is not None:
         outcome.add([outcome.first_divergence])
-    return bool(failed)
+    return failed
+
+
+def _only_structure(failed: Sequence[Comparison]) -> bool:
+    """Whether all that differs is which tensors the models return."""
+    names = [c.name for c in failed]
+    return output_structure.NAME in names and all(
+        name.startswith((output_structure.NAME, ROOT)) for name in names
+    )
 
 
 def _alone(outcome: Outcome, stage: Callable[[], tuple[StepResult, list]]) -> list:

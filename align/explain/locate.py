@@ -11,6 +11,7 @@ from align.explain import layer_causes
 from align.explain.hints import layer_hints
 from align.explain.isolation_backward import BackwardIsolation, guilty_backward
 from align.frameworks import on_paddle, on_torch
+from align.judge import output_structure
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty, merged
@@ -61,18 +62,18 @@ def first_forward(
         )
     place = first.name.partition("[")[0]
     if place.startswith("(") and place != ROOT:
-        place, cause = _structural(place)
+        place, cause = _structural(first)
         return Divergence(first.name, place, "forward", pair.dtype, first.reason, cause)
     cause = first.hint or _undetermined(pair)
     code = pair.code(place)
     return Divergence(first.name, place, "forward", pair.dtype, first.reason, cause, code)
 
 
-def _structural(name: str) -> tuple[str, str]:
-    """Place and cause of "(tied parameters: a, b)" and "(trainable parameters: a)"."""
-    title, _, names = name.strip("()").partition(": ")
-    if title not in ("tied parameters", "trainable parameters"):
-        return ROOT, "the two models return different numbers of tensors"
+def _structural(first: Comparison) -> tuple[str, str]:
+    """Place and cause of "(tied parameters: a, b)", "(trainable parameters: a)" and outputs."""
+    title, _, names = first.name.strip("()").partition(": ")
+    if first.name == output_structure.NAME:
+        return ROOT, first.hint
     owner = names.split(", ")[0].rpartition(".")[0] or ROOT
     if title == "tied parameters":
         return owner, f"one tensor on one side, several on the other: {names}"

@@ -14,6 +14,7 @@ import numpy as np
 import paddle
 
 from align.frameworks import masks_paddle
+from align.frameworks.code_lines import builders_recorded
 from align.frameworks.factories import unpack
 from align.record.arrays import Arrays
 from align.record.casting import cast, is_array, output_weights
@@ -183,7 +184,8 @@ def prepare(plan: Request, dtype: str, train: bool) -> paddle.nn.Layer:
             model = copy.deepcopy(plan.paddle_layer)
         else:
             paddle.seed(plan.seed)
-            model = plan.paddle_layer()
+            with builders_recorded(paddle.nn.Layer):
+                model = plan.paddle_layer()
         if not isinstance(model, paddle.nn.Layer):
             raise ValueError(
                 f"paddle_layer: got {type(model).__name__}, expected a paddle.nn.Layer or a "
@@ -191,11 +193,32 @@ def prepare(plan: Request, dtype: str, train: bool) -> paddle.nn.Layer:
             )
         # PADDLE: Layer.to(dtype=) would cast whole numbers (position ids) as well
         model._to_impl(dtype=dtype, floating_only=True, include_sublayers=True)
-    for layer in model.sublayers(include_self=True):
-        if plan.dropout == "off" and isinstance(layer, paddle.nn.layer.rnn.RNNBase):
+    for layer in _recurrent(model):
+        if plan.dropout == "off":
             layer.dropout = 0.0  # it drops inside its kernel
-    model.train() if train else model.eval()
+        layer.trained_dropout = layer.dropout
+    picks = plan.picks(1)
+    if picks is not None:
+        model.register_forward_post_hook(lambda _, __, output: picks(output))
+    set_mode(model, train)
     return model
+
+
+def _recurrent(model: paddle.nn.Layer) -> list[paddle.nn.Layer]:
+    held = model.sublayers(include_self=True)
+    return [layer for layer in held if isinstance(layer, paddle.nn.layer.rnn.RNNBase)]
+
+
+def set_mode(model: paddle.nn.Layer, train: bool) -> None:
+    """Training or eval mode of a model from `prepare`.
+
+    PADDLE: the kernel of LSTM, GRU and SimpleRNN has no backward pass in eval mode. The mode only
+    decides about its dropout, so the kernel stays in training mode and drops nothing.
+    """
+    model.train() if train else model.eval()
+    for layer in _recurrent(model):
+        layer.training = True
+        layer.dropout = layer.trained_dropout if train else 0.0
 
 
 def call(model: paddle.nn.Layer, inputs: Any) -> tuple[Any, dict[str, paddle.Tensor]]:
@@ -307,14 +330,18 @@ def dropout_off() -> Iterator[None]:
 def stock_norms(model: paddle.nn.Layer) -> list[str]:
     """Norms of Paddle itself whose kernels hold epsilon (and momentum) in float32.
 
-    Group norm is not among them: it holds its epsilon in float64.
+    Group norm is not among them: it holds its epsilon in float64. A class of its own is, when its
+    forward is inherited or calls the inherited one.
     """
-    return [
-        name
-        for name, layer in modules(model).items()
-        if type(layer).__module__ == "paddle.nn.layer.norm"
-        if "GroupNorm" not in type(layer).__name__
-    ]
+    return [name for name, layer in modules(model).items() if _is_stock_norm(type(layer))]
+
+
+def _is_stock_norm(kind: type) -> bool:
+    stock = [k for k in kind.__mro__ if k.__module__ == "paddle.nn.layer.norm"]
+    if not stock or any("GroupNorm" in k.__name__ for k in stock):
+        return False
+    own = kind.forward
+    return own.__module__ == "paddle.nn.layer.norm" or "super" in own.__code__.co_names
 
 
 def make_optimizer(plan: Request, model: paddle.nn.Layer) -> tuple[Any, Any]:

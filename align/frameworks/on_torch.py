@@ -162,7 +162,16 @@ def prepare(plan: Request, dtype: str, train: bool) -> torch.nn.Module:
     for module in model.modules():
         if plan.dropout == "off" and isinstance(module, torch.nn.RNNBase):
             module.dropout = 0.0  # it drops inside its kernel
-    return model.train(train)
+    picks = plan.picks(0)
+    if picks is not None:
+        model.register_forward_hook(lambda _, __, output: picks(output))
+    set_mode(model, train)
+    return model
+
+
+def set_mode(model: torch.nn.Module, train: bool) -> None:
+    """Training or eval mode."""
+    model.train(train)
 
 
 def call(model: torch.nn.Module, inputs: Any) -> tuple[Any, dict[str, torch.Tensor]]:

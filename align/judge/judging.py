@@ -19,6 +19,7 @@ import numpy as np
 from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.distance import Gap, peak
+from align.judge.output_structure import are_uneven, missing_outputs
 from align.match.mapping import WeightMapping
 from align.match.module_map import ModuleMap
 from align.match.renamed import to_paddle
@@ -104,15 +105,18 @@ class Judge:
             judge = None if oracle is None else dict(oracle.calls[call.key].outputs)
             pairs, left, own_left = pair_leaves(call.outputs, own.outputs)
             paths = paths_of(call.outputs)
+            uneven = key == ROOT and are_uneven(call.outputs, own.outputs, pairs)
+            if uneven:
+                yield missing_outputs(call.outputs, own.outputs)
             for i, (label, b, a) in enumerate(pairs):
+                if uneven and a.shape != b.shape:
+                    continue
                 name = f"{key}[{label}]" if label else key
                 o = None if judge is None else judge[label if label in judge else paths[i]]
                 comparison = compare_outputs(name, a, b, o, rule(name))
                 if comparison is not None:
                     yield comparison
-            if (left or own_left) and key == ROOT:
-                yield _missing_outputs(left, own_left)
-            elif left or own_left:
+            if (left or own_left) and not uneven:
                 self.note(f"{key}: outputs without a partner: {', '.join([*left, *own_left])}")
 
     def _structure(self) -> list[Comparison]:
@@ -344,11 +348,3 @@ def _flags(title: str, wrong: list[str]) -> Comparison:
     """One exact comparison that names what differs."""
     name = f"({title}{': ' + ', '.join(wrong) if wrong else ''})"
     return compare_arrays(name, np.asarray([len(wrong)]), np.asarray([0]), bounds.EXACT)
-
-
-def _missing_outputs(left: list[str], own_left: list[str]) -> Comparison:
-    name = f"(outputs of the model: {len(left)} more in PyTorch, {len(own_left)} more in Paddle)"
-    counts = np.asarray([len(own_left)]), np.asarray([len(left)])
-    if len(left) == len(own_left):
-        counts = np.asarray([1]), np.asarray([0])
-    return compare_arrays(name, *counts, bounds.EXACT)

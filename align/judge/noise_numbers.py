@@ -17,6 +17,7 @@ import numpy as np
 
 from align.judge.distance import absolute_difference
 from align.judge.judging import Judge, noise_of
+from align.match import layer_kinds
 from align.match.mapping import WeightMapping
 from align.record.arrays import Arrays, Distances, TrainingRun
 from align.record.recording import Recording
@@ -92,7 +93,7 @@ def parameter_noise(
         moved, size = energies[name], _by_row(plain[name])
         if moved.shape != size.shape:
             raise ValueError(f"noise of {name}: {moved.shape} rows, the tensor has {size.shape}")
-        if row.part is not None:
+        if row.part is not None and layer_kinds.part_axis(row.source) == 0:  # else: of the whole
             part, count = row.part
             moved, size = np.split(moved, count)[part], np.split(size, count)[part]
         target = weights.paddle_names[row.destination.name]

@@ -1,18 +1,16 @@
 """A draft of the table, for the user to confirm: proposed from names, shapes, types and order.
 
-Tensors are compared only when the layer types and the shapes allow it. Two opinions are asked,
-the order of registration and the likeness of the names; where they agree the row is written,
-where they do not it is marked "?" with its candidates. A draft is never used before it is passed
-in as `weights`.
+Layers are paired as a whole: all their tensors must fit by type and shape. A row is written where
+the order of registration and the likeness of the names agree, or where one layer alone has the same
+indices and last word; elsewhere it is marked "?" with its candidates. A draft is never used before
+it is passed in as `weights`.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from align.match import layer_kinds
@@ -26,6 +24,7 @@ _HOW = (
     "leave the tensor out). Then pass this file as weights=."
 )
 _SHOWN = 3  # candidates written for an open row
+_FAMILY = dict.fromkeys(("linear_in_out", "linear_out_in", "conv", "attention"), "linear")
 _FUSED = re.compile(r"qkv|in_proj|query_key_value|c_attn", re.IGNORECASE)
 
 
@@ -60,43 +59,8 @@ def propose(found: Unfinished) -> dict[str, Any]:
     }
 
 
-def write_draft(draft: Mapping[str, Any], folder: Path) -> Path:
-    """Write a draft under a name that is free or already holds the same text.
-
-    Args:
-        draft: from `propose`.
-        folder: created when it is missing.
-
-    Returns:
-        The path; an older draft that the user may have edited is never replaced.
-    """
-    text = json.dumps(draft, indent=1, ensure_ascii=False) + "\n"
-    folder.mkdir(parents=True, exist_ok=True)
-    number = 1
-    while True:
-        path = folder / f"weights_draft{'' if number == 1 else f'_{number}'}.json"
-        if not path.exists() or path.read_text(encoding="utf-8") == text:
-            path.write_text(text, encoding="utf-8")
-            return path
-        number += 1
-
-
-def refusal(found: Unfinished, total: int, path: Path, draft: Mapping[str, Any]) -> str:
-    """The one message that refuses an incomplete mapping and names the draft."""
-    unclear = sum(_is_open(value) for value in draft["map"].values())
-    unclear += sum(_is_open(value) for value in draft["ignore_paddle"].values())
-    text = (
-        f"weights: {len(found.torch_left)} of {total} PyTorch tensors and "
-        f"{len(found.paddle_left)} Paddle tensors have no partner of the same name; a draft of the "
-        f"table is in {path} ({len(draft['map'])} rows, {unclear} marked {OPEN!r}): check it and "
-        "pass it as weights="
-    )
-    if found.mistakes:
-        text += f"; beside that {len(found.mistakes)} mistakes: {'; '.join(found.mistakes)}"
-    return text
-
-
-def _is_open(value: Any) -> bool:
+def is_open(value: Any) -> bool:
+    """Whether a row still waits for the user."""
     return isinstance(value, str) and value.startswith(OPEN)
 
 
@@ -104,60 +68,92 @@ def _fits(source: Entry, own: Entry) -> bool:
     """Whether types and shape let one tensor become the other (unknown types: either way)."""
     if {source.leaf, own.leaf} == {"weight", "bias"}:
         return False
-    if source.buffer != own.buffer and layer_kinds.kind(own) != "norm":
+    kinds = layer_kinds.kind(source), layer_kinds.kind(own)
+    if "custom" not in kinds and _FAMILY.get(kinds[0], kinds[0]) != _FAMILY.get(kinds[1], kinds[1]):
+        return False
+    if source.buffer != own.buffer and kinds[1] != "norm":
         return False
     transform = layer_kinds.transform_between(source, own)
     options = [transform] if transform else [layer_kinds.COPY, layer_kinds.TRANSPOSE]
     return any(layer_kinds.shape_after(option, source.shape) == own.shape for option in options)
 
 
+def _units(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """The tensors of each owner, in the order of registration."""
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.leaf != layer_kinds.COUNTER:
+            found.setdefault(entry.owner, []).append(entry)
+    return found
+
+
+def _as_whole(source: Sequence[Entry], own: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
+    """The tensors of two owners that hold the same ones, else nothing."""
+    held = {entry.leaf: entry for entry in own}
+    pairs = []
+    for entry in source:
+        other = layer_kinds.LEAF_NAMES.get((layer_kinds.kind(entry), entry.leaf), "")
+        partner = held.get(entry.leaf) or held.get(other)
+        partner = own[0] if len(own) == len(source) == 1 else partner
+        if partner is None or not _fits(entry, partner):
+            return []
+        pairs.append((entry, partner))
+    return pairs if len(pairs) == len(own) else []
+
+
 def _pair(left: Sequence[Entry], free: Sequence[Entry]) -> dict[str, str]:
-    """Rows of single tensors: settled where order and names agree, open elsewhere."""
+    """Rows of whole layers first, then of the tensors whose layer has no like."""
+    rows = _paired(_units(left), _units(free))
+    named = {name.strip() for value in rows.values() for name in value.lstrip("? ").split("|")}
+    rest = {entry.name: [entry] for entry in left if entry.name not in rows}
+    return {**rows, **_paired(rest, {e.name: [e] for e in free if e.name not in named})}
+
+
+def _paired(left: Mapping[str, list[Entry]], free: Mapping[str, list[Entry]]) -> dict[str, str]:
+    """Rows settled where the order of registration and the names agree, open elsewhere."""
     rows: dict[str, str] = {}
-    groups: dict[tuple[str, ...], list[Entry]] = {}
-    for entry in left:
-        groups.setdefault(tuple(o.name for o in free if _fits(entry, o)), []).append(entry)
-    held = {entry.name: entry for entry in free}
-    for names, members in groups.items():
-        candidates = [held[name] for name in names]
-        by_order = _in_order(members, candidates)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, entries in left.items():
+        fitting = tuple(other for other, own in free.items() if _as_whole(entries, own))
+        if fitting:
+            groups.setdefault(fitting, []).append(name)
+    for candidates, members in groups.items():
+        even = len(members) == len(candidates)
+        by_order = dict(zip(members, candidates, strict=False)) if even else {}
         by_name = _by_name(members, candidates)
-        for entry in members:
-            first, second = by_order.get(entry.name), by_name.get(entry.name)
-            if second and first == second and not _needs_transform(entry, held[second]):
-                rows[entry.name] = second
-                continue
-            ranked = sorted(candidates, key=lambda o, e=entry: -likeness(e.name, o.name))
-            shown = dict.fromkeys(n for n in (first, second, *(o.name for o in ranked)) if n)
-            rows[entry.name] = f"{OPEN} {' | '.join(list(shown)[:_SHOWN])}".rstrip()
+        for name in members:
+            order, alike, word = by_order.get(name), by_name.get(name), _by_word(name, candidates)
+            ranked = sorted(candidates, key=lambda other, n=name: -likeness(n, other))
+            shown = [n for n in dict.fromkeys((word, order, alike, *ranked)) if n][:_SHOWN]
+            sure = word is not None or (alike is not None and order == alike)
+            for row in zip(*(_as_whole(left[name], free[other]) for other in shown), strict=True):
+                partners = [own.name for _, own in row]
+                settled = sure and layer_kinds.transform_between(*row[0]) is not None
+                text = partners[0] if settled else f"{OPEN} {' | '.join(partners)}"
+                rows[row[0][0].name] = text
     return rows
 
 
-def _needs_transform(source: Entry, own: Entry) -> bool:
-    return layer_kinds.transform_between(source, own) is None
+def _by_word(name: str, candidates: Sequence[str]) -> str | None:
+    """The one candidate with the same indices and the same last word."""
+
+    def key(one: str) -> tuple[str, list[str]]:
+        return one.rpartition(".")[2], _numbers(one)
+
+    same = [one for one in candidates if key(one) == key(name)]
+    return same[0] if len(same) == 1 and not key(name)[0].isdigit() else None
 
 
-def _in_order(members: Sequence[Entry], candidates: Sequence[Entry]) -> dict[str, str]:
-    """Zip in the order of registration, when there are as many on both sides."""
-    if len(members) != len(candidates):
-        return {}
-    return {m.name: c.name for m, c in zip(members, candidates, strict=True)}
-
-
-def _by_name(members: Sequence[Entry], candidates: Sequence[Entry]) -> dict[str, str]:
+def _by_name(members: Sequence[str], candidates: Sequence[str]) -> dict[str, str]:
     """The most alike names first, each used once; a tie settles nothing."""
-    scores = sorted(
-        ((likeness(m.name, c.name), m.name, c.name) for m in members for c in candidates),
-        key=lambda row: -row[0],
-    )
+    scores = sorted(((likeness(m, c), m, c) for m in members for c in candidates), reverse=True)
     found: dict[str, str] = {}
     for score, name, own in scores:
         if name in found or own in found.values():
             continue
         rivals = [s for s, n, o in scores if n == name and o != own and o not in found.values()]
-        if rivals and max(rivals) >= score:
-            continue
-        found[name] = own
+        if not rivals or max(rivals) < score:
+            found[name] = own
     return found
 
 
@@ -173,14 +169,14 @@ def likeness(first: str, second: str) -> float:
     pairs = zip(reversed(words_a), reversed(words_b), strict=False)
     ratios = [difflib.SequenceMatcher(None, x, y).ratio() for x, y in pairs]
     weights = [0.5**i for i in range(len(ratios))]
-    near = sum(r * w for r, w in zip(ratios, weights, strict=True)) / sum(weights)
+    near = sum(r * w for r, w in zip(ratios, weights, strict=True)) / (sum(weights) or 1.0)
     whole = difflib.SequenceMatcher(None, ".".join(words_a), ".".join(words_b)).ratio()
     return 0.5 * (near + whole) * (1.0 if numbers else 0.5)
 
 
 def _packed_parts(entry: Entry, free: Sequence[Entry]) -> list[Entry]:
     """Three neighbours (q, k, v) that together have the shape of a packed projection."""
-    if not _FUSED.search(entry.name) or not entry.shape or entry.shape[0] % 3:
+    if not _FUSED.search(entry.name):
         return []
     fitting = []
     for own in free:
@@ -227,7 +223,7 @@ def _template(name: str) -> str:
 def _value_template(name: str, value: Any) -> Any:
     """The value with its indices as ``{}``, None when they are not those of the name."""
     values = value if isinstance(value, list) else [value]
-    if any(_is_open(v) or _numbers(v) != _numbers(name) for v in values):
+    if any(is_open(v) or _numbers(v) != _numbers(name) for v in values):
         return None
     found = [_template(v) for v in values]
     return found if isinstance(value, list) else found[0]

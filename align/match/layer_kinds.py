@@ -102,6 +102,11 @@ def transform_between(source: Entry, destination: Entry) -> Transform | None:
     return COPY
 
 
+def part_axis(source: Entry) -> int:
+    """Axis of a packed PyTorch tensor along which its parts lie: that of the outputs."""
+    return -1 if kind(source) == "linear_in_out" else 0
+
+
 def piece_axis(transform: Transform) -> int:
     """Axis of the Paddle tensor along which pieces of the PyTorch tensor's first axis lie."""
     return -1 if transform in (TRANSPOSE, POINTWISE_CONV) else 0

@@ -34,16 +34,20 @@ class MappedRow:
     def convert(self, array: np.ndarray) -> np.ndarray:
         """The Paddle array of this row."""
         if self.part is not None:
-            array = np.split(array, self.part[1], axis=0)[self.part[0]]
+            axis = layer_kinds.part_axis(self.source)
+            array = np.split(array, self.part[1], axis=axis)[self.part[0]]
         return layer_kinds.apply(self.transform, array)
 
     def shape(self) -> tuple[int, ...] | None:
         """What `convert` gives, None when the parts or axes do not work out."""
         shape = self.source.shape
         if self.part is not None:
-            if not shape or shape[0] % self.part[1]:
+            axis = layer_kinds.part_axis(self.source)
+            if not shape or shape[axis] % self.part[1]:
                 return None
-            shape = (shape[0] // self.part[1], *shape[1:])
+            cut = list(shape)
+            cut[axis] //= self.part[1]
+            shape = tuple(cut)
         return layer_kinds.shape_after(self.transform, shape)
 
 
@@ -262,10 +266,12 @@ def _collect_left(
     taken = {row.destination.identity for row in found.rows}
     spoken = {name for mistake in found.mistakes for name in mistake.split()}
     for entry in destination:
+        if entry.identity in taken:
+            continue
         reason = table.ignored(entry.name, "paddle")
         if reason is not None:
             found.ignored[f"Paddle {entry.name}"] = reason
-        elif entry.identity not in taken and entry.name not in spoken:
+        elif entry.name not in spoken:
             found.paddle_left.append(entry)
     for key in table.unused():
         found.mistakes.append(f"the row {key!r} of {table.origin} matches nothing")

@@ -8,6 +8,7 @@ tensor), None (left out), or {"to": value, "transform": "copy"}.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,7 @@ class Table:
         ignore_torch: PyTorch template -> reason.
         ignore_paddle: Paddle template -> reason.
         origin: where it came from, for messages.
+        known: one of `known_names`: rows that match nothing are no mistakes.
     """
 
     rows: Mapping[str, Any] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class Table:
     ignore_torch: Mapping[str, str] = field(default_factory=dict)
     ignore_paddle: Mapping[str, str] = field(default_factory=dict)
     origin: str = "weights"
+    known: bool = False
     used: set[str] = field(default_factory=set)
 
     def targets(self, name: str) -> list[Target] | None:
@@ -90,8 +93,14 @@ class Table:
         self.used.add(found[0])
         return str(found[1])
 
+    def is_empty(self) -> bool:
+        """Whether it says nothing at all."""
+        return not (self.rows or self.modules or self.ignore_torch or self.ignore_paddle)
+
     def unused(self) -> list[str]:
         """Keys that matched nothing: spelling mistakes."""
+        if self.known:
+            return []
         keys = [*self.rows, *self.modules, *self.ignore_torch, *self.ignore_paddle]
         return [key for key in dict.fromkeys(keys) if key not in self.used]
 
@@ -106,16 +115,18 @@ class Table:
                 return key, value, lambda v, m=match: _fill(v, m.groups())
         prefixes = sorted((k for k in rows if not k.endswith("*")), key=len, reverse=True)
         for key in prefixes:
-            match = re.compile(f"{_pattern(key).pattern}(\\..+)").fullmatch(name)
+            match = _pattern(key, below=True).fullmatch(name)
             if match and isinstance(rows[key], str):
                 *groups, rest = match.groups()
                 return key, rows[key], lambda v, g=groups, r=rest: _fill(v, g) + r
         return None
 
 
-def _pattern(template: str) -> re.Pattern[str]:
+@functools.cache
+def _pattern(template: str, below: bool = False) -> re.Pattern[str]:
+    """Of the names that a key stands for, or of the names below those."""
     text = re.escape(template).replace(r"\{\}", r"(\d+)").replace(r"\*", "(.*)")
-    return re.compile(text)
+    return re.compile(text + r"(\..+)" * below)
 
 
 def _fill(value: Any, groups: Sequence[str]) -> Any:
@@ -188,6 +199,12 @@ def read_table(weights: Any) -> Table:
             f"{still_open[0]!r}): write the Paddle name, or null to leave the tensor out"
         )
     return table
+
+
+def known_table(sections: Mapping[str, Any], title: str) -> Table:
+    """One of the built-in tables."""
+    rows, *rest = (sections.get(key, {}) for key in _SECTIONS)
+    return Table(rows, *rest, origin=title, known=True)
 
 
 def _read_file(path: Path) -> Any:

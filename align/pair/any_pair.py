@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 
-import sot_torch_ref  # noqa: F401 (declares the torchvision operators that timm and others need)
-from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
+from align.frameworks import code_lines, on_paddle, on_torch, stepping_paddle, stepping_torch
 from align.frameworks.masks import Masks
 from align.judge.distance import exact_in_float32, peak
 from align.judge.judging import Judge, noise_of
-from align.match import draft, mapping
-from align.match.module_map import ModuleMap, pair_modules
+from align.match.module_map import ModuleMap
 from align.match.name_table import read_table
+from align.match.paired_names import SideNames, pair_names
 from align.match.renamed import to_paddle
-from align.pair import code_lines, runs
+from align.pair import runs
 from align.pair.isolation import Isolation
 from align.pair.models import Models, load, tensors
 from align.record.arrays import Arrays, TrainingRun
@@ -48,21 +47,18 @@ class Setup:
 
     def __init__(self, plan: Request, folder: Path = Path()) -> None:
         self.plan = plan
-        table = read_table(plan.weights)
         self.references, self.ports = Models(on_torch, plan), Models(on_paddle, plan)
         model = self.references.get(plan.dtypes[0], plan.train)
         layer = self.ports.get(plan.dtypes[0], plan.train)
-        for name in on_torch.modules(model):
-            table.module(name)  # a row may speak of a module only
         source, own = on_torch.entries(model), on_paddle.entries(layer)
-        found = mapping.match(source, own, table)
-        if found.torch_left or found.paddle_left:
-            proposal = draft.propose(found)
-            path = draft.write_draft(proposal, folder)
-            raise ValueError(draft.refusal(found, len(source), path, proposal))
-        self.weights = mapping.finish(found, source, own)
-        names = list(on_torch.modules(model)), list(on_paddle.modules(layer))
-        self.modules: ModuleMap = pair_modules(*names, self.weights, table)
+        found = pair_names(
+            SideNames(source, list(on_torch.modules(model))),
+            SideNames(own, list(on_paddle.modules(layer))),
+            read_table(plan.weights),
+            folder,
+        )
+        self.weights, self.table_note = found.weights, found.note
+        self.modules: ModuleMap = found.modules
         self.sides = {
             "paddle": described(type(layer).__name__, code_lines.source_of(layer), own),
             "torch": described(type(model).__name__, code_lines.source_of(model), source),
@@ -84,13 +80,7 @@ class Setup:
                 self.state.hold(name, store.put(value))
             self.moved = list(moved)
         self.layers = {n: type(one).__name__ for n, one in on_paddle.modules(layer).items()}
-        kinds = list(self.layers.values())
-        self.pooled = any("AvgPool" in kind for kind in kinds)
-        recurrent = sorted(set(kinds) & {"LSTM", "GRU", "SimpleRNN"})
-        if recurrent and not plan.train:
-            raise ValueError(
-                f"Paddle's {recurrent[0]} has no backward pass in eval mode: pass train=True"
-            )
+        self.pooled = any("AvgPool" in kind for kind in self.layers.values())
         stock = set(on_paddle.stock_norms(layer))
         self.stock_norms = [a for a, b in self.modules.to_paddle.items() if b in stock]
         self.references.adapt(lambda built: on_torch.follow_paddle(built, self.stock_norms))
@@ -309,17 +299,8 @@ class AnyPair:
             on_paddle.load(self.model, {name: held})
 
     def code(self, key: str) -> str:
-        """Where to look, by a call's key: forward, or where a layer of Paddle's own is built."""
-        name = key.partition("#")[0]
-        layers = on_paddle.modules(self.model)
-        layer = layers.get(name)
-        if layer is None:
-            return ""
-        own = code_lines.source_of(layer)
-        if not type(layer).__module__.startswith("paddle."):
-            return own
-        built = code_lines.built_at(layers, name)
-        return f"{built} ({own})" if built else own
+        """Where to look, by a call's key."""
+        return code_lines.code_of(on_paddle.modules(self.model), key.partition("#")[0])
 
     def layer(self, key: str) -> tuple[Any, Any, Arrays]:
         """Paddle layer, PyTorch module and the layer's own tensors, by a call's key."""

@@ -39,7 +39,7 @@ class Names:
     def __init__(self, torch: Dump, paddle: Dump, table: Table, folder: Path) -> None:
         self.torch, self.paddle = torch, paddle
         found = settled(torch.meta, paddle.meta, table, folder)
-        self.weights, self.modules = found.weights, found.modules
+        self.weights, self.modules, self.note = found.weights, found.modules, found.note
         self.pooled = any("AvgPool" in module.kind for module in paddle.meta.modules)
         self.layers: Mapping[str, Module] = {one.name: one for one in paddle.meta.modules}
         self.theirs: Mapping[str, Module] = {one.name: one for one in torch.meta.modules}

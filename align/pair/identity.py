@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from align.frameworks import code_lines
 from align.match.name_table import Table
-from align.pair import code_lines
 from align.record.files.dump_meta import Module
 from align.record.provenance import commit
 from sot_paddle.runtime import environment_stamp
@@ -26,7 +26,7 @@ def module_of(name: str, module: Any) -> Module:
         for key, value in vars(module).items()
         if isinstance(value, kinds) and len(str(value)) < _LONGEST
     }
-    return Module(name, type(module).__name__, code_lines.source_of(module), settings)
+    return Module(name, type(module).__name__, code_lines.code_of({name: module}, name), settings)
 
 
 def has_stock_partner(module: Any) -> bool:

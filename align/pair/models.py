@@ -55,7 +55,7 @@ class Models:
             self._built[dtype] = model, flags
         model, flags = self._built[dtype]
         if model.training != train:
-            model.train() if train else model.eval()
+            self.side.set_mode(model, train)
         for parameter, flag in zip(model.parameters(), flags, strict=True):
             setattr(parameter, self._flag, flag)
         if dtype not in self.clean:

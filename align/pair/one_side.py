@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from align.frameworks.masks import Masks
-from align.match.dump_names import Paired, settled
+from align.match.dump_names import settled
 from align.match.module_map import ModuleMap
 from align.match.name_table import read_table
+from align.match.paired_names import PairedNames
 from align.match.renamed import to_paddle
 from align.pair import drifting, runs
 from align.pair.identity import environment, has_stock_partner, module_of, told_spec, told_table
@@ -29,7 +30,6 @@ from align.record.recording import Recording
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, Store
 
-RECURRENT = {"LSTM", "GRU", "SimpleRNN"}
 MASKS = (
     "dropout='exchange' draws its masks by the names of both sides' layers: first `dump --side "
     "paddle --names --out NAMES`, then `--side torch --against NAMES --out T`, then `--side paddle "
@@ -80,8 +80,6 @@ class OneSide:
 
     def __init__(self, asked: DumpRequest) -> None:
         self.is_torch = asked.side == "torch"
-        if self.is_torch:
-            importlib.import_module("sot_torch_ref")  # declares operators that timm needs
         self.side = importlib.import_module(f"align.frameworks.on_{asked.side}")
         self.asked, self.plan = asked, asked.plan
         self._table = read_table(self.plan.weights)
@@ -143,11 +141,6 @@ class OneSide:
     def _take_weights(self, model: Any) -> None:
         """PyTorch's weights, when its dump is given; they keep their precision."""
         self.record.stock_norms = self.side.stock_norms(model)
-        recurrent = sorted({module.kind for module in self.record.modules} & RECURRENT)
-        if recurrent and not self.plan.train:
-            raise ValueError(
-                f"Paddle's {recurrent[0]} has no backward pass in eval mode: set TRAIN = True"
-            )
         other = self.asked.other
         if other is None:
             self.record.notes.append("ran on weights of its own: compare judges them first")
@@ -159,7 +152,7 @@ class OneSide:
         self.sample = drifting.Port(other.meta.entries, found.weights)
         self.record.weights_from = other.meta.weights
 
-    def _paired(self, torch: dump_meta.Meta, paddle: dump_meta.Meta) -> Paired:
+    def _paired(self, torch: dump_meta.Meta, paddle: dump_meta.Meta) -> PairedNames:
         other = self.asked.other
         assert other is not None
         dump_meta.same_request(self.record, other.meta, ("this spec", str(other.path)))

@@ -64,6 +64,10 @@ class RoundingScatter:
             else:
                 yield from with_noise([one], self._sizes, bounds.NOISE_FACTOR, self.unsure)
 
+    def leaves_out(self, name: str) -> bool:
+        """Whether rounding alone decides about a tensor."""
+        return bounds.NOISE_FACTOR * self._sizes.get(name, 0.0) >= bounds.UNCERTAIN
+
     @property
     def note(self) -> str:
         """What was left out, "" for nothing."""
@@ -82,12 +86,16 @@ def with_noise(
         unsure: receives the names of the tensors that no bound below 25 % can judge.
 
     Returns:
-        The comparisons that are left, some with a wider bound.
+        The comparisons that are left, some with a wider bound. Another shape and a value that is
+        not finite stay what they are: no rounding makes them.
     """
     kept = []
     for one in found:
         room = factor * noise.get(one.name, 0.0)
         lost = one.tolerance.kind == "absolute" or one.reason.startswith("PyTorch itself is")
+        if not np.isfinite(one.worst) and not lost:
+            kept.append(one)
+            continue
         if lost or (room >= bounds.UNCERTAIN and one.tolerance.kind == "oracle"):
             unsure.add(one.name)
             continue

@@ -13,6 +13,7 @@ from align.pair import models
 from align.pair.unit_noise import perturbed
 from align.record.arrays import Arrays, TrainingRun
 from align.record.casting import cast
+from align.record.read_ahead import settle
 from align.record.recording import Recorder, Recording
 from align.record.request import Request
 from align.record.stored_arrays import Store
@@ -99,6 +100,7 @@ def passed(
     try:
         yield found
     finally:
+        settle()
         side.clear(model)
         side.load(model, before)
 
@@ -167,7 +169,10 @@ def trained(
         result.moments = side.moments(optimizer, model)
         del optimizer, scheduler
     result.state = models.views(side, model)
-    yield result
+    try:
+        yield result
+    finally:
+        settle()
 
 
 def train(

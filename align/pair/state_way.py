@@ -62,7 +62,8 @@ def to_torch(mapping: WeightMapping, arrays: Mapping[str, np.ndarray]) -> Arrays
         held = parts.setdefault(target, {})
         held[row.part[0]] = array
         if len(held) == row.part[1]:
-            found[target] = np.concatenate([held[i] for i in sorted(held)], axis=0)
+            axis = layer_kinds.part_axis(row.source)
+            found[target] = np.concatenate([held[i] for i in sorted(held)], axis=axis)
     return found
 
 

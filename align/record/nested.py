@@ -73,6 +73,29 @@ def _replace(value: Any, is_leaf: Callable, change: Callable, path: str) -> Any:
     return dataclasses.replace(value, **changed)
 
 
+def pick(value: Any, path: str) -> Any:
+    """The part of a nested structure under a dotted path ("logits", "1.0"), "" for all of it.
+
+    A number counts the items of any container; the first item of a single tensor is the tensor.
+
+    Raises:
+        ValueError: there is no such part; says what there is.
+    """
+    for key in filter(None, path.split(".")):
+        items = {str(name): item for name, item in _items(value)}
+        by_place = dict(enumerate(items.values() if items else [value]))
+        if key in items:
+            value = items[key]
+        elif key.isdigit() and int(key) in by_place:
+            value = by_place[int(key)]
+        elif hasattr(value, key):
+            value = getattr(value, key)
+        else:
+            names = ", ".join(items) or f"one {type(value).__name__}"
+            raise ValueError(f"outputs: no {key!r} in what the model returns: {names}")
+    return value
+
+
 def pair_leaves(
     reference: list[Leaf], ours: list[Leaf]
 ) -> tuple[list[tuple[str, Any, Any]], list[str], list[str]]:

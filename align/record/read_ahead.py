@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 WORKERS = 2
 Result = TypeVar("Result")
+_begun: set[Future] = set()
+"""What some thread does, or is about to do."""
 
 
 def ahead(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
@@ -23,6 +25,8 @@ def ahead(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
         try:
             for task in tasks:
                 held.append(pool.submit(task))
+                _begun.add(held[-1])
+                held[-1].add_done_callback(_begun.discard)
                 if len(held) > WORKERS:
                     yield held.popleft().result()
             while held:
@@ -30,3 +34,11 @@ def ahead(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
         finally:
             for future in held:
                 future.cancel()
+
+
+def settle() -> None:
+    """Wait for what was begun and perhaps never asked for, before the arrays it reads go.
+
+    Whoever stops at the first failed comparison may still hold the iterator of the others.
+    """
+    wait(tuple(_begun))

@@ -13,6 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeVar
 
 from align.record.casting import cast
+from align.record.nested import pick
 from align.record.results import LOW_PRECISION
 from align.record.training_batches import given_inputs, is_pair, read_batches
 
@@ -55,6 +56,8 @@ class Request:
         seed: of everything that is drawn.
         train: compare in training mode, dropout off, running statistics included.
         shake: move fresh zeros and ones of biases and norms off their values on both sides.
+        outputs: what of each side's output is compared: (torch, paddle), each None for all of it, a
+            key, index or dotted path, or a callable of the output; a single one is for both.
         inject: also feed each layer the reference's inputs and list every guilty one; after a
             failed forward pass this is done anyway, to name the place.
         name: of the pair in the report.
@@ -98,16 +101,33 @@ class Request:
     converted: bool = False
     dropout: str = "off"
     travel: bool = False
+    outputs: Any = None
 
     def __post_init__(self) -> None:
         self._check_plain_values()
         self._hold("inputs", given_inputs("inputs", self.inputs))
+        self._hold("outputs", self._checked_outputs())
         self._check_loss()
         self._check_optimizer()
         self._check_stages()
         if self.batches is not None:
             batches = read_batches(self.batches, self.steps, self.inputs, self.labels)
             self._hold("batches", tuple(batches))
+
+    def _checked_outputs(self) -> tuple[Any, Any]:
+        both = self.outputs if isinstance(self.outputs, (tuple, list)) else (self.outputs,) * 2
+        plain = (str, int, type(None))
+        if len(both) != 2 or not all(callable(one) or isinstance(one, plain) for one in both):
+            raise ValueError(
+                f"outputs {self.outputs!r}: expected a key, an index, or a pair (torch, paddle) of "
+                "keys, indices or callables"
+            )
+        return tuple(both)
+
+    def picks(self, side: int) -> Callable[[Any], Any] | None:
+        """What turns the output of side 0 (PyTorch) or 1 (Paddle) into what is compared."""
+        key = self.outputs[side]
+        return key if key is None or callable(key) else lambda output: pick(output, str(key))
 
     def _hold(self, name: str, value: Any) -> None:
         """Put what was given in another form into its one form."""

@@ -18,7 +18,6 @@ from align.frameworks import on_paddle, on_torch
 from align.frameworks.masks import Draw, Key, Masks
 from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
-from align.pair import code_lines
 from align.pair.any_pair import AnyPair
 from align.record.nested import leaves, pair_leaves
 from align.record.results import Comparison, Divergence, StepResult
@@ -263,10 +262,9 @@ def _findings(
         if not cause:
             continue
         place = (draw if own is None else own).place.partition("#")[0]
-        layer, _, _ = pair.layer(place)
         reason = failed.get(name, "the outputs differ")
-        source = code_lines.source_of(layer) if layer is not None else ""
-        found.append(Divergence(name, place, "forward", pair.dtype, reason, cause, source))
+        code = pair.code(place)
+        found.append(Divergence(name, place, "forward", pair.dtype, reason, cause, code))
     return found
 
 

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from align.explain import loss_causes
-from align.explain.loss_causes import LossRun
+from align.explain.losses import loss_causes
+from align.explain.losses.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
+from align.frameworks.code_lines import source_of
 from align.judge import bounds
 from align.judge.comparator import compare_mappings
 from align.judge.distance import absolute_difference, norm_of
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.pair.code_lines import source_of
 from align.pair.unit_noise import perturbed
 from align.record.arrays import Arrays
 from align.record.casting import output_weights

@@ -16,7 +16,6 @@ import numpy as np
 from align.frameworks import on_paddle, on_torch
 from align.judge import bounds
 from align.judge.comparator import compare_arrays
-from align.pair import code_lines
 from align.pair.any_pair import AnyPair
 from align.pair.rounding_scatter import left_out, with_noise
 from align.record import precision
@@ -153,6 +152,5 @@ def _found(
     place = failed.name.removeprefix("gradient at ").removeprefix("input ").partition("[")[0]
     if place.partition("#")[0] not in on_paddle.modules(pair.model):
         place = place.rpartition(".")[0] or ROOT
-    layer, _, _ = pair.layer(place)
-    source = code_lines.source_of(layer) if layer is not None else ""
-    return result, [Divergence(failed.name, place, step, dtype, failed.reason, failed.hint, source)]
+    code = pair.code(place)
+    return result, [Divergence(failed.name, place, step, dtype, failed.reason, failed.hint, code)]

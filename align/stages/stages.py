@@ -45,9 +45,12 @@ def forward(pair: AnyPair) -> StepResult:
 
     scatter = RoundingScatter(pair, 0)
     comparisons = scatter.settle(list(judge(pair.ours)))
+    judged = [c.name for c in comparisons if not scatter.leaves_out(c.name)]
+    at = _judged_tap(pair.ours, judged)
+    only, where = [at.partition("#")[0]], "the model's output" if at == ROOT else at
     controls = [
-        judged_control(name, scatter.judged(judge(recording, [ROOT])), "the model's output")
-        for name, recording in _array_faults(pair.ours, comparisons)
+        judged_control(name, scatter.judged(judge(recording, only)), where)
+        for name, recording in _array_faults(pair.ours, comparisons, at)
     ]
     with pair.nudged() as name:
         if name is not None:
@@ -62,14 +65,27 @@ def forward(pair: AnyPair) -> StepResult:
     )
 
 
+def _judged_tap(recording: Recording, names: Iterable[str]) -> str:
+    """Of these taps the model's output, else the last one (rounding may decide about the first)."""
+    keys = [name.partition("[")[0] for name in names]
+    found = [key for key in keys if key in recording.calls and _floating(recording, key)]
+    return ROOT if ROOT in found or not found else found[-1]
+
+
+def _floating(recording: Recording, key: str) -> list[int]:
+    """Places of the floating tensors in the output of a call."""
+    outputs = recording.calls[key].outputs
+    return [i for i, (_, a) in enumerate(outputs) if a.dtype.kind == "f" and a.size]
+
+
 def _array_faults(
-    recording: Recording, comparisons: list[Comparison]
+    recording: Recording, comparisons: list[Comparison], key: str
 ) -> Iterator[tuple[str, Recording]]:
-    """What known tools let through, in the model's first floating output."""
-    outputs = recording.calls[ROOT].outputs
-    at = next(i for i, (_, a) in enumerate(outputs) if a.dtype.kind == "f" and a.size)
+    """What known tools let through, in the first floating output of a call."""
+    outputs = recording.calls[key].outputs
+    at = _floating(recording, key)[0]
     path, value = outputs[at]
-    allowed = [c for c in comparisons if c.name.startswith(ROOT) and c.scale != 0]
+    allowed = [c for c in comparisons if c.name.partition("[")[0] == key and c.scale != 0]
     room = max((c.bound * c.scale for c in allowed if np.isfinite(c.bound)), default=0.0)
     bumped, poisoned = value.copy(), value.copy()
     bumped.reshape(-1)[value.size // 2] += max(20 * room, 1e-6 * float(np.abs(value).max()) or 1.0)
@@ -81,9 +97,9 @@ def _array_faults(
     }
     for name, array in faults.items():
         changed = copy.copy(recording)
-        root = copy.copy(recording.calls[ROOT])
-        root.outputs = [*outputs[:at], (path, array), *outputs[at + 1 :]]
-        changed.calls = {**recording.calls, ROOT: root}
+        call = copy.copy(recording.calls[key])
+        call.outputs = [*outputs[:at], (path, array), *outputs[at + 1 :]]
+        changed.calls = {**recording.calls, key: call}
         yield name, changed
 
 

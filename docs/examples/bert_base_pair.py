@@ -32,9 +32,8 @@ WEIGHTS = {
 
 def torch_module():
     """BertForSequenceClassification in its default size (base), float32 as a checkpoint is."""
+    import sot_torch_ref  # noqa: F401  isort: skip (transformers beside a CPU build of torch)
     from transformers import AutoModelForSequenceClassification, BertConfig
-
-    import sot_torch_ref  # noqa: F401 (declares torchvision operators that transformers asks for)
 
     config = BertConfig(num_labels=CLASSES)
     return AutoModelForSequenceClassification.from_config(config, torch_dtype="float32")

@@ -27,6 +27,7 @@ WEIGHTS = {
 
 def torch_module():
     """DistilBertModel of transformers with a small random configuration."""
+    import sot_torch_ref  # noqa: F401  isort: skip (transformers beside a CPU build of torch)
     from transformers import DistilBertConfig, DistilBertModel
 
     sizes = {"vocab_size": 50, "max_position_embeddings": 16, "dim": 24, "n_heads": 3}

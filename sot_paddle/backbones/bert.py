@@ -113,7 +113,7 @@ class BertEncoder(BertModel):
         record(taps, "embeddings", hidden)
         bias = None
         if attention_mask is not None:
-            visible = attention_mask.unsqueeze([1, 2]).astype(hidden.dtype)  # (B, 1, 1, S)
+            visible = attention_mask.astype(hidden.dtype).unsqueeze([1, 2])  # (B, 1, 1, S)
             bias = (1.0 - visible) * -1e4  # REF: B.2, as the original text release
         for index, layer in enumerate(self.encoder.layers):
             hidden = record(taps, f"layers.{index}", layer(hidden, bias))

@@ -192,7 +192,8 @@ def remove_leftovers(root: Path) -> list[str]:
 
 
 def _leftovers(root: Path) -> list[Path]:
-    return [path for path in sorted(root.glob(".*")) if run_record.is_leftover(path.name)]
+    found = [path for path in sorted(root.glob(".*")) if run_record.is_leftover(path.name)]
+    return list(dict.fromkeys([*found, *run_record.unfinished(root)]))
 
 
 def _point(link: Path, target: str) -> None:

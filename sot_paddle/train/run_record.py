@@ -34,6 +34,20 @@ def is_leftover(name: str) -> bool:
     return found is not None and _OWN.fullmatch(found[2]) is not None
 
 
+def unfinished(root: Path) -> list[Path]:
+    """Files that a kill left half-written in the place of one that the folder's record lists.
+
+    Raises:
+        ValueError: the record is damaged.
+    """
+    known = read(root) or frozenset()
+    return [
+        path
+        for path in sorted(root.rglob(f"{WRITING}*"))
+        if path.is_file() and _is_unfinished(path.relative_to(root), known)
+    ]
+
+
 def begin(root: Path) -> None:
     """Start a record with nothing in it, unless the folder has one."""
     if read(root) is None:
@@ -97,11 +111,12 @@ def first_foreign(root: Path, *, apart: Collection[str] = ()) -> str | None:
     known, entries = read(root), _entries(root)
     if known is None:
         apart = (LOCK, *apart)  # and a record that a kill kept from appearing
-        others = (n for n in entries if n not in apart and not _is_unfinished(n, ()))
+        others = (n for n in entries if n not in apart and not _is_unfinished(Path(n), ()))
         found = next(others, None)
         plain = found is None or (root / found).is_symlink() or not (root / found).is_dir()
         return found if plain else f"{found}/"
-    half_done = {name for name in entries if is_leftover(name) or _is_unfinished(name, known)}
+    half_done = {name for name in entries if is_leftover(name)}
+    half_done |= {path.relative_to(root).as_posix() for path in unfinished(root)}
     return next(_foreign(root, "", known, {RECORD, LOCK, *apart, *half_done}), None)
 
 
@@ -117,6 +132,8 @@ def remove_written(root: Path) -> None:
     known = read(root)
     if known is None:
         return
+    for path in unfinished(root):
+        path.unlink()
     known -= {RECORD, LOCK}
     for name in sorted(known):
         if not _passes_link(root, name):
@@ -124,9 +141,6 @@ def remove_written(root: Path) -> None:
     for folder in sorted(_folders(known), reverse=True):  # inner ones first
         if (root / folder).is_dir() and not _passes_link(root, f"{folder}/"):
             (root / folder).rmdir()
-    for path in root.glob(f"{WRITING}*"):
-        if _is_unfinished(path.name, known):
-            path.unlink()
     _write(root, ())
 
 
@@ -156,9 +170,13 @@ def _is_as_written(entry: os.DirEntry, name: str) -> bool:
     return entry.is_file(follow_symlinks=False)
 
 
-def _is_unfinished(name: str, known: Collection[str]) -> bool:
-    found = _HALF_DONE.fullmatch(name)
-    return found is not None and (found[2] == RECORD or found[2] in known)
+def _is_unfinished(path: Path, known: Collection[str]) -> bool:
+    """Whether a relative path is that of a recorded file, or of the record, half-written."""
+    found = _HALF_DONE.fullmatch(path.name)
+    if found is None:
+        return False
+    target = path.with_name(found[2]).as_posix()
+    return target == RECORD or target in known
 
 
 def _is_inside(name: str) -> bool:

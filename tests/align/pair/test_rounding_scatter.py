@@ -11,17 +11,16 @@ import sot_torch_ref  # noqa: F401  isort: skip (declares the operators that tor
 import torchvision  # isort: skip
 
 
-def resnets(seed):
+@pytest.mark.parametrize(
+    ("name", "seed"), [("resnet18", 0), ("resnet18", 1), ("resnet18", 2), ("mobilenet_v2", 1)]
+)
+def test_a_right_model_passes_where_its_batch_norm_sees_two_values(name, seed):
     torch.manual_seed(seed)
-    theirs = torchvision.models.resnet18(num_classes=10)
-    return theirs, paddle.vision.models.resnet18(num_classes=10)
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_right_resnet_passes_where_its_batch_norm_sees_two_values(seed):
+    theirs = getattr(torchvision.models, name)(num_classes=10)
+    ours = getattr(paddle.vision.models, name)(num_classes=10)
     image = np.random.default_rng(seed).normal(size=(2, 3, 32, 32)).astype("float32")
-    found = align.compare(*resnets(seed), image, train=True, dtype="float32")
-    assert found.passed, found.verdict
+    found = align.compare(theirs, ours, image, train=True, dtype="float32")
+    assert found.passed, str(found)
     forward = next(r for r in found.report.results if r.step == "forward")
     assert len(forward.comparisons) > 50
 

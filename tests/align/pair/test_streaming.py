@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import tempfile
+import time
 import tracemalloc
 
 import numpy as np
@@ -20,12 +21,13 @@ from align.judge.judging import each
 from align.match import mapping
 from align.match.name_table import read_table
 from align.match.renamed import to_paddle
-from align.pair import models, unit_noise
+from align.pair import models, runs, unit_noise
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.unit_noise import groups, perturbed
 from align.record import stored_arrays
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, LazyLeaves, Store, paths_of
+from align.record.tolerance import Tolerance
 from align.stages import training
 
 RNG = np.random.default_rng(3)
@@ -63,6 +65,33 @@ def test_arrays_written_by_two_threads_come_back_whole(monkeypatch) -> None:
     kept = Store().keep(arrays)
     assert list(kept) == list(arrays)
     assert all(np.array_equal(kept[name], array) for name, array in arrays.items())
+
+
+@pytest.mark.parametrize("side", [on_torch, on_paddle], ids=lambda side: side.NAME)
+def test_nothing_reads_a_live_model_whose_tensors_go(monkeypatch, side) -> None:
+    """A judge stops at the first failure and is still held: what it began ends before the pass."""
+    events: list[str] = []
+    clear = side.clear
+
+    def read() -> np.ndarray:
+        time.sleep(0.02)
+        events.append("read")
+        return np.ones(1)
+
+    def cleared(model) -> None:
+        events.append("cleared")
+        clear(model)
+
+    monkeypatch.setattr(side, "clear", cleared)
+    model = {"PyTorch": torch.nn.Linear, "Paddle": nn.Linear}[side.NAME](6, 2)
+    request = Request(lambda: None, lambda: None, X.astype(np.float32), dtype="float32")
+    with runs.passed(side, model, request, "float32", "float32"):
+        arrays = Lazy({str(i): read for i in range(9)})
+        judged = each(arrays, {}, None, lambda *_: Tolerance("exact", 0.0, "a test"), None)
+        assert not next(judged).passed
+    judged.close()  # waits for what still runs
+    assert events[-1] == "cleared"
+    assert events.count("read") < len(arrays)
 
 
 def test_paddle_hands_out_copies() -> None:

@@ -6,6 +6,7 @@ Dims: B 3, S 6, 30 token ids, 2 types; images (2, 3, 16, 16).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 import paddle
@@ -83,8 +84,17 @@ def test_lists_and_arrays_are_no_tensors(tiny_bert, name) -> None:
             tiny_bert()(**given)
 
 
+@pytest.fixture(params=[True, False], ids=["strided", "contiguous"])
+def kernels(request) -> Iterator[None]:
+    """Both sets of Paddle's kernels: `import sot_paddle` before paddle chooses the second."""
+    before = paddle.get_flags("FLAGS_use_stride_kernel")
+    paddle.set_flags({"FLAGS_use_stride_kernel": request.param})
+    yield
+    paddle.set_flags(before)
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int8", "int32", "int64", "float16", "float32"])
-def test_masks_of_zeros_and_ones_of_any_type_are_one_mask(tiny_bert, dtype) -> None:
+def test_masks_of_zeros_and_ones_of_any_type_are_one_mask(tiny_bert, kernels, dtype) -> None:
     model = tiny_bert(mask_padding=True)
     model.eval()
     scores = [

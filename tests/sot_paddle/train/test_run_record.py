@@ -57,6 +57,21 @@ def test_what_was_pruned_is_forgotten(tmp_path):
     assert not any(name.startswith("checkpoint-5") for name in run_record.read(root))
 
 
+def test_a_manifest_that_a_kill_left_half_written_is_ours_in_every_folder(tmp_path):
+    """Pruning rewrites the manifest of a checkpoint that stays; a user's hidden file is foreign."""
+    root = _run(tmp_path)
+    half, other = (
+        root / "checkpoint-5" / n for n in (".writing-manifest.json-7.1", ".writing-x-7.1")
+    )
+    half.write_text("{")
+    assert run_record.first_foreign(root) is None
+    other.write_text("mine")
+    assert run_record.first_foreign(root) == "checkpoint-5/.writing-x-7.1"
+    assert checkpointing.settle(root) == [half.name]
+    assert other.is_file()
+    assert not half.exists()
+
+
 def test_removing_follows_no_link(tmp_path):
     """Also where the record was written before the link was put there."""
     root, elsewhere = _run(tmp_path / "out"), tmp_path / "elsewhere"

@@ -1,0 +1,286 @@
+"""Pairs of other libraries' models, as a user compares them: clean on three seeds, one fault found.
+
+Sizes are small and all different; weights are random.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from paddle import nn
+
+import align
+from align.frameworks import on_paddle, on_torch
+from align.match import mapping
+from align.match.draft import propose
+from align.match.name_table import Table
+from align.match.paired_names import SideNames, pair_names
+
+import sot_torch_ref  # noqa: F401  isort: skip (timm and transformers beside a CPU build of torch)
+import timm  # isort: skip
+import torchvision  # isort: skip
+import transformers  # isort: skip
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    import paddlenlp.transformers as paddlenlp
+
+BATCH, LENGTH, VOCABULARY, DIM, HEADS, INNER, CLASSES = 2, 5, 37, 24, 4, 28, 7
+
+
+def sequence(rng: np.random.Generator) -> np.ndarray:
+    return rng.normal(size=(BATCH, LENGTH, DIM))
+
+
+def three_sequences(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    return tuple(sequence(rng) for _ in range(3))
+
+
+def tokens(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    return {"input_ids": rng.integers(2, VOCABULARY, (BATCH, LENGTH))}
+
+
+def image(size: int) -> Callable[[np.random.Generator], np.ndarray]:
+    return lambda rng: rng.normal(size=(BATCH, 3, size, size))
+
+
+class TorchTagger(torch.nn.Module):
+    """A recurrent layer inside a user's model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = torch.nn.GRU(DIM, INNER, batch_first=True, dropout=0.3, num_layers=2)
+        self.out = torch.nn.Linear(INNER, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.rnn(x)[0])
+
+
+class PaddleTagger(nn.Layer):
+    """Its port."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(DIM, INNER, num_layers=2, dropout=0.3)
+        self.out = nn.Linear(INNER, CLASSES)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return self.out(self.rnn(x)[0])
+
+
+def text(kind: str, **more: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """transformers' and paddlenlp's model of one name."""
+    family = kind.removesuffix("Model").partition("For")[0]
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": DIM,
+        "num_hidden_layers": 2,
+        "num_attention_heads": HEADS,
+        "intermediate_size": INNER,
+        "max_position_embeddings": 16,
+        "type_vocab_size": 3,
+        "pad_token_id": 1,
+        "hidden_act": "gelu",  # ALBERT's default differs: GELU by tanh, by erf in paddlenlp
+        **more,
+    }
+
+    def build(library: Any) -> Any:
+        return getattr(library, kind)(getattr(library, f"{family}Config")(**sizes))
+
+    return lambda: build(transformers), lambda: build(paddlenlp)
+
+
+def gpt2() -> tuple[Callable[[], Any], Callable[[], Any]]:
+    theirs = {"n_embd": DIM, "n_layer": 2, "n_head": HEADS, "n_positions": 16, "n_inner": INNER}
+    ours = {"hidden_size": DIM, "num_hidden_layers": 2, "num_attention_heads": HEADS}
+    more = {"intermediate_size": INNER, "max_position_embeddings": 16}
+    return (
+        lambda: transformers.GPT2Model(transformers.GPT2Config(VOCABULARY, **theirs)),
+        lambda: paddlenlp.GPTModel(paddlenlp.GPTConfig(vocab_size=VOCABULARY, **ours, **more)),
+    )
+
+
+def clip() -> tuple[Callable[[], Any], Callable[[], Any]]:
+    sizes = {"hidden_size": DIM, "intermediate_size": INNER, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": HEADS, "image_size": 8, "patch_size": 4}
+
+    def build(library: Any) -> Any:
+        return library.CLIPVisionModel(library.CLIPVisionConfig(**sizes))
+
+    return lambda: build(transformers), lambda: build(paddlenlp)
+
+
+@dataclass(frozen=True)
+class LibraryPair:
+    """A pair and its fault.
+
+    Args:
+        models: functions that build both sides.
+        inputs: from a generator.
+        place: Paddle layer that the fault is planted in.
+        table: word in the note about the built-in table, "" where names need none.
+        outputs: as `align.compare` takes it.
+    """
+
+    models: tuple[Callable[[], Any], Callable[[], Any]]
+    inputs: Callable[[np.random.Generator], Any]
+    place: str
+    table: str = ""
+    outputs: Any = None
+
+
+PAIRS = {
+    "lstm": LibraryPair(
+        (
+            lambda: torch.nn.LSTM(DIM, INNER, 2, batch_first=True, bidirectional=True),
+            lambda: nn.LSTM(DIM, INNER, 2, direction="bidirect"),
+        ),
+        sequence,
+        "(model)",
+    ),
+    "gru_in_a_model": LibraryPair((TorchTagger, PaddleTagger), sequence, "rnn"),
+    "transformer_layer": LibraryPair(
+        (
+            lambda: torch.nn.TransformerEncoderLayer(DIM, HEADS, INNER, batch_first=True),
+            lambda: nn.TransformerEncoderLayer(DIM, HEADS, INNER),
+        ),
+        sequence,
+        "norm1",
+    ),
+    "attention": LibraryPair(
+        (
+            lambda: torch.nn.MultiheadAttention(DIM, HEADS, batch_first=True),
+            lambda: nn.MultiHeadAttention(DIM, HEADS),
+        ),
+        three_sequences,
+        "(model)",
+        outputs=0,
+    ),
+    "bert": LibraryPair(
+        text("BertForSequenceClassification"), tokens, "bert.encoder.layers.1.norm1", "BERT"
+    ),
+    "roberta": LibraryPair(text("RobertaModel"), tokens, "encoder.layers.0.linear2", "RoBERTa"),
+    "ernie": LibraryPair(text("ErnieForMaskedLM"), tokens, "ernie.embeddings.layer_norm", "ERNIE"),
+    "albert": LibraryPair(
+        text("AlbertModel", embedding_size=20), tokens, "embeddings.layer_norm", "ALBERT"
+    ),
+    "gpt2": LibraryPair(gpt2(), tokens, "decoder.norm", "GPT-2", ("last_hidden_state", None)),
+    "clip": LibraryPair(
+        clip(),
+        lambda rng: {"pixel_values": image(8)(rng)},
+        "vision_model.ln_pre",
+        "CLIP",
+        ("pooler_output", 1),
+    ),
+    "timm_resnet18": LibraryPair(
+        (
+            lambda: timm.create_model("resnet18", num_classes=CLASSES),
+            lambda: paddle.vision.models.resnet18(num_classes=CLASSES),
+        ),
+        image(24),
+        "layer2.0.bn1",
+    ),
+    "torchvision_mobilenet_v2": LibraryPair(
+        (
+            lambda: torchvision.models.mobilenet_v2(num_classes=CLASSES),
+            lambda: paddle.vision.models.mobilenet_v2(num_classes=CLASSES),
+        ),
+        image(24),
+        "features.3.conv.1.1",
+    ),
+    "timm_mobilenetv2": LibraryPair(
+        (
+            lambda: timm.create_model("mobilenetv2_100", num_classes=CLASSES),
+            lambda: paddle.vision.models.mobilenet_v2(num_classes=CLASSES),
+        ),
+        image(24),
+        "features.3.conv.2",
+        "mobilenetv2",
+    ),
+}
+
+
+def compare(pair: LibraryPair, seed: int, ours: Callable[[], Any], **options: Any) -> Any:
+    inputs = pair.inputs(np.random.default_rng(seed))
+    options = {"seed": seed, "outputs": pair.outputs, "dtype": "float64", **options}
+    return align.compare(pair.models[0], ours, inputs, **options)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_right_pair_passes_on_three_seeds(name) -> None:
+    pair = PAIRS[name]
+    for seed in range(3):
+        both = seed == 0 and "net" not in name
+        dtypes = ("float64", "float32") if both else "float64"
+        result = compare(pair, seed, pair.models[1], dtype=dtypes)
+        assert result.passed, str(result)
+        notes = [note for note in result.notes if "built-in table" in note]
+        assert [pair.table in note for note in notes] == [True] * bool(pair.table)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_fault_in_one_layer_is_found_there(name) -> None:
+    pair = PAIRS[name]
+
+    def faulty() -> nn.Layer:
+        model = pair.models[1]()
+        layer = dict(model.named_sublayers(include_self=True))[pair.place.replace("(model)", "")]
+        if hasattr(layer, "_epsilon"):
+            layer._epsilon = 1e-3
+        else:
+            layer.register_forward_post_hook(lambda _, __, out: _off(out))
+        return model
+
+    result = compare(pair, 0, faulty)
+    assert not result.passed
+    assert result.first_divergence.place == pair.place, str(result)
+    assert "test_library_pairs.py:" in result.first_divergence.source
+
+
+def _off(output: Any) -> Any:
+    """The first tensor of an output 0.1 % too large."""
+    first = output[0] if isinstance(output, tuple) else output
+    return (first * 1.001, *output[1:]) if isinstance(output, tuple) else first * 1.001
+
+
+@pytest.mark.parametrize("name", ["roberta", "gpt2", "clip", "timm_mobilenetv2"])
+def test_a_draft_begins_with_the_right_candidate(name) -> None:
+    model, layer = (build() for build in PAIRS[name].models)
+    torch_names = SideNames(on_torch.entries(model), list(on_torch.modules(model)))
+    paddle_names = SideNames(on_paddle.entries(layer), list(on_paddle.modules(layer)))
+    right = pair_names(torch_names, paddle_names, Table(), Path()).weights.partners()
+    left = mapping.match(torch_names.entries, paddle_names.entries, Table())
+    rows = Table({key: _first(value) for key, value in propose(left)["map"].items()})
+    for entry in left.torch_left:
+        if entry.name in right:
+            assert {target.name for target in rows.targets(entry.name)} == right[entry.name]
+
+
+def test_two_sizes_of_one_model_are_told_by_the_shapes() -> None:
+    theirs, _ = text("BertModel")
+    _, ours = text("BertModel", max_position_embeddings=20)
+    with pytest.raises(
+        ValueError, match=r"of one size\? .*position_embeddings.* of shape \(20, 24\)"
+    ):
+        align.compare(theirs, ours, tokens(np.random.default_rng(0)))
+
+
+def _first(value: Any) -> Any:
+    """A row of a draft as its first candidate settles it."""
+    return value.removeprefix("? ").partition(" | ")[0] if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_examples_of_the_docs_pass_as_written(number, capsys) -> None:
+    page = Path(__file__).parents[3] / "docs" / "align_your_own.md"
+    blocks = page.read_text(encoding="utf-8").split("```python\n")
+    exec(blocks[number + 1].partition("```")[0], {})  # noqa: S102
+    assert capsys.readouterr().out.startswith("PASS: ")

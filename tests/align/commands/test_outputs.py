@@ -1,0 +1,141 @@
+"""`outputs=`: what of each side's output is compared, and what is said where it is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from paddle import nn
+
+import align
+from align.record.request import Request
+
+ROOT = Path(__file__).parents[3]
+X = np.random.default_rng(3).normal(size=(2, 3))
+
+
+class TorchPair(torch.nn.Module):
+    """Returns the hidden state and the scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(3, 4), torch.nn.Linear(4, 5)
+
+    def forward(self, x):
+        hidden = self.a(x)
+        return hidden, self.b(hidden)
+
+
+class PaddleScores(nn.Layer):
+    """Returns the scores alone, or in a mapping."""
+
+    def __init__(self, key: str = "", factor: float = 1.0) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 4), nn.Linear(4, 5)
+        self.key, self.factor = key, factor
+
+    def forward(self, x):
+        scores = self.b(self.a(x)) * self.factor
+        return {"loss": scores.sum(), self.key: scores} if self.key else scores
+
+
+def compare(key: str = "", factor: float = 1.0, **options):
+    options = {"dtype": "float64", **options}
+    return align.compare(TorchPair, lambda: PaddleScores(key, factor), X, **options)
+
+
+def test_outputs_of_another_structure_are_told_with_the_remedy() -> None:
+    found = compare()
+    assert not found.passed
+    assert [r.step for r in found.report.results] == ["forward"]  # no step that only follows
+    assert "all zeros" not in str(found)
+    assert (
+        found.root.reason
+        == "PyTorch returns 2 tensors (0 (2, 4), 1 (2, 5)), Paddle 1 tensor ((2, 5))"
+    )
+    assert found.root.cause.endswith("outputs=(1, None)")
+    assert compare("scores").root.cause.endswith("outputs=(1, 'scores')")
+    assert not compare(factor=1.01).passed
+
+
+@pytest.mark.parametrize(
+    ("key", "outputs"),
+    [
+        ("", (1, None)),
+        ("", (1, 0)),
+        ("scores", (1, "scores")),
+        ("scores", 1),
+        ("scores", (lambda out: out[1][:, :2], lambda out: out["scores"][:, :2])),
+    ],
+)
+def test_what_is_picked_is_compared_and_trained_on(key, outputs) -> None:
+    found = compare(key, outputs=outputs, optimizer="sgd", steps=2)
+    assert found.passed, str(found)
+    assert not compare(key, 1.01, outputs=outputs).passed
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        ((1, 2, 3), "expected a key, an index, or a pair"),
+        (1.5, "expected a key, an index, or a pair"),
+        ((7, None), "no '7' in what the model returns: 0, 1"),
+        ((1, "logits"), "no 'logits' in what the model returns: one Tensor"),
+    ],
+)
+def test_outputs_that_mean_nothing_are_refused(outputs, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        compare(outputs=outputs)
+
+
+def test_dotted_paths_lead_into_nested_outputs() -> None:
+    picks = Request(None, None, X, outputs=("states.1.last", None)).picks(0)
+    assert picks({"states": [0, {"last": 5}]}) == 5
+
+
+def test_a_comparison_does_without_the_projects_own_reference() -> None:
+    program = (
+        "import sys; sys.modules['sot_torch_ref'] = None\n"
+        "import numpy, paddle, torch, align\n"
+        "found = align.compare(lambda: torch.nn.Linear(3, 4), lambda: paddle.nn.Linear(3, 4),"
+        " numpy.ones((2, 3)))\n"
+        "sys.exit(found.exit_code)\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], cwd=ROOT, check=False)
+    assert done.returncode == 0
+
+
+def test_the_line_that_builds_a_librarys_layer_is_the_users() -> None:
+    class Ours(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.Sequential(
+                nn.Linear(3, 4),
+                nn.LayerNorm(4, epsilon=1e-3),
+            )
+
+        def forward(self, x):
+            return self.parts(x)
+
+    theirs = torch.nn.Sequential()
+    theirs.parts = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.LayerNorm(4))
+    line = Ours.__init__.__code__.co_firstlineno
+    found = {
+        place: align.compare(theirs, ours, X, dtype="float64").root.source
+        for place, ours in (("built here", Ours), ("came built", Ours()))
+    }
+    assert (
+        f"Ours.__init__, tests/align/commands/test_outputs.py:{line + 4} (" in found["built here"]
+    )
+    assert (
+        f"Ours.__init__, tests/align/commands/test_outputs.py:{line + 2} (" in found["came built"]
+    )
+    assert "(LayerNorm.forward, paddle/nn/layer/norm.py:" in found["built here"]
+    alone = paddle.nn.LayerNorm(3, epsilon=1e-3)
+    source = align.compare(torch.nn.LayerNorm(3), alone, X, dtype="float64").root.source
+    assert source.startswith("LayerNorm.forward, paddle/nn/layer/norm.py:")
