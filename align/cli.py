@@ -141,7 +141,7 @@ def _add_certify_options(parser: argparse.ArgumentParser) -> None:
         help="make N faults automatically, by edits of the source of sot_paddle in a copy of it, "
         "and one for each ten of them in the certificate's ports; each runs the quick cases that "
         "run its line until one fails; survivors are listed, exit status 1 when more than 2 in "
-        "100 survive; with --certify: after the catalogue, both have to be enough",
+        "100 survive; with --certify: before the catalogue, both have to be enough",
     )
     parser.add_argument(
         "--seed", type=int, metavar="S", help="with --mutants: which edits are drawn (default 0)"
@@ -176,9 +176,10 @@ def _run_certify(options: argparse.Namespace) -> int:
 
     options.seeds = SEEDS if options.seeds is None else options.seeds
     options.jobs = 2 if options.jobs is None else options.jobs
-    status = command.main(options) if options.certify else 0
-    if options.mutants is not None:
-        status = max(status, mutation_command.main(options))
+    mutants = None if options.mutants is None else mutation_command.main(options)
+    status = 1 if mutants is not None and not mutants.passed else 0
+    if options.certify:
+        status = max(status, command.main(options, mutants and mutants.counts()))
     return status
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from align.certify.mutate import certify_mutants
-from align.certify.mutation_result import listing
+from align.certify.mutation_result import Mutants, listing
 from sot_paddle.atomic import write_atomically
+from sot_paddle.strict_json import dumps
 
 FILE = "mutants.json"
 """What is written into the folder of ``--out``."""
 
 
-def main(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> Mutants:
     """Run the command.
 
     Args:
@@ -25,19 +25,19 @@ def main(options: argparse.Namespace) -> int:
             ``json`` when the certificate does not, and to FILE in the folder ``out``.
 
     Returns:
-        0 when enough mutants of the product are detected, 1 below.
+        What became of them.
 
     Raises:
         ValueError: fewer than one mutant, or more than can be made.
     """
     found = certify_mutants(options.mutants, options.seed or 0, options.jobs, show)
     print(listing(found))
-    data = (json.dumps(found.to_json(), indent=1, ensure_ascii=False) + "\n").encode()
+    data = dumps(found.to_json()).encode()
     if options.json and not options.certify:
         print("JSON:", write_atomically(options.json, data))
     if options.out:
         print("JSON:", write_atomically(Path(options.out) / FILE, data))
-    return 0 if found.passed else 1
+    return found
 
 
 def show(done: int, total: int, what: str, answer: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from align.certify.certificate import MutantCounts
 from align.certify.mutation_sites import Mutant
 
 DETECTED = 0.98
@@ -97,6 +98,12 @@ class Mutants:
     def passed(self) -> bool:
         """Whether enough mutants of the product are detected."""
         return self.share() >= DETECTED
+
+    def counts(self) -> MutantCounts:
+        """Those of the product and the ports, for the certificate."""
+        ends = {end: len(self.ended(end)) for end in ENDS}
+        survivors = [f"{one.what} [{one.edit}]" for one in self.ended("survived")]
+        return MutantCounts({"mutants": len(self.outcomes), **ends}, survivors)
 
     def summary(self) -> dict[str, Any]:
         """The counts: for a page, and the head of the JSON."""

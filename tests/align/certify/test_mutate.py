@@ -168,6 +168,9 @@ def test_the_listing_names_every_survivor_and_the_share() -> None:
     assert not Mutants(5, [*rows, outcome("survived")]).passed
     content = found.to_json()
     assert content["survived"] == 2
+    expected = {"mutants": 140, "detected": 97, "survived": 2, "crashed": 40, "timeout": 1}
+    assert found.counts().counts == expected
+    assert len(found.counts().survivors) == 2
     assert content["product"]["survived"] == 1
     assert len(content["rows"]) == 140
 
