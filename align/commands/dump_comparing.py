@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from align.explain import dump_locating, rate_causes, weight_causes
+from align.explain import dump_locating
+from align.explain.arrays import weight_causes
+from align.explain.settings import schedule_causes
 from align.judge import drift
 from align.match.dump_names import table_of
 from align.match.name_table import Table
@@ -216,5 +218,5 @@ def _training(pair: DumpPair, failed: Sequence[Comparison]) -> Divergence:
     if place == "schedule":
         ours, reference, _ = pair.training()
         rates = (np.asarray(run.learning_rates) for run in (ours, reference))
-        cause = rate_causes.explain(*rates) or cause
+        cause = schedule_causes.explain(*rates) or cause
     return Divergence(first.name, place, "training", pair.dtype, first.reason, cause)

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from align.explain import loss_causes
 from align.explain.hints import layer_hints
 from align.explain.hints.hint_gradients import GradientCase, explain_gradient
-from align.explain.loss_causes import LossRun
+from align.explain.losses import loss_causes
+from align.explain.losses.loss_causes import LossRun
 from align.judge import bounds
 from align.judge.judging import compare_outputs, largest
 from align.match.renamed import to_paddle

@@ -1,6 +1,7 @@
 """Textbook formulas in NumPy, to ask which one explains what a layer computed.
 
-Shapes: x is any array; `axis` counts as in NumPy.
+Shapes: x is any array; `axis` counts as in NumPy. sigmoid, softplus and the softmaxes take complex
+numbers too: the imaginary part of a tiny complex step is a slope.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 def softplus(x: np.ndarray) -> np.ndarray:
     """log(1 + exp(x)), without overflow."""
-    return np.logaddexp(0.0, x)
+    top = np.maximum(x.real, 0.0)
+    return top + np.log(np.exp(x - top) + np.exp(-top))
 
 
 ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -50,7 +52,7 @@ ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 
 def softmax(x: np.ndarray, axis: int) -> np.ndarray:
     """Softmax over one axis."""
-    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    e = np.exp(x - x.real.max(axis=axis, keepdims=True))
     return e / e.sum(axis=axis, keepdims=True)
 
 
@@ -117,7 +119,7 @@ def fitted_epsilon(
 
 def log_softmax(x: np.ndarray, axis: int) -> np.ndarray:
     """Logarithm of the softmax over one axis."""
-    shifted = x - x.max(axis=axis, keepdims=True)
+    shifted = x - x.real.max(axis=axis, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
 

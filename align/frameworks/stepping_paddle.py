@@ -14,6 +14,8 @@ from align.record.entries import canonical
 
 KINDS = ("moment1", "moment2", "moment2_max", "velocity", "mean_square")
 _KEY = re.compile(rf"(.*)_({'|'.join(KINDS)})_\d+")  # the number counts a parameter's optimizers
+ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What an optimizer or a scheduler may raise when it is given an option that does not fit."""
 FLOAT32: Mapping[str, tuple[str, ...]] = {
     "SGD": (),
     "Adam": (),
@@ -92,6 +94,14 @@ def advance(scheduler: Any) -> None:
             f"Paddle: {type(scheduler).__name__}.step() needs an argument ({error}): pass "
             "schedule=(torch_rates, paddle_rates) instead"
         ) from error
+
+
+def begin_again(scheduler: Any) -> None:
+    """Compute the rate anew after options were set, at the same step."""
+    epoch, scheduler.last_epoch = scheduler.last_epoch, -1
+    scheduler.last_lr = scheduler.base_lr
+    for _ in range(epoch + 1):
+        scheduler.step()
 
 
 def give(parameter: paddle.Tensor, gradient: np.ndarray | None) -> None:

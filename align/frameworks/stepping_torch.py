@@ -39,6 +39,22 @@ def rates(optimizer: Any, model: torch.nn.Module) -> list[float]:
     return [float(group["lr"]) for group in optimizer.param_groups]
 
 
+def kind_of(optimizer: Any) -> str:
+    """The class of torch.optim that it is, "" for one of the user's own."""
+    kinds = [k for k in type(optimizer).__mro__ if k.__module__.startswith("torch.optim.")]
+    return kinds[0].__name__ if kinds and kinds[0] is not torch.optim.Optimizer else ""
+
+
+def decays_of(optimizer: Any, model: torch.nn.Module) -> dict[str, tuple[float, float]]:
+    """(straight from the weight, added to the gradient) of every parameter, as the options say."""
+    found = {}
+    for group, members in zip(optimizer.param_groups, groups(optimizer, model), strict=True):
+        rate = float(group.get("weight_decay", 0.0))
+        straight = group.get("decoupled_weight_decay", kind_of(optimizer) == "AdamW")
+        found.update(dict.fromkeys(members, (rate, 0.0) if straight else (0.0, rate)))
+    return found
+
+
 def advance(scheduler: Any) -> None:
     """One step of the schedule, whether or not the optimizer made one.
 

@@ -30,6 +30,7 @@ class ParameterTrace:
         weights: one array more than there are steps: before the first, and after each.
         gradients: as given, None where the parameter had none.
         norms: of the whole gradient, 0 without one.
+        used: the gradients after each step: what hooks did to them in place shows here.
         rates: that each step applied; NaN for a parameter that the optimizer does not hold.
         moments: kind -> array after each step, None where there is none.
     """
@@ -37,6 +38,7 @@ class ParameterTrace:
     weights: list[np.ndarray] = field(default_factory=list)
     gradients: list[np.ndarray | None] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
+    used: list[np.ndarray | None] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     moments: dict[str, list[np.ndarray | None]] = field(default_factory=dict)
 
@@ -230,7 +232,7 @@ class Follower:
         dtype: precision of the run.
         watch: read the norm of all gradients before and after each step.
         warm: steps that the schedule makes before the first one, so that the rate is not zero.
-        prepare: called with each fresh optimizer, None for nothing.
+        prepare: called with each fresh optimizer; may return another one. None for nothing.
     """
 
     def __init__(
@@ -257,13 +259,15 @@ class Follower:
         found = SideTrace(eps=float(np.finfo(self._dtype).eps))
         before = self._side.state(self._model)
         zeros = [(n, np.zeros(tuple(p.shape))) for n, p in self._parameters.items()]
-        with self._side.default_dtype(self._dtype):
-            self._steps(found, found.still, lambda _: iter(zeros), 1)
+        try:
+            with self._side.default_dtype(self._dtype):
+                self._steps(found, found.still, lambda _: iter(zeros), 1)
+                self._side.load(self._model, before)
+                self._side.clear(self._model)
+                self._steps(found, found.main, self._own, steps)
+        finally:
             self._side.load(self._model, before)
             self._side.clear(self._model)
-            self._steps(found, found.main, self._own, steps)
-        self._side.load(self._model, before)
-        self._side.clear(self._model)
         found.stamp = self._side.stamp(next(iter(self._parameters.values())))
         return found
 
@@ -277,7 +281,7 @@ class Follower:
         stepping, model = self._stepping, self._model
         optimizer, scheduler = self._side.make_optimizer(self._plan, model)
         if self._prepare is not None:
-            self._prepare(optimizer)
+            optimizer = self._prepare(optimizer) or optimizer
         for _ in range(self._warm if scheduler is not None else 0):
             stepping.advance(scheduler)
         members = stepping.groups(optimizer, model)
@@ -301,6 +305,10 @@ class Follower:
         if traces is found.main:
             found.groups = self._named(group_of)
 
+    def _gradient(self, name: str) -> np.ndarray | None:
+        held = self._parameters.get(name)
+        return None if held is None or held.grad is None else self._stepping.array(held.grad)
+
     def _weights(self) -> Iterator[tuple[str, np.ndarray]]:
         array = self._stepping.array
         return self._view.samples(lambda name: array(self._parameters[name]))
@@ -322,6 +330,9 @@ class Follower:
         for name, weight in self._weights():
             traces[name].weights.append(weight)
             traces[name].rates.append(rates.get(name, math.nan))
+        used = dict(self._view.samples(self._gradient))
+        for name, trace in traces.items():
+            trace.used.append(used.get(name))
         held = self._stepping.moments(optimizer, self._model)
         for kind in sorted({kind for kinds in held.values() for kind in kinds}):
 

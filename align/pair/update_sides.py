@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
+from align.frameworks import (
+    on_paddle,
+    on_torch,
+    optimizer_edits_paddle,
+    stepping_paddle,
+    stepping_torch,
+)
 from align.judge.update_judging import FLOOR, UpdateJudge
 from align.judge.update_trace import (
     Feed,
@@ -20,6 +26,8 @@ from align.judge.update_trace import (
 )
 from align.pair.any_pair import AnyPair
 
+Change = Callable[[Any, Any], Any]
+"""Of a fresh Paddle optimizer and its model; may return another optimizer."""
 LEAST, MOST = 3, 5  # steps
 LARGE = 20_000_000  # parameters of a model that gets the least of them
 ZERO_RATES = 100  # steps of a schedule that may apply the rate 0 before the first other one
@@ -31,6 +39,10 @@ class UpdateSides:
     Args:
         pair: in float64 or float32, with an optimizer.
 
+    Attributes:
+        module: PyTorch's model.
+        model: Paddle's.
+
     Raises:
         ValueError: another precision, nothing to train, or a rate that stays zero.
     """
@@ -41,10 +53,10 @@ class UpdateSides:
                 f"optimizer: {pair.dtype} is not compared by itself; use {', '.join(FLOOR)}"
             )
         self._pair, self._weights = pair, pair.setup.weights
-        self._theirs = pair.reference_model(pair.dtype, True)
-        self._model = pair.our_model(True)
+        self.module = pair.reference_model(pair.dtype, True)
+        self.model = pair.our_model(True)
         self._shapes = {
-            name: tuple(p.shape) for name, p in stepping_torch.parameters(self._theirs).items()
+            name: tuple(p.shape) for name, p in stepping_torch.parameters(self.module).items()
         }
         if not self._shapes:
             raise ValueError("optimizer: the PyTorch module has no trainable parameter")
@@ -53,8 +65,8 @@ class UpdateSides:
         recorded, seed = pair.reference.gradients, pair.plan.seed
         self.feed = Feed(recorded, self._shapes, self._weights, pair.dtype, self.steps, seed)
         self._warm = max(
-            self._zero_rates(on_torch, stepping_torch, self._theirs),
-            self._zero_rates(on_paddle, stepping_paddle, self._model),
+            self._zero_rates(on_torch, stepping_torch, self.module),
+            self._zero_rates(on_paddle, stepping_paddle, self.model),
         )
 
     def _zero_rates(self, side: Any, stepping: Any, model: Any) -> int:
@@ -75,8 +87,8 @@ class UpdateSides:
     def follow(self) -> tuple[SideTrace, UpdateJudge]:
         """Both sides, and the judge of Paddle's."""
         pair = self._pair
-        ours, captured = self._follow_ours()
-        reference, oracle, near = self._follow_theirs(self._theirs, pair.dtype), None, None
+        ours, captured = self._follow_ours(())
+        reference, oracle, near = self._follow_theirs(self.module, pair.dtype), None, None
         if pair.dtype == "float32":
             model = pair.reference_model("float64", True)
             oracle = self._follow_theirs(model, "float64")
@@ -89,9 +101,43 @@ class UpdateSides:
                 trace.gradients, trace.norms = captured[name].gradients, captured[name].norms
         return ours, UpdateJudge(reference, oracle, near, pair.dtype)
 
-    def _follow_ours(self) -> tuple[SideTrace, dict[str, ParameterTrace]]:
+    def optimizers(self) -> tuple[Any, Any]:
+        """A fresh optimizer of PyTorch, and one of Paddle."""
+        pair, made = self._pair, []
+        for side, model in ((on_torch, self.module), (on_paddle, self.model)):
+            with side.default_dtype(pair.dtype):
+                made.append(side.make_optimizer(pair.plan, model)[0])
+        return made[0], made[1]
+
+    def paddle_names(self, name: str) -> tuple[str, ...]:
+        """Paddle's names of one of PyTorch's parameters."""
+        return tuple(self._weights.partners().get(name, ()))
+
+    def passes(self, changes: tuple[Change, ...], judge: UpdateJudge) -> bool:
+        """Whether Paddle's steps agree under changes of its optimizer.
+
+        Args:
+            changes: see `optimizer_edits_paddle`; one that does not fit makes the steps fail.
+            judge: from `follow`.
+        """
+        try:
+            with optimizer_edits_paddle.kept(self.model):
+                ours, _ = self._follow_ours(changes)
+        except stepping_paddle.ERRORS:
+            return False
+        return all(comparison.passed for comparison in judge.compare(ours))
+
+    def _follow_ours(
+        self, changes: tuple[Change, ...]
+    ) -> tuple[SideTrace, dict[str, ParameterTrace]]:
         """Paddle's side, and the gradients it was given by name."""
-        partners, known = self._weights.partners(), stepping_paddle.parameters(self._model)
+
+        def prepare(optimizer: Any) -> Any:
+            for change in changes:
+                optimizer = change(optimizer, self.model) or optimizer
+            return optimizer
+
+        partners, known = self._weights.partners(), stepping_paddle.parameters(self.model)
         targets = [t for bundle in self.feed.bundles for name in bundle for t in partners[name]]
         own = {name: (name,) for name in dict.fromkeys(targets) if name in known}
         captured = {name: ParameterTrace() for name in own}
@@ -109,12 +155,13 @@ class UpdateSides:
         follower = Follower(
             on_paddle,
             stepping_paddle,
-            self._model,
+            self.model,
             self._pair.plan,
             View(list(own.values()), dict, own),
             given,
             self._pair.dtype,
             self._warm,
+            prepare=prepare,
         )
         return follower.run(self.steps), captured
 
@@ -149,14 +196,14 @@ class UpdateSides:
         """
         pair = self._pair
         with on_paddle.default_dtype(pair.dtype):
-            ours = on_paddle.make_optimizer(pair.plan, self._model)[0]
+            ours = on_paddle.make_optimizer(pair.plan, self.model)[0]
         which = stepping_paddle.held_in_float32(ours)
-        theirs = on_torch.make_optimizer(pair.plan, self._theirs)[0]
+        theirs = on_torch.make_optimizer(pair.plan, self.module)[0]
         changed = stepping_torch.round_settings(theirs, which)
         if not changed and all(share > 1 - 1e-12 for share in reference.clipped):
             return None
 
         def prepare(own: Any) -> None:
-            stepping_torch.as_paddle(own, self._theirs, which)
+            stepping_torch.as_paddle(own, self.module, which)
 
-        return self._follow_theirs(self._theirs, pair.dtype, prepare)
+        return self._follow_theirs(self.module, pair.dtype, prepare)

@@ -12,13 +12,14 @@ import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from align.explain import data_causes, row_causes
-from align.explain.data_causes import Evidence
-from align.explain.row_causes import RowLog
+from align.explain.arrays import data_causes, row_causes
+from align.explain.arrays.data_causes import Evidence
+from align.explain.arrays.row_causes import RowLog
 from align.frameworks import on_paddle, on_torch
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.judging import without_masks
@@ -191,6 +192,11 @@ def compare_key(key: str, ours: np.ndarray, reference: np.ndarray) -> Comparison
     return compare_arrays(key, a, b, ROUNDING.get(same, ROUNDING["float32"]))
 
 
+def _equal(key: str, ours: np.ndarray, reference: np.ndarray) -> bool:
+    found = compare_key(key, ours, reference)
+    return found is None or found.passed
+
+
 def _kind(array: np.ndarray) -> str:
     return _KINDS.get(array.dtype.kind, "floating numbers")
 
@@ -312,7 +318,7 @@ def _divergences(epoch: _Epoch, comparisons: list[Comparison]) -> list[Divergenc
     found = []
     for comparison in failed:
         key = comparison.name
-        cause = data_causes.explain(epoch.evidence_of(key))
+        cause = data_causes.explain(epoch.evidence_of(key), partial(_equal, key))
         cause = cause or row_causes.explain_key(key, epoch.ours, epoch.reference)
         count, all_of = epoch.differing[key], len(epoch.reference.sizes)
         reason = f"{comparison.reason} ({count} of {all_of} batches differ)"

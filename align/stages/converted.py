@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from align.explain import weight_causes
+from align.explain.arrays import weight_causes
 from align.frameworks import on_paddle, on_torch
 from align.judge.comparator import compare_mappings
 from align.judge.rounding import to_bfloat16

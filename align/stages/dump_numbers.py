@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from align.explain import rate_causes
+from align.explain.settings import schedule_causes
 from align.judge.bounds import SCHEDULE
 from align.judge.comparator import compare_mappings
 from align.judge.record_controls import controls
@@ -129,6 +129,6 @@ def _divergence(step: str, comparison: Comparison, ours: Arrays, reference: Arra
     name, cause = comparison.name, comparison.hint
     both: Sequence[Arrays] = (ours, reference)
     if step == "learning_rate" and all(name in side for side in both):
-        cause = rate_causes.explain(ours[name], reference[name]) or cause
+        cause = schedule_causes.explain(ours[name], reference[name]) or cause
     place = name if step == "learning_rate" or name == "metric" else f"metric {name}"
     return Divergence(name, place, step, "", comparison.reason, cause)

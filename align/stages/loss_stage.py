@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from align.explain import loss_causes
-from align.explain.loss_causes import LossRun
+from align.explain.losses import loss_causes
+from align.explain.losses.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.code_lines import source_of
 from align.judge import bounds

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from align.explain import metric_causes
+from align.explain.losses import metric_causes
 from align.frameworks import on_paddle, on_torch
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.pair.any_pair import AnyPair

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from align.explain.update_causes import Cause, explain
+from align.explain.settings.optimizer_causes import explain
+from align.explain.settings.optimizer_exchanges import Cause
 from align.frameworks.factories import source_of
-from align.judge.update_judging import MEMBERS, RATES, ROOM
+from align.judge.update_judging import MEMBERS, RATES, ROOM, UpdateJudge
 from align.judge.update_trace import SAMPLE, ParameterTrace, SideTrace
 from align.pair.any_pair import AnyPair
 from align.pair.update_sides import UpdateSides
@@ -60,7 +61,7 @@ def optimizer(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
         note=note,
         stamps={"ours": ours.stamp, "reference": judge.reference.stamp},
     )
-    return result, _divergences(pair, ours, judge.reference, comparisons)
+    return result, _divergences(pair, sides, ours, judge, comparisons)
 
 
 def _faults(ours: SideTrace, dtype: str) -> Iterator[tuple[str, SideTrace]]:
@@ -88,16 +89,20 @@ def _replaced(ours: SideTrace, part: str, name: str, trace: ParameterTrace) -> S
 
 
 def _divergences(
-    pair: AnyPair, ours: SideTrace, reference: SideTrace, comparisons: list[Comparison]
+    pair: AnyPair,
+    sides: UpdateSides,
+    ours: SideTrace,
+    judge: UpdateJudge,
+    comparisons: list[Comparison],
 ) -> list[Divergence]:
     """One for every setting that differs, with the first comparison that shows it."""
     failed = [c for c in comparisons if not c.passed]
     if not failed:
         return []
-    wrong = _wrong(ours, reference, failed)
+    wrong = _wrong(ours, judge.reference, failed)
     given = pair.plan.optimizer
     source = "" if isinstance(given, Mapping) else source_of(given[1])
-    causes = explain(ours, reference, wrong, pair.dtype) or [Cause("", tuple(wrong), tuple(wrong))]
+    causes = explain(sides, ours, judge, wrong) or [Cause("", tuple(wrong), tuple(wrong))]
     found = []
     for cause in causes:
         shown = next((c for c in failed if c.name.partition("/")[2] in cause.names), failed[0])

@@ -22,12 +22,16 @@ from align.explain.calls import (
 )
 from align.explain.calls.calls import ACTIVATIONS, WatchedCall, watched
 from align.explain.calls.trials import ERRORS, Bench
+from align.explain.experiment import Edit, explain
 from align.frameworks import on_paddle, on_torch
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty
 
 MANY = 200  # watched calls of one layer; beyond that it is a whole network
 LARGE = 4_000_000  # elements of the tensor in question; experiments on more take too long
+
+WORK = 200_000_000  # elements times trials of one layer
+LEAST, MOST = 100, 2_000  # trials of a large layer, and of a small one
 
 Slips = Callable[[WatchedCall], Iterator[slips_shape.Slip]]
 SLIPS: Mapping[str, Slips] = {
@@ -90,19 +94,13 @@ def study(pair: AnyPair, guilty: Guilty) -> Study:
         repairs = [attributes.repairs(pair, bench), call_order.insertions(bench)]
         if len(calls) <= MANY:
             repairs.append(_slips(pair, bench, calls))
-        proved = proved or _first(bench, itertools.chain(*repairs))
+        edits = (Edit(said, lambda _, c=change: c) for said, change in itertools.chain(*repairs))
+        if not proved:
+            budget = max(LEAST, min(MOST, WORK // max(size, 1)))
+            found = explain(None, edits, bench.mended_by, budget)
+            proved = "" if found is None else found.cause
         likely = likely or call_order.arguments(bench)
     return Study(proved, likely or readings.factors(guilty.ours, guilty.expected))
-
-
-def _first(bench: Bench, repairs: Iterator[tuple[str, AbstractContextManager]]) -> str:
-    """What the first repair that mends the layer says."""
-    for said, change in repairs:
-        if bench.tired:
-            return ""
-        if bench.mended_by(change):
-            return said
-    return ""
 
 
 def _slips(

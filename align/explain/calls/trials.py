@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -18,7 +17,6 @@ from align.pair.isolation import Guilty, Isolation
 from align.record.arrays import Arrays
 from align.record.recording import ROOT, Call
 
-BUDGET = 15.0  # seconds for all the trials of one layer
 ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What a changed layer may raise: then the change does not fit."""
 
@@ -34,7 +32,6 @@ class Bench(Isolation):
     def __init__(self, pair: AnyPair, key: str) -> None:
         super().__init__(on_paddle, pair.model, pair.judge, pair.deep)
         self.pair, self.key = pair, key
-        self.spent = 0.0
         self._ours = set(pair.ours.counts())
         self.children: list[str] = []
         self.after: Callable[[str, Any], Any] | None = None
@@ -147,7 +144,6 @@ class Bench(Isolation):
 
     def trial(self, change: AbstractContextManager | None = None) -> list[Guilty] | None:
         """What is wrong with the layer under a change; None when it cannot run."""
-        began = time.perf_counter()
         state = on_paddle.state(self.model) if self.pair.plan.train else {}
         self.guilty.clear()
         self.comparisons.clear()
@@ -165,17 +161,11 @@ class Bench(Isolation):
             return None
         finally:
             put_back(self.model, state)
-            self.spent += time.perf_counter() - began
         return [one for one in self.guilty if one.place == self.key]
 
     def mended_by(self, change: AbstractContextManager) -> bool:
         """Whether a change makes the layer agree with the reference."""
         return self.trial(change) == []
-
-    @property
-    def tired(self) -> bool:
-        """Whether the time for trials is used up."""
-        return self.spent > BUDGET
 
 
 def put_back(model: Any, state: Arrays) -> None:

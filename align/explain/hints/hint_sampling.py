@@ -3,28 +3,59 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from align.explain import formulas
+from align.explain.formulas import RESIZE, resize
 from align.explain.hints.hint_case import Case
 
 
-def interpolation(case: Case) -> str:
-    """Which way of resizing an image each side computes."""
-    for _, x in case.floats():
-        if x.ndim != 4 or case.expected.ndim != 4 or x.shape[:2] != case.expected.shape[:2]:
-            continue
-        size = case.expected.shape[-2:]
-        if x.shape[-2:] == size or min(x.shape[-2:]) < 2:
-            continue
-        made = {name: formulas.resize(x, size, name) for name in formulas.RESIZE}
-        ours = [name for name, image in made.items() if case.explains(image)]
-        expected = [name for name, image in made.items() if case.is_expected(image)]
-        if ours and expected and ours[0] not in expected:
-            return f"interpolation: Paddle computes {ours[0]}, PyTorch {expected[0]}"
+def formula(case: Case) -> str:
+    """Which formula of an input gives Paddle's output, and which one PyTorch's."""
+    for what, made in _tables(case):
+        ours, expected = (
+            next((name for name, x in made.items() if gives(x)), None)
+            for gives in (case.explains, case.is_expected)
+        )
+        if ours and expected and ours != expected:
+            lost = {ours, expected} == {"the mean", "the sum"}
+            text = f"{what}: Paddle computes {ours}, PyTorch {expected}"
+            return text + (": a division by N is missing (1/N)" if lost else "")
     return ""
+
+
+def _tables(case: Case) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """What is asked of an input, and its candidate outputs by name."""
+    shape = case.expected.shape
+    for name, x in case.floats():
+        images = x.ndim == case.expected.ndim == 4 and x.shape[:2] == shape[:2]
+        if images and x.shape[2:] != shape[2:] and min(x.shape[2:]) > 1:
+            yield "interpolation", {n: resize(x, shape[2:], n) for n in RESIZE}
+        for _, mask in case.whole:
+            fits = x.ndim == 3 and mask.shape == x.shape[:2] and mask.dtype.kind in "iub"
+            if fits and shape == (x.shape[0], x.shape[2]):
+                for keep in (mask != 0, mask == 0):
+                    kept = (x * keep[..., None]).sum(1)
+                    yield (
+                        f"mean of {name}",
+                        {
+                            "the mean of all positions (padding counts)": x.mean(1),
+                            "the mean of the unmasked positions": kept
+                            / keep.sum(1).clip(1)[:, None],
+                            "the sum of the unmasked ones by all positions": kept / x.shape[1],
+                        },
+                    )
+        for axes in itertools.chain(*(itertools.combinations(range(1, x.ndim), n) for n in (1, 2))):
+            left = tuple(n for i, n in enumerate(x.shape) if i not in axes)
+            if left == tuple(n for n in shape if n != 1 or 1 in left):
+                told = ", ".join(map(str, axes))
+                made = {title: take(x, axis=axes) for title, take in _REDUCTIONS.items()}
+                yield f"over axis {told} of {name}", {n: m.reshape(shape) for n, m in made.items()}
+
+
+_REDUCTIONS = {"the mean": np.mean, "the maximum": np.max, "the sum": np.sum, "the minimum": np.min}
 
 
 def average_pool(case: Case) -> str:
@@ -41,46 +72,6 @@ def average_pool(case: Case) -> str:
     word = "leaves padding out of" if np.median(ratio[~inside]) > 1 else "counts padding in"
     right = "False" if np.median(ratio[~inside]) > 1 else "True"
     return f"average pool: Paddle {word} the mean (PyTorch does not): use exclusive={right}"
-
-
-def reduction(case: Case) -> str:
-    """A maximum, a mean or a sum over some axes, another one on each side."""
-    kinds = {"the mean": np.mean, "the maximum": np.max, "the sum": np.sum, "the minimum": np.min}
-    for name, x in case.floats():
-        for count in (1, 2):
-            for axes in itertools.combinations(range(1, x.ndim), count):
-                shape = tuple(n for i, n in enumerate(x.shape) if i not in axes)
-                if shape != tuple(n for n in case.expected.shape if n != 1 or 1 in shape):
-                    continue
-                made = {k: f(x, axis=axes).reshape(case.expected.shape) for k, f in kinds.items()}
-                ours = [k for k, array in made.items() if case.explains(array)]
-                expected = [k for k, array in made.items() if case.is_expected(array)]
-                if ours and expected and ours[0] != expected[0]:
-                    told = f"{', '.join(str(axis) for axis in axes)} of {name}"
-                    text = f"Paddle takes {ours[0]} over axis {told}, PyTorch {expected[0]}"
-                    lost = {ours[0], expected[0]} == {"the mean", "the sum"}
-                    return text + (": a division by N is missing (1/N)" if lost else "")
-    return ""
-
-
-def masked_mean(case: Case) -> str:
-    """A mean over all positions against one over the unmasked ones."""
-    for (name, x), (_, mask) in itertools.product(case.floats(), case.whole):
-        if x.ndim != 3 or mask.shape != x.shape[:2] or mask.dtype.kind not in "iub":
-            continue
-        if case.expected.shape != (x.shape[0], x.shape[2]):
-            continue
-        for keep in (mask != 0, mask == 0):
-            share = keep[..., None].astype(np.float64)
-            some = (x * share).sum(1) / np.maximum(share.sum(1), 1)
-            for ours, expected, text in (
-                (x.mean(1), some, "Paddle's mean counts the padded positions"),
-                (some, x.mean(1), "Paddle's mean leaves the padded positions out"),
-                ((x * share).sum(1) / x.shape[1], some, "Paddle divides by all positions"),
-            ):
-                if case.explains(ours) and case.is_expected(expected):
-                    return f"{text} of {name}, PyTorch's does not (the mask is not used alike)"
-    return ""
 
 
 def rows(case: Case) -> str:

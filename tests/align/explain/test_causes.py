@@ -41,13 +41,13 @@ class Pair:
     ],
 )
 def test_the_stronger_evidence_is_told(monkeypatch, layer, formula, study, said) -> None:
-    monkeypatch.setattr(layer_causes.hints, "explain", lambda *_: formula)
+    monkeypatch.setattr(layer_causes.layer_hints, "explain", lambda *_: formula)
     monkeypatch.setattr(layer_causes.search, "study", lambda *_: study)
     assert layer_causes.forward(Pair(layer), Guilty("a", COMPARISON, "a")) == said
 
 
 def test_what_inject_mode_knows_needs_no_experiment(monkeypatch) -> None:
-    monkeypatch.setattr(layer_causes.hints, "explain", lambda guilty, *_: guilty.note)
+    monkeypatch.setattr(layer_causes.layer_hints, "explain", lambda guilty, *_: guilty.note)
     monkeypatch.setattr(layer_causes.search, "study", lambda *_: pytest.fail("not needed"))
     guilty = Guilty("a", COMPARISON, "a", note="operands are swapped")
     assert layer_causes.forward(Pair(CONTAINER), guilty) == "operands are swapped"
@@ -55,5 +55,5 @@ def test_what_inject_mode_knows_needs_no_experiment(monkeypatch) -> None:
 
 def test_of_the_backward_pass_the_experiment_comes_first(monkeypatch) -> None:
     for found, said in (("detach() cuts the graph", "detach() cuts the graph"), ("", "formula")):
-        monkeypatch.setattr(layer_causes.backward, "explain", lambda *_, found=found: found)
+        monkeypatch.setattr(layer_causes.backward_repair, "explain", lambda *_, found=found: found)
         assert layer_causes.of_backward(Pair(None), "a", "formula") == said

@@ -108,11 +108,11 @@ SLIPS = {
     ),
     "sum": (
         (X.sum(1), X.mean(1), [("input 0", X)]),
-        "Paddle takes the sum over axis 1 of input 0, PyTorch the mean: a division by N",
+        "over axis 1 of input 0: Paddle computes the sum, PyTorch the mean: a division by N",
     ),
     "maximum": (
         (IMAGE.max((2, 3)), IMAGE.mean((2, 3)), [("input 0", IMAGE)]),
-        "Paddle takes the maximum over axis 2, 3 of input 0, PyTorch the mean",
+        "over axis 2, 3 of input 0: Paddle computes the maximum, PyTorch the mean",
     ),
     "1/N": (
         (X * 5.0, X * 1.0, [("input 0", np.ones((4, 5)))]),
@@ -120,7 +120,7 @@ SLIPS = {
     ),
     "padded mean": (
         (X.mean(1), MEAN, [("input 0", X), ("input 1", MASK)]),
-        "Paddle's mean counts the padded positions of input 0",
+        "mean of input 0: Paddle computes the mean of all positions (padding counts), PyTorch the",
     ),
     "last token": (
         (X[:, -1], X[:, 0], [("output of encoder", X)]),

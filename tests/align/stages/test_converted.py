@@ -11,7 +11,7 @@ import torch
 from paddle import nn
 
 import align
-from align.explain.weight_causes import Explainer
+from align.explain.arrays.weight_causes import Explainer
 from align.frameworks import on_paddle, on_torch
 from align.judge.rounding import cut_to_bfloat16, to_bfloat16
 from align.pair.any_pair import Setup
@@ -156,13 +156,13 @@ def fresh(x):
         ("k.weight", copy_of("k.weight", "q.weight"), "holds the values of 'q.weight'"),
         ("q.bias", put("q.bias", np.zeros_like), "never loaded: every value is 0"),
         ("norm.weight", put("norm.weight", np.ones_like), "never loaded: every value is 1"),
-        ("words.weight", put("words.weight", fresh), "never loaded: looks like a fresh"),
+        ("words.weight", put("words.weight", fresh), "perhaps never loaded: nothing in"),
         ("qkv.weight", put("qkv.weight", parts(3, (1, 0, 2))), "3 equal parts along axis 1 are in"),
-        ("qkv.bias", put("qkv.bias", parts(3, (2, 1, 0))), "order 2, 1, 0 (q, k and v"),
+        ("qkv.bias", put("qkv.bias", parts(3, (2, 1, 0))), "order 2, 1, 0 (perhaps q, k and v"),
         (
             "lstm.weight_ih_l0",
             put("lstm.weight_ih_l0", parts(4, (0, 2, 1, 3), 0)),
-            "its 4 equal parts along axis 0 are in the order 0, 2, 1, 3 (the gates of an LSTM?)",
+            "axis 0 are in the order 0, 2, 1, 3 (perhaps the gates of an LSTM)",
         ),
         ("qkv.weight", put("qkv.weight", by_head), "3 parts along axis 1 are interleaved"),
         ("qkv.weight", put("qkv.weight", lambda x: x[:, ::-1]), "reversed along axis 1"),
@@ -193,7 +193,7 @@ def fresh(x):
         ("fc.weight", put("fc.weight", lambda x: x * np.arange(1, 9)), "along axis 1 has a scale"),
         ("bn._variance", put("bn._variance", np.sqrt), "holds the square root"),
         ("fc.weight", put("fc.weight", lambda x: x.astype("float16")), "rounded to float16"),
-        ("fc.weight", put("fc.weight", to_bfloat16), "rounded to bfloat16 on"),
+        ("fc.weight", put("fc.weight", to_bfloat16), "rounded to bfloat16 in"),
         ("fc.weight", put("fc.weight", cut_to_bfloat16), "rounded to bfloat16 (cut off"),
     ],
 )

@@ -227,9 +227,19 @@ FAULTS = {
     "Adam": (adamw(), ours(P.Adam, weight_decay=0.01), "optimizer", "^L2 instead of decoupled"),
     "doubled": (adamw(), doubled, "optimizer", "double decay"),
     "epsilon": (adamw(), ours(epsilon=1e-6), "optimizer", "epsilon: Paddle 1e-06, PyTorch 1e-08"),
-    "betas": (adamw(), ours(beta1=0.999, beta2=0.9), "optimizer", "betas exchanged"),
+    "betas": (
+        adamw(),
+        ours(beta1=0.999, beta2=0.9),
+        "optimizer",
+        "beta1 and beta2 exchanged: Paddle 0.999 and 0.9, PyTorch",
+    ),
     "amsgrad": (adamw(), ours(amsgrad=True), "optimizer", "amsgrad: only Paddle"),
-    "no clipping": (clipping(1.0), ours(), "optimizer", "clipping missing: PyTorch clips the gl"),
+    "no clipping": (
+        clipping(1.0),
+        ours(),
+        "optimizer",
+        "clipping missing: .* PyTorch clips the global norm at 1",
+    ),
     "limit": (
         clipping(1.0),
         ours(grad_clip=paddle.nn.ClipGradByGlobalNorm(5.0)),
@@ -240,7 +250,7 @@ FAULTS = {
         clipping(1.0),
         ours(grad_clip=paddle.nn.ClipGradByValue(1.0)),
         "optimizer",
-        "Paddle clips the value at 1, PyTorch the global norm at 1",
+        "Paddle clips the value at 1, PyTorch clips the global norm at 1",
     ),
     "groups clipped apart": (
         clipping(1.0),
@@ -251,7 +261,12 @@ FAULTS = {
     "rate of a group": (adamw(), head_apart(0.5), "head.weight", "rate applied .* of head.weight"),
     "frozen": (adamw(), frozen, "norm.bias", "not in Paddle's optimizer: norm.bias"),
     "zeros": (adamw(), ours(Cleared), "head.bias", "moves without a gradient in Paddle"),
-    "accumulated": (adamw(), ours(Accumulated), "optimizer", "gradients are scaled by 2"),
+    "accumulated": (
+        adamw(),
+        ours(Accumulated),
+        "optimizer",
+        "before the update: Paddle scales gradients by 2, PyTorch leaves gradients",
+    ),
     "nesterov": (
         lambda model: T.SGD(model.parameters(), lr=LR, momentum=0.9),
         ours(P.Momentum, momentum=0.9, use_nesterov=True),
@@ -262,7 +277,7 @@ FAULTS = {
         lambda model: T.RMSprop(model.parameters(), lr=LR, alpha=0.95, eps=1e-6),
         ours(P.RMSProp, rho=0.95, epsilon=1e-6),
         "optimizer",
-        "epsilon stands elsewhere: inside the square root in Paddle .1e-06.",
+        "epsilon.s place in the square root: Paddle inside, PyTorch outside",
     ),
 }
 
@@ -284,8 +299,46 @@ def test_in_float32_as_well(name) -> None:
     theirs, wrong, place, expected = FAULTS[name]
     _, found = run(theirs, wrong, dtype="float32")
     assert found[0].place == place, found
-    if name != "epsilon":  # 9.9e-09 is what rounding leaves of PyTorch's
-        assert re.search(expected, found[0].cause), found[0].cause
+    assert re.search(expected, found[0].cause), found[0].cause
+
+
+class SignDescent(P.SGD):
+    """Steps by the sign of the gradient, which no edit of a known rule makes."""
+
+    def step(self) -> None:
+        for parameter in self._parameter_list:
+            if parameter.grad is not None:
+                parameter.set_value(parameter - LR * paddle.sign(parameter.grad))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "port", "expected"),
+    [
+        (
+            adamw(),
+            ours(beta1=0.8, weight_decay=0.05),
+            ["weight decay coefficient: Paddle 0.05", "beta1: Paddle 0.8, PyTorch 0.9; with"],
+        ),
+        (
+            clipping(1.0),
+            ours(epsilon=1e-6, beta2=0.99),
+            ["clipping missing", "beta2 and epsilon: Paddle 0.99 and 1e-06, PyTorch 0.999 and 1e-"],
+        ),
+        (
+            lambda model: T.SGD(model.parameters(), lr=LR),
+            ours(SignDescent, rate=2 * LR),
+            ["perhaps the learning rate applied to the update: Paddle 0.002, PyTorch 0.001"],
+        ),
+        (lambda model: T.SGD(model.parameters(), lr=LR), ours(SignDescent), [""]),
+    ],
+)
+def test_several_faults_are_all_named_and_what_no_experiment_proves_is_a_guess(
+    theirs, port, expected
+) -> None:
+    _, found = run(theirs, port)
+    causes = [one.cause for one in found]
+    assert len(causes) == len(expected), causes
+    assert all(cause.startswith(said) for cause, said in zip(causes, expected, strict=True)), causes
 
 
 def test_a_warm_up_from_zero_is_stepped_over() -> None:

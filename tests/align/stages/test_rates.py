@@ -134,7 +134,7 @@ FAULTS = {
     "step size": (
         lambda o: S.StepLR(o, 10, 0.1),
         lambda r: L.StepDecay(r, 9, 0.1),
-        "step size: .*: Paddle 9, PyTorch 10",
+        "step size: Paddle 9, PyTorch 10; with PyTorch's the schedule agrees",
     ),
     "never returned": (
         lambda o: S.StepLR(o, 10, 0.1),
@@ -250,13 +250,6 @@ def test_logged_rates_are_compared_and_a_getter_is_caught_by_its_signature() -> 
     _, found = learning_rate(pair_of(50, schedule=(theirs_logged, logged(True))))
     assert found[0].place == "schedule"
     assert found[0].cause.startswith("getter misuse: Paddle's rates are one recurrence ahead")
-
-
-def test_a_getter_is_proved_on_the_scheduler_itself_when_it_is_at_hand() -> None:
-    made = factories(lambda o: S.CosineAnnealingLR(o, 50), lambda r: L.CosineAnnealingDecay(r, 50))
-    pair = pair_of(50, made, schedule=(theirs_logged, logged(True)))
-    _, found = learning_rate(pair)
-    assert "are those of the Paddle scheduler's get_lr()" in found[0].cause
 
 
 @pytest.mark.parametrize(

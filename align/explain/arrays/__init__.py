@@ -1,0 +1,1 @@
+"""Causes of wrong batches and converted weights: edits of arrays."""

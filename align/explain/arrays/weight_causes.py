@@ -1,0 +1,113 @@
+"""From one wrongly converted tensor to the cause: the edit of PyTorch's that makes Paddle's.
+
+Tensors are in Paddle's layout. Sources are searched over all the tensors of the model.
+
+Legend: a = ours (Paddle), b = what PyTorch's tensor becomes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os.path
+from collections.abc import Iterator
+
+import numpy as np
+
+from align.explain.arrays import array_edits
+from align.explain.experiment import Edit
+from align.explain.experiment import explain as first_edit
+from align.judge.diagnosis import diagnose_shape
+from align.record.arrays import Arrays
+
+ROUNDING = 3e-7  # of the largest value: what one computation in float32 leaves
+EXPLAINED = 0.01  # part of the difference that an edit may leave
+FRESH = 16  # elements from which a correlation says something
+BUDGET = 400  # trials
+
+
+class Explainer:
+    """Finds causes for the tensors of one model.
+
+    Args:
+        ours: Paddle's tensors by name.
+        expected: what they should be, by the same names.
+    """
+
+    def __init__(self, ours: Arrays, expected: Arrays) -> None:
+        self.ours, self.expected = ours, expected
+        self._names: dict[tuple, list[str]] = {}
+        for name, array in expected.items():
+            self._names.setdefault(_digest(array), []).append(name)
+
+    def __call__(self, name: str) -> str:
+        """The cause for one tensor, "" when no edit explains it."""
+        if name not in self.ours:
+            return ""
+        a, b = self.ours[name], self.expected[name]
+        if a.shape != b.shape:
+            return diagnose_shape(a, b)
+        if a.dtype != b.dtype or not a.size:
+            return ""
+        if not np.isfinite(a).all():
+            return f"{int((~np.isfinite(a)).sum())} values are not finite"
+        sources = self._sources(name, a)
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        near = min(EXPLAINED * np.abs(a - b).max(), ROUNDING * np.abs(a).max())
+
+        def passes(made: np.ndarray) -> bool:
+            return made.shape == a.shape and bool(np.abs(made - a).max() <= near)
+
+        constant = a.size > 1 and not np.ptp(a)
+        edits = (array_edits.turned, array_edits.reordered, array_edits.computed)
+        with np.errstate(all="ignore"):
+            tried = itertools.chain.from_iterable(make(a, b) for make in edits)
+            every = itertools.chain(sources, () if constant else tried)
+            found = first_edit(b, every, passes, BUDGET)
+            if found is not None:
+                return found.cause
+            return _guess(a, b)
+
+    def _sources(self, name: str, a: np.ndarray) -> Iterator[Edit[np.ndarray]]:
+        """Other tensors that hold Paddle's values, those that share most of the path first."""
+
+        def near(digest: tuple) -> list[str]:
+            names = [one for one in self._names.get(digest, ()) if one != name]
+            return sorted(names, key=lambda n: -len(os.path.commonprefix([n, name])))
+
+        own = _digest(self.expected[name])
+        same = near(_digest(a))
+        for other in same:
+            if other in self.ours and _digest(self.ours[other]) == own:
+                says = f"swapped with {other!r}: each holds the other's values"
+                yield Edit(says, lambda _, o=other: self.expected[o])
+        if a.size > 1 and not np.ptp(a):
+            return
+        for other in same:
+            yield Edit(f"holds the values of {other!r}", lambda _, o=other: self.expected[o])
+        for other in near(_digest(a.T)) if a.ndim == 2 else ():
+            says = f"holds the values of {other!r}, transposed"
+            yield Edit(says, lambda _, o=other: self.expected[o].T)
+
+
+def _digest(array: np.ndarray) -> tuple:
+    data = np.ascontiguousarray(array.astype(np.float64) + 0.0)  # -0 and 0 are one
+    return array.shape, hashlib.blake2b(data.tobytes(), digest_size=16).digest()
+
+
+def _guess(a: np.ndarray, b: np.ndarray) -> str:
+    """What the values look like where no edit of PyTorch's makes them."""
+    if a.size > 1 and not np.ptp(a):
+        return (
+            f"perhaps never loaded: every value is {a.flat[0]:g}, an initial one, where PyTorch's "
+            f"lie between {b.min():.3g} and {b.max():.3g}"
+        )
+    if a.size < FRESH or not a.std():
+        return ""
+    correlation = float(np.corrcoef(a.ravel(), b.ravel())[0, 1]) if b.std() else 0.0
+    if abs(correlation) > 4 / np.sqrt(a.size):
+        return ""
+    return (
+        f"perhaps never loaded: nothing in common with PyTorch's values (standard deviation "
+        f"{a.std():.3g} against {b.std():.3g}, correlation {correlation:.2f})"
+    )

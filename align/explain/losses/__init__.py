@@ -1,0 +1,1 @@
+"""Causes of wrong losses and scores: options of textbook losses, scores by name."""

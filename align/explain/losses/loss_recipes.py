@@ -1,0 +1,208 @@
+"""How a framework's loss is made of the terms of a formula: which items count, how much.
+
+A formula is its terms alone: its slope along a direction follows from a complex step. How much each
+item counts is fitted from the gradient, so that sum, mean and every other divisor are measured.
+
+Legend: M items, K scores of an item, D fixed random directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from align.explain.losses.loss_formulas import (
+    BATCH,
+    HUBER,
+    OF_CLASSES,
+    OF_VALUES,
+    SEARCHED,
+    SMOOTHING,
+    huber,
+    smoothed,
+    summed,
+)
+
+NEAR = 5e-6  # part of a loss and its gradient that terms may leave: what float32 rounds
+LARGE = 100_000  # elements; above, no number is searched for
+DIRECTIONS = 4  # two prove a formula whose items are independent
+STEP = 1e-30  # of the complex step: its square vanishes beside 1
+TINY = 1e-9  # part of the largest slope below which an item has none
+_GRID = np.exp(np.linspace(-7.0, 5.0, 97))  # of searched numbers
+
+
+@dataclass(frozen=True)
+class Items:
+    """An output and its labels, arranged as items.
+
+    Attributes:
+        scores: (M, K) the output.
+        labels: (M,) classes, or values where K is 1; (M, K) soft labels.
+        arrange: brings an array of the output's shape into the form of `scores`.
+        rows: length of the output's first axis.
+    """
+
+    scores: np.ndarray
+    labels: np.ndarray
+    arrange: Callable[[np.ndarray], np.ndarray]
+    rows: int
+
+
+@dataclass(frozen=True)
+class LossFormula:
+    """One candidate: terms of items before any reduction, (M, K) real or complex to (M,)."""
+
+    name: str
+    terms: Callable[[np.ndarray], np.ndarray]
+    parameter: float = 0.0
+    title: str = ""
+
+    def __str__(self) -> str:
+        return self.name + (f" ({self.title} {self.parameter:.4g})" if self.parameter else "")
+
+
+@dataclass(frozen=True)
+class LossRecipe:
+    """A formula, fitted to a framework's loss.
+
+    Attributes:
+        formula: its terms.
+        factors: (M,) what each term counts.
+        kept: (M,) False where an item counts nothing.
+        constant: what is left of the loss's value.
+        uniform: every kept item has the same factor; else it depends on the label.
+    """
+
+    formula: LossFormula
+    factors: np.ndarray
+    kept: np.ndarray
+    constant: float
+    uniform: bool
+
+
+def arrangements(output: np.ndarray, labels: np.ndarray | None) -> Iterator[Items]:
+    """The ways in which an output and labels (None without) may belong together."""
+    z, rows = output.astype(np.float64), len(output) if output.ndim else 1
+
+    def flat(array: np.ndarray) -> np.ndarray:
+        return array.reshape(-1, 1)
+
+    y = np.zeros(z.shape) if labels is None else np.asarray(labels)
+    for axis in dict.fromkeys((1, z.ndim - 1)) if z.ndim > 1 and labels is not None else ():
+
+        def by_class(array: np.ndarray, axis: int = axis) -> np.ndarray:
+            return np.moveaxis(array, axis, -1).reshape(-1, z.shape[axis])
+
+        count, held = z.shape[axis], by_class(z)
+        if y.dtype.kind in "iu" and y.size == len(held) and count > 1:
+            whole = y.reshape(-1).astype(np.int64)
+            yield Items(held, whole, by_class, rows)
+            if whole.min() >= 0 and whole.max() < count and z.size <= LARGE:  # as a regression
+                bits = (whole[:, None] == np.arange(count)).astype(np.float64).ravel()
+                yield Items(flat(held), bits, lambda a: flat(by_class(a)), rows)
+        elif y.shape == z.shape and count > 1:
+            yield Items(held, by_class(y.astype(np.float64)), by_class, rows)
+    if y.size == z.size:
+        yield Items(flat(z), y.reshape(-1).astype(np.float64), flat, rows)
+
+
+class Measured:
+    """One framework's loss of some items: its value and its gradient, of the output's shape."""
+
+    def __init__(self, items: Items, value: float, gradient: np.ndarray) -> None:
+        self.items, self.value = items, value
+        self._gradient = items.arrange(gradient.astype(np.float64))
+        rng = np.random.default_rng(0)
+        shape = (DIRECTIONS, *items.scores.shape)
+        self._directions = rng.uniform(0.5, 1.5, shape) * rng.choice((-1.0, 1.0), shape)
+        self._slopes = (self._directions * self._gradient).sum(axis=2)  # (D, M)
+        sizes = np.abs(self._gradient).max(axis=1)
+        self._moved = sizes > TINY * sizes.max()
+
+    def candidates(self, smoothing: float) -> Iterator[LossFormula]:
+        """Every formula; `smoothing` is the other framework's, tried beside another edit."""
+        z, y = self.items.scores, self.items.labels
+        if z.shape[1] == 1:
+            for name, one in OF_VALUES.items():
+                yield LossFormula(name, lambda z, one=one: one(z[:, 0], y))
+            if z.size <= LARGE:
+                title = "threshold (delta, beta)"
+                yield self._searched(HUBER, title, lambda z, p: huber(z[:, 0] - y, p))
+            return
+        t = y
+        if y.ndim == 1:  # a label that names no class is read off the gradient, lowest there
+            named = np.where((y >= 0) & (y < z.shape[1]), y, self._gradient.argmin(axis=1))
+            t = (named[:, None] == np.arange(z.shape[1])).astype(np.float64)
+        many = z.size <= LARGE and y.ndim == 1
+        for eps in dict.fromkeys((0.0, smoothing)):
+            held = smoothed(t, eps)
+            for name, one in OF_CLASSES.items():
+                yield LossFormula(name, summed(one, held), eps, SMOOTHING)
+            for (name, title), one in SEARCHED.items() if many else ():
+                yield self._searched(name, title, summed(one, held))
+
+    def _along(self, formula: LossFormula, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """(D, M) slopes of the terms and of the loss; (D, 1) where items depend on each other."""
+        z = self.items.scores
+        slopes = [formula.terms(z + 1j * STEP * v).imag / STEP for v in self._directions[:count]]
+        sides = np.stack(slopes), self._slopes[:count]
+        return tuple(x.sum(1, keepdims=True) for x in sides) if formula.name == BATCH else sides
+
+    def recipe(self, formula: LossFormula) -> LossRecipe | None:
+        """How the loss is made of a formula's terms, None when it is not.
+
+        One factor for all items is tried first, then one for each label.
+        """
+        values = formula.terms(self.items.scores)
+        together = formula.name == BATCH
+        slopes, wanted = self._along(formula, DIRECTIONS if together else 2)
+        if not (np.isfinite(slopes).all() and np.isfinite(values).all()):
+            return None
+        sizes = np.abs(slopes).max(axis=0)
+        has_slope = sizes > TINY * sizes.max()
+        kept = np.ones(1, bool) if together else self._moved | ~has_slope
+        for groups in (np.zeros(len(kept), np.int64), None if together else self._groups()):
+            if groups is None:
+                continue
+            products, energies = (
+                np.bincount(groups, np.where(kept & has_slope, (slopes * x).sum(axis=0), 0))
+                for x in (wanted, slopes)
+            )
+            factors = np.where(kept, (products / np.where(energies > 0, energies, 1))[groups], 0)
+            if np.abs(wanted - factors * slopes).max() <= NEAR * np.abs(wanted).max():
+                factors, kept = (np.broadcast_to(x, values.shape) for x in (factors, kept))
+                constant = self.value - float(factors @ values)
+                return LossRecipe(formula, factors, kept, constant, not groups.any())
+        return None
+
+    def _groups(self) -> np.ndarray | None:
+        """(M,) the label of each item as a number, None where labels say too little."""
+        y = self.items.labels
+        if y.ndim != 1:
+            return None
+        values, groups = np.unique(y, return_inverse=True)
+        most = len(y) // 2 if self.items.scores.shape[1] < 3 else len(y)  # scores prove the formula
+        return groups if 1 < len(values) <= most else None
+
+    def _searched(self, name: str, title: str, terms: Callable[..., np.ndarray]) -> LossFormula:
+        """The formula with the number that explains the gradient best."""
+
+        def made(value: float) -> LossFormula:
+            return LossFormula(name, lambda z: terms(z, value), value, title)
+
+        def misfit(value: float) -> float:
+            slopes, wanted = (x[:, self._moved].ravel() for x in self._along(made(value), 1))
+            energy = float(slopes @ slopes)
+            return -(float(slopes @ wanted) ** 2) / energy if energy else 0.0
+
+        best = int(np.argmin([misfit(value) for value in _GRID]))
+        low, high = (float(_GRID[i]) for i in (max(best - 1, 0), min(best + 1, len(_GRID) - 1)))
+        for _ in range(60):
+            third = (high - low) / 3
+            if misfit(low + third) < misfit(high - third):
+                high -= third
+            else:
+                low += third
+        return made((low + high) / 2)

@@ -1,0 +1,113 @@
+"""From two values of a score to the cause: the score that each of them is.
+
+Scores are computed again by name until one gives Paddle's number and one gives PyTorch's; then
+simple changes of PyTorch's number (per cent, one minus, a root) are tried.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from align.explain.experiment import Edit
+from align.explain.experiment import explain as first_edit
+
+SAME = 2e-6  # relative difference below which two scores are one
+BUDGET = 100  # trials of changes of a number
+
+_CHANGES: Mapping[str, Callable[[float], float]] = {
+    "per cent in Paddle, a fraction in PyTorch (100 times)": lambda x: 100 * x,
+    "a fraction in Paddle, per cent in PyTorch (1/100)": lambda x: x / 100,
+    "Paddle's is 1 minus PyTorch's": lambda x: 1 - x,
+    "Paddle's is 100 minus PyTorch's": lambda x: 100 - x,
+    "Paddle's has the opposite sign": lambda x: -x,
+    "Paddle's is the square root of PyTorch's": lambda x: math.sqrt(max(x, 0)),
+    "Paddle's is the square of PyTorch's": lambda x: x * x,
+    "Paddle's is the exponential of PyTorch's (perplexity)": lambda x: math.exp(min(x, 700)),
+    "Paddle's is the logarithm of PyTorch's": lambda x: math.log(x) if x > 0 else math.nan,
+    **{f"rounded to {n} digits in Paddle": lambda x, n=n: round(x, n) for n in (1, 2, 3, 4)},
+}
+
+
+def explain(
+    name: str,
+    ours: Mapping[str, float],
+    reference: Mapping[str, float],
+    output: np.ndarray,
+    labels: np.ndarray,
+) -> str:
+    """The cause of one differing score, "" when nothing fits.
+
+    Args:
+        name: of the score.
+        ours: Paddle's scores by name.
+        reference: PyTorch's.
+        output: what both metrics got.
+        labels: the user's.
+    """
+    if name not in ours or name not in reference:
+        return _absent(name, ours, reference)
+    a, b = ours[name], reference[name]
+    if math.isnan(a) or math.isnan(b):
+        shown = ["undefined (NaN)" if math.isnan(v) else f"{v:.6g}" for v in (a, b)]
+        return f"the score is {shown[0]} in Paddle, {shown[1]} in PyTorch"
+    text = _named(name, a, b, output, labels)
+    if text:
+        return text
+    found = first_edit(b, _changes(len(output)), lambda made: _same(made, a), BUDGET)
+    return "" if found is None else found.cause
+
+
+def _absent(name: str, ours: Mapping[str, float], reference: Mapping[str, float]) -> str:
+    who, lacks, has = "Paddle", ours, reference
+    if name in ours:
+        who, lacks, has = "PyTorch", reference, ours
+    for other, value in lacks.items():
+        if other not in has and _same(value, has[name]):
+            return f"{who} returns it under the name {other.removeprefix('metric ')!r}"
+    names = ", ".join(one.removeprefix("metric ") for one in lacks)
+    return f"{who}'s metric does not return it (it returns {names})"
+
+
+def _same(a: float, b: float) -> bool:
+    return abs(a - b) <= SAME * max(abs(b), 1e-3)
+
+
+def _named(name: str, a: float, b: float, output: np.ndarray, labels: np.ndarray) -> str:
+    """The two scores that least tells apart; those that the metric's name says come first."""
+    from align.explain.losses.metric_scores import (
+        scores,  # loads scikit-learn: for a wrong metric alone
+    )
+
+    held = list(scores(output, labels))
+    scale = next((f for f in (1.0, 100.0) if any(_same(b, f * v) for *_, v in held)), 1.0)
+    own, theirs = (
+        [(i, *one[:2]) for i, one in enumerate(held) if _same(x, scale * one[2])] for x in (a, b)
+    )
+    asked = set(re.findall(r"[a-z]{2,}\d*", name.lower())) - {"metric", "score"}
+
+    def rank(pair: tuple) -> tuple:
+        (i, mine, how), (j, other, plain) = pair
+        said = other.lower().replace("-", "").replace(" ", "")
+        edits = (mine != other) + (how != plain)
+        words = set(mine.split()) ^ set(other.split())
+        return not any(word in said for word in asked), edits, plain, j, len(words), i
+
+    pairs = [(one, other) for one in own for other in theirs if one != other]
+    if not pairs:
+        return ""
+    titles = ["".join(one[1:]) for one in min(pairs, key=rank)]
+    return (
+        f"another score: Paddle returns {titles[0]} ({a:.6g}), PyTorch {titles[1]} ({b:.6g}), both "
+        "computed again from output and labels"
+    )
+
+
+def _changes(rows: int) -> Iterator[Edit[float]]:
+    for says, change in _CHANGES.items():
+        yield Edit(says, change)
+    yield Edit(f"{rows} times PyTorch's: a sum over the rows for their mean", lambda x: rows * x)
+    yield Edit(f"1/{rows} of PyTorch's: divided by the number of rows", lambda x: x / rows)

@@ -1,0 +1,1 @@
+"""Causes in optimizers and schedules: settings exchanged, formulas and curves edited."""

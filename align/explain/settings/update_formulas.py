@@ -1,0 +1,199 @@
+"""PyTorch's update rule in NumPy with one edit: for what no option of an optimizer shows.
+
+The unedited rule has to make PyTorch's own steps; an edit is the cause when it makes Paddle's. An
+edit holds at most one number, fitted to Paddle's steps.
+
+Legend: g = gradient as the optimizer got it, w = weight, m and v = first and second moment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import optimize
+
+from align.explain.experiment import Edit
+from align.explain.experiment import explain as first
+from align.explain.settings import exchange
+from align.judge.update_trace import ParameterTrace, SideTrace
+
+NEAR = 1e-5  # of the largest update: what a rule may leave of it
+ROOM = 8.0  # units in the last place of a weight that its update is rounded by
+TRIALS = 16
+Decays = Mapping[str, tuple[float, float]]
+"""Parameter -> its decay straight from the weight (AdamW), and added to the gradient (Adam)."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One optimizer's rule.
+
+    Attributes:
+        kind: "Adam", "Momentum", "RMSProp" or "SGD".
+        where: epsilon stands "outside" the root, "inside" it, or "before" the bias correction.
+        corrected: the moments are corrected for their start at zero.
+        rated: the velocity holds the learning rate.
+        factor: of the whole update.
+    """
+
+    kind: str
+    beta1: float = 0.9
+    beta2: float = 0.999
+    rho: float = 0.99
+    epsilon: float = 1e-8
+    where: str = "outside"
+    corrected: bool = True
+    amsgrad: bool = False
+    momentum: float = 0.0
+    dampening: float = 0.0
+    nesterov: bool = False
+    rated: bool = False
+    factor: float = 1.0
+
+    def updates(self, trace: ParameterTrace, decay: tuple[float, float]) -> list[np.ndarray]:
+        """The update of every step, from the gradients that the optimizer got.
+
+        Args:
+            trace: of one parameter: its first weights, gradients used, rates.
+            decay: (straight from the weight, added to the gradient).
+        """
+        w, state, found = trace.weights[0], {}, []
+        for g, rate in zip(trace.used, trace.rates, strict=True):
+            if g is None:
+                found.append(np.zeros_like(w))
+                continue
+            made = rate * decay[0] * w + self._move(state, g + decay[1] * w, rate)
+            found.append(self.factor * made)
+            w = w - found[-1]
+        return found
+
+    def _move(self, state: dict[str, Any], g: np.ndarray, rate: float) -> np.ndarray:
+        if self.kind == "SGD":
+            return rate * g
+        if self.kind == "Momentum":
+            given = g * rate if self.rated else g
+            share = 1 - self.dampening if "velocity" in state else 1.0
+            v = state["velocity"] = self.momentum * state.get("velocity", 0.0) + share * given
+            return (given + self.momentum * v if self.nesterov else v) * (1 if self.rated else rate)
+        if self.kind == "RMSProp":
+            v = state["v"] = self.rho * state.get("v", 0.0) + (1 - self.rho) * g * g
+            return rate * g / self._root(v, 1.0)
+        count = state["count"] = state.get("count", 0) + 1
+        m = state["m"] = self.beta1 * state.get("m", 0.0) + (1 - self.beta1) * g
+        v = state["v"] = self.beta2 * state.get("v", 0.0) + (1 - self.beta2) * g * g
+        if self.amsgrad:
+            v = state["largest"] = np.maximum(state.get("largest", 0.0), v)
+        if not self.corrected:
+            return rate * m / self._root(v, 1.0)
+        return rate * m / (1 - self.beta1**count) / self._root(v, 1 - self.beta2**count)
+
+    def _root(self, v: np.ndarray, correction: float) -> np.ndarray:
+        if self.where == "inside":
+            return np.sqrt(v / correction + self.epsilon)
+        if self.where == "before":
+            return (np.sqrt(v) + self.epsilon) / math.sqrt(correction)
+        return np.sqrt(v / correction) + self.epsilon
+
+
+EDITS = {
+    "Adam": ("corrected", "where", "amsgrad", "epsilon", "beta1", "beta2", "factor"),
+    "RMSProp": ("where", "epsilon", "rho", "factor"),
+    "Momentum": ("nesterov", "rated", "momentum", "dampening", "factor"),
+    "SGD": ("factor",),
+}
+"""Kind -> fields, each an edit by itself: a flag is turned, a number is fitted."""
+PLACES = ("inside", "before", "outside")
+WORDS = {
+    "corrected": "bias correction",
+    "where": "epsilon's place in the square root",
+    "rated": "learning rate inside the velocity",
+    "factor": "factor of the whole update",
+}
+
+
+def explain(
+    ours: SideTrace,
+    reference: SideTrace,
+    wrong: Sequence[str],
+    rule: Rule | None,
+    decays: Decays,
+) -> str:
+    """The one edit of PyTorch's rule that makes Paddle's steps, "" when none does.
+
+    Args:
+        ours: Paddle's steps.
+        reference: PyTorch's, with the gradients its optimizer got.
+        wrong: Paddle's names of the parameters to look at.
+        rule: PyTorch's, None where its class is the user's own.
+        decays: of every parameter, see `Rule.updates`.
+    """
+    names = [n for n in wrong if ours.main[n].held and reference.main[n].held and n in decays]
+    moving = [n for n in names if any(g is not None for g in reference.main[n].used)]
+    if rule is None or not moving:
+        return ""
+    left = partial(_left, reference, decays, moving)
+    if left(rule, reference) > 1:
+        return ""  # PyTorch computes something else: this is not its rule
+    edits = _edits(rule, lambda one: left(one, ours))
+    found = first(rule, edits, lambda one: left(one, ours) <= 1, TRIALS)
+    return "" if found is None else found.cause
+
+
+def _left(
+    given: SideTrace, decays: Decays, names: Sequence[str], rule: Rule, side: SideTrace
+) -> float:
+    """What a rule leaves of a side's updates, in units of what it may leave."""
+    worst = 0.0
+    for name in names:
+        own = side.main[name]
+        with np.errstate(all="ignore"):
+            made = rule.updates(given.main[name], decays[name])
+        for step, update in enumerate(made):
+            actual = own.update(step)
+            room = NEAR * np.abs(actual).max() + ROOM * side.eps * np.abs(own.weights[0]).max()
+            apart = float(np.abs(update - actual).max()) / float(room or 1.0)
+            worst = max(worst, apart if math.isfinite(apart) else math.inf)
+    return worst
+
+
+def _edits(rule: Rule, left: Callable[[Rule], float]) -> Iterator[Edit[Rule]]:
+    for name in EDITS[rule.kind]:
+        value = getattr(rule, name)
+        if isinstance(value, bool):
+            yield _edit(rule, name, not value)
+        elif isinstance(value, str):
+            yield from (_edit(rule, name, place) for place in PLACES if place != value)
+        else:
+            yield _edit(rule, name, _fitted(rule, name, left))
+
+
+def _edit(rule: Rule, name: str, value: Any) -> Edit[Rule]:
+    both = exchange.sentence([(WORDS.get(name, name), value, getattr(rule, name))])
+    says = f"Paddle's steps are those of PyTorch's formula with one edit: {both}"
+    return Edit(says, lambda one: replace(one, **{name: value}))
+
+
+def _fitted(rule: Rule, name: str, left: Callable[[Rule], float]) -> float:
+    """The number for which a rule comes nearest to Paddle's steps."""
+
+    def error(log: float) -> float:
+        found = left(replace(rule, **{name: _value(name, log)}))
+        return math.log10(max(found, 1e-9)) if math.isfinite(found) else 300.0
+
+    logs = np.linspace(-16.0, 2.0 if name == "factor" else 0.0, 73)
+    start = float(logs[int(np.argmin([error(log) for log in logs]))])
+    best = optimize.minimize_scalar(
+        error, bounds=(start - 0.25, start + 0.25), method="bounded", options={"xatol": 1e-12}
+    )
+    return float(f"{_value(name, best.x):.6g}")
+
+
+def _value(name: str, log: float) -> float:
+    """The number behind a searched logarithm: of a share, that of what it lacks to 1."""
+    value = 10.0**log
+    return value if name in ("epsilon", "factor") else 1.0 - value

@@ -1,0 +1,167 @@
+"""A Paddle optimizer changed from outside: members, rates, decay, gradients, its class.
+
+A change is applied to a fresh optimizer before its first step. What it leaves on the parameters of
+the model is put back by `kept`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import paddle
+
+from align.frameworks import stepping_paddle as stepping
+from align.frameworks.object_options import Option, options
+
+Decay = tuple[float, float]
+"""(straight from the weight, added to the gradient) of one parameter."""
+Arrays = Mapping[str, np.ndarray]
+
+
+@contextlib.contextmanager
+def kept(model: paddle.nn.Layer) -> Iterator[None]:
+    """Put back what changes write on the parameters themselves."""
+    held = [
+        (p, p.stop_gradient, getattr(p, "regularizer", None), copy.copy(p.optimize_attr))
+        for p in model.parameters()
+    ]
+    try:
+        yield
+    finally:
+        for p, stop, regularizer, attributes in held:
+            p.stop_gradient, p.regularizer, p.optimize_attr = stop, regularizer, attributes
+
+
+def _groups(optimizer: Any) -> list[dict]:
+    held = getattr(optimizer, "_param_groups", None) or []
+    return [group for group in held if isinstance(group, dict)]
+
+
+def kind_of(optimizer: Any) -> str:
+    """The class of paddle.optimizer that it is, "" for one of the user's own."""
+    kinds = [k for k in type(optimizer).__mro__ if k.__module__.startswith("paddle.optimizer.")]
+    return kinds[0].__name__ if kinds and kinds[0] is not paddle.optimizer.Optimizer else ""
+
+
+def options_of(optimizer: Any) -> dict[str, Option]:
+    """The numbers and flags that the optimizer computes with; groups follow."""
+    return options(vars(optimizer), getattr(optimizer, "_default_dict", {}), *_groups(optimizer))
+
+
+def decays_of(optimizer: Any, model: paddle.nn.Layer) -> dict[str, Decay]:
+    """The decay of every parameter, as the options of the optimizer say it."""
+    chosen = getattr(optimizer, "_apply_decay_param_fun", None)
+    group_of = {p.name: group for group in _groups(optimizer) for p in group["params"]}
+    found = {}
+    for name, p in stepping.parameters(model).items():
+        if hasattr(optimizer, "_apply_decay_param_fun"):
+            rate = group_of.get(p.name, {}).get("weight_decay", optimizer._weight_decay)
+            found[name] = (float(rate) if chosen is None or chosen(p.name) else 0.0, 0.0)
+        else:
+            rule = getattr(p, "regularizer", None) or getattr(optimizer, "regularization", None)
+            found[name] = (0.0, float(getattr(rule, "_coeff", 0.0)))
+    return found
+
+
+def put_decays(optimizer: Any, model: paddle.nn.Layer, decays: Mapping[str, Decay]) -> None:
+    """Another decay of every parameter, whatever the optimizer's class."""
+    named = [(p, decays[n]) for n, p in stepping.parameters(model).items() if n in decays]
+    if hasattr(optimizer, "_apply_decay_param_fun"):
+        optimizer._apply_decay_param_fun = lambda _: False
+    optimizer.regularization = None
+    for p, (_, added) in named:
+        p.regularizer = paddle.regularizer.L2Decay(added) if added else None
+
+    def decay() -> None:
+        for p, (straight, _) in named:
+            if straight and p.grad is not None and not p.stop_gradient:
+                factor = float(p.optimize_attr.get("learning_rate", 1.0))
+                p.set_value(p * (1.0 - float(optimizer.get_lr()) * factor * straight))
+
+    _ahead(optimizer, decay)
+
+
+def put_members(optimizer: Any, model: paddle.nn.Layer, names: set[str]) -> None:
+    """Other parameters in the optimizer."""
+    groups = _groups(optimizer)
+    members = groups[0]["params"] if groups else optimizer._parameter_list
+    known = {p.name for g in groups for p in g["params"]} if groups else {p.name for p in members}
+    for name, p in stepping.parameters(model).items():
+        p.stop_gradient = name not in names
+        if name in names and p.name not in known:
+            members.append(p)
+
+
+def put_factors(optimizer: Any, model: paddle.nn.Layer, factors: Mapping[str, float]) -> None:
+    """The learning rate of some parameters multiplied."""
+    for name, p in stepping.parameters(model).items():
+        if name in factors:
+            rate = float(p.optimize_attr.get("learning_rate", 1.0)) * factors[name]
+            p.optimize_attr = {**p.optimize_attr, "learning_rate": rate}
+
+
+def clipping_of(optimizer: Any) -> tuple[str, float] | None:
+    """(what is clipped, the limit) as the optimizer's grad_clip says, None without."""
+    groups = _groups(optimizer)
+    clip = groups[0].get("grad_clip") if groups else getattr(optimizer, "_grad_clip", None)
+    if clip is None:
+        return None
+    if hasattr(clip, "max"):
+        return "value", float(clip.max)
+    if "Global" not in type(clip).__name__:
+        return "norm of each tensor", float(clip.clip_norm)
+    return "norm of each group" if len(groups) > 1 else "global norm", float(clip.clip_norm)
+
+
+def put_gradients(
+    optimizer: Any, model: paddle.nn.Layer, treat: Callable[[Arrays], Arrays], alone: bool
+) -> None:
+    """Gradients changed before each step; those that are zero everywhere count as none.
+
+    Args:
+        optimizer: it is changed.
+        model: whose gradients they are.
+        treat: gradients by name to those that the step uses.
+        alone: in place of the clipping of the optimizer and of the user's before_step.
+    """
+    if alone:
+        vars(optimizer).pop("step", None)
+        optimizer._grad_clip = None
+        for group in _groups(optimizer):
+            group["grad_clip"] = None
+
+    def change() -> None:
+        known = stepping.parameters(model)
+        given = {n: stepping.array(p.grad) for n, p in known.items() if p.grad is not None}
+        moving = {n: g for n, g in given.items() if g.any()}
+        for name in set(given) - set(moving) if moving else ():
+            known[name].clear_gradient(False)  # by position: Paddle ignores the keyword
+        for name, gradient in treat(moving).items():
+            stepping.give(known[name], gradient)
+
+    _ahead(optimizer, change)
+
+
+def _ahead(optimizer: Any, work: Callable[[], None]) -> None:
+    """Run something before every step."""
+    step = optimizer.step
+
+    def stepped() -> None:
+        work()
+        step()
+
+    optimizer.step = stepped
+
+
+def another(optimizer: Any, kind: str) -> Any | None:
+    """An optimizer of another class with the same rate and members; None where Paddle has none."""
+    made = getattr(paddle.optimizer, kind, None)
+    if made is None:
+        return None
+    groups = _groups(optimizer)
+    members = [p for g in groups for p in g["params"]] if groups else optimizer._parameter_list
+    return made(optimizer._learning_rate, parameters=members)

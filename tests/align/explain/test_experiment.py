@@ -1,0 +1,61 @@
+"""The experiment: edits in their order, the stage's judge, a budget of trials."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from align.explain.arrays.array_edits import computed, reordered, turned
+from align.explain.experiment import Edit, explain
+
+RNG = np.random.default_rng(5)
+
+
+def adding(number: int) -> Edit[int]:
+    return Edit(f"plus {number}", lambda x: x + number)
+
+
+def test_the_first_edit_after_which_the_judge_passes_is_the_cause() -> None:
+    edits = [adding(1), Edit("does not apply", lambda x: None), adding(4), adding(3)]
+    found = explain(3, edits, lambda x: x >= 6, budget=5)
+    assert (found.cause, found.edited, found.trials) == ("plus 4", 7, 2)
+    assert explain(3, edits, lambda x: x == 9, budget=5) is None
+
+
+def test_a_budget_counts_trials_and_edits_are_made_one_at_a_time() -> None:
+    made = []
+
+    def edits():
+        for number in range(10):
+            made.append(number)
+            yield adding(number)
+
+    assert explain(0, edits(), lambda x: x == 5, budget=3) is None
+    assert made == [0, 1, 2]
+    assert explain(0, edits(), lambda x: x == 5, budget=6).trials == 6
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (lambda x: x.transpose(0, 2, 1).copy(), "axes are swapped: Paddle's are PyTorch's in the"),
+        (lambda x: x[:, ::-1], "reversed along axis 1"),
+        (lambda x: np.roll(x, 1, 0), "rows are shifted round by 1 along axis 0: 1 of Paddle is 0"),
+        (lambda x: x[[3, 4, 5, 0, 1, 2]], "its 2 equal parts along axis 0 are in the order 1, 0"),
+        (lambda x: 1.5 * x, "scaled: 1.5 x"),
+        (lambda x: x.astype("float16").astype("float64"), "rounded to float16"),
+        (lambda x: x + 2, "offset: PyTorch's values plus 2"),
+        (lambda x: np.where(np.arange(6)[:, None, None] == 4, 0, x), "only row 4 differs: zero"),
+        (lambda x: x + RNG.normal(size=x.shape), ""),
+    ],
+)
+def test_an_edit_of_an_array_is_found_and_noise_is_not_explained(change, cause, seed) -> None:
+    b = np.random.default_rng(seed).uniform(0.5, 2, (6, 5, 5))
+    a = change(b)
+    edits = [*turned(a, b), *reordered(a, b), *computed(a, b)]
+    found = explain(
+        b, edits, lambda x: x.shape == a.shape and np.abs(x - a).max() < 1e-9, budget=400
+    )
+    assert (found.cause if found else "").startswith(cause)
+    assert bool(found) == bool(cause)
