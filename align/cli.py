@@ -33,6 +33,7 @@ examples:
   python -m align --step data --sentences my_sentences.txt
   python -m align --spec my_pair.py --inject   your own pair, see docs/align_your_own.md
   python -m align --certify --out certificate  plant every known fault: would the suite see it?
+  python -m align --mutants 200 --seed 1       make 200 unknown ones: would the suite see them?
 
 two more commands, each with its own --help:
   python -m align dump     run one side alone, where the other framework is not installed
@@ -133,6 +134,18 @@ def _add_certify_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="with --certify: clean seeds (default 30)"
     )
+    parser.add_argument(
+        "--mutants",
+        type=int,
+        metavar="N",
+        help="make N faults automatically, by edits of the source of sot_paddle in a copy of it, "
+        "and one for each ten of them in the certificate's ports; each runs the quick cases that "
+        "run its line until one fails; survivors are listed, exit status 1 when more than 2 in "
+        "100 survive; with --certify: before the catalogue, both have to be enough",
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="S", help="with --mutants: which edits are drawn (default 0)"
+    )
 
 
 def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None:
@@ -146,23 +159,33 @@ _CASES = ("case", "step", "quick", "coverage", "checkpoint", "sentences", "glue_
 _CHOICES = ("case", "step", "checkpoint", "sentences", "glue_dir")
 _SPEC = ("inject", "processes")
 _CERTIFY = ("faults", "seeds")
+_MUTANTS = ("mutants", "seed")
 
 
 def _run_certify(options: argparse.Namespace) -> int:
-    """``--certify``: the sensitivity certificate."""
-    _only(options, "--certify", (*_CASES, "spec", *_SPEC, "certificate", "junit"))
+    """``--certify`` and ``--mutants``: the sensitivity certificate."""
+    mode = "--certify" if options.certify else "--mutants"
+    _only(options, mode, (*_CASES, "spec", *_SPEC, "certificate", "junit"))
+    if not options.certify:
+        _only(options, mode, (*_CERTIFY, "list"))
+    if options.seed is not None and options.mutants is None:
+        raise ValueError("--seed belongs to --mutants")
     _check_writable(options)
-    from align.certify import command
+    from align.certify import command, mutation_command
     from align.certify.certificate import SEEDS
 
     options.seeds = SEEDS if options.seeds is None else options.seeds
     options.jobs = 2 if options.jobs is None else options.jobs
-    return command.main(options)
+    mutants = None if options.mutants is None else mutation_command.main(options)
+    status = 1 if mutants is not None and not mutants.passed else 0
+    if options.certify:
+        status = max(status, command.main(options, mutants and mutants.counts()))
+    return status
 
 
 def _run_spec(options: argparse.Namespace) -> int:
     """``--spec``: the user's own pair."""
-    _only(options, "--spec", (*_CASES, "list", *_CERTIFY))
+    _only(options, "--spec", (*_CASES, "list", *_CERTIFY, *_MUTANTS))
     _check_writable(options)
     from align.commands.spec import Files, run_spec
 
@@ -278,11 +301,11 @@ def _check_coverage(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.certify:
+    if options.certify or options.mutants is not None:
         return _run_certify(options)
     if options.spec:
         return _run_spec(options)
-    for mode, names in (("--spec", _SPEC), ("--certify", _CERTIFY)):
+    for mode, names in (("--spec", _SPEC), ("--certify", _CERTIFY), ("--mutants", _MUTANTS)):
         for name in names:
             if getattr(options, name):
                 raise ValueError(f"--{name} belongs to {mode}")

@@ -11,7 +11,9 @@ takes any digit for "on").
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -67,6 +69,16 @@ class RandAugmentConfig:
         return INCREASING if self.increasing else PLAIN
 
 
+_OPTIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "m": ("magnitude", float),
+    "n": ("layers", int),
+    "mstd": ("std", float),
+    "inc": ("increasing", lambda text: text == "1"),
+    "p": ("prob", float),
+}
+"""Section of a policy's text -> the option that it sets, and how its number is read."""
+
+
 def parse_randaugment(text: str) -> RandAugmentConfig:
     """Read a string like ``rand-m9-mstd0.5-inc1``.
 
@@ -95,13 +107,8 @@ def parse_randaugment(text: str) -> RandAugmentConfig:
         raise DataError(
             f"auto-augment {text!r}: expected whole numbers for m and n, and 0 or 1 for inc"
         )
-    return RandAugmentConfig(
-        magnitude=float(values.get("m", MAX_MAGNITUDE)),
-        layers=int(values.get("n", 2)),
-        std=float(values.get("mstd", 0)),
-        increasing=values.get("inc") == "1",
-        prob=float(values.get("p", 0.5)),
-    )
+    given = {name: kind(values[key]) for key, (name, kind) in _OPTIONS.items() if key in values}
+    return RandAugmentConfig(**given)
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,7 @@ TIE_BREAKS = ("slow", "fast")
 _SHORTEST = 8  # room for the special tokens and a little text
 
 
-def truncated_lengths(
-    first: int, second: int, room: int, tie_break: str = "slow"
-) -> tuple[int, int]:
+def truncated_lengths(first: int, second: int, room: int, tie_break: str) -> tuple[int, int]:
     """How many tokens of each sentence ``longest_first`` truncation keeps.
 
     Args:

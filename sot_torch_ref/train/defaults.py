@@ -153,6 +153,30 @@ IMAGE_BEHAVIOUR: Mapping[str, object] = {
 }
 """What the vision release does without asking, as options of the port. Source: specs A.9."""
 
+DATA_FLAGS: Mapping[str, tuple[str, ...]] = {
+    "training transform": (
+        *("img_size", "scale", "ratio", "hflip", "color_jitter", "aa", "train_interpolation"),
+        *("no_aug", "mean", "std"),
+    ),
+    "mixing": (
+        *("mixup", "cutmix", "mixup_prob", "mixup_switch_prob", "smoothing", "mixup_off_epoch"),
+    ),
+    "erasing": ("reprob", "remode", "recount"),
+    "evaluation transform": ("img_size", "crop_pct", "interpolation", "mean", "std"),
+    "crop": ("scale", "ratio"),
+}
+"""Which of these flags a part of the image data is built from. Source: specs A.9."""
+
+PUBLISHED_LAYERS: Mapping[str, object] = {
+    "Classifier(num_classes)": 1000,
+    "OnlyVisualTokensClassifier(num_classes)": 1000,
+    "TokenEmbed(img_size)": 224,
+    "TokenEmbed(in_chans)": 3,
+    "TokenEmbed(embed_dim)": 384,
+}
+"""Defaults of the layers that the vision release's README builds from dictionaries. Source: specs
+A.6, A.7."""
+
 SCRIPTS: Mapping[str, Mapping[str, float]] = {
     "sot_tiny": {"batch_size": 128, "lr": 1e-3, "weight_decay": 0.03, "img_size": 224},
     "sot_small": {"batch_size": 128, "lr": 1e-3, "weight_decay": 0.03, "img_size": 224},

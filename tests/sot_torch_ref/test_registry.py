@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from sot_torch_ref import create_model, list_models
-from sot_torch_ref.backbones import bert
 
 TINY = {
     "vocab_size": 31,
@@ -33,33 +32,6 @@ def test_default_classes_of_vision_models(name: str) -> None:
     assert create_model(name, **tiny)(images).shape == (2, 1000)
     assert create_model(name, 3, **tiny)(images).shape == (2, 3)
     assert create_model(name, num_classes=None, **tiny).training
-
-
-@pytest.mark.parametrize(
-    ("name", "pooling"),
-    [
-        ("bert_base", "pooler"),
-        ("bert_large", "pooler"),
-        ("bert_base_mgcrp", "mgcrp_qk"),
-        ("bert_large_mgcrp", "mgcrp_qk"),
-    ],
-)
-def test_default_pooling_and_classes(name: str, pooling: str) -> None:
-    model = create_model(name, **TINY)
-    assert model.head_config.pooling == pooling
-    assert model.training
-    assert model(torch.ones(2, 5, dtype=torch.long)).shape == (2, 2)
-
-
-def test_large_dims(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = []
-    monkeypatch.setattr(bert, "BertClassifier", lambda *keys: built.append(keys))
-    for name in ("bert_large", "bert_base"):
-        create_model(name)
-    large, base = (keys[0] for keys in built)
-    assert (large.hidden_size, large.num_hidden_layers) == (1024, 24)
-    assert (large.num_attention_heads, large.intermediate_size) == (16, 4096)
-    assert (base.hidden_size, base.num_hidden_layers) == (768, 12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

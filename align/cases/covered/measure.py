@@ -77,6 +77,37 @@ def measured(product: Path = PRODUCT) -> Iterator[Path]:
                 os.environ[STARTED_BY] = before
 
 
+@contextlib.contextmanager
+def executed(product: Path = PRODUCT) -> Iterator[dict[str, list[int]]]:
+    """Note the lines that this process, and those it starts, run inside the block.
+
+    Args:
+        product: as for `measured`.
+
+    Yields:
+        File, relative to the product's folder, to its lines; filled when the block ends.
+    """
+    import coverage
+
+    lines: dict[str, list[int]] = {}
+    with measured(product) as folder:
+        tracer = coverage.Coverage(config_file=str(folder / "settings.ini"))
+        tracer.start()
+        try:
+            yield lines
+        finally:
+            tracer.stop()
+            tracer.save()
+        both = coverage.CoverageData(no_disk=True)
+        for path in folder.glob(f"{_BEGUN_BY}.*"):
+            part = coverage.CoverageData(str(path))
+            part.read()
+            both.update(part)
+        for name in both.measured_files():
+            file = Path(name).resolve().relative_to(product).as_posix()
+            lines[file] = sorted(both.lines(name) or ())
+
+
 def read(folder: Path, product: Path = PRODUCT) -> Record:
     """What all processes together executed.
 

@@ -280,6 +280,7 @@ class DataCase:
         max_length: padded length.
         pairs: sentences in pairs, truncated longest first.
         lower_case: lower-case and strip accents before splitting.
+        strip_accents: strip accents or keep them, None for what ``lower_case`` says.
         file: of the vocabulary's folder that our tokenizer reads, "" for what it prefers.
     """
 
@@ -287,6 +288,7 @@ class DataCase:
     max_length: int
     pairs: bool = False
     lower_case: bool = True
+    strip_accents: bool | None = None
     file: str = ""
     steps: tuple[str, ...] = ("data",)
     dtypes: tuple[str | None, ...] = (None,)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from align.cases.sides.built_records import Named
 from sot_paddle.config import load_yaml
+from sot_paddle.data import image_augment, image_erasing, image_mixing, image_transforms
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.train import arguments, command_line, image_arguments
 from sot_torch_ref.train import defaults as published
@@ -49,6 +51,49 @@ def image_flags() -> Named:
     """Options of ``train_image``; its parser, which loads the trainer, leaves them as they are."""
     found = fields(image_arguments.ImageTrainConfig)
     return {_FLAGS.get(name, name): facts for name, facts in found.items() if name != "data_dir"}
+
+
+_OF_DATA: Mapping[str, tuple[Any, Mapping[str, str]]] = {
+    "training transform": (
+        image_augment.AugmentConfig,
+        {"interpolation": "train_interpolation", "auto_augment": "aa"},
+    ),
+    "mixing": (
+        image_mixing.MixConfig,
+        {
+            "prob": "mixup_prob",
+            "switch_prob": "mixup_switch_prob",
+            "off_epoch": "mixup_off_epoch",
+        },
+    ),
+    "erasing": (
+        image_erasing.ErasingConfig,
+        {"prob": "reprob", "mode": "remode", "count": "recount"},
+    ),
+    "evaluation transform": (image_transforms.EvalTransform, {}),
+    "crop": (image_augment.draw_crop, {}),
+}
+"""Part of the image data -> our options of it, and their names where a flag has another one."""
+
+
+def image_data() -> Named:
+    """Defaults of the image data's own options, under the names of the flags that set them."""
+    return {
+        f"{part}: {names.get(name, name)}": {"default": parameter.default}
+        for part, (options, names) in _OF_DATA.items()
+        for name, parameter in inspect.signature(options).parameters.items()
+        if parameter.default is not inspect.Parameter.empty
+        and names.get(name, name) in published.IMAGE_FLAGS
+    }
+
+
+def published_image_data() -> Named:
+    """The same of the vision release."""
+    return {
+        f"{part}: {flag}": {"default": published.IMAGE_FLAGS[flag]}
+        for part, flags in published.DATA_FLAGS.items()
+        for flag in flags
+    }
 
 
 def recipes() -> Named:

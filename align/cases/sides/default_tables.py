@@ -17,6 +17,7 @@ from align.cases.sides import command_defaults
 from align.cases.sides.built_records import Named
 from align.cases.sides.command_defaults import defaults, fields
 from sot_paddle import config, functional, vision_config
+from sot_paddle import published as published_layers
 from sot_paddle.heads import power_norm
 from sot_paddle.train import image_arguments, optimizer, schedule
 from sot_torch_ref import functional as reference_functional
@@ -92,6 +93,7 @@ def _functions(module: Any, norms: Any) -> Named:
     return {**found, **_signatures({"SvPN": norms.SvPN})}
 
 
+_PUBLISHED = ("Classifier", "OnlyVisualTokensClassifier", "TokenEmbed")
 TABLES: Mapping[str, Table] = {
     "hf_adamw": (
         lambda: _built_optimizer(optimizer.HFAdamW),
@@ -128,6 +130,14 @@ TABLES: Mapping[str, Table] = {
     ),
     "text flags": (command_defaults.text_flags, _text_reference),
     "image flags": (command_defaults.image_flags, _image_reference),
+    "image data": (command_defaults.image_data, command_defaults.published_image_data),
+    "published layers": (
+        lambda: _signatures(
+            {name: getattr(published_layers, name) for name in _PUBLISHED},
+            leave=("config", "input_dim", "representationConfig", "visualTokenConfig"),
+        ),
+        lambda: defaults(published.PUBLISHED_LAYERS),
+    ),
     "image recipes": (command_defaults.recipes, command_defaults.published_recipes),
     "text recipes": (command_defaults.text_recipes, command_defaults.published_text_recipes),
     "moving average": (

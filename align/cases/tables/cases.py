@@ -257,6 +257,7 @@ _DATA = (
     DataCase("data_truncated", 9),
     DataCase("data_pairs", 24, pairs=True),
     DataCase("data_cased", 64, lower_case=False),
+    DataCase("data_accents_kept", 64, strip_accents=False),
     DataCase("data_vocabulary_file", 24, pairs=True, file="vocab.txt"),
 )
 

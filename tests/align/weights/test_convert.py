@@ -12,17 +12,9 @@ import pytest
 from align.weights import convert_file
 from align.weights.engine import convert
 from sot_paddle.checkpoint import read_tensors, unpack_files, write_tensors
+from tests.align.weights.converted import assert_same_file
 
 VOCAB = {"vocab.txt": b"[PAD]\n[UNK]\n\xc3\xa9\n", "tokenizer_config.json": b"{}"}
-
-
-def assert_same(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    tensors, _ = read_tensors(path)
-    assert set(tensors) == set(arrays)
-    for name, array in arrays.items():
-        assert tensors[name].dtype == array.dtype, name
-        assert tensors[name].shape == array.shape, name
-        assert tensors[name].tobytes() == array.tobytes(), name
 
 
 @pytest.fixture
@@ -53,7 +45,7 @@ def test_directory_there_and_back_needs_nothing_but_the_file(
     for path in hf_dir.iterdir():
         path.unlink()
     made = convert_file(there, back, "bert_hf", "bert_base", reverse=True)
-    assert_same(back / "model.safetensors", hf_arrays)
+    assert_same_file(back / "model.safetensors", hf_arrays)
     assert made.num_attention_heads == 3
     assert made.notes == ()
     for name, content in VOCAB.items():
@@ -78,7 +70,7 @@ def test_every_dtype_survives(tmp_path, official_shapes, random_arrays, dtype, s
     convert_file(tmp_path / "a.safetensors", there, "sot_nlp_official", "bert_base_mgcrp")
     assert {str(spec.dtype) for spec in read_tensors(there)[0].specs.values()} == {dtype}
     convert_file(there, back, "sot_nlp_official", "bert_base_mgcrp", reverse=True)
-    assert_same(back, arrays)
+    assert_same_file(back, arrays)
 
 
 def test_dtype_changes_only_when_asked_and_only_floats(tmp_path, official_shapes, random_arrays):
@@ -88,7 +80,7 @@ def test_dtype_changes_only_when_asked_and_only_floats(tmp_path, official_shapes
     convert_file(tmp_path / "a.safetensors", *args, dtype="float64")
     back = tmp_path / "back.safetensors"
     convert_file(args[0], back, *args[1:], reverse=True, dtype="float32")
-    assert_same(
+    assert_same_file(
         back,
         {k: a if a.ndim else np.zeros((), np.int64) for k, a in arrays.items()},
     )
@@ -147,7 +139,7 @@ def test_prefix_of_a_headless_source_comes_back(tmp_path, hf_shapes, random_arra
         args = ("bert_hf", "bert_base")
         convert_file(folder / "a.safetensors", folder / "there.safetensors", *args)
         convert_file(folder / "there.safetensors", folder / "b.safetensors", *args, reverse=True)
-        assert_same(folder / "b.safetensors", arrays)
+        assert_same_file(folder / "b.safetensors", arrays)
         convert_file(
             folder / "there.safetensors",
             folder / "dir",
@@ -155,7 +147,7 @@ def test_prefix_of_a_headless_source_comes_back(tmp_path, hf_shapes, random_arra
             reverse=True,
             num_attention_heads=4,
         )
-        assert_same(folder / "dir" / "model.safetensors", arrays)
+        assert_same_file(folder / "dir" / "model.safetensors", arrays)
 
 
 def test_shards_are_joined_and_checked(tmp_path, hf_dir, hf_arrays):
@@ -172,7 +164,7 @@ def test_shards_are_joined_and_checked(tmp_path, hf_dir, hf_arrays):
     args = ("bert_hf", "bert_base")
     convert_file(hf_dir, tmp_path / "there.safetensors", *args)
     convert_file(tmp_path / "there.safetensors", tmp_path / "back", *args, reverse=True)
-    assert_same(tmp_path / "back" / "model.safetensors", hf_arrays)
+    assert_same_file(tmp_path / "back" / "model.safetensors", hf_arrays)
 
     for change, message in (
         ({names[0]: "model-2.safetensors"}, "missing from|not in the index but in"),
@@ -372,7 +364,7 @@ def test_the_real_checkpoint_is_bit_equal_and_loads_in_transformers(tmp_path, re
     assert (made.num_hidden_layers, made.num_attention_heads, made.notes) == (6, 12, ())
     original, _ = read_tensors(real_checkpoint / "model.safetensors")
     kept = {name: original[name] for name in original if name not in {"embeddings.position_ids"}}
-    assert_same(back / "model.safetensors", kept)
+    assert_same_file(back / "model.safetensors", kept)
 
     pytest.importorskip("sot_torch_ref")  # makes transformers importable beside a CPU torch
     transformers = pytest.importorskip("transformers")

@@ -1,9 +1,6 @@
 """Plans of image models: every layout's names, bijection, options, and every refusal by name."""
 
-import json
-import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +8,7 @@ import pytest
 from align.weights import LAYOUTS, build_plan
 from align.weights.engine.known_models import MODELS, registry_name
 from align.weights.engine.registry import find_table, recognise
+from tests.align.weights.converted import assert_comes_back, paddle_shapes
 
 CASES = [
     ("sot_official", "sot_tiny", {}),
@@ -23,10 +21,6 @@ CASES = [
 CONSTANTS = ("num_batches_tracked", "relative_position_index", "attn_mask")
 
 
-def paddle_shapes(plan) -> dict[str, tuple[int, ...]]:
-    return {entry.destination: entry.destination_shape for entry in plan.entries}
-
-
 @pytest.mark.parametrize(("layout", "model", "options"), CASES)
 def test_there_and_back_is_the_identity(image_shapes, random_arrays, layout, model, options):
     shapes = image_shapes(layout, **options)
@@ -34,15 +28,8 @@ def test_there_and_back_is_the_identity(image_shapes, random_arrays, layout, mod
     plan = build_plan(layout, model, shapes)
     assert plan.absent == ()
     assert all(name.endswith(CONSTANTS) for name in plan.ignored)
-    made = plan.apply(arrays)
-    back = build_plan(layout, model, {n: a.shape for n, a in made.items()}, reverse=True)
+    back = assert_comes_back(plan, layout, model, arrays)
     assert (back.head, back.embed, back.depths) == (plan.head, plan.embed, plan.depths)
-    returned = back.apply(made)
-    constants = {name for name in shapes if name.endswith(CONSTANTS[1:])}
-    assert set(returned) == set(arrays) - constants
-    for name, array in returned.items():
-        expected = np.zeros((), np.int64) if name.endswith("tracked") else arrays[name]
-        np.testing.assert_array_equal(array, expected, err_msg=name)
 
 
 @pytest.mark.parametrize("layout", ["swin_timm", "swin_microsoft"])
@@ -267,21 +254,10 @@ def test_every_image_model_has_a_layout_and_the_originals_capitals_are_read():
 
 
 @pytest.mark.parametrize("size", ["tiny", "small", "base"])
-def test_the_published_state_dicts_are_covered(random_arrays, size):
-    root = Path(__file__).resolve().parents[3]
-    shared = Path(os.environ.get("SOT_SHARED", root / ".." / "shared"))
-    file = shared / "state_dicts" / f"sot_official_{size}.json"
-    if not file.is_file():
-        pytest.skip("../shared/state_dicts absent")
-    shapes = {t["name"]: tuple(t["shape"]) for t in json.loads(file.read_text())["tensors"]}
-    arrays = random_arrays(shapes)
+def test_the_published_state_dicts_are_covered(published_state, random_arrays, size):
+    tensors = published_state(f"sot_official_{size}")["tensors"]
+    shapes = {t["name"]: tuple(t["shape"]) for t in tensors}
     made = build_plan("sot_official", f"sot_{size}", shapes)
     assert (made.absent, made.embed, made.head) == ((), "densenet", "mgcrp")
     assert made.sizes["R"] == 6 * made.sizes["w"] ** 2
-    back = build_plan("sot_official", f"sot_{size}", paddle_shapes(made), reverse=True)
-    returned = back.apply(made.apply(arrays))
-    assert set(returned) == set(arrays)
-    for name, array in arrays.items():
-        expected = np.zeros((), np.int64) if name in made.ignored else array
-        assert returned[name].dtype == array.dtype
-        np.testing.assert_array_equal(returned[name], expected, err_msg=name)
+    assert_comes_back(made, "sot_official", f"sot_{size}", random_arrays(shapes))

@@ -1,10 +1,7 @@
 """Converted weights in the models: timm's own numbers, and the original's state dicts that run."""
 
 import contextlib
-import json
-import os
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,21 +100,6 @@ def test_small_swin_has_the_numbers_of_timm(in_float64, tmp_path, depths):
     assert_as_timm(in_float64, tmp_path, "swin_timm", "swin_tiny", theirs, ours, 64)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("layout", "name", "timm_name"),
-    [
-        ("deit_timm", "deit_tiny", "deit_tiny_patch16_224"),
-        ("swin_timm", "swin_tiny", "swin_tiny_patch4_window7_224"),
-    ],
-)
-def test_the_whole_models_have_the_numbers_of_timm(in_float64, tmp_path, layout, name, timm_name):
-    torch, timm, _, sot_paddle = in_float64
-    theirs = timm.create_model(timm_name)
-    ours = sot_paddle.create_model(name)
-    assert_as_timm(in_float64, tmp_path, layout, name, theirs, ours, 224)
-
-
 def test_microsofts_patch_merging_joins_tokens_in_timms_order(in_float64):
     """So no channel of the reduction moves: x0, x1, x2, x3 of the release are timm's four."""
     torch, timm, _, _ = in_float64
@@ -157,14 +139,11 @@ def test_timm_reads_microsofts_names_as_we_do(frameworks, image_shapes, random_a
         np.testing.assert_array_equal(array, timms[name], err_msg=name)
 
 
-def test_the_original_state_dict_runs_and_returns_bit_equal(frameworks, tmp_path, random_arrays):
+def test_the_original_state_dict_runs_and_returns_bit_equal(
+    frameworks, tmp_path, published_state, random_arrays
+):
     torch, _, paddle, sot_paddle = frameworks
-    root = Path(__file__).resolve().parents[3]
-    shared = Path(os.environ.get("SOT_SHARED", root / ".." / "shared"))
-    file = shared / "state_dicts" / "sot_official_tiny.json"
-    if not file.is_file():
-        pytest.skip("../shared/state_dicts absent")
-    tensors = json.loads(file.read_text())["tensors"]
+    tensors = published_state("sot_official_tiny")["tensors"]
     arrays = random_arrays({t["name"]: tuple(t["shape"]) for t in tensors})
     for name, array in arrays.items():
         if name.endswith("running_var"):

@@ -1,9 +1,5 @@
 """The order of registration that the tables tell is that of the models themselves."""
 
-import json
-import os
-from pathlib import Path
-
 import pytest
 
 import sot_torch_ref  # isort: skip (declares the operators that timm and transformers import)
@@ -21,7 +17,6 @@ SIZES = {
     "intermediate_size": 20,
     "max_position_embeddings": 9,
 }
-SHARED = Path(os.environ.get("SOT_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 
 
 def bert():
@@ -64,11 +59,8 @@ def test_the_order_is_that_of_the_model(layout, name):
         ("sot_official_base", "sot_base"),
     ],
 )
-def test_the_order_is_that_of_the_original_release(file, name):
-    path = SHARED / "state_dicts" / f"{file}.json"
-    if not path.is_file():
-        pytest.skip("../shared/state_dicts absent")
-    content = json.loads(path.read_text(encoding="utf-8"))
+def test_the_order_is_that_of_the_original_release(published_state, file, name):
+    content = published_state(file)
     tensors = content["tensors"]
     shapes = {one["name"]: tuple(one["shape"]) for one in sorted(tensors, key=lambda t: t["name"])}
     plan = build_plan(content["layout"], name, shapes)

@@ -1,8 +1,10 @@
-"""The published recipes, text and images: begun on one side, continued 20 steps on the other."""
+"""The published recipe of images: begun on one side, continued 20 steps on the other.
+
+That of text goes through the real trainer in test_optimizer_trainer.py.
+"""
 
 import dataclasses
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,31 +24,20 @@ from align.weights import build_plan
 from align.weights.optimizer import optimizer_paddle, optimizer_torch_live
 from align.weights.optimizer.optimizer_differences import identical
 from align.weights.optimizer.optimizer_state import PlanWay, convert
-from sot_paddle.train.losses import classification_loss, image_loss
+from sot_paddle.train.losses import image_loss
 from sot_paddle.train.optimizer import (
     ClipGradByGlobalNorm,
-    HFAdamW,
     decay_filter,
-    decayed_names,
     decayed_names_by_shape,
 )
-from sot_paddle.train.schedule import EpochRates, PerEpoch, build_schedule
-from sot_torch_ref.train.losses import soft_target_cross_entropy, task_loss
-from sot_torch_ref.train.optimizer import HFAdamW as TorchHFAdamW
-from sot_torch_ref.train.optimizer import decay_groups, vision_decay_groups
+from sot_paddle.train.schedule import EpochRates, PerEpoch
+from sot_torch_ref.train.losses import soft_target_cross_entropy
+from sot_torch_ref.train.optimizer import vision_decay_groups
 
-BEGUN, AFTER, TOTAL = 7, 20, 30
+BEGUN, AFTER = 7, 20
 DECAY = 2.0**-7  # exact in float32, as Paddle's kernel holds it
 CLASSES = 3
-SIZES = {
-    "vocab_size": 23,
-    "hidden_size": 12,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "intermediate_size": 20,
-    "max_position_embeddings": 16,
-}
-NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "head_dropout": 0.0}
+MODEL, RATE, EPSILON = "sot_tiny", 2e-3, 1e-8
 IMAGE = {
     "img_size": 16,
     "token_type": "patch",
@@ -59,14 +50,9 @@ IMAGE = {
     "drop_path_rate": 0.0,
 }
 STEPS_OF_EPOCH = 5
-RATES = EpochRates(2e-3, epochs=5, min_lr=1e-4, warmup_lr=1e-4, warmup_epochs=2, cooldown_epochs=1)
+RATES = EpochRates(RATE, epochs=5, min_lr=1e-4, warmup_lr=1e-4, warmup_epochs=2, cooldown_epochs=1)
 BOUND = 1e-12
-WITHOUT_GRADIENT = ("k_proj.bias", "key.bias", "attn.qkv.bias")  # zero in exact arithmetic
-
-
-def text_batches(rng):
-    ids = [rng.integers(1, 23, (4, 9)) for _ in range(BEGUN + AFTER)]
-    return [{"input_ids": i, "labels": rng.integers(0, CLASSES, 4)} for i in ids]
+WITHOUT_GRADIENT = ("attn.qkv.bias",)  # zero in exact arithmetic
 
 
 def image_batches(rng):
@@ -77,68 +63,21 @@ def image_batches(rng):
     return found
 
 
-@dataclass(frozen=True)
-class RecipeCase:
-    """One published recipe at toy size."""
-
-    model: str
-    options: dict
-    batches: Callable
-    torch_optimizer: Callable
-    torch_factor: Callable
-    torch_loss: Callable
-    paddle_optimizer: Callable
-    paddle_schedule: Callable
-    paddle_loss: Callable
-    rule: Callable
-    rate: float
-    epsilon: float = 1e-8
-
-
-TEXT = RecipeCase(
-    model="bert_base_mgcrp",
-    options={**SIZES, **NO_DROPOUT, "q_dim": 5, "k_dim": 4},
-    batches=text_batches,
-    torch_optimizer=lambda m: TorchHFAdamW(decay_groups(m, DECAY), lr=2e-3, eps=1e-8),
-    torch_factor=lambda step: step / 4 if step < 4 else (TOTAL - step) / (TOTAL - 4),
-    torch_loss=task_loss,
-    paddle_optimizer=HFAdamW,
-    paddle_schedule=lambda: build_schedule(
-        "linear", learning_rate=2e-3, warmup_steps=4, total_steps=TOTAL
-    ),
-    paddle_loss=classification_loss,
-    rule=decayed_names,
-    rate=2e-3,
-)
-VISION = RecipeCase(
-    model="sot_tiny",
-    options=IMAGE,
-    batches=image_batches,
-    torch_optimizer=lambda m: torch.optim.AdamW(vision_decay_groups(m, DECAY), lr=2e-3, eps=1e-8),
-    torch_factor=lambda step: RATES.rate(step // STEPS_OF_EPOCH) / 2e-3,
-    torch_loss=soft_target_cross_entropy,
-    paddle_optimizer=paddle.optimizer.AdamW,
-    paddle_schedule=lambda: PerEpoch(RATES, STEPS_OF_EPOCH),
-    paddle_loss=image_loss,
-    rule=decayed_names_by_shape,
-    rate=2e-3,
-)
-CASES = {"text": TEXT, "vision": VISION}
-
-
 class TorchSide:
     """The reference: model, optimizer, schedule."""
 
-    def __init__(self, case: RecipeCase, state: dict[str, np.ndarray] | None = None) -> None:
-        self.case = case
+    def __init__(self, state: dict[str, np.ndarray] | None = None) -> None:
         torch.manual_seed(2)
-        self.model = sot_torch_ref.create_model(case.model, CLASSES, **case.options).train()
+        self.model = sot_torch_ref.create_model(MODEL, CLASSES, **IMAGE).train()
         if state is not None:
             own = self.model.state_dict()
             held = {n: torch.from_numpy(np.array(a, order="C")) for n, a in state.items()}
             self.model.load_state_dict({**own, **held})
-        self.optimizer = case.torch_optimizer(self.model)
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, case.torch_factor)
+        groups = vision_decay_groups(self.model, DECAY)
+        self.optimizer = torch.optim.AdamW(groups, lr=RATE, eps=EPSILON)
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            self.optimizer, lambda step: RATES.rate(step // STEPS_OF_EPOCH) / RATE
+        )
 
     def weights(self) -> dict[str, np.ndarray]:
         return {n: t.detach().numpy().copy() for n, t in self.model.state_dict().items()}
@@ -154,7 +93,7 @@ class TorchSide:
         for batch in batches:
             inputs = {n: torch.from_numpy(v) for n, v in batch.items()}
             labels = inputs.pop("labels")
-            loss = self.case.torch_loss(self.model(**inputs), labels)
+            loss = soft_target_cross_entropy(self.model(**inputs), labels)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             self.optimizer.step()
@@ -167,21 +106,20 @@ class TorchSide:
 class PaddleSide:
     """This project's model with the recipe of its trainers."""
 
-    def __init__(self, case: RecipeCase, state: dict[str, np.ndarray]) -> None:
-        self.case = case
-        self.model = sot_paddle.create_model(case.model, CLASSES, **case.options)
+    def __init__(self, state: dict[str, np.ndarray]) -> None:
+        self.model = sot_paddle.create_model(MODEL, CLASSES, **IMAGE)
         self.model.train()
         own = self.model.state_dict()
         assert set(own) == set(state)
         for name, array in state.items():
             own[name].set_value(np.ascontiguousarray(array).reshape(own[name].shape))
-        self.schedule = case.paddle_schedule()
-        self.optimizer = case.paddle_optimizer(
+        self.schedule = PerEpoch(RATES, STEPS_OF_EPOCH)
+        self.optimizer = paddle.optimizer.AdamW(
             learning_rate=self.schedule,
-            epsilon=case.epsilon,
+            epsilon=EPSILON,
             parameters=[p for p in self.model.parameters() if not p.stop_gradient],
             weight_decay=DECAY,
-            apply_decay_param_fun=decay_filter(self.model, case.rule),
+            apply_decay_param_fun=decay_filter(self.model, decayed_names_by_shape),
             grad_clip=ClipGradByGlobalNorm(1.0),
         )
 
@@ -199,7 +137,7 @@ class PaddleSide:
         for batch in batches:
             inputs = {n: paddle.to_tensor(v) for n, v in batch.items()}
             labels = inputs.pop("labels")
-            loss = self.case.paddle_loss(self.model(**inputs), labels)
+            loss = image_loss(self.model(**inputs), labels)
             loss.backward()
             self.optimizer.step()
             self.schedule.step()
@@ -212,7 +150,6 @@ class PaddleSide:
 class Begun:
     """A run of the reference after BEGUN steps, and its way."""
 
-    case: RecipeCase
     batches: list
     start: dict[str, np.ndarray]
     weights: dict[str, np.ndarray]
@@ -236,22 +173,19 @@ def double():
     paddle.set_default_dtype("float32")
 
 
-@pytest.fixture(scope="module", params=list(CASES))
-def begun(request, double) -> Begun:
-    case = CASES[request.param]
-    batches = case.batches(np.random.default_rng(8))
-    reference = TorchSide(case)
+@pytest.fixture(scope="module")
+def begun(double) -> Begun:
+    batches = image_batches(np.random.default_rng(8))
+    reference = TorchSide()
     start = reference.weights()
     reference.steps(batches[:BEGUN])
     weights, state = reference.weights(), reference.take()
     losses = reference.steps(batches[BEGUN:])
     shapes = {name: array.shape for name, array in weights.items()}
-    there = build_plan("sot_torch_ref", case.model, shapes)
+    there = build_plan("sot_torch_ref", MODEL, shapes)
     own = {entry.destination: entry.destination_shape for entry in there.entries}
-    back = build_plan("sot_torch_ref", case.model, own, reverse=True)
-    return Begun(
-        case, batches, start, weights, state, losses, reference.weights(), there, back
-    )  # fmt: skip
+    back = build_plan("sot_torch_ref", MODEL, own, reverse=True)
+    return Begun(batches, start, weights, state, losses, reference.weights(), there, back)
 
 
 def apart(ours, reference) -> float:
@@ -269,7 +203,7 @@ def weights_apart(ours, reference) -> float:
 def test_pytorch_begins_and_paddle_goes_on(begun):
     moved = convert(begun.state, PlanWay(begun.there))
     moved.check({e.destination: e.destination_shape for e in begun.there.entries})
-    ours = PaddleSide(begun.case, begun.to_paddle(begun.weights))
+    ours = PaddleSide(begun.to_paddle(begun.weights))
     ours.put(moved)
     assert identical(convert(ours.take(), PlanWay(begun.back)), begun.state) == []
     losses = ours.steps(begun.batches[BEGUN:])
@@ -278,9 +212,9 @@ def test_pytorch_begins_and_paddle_goes_on(begun):
 
 
 def test_paddle_begins_and_pytorch_goes_on(begun):
-    ours = PaddleSide(begun.case, begun.to_paddle(begun.start))
+    ours = PaddleSide(begun.to_paddle(begun.start))
     ours.steps(begun.batches[:BEGUN])
-    reference = TorchSide(begun.case, begun.back.apply(ours.weights()))
+    reference = TorchSide(begun.back.apply(ours.weights()))
     reference.put(convert(ours.take(), PlanWay(begun.back)))
     expected = reference.steps(begun.batches[BEGUN:])
     assert apart(ours.steps(begun.batches[BEGUN:]), expected) < BOUND
@@ -289,7 +223,7 @@ def test_paddle_begins_and_pytorch_goes_on(begun):
 
 def test_weights_alone_are_not_enough(begun):
     """The same run with the optimizer left behind: what this conversion is for."""
-    ours = PaddleSide(begun.case, begun.to_paddle(begun.weights))
+    ours = PaddleSide(begun.to_paddle(begun.weights))
     for _ in range(BEGUN):
         ours.schedule.step()
     losses = ours.steps(begun.batches[BEGUN:])
@@ -301,7 +235,7 @@ def test_weights_alone_are_not_enough(begun):
 def test_each_fault_of_a_move_shows(begun, fault):
     moved = convert(begun.state, PlanWay(begun.there))
     moments = {kind: dict(held) for kind, held in moved.moments.items()}
-    ours = PaddleSide(begun.case, begun.to_paddle(begun.weights))
+    ours = PaddleSide(begun.to_paddle(begun.weights))
     if fault == "count":
         moved = dataclasses.replace(moved, steps=dict.fromkeys(moved.steps, 0))
     elif fault == "swapped":

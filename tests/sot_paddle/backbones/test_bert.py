@@ -10,7 +10,6 @@ import math
 import numpy as np
 import paddle
 import pytest
-from paddle import nn
 
 from sot_paddle.backbones.bert import ACTIVATION_FUNCTIONS
 from sot_paddle.config import ACTIVATIONS
@@ -100,54 +99,6 @@ def test_encoder_equals_numpy(float64, tiny_bert) -> None:
     np.testing.assert_array_equal(features.mask.numpy(), arrays[2][:, 1:] > 0)
 
 
-HEAD_TAPS = {
-    "pooler": ["head.pooled", "head.cls_logits"],
-    "none": ["head.cls_logits"],
-    "fc": ["head.projected", "head.cls_logits"],
-    "gap": ["head.representation", "head.word_logits", "head.cls_logits"],
-    **{
-        name: [
-            *first,
-            "head.covariance",
-            "head.power_norm",
-            "head.representation",
-            "head.word_logits",
-            "head.cls_logits",
-        ]
-        for name, first in (
-            ("mgcrp", ["head.projection"]),
-            ("mgcrp_qk", ["head.q", "head.k"]),
-            ("gcp", ["head.projection"]),
-        )
-    },
-}
-
-
-@pytest.mark.parametrize("pooling", sorted(HEAD_TAPS))
-def test_taps_by_name_in_order(tiny_bert, pooling: str) -> None:
-    model = tiny_bert(pooling=pooling)
-    inputs = batch()
-    logits, taps = model(**inputs, return_taps=True)
-    expected = ["embeddings", "layers.0", "layers.1", *HEAD_TAPS[pooling], "logits"]
-    assert list(taps) == expected
-    assert taps["embeddings"].shape == [B, S, C]
-    assert taps["logits"] is logits
-    model.eval()
-    np.testing.assert_array_equal(
-        model(**inputs).numpy(), model(**inputs, return_taps=True)[0].numpy()
-    )
-
-
-def test_sum_loss_is_a_pair_with_the_sum_as_tap(tiny_bert) -> None:
-    model = tiny_bert(pooling="gap", fusion="sum_loss")
-    (cls, word), taps = model(**batch(), return_taps=True)
-    np.testing.assert_array_equal(taps["logits"].numpy(), (cls + word).numpy())
-    np.testing.assert_array_equal(taps["head.cls_logits"].numpy(), cls.numpy())
-    np.testing.assert_array_equal(taps["head.word_logits"].numpy(), word.numpy())
-    model.eval()
-    assert model(**batch()).shape == [B, 3]
-
-
 @pytest.mark.parametrize("pad", [0, 7])
 def test_the_pad_row_gets_no_gradient_and_the_others_do(float64, tiny_bert, pad: int) -> None:
     model, whole = tiny_bert(pad_token_id=pad), tiny_bert(pad_token_id=29)
@@ -177,34 +128,6 @@ def test_the_pad_row_stays_zero_over_accumulated_steps(tiny_bert) -> None:
     assert gradient.any()
 
 
-@pytest.mark.parametrize("eps", [1e-12, 1e-3])
-def test_every_layer_norm_has_the_epsilon(tiny_bert, eps: float) -> None:
-    norms = [x for x in tiny_bert(layer_norm_eps=eps).sublayers() if isinstance(x, nn.LayerNorm)]
-    assert [layer._epsilon for layer in norms] == [eps] * (1 + 2 * LAYERS)
-    default = [x for x in tiny_bert().sublayers() if isinstance(x, nn.LayerNorm)]
-    assert {layer._epsilon for layer in default} == {1e-12}
-
-
-def test_state_names(tiny_bert) -> None:
-    names = set(tiny_bert("bert_base").state_dict())
-    assert not any("pooler" in name for name in names)
-    kinds = ("weight", "bias")
-    expected = {
-        f"bert.embeddings.{n}_embeddings.weight" for n in ("word", "position", "token_type")
-    } | {f"bert.embeddings.layer_norm.{kind}" for kind in kinds}
-    for index in range(LAYERS):
-        parts = [f"self_attn.{n}_proj" for n in ("q", "k", "v", "out")]
-        parts += ["linear1", "linear2", "norm1", "norm2"]
-        expected |= {f"bert.encoder.layers.{index}.{p}.{kind}" for p in parts for kind in kinds}
-    expected |= {f"head.{layer}.{kind}" for layer in ("dense", "cls_fc") for kind in kinds}
-    assert names == expected
-    assert tiny_bert().bert.embeddings.token_type_embeddings.weight.shape == [2, C]
-    statistics = {n for n in tiny_bert().state_dict() if "running" in n}
-    assert statistics == {
-        f"head.pooling.{b}_norm.running_{s}" for b in "qk" for s in ("mean", "var")
-    }
-
-
 def test_no_mask_means_every_position_counts_even_padding_ids(float64, tiny_bert) -> None:
     for options in ({}, {"mask_padding": True}):
         model = tiny_bert(**options)
@@ -218,16 +141,6 @@ def test_no_mask_means_every_position_counts_even_padding_ids(float64, tiny_bert
         )
         masked = model(**inputs, attention_mask=batch()["attention_mask"])
         assert np.abs(masked.numpy() - model(**inputs).numpy()).max() > 1e-6
-
-
-@pytest.mark.parametrize("kind", ["bool", "int32", "float32"])
-def test_masks_of_any_dtype(tiny_bert, kind: str) -> None:
-    model = tiny_bert(mask_padding=True)
-    model.eval()
-    inputs = batch()
-    expected = model(**inputs).numpy()
-    inputs["attention_mask"] = inputs["attention_mask"].astype(kind)
-    np.testing.assert_array_equal(model(**inputs).numpy(), expected)
 
 
 def test_no_token_types_means_zeros(tiny_bert) -> None:
@@ -326,52 +239,6 @@ def test_models_are_built_in_the_default_dtype(tiny_bert, name: str, dtype: str)
     assert {tensor.dtype for tensor in model.state_dict().values()} == {expected}
     assert {tap.dtype for tap in taps.values()} == {expected}
     assert logits.dtype == expected
-
-
-def test_initial_weights(tiny_bert) -> None:
-    model = tiny_bert(hidden_size=48, intermediate_size=96, initializer_range=0.1)
-    for name, parameter in model.bert.named_parameters():
-        value = parameter.numpy()
-        if parameter.ndim == 2 and value.size > 1000:
-            assert abs(value.std() / 0.1 - 1) < 0.1, name
-        elif name.endswith("bias"):
-            assert not value.any(), name
-        elif parameter.ndim == 1:
-            assert (value == 1.0).all(), name
-
-
-def test_the_pooler_head_starts_as_the_encoder_does(tiny_bert) -> None:
-    model = tiny_bert("bert_base", hidden_size=48, initializer_range=0.1)
-    assert abs(float(model.head.dense.weight.std()) / 0.1 - 1) < 0.1
-
-
-def test_dropouts_follow_the_options(tiny_bert) -> None:
-    model = tiny_bert(hidden_dropout_prob=0.25, attention_probs_dropout_prob=0.125)
-    embedding = model.bert.embeddings.dropout.p
-    layer = model.bert.encoder.layers[0]
-    assert (embedding, layer.dropout1.p, layer.dropout2.p) == (0.25, 0.25, 0.25)
-    assert layer.self_attn.dropout == 0.125
-    assert tiny_bert("bert_base", head_dropout=None, hidden_dropout_prob=0.3).head.dropout.p == 0.3
-    assert tiny_bert(head_dropout=None, hidden_dropout_prob=0.3).head.dropout.p == 0.8
-
-
-@pytest.mark.parametrize("act", ACTIVATIONS)
-def test_activations(float64, tiny_bert, act: str) -> None:
-    model = tiny_bert(hidden_act=act).bert
-    assert model.config.hidden_act == act
-    x = np.linspace(-2, 2, 9)
-    tanh_form = 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    expected = {
-        "gelu": 0.5 * x * (1 + np.array([math.erf(v / math.sqrt(2)) for v in x])),
-        "gelu_new": tanh_form,
-        "gelu_pytorch_tanh": tanh_form,
-        "relu": np.maximum(x, 0),
-        "silu": x / (1 + np.exp(-x)),
-        "tanh": np.tanh(x),
-    }[act]
-    for layer in model.encoder.layers:
-        found = layer.activation(paddle.to_tensor(x)).numpy()
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_every_named_activation_has_a_function() -> None:

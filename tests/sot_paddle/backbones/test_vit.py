@@ -1,4 +1,4 @@
-"""SoT and DeiT: counts, names, positions, composition, every head, gradients, refusals."""
+"""SoT and DeiT: counts, presets, positions, every head, learning, refusals."""
 
 from __future__ import annotations
 
@@ -95,42 +95,6 @@ def test_presets(name: str, options: dict, expected: tuple) -> None:
     assert model.head.dropout.p == (head.head_dropout or 0.0)
 
 
-def test_names_of_the_module_tree(tiny_vision) -> None:
-    names = set(tiny_vision("sot_tiny").state_dict())
-    for name in (
-        "cls_token",
-        "pos_embed",
-        "embed.stem.conv.weight",
-        "embed.blocks.0.layers.5.conv2.weight",
-        "embed.blocks.5.norm.running_var",
-        "embed.proj.bias",
-        "blocks.1.norm1.weight",
-        "blocks.1.attn.qkv.weight",
-        "blocks.1.attn.proj.bias",
-        "blocks.1.norm2.bias",
-        "blocks.1.mlp.fc1.weight",
-        "blocks.1.mlp.fc2.bias",
-        "norm.weight",
-        "head.pooling.wr.weight",
-        "head.word_fc.weight",
-        "head.cls_fc.bias",
-    ):
-        assert name in names
-    assert "blocks.0.attn.qkv.bias" not in names
-    assert "blocks.0.attn.qkv.bias" in tiny_vision("deit_tiny").state_dict()
-
-
-def test_sinusoid_table_by_definition() -> None:
-    table = vit.sinusoid_table(5, 7)
-    assert table.shape == (1, 5, 7)
-    assert table.dtype == np.float64
-    for position in range(5):
-        for channel in range(7):
-            angle = position / 10000 ** (2 * (channel // 2) / 7)
-            expected = np.sin(angle) if channel % 2 == 0 else np.cos(angle)
-            assert table[0, position, channel] == pytest.approx(expected, rel=1e-14)
-
-
 def test_positions_are_a_buffer_or_a_parameter(tiny_vision) -> None:
     fixed, learned = tiny_vision("sot_tiny"), tiny_vision("deit_tiny")
     assert "pos_embed" in dict(fixed.named_buffers())
@@ -162,41 +126,6 @@ def test_other_sizes_have_positions_for_the_real_number_of_tokens(img_size, coun
         assert model(images(1, img_size)).shape == [1, 3]
 
 
-@pytest.mark.parametrize("name", ["sot_tiny", "deit_tiny"])
-def test_forward_is_composed_as_specified(float64, tiny_vision, name: str) -> None:
-    model = tiny_vision(name)
-    set_random(model)
-    model.eval()
-    x = images()
-    logits, taps = model(x, return_taps=True)
-    tokens = model.embed(x)
-    cls = paddle.concat([model.cls_token] * 2, axis=0)
-    t = paddle.concat([cls, tokens], axis=1) + model.pos_embed
-    expected = {"embed": tokens, "tokens": t}
-    for index, block in enumerate(model.blocks):
-        t = t + block.attn(block.norm1(t))
-        hidden = F.gelu(block.mlp.fc1(block.norm2(t)))
-        t = t + block.mlp.fc2(hidden)
-        expected[f"blocks.{index}"] = t
-    t = expected["norm"] = model.norm(t)
-    for key, value in expected.items():
-        np.testing.assert_allclose(taps[key].numpy(), value.numpy(), rtol=0, atol=1e-12)
-    if name == "deit_tiny":
-        plain = model.head.cls_fc(t[:, 0])
-        np.testing.assert_allclose(logits.numpy(), plain.numpy(), rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(taps["logits"].numpy(), logits.numpy())
-    np.testing.assert_array_equal(model(x).numpy(), logits.numpy())
-
-
-def test_order_of_the_taps(tiny_vision) -> None:
-    names = list(tiny_vision("sot_tiny")(images(), return_taps=True)[1])
-    embed = ["embed.stem", *(f"embed.blocks.{i}" for i in range(6)), "embed", "tokens"]
-    assert names[: len(embed) + 3] == [*embed, "blocks.0", "blocks.1", "norm"]
-    assert names[len(embed) + 3].startswith("head.")
-    assert names[-1] == "logits"
-    assert list(tiny_vision("deit_tiny")(images(), return_taps=True)[1])[:2] == ["embed", "tokens"]
-
-
 @pytest.mark.parametrize(("pooling", "fusion"), HEADS)
 @pytest.mark.parametrize("name", ["sot_tiny", "deit_tiny"])
 def test_any_head(tiny_vision, name: str, pooling: str, fusion: str | None) -> None:
@@ -211,46 +140,6 @@ def test_any_head(tiny_vision, name: str, pooling: str, fusion: str | None) -> N
     assert float(gradient.abs().max()) > 0
     model.eval()
     assert model(images()).shape == [2, 3]
-
-
-@pytest.mark.parametrize("token_type", ["resnet", "inception", "nonlocal", "linear", "patch"])
-@pytest.mark.parametrize("name", ["sot_tiny", "deit_tiny_sot"])
-def test_any_token_embedding(tiny_vision, name: str, token_type: str) -> None:
-    model = tiny_vision(name, token_type=token_type)
-    assert model(images()).shape == [2, 3]
-
-
-def test_large_output_of_dense_tokens(tiny_vision) -> None:
-    model = tiny_vision("sot_tiny", large_output=True, dense_norm="bn")
-    assert model.embed.num_tokens == 16
-    assert "embed.blocks.0.layers.0.norm1.weight" in model.state_dict()
-    assert model(images()).shape == [2, 3]
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "mode"),
-    [
-        ("sot_tiny", {}, "eval"),
-        ("sot_tiny", {"fusion": "sum_loss"}, "train"),
-        ("deit_tiny", {"qk_scale": 0.5}, "train"),
-    ],
-)
-def test_gradients_by_finite_differences(
-    float64, tiny_vision, check_parameters, name, options, mode
-) -> None:
-    model = tiny_vision(name, depth=1, **options)
-    for block in model.blocks:
-        set_random(block)
-    set_random(model.head)
-    model.train() if mode == "train" else model.eval()
-    x, labels = images(3), paddle.to_tensor([0, 2, 1])
-
-    def loss() -> paddle.Tensor:
-        logits = model(x)
-        parts = logits if isinstance(logits, tuple) else (logits,)
-        return sum(F.cross_entropy(part, labels) for part in parts)
-
-    check_parameters(model, loss, tolerance=1e-6)
 
 
 def test_a_tiny_sot_at_32_pixels_learns() -> None:
@@ -289,18 +178,6 @@ def test_eval_is_deterministic_and_stochastic_depth_is_not(tiny_vision) -> None:
     assert (model(x).numpy() != model(x).numpy()).any()
     model.eval()
     np.testing.assert_array_equal(model(x).numpy(), model(x).numpy())
-
-
-def test_initialisation() -> None:
-    model = create_model("sot_tiny", 10, img_size=32, depth=1)
-    block = model.blocks[0]
-    for weight in (block.attn.qkv.weight, block.mlp.fc1.weight, model.head.word_fc.weight):
-        assert weight.numpy().std() == pytest.approx(0.02, rel=0.05)
-    for bias in (block.attn.proj.bias, block.mlp.fc1.bias, block.norm1.bias):
-        assert not bias.numpy().any()
-    assert (block.norm1.weight.numpy() == 1).all()
-    assert model.cls_token.numpy().std() == pytest.approx(0.02, rel=0.2)
-    assert model.head.pooling.norm.weight.numpy().std() > 0.4  # svPN stays N(0, 1)
 
 
 def test_head_bias_has_a_name_of_its_own(tiny_vision) -> None:

@@ -72,22 +72,6 @@ def test_both_kinds_occur_and_change_the_images() -> None:
     assert sum(not np.array_equal(mix_images(images, mix), images) for mix in mixes) > 16
 
 
-def test_rounding_by_hand() -> None:
-    images = np.zeros((2, 1, 1, 3), np.uint8)
-    images[0], images[1] = 3, 10
-    # 3 * .25 + 10 * .75 = 8.25, 3 * .75 + 10 * .25 = 4.75
-    assert mix_images(images, Mix(0.25))[:, 0, 0, 0].tolist() == [8, 5]
-    images[1] = 8  # halves go to the even number: 5.5 and 5.5
-    assert mix_images(images, Mix(0.5))[:, 0, 0, 0].tolist() == [6, 6]
-
-
-def test_targets_by_hand() -> None:
-    rows = mix_labels(np.array([1, 3]), 4, 0.75, 0.2)
-    expected = [[0.05, 0.65, 0.05, 0.25], [0.05, 0.25, 0.05, 0.65]]
-    np.testing.assert_allclose(rows, expected, atol=1e-7)
-    assert mix_labels(np.array([2]), 3, 1.0, 0.0).tolist() == [[0, 0, 1]]
-
-
 def test_boxes_by_hand() -> None:
     # sqrt(1 - .75) = .5: sides int(6.5) = 6 and int(5.5) = 5, halves 3 and 2
     assert cut_box(0.75, (6, 5), 13, 11) == Mix(1 - 6 * 4 / 143, Box(3, 9, 3, 7))

@@ -234,13 +234,3 @@ def test_building_twice_from_one_config_works() -> None:
     config = HeadConfig(**SIZES)
     for _ in range(2):
         build_head(config, dim=C, num_classes=2)
-
-
-def test_initial_weights_of_the_pooler_head_follow_the_encoder() -> None:
-    for std in (0.02, 0.1):
-        built = build_head(
-            HeadConfig(pooling="pooler"), dim=200, num_classes=50, initializer_range=std
-        )
-        for layer in (built.dense, built.cls_fc):
-            assert abs(float(layer.weight.std()) / std - 1) < 0.05
-            assert not layer.bias.numpy().any()

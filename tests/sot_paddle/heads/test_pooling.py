@@ -34,25 +34,6 @@ def batch_norm(channels: int = C, **options) -> pooling.TokenBatchNorm:
     return layer
 
 
-def affine(normed: np.ndarray) -> np.ndarray:
-    return normed * np.linspace(0.5, 1.5, C) + np.linspace(-1.0, 1.0, C)
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_batch_norm_in_training_mode(masked: bool) -> None:
-    x, layer = tokens(), batch_norm()
-    mask = MASK if masked else np.ones((B, N), bool)
-    result = layer(paddle.to_tensor(x), paddle.to_tensor(MASK) if masked else None)
-    valid = x[mask]  # (tokens, C)
-    mean, var = valid.mean(axis=0), valid.var(axis=0)
-    expected = affine((x - mean) / np.sqrt(var + 1e-5))
-    np.testing.assert_allclose(result.numpy(), expected, rtol=0, atol=1e-12)
-    # the running values: torch's convention, unbiased variance
-    np.testing.assert_allclose(layer.running_mean.numpy(), 0.1 * mean, rtol=1e-12)
-    unbiased = valid.var(axis=0, ddof=1)
-    np.testing.assert_allclose(layer.running_var.numpy(), 0.9 + 0.1 * unbiased, rtol=1e-12)
-
-
 def test_batch_norm_momentum_is_the_share_that_is_kept() -> None:
     x, layer = tokens(), batch_norm(momentum=0.75)
     for _ in range(3):
@@ -62,42 +43,6 @@ def test_batch_norm_momentum_is_the_share_that_is_kept() -> None:
     np.testing.assert_allclose(layer.running_mean.numpy(), (1 - kept) * flat.mean(0), rtol=1e-12)
     expected = kept + (1 - kept) * flat.var(0, ddof=1)
     np.testing.assert_allclose(layer.running_var.numpy(), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_batch_norm_in_eval_mode_uses_and_keeps_the_running_values(masked: bool) -> None:
-    x, layer = tokens(), batch_norm(epsilon=1e-3)
-    mean, var = np.linspace(-2, 2, C), np.linspace(0.5, 3, C)
-    paddle.assign(paddle.to_tensor(mean), output=layer.running_mean)
-    paddle.assign(paddle.to_tensor(var), output=layer.running_var)
-    layer.eval()
-    result = layer(paddle.to_tensor(x), paddle.to_tensor(MASK) if masked else None)
-    expected = affine((x - mean) / np.sqrt(var + 1e-3))
-    np.testing.assert_allclose(result.numpy(), expected, rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(layer.running_mean.numpy(), mean)
-    np.testing.assert_array_equal(layer.running_var.numpy(), var)
-
-
-def test_batch_norm_masked_statistics_equal_those_without_the_padding() -> None:
-    x = tokens()
-    short, long = batch_norm(), batch_norm()
-    kept = short(paddle.to_tensor(x[:, :3]))
-    wild = np.concatenate([x[:, :3], np.full((B, 4, C), 99.0)], axis=1)
-    mask = paddle.to_tensor([[1, 1, 1, 0, 0, 0, 0]] * B)
-    padded = long(paddle.to_tensor(wild), mask)
-    np.testing.assert_allclose(padded[:, :3].numpy(), kept.numpy(), rtol=0, atol=1e-12)
-    for name in ("running_mean", "running_var"):
-        np.testing.assert_allclose(
-            getattr(long, name).numpy(), getattr(short, name).numpy(), rtol=1e-12
-        )
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_batch_norm_gradient_flows_through_the_statistics(check_gradient, masked: bool) -> None:
-    mask = paddle.to_tensor(MASK[:, :3]) if masked else None
-    layer = pooling.TokenBatchNorm(4)
-    check_gradient(lambda x: layer(x, mask), tokens()[:, :3, :4])
-    assert layer.running_mean.stop_gradient
 
 
 def test_batch_norm_refuses_a_single_token_in_training_mode_only() -> None:
@@ -222,19 +167,6 @@ def test_covariance_pooling(scale: str, masked: bool) -> None:
         values, vectors = np.linalg.eigh(cov)
         root = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
         np.testing.assert_allclose(result[b], root[rows, columns], rtol=0, atol=1e-7)
-
-
-def test_initialisation() -> None:
-    """Linear layers N(0, .02) without bias drift; the 1x1 convolutions kaiming fan-out."""
-    layer = pooling.QKCrossCovariance(400, q_dim=50, k_dim=32, norm=nn.Identity())
-    assert abs(float(layer.q_proj.weight.std()) / np.sqrt(2 / 50) - 1) < 0.03
-    assert abs(float(layer.k_proj.weight.std()) / np.sqrt(2 / 32) - 1) < 0.03
-    assert layer.q_proj.bias is None
-    assert layer.k_proj.bias is None
-    plain = pooling.linear(400, 50)
-    assert abs(float(plain.weight.std()) / 0.02 - 1) < 0.03
-    assert not plain.bias.numpy().any()
-    assert pooling.linear(3, 2, bias=False).bias is None
 
 
 @pytest.mark.parametrize("kind", ["mgcrp", "mgcrp_qk", "gcp"])

@@ -78,17 +78,6 @@ def test_text_covariance(options: dict, masked: bool) -> None:
     assert pooling.output_dim == (D * (D + 1) // 2 if root else D * D)
 
 
-def test_gradients_of_both(check_gradient) -> None:
-    for options in ({"pooling": "mgcrp", "vec": "triu"}, {"pooling": "gcp_text"}):
-        built = head(**options)
-        weights = paddle.linspace(-1.0, 1.0, built.pooling.output_dim)
-
-        def scores(x: paddle.Tensor, built=built, weights=weights) -> paddle.Tensor:
-            return built.pooling(x) @ weights
-
-        check_gradient(scores, words()[:, :4])
-
-
 def test_one_word_and_no_valid_word_are_finite_where_zero_is_asked_for() -> None:
     for pooling in ("gcp_text", "mgcrp"):
         vec = "triu" if pooling == "mgcrp" else "full"

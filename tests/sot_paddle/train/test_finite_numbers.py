@@ -20,6 +20,7 @@ from sot_paddle.train.command_line import parse
 from sot_paddle.train.finite_numbers import first_nonfinite
 from sot_paddle.train.image_arguments import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.train.image_flags import parse as parse_image
+from tests.sot_paddle.train.run_output import only_line
 
 STEPS = ("--max_steps", "4", "--save_steps", "1", "--logging_steps", "1")
 NAMES = ("--task_name", "RTE", "--data_dir", "d", "--model_name_or_path", "m", "--output_dir", "o")
@@ -31,13 +32,6 @@ BAD = {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}
 def _floats(record: type) -> list[str]:
     hints = typing.get_type_hints(record)
     return [f.name for f in dataclasses.fields(record) if "float" in str(hints[f.name])]
-
-
-def _line(err: str, program: str = "train_glue") -> str:
-    lines = [line for line in err.splitlines() if line.startswith(program)]
-    assert len(lines) == 1, err
-    assert "Traceback" not in err
-    return lines[0]
 
 
 def test_numbers_of_every_kind_are_looked_at():
@@ -130,7 +124,7 @@ def test_a_weight_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch, e
     steps = ("--eval_steps", "1") if evaluated else ("--eval_steps", "9")
     status, err = tiny.start(out, *STEPS, *steps)
     assert status == 2
-    line = _line(err)
+    line = only_line(err)
     assert POSITIONS in line
     assert f"last finite checkpoint: {out / 'checkpoint-2'}" in line
     assert [p.name for p in checkpointing.list_checkpoints(out)] == ["checkpoint-1", "checkpoint-2"]
@@ -158,8 +152,8 @@ def test_a_moment_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch):
     out = tmp_path / "out"
     status, err = tiny.start(out, *STEPS)
     assert status == 2
-    assert "head.fc.weight/moment2 (in optimizer.safetensors)" in _line(err)
-    assert f"last finite checkpoint: {out / 'checkpoint-1'}" in _line(err)
+    assert "head.fc.weight/moment2 (in optimizer.safetensors)" in only_line(err)
+    assert f"last finite checkpoint: {out / 'checkpoint-1'}" in only_line(err)
     assert [path.name for path in checkpointing.list_checkpoints(out)] == ["checkpoint-1"]
 
 
@@ -175,7 +169,7 @@ def test_an_average_that_is_not_finite_is_not_saved(images, tmp_path, monkeypatc
     out = tmp_path / "out"
     status, err = images.start(out, "--recovery-interval", "2")
     assert status == 2
-    line = _line(err, "train_image")
+    line = only_line(err, "train_image")
     assert "(in ema.safetensors)" in line
     assert "last finite checkpoint: none yet" in line
     assert not checkpointing.list_checkpoints(out)
@@ -193,7 +187,7 @@ def test_a_checkpoint_that_is_not_finite_is_not_continued(tiny, tmp_path, file):
     for flags in ((), ("--resume", str(out / "checkpoint-4"))):
         status, err = tiny.start(out, *STEPS, *flags)
         assert status == 2
-        line = _line(err)
+        line = only_line(err)
         assert f"checkpoint-4 cannot be continued: {name} (in {file}) holds a number" in line
         assert f"last finite checkpoint: {out / 'checkpoint-3'}" in line
     assert {path: path.stat().st_mtime_ns for path in (out / "checkpoint-4").iterdir()} == before
@@ -208,7 +202,7 @@ def test_weights_that_are_not_finite_are_not_started_from(tiny, tmp_path):
     name = _poison(out / "best", "model.safetensors")
     status, err = tiny.start(again, *STEPS, "--model_name_or_path", str(out / "best"))
     assert status == 2
-    assert f"{out / 'best'}: {name} holds a number that is not finite" in _line(err)
+    assert f"{out / 'best'}: {name} holds a number that is not finite" in only_line(err)
     assert not again.exists()
 
 
@@ -224,7 +218,7 @@ def test_image_weights_that_are_not_finite_are_not_started_from(images, tmp_path
     flags = ("--max-steps", "1", "--initial-checkpoint", str(out))
     status, err = images.start(again, *flags, convert=convert)
     assert status == 2
-    assert f"{name} holds a number that is not finite" in _line(err, "train_image")
+    assert f"{name} holds a number that is not finite" in only_line(err, "train_image")
     assert not again.exists()
 
 
@@ -234,4 +228,6 @@ def test_a_checkpoint_without_a_finite_one_before_it(tiny, tmp_path):
     _poison(out / "checkpoint-1", "model.safetensors", value=np.inf)
     status, err = tiny.start(out, "--max_steps", "1", "--save_steps", "1")
     assert status == 2
-    assert "last finite checkpoint: none: start afresh, with a lower learning rate" in _line(err)
+    assert "last finite checkpoint: none: start afresh, with a lower learning rate" in only_line(
+        err
+    )

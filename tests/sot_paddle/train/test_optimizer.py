@@ -80,29 +80,6 @@ def test_steps_equal_the_numpy_trace(dtype, bound, scale, correct) -> None:
         assert worst(made, traces) < bound
 
 
-def test_defaults_are_those_of_the_published_optimizer() -> None:
-    made = parameters()
-    traces = [Trace(value) for value in initial()]
-    optimizer = HFAdamW(0.05, parameters=made)
-    for step in range(3):
-        give(made, gradients(step, 1e-5))
-        optimizer.step()
-        for trace, g in zip(traces, gradients(step, 1e-5), strict=True):
-            trace.step(g, 0.05)
-    assert worst(made, traces) < 1e-12
-
-
-def test_decay_comes_after_the_step_on_the_new_value() -> None:
-    made = parameters()
-    give(made, gradients(0))
-    HFAdamW(0.5, parameters=made, weight_decay=0.5).step()
-    for parameter, value, g in zip(made, initial(), gradients(0), strict=True):
-        moved = value - 0.5 * g / (np.abs(g) + 1e-6 / np.sqrt(1e-3))
-        np.testing.assert_allclose(parameter.numpy(), moved * 0.75, rtol=1e-12)
-        before = value * 0.75 - (value - moved)
-        assert np.abs(parameter.numpy() - before).max() > 0.05
-
-
 def test_decay_filter_of_the_optimizer_is_asked_by_parameter_name() -> None:
     made = parameters()
     chosen = {made[0].name, made[2].name}

@@ -12,17 +12,11 @@ from pathlib import Path
 import pytest
 
 from sot_paddle.train import checkpointing, folder_lock, run_folder, run_record
+from tests.sot_paddle.train.run_output import only_line
 
 ROOT = Path(__file__).resolve().parents[3]
 STEPS = ("--max_steps", "2", "--save_steps", "1", "--logging_steps", "1")
 AFRESH = "--overwrite_output_dir"
-
-
-def _line(err: str, program: str = "train_glue") -> str:
-    lines = [line for line in err.splitlines() if line.startswith(program)]
-    assert len(lines) == 1, err
-    assert "Traceback" not in err
-    return lines[0]
 
 
 def _content(folder: Path) -> dict[str, bytes]:
@@ -101,8 +95,8 @@ def test_starting_afresh_is_refused_beside_anything_else(tiny, done, foreign):
     before = _content(done)
     status, err = tiny.start(done, *STEPS, AFRESH)
     assert status == 2
-    assert f"holds {foreign.split('/')[0]}" in _line(err)
-    assert foreign in _line(err) or "checkpoint-77/" in _line(err)
+    assert f"holds {foreign.split('/')[0]}" in only_line(err)
+    assert foreign in only_line(err) or "checkpoint-77/" in only_line(err)
     assert _content(done) == before
     assert (done / foreign).exists()
 
@@ -114,7 +108,7 @@ def test_a_link_in_place_of_what_was_written_is_foreign_and_not_followed(tiny, d
     before = _content(kept)
     status, err = tiny.start(done, *STEPS, AFRESH)
     assert status == 2
-    assert "holds checkpoint-2, which is not in written.json" in _line(err)
+    assert "holds checkpoint-2, which is not in written.json" in only_line(err)
     assert _content(kept) == before
 
 
@@ -127,7 +121,7 @@ def test_a_record_that_points_outside_is_refused(tiny, done, tmp_path, name):
     before = _content(done)
     status, err = tiny.start(done, *STEPS, AFRESH)
     assert status == 2
-    assert "which is no path below it" in _line(err)
+    assert "which is no path below it" in only_line(err)
     assert _content(done) == before
     assert kept.is_file()
 
@@ -137,8 +131,8 @@ def test_a_folder_of_an_earlier_version_goes_on_and_is_never_emptied(tiny, done)
     before = _content(done)
     status, err = tiny.start(done, *STEPS, AFRESH)
     assert status == 2
-    assert "and no written.json" in _line(err)
-    assert "move or delete it yourself, or choose another --output_dir" in _line(err)
+    assert "and no written.json" in only_line(err)
+    assert "move or delete it yourself, or choose another --output_dir" in only_line(err)
     assert _content(done) == before
     for _ in range(2):
         status, err = tiny.start(done, *STEPS)
@@ -153,7 +147,7 @@ def test_a_foreign_folder_is_not_emptied_and_not_used(tiny, tmp_path):
     for flags in ((AFRESH,), (AFRESH, "--pooling", "gcp", "--normalization", "svpn")):
         status, err = tiny.start(tmp_path / "mine", *STEPS, *flags)
         assert status == 2
-        assert "holds best/, and no written.json" in _line(err)
+        assert "holds best/, and no written.json" in only_line(err)
         assert _content(tmp_path / "mine") == before
 
 
@@ -174,7 +168,7 @@ def test_a_refused_run_removes_nothing(tiny, done, flags, said):
     before = _content(done)
     status, err = tiny.start(done, *STEPS, AFRESH, *flags)
     assert status == 2
-    assert said in _line(err)
+    assert said in only_line(err)
     assert _content(done) == before
 
 
@@ -202,7 +196,9 @@ def test_the_weights_to_start_from_are_not_removed(tiny, done, tmp_path, where):
     before = _content(done)
     status, err = tiny.start(done, *STEPS, AFRESH, "--model_name_or_path", str(source))
     assert status == 2
-    assert f"--model_name_or_path {source}: --overwrite_output_dir would remove it" in _line(err)
+    assert f"--model_name_or_path {source}: --overwrite_output_dir would remove it" in only_line(
+        err
+    )
     assert _content(done) == before
 
 
@@ -210,7 +206,7 @@ def test_configuration_and_vocabulary_are_not_removed_either(tiny, done):
     for flag in ("--config_name", "--tokenizer_name"):
         status, err = tiny.start(done, *STEPS, AFRESH, flag, str(done / "best"))
         assert status == 2
-        assert f"{flag} {done / 'best'}: --overwrite_output_dir would remove it" in _line(err)
+        assert f"{flag} {done / 'best'}: --overwrite_output_dir would remove it" in only_line(err)
 
 
 def test_predictions_do_not_replace_a_users_file(tiny, done, tmp_path):
@@ -220,7 +216,7 @@ def test_predictions_do_not_replace_a_users_file(tiny, done, tmp_path):
     _write(done / "RTE.tsv")
     status, err = tiny.start(done, *STEPS)
     assert status == 2
-    assert f"{done / 'RTE.tsv'} would be replaced" in _line(err)
+    assert f"{done / 'RTE.tsv'} would be replaced" in only_line(err)
     other = tmp_path / "other"
     _write(other / "metrics.json")
     flags = [f for f in tiny.command(other) if f != "--do_train"]
@@ -239,15 +235,15 @@ def test_seeds_have_folders_and_records_of_their_own(tiny, tmp_path):
     before = _content(out)
     status, err = tiny.start(out, *STEPS, "--seeds", "1,2", AFRESH)
     assert status == 2
-    assert "seed-2 holds thesis.txt" in _line(err)
+    assert "seed-2 holds thesis.txt" in only_line(err)
     assert _content(out) == before, "the first seed's folder was emptied before the second's check"
     status, err = tiny.start(out, *STEPS, AFRESH)
     assert status == 2
-    assert "holds seed-1/" in _line(err)
+    assert "holds seed-1/" in only_line(err)
     (out / "seed-2" / "thesis.txt").rename(out / "thesis.txt")
     status, err = tiny.start(out, *STEPS, "--seeds", "1,2", AFRESH)
     assert status == 2
-    assert "holds thesis.txt" in _line(err)
+    assert "holds thesis.txt" in only_line(err)
     (out / "thesis.txt").unlink()
     status, err = tiny.start(out, *STEPS, "--seeds", "1,2", AFRESH)
     assert status == 0, err
@@ -259,7 +255,7 @@ def test_a_second_run_is_refused_by_name_and_changes_nothing(tiny, done, tmp_pat
         with folder_lock.hold(done):
             status, err = tiny.start(done, *STEPS, *flags)
         assert status == 2
-        line = _line(err)
+        line = only_line(err)
         assert f"{done} is in use by another run (process " in line
         assert " on " in line
         assert "started 20" in line
@@ -323,18 +319,18 @@ def test_images_follow_the_same_rules(images, tmp_path):
         out, *flags, "--overwrite-output-dir", "--initial-checkpoint", str(out)
     )
     assert status == 2
-    assert "--overwrite_output_dir would remove it" in _line(err, "train_image")
+    assert "--overwrite_output_dir would remove it" in only_line(err, "train_image")
     status, err = images.start(out, *flags, "--overwrite-output-dir", "--set", "embed_dim=13")
     assert status == 2
     with folder_lock.hold(out):
         status, err = images.start(out, *flags)
     assert status == 2
-    assert "in use by another run" in _line(err, "train_image")
+    assert "in use by another run" in only_line(err, "train_image")
     assert _content(out) == before
     _write(out / "best" / "notes.txt")
     status, err = images.start(out, *flags, "--overwrite-output-dir")
     assert status == 2
-    assert "holds best/notes.txt" in _line(err, "train_image")
+    assert "holds best/notes.txt" in only_line(err, "train_image")
     (out / "best" / "notes.txt").unlink()
     assert _content(out) == before
     status, err = images.start(out, *flags, "--overwrite-output-dir", "--seed", "3")

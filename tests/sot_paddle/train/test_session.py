@@ -5,27 +5,15 @@ import signal
 import numpy as np
 import pytest
 
-from sot_paddle.checkpoint import read_tensors
 from sot_paddle.train import checkpointing, session
 from sot_paddle.train.session import summary
+from tests.sot_paddle.train.run_output import arrays_of, only_line
 
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
 
 
 def _metrics(out):
     return json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-
-
-def _only_line(err: str) -> str:
-    lines = [line for line in err.splitlines() if line.startswith("train_glue")]
-    assert len(lines) == 1, err
-    assert "Traceback" not in err
-    return lines[0]
-
-
-def _weights(folder):
-    tensors, _ = read_tensors(folder / "model.safetensors")
-    return {name: np.array(tensors[name]) for name in tensors}
 
 
 def test_a_run_leaves_metrics_predictions_logs_best_and_last(tiny, tmp_path):
@@ -52,11 +40,11 @@ def test_a_run_leaves_metrics_predictions_logs_best_and_last(tiny, tmp_path):
 def test_a_finished_run_is_not_trained_again(tiny, tmp_path):
     out = tmp_path / "out"
     assert tiny.start(out, *STEPS)[0] == 0
-    before, scores = _weights(out / "last"), _metrics(out)
+    before, scores = arrays_of(out / "last"), _metrics(out)
     status, err = tiny.start(out, *STEPS)
     assert status == 0, err
     assert "dev:" not in err
-    after = _weights(out / "last")
+    after = arrays_of(out / "last")
     assert all((before[name] == after[name]).all() for name in before)
     assert _metrics(out)["last"] == scores["last"]
 
@@ -70,7 +58,7 @@ def test_seeds_give_mean_and_deviation(tiny, tmp_path):
     assert content["last"]["values"] == values
     assert content["last"]["mean"] == pytest.approx(np.mean(values))
     assert content["last"]["std"] == pytest.approx(np.std(values, ddof=1))
-    first, second = (_weights(out / f"seed-{seed}" / "last") for seed in (1, 2))
+    first, second = (arrays_of(out / f"seed-{seed}" / "last") for seed in (1, 2))
     assert any((first[name] != second[name]).any() for name in first)
 
 
@@ -104,7 +92,7 @@ def test_a_trained_head_is_not_read_with_other_options(tiny, tmp_path, tiny_file
     ]
     capfd.readouterr()
     assert session.run_command(flags, tiny_files.no_conversion) == 2
-    line = _only_line(capfd.readouterr().err)
+    line = only_line(capfd.readouterr().err)
     assert "trained with fusion None (now aggre_all), mask_padding False (now True)" in line
 
 
@@ -143,12 +131,12 @@ def test_ctrl_c_saves_and_the_resumed_run_is_identical(tiny, tmp_path, monkeypat
     monkeypatch.setattr(ExactTrainer, "training_step", interrupted)
     status, err = tiny.start(out, *more)
     assert status == 130
-    assert "checkpoint-4; run the same command again" in _only_line(err)
+    assert "checkpoint-4; run the same command again" in only_line(err)
     monkeypatch.undo()
     status, err = tiny.start(out, *more)
     assert status == 0, err
     assert "continuing from" in err
-    expected, found = _weights(whole / "last"), _weights(out / "last")
+    expected, found = arrays_of(whole / "last"), arrays_of(out / "last")
     assert all((expected[name] == found[name]).all() for name in expected)
     assert signal.getsignal(signal.SIGINT) is handler
 
@@ -163,7 +151,7 @@ def test_a_second_ctrl_c_stops_at_once(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(ExactTrainer, "training_step", twice)
     status, err = tiny.start(tmp_path / "out", *STEPS)
     assert status == 130
-    assert "stopped by SIGINT; what was saved is intact" in _only_line(err)
+    assert "stopped by SIGINT; what was saved is intact" in only_line(err)
 
 
 def test_nan_loss_keeps_the_last_good_checkpoint(tiny, tmp_path, monkeypatch):
@@ -183,11 +171,11 @@ def test_nan_loss_keeps_the_last_good_checkpoint(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(trainer, "classification_loss", poisoned)
     status, err = tiny.start(out, "--max_steps", "6", "--save_steps", "2")
     assert status == 2
-    line = _only_line(err)
+    line = only_line(err)
     assert "loss is nan at step 4" in line
     assert "checkpoint-2" in line
     assert [path.name for path in checkpointing.list_checkpoints(out)] == ["checkpoint-2"]
-    assert all(np.isfinite(array).all() for array in _weights(out / "checkpoint-2").values())
+    assert all(np.isfinite(array).all() for array in arrays_of(out / "checkpoint-2").values())
 
 
 def test_no_space_is_one_line_and_leaves_the_older_checkpoint(tiny, tmp_path, monkeypatch):
@@ -209,13 +197,13 @@ def test_no_space_is_one_line_and_leaves_the_older_checkpoint(tiny, tmp_path, mo
     monkeypatch.setattr(trainer, "write_tensors", full)
     status, err = tiny.start(out, *STEPS)
     assert status == 2
-    assert "No space left on device; what was saved before is intact" in _only_line(err)
+    assert "No space left on device; what was saved before is intact" in only_line(err)
     assert not list(out.glob(".writing*"))
     assert (out / "last").resolve() == out / "checkpoint-2"
     monkeypatch.undo()
     assert tiny.start(out, *STEPS)[0] == 0
     assert tiny.start(whole, *STEPS)[0] == 0
-    expected, found = _weights(whole / "last"), _weights(out / "last")
+    expected, found = arrays_of(whole / "last"), arrays_of(out / "last")
     assert all((expected[name] == found[name]).all() for name in expected)
 
 
@@ -237,7 +225,7 @@ def test_no_space_is_one_line_and_leaves_the_older_checkpoint(tiny, tmp_path, mo
 def test_refusals_are_one_line_and_status_2(tiny, tmp_path, flags, said):
     status, err = tiny.start(tmp_path / "out", *flags)
     assert status == 2
-    assert said in _only_line(err)
+    assert said in only_line(err)
 
 
 def test_other_options_are_refused_when_resuming(tiny, tmp_path):
@@ -245,7 +233,7 @@ def test_other_options_are_refused_when_resuming(tiny, tmp_path):
     assert tiny.start(out, *STEPS)[0] == 0
     status, err = tiny.start(out, *STEPS, "--weight_decay", "0.5")
     assert status == 2
-    assert "weight_decay: 0.0 there, 0.5 now" in _only_line(err)
+    assert "weight_decay: 0.0 there, 0.5 now" in only_line(err)
     status, err = tiny.start(out, *STEPS, "--weight_decay", "0.5", "--overwrite_output_dir")
     assert status == 0, err
 
@@ -254,7 +242,7 @@ def test_a_folder_of_something_else_is_refused(tiny, tmp_path):
     (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
     status, err = tiny.start(tmp_path, *STEPS)
     assert status == 2
-    assert "holds no run of this tool" in _only_line(err)
+    assert "holds no run of this tool" in only_line(err)
     assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"
 
 

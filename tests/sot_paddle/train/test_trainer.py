@@ -4,19 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sot_paddle.checkpoint import read_tensors
 from sot_paddle.train.recipe import check_identity
+from tests.sot_paddle.train.run_output import arrays_of, same_arrays
 
 RUN = ("--num_train_epochs", "3", "--save_steps", "1", "--keep_states", "99")
-
-
-def _arrays(folder, name="model.safetensors"):
-    tensors, _ = read_tensors(folder / name)
-    return {key: np.array(tensors[key]) for key in tensors}
-
-
-def _same(first, second):
-    return first.keys() == second.keys() and all((first[k] == second[k]).all() for k in first)
 
 
 @pytest.mark.parametrize(
@@ -32,14 +23,14 @@ def test_resume_is_exact_from_any_step_of_any_epoch(tiny, tmp_path, accumulation
     whole = tmp_path / "whole"
     assert tiny.start(whole, *flags)[0] == 0
     last = (whole / "last").resolve().name
-    assert not _same(_arrays(whole / "checkpoint-1"), _arrays(whole / last))
+    assert not same_arrays(arrays_of(whole / "checkpoint-1"), arrays_of(whole / last))
     for step in steps:
         out = tmp_path / f"from-{step}"
         status, err = tiny.start(out, *flags, "--resume", str(whole / f"checkpoint-{step}"))
         assert status == 0, err
         assert (out / "last").resolve().name == last
         for name in ("model.safetensors", "optimizer.safetensors"):
-            assert _same(_arrays(out / "last", name), _arrays(whole / "last", name)), step
+            assert same_arrays(arrays_of(out / "last", name), arrays_of(whole / "last", name)), step
         states = [
             json.loads((folder / "last" / "state.json").read_text(encoding="utf-8"))
             for folder in (out, whole)
@@ -53,14 +44,14 @@ def test_dynamic_padding_and_plain_head_resume_too(tiny, tmp_path):
     assert tiny.start(tmp_path / "whole", *flags)[0] == 0
     middle = str(tmp_path / "whole" / "checkpoint-8")
     assert tiny.start(tmp_path / "out", *flags, "--resume", middle)[0] == 0
-    assert _same(_arrays(tmp_path / "out" / "last"), _arrays(tmp_path / "whole" / "last"))
+    assert same_arrays(arrays_of(tmp_path / "out" / "last"), arrays_of(tmp_path / "whole" / "last"))
 
 
 def test_the_seed_changes_the_run(tiny, tmp_path):
     for seed in ("1", "2"):
         flags = ("--max_steps", "2", "--seed", seed)
         assert tiny.start(tmp_path / seed, *flags)[0] == 0
-    assert not _same(_arrays(tmp_path / "1" / "last"), _arrays(tmp_path / "2" / "last"))
+    assert not same_arrays(arrays_of(tmp_path / "1" / "last"), arrays_of(tmp_path / "2" / "last"))
 
 
 def test_accumulation_equals_the_bigger_batch(tiny, tmp_path):
@@ -70,7 +61,7 @@ def test_accumulation_equals_the_bigger_batch(tiny, tmp_path):
     for name, batch, count in (("big", "4", "1"), ("small", "1", "4")):
         flags = ("--per_gpu_train_batch_size", batch, "--gradient_accumulation_steps", count)
         assert tiny.start(tmp_path / name, *exact, *flags)[0] == 0
-    big, small = (_arrays(tmp_path / name / "last") for name in ("big", "small"))
+    big, small = (arrays_of(tmp_path / name / "last") for name in ("big", "small"))
     assert max(np.abs(big[key] - small[key]).max() for key in big) < 1e-13
 
 
@@ -85,7 +76,7 @@ def test_logged_rates_follow_the_schedule(tiny, tmp_path):
 def test_frozen_encoder(tiny, tmp_path):
     flags = ("--max_steps", "2", "--save_steps", "1", "--freeze_encoder")
     assert tiny.start(tmp_path / "out", *flags)[0] == 0
-    first, second = (_arrays(tmp_path / "out" / f"checkpoint-{n}") for n in (1, 2))
+    first, second = (arrays_of(tmp_path / "out" / f"checkpoint-{n}") for n in (1, 2))
     moved = {key for key in first if (first[key] != second[key]).any()}
     assert "head.word_fc.weight" in moved
     assert not [key for key in moved if key.startswith("bert.")]

@@ -52,20 +52,6 @@ def test_ten_steps_equal_timm(decay: float) -> None:
     assert expected["1.num_batches_tracked"].item() != 10  # timm averages and truncates it
 
 
-def test_statistics_are_averaged() -> None:
-    model = network()
-    ema = ModelEma(model, 0.5)
-    seen = [model[1].running_var.clone()]
-
-    class Watch:
-        def update(self, model: nn.Module) -> None:
-            seen.append(model[1].running_var.clone())
-
-    train(model, [ema, Watch()], 2)
-    expected = 0.25 * seen[0] + 0.25 * seen[1] + 0.5 * seen[2]
-    torch.testing.assert_close(ema.state["1.running_var"], expected)
-
-
 def test_the_average_shares_nothing_with_the_model() -> None:
     model = network()
     ema = ModelEma(model)

@@ -1,7 +1,4 @@
-"""Random erasing by hand, and timm's own with its draws replaced."""
-
-import math
-import random
+"""Random erasing by hand; test_uniform_draws.py holds it against timm."""
 
 import pytest
 import torch
@@ -25,44 +22,6 @@ def test_size_by_hand() -> None:
     assert erased_size(10, 10, 0.0625, 1.0) == (2, 2)  # 2.5: half to even
     assert erased_size(10, 20, 0.3, 2.0) is None  # 10.95 rows of 10
     assert erased_size(10, 10, 1 / 3, 10 / 3) is None
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_it_is_timm(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    from timm.data import random_erasing
-
-    rng, draws = random.Random(seed), []
-
-    def recorded(name: str):
-        def draw(*limits: float) -> float:
-            draws.append((name, getattr(rng, name)(*limits)))
-            return draws[-1][1]
-
-        return draw
-
-    noise = []
-
-    def pixels(per_pixel, rand_color, size, dtype, device) -> torch.Tensor:
-        assert per_pixel
-        assert not rand_color
-        noise.append(torch.randn(size))
-        return noise[-1]
-
-    for name in ("random", "uniform", "randint"):
-        monkeypatch.setattr(random_erasing.random, name, recorded(name))
-    monkeypatch.setattr(random_erasing, "_get_pixels", pixels)
-    image = torch.randn(3, HEIGHT, WIDTH)
-    layer = random_erasing.RandomErasing(probability=1.0, mode="pixel", max_count=1, device="cpu")
-    expected = layer(image.clone())
-    attempts = [value for name, value in draws if name == "uniform"]
-    sizes = [
-        erased_size(HEIGHT, WIDTH, area, math.exp(log))
-        for area, log in zip(attempts[::2], attempts[1::2], strict=True)
-    ]
-    assert None not in sizes[-1:]
-    assert all(size is None for size in sizes[:-1])
-    top, left = (value for name, value in draws if name == "randint")
-    assert torch.equal(erase(image, (top, left, *sizes[-1]), noise[0]), expected)
 
 
 def test_refusals() -> None:

@@ -18,7 +18,9 @@ _KEYS = ("input_ids", "token_type_ids", "attention_mask")
 def _reference(
     case: DataCase, context: Context, first: list[str], second: list[str] | None
 ) -> Arrays:
-    tokenizer = context.reference_tokenizer(do_lower_case=case.lower_case)
+    tokenizer = context.reference_tokenizer(
+        do_lower_case=case.lower_case, strip_accents=case.strip_accents
+    )
     rows = [
         tokenizer(
             text,
@@ -38,7 +40,9 @@ def run(case: DataCase, dtype: None, context: Context) -> StepResult:
     first, second = sentences, None
     if case.pairs:
         second = sentences[1:] + sentences[:1]
-    tokenizer = context.tokenizer(file=case.file, do_lower_case=case.lower_case)
+    tokenizer = context.tokenizer(
+        file=case.file, do_lower_case=case.lower_case, strip_accents=case.strip_accents
+    )
     encoded = tokenizer.encode_batch(first, second, max_length=case.max_length)
     ours = {key: encoded[key] for key in _KEYS}
     reference = _reference(case, context, first, second)

@@ -1,0 +1,203 @@
+"""Mutants: faults that nobody thought of, made by edits drawn from a seed; which are noticed?
+
+A statement of `sot_paddle` that the quick cases run is drawn, then one of its edits. The mutant
+runs the cases that run the statement, cheapest first, until one fails. Mutants of the
+certificate's ports run the scenes that use them. Everything happens in copies of the tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import hashlib
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from align.cases.covered.not_aligned import NOT_ALIGNED
+from align.cases.covered.syntax import parse
+from align.certify.equal_edits import changes_nothing
+from align.certify.mutation_order import SCENE, CheckRecord, Checks
+from align.certify.mutation_result import Drawn, MutantOutcome, Mutants
+from align.certify.mutation_sites import MutableFile, Mutant
+from align.certify.mutation_worker import COPIED, ROOT, answers
+from align.certify.not_mutated import NOT_MUTATED
+from align.certify.program_equality import same_program
+from align.certify.refusals import only_refusing
+from align.processes import Failure, TaskBatch, outcomes
+from sot_paddle.atomic import write_atomically
+
+PRODUCT, PORTS = "sot_paddle", "align/certify/ports"
+OF_PORTS = 10  # one mutant of the ports for so many of the product
+
+Progress = Callable[[int, int, str, Mapping[str, Any]], None]
+
+
+def certify_mutants(
+    count: int, seed: int, jobs: int = 2, progress: Progress | None = None
+) -> Mutants:
+    """Make mutants and see which of them the suite notices.
+
+    Args:
+        count: mutants of the product; one for each OF_PORTS of them is made of the ports.
+        seed: of the draw.
+        jobs: worker processes, each with one thread and a copy of the tree.
+        progress: called after each task with the number done, the number of all, what was done
+            (a mutant, or a check that was recorded) and the answer.
+
+    Raises:
+        ValueError: no mutant asked for, more than there are statements, or a check that fails
+            without an edit.
+    """
+    if count < 1 or jobs < 1:
+        raise ValueError(f"mutants and jobs: expected at least 1, got {count} and {jobs}")
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="align_mutants_") as folder:
+        workers = _Answers(jobs, Path(folder), progress)
+        records = recorded(workers)
+        drawn = [draw(PRODUCT, records, count, seed)]
+        drawn.append(draw(PORTS, records, max(1, count // OF_PORTS), seed))
+        tasks = [
+            {"what": str(one), "file": one.file, "text": one.text, "checks": checks}
+            for part in drawn
+            for one, checks in part.chosen
+        ]
+        found = workers.of(tasks)
+    mutants = [one for part in drawn for one, _ in part.chosen]
+    outcomes = [
+        MutantOutcome.of(mutant, answer) for mutant, answer in zip(mutants, found, strict=True)
+    ]
+    equal = [str(one) for part in drawn for one in part.equal]
+    return Mutants(seed, outcomes, equal, drawn[0].statements, time.perf_counter() - began, jobs)
+
+
+class _Answers:
+    """Answers of worker processes, each with a copy of the tree below a folder."""
+
+    def __init__(self, jobs: int, folder: Path, progress: Progress | None) -> None:
+        self._jobs, self._folder, self._progress = jobs, folder, progress
+
+    def of(self, tasks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The answer to every task, in their order."""
+        batches = [TaskBatch((position,)) for position in range(len(tasks))]
+        work = functools.partial(answers, folder=self._folder)
+        found: dict[int, dict[str, Any]] = {}
+        running = outcomes(tasks, work, batches, self._jobs, quiet=True)
+        with contextlib.closing(running) as finished:
+            for position, outcome in finished:
+                if isinstance(outcome, Failure):
+                    said = f"the worker {outcome.why}"
+                    outcome = {"end": "crashed", "said": said, "seconds": 0.0}
+                found[position] = outcome
+                if self._progress:
+                    what = tasks[position]["what"]
+                    self._progress(len(found), len(tasks), what, outcome)
+        return [found[position] for position in range(len(tasks))]
+
+
+def recorded(workers: _Answers) -> list[CheckRecord]:
+    """What every check runs, measured once for a state of the tree and kept beside it.
+
+    Raises:
+        ValueError: a check fails without an edit.
+    """
+    kept = Path(tempfile.gettempdir()) / f"align_mutants_{_fingerprint()}.json"
+    if not kept.is_file():
+        from align.certify.mutation_checks import names
+
+        found = workers.of([{"record": name, "what": name} for name in ("", *names())])
+        for one in found:
+            if one["end"] != "recorded":
+                raise ValueError(f"no mutant can be judged: {one['said']}")
+        write_atomically(kept, json.dumps(found).encode())
+    return [_record(one) for one in json.loads(kept.read_text(encoding="utf-8"))]
+
+
+def _record(answer: Mapping[str, Any]) -> CheckRecord:
+    folder = PORTS if answer["check"].startswith(SCENE) else PRODUCT
+    lines = {f"{folder}/{name}": frozenset(held) for name, held in answer["lines"].items()}
+    return CheckRecord(answer["check"], answer["taken"], lines)
+
+
+def _fingerprint() -> str:
+    """Of the content of the tree, and of the interpreter."""
+    content = hashlib.sha256(sys.version.encode())
+    for folder in COPIED:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                content.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())
+    return content.hexdigest()[:20]
+
+
+def draw(folder: str, records: Sequence[CheckRecord], count: int, seed: int) -> Drawn:
+    """Mutants of the files of a folder: statements without repetition, one edit of each.
+
+    Args:
+        folder: PRODUCT or PORTS.
+        records: what every check runs.
+        count: how many that are not provably equal.
+        seed: of the draw.
+
+    Raises:
+        ValueError: there are not so many statements.
+    """
+    of_ports = folder == PORTS
+    chance = random.Random(f"{folder} {seed}")  # noqa: S311 (a draw, no secret)
+    files = mutable_files(folder)
+    checks = Checks([one for one in records if one.name.startswith(SCENE) == of_ports], files)
+    found = [
+        (file, statement, order)
+        for file in files
+        for statement in file.statements()
+        if (order := checks.past(statement))
+    ]
+    chance.shuffle(found)
+    chosen: list[tuple[Mutant, list[tuple[str, float]]]] = []
+    equal = []
+    for file, statement, order in found:
+        if len(chosen) == count:
+            break
+        mutant = _drawn_edit(file.edits(statement), chance)
+        if mutant is None:
+            continue
+        name = mutant.file.removeprefix(f"{folder}/")
+        listed = not of_ports and changes_nothing(name, file.text, mutant.text)
+        if listed or same_program(file.text, mutant.text):
+            equal.append(mutant)
+        else:
+            chosen.append((mutant, order))
+    if len(chosen) < count:
+        raise ValueError(f"{folder}: {count} mutants asked for, {len(chosen)} can be made")
+    return Drawn(chosen, equal, len(found))
+
+
+def _drawn_edit(edits: Sequence[Mutant], chance: random.Random) -> Mutant | None:
+    """A kind of edit, each as likely as another, then one of its edits."""
+    kinds = sorted({one.edit for one in edits})
+    if not kinds:
+        return None
+    kind = chance.choice(kinds)
+    return chance.choice([one for one in edits if one.edit == kind])
+
+
+@functools.cache
+def mutable_files(folder: str) -> tuple[MutableFile, ...]:
+    """The files of a folder, without what is not compared on purpose; read once."""
+    texts = {
+        path.relative_to(ROOT / folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
+    refusers = only_refusing(ast.parse(text) for text in texts.values())
+    listed = (*NOT_ALIGNED, *NOT_MUTATED) if folder == PRODUCT else ()
+    found = []
+    for name, text in texts.items():
+        source = parse(text)
+        lines = frozenset().union(*(entry.lines(name, source) for entry in listed))
+        found.append(MutableFile(f"{folder}/{name}", text, lines, refusers))
+    return tuple(found)

@@ -1,0 +1,146 @@
+"""What of a file is mutated, what provably changes nothing, and how a mutant is written down."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from align.certify.mutation_sites import MutableFile
+from align.certify.program_equality import same_program
+from align.certify.refusals import only_refusing
+
+TEXT = '''\
+"""A file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+LIMIT = 3
+KINDS: Mapping[str, int] = Mapping[str, int]
+
+
+def require(count: int) -> None:
+    if count < 0:
+        raise ValueError(f"got {count - 1}")
+
+
+def root(x: float, power: float = 0.5) -> float:
+    """The root."""
+    require(x)
+    if x > LIMIT * 2:
+        raise ValueError("too much")
+    assert x - 1
+    listed = x + 7
+    if x > 9:
+        print(x + 8)
+    y: float = (
+        x
+        ** power
+    )
+    return y
+
+
+@dataclass(frozen=True)
+class Point:
+    size: int = 4
+
+    def __repr__(self) -> str:
+        return "p" * 3
+'''
+
+
+def mutants() -> list[str]:
+    lines = {TEXT[: TEXT.index("listed")].count("\n") + 1}
+    file = MutableFile("p/a.py", TEXT, lines, only_refusing([ast.parse(TEXT)]))
+    return [str(one) for statement in file.statements() for one in file.edits(statement)]
+
+
+def test_only_what_computes_is_edited() -> None:
+    assert sorted(mutants()) == [
+        "p/a.py:16: 0.5 -> -0.5",
+        "p/a.py:16: 0.5 -> 1.0",
+        "p/a.py:26: x ** power -> power ** x",
+        "p/a.py:26: x ** power -> x * power",
+        "p/a.py:34: 4 -> -4",
+        "p/a.py:34: 4 -> 3",
+        "p/a.py:34: 4 -> 5",
+        "p/a.py:7: 3 -> -3",
+        "p/a.py:7: 3 -> 2",
+        "p/a.py:7: 3 -> 4",
+    ]
+
+
+def test_a_statement_knows_its_lines_and_when_it_runs() -> None:
+    file = MutableFile("p/a.py", TEXT)
+    found = {one.lines.start: one for one in file.statements()}
+    assert found[25].lines == range(25, 29)  # of several lines
+    assert found[16].lines == range(16, 17)  # a header without its body
+    assert found[16].near == range(16, 30)
+    assert all(found[line].at_import for line in (7, 16, 34))
+    assert not found[25].at_import
+
+
+def test_letters_of_several_bytes_do_not_move_an_edit() -> None:
+    file = MutableFile("a.py", 'name = "é" * 2 + width * 3\n')
+    texts = {one.text for one in file.edits(next(file.statements()))}
+    assert 'name = "é" * 2 + width * (4)\n' in texts
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x = 2 * 3", "x = 3 * 2"),
+        ("x = 1 - 0", "x = 1 + 0"),
+        ('def f():\n    """One."""\n    return 1', "def f():\n    return 1"),
+        ("def f(x: int): return x", "def f(x: float): return x"),
+        ("def f(x):\n    assert x\n    return x", "def f(x):\n    return x"),
+        ("x: int = 1", "x: float = 1"),
+    ],
+)
+def test_equal_programs_are_proved(before: str, after: str) -> None:
+    assert same_program(before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("x = 1", "x = 1.0"),
+        ("x = 1", "x = True"),
+        ("x = 0.0", "x = -0.0"),
+        ("def f(x=1): return x", "def f(x=2): return x"),
+        ("x = a - b", "x = b - a"),
+        ("def f(): return lambda: 1", "def f(): return lambda: 2"),
+    ],
+)
+def test_other_programs_are_not(before: str, after: str) -> None:
+    assert not same_program(before, after)
+
+
+def test_a_function_that_changes_or_returns_something_does_not_only_refuse() -> None:
+    text = """
+def refuses(x):
+    if x:
+        raise ValueError
+
+def calls(x):
+    refuses(x)
+
+def returns(x):
+    if x:
+        raise ValueError
+    return x
+
+def changes(x):
+    x.y = 1
+    raise ValueError
+
+def appends(x):
+    x.append(1)
+    raise ValueError
+
+def nothing(x):
+    pass
+"""
+    assert only_refusing([ast.parse(text)]) == {"refuses", "calls"}

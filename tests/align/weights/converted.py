@@ -1,0 +1,45 @@
+"""What a conversion gives: the shapes of a plan's tensors, the tensors of a file, the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from align.weights import build_plan
+from sot_paddle.checkpoint import read_tensors
+
+
+def paddle_shapes(plan) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of what a plan makes."""
+    return {entry.destination: entry.destination_shape for entry in plan.entries}
+
+
+def assert_same_file(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """A file holds these arrays: names, dtypes, shapes and every bit."""
+    tensors, _ = read_tensors(path)
+    assert set(tensors) == set(arrays)
+    for name, array in arrays.items():
+        assert tensors[name].dtype == array.dtype, name
+        assert tensors[name].shape == array.shape, name
+        assert tensors[name].tobytes() == array.tobytes(), name
+
+
+def assert_comes_back(plan, layout: str, model: str, arrays: Mapping[str, np.ndarray]):
+    """There and back by the plans alone is the identity, counters (which begin again) apart.
+
+    Constants of the source that nothing makes (window indices, masks) do not come back.
+
+    Returns:
+        The plan of the way back.
+    """
+    back = build_plan(layout, model, paddle_shapes(plan), reverse=True)
+    returned = back.apply(plan.apply(arrays))
+    constants = {n for n in arrays if n.endswith(("relative_position_index", "attn_mask"))}
+    assert set(returned) == set(arrays) - constants
+    for name, array in returned.items():
+        expected = np.zeros((), np.int64) if name.endswith("tracked") else arrays[name]
+        np.testing.assert_array_equal(array, expected, err_msg=name)
+        assert array.dtype == arrays[name].dtype, name
+    return back
