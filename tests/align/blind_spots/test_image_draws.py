@@ -41,8 +41,9 @@ CHANGES = [
     + ("data_train_images", "flip"),
     # RandAugment
     (TRAIN, "__init__", "in config.mean)", "in config.std)", "data_train_images", "pixels"),
-    (image_augment, "parse_randaugment", '== "1"', '!= "1"', "data_train_images", "operations"),
-    (image_augment, "parse_randaugment", 'get("mstd", 0)', 'get("std", 0)')
+    (image_augment, "parse_randaugment", "if key in values", "if key in values and key != 'inc'")
+    + ("data_train_images", "operations"),
+    (image_augment, "parse_randaugment", "if key in values", "if key in values and key != 'mstd'")
     + ("data_train_images", "arguments"),
     (image_randaugment, "level_to_argument", "* 0.9 if negate", "* 0.8 if negate")
     + ("data_train_images", "arguments"),
