@@ -41,9 +41,19 @@ CHANGES = [
     + ("data_train_images", "flip"),
     # RandAugment
     (TRAIN, "__init__", "in config.mean)", "in config.std)", "data_train_images", "pixels"),
-    (image_augment, "parse_randaugment", "if key in values", "if key in values and key != 'inc'")
+    (
+        image_augment,
+        "parse_randaugment",
+        "_OPTIONS.items() if",
+        "_OPTIONS.items() if key != 'inc' and",
+    )
     + ("data_train_images", "operations"),
-    (image_augment, "parse_randaugment", "if key in values", "if key in values and key != 'mstd'")
+    (
+        image_augment,
+        "parse_randaugment",
+        "_OPTIONS.items() if",
+        "_OPTIONS.items() if key != 'mstd' and",
+    )
     + ("data_train_images", "arguments"),
     (image_randaugment, "level_to_argument", "* 0.9 if negate", "* 0.8 if negate")
     + ("data_train_images", "arguments"),
