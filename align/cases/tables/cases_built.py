@@ -107,6 +107,7 @@ _HEADS = (
     _text("bert_base", "head_none", **_LITTLE, pooling="none"),
     _text("bert_base_mgcrp", "head_gap", **_LITTLE, pooling="gap", fusion="aggre_all"),
     _text("bert_base_mgcrp", "head_gcp", **_LITTLE, pooling="gcp", fusion="concat"),
+    _text("bert_base_mgcrp", "head_gcp_text", **_LITTLE, pooling="gcp_text", normalization="mpn"),
     _text("bert_base_mgcrp", "head_word_tokens", **_LITTLE, fusion="word_tokens"),
     _text("bert_base_mgcrp", "head_class_token", **_LITTLE, fusion="class_token"),
     _text("bert_base_mgcrp", "head_sum_loss", **_LITTLE, fusion="sum_loss", start="one"),
