@@ -117,7 +117,7 @@ def _near(a: np.ndarray, b: np.ndarray, rule: Tolerance) -> bool:
 
 
 def _of_output(own: Call, call: Call, key: str, rule: Tolerance) -> Guilty | None:
-    """The first differing output of a guilty call, with what formulas need."""
+    """The first differing output of a wrong call, with what formulas need."""
     pairs = zip(own.outputs, call.outputs, strict=False)
     for (path, ours), (_, expected) in pairs:
         comparison = compare_outputs(key, ours, expected, None, rule)

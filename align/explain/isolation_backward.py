@@ -3,7 +3,7 @@
 One forward pass of the Paddle model does it. Every paired layer gets the reference's inputs, what
 it hands on is the reference's output, and each of these tensors is a leaf: the graph falls into one
 piece for each call. A piece gets the reference's gradients at its ends, so errors cannot travel
-from one layer to the next and every guilty layer is listed. The piece of a container is its own
+from one layer to the next and every wrong layer is listed. The piece of a container is its own
 code: from its inputs and the outputs of the layers inside to the inputs of the layers inside and
 its output.
 """
@@ -316,7 +316,7 @@ def isolated_backward(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     if key:
         planted = BackwardIsolation(pair, tripled=key).go()
         places = {one.place for one in planted.wrong} - {one.place for one in run.wrong}
-        detail = f"guilty: {', '.join(sorted(places)) or 'as before'}"
+        detail = f"wrong: {', '.join(sorted(places)) or 'as before'}"
         caught = key in places
         controls.append(ControlResult("gradient x 3 in one layer", caught, detail, key))
     else:
@@ -350,7 +350,7 @@ def _to_plant(pair: AnyPair, run: BackwardIsolation) -> str:
 
 
 def guilty_backward(pair: AnyPair, run: BackwardIsolation) -> list[Divergence]:
-    """One entry for each guilty layer, its first wrong gradient, in backward order.
+    """One entry for each wrong layer, its first wrong gradient, in backward order.
 
     Args:
         pair: the user's pair.

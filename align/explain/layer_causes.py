@@ -1,4 +1,4 @@
-"""The cause of one guilty layer: formulas and experiments, the stronger evidence first.
+"""The cause of one wrong layer: formulas and experiments, the stronger evidence first.
 
 A formula says what both sides compute, with fitted numbers: best for a single layer. An experiment
 undoes a slip and sees the difference vanish, and knows the line of code: best for a container,
@@ -16,7 +16,7 @@ _WEAK = "is "  # "is 0.75 x the reference": true, but no cause
 
 
 def forward(pair: AnyPair, guilty: Guilty) -> str:
-    """The likely cause of a guilty layer of the forward pass, "" when nothing fits.
+    """The likely cause of a wrong layer of the forward pass, "" when nothing fits.
 
     Args:
         pair: the user's pair.
@@ -36,7 +36,7 @@ def of_backward(pair: AnyPair, place: str, formula: str) -> str:
 
     Args:
         pair: the user's pair.
-        place: key of the guilty layer's call.
+        place: key of the wrong layer's call.
         formula: what inject mode says of it.
     """
     return backward_repair.explain(pair, place) or formula

@@ -20,7 +20,7 @@ from align.record.results import Comparison, Divergence
 
 
 def forward_guilty(pair: AnyPair, guilty: Sequence[Guilty]) -> list[Divergence]:
-    """Inject mode's guilty layers with their causes, each once; experiments on the first one."""
+    """Inject mode's wrong layers with their causes, each once; experiments on the first one."""
     held = merged(list(guilty))
     return [_describe(pair, one, first=i == 0) for i, one in enumerate(held)]
 

@@ -2,7 +2,7 @@
 
 One forward pass of the Paddle model does it. Before a paired layer runs, its arguments are replaced
 by those that its partner got; when it has run, its output is compared and then replaced by its
-partner's. Errors cannot accumulate, so every guilty layer is found. A container runs its own code
+partner's. Errors cannot accumulate, so every wrong layer is found. A container runs its own code
 on its layers' right outputs: it is guilty only when that code is wrong, which shows in its output
 or in what it hands to the layers inside.
 """
@@ -115,7 +115,7 @@ class Isolation:
         return changed
 
     def _feed(self, frame: _Frame, reference: Call, given: tuple) -> tuple[tuple, dict]:
-        """The reference's arguments in the places of ours; a difference accuses the caller."""
+        """The reference's arguments in the places of ours; a difference points to the caller."""
         own = [(p, self.side.numpy(t)) for p, t in leaves(given, self.side.is_tensor)]
         own = [(path, a) for path, a in own if a.dtype.kind == "f" and not is_mask(a)]
         held = [(p, a) for p, a in reference.inputs if a.dtype.kind == "f" and not is_mask(a)]

@@ -87,7 +87,7 @@ class Recorder:
     Args:
         side: `on_torch.SIDE` or `on_paddle.SIDE`.
         model: the model to watch.
-        deep: record inputs and their gradients as well (to find the guilty layer).
+        deep: record inputs and their gradients as well (to find the wrong layer).
         tripled: key of a call whose gradient is multiplied by three (a negative control).
     """
 

@@ -58,7 +58,7 @@ class Request:
         shake: move fresh zeros and ones of biases and norms off their values on both sides.
         outputs: what of each side's output is compared: (torch, paddle), each None for all of it, a
             key, index or dotted path, or a callable of the output; a single one is for both.
-        inject: also feed each layer the reference's inputs and list every guilty one; after a
+        inject: also feed each layer the reference's inputs and list every wrong one; after a
             failed forward pass this is done anyway, to name the place.
         name: of the pair in the report.
         data: (torch_batches, paddle_batches): what each side's loader yields, as iterables or

@@ -1,4 +1,4 @@
-"""Options of a guilty layer that have another value than PyTorch's of the same name."""
+"""Options of a wrong layer that have another value than PyTorch's of the same name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers that a guilty container calls: how often, in which order, what comes after them."""
+"""The layers that a wrong container calls: how often, in which order, what comes after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Try every known slip in a guilty layer; the first that mends it is the cause."""
+"""Try every known slip in a wrong layer; the first that mends it is the cause."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SLIPS: Mapping[str, Slips] = {
 
 @dataclass(frozen=True)
 class Study:
-    """What the experiments on one guilty layer gave.
+    """What the experiments on one wrong layer gave.
 
     Attributes:
         proved: the cause, because the difference vanished when it was undone; "" without.
@@ -73,7 +73,7 @@ class Study:
 
 
 def study(pair: AnyPair, guilty: Guilty) -> Study:
-    """Experiment on one guilty layer.
+    """Experiment on one wrong layer.
 
     Args:
         pair: the user's pair.

@@ -1,4 +1,4 @@
-"""Run one guilty Paddle layer again, on the reference's inputs, with something in it changed."""
+"""Run one wrong Paddle layer again, on the reference's inputs, with something in it changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Bench(Isolation):
 
     Args:
         pair: the user's pair.
-        key: the call of the guilty layer.
+        key: the call of the wrong layer.
     """
 
     def __init__(self, pair: AnyPair, key: str) -> None:
@@ -90,7 +90,7 @@ class Bench(Isolation):
 
     @property
     def layer(self) -> Any:
-        """The guilty layer."""
+        """The wrong layer."""
         return self.pair.model if self.held is None else self.held[0]
 
     def _before(self, layer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:

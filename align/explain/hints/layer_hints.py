@@ -1,4 +1,4 @@
-"""From a guilty layer to its likely cause: formulas are tried on its recorded input.
+"""From a wrong layer to its likely cause: formulas are tried on its recorded input.
 
 Each test asks whether a known slip turns the reference's tensor into ours and says so only when it
 explains the difference (1 % of it may remain). Values are fitted from the tensors, not read off the
@@ -22,7 +22,7 @@ LARGE = 300_000  # elements; of more, the samples that differ most are looked at
 
 
 def explain(guilty: Guilty, weights: Arrays, layer: Any, module: Any) -> str:
-    """The likely cause of one guilty layer, "" when no test fits.
+    """The likely cause of one wrong layer, "" when no test fits.
 
     Args:
         guilty: from inject mode.
