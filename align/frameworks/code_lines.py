@@ -17,7 +17,7 @@ from align.record.recording import ROOT
 
 _BUILT = "_align_built_at"
 _LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
-_PORTS = ("align.certify", "align.cases.tables.cases")  # the suite's own ports stand for a user's
+_PORTS = "align.certify"  # the suite's own ports stand for a user's
 
 
 def code_of(layers: Mapping[str, Any], name: str) -> str:
