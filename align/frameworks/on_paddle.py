@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -23,12 +22,16 @@ from align.record.nested import leaves, replace
 from align.record.precision import held_dtype, is_low
 from align.record.recording import ROOT
 from align.record.request import Request
-from align.record.stored_arrays import Lazy
+from align.record.stored_arrays import Lazy, by_kind
 
-dropout_exchanged = masks_paddle.dropout_exchanged
+dropout_off, dropout_exchanged = masks_paddle.dropout_off, masks_paddle.dropout_exchanged
 
 NAME = "Paddle"
-_MOMENT = re.compile(r"(?P<parameter>.+)_(?P<kind>moment1|moment2|velocity)_\d+")
+_MOMENT = re.compile(
+    r"(?P<parameter>.+)_(?P<kind>moment1|moment2|moment2_max|velocity|mean_square)_\d+"
+)
+"""PADDLE: the number at the end of an accumulator's name counts the optimizers of the process that
+had a parameter of that name, as copies of one model have."""
 
 
 @contextlib.contextmanager
@@ -306,27 +309,6 @@ def stamp(value: paddle.Tensor) -> dict[str, Any]:
     }
 
 
-@contextlib.contextmanager
-def dropout_off() -> Iterator[None]:
-    """Every dropout function of the framework hands its input on, in training mode too."""
-    functional = paddle.nn.functional
-    names = [n for n in dir(functional) if "dropout" in n and callable(getattr(functional, n))]
-    held = {name: getattr(functional, name) for name in names if "fused" not in name}
-    for name in held:
-        setattr(functional, name, lambda x, *_, **__: x)
-    held["scaled_dot_product_attention"] = attend = functional.scaled_dot_product_attention
-
-    def attend_all(query, key, value, attn_mask=None, dropout_p=0.0, *args: Any, **options: Any):
-        return attend(query, key, value, attn_mask, 0.0, *args, **options)
-
-    functional.scaled_dot_product_attention = attend_all
-    try:
-        yield
-    finally:
-        for name, function in held.items():
-            setattr(functional, name, function)
-
-
 def stock_norms(model: paddle.nn.Layer) -> list[str]:
     """Norms of Paddle itself whose kernels hold epsilon (and momentum) in float32.
 
@@ -384,19 +366,19 @@ def advance(optimizer: Any, scheduler: Any, model: paddle.nn.Layer) -> None:
     clear(model)  # none, not zeros: with zeros a parameter that is not used would still move
 
 
-def moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, Lazy]:
-    """Kind of moment -> the live ones by canonical parameter name, copied when they are read.
-
-    PADDLE: the number at the end of an accumulator's name counts the optimizers of the process that
-    had a parameter of that name, as copies of one model have.
-    """
+def live_moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, dict[str, paddle.Tensor]]:
+    """Canonical parameter name -> kind of moment -> the optimizer's own tensor."""
     names = {p.name: name for name, p in model.named_parameters()}
     first = canonical(entries(model))
-    found: dict[str, Lazy] = {}
+    found: dict[str, dict[str, paddle.Tensor]] = {}
     for key, value in optimizer.state_dict().items():
         parts = _MOMENT.fullmatch(key)
         name = names.get(parts["parameter"]) if parts else None
         if name is not None:
-            read = functools.partial(numpy, value)
-            found.setdefault(parts["kind"], Lazy()).hold(first.get(name, name), read)
+            found.setdefault(first.get(name, name), {})[parts["kind"]] = value
     return found
+
+
+def moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, Lazy]:
+    """Kind of moment -> the live ones by canonical parameter name, copied when they are read."""
+    return by_kind(live_moments(optimizer, model), numpy)

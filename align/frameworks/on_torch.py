@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -20,12 +19,19 @@ from align.record.nested import leaves, replace
 from align.record.precision import held_dtype, is_low
 from align.record.recording import ROOT
 from align.record.request import Request
-from align.record.stored_arrays import Lazy
+from align.record.stored_arrays import Lazy, by_kind
 
-dropout_exchanged = masks_torch.dropout_exchanged
+dropout_off, dropout_exchanged = masks_torch.dropout_off, masks_torch.dropout_exchanged
 
 NAME = "PyTorch"
-MOMENTS = {"exp_avg": "moment1", "exp_avg_sq": "moment2", "momentum_buffer": "velocity"}
+MOMENTS = {
+    "exp_avg": "moment1",
+    "exp_avg_sq": "moment2",
+    "max_exp_avg_sq": "moment2_max",
+    "momentum_buffer": "velocity",
+    "square_avg": "mean_square",
+}
+"""PyTorch's name of a moment -> Paddle's, which is ours."""
 
 
 @contextlib.contextmanager
@@ -237,27 +243,6 @@ def stamp(value: torch.Tensor) -> dict[str, Any]:
     }
 
 
-@contextlib.contextmanager
-def dropout_off() -> Iterator[None]:
-    """Every dropout function of the framework hands its input on, in training mode too."""
-    functional = torch.nn.functional
-    names = [n for n in dir(functional) if "dropout" in n and not n.startswith("_")]
-    held = {name: getattr(functional, name) for name in names}
-    held["scaled_dot_product_attention"] = attend = functional.scaled_dot_product_attention
-
-    def attend_all(query, key, value, attn_mask=None, dropout_p=0.0, *args: Any, **options: Any):
-        return attend(query, key, value, attn_mask, 0.0, *args, **options)
-
-    for name in names:
-        setattr(functional, name, lambda input, *_, **__: input)
-    functional.scaled_dot_product_attention = attend_all
-    try:
-        yield
-    finally:
-        for name, function in held.items():
-            setattr(functional, name, function)
-
-
 def follow_paddle(model: torch.nn.Module, names: list[str]) -> None:
     """Let these norms use the numbers that Paddle's kernels use, and its running variance.
 
@@ -334,13 +319,15 @@ def advance(optimizer: Any, scheduler: Any, model: torch.nn.Module) -> None:
     clear(model)
 
 
+def live_moments(optimizer: Any, model: torch.nn.Module) -> dict[str, dict[str, torch.Tensor]]:
+    """Canonical parameter name -> kind of moment -> the optimizer's own tensor."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    return {
+        names[parameter]: {k: held[key] for key, k in MOMENTS.items() if is_tensor(held.get(key))}
+        for parameter, held in optimizer.state.items()
+    }
+
+
 def moments(optimizer: Any, model: torch.nn.Module) -> dict[str, Lazy]:
     """Kind of moment -> views of the live ones by canonical parameter name."""
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    found: dict[str, Lazy] = {}
-    for parameter, held in optimizer.state.items():
-        for key, kind in MOMENTS.items():
-            if is_tensor(held.get(key)):
-                read = functools.partial(view, held[key])
-                found.setdefault(kind, Lazy()).hold(names[parameter], read)
-    return found
+    return by_kind(live_moments(optimizer, model), view)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import paddle
 
-from align.frameworks.on_paddle import entries
+from align.frameworks.on_paddle import entries, live_moments
 from align.record.entries import canonical
 
-KINDS = ("moment1", "moment2", "moment2_max", "velocity", "mean_square")
-_KEY = re.compile(rf"(.*)_({'|'.join(KINDS)})_\d+")  # the number counts a parameter's optimizers
+moments = live_moments
 ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What an optimizer or a scheduler may raise when it is given an option that does not fit."""
 FLOAT32: Mapping[str, tuple[str, ...]] = {
@@ -135,17 +133,6 @@ def step(optimizer: Any) -> None:
             f"Paddle: {type(optimizer).__name__}.step() failed ({reason.strip()[:200]}): compare "
             "in another precision (dtype=), or replace what has no kernel"
         ) from error
-
-
-def moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, dict[str, paddle.Tensor]]:
-    """Parameter -> kind of moment -> tensor, not copied."""
-    names = {p.name: name for name, p in parameters(model).items()}
-    found: dict[str, dict[str, paddle.Tensor]] = {name: {} for name in names.values()}
-    for key, value in optimizer.state_dict().items():
-        parts = _KEY.fullmatch(key)
-        if parts is not None and parts[1] in names:
-            found[names[parts[1]]][parts[2]] = value
-    return found
 
 
 def held_in_float32(optimizer: Any) -> tuple[str, ...] | None:

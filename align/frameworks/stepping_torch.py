@@ -9,13 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-KINDS = {
-    "exp_avg": "moment1",
-    "exp_avg_sq": "moment2",
-    "max_exp_avg_sq": "moment2_max",
-    "momentum_buffer": "velocity",
-    "square_avg": "mean_square",
-}
+from align.frameworks.on_torch import live_moments
+
+moments = live_moments
 CLIP_EPS = 1e-6  # clip_grad_norm_ divides by norm + 1e-6
 _FLOATS = ("weight_decay", "eps", "momentum", "dampening", "alpha", "rho", "lr_decay")
 
@@ -104,18 +100,6 @@ def step(optimizer: Any) -> None:
             f"PyTorch: {type(optimizer).__name__}.step() needs an argument ({error}): optimizers "
             "with a closure cannot be compared"
         ) from error
-
-
-def moments(optimizer: Any, model: torch.nn.Module) -> dict[str, dict[str, torch.Tensor]]:
-    """Parameter -> kind of moment -> tensor, not copied."""
-    found = {}
-    for name, parameter in parameters(model).items():
-        held = optimizer.state.get(parameter, {})
-        kinds = {kind: held.get(key) for key, kind in KINDS.items()}
-        found[name] = {k: t for k, t in kinds.items() if isinstance(t, torch.Tensor) and t.dim()}
-        if not parameter.dim():
-            found[name] = {k: t for k, t in kinds.items() if isinstance(t, torch.Tensor)}
-    return found
 
 
 def round_settings(optimizer: Any, which: Sequence[str] | None) -> bool:

@@ -58,6 +58,17 @@ class Lazy(Mapping[str, np.ndarray]):
         self._readers.pop(name, None)
 
 
+def by_kind(
+    held: Mapping[str, Mapping[str, Any]], read: Callable[[Any], np.ndarray]
+) -> dict[str, Lazy]:
+    """Kind -> arrays by name, each read on access, of tensors by name and kind."""
+    found: dict[str, Lazy] = {}
+    for name, kinds in held.items():
+        for kind, tensor in kinds.items():
+            found.setdefault(kind, Lazy()).hold(name, functools.partial(read, tensor))
+    return found
+
+
 class LazyLeaves(Sequence[Leaf]):
     """(path, array) pairs in order, each array read on access; a slice is a plain list."""
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from align.frameworks.factories import unpack
-from align.frameworks.stepping_paddle import KINDS, moments, parameters
+from align.frameworks.on_torch import MOMENTS
+from align.frameworks.stepping_paddle import moments, parameters
 from align.frameworks.stepping_torch import as_paddle
 from align.pair.any_pair import AnyPair, Setup
 from align.record.request import Request
@@ -135,7 +136,7 @@ def test_named_optimizers_pass_with_everything_compared_by_name(given) -> None:
     names = {c.name for c in result.comparisons}
     assert {"update/scale", "step without gradients/unused.bias"} <= names
     moments_of = {"adamw": {"moment1", "moment2"}, "sgd": set()}
-    kinds = {n.partition("/")[0] for n in names} & set(KINDS)
+    kinds = {n.partition("/")[0] for n in names} & set(MOMENTS.values())
     assert kinds == (moments_of[given] if isinstance(given, str) else {"velocity"})
 
 
