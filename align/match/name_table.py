@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from align.match.layer_kinds import TRANSFORMS
+from align.weights.engine.conversion_plan import ConversionPlan
 
 OPEN = "?"
 _SECTIONS = ("map", "modules", "ignore_torch", "ignore_paddle")
@@ -167,7 +168,7 @@ def _targets(value: Any, origin: str, key: str) -> list[Target]:
 
 
 def read_table(weights: Any) -> Table:
-    """A table from None, a dict, or a path of a .json, .yaml or .yml file.
+    """A table from None, a dict, a conversion plan, or a path of a .json, .yaml or .yml file.
 
     Raises:
         ValueError: the file cannot be read, or its content is not a table.
@@ -177,6 +178,8 @@ def read_table(weights: Any) -> Table:
     origin = "weights"
     if isinstance(weights, (str, Path)):
         origin, weights = str(weights), _read_file(Path(weights))
+    if isinstance(weights, ConversionPlan):
+        origin, weights = f"the plan of {weights.layout}", weights.names()
     if not isinstance(weights, Mapping):
         raise ValueError(
             f"{origin}: got {type(weights).__name__}, expected a dict of names or a table file"

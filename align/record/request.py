@@ -49,7 +49,8 @@ class Request:
         optimizer: "sgd", "adamw", {"name": ..., options}, or a pair of factories that take the
             model and return the optimizer, or (optimizer, scheduler).
         weights: names that do not match: a dict of PyTorch -> Paddle names (``{}`` for an index,
-            ``*`` for any text), or the path of a table, such as a confirmed draft.
+            ``*`` for any text), the path of a table, such as a confirmed draft, or the
+            `align.weights.ConversionPlan` of a layout, in either direction.
         steps: training steps to compare.
         dtype: one or more of "float64", "float32", and on a GPU "bfloat16", "float16" (forward and
             backward).

@@ -107,6 +107,27 @@ class ConversionPlan:
             converted.update({name: np.zeros((), np.int64) for name in self.counters})
         return converted
 
+    def names(self) -> dict[str, Mapping]:
+        """The plan as a table of names, PyTorch's to Paddle's, whichever way it converts.
+
+        Returns:
+            What ``weights=`` of a comparison takes: ``map`` (PyTorch name -> where it goes and how
+            it is laid out), and the reasons of what is left out on the side that is read.
+        """
+        rows: dict[str, list[tuple[int, str, str]]] = {}
+        for entry in self.entries:
+            ends = (entry.source, entry.destination)
+            theirs, ours = reversed(ends) if self.reverse else ends
+            place = entry.part[0] if entry.part else 0
+            rows.setdefault(theirs, []).append((place, ours, entry.transform))
+        table = {}
+        for name, targets in rows.items():
+            held = [ours for _, ours, _ in sorted(targets)]
+            to = held if len(held) > 1 else held[0]
+            table[name] = {"to": to, "transform": targets[0][2]}
+        side = "ignore_paddle" if self.reverse else "ignore_torch"
+        return {"map": table, side: dict(self.ignored)}
+
     @cached_property
     def grouped(self) -> Mapping[str, tuple[PlanEntry, ...]]:
         """Destination -> its entries: one, or the pieces of a joined tensor in order."""

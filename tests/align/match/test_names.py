@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ from paddle import nn
 
 import align
 from align.match.draft import likeness
+from align.weights import ConversionPlan, PlanEntry
 
 X = np.random.default_rng(3).normal(size=(2, 5, 6))
 
@@ -82,6 +84,38 @@ def test_a_fused_projection_goes_to_three_by_table() -> None:
     assert result.passed, str(result)
     assert "layers.0.query" in result.paddle_only
     assert "blocks.0.qkv" in result.torch_only
+
+
+def conversion_plan(reverse: bool, order: str = "qkv") -> ConversionPlan:
+    """A user's layout of `TorchFused` against `PaddleSplit` as a conversion would follow it."""
+    names = {"q": "query", "k": "key", "v": "value"}
+    entries = []
+    for layer in range(2):
+        for leaf, kind, transform in (("weight", "linear", "transpose"), ("bias", "bias", "copy")):
+            ends = [
+                (f"blocks.{layer}.qkv.{leaf}", f"layers.{layer}.{names[part]}.{leaf}", (i, 3))
+                for i, part in enumerate(order)
+            ]
+            ends.append((f"blocks.{layer}.proj.{leaf}", f"layers.{layer}.output.{leaf}", None))
+            for theirs, ours, part in ends:
+                source, destination = (ours, theirs) if reverse else (theirs, ours)
+                entries.append(PlanEntry(source, destination, transform, (), (), kind, part))
+    return ConversionPlan("own", "own", "", reverse, 2, "", tuple(entries), {}, (), (), {})
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_conversion_plan_is_a_mapping_in_either_direction(reverse) -> None:
+    assert outcome(TorchFused(), PaddleSplit(), weights=conversion_plan(reverse)).passed
+
+
+def test_a_wrong_entry_of_a_conversion_plan_fails() -> None:
+    found = outcome(TorchFused(), PaddleSplit(), weights=conversion_plan(False, order="kqv"))
+    assert not found.passed
+    plan = conversion_plan(False)
+    extra = PlanEntry("blocks.2.qkv", "layers.2.query", "copy", (), (), "bias")
+    longer = dataclasses.replace(plan, entries=(*plan.entries, extra))
+    with pytest.raises(ValueError, match="the row 'blocks.2.qkv' of the plan of own matches"):
+        outcome(TorchFused(), PaddleSplit(), weights=longer)
 
 
 def test_three_projections_go_to_a_fused_one_by_pieces() -> None:
