@@ -14,11 +14,11 @@ import numpy as np
 from align.cases.kinds.case_kinds import WORDS_DIM, Batch, ImageBatch, ModelCase, TimmCase
 from align.cases.sides import paddle_side, torch_side
 from align.cases.sides.checkpoint import encoder_arrays, find_checkpoint
-from align.cases.step_bounds import TOLERANCES
 from align.frameworks.moved_roundings import MovedRoundings
 from align.judge.backward_order import backward_order, say_where_it_ends
-from align.judge.comparator import compare_arrays, compare_mappings
-from align.judge.noise_band import Allowed, Kinds, NoiseBand
+from align.judge.bounds import TOLERANCES
+from align.judge.comparator import Settle, compare_arrays, compare_mappings
+from align.judge.noise_band import Kinds, NoiseBand
 from align.record.arrays import Arrays, Pass, TrainingRun
 from align.record.results import Comparison
 from align.record.stored_arrays import Store
@@ -248,7 +248,9 @@ class CasePair:
             return None
         return NoiseBand(
             lambda: self._expected[1],
-            lambda seed: self._kinds(self._run_reference(self.dtype, MovedRoundings(seed))),
+            lambda seed: contextlib.nullcontext(
+                self._kinds(self._run_reference(self.dtype, MovedRoundings(seed)))
+            ),
         )
 
     def _kinds(self, side: Pass) -> Kinds:
@@ -263,7 +265,7 @@ class CasePair:
     def _backward_order(self, gradients: Mapping[str, np.ndarray]) -> Arrays:
         return backward_order(self.to_paddle(gradients), gradients, self.plan.entries)
 
-    def _noise_of(self, kind: str) -> Allowed | None:
+    def _noise_of(self, kind: str) -> Settle | None:
         return self.noise and self.noise.of(kind)
 
     @functools.cached_property
@@ -383,7 +385,7 @@ class CasePair:
         ours: TrainingRun,
         reference: TrainingRun,
         oracle: TrainingRun | None,
-        noise: Callable[[str], Allowed] | None = None,
+        noise: Callable[[str], Settle] | None = None,
     ) -> Iterator[Comparison]:
         """Judge losses, rates, weights, moments and the decayed set of a run.
 
@@ -433,7 +435,7 @@ def each(
     oracle: Mapping[str, np.ndarray] | None = None,
     zero_scale: float | None = None,
     known: Known | None = None,
-    noise: Allowed | None = None,
+    noise: Settle | None = None,
 ) -> Iterator[Comparison]:
     """`align.judge.comparator.compare_mappings`, one name after the other as they are asked for.
 

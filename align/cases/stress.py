@@ -20,7 +20,8 @@ from typing import Any
 from align.cases.jobs import jobs
 from align.cases.kinds.case_kinds import LossCase, ModelCase
 from align.cases.tables.cases import CASES
-from align.judge.noise_band import FALSE_ALARM, ILL_CONDITIONED
+from align.judge.noise_band import ILL_CONDITIONED
+from align.judge.spread import FALSE_ALARM
 from align.record.results import StepResult
 from sot_paddle.atomic import write_atomically
 from sot_paddle.strict_json import dumps

@@ -2,8 +2,9 @@
 
 Another processor, another order of a sum, a fused kernel: each gives other last digits. Such runs
 of the reference are imitated here. While the mode is on, what every operator that rounds hands
-out, forward, backward and in the optimizer, is multiplied by 1 + 2**-23 or 1 - 2**-23 by chance.
-Operators that only move, choose or compare numbers are left alone: they round nothing.
+out, forward, backward and in the optimizer, is multiplied by 1 + u or 1 - u by chance, u = 2**-23
+(in float64 2**-52). Operators that only move, choose or compare numbers are left alone: they round
+nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from align.record.arrays import Arrays
 
-UNIT = 2.0**-23
-"""Spacing of the float32 numbers from 1 to 2."""
+UNIT = {torch.float32: 2.0**-23, torch.float64: 2.0**-52}
+"""Spacing of the numbers from 1 to 2."""
 
 _DRAWS = 2**20  # factors drawn once; every tensor takes a run of them from a random place
 # fmt: off
@@ -37,17 +38,19 @@ _EXACT = frozenset({
 
 
 class MovedRoundings(TorchDispatchMode):
-    """Moves float32 results while it is on; float64 and whole numbers stay as they are.
+    """Moves the results of one precision while it is on; all other numbers stay as they are.
 
     Args:
         seed: of the directions.
+        dtype: "float32" or "float64".
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, dtype: str = "float32") -> None:
         super().__init__()
+        self._dtype = getattr(torch, dtype)
         generator = torch.Generator().manual_seed(seed)
         up = torch.randint(0, 2, (_DRAWS,), generator=generator)
-        self._factors = (1.0 + (2.0 * up - 1.0) * UNIT).float()
+        self._factors = (1.0 + (2.0 * up.double() - 1.0) * UNIT[self._dtype]).to(self._dtype)
         self._random = random.Random(seed).random
         self._rounds: dict[Any, bool] = {}
 
@@ -71,20 +74,21 @@ class MovedRoundings(TorchDispatchMode):
         return result
 
     def arrays(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
-        """Moved copies of weights or inputs; arrays that are not float32 are passed on."""
-        found = {}
-        for name, array in arrays.items():
-            if array.dtype == np.float32:
-                tensor = torch.from_numpy(np.array(array))
-                self._move(tensor)
-                array = tensor.numpy()
-            found[name] = array
-        return found
+        """Moved copies of weights or inputs; arrays of another dtype are passed on."""
+        return {name: self.array(array) for name, array in arrays.items()}
+
+    def array(self, array: np.ndarray) -> np.ndarray:
+        """The same of one array."""
+        tensor = torch.from_numpy(np.array(array)) if array.dtype.kind == "f" else None
+        if tensor is None or tensor.dtype is not self._dtype:
+            return array
+        self._move(tensor)
+        return tensor.numpy()
 
     def _move(self, tensor: torch.Tensor) -> None:
         """Move a tensor in place; zeros, infinities and NaN stay."""
         size = tensor.numel()
-        if tensor.dtype is not torch.float32 or not size:
+        if tensor.dtype is not self._dtype or not size:
             return
         factors = self._factors if size <= _DRAWS else self._factors.repeat(-(-size // _DRAWS))
         start = int(self._random() * (max(size, _DRAWS) - size + 1))

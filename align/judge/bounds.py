@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from align.judge.distance import Gap, norm_of, peak
+from align.judge.noise_band import FLOOR
+from align.judge.spread import FALSE_ALARM, KERNELS
 from align.record.precision import UNIT
 from align.record.tolerance import Tolerance
 
@@ -32,6 +34,84 @@ _NOISE = (
     "makes in the reference here, because every operation in between rounds as well (gradients "
     "that nearly vanish: a share of the largest one)"
 )
+
+_BAND = Tolerance(
+    "band",
+    FLOOR,
+    f"PyTorch's own distance from its float64 run, {KERNELS:g} times, or the scatter of its runs "
+    "whose inputs, weights and roundings are moved by a unit in the last place: right code fails "
+    f"with a probability of {FALSE_ALARM:g} at most",
+    factor=KERNELS,
+)
+_BAND_L2 = dataclasses.replace(
+    _BAND, norm="l2", why=f"{_BAND.why}; single numbers are noisy: the whole tensor is judged"
+)
+_SHORTER = float(abs((1 - np.float64(np.float32(0.999))) / (1 - 0.999) - 1))  # 1.3e-5
+
+TOLERANCES: Mapping[tuple[str, str | None], Tolerance] = {
+    ("forward", "float64"): Tolerance(
+        "scaled",
+        1e-10,
+        "float64 rounding through a deep network stays below 1e-12; a wrong epsilon, formula or "
+        "axis is above 1e-9",
+    ),
+    ("backward", "float64"): Tolerance(
+        "scaled", 1e-10, "float64 gradients of deep networks agree to about 1e-13"
+    ),
+    ("loss", "float64"): Tolerance("scaled", 1e-10, "a loss is a short sum: rounding is 1e-15"),
+    ("optimizer", "float64"): Tolerance(
+        "scaled", 1e-10, "the same formula on the same gradients: rounding is 1e-15 each step"
+    ),
+    ("training", "float64"): Tolerance(
+        "scaled", 1e-9, "20 steps amplify the rounding of one; measured below 1e-11"
+    ),
+    ("statistics", "float64"): Tolerance(
+        "scaled", 1e-6, "Paddle's batch norm kernel holds the momentum in float32 (6e-8 a step)"
+    ),
+    **dict.fromkeys(
+        [("forward", "float32"), ("loss", "float32"), ("statistics", "float32")], _BAND
+    ),
+    **dict.fromkeys(
+        [("backward", "float32"), ("optimizer", "float32"), ("training", "float32")], _BAND_L2
+    ),
+    ("second moments", "float32"): dataclasses.replace(
+        _BAND_L2,
+        why=f"{_BAND_L2.why}; and Paddle's float32 kernel forms 1 - beta2 from float32(0.999), "
+        "which shortens every second moment by that much; it cancels in the update",
+        bias=_SHORTER,
+    ),
+    **{
+        (step, dtype): Tolerance(
+            "oracle",
+            units * unit,
+            f"mixed precision rounds to {dtype} at every listed operator: Paddle may be {factor:g} "
+            f"x as far from the float64 run as PyTorch's own {dtype} run is; the floor is {units} "
+            "units of the format (chains of a few roundings stay below one); a fault of 4 % in a "
+            "layer is above both" + more,
+            norm="l2",
+            factor=factor,
+            floor=units * unit,
+        )
+        for dtype, unit in UNIT.items()
+        for step, factor, units, more in (
+            ("forward", 3.0, 2, ""),
+            ("statistics", 3.0, 2, ""),
+            ("backward", 4.0, 4, "; a gradient passes twice as many roundings"),
+        )
+    },
+    ("metric", None): Tolerance("absolute", 1e-12, "ratios of counts, sums of some hundred terms"),
+    ("learning_rate", None): Tolerance(
+        "relative", 1e-12, "one multiplication: whole schedules agree to the last bits"
+    ),
+    ("pixels", None): Tolerance(
+        "absolute",
+        1e-6,
+        "a division and a subtraction in float32, of order one; a grey level is 0.017",
+    ),
+    ("data", None): Tolerance("exact", 0.0, "integers: equal or wrong"),
+}
+"""(step, dtype) -> what is allowed at least, and why; a failed float64 or float32 comparison is
+judged by the noise band."""
 
 FLOORS: Mapping[tuple[str, str], Tolerance] = {
     ("forward", "float64"): Tolerance(

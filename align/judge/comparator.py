@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from align.judge import noise_band
 from align.judge.diagnosis import diagnose, diagnose_shape
 from align.judge.distance import LOW_PRECISION, Distance, measure, peak
 from align.record.results import Comparison
 from align.record.tolerance import JUDGED_BY_ORACLE, Tolerance
 
+Settle = Callable[[Comparison], Comparison]
+"""Judges a comparison again by what rounding explains, see `align.judge.noise_band`."""
 OURS, REFERENCE, ORACLE = "Paddle", "PyTorch", "float64 oracle"
 VACUOUS = 0.5  # an oracle bound this wide would nearly admit a tensor of zeros (distance 1)
 _NAMES = Tolerance("exact", 0.0, "every name must exist on both sides, and there must be one")
@@ -35,7 +36,7 @@ def compare_arrays(
     *,
     oracle: Any = None,
     zero_scale: float | None = None,
-    noise: noise_band.Allowed | None = None,
+    noise: Settle | None = None,
 ) -> Comparison:
     """Judges one array against its reference.
 
@@ -50,8 +51,7 @@ def compare_arrays(
             tensor is zero in exact arithmetic and its own scale is rounding noise: the largest
             difference is then judged against zero_scale, bound by the value (oracle: by the floor).
             Without it an all-zero reference of kind "scaled" is judged absolutely.
-        noise: what rounding alone does to the tensor, for kind "band"; asked only where the answer
-            matters. Without it the lowest bound holds.
+        noise: what rounding alone does to the tensor; asked only where a bound is missed.
 
     Returns:
         Comparison: `passed`, or a `reason` in plain words, with the worst element and both values.
@@ -77,19 +77,10 @@ def compare_arrays(
         return refusal
     found = measure(arrays[OURS], arrays[REFERENCE], arrays.get(ORACLE), tolerance, zero_scale)
     refusal = None if found.finite else _finite(name, arrays, tolerance)
-    if tolerance.kind == "band" and noise is not None and refusal is None:
-        found = _within_band(name, found, tolerance, noise)
-    return refusal or _judge(name, arrays, tolerance, found)
-
-
-def _within_band(
-    name: str, found: Distance, tolerance: Tolerance, noise: noise_band.Allowed
-) -> Distance:
-    """A measured distance with the bound that the noise of the reference gives."""
-    bound = noise_band.bound(
-        found.worst, tolerance.value, tolerance.bias, lambda: noise(name, found.norm) / found.scale
-    )
-    return dataclasses.replace(found, bound=bound)
+    if refusal is not None:
+        return refusal
+    judged = _judge(name, arrays, tolerance, found)
+    return judged if judged.passed or noise is None else noise(judged)
 
 
 def compare_mappings(
@@ -100,7 +91,7 @@ def compare_mappings(
     oracle: Mapping[str, Any] | None = None,
     order: Sequence[str] | None = None,
     zero_scale: float | None = None,
-    noise: noise_band.Allowed | None = None,
+    noise: Settle | None = None,
 ) -> list[Comparison]:
     """Judges every name of two dicts, in execution order.
 
@@ -197,25 +188,9 @@ def _judge(
     judge = arrays.get(ORACLE, arrays[REFERENCE])
     where = np.unravel_index(found.position, a.shape)
     where = tuple(int(i) for i in where)
-    reason = hint = ""
-    if tolerance.kind == "band" and found.bound > noise_band.CEILING + tolerance.bias:
-        reason = (
-            f"rounding alone moves PyTorch's own tensor so far that {found.bound:.2e} of the scale "
-            f"would have to be allowed, which proves nothing: {noise_band.ILL_CONDITIONED}"
-        )
-    elif tolerance.kind == "oracle" and found.bound >= VACUOUS:
-        reason = (
-            f"PyTorch itself is {found.peer:.2e} of the scale from its float64 run, so a bound of "
-            f"{found.bound:.2e} would prove nothing: choose better conditioned inputs, or give "
-            "zero_scale if this tensor is zero in theory"
-        )
-    elif not found.worst <= found.bound:
-        reason = _reason(found, tolerance, where, float(a[where]), float(judge[where]))
-        unit = peak(judge) if tolerance.kind == "relative" else found.scale
-        hint = diagnose(a, judge, found.bound * unit)
-    return Comparison(
+    judged = Comparison(
         name=name,
-        passed=not reason,
+        passed=False,
         worst=found.worst,
         bound=found.bound,
         scale=found.scale,
@@ -224,27 +199,72 @@ def _judge(
         ours=float(a[where]),
         reference=float(judge[where]),
         tolerance=tolerance,
-        reason=reason,
+        reason="not judged yet",
         peer=found.peer,
-        hint=hint,
+        unit=_unit(found, tolerance),
+    )
+    if tolerance.kind == "oracle" and found.bound >= VACUOUS:
+        reason = (
+            f"PyTorch itself is {found.peer:.2e} of the scale from its float64 run, so a bound of "
+            f"{found.bound:.2e} would prove nothing: choose better conditioned inputs, or give "
+            "zero_scale if this tensor is zero in theory"
+        )
+        return dataclasses.replace(judged, reason=reason)
+    judged = within(judged, found.bound)
+    if judged.passed:
+        return judged
+    unit = peak(judge) if tolerance.kind == "relative" else found.scale
+    return dataclasses.replace(judged, hint=diagnose(a, judge, found.bound * unit))
+
+
+def within(measured: Comparison, bound: float, tolerance: Tolerance | None = None) -> Comparison:
+    """A measured comparison with another bound: passed or failed, and then why.
+
+    Args:
+        measured: its `worst` and what that is a share of.
+        bound: what `worst` may be at most.
+        tolerance: the rule that gives the bound, None for the one that is there.
+    """
+    rule = tolerance or measured.tolerance
+    passed = measured.worst <= bound
+    return dataclasses.replace(
+        measured,
+        passed=passed,
+        bound=bound,
+        tolerance=rule,
+        reason="" if passed else _reason(measured, bound),
+        hint="" if passed else measured.hint,
     )
 
 
-def _reason(
-    found: Distance, tolerance: Tolerance, where: tuple[int, ...], ours: float, judge: float
-) -> str:
-    """Why a measured comparison failed, with the worst element of both sides."""
-    unit = " of the L2 norm" if found.norm == "l2" else " of the scale"
-    if tolerance.kind not in ("scaled", *JUDGED_BY_ORACLE):
-        unit = " of the element's size" if tolerance.kind == "relative" else ""
+def _unit(found: Distance, tolerance: Tolerance) -> str:
+    """See `Comparison.unit`."""
     if found.is_zero:
-        unit = " of zero_scale (this tensor is zero in exact arithmetic)"
-    allowed = "nothing is" if tolerance.kind == "exact" else f"{found.bound:.2e} is"
-    against = "the float64 oracle's" if tolerance.kind in JUDGED_BY_ORACLE else f"{REFERENCE}'s"
-    size = f"differs by {found.worst:.2e}{unit}"
-    if tolerance.kind == "relative" and judge == 0:
+        return "zero_scale"
+    if tolerance.kind in ("scaled", *JUDGED_BY_ORACLE):
+        return "L2 norm" if found.norm == "l2" else "scale"
+    return "element" if tolerance.kind == "relative" else ""
+
+
+_SHARE = {
+    "scale": " of the scale",
+    "L2 norm": " of the L2 norm",
+    "zero_scale": " of zero_scale (this tensor is zero in exact arithmetic)",
+    "element": " of the element's size",
+    "": "",
+}
+
+
+def _reason(one: Comparison, bound: float) -> str:
+    """Why a measured comparison failed, with the worst element of both sides."""
+    kind, judge = one.tolerance.kind, one.reference
+    allowed = "nothing is" if kind == "exact" else f"{bound:.2e} is"
+    against = f"{REFERENCE}'s" if one.peer is None else f"the {ORACLE}'s"
+    size = f"differs by {one.worst:.2e}{_SHARE[one.unit]}"
+    if kind == "relative" and judge == 0:
         size = "is not 0 where the reference is"
-    return f"{size}, {allowed} allowed; worst at {where}: {ours:.9g} against {against} {judge:.9g}"
+    where = f"worst at {one.position}: {one.ours:.9g} against {against} {judge:.9g}"
+    return f"{size}, {allowed} allowed; {where}"
 
 
 def _refused(

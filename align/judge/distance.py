@@ -16,6 +16,9 @@ from align.record.tolerance import Tolerance
 ZERO_RATIO = 1e-12  # a tensor below this part of zero_scale is zero in exact arithmetic
 LOW_PRECISION = ("bfloat16",)  # ml_dtypes: kind V, but numbers
 TINY = float(np.finfo(np.float64).tiny)
+MASK = 1e30  # a value as large as this stands for minus infinity in a mask
+CEILING = 2.0**-10
+"""A tensor of which rounding decides about more than this part is ill-conditioned."""
 PIECE = 2**17  # numbers looked at together: few enough for the cache, and threads seldom meet
 
 
@@ -58,12 +61,12 @@ def measure(
     Args:
         a: (...) ours.
         b: (...) the reference, of the same shape.
-        o: (...) float64 oracle; None unless the kind is "oracle" or "band".
+        o: (...) float64 oracle; None where b itself is the judge.
         tolerance: the rule.
         zero_scale: see `align.judge.comparator.compare_arrays`.
 
     Returns:
-        Distance; of kind "band" with the lowest bound, as if nothing were known of the noise.
+        Distance; of kind "band" with the bound of the plain run, as if no moved run had been made.
     """
     judge = b if o is None else o
     if tolerance.kind == "relative":
@@ -79,8 +82,9 @@ def measure(
     bound, peer = tolerance.lowest_bound, None
     if found.peer is not None:
         peer = found.peer.apart(norm) / scale
-        if tolerance.kind == "oracle" and not is_zero:
-            bound = max(tolerance.factor * peer, bound)
+        own = 0.0 if is_zero else (tolerance.factor or 0.0) * peer
+        if tolerance.kind == "oracle" or own <= CEILING:
+            bound = max(tolerance.bias + own, bound)
     worst = found.apart(norm) / scale
     return Distance(at, worst, bound, scale, largest, norm, peer, is_zero, found.finite)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
-from align.judge.distance import Gap, peak
+from align.judge.distance import MASK, Gap, peak
 from align.judge.output_structure import are_uneven, missing_outputs
 from align.match.mapping import WeightMapping
 from align.match.module_map import ModuleMap
@@ -29,8 +29,6 @@ from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison
 from align.record.stored_arrays import Lazy, paths_of
 from align.record.tolerance import Tolerance
-
-MASK = 1e30  # a value as large as this stands for minus infinity in a mask
 
 
 @dataclass

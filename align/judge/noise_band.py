@@ -1,150 +1,183 @@
-"""How far rounding alone moves a float32 tensor, measured on the reference, and what follows.
+"""How far rounding alone moves a tensor, measured on the reference, and what follows.
 
-The reference runs RUNS times with its inputs, its weights and the result of every operator moved
-by a unit in the last place (`align.frameworks.moved_roundings`): a planted move is 2**-23 of a
-number, its natural rounding 2**-25 in the mean square. E_k is the error of run k against the
-float64 run, D_k its max or L2 norm, s the root mean square of the D_k. Paddle's distance D is one
-more draw, made by other kernels. It is judged by ``D <= factor(v) * s``.
+The reference runs again with its inputs, its weights and the result of every operator moved by a
+unit in the last place (`align.frameworks.moved_roundings`): a planted move is u = 2**-23 of a
+number (2**-52 in float64), its natural rounding u / 4 in the mean square. E_k is the error of run k
+against the centre, D_k its max or L2 norm, s the root mean square of the D_k. The centre is the
+float64 run of the reference; of a pair in float64 it is the reference itself, because nothing is
+more exact. Paddle's distance D is one more draw, made by other kernels.
+
+A tensor passes at the first of these bounds that D meets:
+
+1. its floor, and KERNELS times the distance of PyTorch's own float32 run, a draw that is there;
+2. KERNELS * s of FEW moved runs;
+3. factor(v) * s of RUNS moved runs, the FEW among them.
+
+No run is made before a tensor misses the bound above it, and every run measures all tensors.
 
 v, the effective number of independent directions of the error, comes from the angles between the
 runs: for Gaussian errors the mean of cos(E_i, E_j)**2 is 1 / v (1 for a single number, or for one
 direction that carries the whole error; small for a tensor of many). With Satterthwaite's
 approximation (D / s)**2 is then F distributed with v and RUNS * v degrees of freedom (v = 1: the
 square of Student's t). Its quantile fails right code with a probability of FALSE_ALARM for each
-tensor, and by the union bound at most N * FALSE_ALARM for a suite of N, however they depend.
+tensor, and by the union bound at most N * FALSE_ALARM for a suite of N, however they depend. A
+bound that is met earlier only lowers that: who fails has missed the third.
+
+What it costs in detection: the first is met by no more than KERNELS natural draws, which lie inside
+KERNELS moved ones. The FEW runs are among the RUNS, so their s is at most sqrt(RUNS / FEW) = 1.7
+times the s of all: a difference beyond 7 times the final s never passes early.
 
 KERNELS is the least factor. The F distribution presumes that Paddle's kernels scatter as the moved
-ones do. A sum of n products that is formed one after the other scatters by sqrt(n / 6) * 2**-24,
+ones do. A sum of n products that is formed one after the other scatters by sqrt(n / 6) * u / 2,
 0.2 * sqrt(n) times a moved unit: 4 allows n = 400 even to a kernel without any blocking.
 
-Legend: o = the float64 run of the reference.
+A tensor that is zero in exact arithmetic (the bias of a key, a bias before a normalisation) is all
+rounding: its own size says nothing. Where the bound exceeds its size, it is judged by its largest
+difference in units of the largest value of its kind, of which rounding must not explain more than
+CEILING.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
+import dataclasses
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from align.judge.distance import Gap
+from align.judge.comparator import Settle, within
+from align.judge.distance import CEILING
+from align.judge.spread import RUNS, Errors, Spread, Spreads, read, stored
 from align.record.arrays import Arrays
+from align.record.results import Comparison
 
-RUNS = 6
-FALSE_ALARM = 1e-7
-"""Probability with which a tensor of unchanged code fails, at most."""
-KERNELS = 4.0
+FEW = 2
+"""Moved runs that are made first."""
 FLOOR = 2.0**-20
-"""Part of the tensor's size that always passes: sixteen roundings of half a unit in one direction.
-It holds where no move reaches, and saves the moved runs of tensors that are this near."""
-CEILING = 2.0**-10
-"""A band wider than this judges nothing: the inputs of the case are ill-conditioned."""
+"""Part of a float32 tensor's size that always passes: sixteen roundings of half a unit in one
+direction. It holds where no move reaches, and saves the moved runs of tensors this near."""
 ILL_CONDITIONED = "choose better conditioned inputs"
-"""How the reason of a comparison ends whose band is wider than that."""
-_SAMPLE = 1024  # numbers of a tensor whose errors are kept for the angles
+"""How the reason of a comparison ends whose band is wider than what would prove anything."""
+BY_BAND = (
+    f"; or what {FEW} to {RUNS} runs of PyTorch explain whose inputs, weights and roundings are "
+    "moved by a unit in the last place"
+)
 
-Kinds = Mapping[str, Arrays]
+Kinds = Mapping[str, Mapping[str, np.ndarray]]
 """Arrays by kind (taps, gradients ...) and name."""
-Allowed = Callable[[str, str], float]
-"""From a tensor's name and a norm, "max" or "l2", to the distance that rounding explains."""
-
-
-def factor(directions: float) -> float:
-    """How many times s a distance may be.
-
-    Args:
-        directions: v, at least 1.
-    """
-    from scipy import stats  # comparing files of two machines needs NumPy alone
-
-    quantile = stats.f.isf(FALSE_ALARM, directions, RUNS * directions)
-    return max(KERNELS, float(quantile) ** 0.5)
+Moved = Callable[[int], contextlib.AbstractContextManager[Kinds]]
+"""Makes the moved run of a number, to be looked at in a ``with`` block."""
+Find = Callable[[Spreads], Spread | None]
+"""Picks what belongs to a tensor; None where nothing is known."""
 
 
 class NoiseBand:
-    """What rounding explains of every tensor; the runs are made when it is first asked for.
+    """What rounding explains of every tensor; runs are made when the answer depends on them.
 
     Args:
-        oracle: hands out the arrays of the float64 run.
-        moved: hands out those of moved run k, under the same kinds and names.
+        centre: hands out the arrays that the moved runs are compared with.
+        moved: makes a moved run with the same kinds and names.
     """
 
-    def __init__(self, oracle: Callable[[], Kinds], moved: Callable[[int], Kinds]) -> None:
-        self._oracle, self._moved = oracle, moved
+    def __init__(self, centre: Callable[[], Kinds], moved: Moved) -> None:
+        self._centre, self._moved = centre, moved
+        self._errors: dict[tuple[str, str], Errors] = {}
+        self._spreads: Spreads = {}
+        self.runs = 0
 
-    def of(self, kind: str) -> Allowed:
-        """The distances of the tensors of a kind."""
-        return lambda name, norm: self._errors[kind, name].allowed(norm)
+    @classmethod
+    def stored(cls, arrays: Mapping[str, np.ndarray]) -> NoiseBand:
+        """A band from what `to_store` handed out; all of its runs are made."""
+        band = cls(dict, lambda _: contextlib.nullcontext({}))
+        band._spreads, band.runs = read(arrays), RUNS
+        return band
 
-    @functools.cached_property
-    def _errors(self) -> dict[tuple[str, str], _Errors]:
-        """Only distances and samples are kept: a run is freed before the next one."""
-        oracle = self._oracle()
-        errors = {(kind, name): _Errors() for kind, arrays in oracle.items() for name in arrays}
-        for seed in range(RUNS):
-            moved = self._moved(seed)
-            for kind, name in errors:
-                errors[kind, name].add(
-                    np.asarray(moved[kind][name]), np.asarray(oracle[kind][name])
-                )
-        return errors
+    def to_store(self) -> Arrays:
+        """The band as arrays by "kind/name", after all RUNS runs."""
+        return stored(self.measured(RUNS))
+
+    def measured(self, runs: int) -> Spreads:
+        """What at least so many runs say; those that are missing are made."""
+        if self.runs < runs:
+            centre = self._centre()
+            for number in range(self.runs, runs):
+                with self._moved(number) as kinds:
+                    self._add(kinds, centre)
+            self.runs = runs
+            self._spreads = {at: errors.spread() for at, errors in self._errors.items()}
+        return self._spreads
+
+    def _add(self, kinds: Kinds, centre: Kinds) -> None:
+        for kind, arrays in centre.items():
+            moved = kinds.get(kind, {})
+            for name in arrays:
+                if name not in moved:
+                    continue
+                b, a = np.asarray(arrays[name]), np.asarray(moved[name])
+                if a.shape == b.shape and b.size and a.dtype.kind == b.dtype.kind == "f":
+                    self._errors.setdefault((kind, name), Errors()).add(a, b)
+
+    def of(self, kind: str) -> Settle:
+        """Settles comparisons whose names are those of a kind of arrays."""
+        return lambda one: self.settle(one, lambda spreads: spreads.get((kind, one.name)))
+
+    def settle(
+        self,
+        one: Comparison,
+        find: Find,
+        *,
+        widest: float = CEILING,
+        zero_scale: float | None = None,
+        further: bool = True,
+    ) -> Comparison:
+        """Judge a failed comparison by the moved runs, of which as few as possible are made.
+
+        Args:
+            one: a comparison; only a measured distance of kind "scaled" or "band" is settled.
+            find: picks the spread of its tensor.
+            widest: a wider band judges nothing, and the reason says so.
+            zero_scale: the largest value of its kind, where the tensor may be zero in exact
+                arithmetic.
+            further: False makes no run; what the runs say that were made already holds.
+        """
+        if one.passed or one.tolerance.kind not in ("scaled", "band"):
+            return one
+        hopeless = one.worst >= 1.0 and zero_scale is None
+        if not math.isfinite(one.worst) or hopeless:
+            return one
+        judged = one
+        for runs in (FEW, RUNS):
+            if self.runs < runs and not further:
+                break
+            spread = find(self.measured(runs))
+            if spread is None:
+                break
+            judged = _judged(one, spread, widest, zero_scale)
+            if judged.passed:
+                break
+        return judged
 
 
-@dataclass
-class _Errors:
-    """The errors of the moved runs of one tensor."""
-
-    largest: list[float] = field(default_factory=list)
-    length: list[float] = field(default_factory=list)
-    samples: list[np.ndarray] = field(default_factory=list)
-
-    def add(self, moved: np.ndarray, judge: np.ndarray) -> None:
-        gap = Gap.between(moved, judge)
-        self.largest.append(gap.apart("max"))
-        self.length.append(gap.apart("l2"))
-        few = _chosen(judge.size)
-        picked = (array.reshape(-1)[few].astype(np.float64) for array in (moved, judge))
-        self.samples.append(np.subtract(*picked))
-
-    def allowed(self, norm: str) -> float:
-        found = np.asarray(self.largest if norm == "max" else self.length)
-        return factor(self._directions) * float(np.sqrt(np.mean(found**2)))
-
-    @functools.cached_property
-    def _directions(self) -> float:
-        """v; 1 where a run has no error at all in the sample, which says nothing of its angle."""
-        errors = np.stack(self.samples)
-        lengths = np.linalg.norm(errors, axis=1, keepdims=True)
-        if not lengths.all():
-            return 1.0
-        cosines = (errors / lengths) @ (errors / lengths).T
-        return 1.0 / float(np.mean(cosines[np.triu_indices(RUNS, 1)] ** 2))
-
-
-@functools.lru_cache(maxsize=4096)
-def _chosen(size: int) -> np.ndarray:
-    """The numbers whose errors are kept: all of a small tensor, the same drawn ones of a large."""
-    if size <= _SAMPLE:
-        return np.arange(size)
-    return np.random.default_rng(size).integers(0, size, _SAMPLE)
-
-
-def bound(worst: float, floor: float, bias: float, allowed: Callable[[], float]) -> float:
-    """What a distance may be at most.
-
-    Args:
-        worst: the distance, in units of the tensor's size.
-        floor: what always passes.
-        bias: a difference that is known and derived, beside rounding.
-        allowed: what rounding explains, in the same units; not called where the answer is known.
-
-    Returns:
-        ``bias + max(floor, allowed())``; ``bias + floor`` where that is met already, ``CEILING``
-        for a distance of 1 and more, that of a tensor of zeros.
-    """
-    if worst <= bias + floor:
-        return bias + floor
-    if worst >= 1.0:
-        return CEILING
-    return bias + max(floor, allowed())
+def _judged(one: Comparison, spread: Spread, widest: float, zero_scale: float | None) -> Comparison:
+    """The comparison within what rounding explains."""
+    rule = one.tolerance
+    if rule.kind != "band":
+        rule = dataclasses.replace(rule, kind="band", why=rule.why + BY_BAND)
+    norm = "l2" if one.unit == "L2 norm" else "max"
+    share = spread.allowed(norm) / one.scale
+    if share > widest and zero_scale and one.unit != "zero_scale":
+        share = spread.allowed("max") / zero_scale
+        worst = one.max_abs / zero_scale
+        one = dataclasses.replace(one, worst=worst, scale=zero_scale, unit="zero_scale")
+        widest = CEILING
+    bound = rule.bias + max(rule.value, share)
+    if share <= widest:
+        return within(one, bound, rule)
+    reason = (
+        f"rounding alone moves PyTorch's own tensor so far that {bound:.2e} of the scale would "
+        f"have to be allowed, which proves nothing: {ILL_CONDITIONED}"
+    )
+    return dataclasses.replace(
+        one, passed=False, bound=bound, tolerance=rule, reason=reason, hint=""
+    )

@@ -65,6 +65,8 @@ class Comparison:
         reason: why it failed, in plain words; empty when passed.
         peer: PyTorch float32's own distance from the float64 oracle, in units of `scale`.
         hint: what the difference looks like, empty when nothing was recognised.
+        unit: what `worst` is a share of: "scale" (largest value), "L2 norm", "zero_scale",
+            "element", or "" for an absolute difference.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Comparison:
     reason: str = ""
     peer: float | None = None
     hint: str = ""
+    unit: str = "scale"
 
     def __post_init__(self) -> None:
         if self.passed and (self.reason or not self.worst <= self.bound):

@@ -20,14 +20,15 @@ class Tolerance:
     exact:    a == b everywhere (value 0)
     oracle:   dist(a, o) <= max(factor * dist(b, o), floor) with o the float64 run of the reference
               and dist relative to o, in the max or the l2 norm; without a floor, `value` is it
-    band:     dist(a, o) <= bias + max(noise, value), noise: see `align.judge.noise_band`
+    band:     dist(a, o) <= bias + max(value, factor * dist(b, o), noise), noise and factor: see
+              `align.judge.noise_band`
 
     Args:
         kind: one of KINDS.
         value: the number above, finite and >= 0; below 1 unless absolute or exact.
         why: the reason for this number, one sentence; never empty.
         norm: "max" or "l2" (scaled, oracle and band only).
-        factor: oracle only, > 0: how many times PyTorch's own distance is allowed.
+        factor: oracle and band only, > 0: how many times PyTorch's own distance is allowed.
         floor: oracle and relative only, in [0, 1).
         infinities: exact only: equal infinities are data (a mask value) and count as equal.
         bias: band only, in [0, 1): a derived difference of the sides beside rounding.
@@ -66,8 +67,8 @@ class Tolerance:
             (bool(self.why.strip()), "an empty why: say where the number comes from"),
             (has_norm, f"norm {self.norm!r} for kind {kind}: max, or l2 with scaled, oracle, band"),
             (
-                has_factor if oracle else self.factor is None,
-                f"factor {self.factor!r} for kind {kind}: oracle needs one > 0, others take none",
+                has_factor if oracle else self.factor is None or (kind == "band" and has_factor),
+                f"factor {self.factor!r} for kind {kind}: oracle needs one > 0, band may have one",
             ),
             (is_size, f"floor {floor!r} for kind {kind}: in [0, 1), only for oracle and relative"),
             (

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from align.cases.kinds.case_kinds import DTYPES, ModelCase, Recipe, TimmCase, recipe_with
-from align.cases.step_bounds import TOLERANCES
 from align.cases.tables.cases import CASES
+from align.judge.bounds import TOLERANCES
 from align.record.results import STEPS
 from sot_paddle.vision_config import TOKEN_TYPES
 from sot_torch_ref import list_models

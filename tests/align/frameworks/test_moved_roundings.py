@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from align.frameworks.moved_roundings import UNIT, MovedRoundings
+from align.frameworks import moved_roundings
+from align.frameworks.moved_roundings import MovedRoundings
+
+UNIT = moved_roundings.UNIT[torch.float32]
 
 
 def moved(compute, seed=1):
@@ -84,3 +87,15 @@ def test_arrays_are_moved_as_copies_and_others_passed_on():
 def test_a_tensor_larger_than_the_drawn_factors_is_moved_everywhere():
     large = torch.ones(2**20 + 5)
     assert (moved(lambda: large * 3.0) != 3.0).all()
+
+
+def test_float64_is_moved_by_its_own_unit_and_float32_then_stays():
+    wide, unit = X.double(), moved_roundings.UNIT[torch.float64]
+    with MovedRoundings(3, "float64") as moves:
+        found, narrow = wide * 1.7, X * 1.7
+    ratio = found / (wide * 1.7) - 1
+    assert 0.4 * unit < ratio[wide != 0].abs().min() <= ratio.abs().max() < 1.6 * unit
+    assert torch.equal(narrow, X * 1.7)
+    held = np.linspace(1, 2, 9)
+    assert (moves.array(held) != held).all()
+    assert moves.array(held.astype(np.float32)).dtype == np.float32

@@ -6,8 +6,8 @@ from align.cases.case_pair import CasePair, known_by_name
 from align.cases.context import Context
 from align.cases.kinds.case_kinds import ModelCase
 from align.cases.planted_controls import MODEL_FAULTS, array_faults, judge, planted
-from align.cases.step_bounds import TOLERANCES
-from align.judge.noise_band import CEILING
+from align.judge.bounds import TOLERANCES
+from align.judge.distance import CEILING
 from align.record.arrays import Arrays
 from align.record.results import Comparison, ControlResult, StepResult
 

@@ -16,7 +16,7 @@ from align.cases.context import Context
 from align.cases.kinds.function_case import FunctionCase
 from align.cases.planted_controls import judge
 from align.cases.sides import paddle_side, torch_side
-from align.cases.step_bounds import TOLERANCES
+from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
 from align.record.results import Comparison, StepResult

@@ -7,7 +7,7 @@ import numpy as np
 from align.cases.context import Context
 from align.cases.kinds.case_kinds_models import PaddingCase
 from align.cases.planted_controls import judge
-from align.cases.step_bounds import TOLERANCES
+from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
 from align.record.results import Comparison, ControlResult, StepResult

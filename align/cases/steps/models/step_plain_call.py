@@ -13,7 +13,7 @@ from align.cases.context import Context
 from align.cases.kinds.case_kinds_calls import PlainCallCase
 from align.cases.planted_controls import MODEL_FAULTS, judge, planted
 from align.cases.sides import paddle_side, torch_side
-from align.cases.step_bounds import TOLERANCES
+from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
 from align.record.results import Comparison, StepResult

@@ -22,7 +22,7 @@ from align.cases.context import Context
 from align.cases.kinds.case_kinds_models import ResizedCase
 from align.cases.planted_controls import judge
 from align.cases.sides import paddle_side, torch_side
-from align.cases.step_bounds import TOLERANCES
+from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
 from align.record.results import Comparison, ControlResult, StepResult

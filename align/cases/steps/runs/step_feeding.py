@@ -11,7 +11,7 @@ from align.cases.context import Context
 from align.cases.kinds.run_kinds import FeedingCase
 from align.cases.planted_controls import judge
 from align.cases.sides import fed_batches
-from align.cases.step_bounds import TOLERANCES
+from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
 from align.record.results import Comparison, StepResult

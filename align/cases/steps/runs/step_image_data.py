@@ -11,7 +11,7 @@ from align.cases.kinds.case_kinds import PixelCase
 from align.cases.planted_controls import judge
 from align.cases.sides import torch_side
 from align.cases.sides.picture_folder import SIZES, SMALL, draw_pictures
-from align.cases.step_bounds import TOLERANCES
+from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
 from align.record.results import Comparison, ControlResult, StepResult, Tolerance

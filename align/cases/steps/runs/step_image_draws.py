@@ -20,7 +20,7 @@ from align.cases.planted_controls import judge
 from align.cases.sides import torch_images
 from align.cases.sides.picture_folder import SIZES, SMALL, write_pictures
 from align.cases.sides.uniform_source import uniform_numbers
-from align.cases.step_bounds import TOLERANCES
+from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
 from align.record.results import Comparison, StepResult

@@ -23,7 +23,7 @@ from align.cases.planted_controls import judge
 from align.cases.sides import torch_image_trainer, torch_images
 from align.cases.sides.picture_folder import write_pictures
 from align.cases.sides.torch_image_trainer import Evaluated
-from align.cases.step_bounds import TOLERANCES
+from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays, TrainingRun
 from align.record.results import Comparison, ControlResult, StepResult, Tolerance

@@ -8,7 +8,7 @@ import torch
 from align.cases.context import Context
 from align.cases.kinds.image_case_kinds import ImageNetACase
 from align.cases.planted_controls import judge
-from align.cases.step_bounds import TOLERANCES
+from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
 from align.record.results import Comparison, StepResult

@@ -9,7 +9,7 @@ import numpy as np
 from align.cases.context import Context
 from align.cases.kinds.case_kinds import MetricCase
 from align.cases.planted_controls import judge
-from align.cases.step_bounds import TOLERANCES
+from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
 from align.record.results import Comparison, StepResult
 

@@ -18,7 +18,7 @@ from align.cases.kinds.run_kinds import UpdateCase
 from align.cases.planted_controls import judge
 from align.cases.sides import paddle_side, torch_side
 from align.cases.sides.parameter_bags import NAMES, draw, in_our_names, paddle_bag, torch_bag
-from align.cases.step_bounds import TOLERANCES
+from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays, TrainingRun
 from align.record.results import Comparison, StepResult, Tolerance

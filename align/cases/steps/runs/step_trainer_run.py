@@ -21,7 +21,7 @@ from align.cases.kinds.case_kinds import TrainerCase, recipe_with
 from align.cases.planted_controls import judge
 from align.cases.sides import first_step, torch_side
 from align.cases.sides.trainer_program import GLOBAL_BATCH, MAX_LENGTH, SEED, TrainerRecord, train
-from align.cases.step_bounds import TOLERANCES
+from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.record.arrays import Arrays, TrainingRun
 from align.record.results import Comparison, ControlResult, StepResult
