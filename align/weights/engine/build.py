@@ -7,20 +7,20 @@ name.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from align.weights.engine.conversion_plan import ConversionPlan, PlanEntry, listed
-from align.weights.engine.layout import HeadTable, Layout, Row
+from align.weights.engine.layout import HeadTable, Layout
 from align.weights.engine.naming import (
     Slot,
-    check_depth,
+    TableFile,
     choose_embed,
     choose_head,
     find_depths,
     find_prefix,
     pattern,
     slots,
-    spell,
 )
 from align.weights.engine.registry import LAYOUTS, find_table, recognise, reference_table
 from align.weights.engine.sizes import solve_sizes
@@ -83,24 +83,22 @@ def plan_with(
     encoder_only: bool,
 ) -> ConversionPlan:
     """:func:`build_plan` for a table that need not be registered."""
-    head = choose_head(table, model, shapes, reverse=reverse)
+    file = TableFile(table, shapes, reverse, config)
+    head = choose_head(file, model)
     rows = table.heads.get(head)
     reference = reference_table(table.family)
-    known = reference.embeds if reverse else table.embeds
-    embed = choose_embed(table, model, shapes, known, reverse=reverse)
+    embed = choose_embed(file, model, reference.embeds if reverse else table.embeds)
     if not reverse:
         prefix = find_prefix(table, shapes)
     elif prefix is None:
         prefix = _usual_prefix(table, rows, shapes)
-    depths = _depths(table, shapes, config, prefix, reverse=reverse)
-    expected = slots(table, rows, table.embeds.get(embed, ()), depths, prefix)
-    reasons = _reasons(table, head, embed, reverse=reverse, encoder_only=encoder_only)
-    if not reverse:
-        reasons = {**_of_other_heads(table, shapes, config, prefix), **reasons}
-    ignored = _ignored(table, reasons, shapes, prefix)
-    pairs, problems = _match(expected, shapes, ignored, reverse=reverse)
+    file = dataclasses.replace(file, prefix=prefix)
+    depths = find_depths(file)
+    expected = slots(file, rows, table.embeds.get(embed, ()), depths)
+    ignored = _ignored(file, _reasons(file, head, embed, encoder_only=encoder_only))
+    pairs, problems = _match(expected, shapes, ignored)
     if problems:
-        raise ValueError(problems + _hint(problems, shapes, layout, reverse=reverse))
+        raise ValueError(problems + _hint(file, layout, problems))
     if sum(depths) == 0:
         raise ValueError("the file holds no encoder layer")
     try:
@@ -110,7 +108,7 @@ def plan_with(
             reverse=reverse,
         )
     except ValueError as error:
-        raise ValueError(f"{error}{_direction(shapes, layout, reverse=reverse)}") from error
+        raise ValueError(f"{error}{_direction(file, layout)}") from error
     filled = {slot.paddle for _, slot in pairs}
     return ConversionPlan(
         layout=layout,
@@ -119,32 +117,14 @@ def plan_with(
         reverse=reverse,
         depth=sum(depths),
         prefix=prefix,
-        entries=tuple(_entry(source, slot, shapes[source], reverse) for source, slot in pairs),
+        entries=tuple(_entry(source, slot, shapes[source]) for source, slot in pairs),
         ignored=ignored,
-        absent=(
-            *_absent_rows(table.embeds, reference.embeds, embed, reverse=reverse),
-            *_absent(expected, filled, reference.heads[head], rows, reverse=reverse),
-        ),
+        absent=(*_unknown(file, reference, head, embed), *_lacking(expected, filled)),
         counters=tuple(n for n, beside in table.counters.items() if reverse and beside in filled),
         sizes=sizes,
         depths=depths,
         embed=embed,
     )
-
-
-def _depths(
-    table: Layout,
-    shapes: Mapping[str, tuple[int, ...]],
-    config: Mapping[str, object],
-    prefix: str,
-    *,
-    reverse: bool,
-) -> tuple[int, ...]:
-    depth = config.get(table.depth_key)
-    if not isinstance(depth, int):
-        return find_depths(table, prefix, shapes, reverse=reverse)
-    check_depth(depth, shapes)
-    return (depth,)
 
 
 def _usual_prefix(table: Layout, rows: HeadTable | None, shapes: Iterable[str]) -> str:
@@ -157,149 +137,114 @@ def _usual_prefix(table: Layout, rows: HeadTable | None, shapes: Iterable[str]) 
     return table.optional_prefix if present.intersection(outside) else ""
 
 
-def _reasons(
-    table: Layout, head: str, embed: str, *, reverse: bool, encoder_only: bool
-) -> dict[str, str]:
+def _reasons(file: TableFile, head: str, embed: str, *, encoder_only: bool) -> dict[str, str]:
     """Template -> reason, for everything that this conversion leaves out."""
+    table = file.layout
     lacks_head = head not in table.heads
     lacks_embed = bool(embed) and embed not in table.embeds
-    if reverse:
+    if file.reverse:
         reason = "the layout holds the encoder only"
         parts = (("head.*", lacks_head), ("embed.*", lacks_embed))
         return {part: reason for part, lacks in parts if lacks and encoder_only}
     return {
+        **_of_other_heads(file),
         **table.ignored,
         **(table.headless if lacks_head else {}),
         **(table.embedless if lacks_embed else {}),
     }
 
 
-def _of_other_heads(
-    table: Layout, shapes: Iterable[str], config: Mapping[str, object], prefix: str
-) -> dict[str, str]:
+def _of_other_heads(file: TableFile) -> dict[str, str]:
     """Template -> reason, for the head of another task whose names may be those of a known one."""
-    stated = config.get("architectures")
+    stated = file.config.get("architectures")
     for name in stated if isinstance(stated, list) else ():
-        if name in table.foreign:
-            return dict(table.foreign[name])
-    present = set(shapes)
+        if name in file.layout.foreign:
+            return dict(file.layout.foreign[name])
     return {
         template: reason
-        for template, (companion, reason) in table.companions.items()
-        if spell(companion, table, prefix) not in present
+        for template, (companion, reason) in file.layout.companions.items()
+        if file.spell(companion) not in file.shapes
     }
 
 
-def _ignored(
-    table: Layout, reasons: Mapping[str, str], shapes: Iterable[str], prefix: str
-) -> dict[str, str]:
-    spelt = [(pattern(spell(name, table, prefix)), reason) for name, reason in reasons.items()]
+def _ignored(file: TableFile, reasons: Mapping[str, str]) -> dict[str, str]:
+    spelt = [(pattern(file.spell(name)), reason) for name, reason in reasons.items()]
     found = {}
-    for name in shapes:
-        for regex, reason in spelt:
-            if regex.fullmatch(name):
-                found[name] = reason
-                break
+    for name in file.shapes:
+        reason = next((reason for regex, reason in spelt if regex.fullmatch(name)), None)
+        if reason is not None:
+            found[name] = reason
     return found
 
 
-def _absent_rows(
-    own: Mapping[str, object],
-    reference: Mapping[str, Sequence[Row]],
-    embed: str,
-    *,
-    reverse: bool,
-) -> tuple[str, ...]:
-    """Tensors of a token embedding that the layout does not know: they stay as initialised."""
-    if reverse or not embed or embed in own:
-        return ()
-    return tuple(row.destination for row in reference[embed] if not row.optional)
+def _unknown(file: TableFile, reference: Layout, head: str, embed: str) -> list[str]:
+    """Tensors of a head or a token embedding that the layout does not know: left as initialised."""
+    if file.reverse:
+        return []
+    lacks_embed = embed and embed not in file.layout.embeds
+    rows = [*reference.embeds[embed]] if lacks_embed else []
+    rows += reference.heads[head].rows if head not in file.layout.heads else ()
+    return [row.destination for row in rows if not row.optional]
 
 
-def _absent(
-    expected: Sequence[Slot],
-    filled: Collection[str],
-    reference: HeadTable,
-    rows: HeadTable | None,
-    *,
-    reverse: bool,
-) -> tuple[str, ...]:
-    """Head tensors that stay as initialised; a layout without the head lacks all of them."""
-    if rows is None and not reverse:
-        return tuple(row.destination for row in reference.rows if not row.optional)
-    return tuple(
-        slot.names[0] if reverse else slot.paddle
+def _lacking(expected: Sequence[Slot], filled: Collection[str]) -> list[str]:
+    """Head tensors without a source: left as initialised."""
+    return [
+        slot.destination
         for slot in expected
         if not slot.required and not slot.row.optional and slot.paddle not in filled
-    )
+    ]
 
 
 def _match(
     expected: Sequence[Slot],
     shapes: Mapping[str, tuple[int, ...]],
     ignored: Mapping[str, str],
-    *,
-    reverse: bool,
 ) -> tuple[list[tuple[str, Slot]], str]:
     """Pair source names with slots; the second value names what does not fit."""
     pairs, doubled, missing = [], [], []
     for slot in expected:
-        names = (slot.paddle,) if reverse else slot.names
-        found = [name for name in names if name in shapes and name not in ignored]
+        found = [name for name in slot.sources if name in shapes and name not in ignored]
         if len(found) > 1:
             doubled.append(f"{slot.paddle} (from {' and '.join(found)})")
         elif found:
             pairs.append((found[0], slot))
         elif slot.required:
-            missing.append(slot.paddle if reverse else slot.names[0])
-    missing += _lonely(expected, pairs, reverse=reverse)
-    used = {source for source, _ in pairs}
-    used.update(name for slot in expected for name in slot.names if not reverse)
+            missing.append(slot.sources[0])
+    missing += _lonely(expected, pairs)
+    used = {name for slot in expected for name in slot.sources}
     unmapped = [name for name in shapes if name not in used and name not in ignored]
-    problems = [
-        f"{what}: {listed(names)}"
-        for what, names in (
-            ("unmapped", unmapped),
-            ("missing", missing),
-            ("doubly mapped", doubled),
-        )
-        if names
-    ]
-    return pairs, "; ".join(problems)
+    parts = (("unmapped", unmapped), ("missing", missing), ("doubly mapped", doubled))
+    return pairs, "; ".join(f"{what}: {listed(names)}" for what, names in parts if names)
 
 
-def _lonely(
-    expected: Sequence[Slot], pairs: Sequence[tuple[str, Slot]], *, reverse: bool
-) -> list[str]:
+def _lonely(expected: Sequence[Slot], pairs: Sequence[tuple[str, Slot]]) -> list[str]:
     """Optional tensors that are missing although others of the same option are there."""
     filled = {slot.paddle for _, slot in pairs}
     options = {slot.row.together for _, slot in pairs} - {""}
     return [
-        slot.paddle if reverse else slot.names[0]
+        slot.sources[0]
         for slot in expected
         if slot.row.together in options and slot.paddle not in filled
     ]
 
 
-def _hint(problems: str, shapes: Mapping[str, Sequence[int]], layout: str, *, reverse: bool) -> str:
-    kind, side = recognise(shapes, first=layout)
-    if (
-        side == "paddle"
-        and reverse
-        and problems.startswith(("unmapped: head.", "unmapped: embed."))
-    ):
-        what = "head" if problems.startswith("unmapped: head.") else "token embedding"
-        return f" (the layout does not hold this {what}: --encoder-only leaves it out)"
-    if side == "torch" and not reverse and kind != layout:
+def _hint(file: TableFile, layout: str, problems: str) -> str:
+    kind, side = recognise(file.shapes, first=layout)
+    if side == "paddle" and file.reverse:
+        for part, what in (("head", "head"), ("embed", "token embedding")):
+            if problems.startswith(f"unmapped: {part}."):
+                return f" (the layout does not hold this {what}: --encoder-only leaves it out)"
+    if side == "torch" and not file.reverse and kind != layout:
         return f" (these are names of --layout {kind})"
-    return _direction(shapes, layout, reverse=reverse)
+    return _direction(file, layout)
 
 
-def _direction(shapes: Mapping[str, Sequence[int]], layout: str, *, reverse: bool) -> str:
-    kind, side = recognise(shapes, first=layout)
-    if side == "paddle" and not reverse:
+def _direction(file: TableFile, layout: str) -> str:
+    kind, side = recognise(file.shapes, first=layout)
+    if side == "paddle" and not file.reverse:
         return " (these are Paddle names: add --reverse)"
-    if side == "torch" and reverse:
+    if side == "torch" and file.reverse:
         return f" (these are PyTorch names of layout {kind}: drop --reverse)"
     return ""
 
@@ -311,13 +256,12 @@ def _known_sizes(
     return {s: config[key] for key, s in keys.items() if isinstance(config.get(key), int)}
 
 
-def _entry(source: str, slot: Slot, shape: tuple[int, ...], reverse: bool) -> PlanEntry:
+def _entry(source: str, slot: Slot, shape: tuple[int, ...]) -> PlanEntry:
     kind, part = slot.row.kind, slot.row.part
     transform, count = KINDS[kind], part[1] if part else 1
-    if reverse:
+    if slot.reverse:
         piece = transform.reverse_shape(shape)
         made = (piece[0] * count, *piece[1:]) if part else piece
-        return PlanEntry(source, slot.names[0], transform.name, shape, made, kind, part)
-    piece = (shape[0] // count, *shape[1:]) if part else shape
-    made = transform.forward_shape(piece)
-    return PlanEntry(source, slot.paddle, transform.name, shape, made, kind, part)
+    else:
+        made = transform.forward_shape((shape[0] // count, *shape[1:]) if part else shape)
+    return PlanEntry(source, slot.destination, transform.name, shape, made, kind, part)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from align.weights.engine.known_models import (
     CLASS_SCORES,
@@ -18,6 +18,38 @@ from align.weights.engine.layout import HeadTable, Layout, Row
 
 
 @dataclass(frozen=True)
+class TableFile:
+    """The names of a file, and the table that they are read by.
+
+    Args:
+        layout: the table.
+        shapes: tensor name -> shape.
+        reverse: the names are Paddle's.
+        config: the file's config.json, {} without.
+        prefix: what stands for the layout's optional prefix on the PyTorch side.
+    """
+
+    layout: Layout
+    shapes: Mapping[str, tuple[int, ...]]
+    reverse: bool = False
+    config: Mapping[str, object] = field(default_factory=dict)
+    prefix: str = ""
+
+    def spell(self, template: str) -> str:
+        """A PyTorch template with the optional prefix as it is here."""
+        start = self.layout.optional_prefix
+        if not start or not template.startswith(start):
+            return template
+        return self.prefix + template.removeprefix(start)
+
+    def read_names(self, row: Row) -> tuple[str, ...]:
+        """The templates under which the file may have a row's tensor."""
+        if self.reverse:
+            return (row.destination,)
+        return tuple(self.spell(name) for name in (row.source, *row.aliases))
+
+
+@dataclass(frozen=True)
 class Slot:
     """A row at a place: the names one tensor has on both sides.
 
@@ -26,12 +58,24 @@ class Slot:
         names: PyTorch names, the one to write first, then the others that are read.
         paddle: Paddle name.
         required: its absence is an error (rows of the backbone and of the token embedding).
+        reverse: from Paddle to PyTorch.
     """
 
     row: Row
     names: tuple[str, ...]
     paddle: str
     required: bool
+    reverse: bool
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names under which it is read, the usual one first."""
+        return (self.paddle,) if self.reverse else self.names
+
+    @property
+    def destination(self) -> str:
+        """Name under which it is written."""
+        return self.names[0] if self.reverse else self.paddle
 
 
 def pattern(template: str, lowest: int = 0) -> re.Pattern[str]:
@@ -54,62 +98,36 @@ def find_prefix(layout: Layout, names: Collection[str]) -> str:
     return prefix if prefix and any(name.startswith(prefix) for name in names) else ""
 
 
-def spell(template: str, layout: Layout, prefix: str) -> str:
-    """A PyTorch template with the optional prefix as the file at hand has it."""
-    if not layout.optional_prefix or not template.startswith(layout.optional_prefix):
-        return template
-    return prefix + template.removeprefix(layout.optional_prefix)
-
-
-def find_depths(
-    layout: Layout, prefix: str, names: Collection[str], *, reverse: bool
-) -> tuple[int, ...]:
-    """How deep the backbone is that the names speak of: the highest indices plus one.
-
-    Args:
-        layout: the tables.
-        prefix: what stands for the layout's optional prefix.
-        names: tensor names in the file.
-        reverse: the names are Paddle's.
+def find_depths(file: TableFile) -> tuple[int, ...]:
+    """How deep the backbone is: as the config says, or the highest indices of the names plus one.
 
     Returns:
         (layers,), or for a backbone with stages the layers of each stage, at least 1.
 
     Raises:
-        ValueError: an index too large for the number of tensors.
+        ValueError: more layers than the file has tensors.
     """
+    stated = file.config.get(file.layout.depth_key)
+    if isinstance(stated, int):
+        _check_depth(stated, file.shapes)
+        return (stated,)
     layers: dict[int, int] = {}
-    for row, template in _templates(layout, prefix, reverse=reverse):
-        regex = pattern(template)
-        for match in filter(None, map(regex.fullmatch, names)):
-            first = int(match[1]) + (0 if reverse else row.shift)
-            inner = int(match[2]) + 1 if regex.groups > 1 else 1
-            layers[first] = max(layers.get(first, 1), inner)
+    for row in file.layout.encoder:
+        for regex in (pattern(name) for name in file.read_names(row) if "{}" in name):
+            for match in filter(None, map(regex.fullmatch, file.shapes)):
+                first = int(match[1]) + (0 if file.reverse else row.shift)
+                inner = int(match[2]) + 1 if regex.groups > 1 else 1
+                layers[first] = max(layers.get(first, 1), inner)
     count = 1 + max(layers, default=-1)
-    check_depth(max(count, *layers.values(), 0), names)
-    if _levels(layout) == 1:
+    _check_depth(max(count, *layers.values(), 0), file.shapes)
+    if _levels(file.layout) == 1:
         return (count,)
     return tuple(layers.get(stage, 1) for stage in range(count))
 
 
-def check_depth(depth: int, names: Collection[str]) -> None:
-    """Refuse a depth that the number of tensors rules out.
-
-    Raises:
-        ValueError: negative, or larger than the number of tensors.
-    """
+def _check_depth(depth: int, names: Collection[str]) -> None:
     if not 0 <= depth <= len(names):
         raise ValueError(f"{depth} encoder layers expected, but the file has {len(names)} tensors")
-
-
-def _templates(layout: Layout, prefix: str, *, reverse: bool) -> Iterator[tuple[Row, str]]:
-    """The backbone's templates that have an index."""
-    for row in layout.encoder:
-        if reverse:
-            named = (row.destination,)
-        else:
-            named = tuple(spell(name, layout, prefix) for name in (row.source, *row.aliases))
-        yield from ((row, template) for template in named if "{}" in template)
 
 
 def _levels(layout: Layout) -> int:
@@ -118,21 +136,16 @@ def _levels(layout: Layout) -> int:
 
 
 def slots(
-    layout: Layout,
-    head: HeadTable | None,
-    embed: Sequence[Row],
-    depths: tuple[int, ...],
-    prefix: str,
+    file: TableFile, head: HeadTable | None, embed: Sequence[Row], depths: tuple[int, ...]
 ) -> tuple[Slot, ...]:
     """Expand the tables to the names of one file.
 
     Args:
-        layout: the tables.
+        file: names and table.
         head: the task head in the file, None when the layout does not know the model's head.
         embed: rows of the token embedding in the file, none when it is part of the encoder or
             the layout does not know it.
         depths: from :func:`find_depths`.
-        prefix: what stands for the layout's optional prefix.
 
     Returns:
         One slot for each destination.
@@ -140,19 +153,17 @@ def slots(
     Raises:
         ValueError: the table maps two rows to one name, or pieces do not cover their whole.
     """
-    rows = [(row, True) for row in (*layout.encoder, *embed)]
+    rows = [(row, not row.optional) for row in (*file.layout.encoder, *embed)]
     rows += [(row, False) for row in (head.rows if head else ())]
-    levels, expanded = _levels(layout), []
+    levels, expanded = _levels(file.layout), []
     for row, required in rows:
+        templates = [file.spell(name) for name in (row.source, *row.aliases)]
         for place in _places(row, depths, levels):
             from_torch = (place[0] - row.shift, *place[1:]) if place else ()
-            names = tuple(
-                spell(source, layout, prefix).format(*from_torch)
-                for source in (row.source, *row.aliases)
-            )
-            required_here = required and not row.optional
+            names = tuple(template.format(*from_torch) for template in templates)
             local = replace(row, shape=_symbols(row.shape, place, depths))
-            expanded.append(Slot(local, names, row.destination.format(*place), required_here))
+            paddle = row.destination.format(*place)
+            expanded.append(Slot(local, names, paddle, required, file.reverse))
     _check_bijection(expanded)
     return tuple(expanded)
 
@@ -178,12 +189,12 @@ def _check_bijection(expanded: Sequence[Slot]) -> None:
     owner: dict[str, str] = {}
     pieces: dict[str, list[tuple[int, int]]] = {}
     for slot in expanded:
+        first = slot.names[0]
         if slot.paddle in owner:
             raise ValueError(
-                f"the table maps both {owner[slot.paddle]!r} and {slot.names[0]!r} to"
-                f" {slot.paddle!r}"
+                f"the table maps both {owner[slot.paddle]!r} and {first!r} to {slot.paddle!r}"
             )
-        owner[slot.paddle] = slot.names[0]
+        owner[slot.paddle] = first
         for name in slot.names:
             pieces.setdefault(name, []).append(slot.row.part or (0, 1))
     for name, parts in pieces.items():
@@ -191,14 +202,12 @@ def _check_bijection(expanded: Sequence[Slot]) -> None:
             raise ValueError(f"the table maps {name!r} more than once, or only a part of it")
 
 
-def choose_head(layout: Layout, model: str, names: Collection[str], *, reverse: bool) -> str:
+def choose_head(file: TableFile, model: str) -> str:
     """Name the head that a file holds.
 
     Args:
-        layout: the tables.
+        file: names and table.
         model: registry name.
-        names: tensor names in the file.
-        reverse: the names are Paddle's.
 
     Returns:
         A head name; the model's default when no tensor tells. It may be missing from
@@ -207,16 +216,12 @@ def choose_head(layout: Layout, model: str, names: Collection[str], *, reverse: 
     Raises:
         ValueError: the file holds two heads, or one that the model cannot have.
     """
-    traits = known_traits(model)
-    found = [
-        head
-        for head, signature in HEAD_SIGNATURES.items()
-        if _holds(layout.heads.get(head), signature, names, reverse=reverse)
-    ]
+    layout, traits = file.layout, known_traits(model)
+    found = [head for head, names in HEAD_SIGNATURES.items() if _has_head(file, head, names)]
     if len(found) > 1:
         raise ValueError(f"the file holds tensors of two heads: {' and '.join(found)}")
-    head = found[0] if found else _plain_head(layout, traits, names, reverse=reverse)
-    if head != traits.default and layout.headless and not reverse:
+    head = found[0] if found else _plain_head(file, traits)
+    if head != traits.default and layout.headless and not file.reverse:
         return traits.default  # the file's own is ignored, with the layout's reasons
     if head not in traits.accepted:
         fitting = [
@@ -236,50 +241,34 @@ def choose_head(layout: Layout, model: str, names: Collection[str], *, reverse: 
     return head
 
 
-def _plain_head(
-    layout: Layout, traits: ModelTraits, names: Collection[str], *, reverse: bool
-) -> str:
+def _plain_head(file: TableFile, traits: ModelTraits) -> str:
     """The head of a file with none of the signatures: its classifiers tell, or the default."""
     images = traits.family != "bert"
     for head, signature, possible in (
         ("gap", WORD_SCORES, images or traits.default == "pooler"),
         ("none", CLASS_SCORES, images),
     ):
-        if possible and _holds(layout.heads.get(head), signature, names, reverse=reverse):
+        if possible and _has_head(file, head, signature):
             return head
     return traits.default
 
 
-def _holds(
-    table: HeadTable | None, signature: Sequence[str], names: Collection[str], *, reverse: bool
-) -> bool:
-    """Whether any tensor of a signature (Paddle names) is among a file's names."""
-    if reverse:
-        return any(name in names for name in signature)
-    return any(
-        name in names
-        for row in (table.rows if table else ())
-        if row.destination in signature
-        for name in (row.source, *row.aliases)
-    )
+def _has_head(file: TableFile, head: str, signature: Sequence[str]) -> bool:
+    """Whether any tensor of a head's signature (Paddle names) is among a file's names."""
+    if file.reverse:
+        return any(name in file.shapes for name in signature)
+    table = file.layout.heads.get(head)
+    rows = [row for row in (table.rows if table else ()) if row.destination in signature]
+    return any(name in file.shapes for row in rows for name in (row.source, *row.aliases))
 
 
-def choose_embed(
-    layout: Layout,
-    model: str,
-    names: Collection[str],
-    known: Mapping[str, Sequence[Row]],
-    *,
-    reverse: bool,
-) -> str:
+def choose_embed(file: TableFile, model: str, known: Mapping[str, Sequence[Row]]) -> str:
     """Name the token embedding that a file holds: the one with most of its tensors there.
 
     Args:
-        layout: the tables.
+        file: names and table.
         model: registry name.
-        names: tensor names in the file.
         known: token embedding -> rows; more than the layout's own when reverse.
-        reverse: the names are Paddle's.
 
     Returns:
         A key of `known`, the model's default when no tensor tells, "" for a family without
@@ -288,13 +277,13 @@ def choose_embed(
     Raises:
         ValueError: one that the layout does not hold.
     """
-    default = known_traits(model).embed
+    layout, default = file.layout, known_traits(model).embed
     if not default:
         return ""
-    if not reverse and default not in layout.embeds and layout.embedless:
+    if not file.reverse and default not in layout.embeds and layout.embedless:
         return default  # the file's own is ignored, with the layout's reasons
     scores = {
-        kind: sum((row.destination if reverse else row.source) in names for row in rows)
+        kind: sum((row.destination if file.reverse else row.source) in file.shapes for row in rows)
         for kind, rows in known.items()
     }
     best = max(scores, key=lambda kind: (scores[kind], -len(known[kind])))  # of a tie the plainer

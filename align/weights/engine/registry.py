@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from align.weights.engine.known_models import MODELS, known_traits
 from align.weights.engine.layout import Layout, Row
-from align.weights.engine.naming import find_prefix, pattern, spell
+from align.weights.engine.naming import TableFile, find_prefix, pattern
 from align.weights.tables import (
     bert_hf,
     deit,
@@ -97,9 +97,9 @@ def _side(table: Layout, shapes: Mapping[str, Sequence[int]]) -> str:
     paddle = [(row.destination, row.start) for row in rows]
     torch = [(n, row.start - row.shift) for row in rows for n in (row.source, *row.aliases)]
     torch += [(name, 0) for name in (*table.ignored, *table.headless, *table.embedless)]
-    prefix = find_prefix(table, shapes)
+    file = TableFile(table, {}, prefix=find_prefix(table, shapes))
     ours = _all_match(paddle, shapes)
-    theirs = _all_match([(spell(name, table, prefix), low) for name, low in torch], shapes)
+    theirs = _all_match([(file.spell(name), low) for name, low in torch], shapes)
     if ours and theirs and table.family != "bert":  # BERT's encoder has names of its own here
         return _orientation(rows, shapes)
     return "paddle" if ours else "torch" if theirs else ""
