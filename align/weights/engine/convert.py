@@ -23,7 +23,13 @@ from align.weights.engine.layout import Layout
 from align.weights.engine.manifest import Manifest
 from align.weights.engine.registry import find_table
 from align.weights.formats.hf_config import as_json, check_config
-from align.weights.formats.source import Source, Unpacking, open_source, read_vocabulary
+from align.weights.formats.source import (
+    Source,
+    Unpacking,
+    named_in_refusals,
+    open_source,
+    read_vocabulary,
+)
 from align.weights.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
 from align.weights.formats.torch_files import write_torch
 from sot_paddle.atomic import atomic_directory, atomic_file
@@ -48,7 +54,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def convert_file(
-    src: str | os.PathLike[str],
+    src: str | os.PathLike[str] | Source,
     dst: str | os.PathLike[str],
     layout: str,
     model: str,
@@ -64,11 +70,13 @@ def convert_file(
     img_size: int | None = None,
     window_size: int | None = None,
     num_classes: int | None = None,
+    recorded: tuple[str, str] | None = None,
 ) -> Manifest:
     """Convert a checkpoint; DST appears complete, with its manifest, or not at all.
 
     Args:
-        src: file or Hugging Face directory; when reverse, a converted file or directory.
+        src: file or Hugging Face directory; when reverse, a converted file or directory. Or one of
+            them opened.
         dst: file (the suffix says which format) or directory (no suffix, or a trailing slash).
         layout: key of `LAYOUTS`.
         model: registry name.
@@ -84,6 +92,7 @@ def convert_file(
         img_size: forward only: side of the images that the positions are made for.
         window_size: forward only: side of Swin's windows that the bias tables are made for.
         num_classes: forward only: classifiers of another number are left out.
+        recorded: source and destination in the manifest, where `dst` is work in progress.
 
     Returns:
         The manifest, which is also written as ``<dst>.manifest.json`` or into the directory.
@@ -92,14 +101,15 @@ def convert_file(
         ValueError: anything that is wrong with the request or the source, by name.
         OSError: reading or writing failed; the destination is as it was.
     """
-    src, slash, dst = Path(src), str(dst).endswith(os.sep), Path(os.path.abspath(dst))
+    slash, dst = str(dst).endswith(os.sep), Path(os.path.abspath(dst))
     model = registry_name(model)
     table = find_table(layout, model)
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"unknown dtype {dtype!r}; expected one of {', '.join(DTYPES)}")
     sizes = {"img_size": img_size, "window_size": window_size, "num_classes": num_classes}
     _check_options(sizes, reverse=reverse, ema=ema)
-    source = open_source(src, Unpacking(table.containers, table.averaged, ema, table.wrappers))
+    how = Unpacking(table.containers, table.averaged, ema, table.wrappers)
+    source = src if isinstance(src, Source) else open_source(Path(src), how)
     _check_direction(source, table, reverse=reverse)
     directory = slash or dst.is_dir() or not dst.suffix
     check_destination(dst, source.path, directory, reverse=reverse, overwrite=overwrite)
@@ -107,12 +117,11 @@ def convert_file(
         source.vocabulary = read_vocabulary(Path(vocab))
         if not source.vocabulary:
             raise ValueError(f"{vocab}: no tokenizer files such as vocab.txt")
-    job = _Job(source, table, dtype, progress or (lambda *_: None))
-    try:
+    ends = recorded or (str(source.path), str(dst))
+    job = _Job(source, table, dtype, progress or (lambda *_: None), ends)
+    with named_in_refusals(source.path):
         job.plan = _plan(source, layout, model, reverse, directory, encoder_only)
         job.adapt(sizes)
-    except ValueError as error:
-        raise ValueError(f"{source.path}: {error}") from error
     job.describe(num_attention_heads, directory=directory)
     return job.write_directory(dst) if directory else job.write_file(dst)
 
@@ -160,9 +169,14 @@ class _Job:
     plan: ConversionPlan
 
     def __init__(
-        self, source: Source, table: Layout, dtype: str | None, progress: Progress
+        self,
+        source: Source,
+        table: Layout,
+        dtype: str | None,
+        progress: Progress,
+        ends: tuple[str, str],
     ) -> None:
-        self.source, self.table, self.progress = source, table, progress
+        self.source, self.table, self.progress, self.ends = source, table, progress, ends
         self.dtype = DTYPES[dtype] if dtype else None
         self.notes = list(source.notes)
         self.changes: Mapping[str, Change] = {}
@@ -195,7 +209,7 @@ class _Job:
     def write_file(self, dst: Path) -> Manifest:
         """Write the weights, then the manifest beside them."""
         self._write_weights(dst)
-        manifest = self._manifest(dst)
+        manifest = self._manifest()
         with atomic_file(dst.with_name(f"{dst.name}.{MANIFEST}")) as handle:
             handle.write(manifest.to_json())
         return manifest
@@ -204,7 +218,7 @@ class _Job:
         """Write weights, config.json, vocabulary and manifest as one folder."""
         with atomic_directory(dst) as folder:
             self._write_weights(folder / "model.safetensors")
-            manifest = self._manifest(dst)
+            manifest = self._manifest()
             config = self.beside.config_file(self.plan, self._dtype())
             files = {"config.json": as_json(config)} if config else {}
             files[MANIFEST] = manifest.to_json()
@@ -295,7 +309,7 @@ class _Job:
             **beside,
         }
 
-    def _manifest(self, dst: Path) -> Manifest:
+    def _manifest(self) -> Manifest:
         order = [*self.plan.grouped, *self.plan.counters]
         plan = self.plan
         return Manifest(
@@ -303,8 +317,8 @@ class _Job:
             model=plan.model,
             head=plan.head,
             reverse=plan.reverse,
-            source=str(self.source.path),
-            destination=str(dst),
+            source=self.ends[0],
+            destination=self.ends[1],
             num_hidden_layers=plan.depth,
             num_attention_heads=self.beside.heads,
             sizes=dict(plan.sizes),

@@ -15,7 +15,7 @@ from align.weights.engine.conversion_plan import ConversionPlan, by_reason, list
 from align.weights.engine.known_models import registry_name
 from align.weights.engine.layout import Layout
 from align.weights.engine.registry import TABLES, find_table, fits, recognise
-from align.weights.formats.source import Source, Unpacking, open_source
+from align.weights.formats.source import Source, Unpacking, named_in_refusals, open_source
 from sot_paddle.checkpoint import FORMAT
 
 _LOG = logging.getLogger(__name__)
@@ -103,11 +103,9 @@ def read_for_model(
     """
     place, model = Path(place), registry_name(model)
     source = open_source(place, _unpacking(layout, model, ema))
-    try:
+    with named_in_refusals(source.path):
         plan = _plan(source, layout, model)
         return _fit(source, plan, {name: tuple(shape) for name, shape in shapes.items()})
-    except ValueError as error:
-        raise ValueError(f"{source.path}: {error}") from error
 
 
 def _unpacking(layout: str, model: str, ema: bool | None) -> Unpacking:

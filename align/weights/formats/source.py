@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,19 @@ class Unpacking:
     averaged: tuple[str, ...] = ()
     ema: bool | None = False
     wrappers: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def named_in_refusals(path: Path) -> Iterator[None]:
+    """Put the path of what is read before a refusal.
+
+    Raises:
+        ValueError: as raised inside.
+    """
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def open_source(path: Path, how: Unpacking) -> Source:

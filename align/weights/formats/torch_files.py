@@ -14,20 +14,54 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 
-from sot_paddle.checkpoint import Tensors, TensorSpec, as_tensors
+from sot_paddle.checkpoint import Tensors, as_tensors
 
 SUFFIXES = (".bin", ".pth", ".pt", ".tar")
 """``.tar`` is the end of ``.pth.tar``, as timm names the checkpoints of a training."""
 
 
-def _torch(path: Path) -> ModuleType:
+def torch_or_refuse(message: str) -> ModuleType:
+    """PyTorch itself.
+
+    Raises:
+        ValueError: with this message, where it is not installed.
+    """
     try:
         return importlib.import_module("torch")
     except ImportError as error:
-        raise ValueError(
-            f"{path}: {path.suffix} files need torch, which is not installed; install torch or"
-            " use a .safetensors file"
-        ) from error
+        raise ValueError(message) from error
+
+
+def _torch(path: Path) -> ModuleType:
+    return torch_or_refuse(
+        f"{path}: {path.suffix} files need torch, which is not installed; install torch or use a"
+        " .safetensors file"
+    )
+
+
+def load_safely(path: Path, torch: ModuleType, what: str, remedy: str = "") -> Any:
+    """The content of a torch file; no code of the file runs.
+
+    The options of the training that timm and DeiT store beside the weights (an argparse.Namespace)
+    are let through besides tensors and plain data; nothing else is.
+
+    Args:
+        path: the file.
+        torch: PyTorch.
+        what: what the file may hold, for the refusal.
+        remedy: what the user can do instead.
+
+    Raises:
+        ValueError: the file is damaged or holds more.
+    """
+    try:
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            return torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path) or None
+            )
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        reason = (str(error).strip().splitlines() or ["no content"])[0]
+        raise ValueError(f"{path}: not a PyTorch file of {what} ({reason}){remedy}") from error
 
 
 def read_torch(
@@ -37,10 +71,7 @@ def read_torch(
     *,
     ema: bool | None = False,
 ) -> tuple[Tensors, str, list[str]]:
-    """Read a state dict with weights only: no code of the file runs.
-
-    The options of the training that timm and DeiT store beside the weights (an argparse.Namespace)
-    are let through; nothing else is.
+    """Read a state dict with weights only (`load_safely`).
 
     Args:
         path: the file.
@@ -57,14 +88,7 @@ def read_torch(
             dtype that NumPy has not; averaged weights asked for and missing.
     """
     torch = _torch(path)
-    try:
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            content = torch.load(
-                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path) or None
-            )
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[:1] or ["no content"]
-        raise ValueError(f"{path}: not a PyTorch file of weights only ({reason[0]})") from error
+    content = load_safely(path, torch, "weights only")
     means = _nested(content, averaged)
     ema = bool(means) if ema is None else ema
     if ema and not means:
@@ -75,7 +99,9 @@ def read_torch(
     if means and not ema and not _nested(content, containers):
         raise ValueError(f"{path}: holds averaged weights only ({means[0]}); take them with --ema")
     state, key = _state_dict(path, content, averaged if ema else containers, torch)
-    tensors = as_tensors({name: _to_numpy(path, name, t, torch) for name, t in state.items()})
+    tensors = as_tensors(
+        {name: to_numpy(f"{path}: tensor {name!r}", t, torch) for name, t in state.items()}
+    )
     return tensors, key, [] if ema else means
 
 
@@ -109,15 +135,41 @@ def _kind(value: Any) -> str:
     return type(value).__name__
 
 
-def _to_numpy(path: Path, name: str, tensor: Any, torch: ModuleType) -> np.ndarray:
+def to_numpy(what: str, tensor: Any, torch: ModuleType) -> np.ndarray:
+    """The numbers of a tensor, where they lie.
+
+    Args:
+        what: its name, for the refusal.
+        tensor: in main memory.
+        torch: PyTorch.
+
+    Raises:
+        ValueError: it is sparse or quantised, or of a dtype that NumPy has not.
+    """
+    tensor = tensor.detach()
     if tensor.layout is not torch.strided or tensor.is_quantized:
-        raise ValueError(f"{path}: tensor {name!r} is not dense")
+        raise ValueError(f"{what} is not dense")
     if tensor.dtype is torch.bfloat16:
-        return tensor.detach().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     try:
-        return tensor.detach().numpy()
+        return tensor.numpy()
     except (TypeError, RuntimeError) as error:
-        raise ValueError(f"{path}: tensor {name!r} has the dtype {tensor.dtype}") from error
+        raise ValueError(f"{what} has the dtype {tensor.dtype}") from error
+
+
+def from_numpy(what: str, array: np.ndarray, torch: ModuleType) -> Any:
+    """A tensor with memory of its own.
+
+    Raises:
+        ValueError: a dtype that PyTorch has not.
+    """
+    array = np.array(array, order="C")
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    try:
+        return torch.from_numpy(array)
+    except TypeError as error:
+        raise ValueError(f"{what}: PyTorch cannot hold dtype {array.dtype}") from error
 
 
 def write_torch(path: Path, handle: BinaryIO, tensors: Tensors, keys: tuple[str, ...] = ()) -> None:
@@ -133,16 +185,8 @@ def write_torch(path: Path, handle: BinaryIO, tensors: Tensors, keys: tuple[str,
         ValueError: torch is missing, or lacks a dtype.
     """
     torch = _torch(path)
-    state = {name: _from_numpy(tensors, name, torch) for name in tensors}
+    state = {
+        name: from_numpy(f"tensor {name!r}", np.asarray(tensors[name], spec.dtype), torch)
+        for name, spec in tensors.specs.items()
+    }
     torch.save(dict.fromkeys(keys, state) if keys else state, handle)
-
-
-def _from_numpy(tensors: Tensors, name: str, torch: ModuleType) -> Any:
-    spec: TensorSpec = tensors.specs[name]
-    array = np.array(tensors[name], dtype=spec.dtype, order="C")
-    if spec.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    try:
-        return torch.from_numpy(array)
-    except TypeError as error:
-        raise ValueError(f"tensor {name!r}: PyTorch cannot hold dtype {spec.dtype}") from error

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from align.weights.optimizer.optimizer_powers import power_after, updates_of
-from align.weights.optimizer.optimizer_state import COUNTED, MOMENTS, OptimizerState
+from align.weights.optimizer.optimizer_state import COUNTED, MOMENTS, Group, OptimizerState
 
 DTYPES = ("float32", "float64")
 """Precisions of an accumulator."""
@@ -68,6 +68,31 @@ def stored_counters(state: OptimizerState) -> dict[str, int]:
         return {}
     corrected = {n for g in state.groups for n in g.names if g.options.get("correct_bias", True)}
     return {name: count + 1 for name, count in state.steps.items() if name in corrected}
+
+
+def counts_of(
+    powers: Mapping[str, Sequence[np.ndarray]],
+    groups: Sequence[Group],
+    counters: Mapping[str, int],
+    otherwise: int | None,
+) -> dict[str, int]:
+    """Updates done of every optimized weight (`count_of`).
+
+    Args:
+        powers: weight -> its powers of beta, from `without_powers`.
+        groups: of the optimizer.
+        counters: weight -> what HFAdamW keeps besides.
+        otherwise: what to take when neither tells.
+
+    Raises:
+        ValueError: see `count_of`.
+    """
+    betas = {n: (g.options["beta1"], g.options["beta2"]) for g in groups for n in g.names if powers}
+    return {
+        name: count_of(name, held, betas[name], counters.get(name), otherwise)
+        for name, held in powers.items()
+        if name in betas
+    }
 
 
 def count_of(

@@ -19,7 +19,7 @@ from align.weights.optimizer.optimizer_state import OptimizerState
 from align.weights.optimizer.optimizer_torch import (
     Names,
     load_plain,
-    plain_tensor,
+    plain_tensors,
     save_plain,
     schedule_dict,
 )
@@ -128,7 +128,7 @@ def write_training(folder: Path, state: OptimizerState, names: Names, told: Mapp
     """
     _save(folder / OPTIMIZER, optimizer_dict(state, names))
     if state.schedule is not None:
-        _save(folder / SCHEDULER, _ordered_schedule(state, names))
+        _save(folder / SCHEDULER, schedule_dict(state, names))
     content = {
         "best_metric": None,
         "best_model_checkpoint": None,
@@ -166,25 +166,16 @@ def write_file(
     made: dict[int, dict[str, Any]] = {}
     for held in weights.values():
         if id(held) not in made:
-            made[id(held)] = {name: plain_tensor(array) for name, array in held.items()}
+            made[id(held)] = plain_tensors(held)
     content: dict[str, Any] = {key: made[id(held)] for key, held in weights.items()}
     content["optimizer"] = optimizer_dict(state, names)
     if state.schedule is not None:
-        content["lr_scheduler"] = _ordered_schedule(state, names)
+        content["lr_scheduler"] = schedule_dict(state, names)
     content["step"] = told["step"]
     epoch = told.get("epoch")
     if epoch is not None and float(epoch).is_integer() and epoch >= 1:
         content["epoch"] = int(epoch) - 1  # as timm counts: the one just finished
     _save(path, content)
-
-
-def _ordered_schedule(state: OptimizerState, names: Names) -> dict[str, Any]:
-    rates = {n: (g.rate, g.initial_rate) for g in state.groups for n in g.names}
-    made = schedule_dict(state)
-    firsts = [rates[group[0]] if group else rates[state.names[0]] for group in names]
-    made["_last_lr"] = [rate for rate, _ in firsts]
-    made["base_lrs"] = [rate if initial is None else initial for rate, initial in firsts]
-    return made | {"lr_lambdas": [None] * len(firsts)}
 
 
 def _save(path: Path, content: Any) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +12,9 @@ import numpy as np
 from align.weights.engine.build import build_plan
 from align.weights.engine.conversion_plan import ConversionPlan
 from align.weights.engine.convert import convert_file
-from align.weights.engine.destination import MANIFEST
 from align.weights.engine.known_models import known_traits, registry_name
-from align.weights.engine.manifest import Manifest
 from align.weights.engine.registry import find_table
-from align.weights.formats.source import VOCABULARY_FILES
+from align.weights.formats.source import Unpacking, named_in_refusals, open_source
 from align.weights.formats.torch_files import SUFFIXES
 from align.weights.optimizer.optimizer_checkpoint import (
     TorchCheckpoint,
@@ -46,8 +41,8 @@ from align.weights.optimizer.optimizer_trainer import (
     open_checkpoint,
     read_trainer,
 )
-from sot_paddle.atomic import atomic_directory, atomic_file
-from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.atomic import atomic_directory
+from sot_paddle.checkpoint import as_tensors
 from sot_paddle.train import checkpointing
 
 
@@ -86,7 +81,7 @@ def _to_paddle(request: StateRequest, notes: list[str]) -> tuple[OptimizerState,
     like = open_checkpoint(request.like) if request.like else None
     model = _model(request, like.metadata if like else {})
     held = open_torch(place, find_table(request.layout, model))
-    with _named(held.source.path):
+    with named_in_refusals(held.source.path):
         plan = build_plan(
             request.layout, model, held.source.tensors.shapes, config=held.source.config
         )
@@ -108,9 +103,11 @@ def _to_paddle(request: StateRequest, notes: list[str]) -> tuple[OptimizerState,
         return moved, step
     if held.averages is not None:
         notes.append("the averaged weights are passed over; --like a run takes them")
-    with atomic_directory(target) as folder, _weights_of(held, target.parent) as weights:
-        manifest = convert_file(weights, folder, request.layout, model)
-        _restate(folder, manifest, place, target)
+    source = held.source if place.is_dir() else dataclasses.replace(held.source, notes=[])
+    with atomic_directory(target) as folder:
+        manifest = convert_file(
+            source, folder, request.layout, model, recorded=(str(place), str(target))
+        )
         write_state(folder / FILE, moved)
     notes += manifest.notes
     return moved, step
@@ -143,31 +140,34 @@ def _to_torch(request: StateRequest, notes: list[str]) -> tuple[OptimizerState, 
     run = open_checkpoint(place) if is_checkpoint(place) else None
     folder = run.folder if run else place
     state = read_trainer(run) if run else _read_paddle(place)
-    tensors, metadata = read_tensors(folder / WEIGHTS)
-    model = _model(request, metadata)
-    prefix = metadata.get("source_prefix") if metadata.get("layout") == request.layout else None
+    source = open_source(folder / WEIGHTS, Unpacking())
+    model = _model(request, source.metadata)
+    ours = source.metadata.get("layout") == request.layout
+    prefix = source.metadata.get("source_prefix") if ours else None
     if target.suffix not in SUFFIXES:
         prefix = prefix or None  # in a folder transformers wants it
+    shapes = source.tensors.shapes
     find_table(request.layout, model)
-    with _named(folder / WEIGHTS):
-        plan = build_plan(request.layout, model, tensors.shapes, reverse=True, prefix=prefix)
-        state.check(tensors.shapes, untouched=request.unused)
+    with named_in_refusals(source.path):
+        plan = build_plan(request.layout, model, shapes, reverse=True, prefix=prefix)
+        state.check(shapes, untouched=request.unused)
         moved = dataclasses.replace(convert(state, PlanWay(plan)), masters={})
+    source.tensors = as_tensors({**source.tensors, **state.masters})  # instead of half precision
     names = _target_names(request, moved, plan, notes)
     step = _agreed_step(request, run.state["step"] if run else None, moved, notes)
     if moved.schedule is not None and moved.schedule.kind == "PerEpoch":
         moved = dataclasses.replace(moved, schedule=None)
         notes.append("the schedule goes by the epoch: no scheduler state is written")
     averages = _averages(request, run, plan, notes)
-    with _half_replaced(folder, state, target.parent) as source:
-        if target.suffix in SUFFIXES:
-            weights = _weights_by_key(request, source, plan, averages)
-            write_file(target, weights, moved, names, _told(run, step))
-        else:
-            with atomic_directory(target) as made:
-                manifest = convert_file(source, made, request.layout, model, reverse=True)
-                _restate(made, manifest, folder, target)
-                write_training(made, moved, names, _told(run, step))
+    told = _told(run, step)
+    if target.suffix in SUFFIXES:
+        weights = plan.apply(source.tensors)
+        write_file(target, _weights_by_key(request, plan, weights, averages), moved, names, told)
+        return moved, step
+    with atomic_directory(target) as made:
+        ends = (str(folder), str(target))
+        convert_file(source, made, request.layout, model, reverse=True, recorded=ends)
+        write_training(made, moved, names, told)
     return moved, step
 
 
@@ -186,19 +186,13 @@ def _averages(
 
 def _weights_by_key(
     request: StateRequest,
-    source: Path,
     plan: ConversionPlan,
+    weights: Mapping[str, np.ndarray],
     averages: Mapping[str, np.ndarray] | None,
 ) -> dict[str, Mapping[str, np.ndarray]]:
     """Where a torch file holds which weights."""
     table = find_table(request.layout, plan.model)
-    with tempfile.TemporaryDirectory(dir=request.target[1].parent) as scratch:
-        path = Path(scratch) / WEIGHTS
-        convert_file(source, path, request.layout, plan.model, reverse=True)
-        weights = {name: np.array(array) for name, array in read_tensors(path)[0].items()}
-    found: dict[str, Mapping[str, np.ndarray]] = dict.fromkeys(
-        table.written_under or ("state_dict",), weights
-    )
+    found = dict.fromkeys(table.written_under or ("state_dict",), weights)
     return found if averages is None else {**found, table.averaged[0]: averages}
 
 
@@ -265,47 +259,3 @@ def _told(run: TrainerCheckpoint | None, step: int) -> dict[str, Any]:
     kept = ("epoch", "max_steps", "num_train_epochs")
     progress = run.progress if run else {}
     return {"step": step, **{key: progress[key] for key in kept if key in progress}}
-
-
-@contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
-@contextlib.contextmanager
-def _weights_of(held: TorchCheckpoint, beside: Path) -> Iterator[Path]:
-    """What `convert_file` reads: the folder itself, or a file's weights alone."""
-    if held.place.is_dir():
-        yield held.place
-        return
-    with tempfile.TemporaryDirectory(dir=beside) as scratch:
-        path = Path(scratch) / WEIGHTS
-        write_tensors(path, held.source.tensors)
-        yield path
-
-
-@contextlib.contextmanager
-def _half_replaced(folder: Path, state: OptimizerState, beside: Path) -> Iterator[Path]:
-    """The folder itself; with float32 masters, a copy that holds them instead of half precision."""
-    if not state.masters:
-        yield folder
-        return
-    tensors, metadata = read_tensors(folder / WEIGHTS)
-    arrays: dict[str, np.ndarray] = {**tensors, **state.masters}
-    with tempfile.TemporaryDirectory(dir=beside) as scratch:
-        copy = Path(scratch)
-        write_tensors(copy / WEIGHTS, arrays, metadata)
-        for name in (*VOCABULARY_FILES, "config.json"):
-            if (folder / name).is_file():
-                shutil.copyfile(folder / name, copy / name)
-        yield copy
-
-
-def _restate(folder: Path, manifest: Manifest, source: Path, target: Path) -> None:
-    """The manifest with the paths that the user gave, not those of the work in progress."""
-    told = dataclasses.replace(manifest, source=str(source), destination=str(target))
-    with atomic_file(folder / MANIFEST) as handle:
-        handle.write(told.to_json())

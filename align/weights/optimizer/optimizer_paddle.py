@@ -16,7 +16,7 @@ import paddle
 from paddle import nn
 
 from align.weights.optimizer.optimizer_accumulators import (
-    count_of,
+    counts_of,
     stored_arrays,
     stored_counters,
     without_powers,
@@ -24,16 +24,18 @@ from align.weights.optimizer.optimizer_accumulators import (
 from align.weights.optimizer.optimizer_differences import identical, require_same
 from align.weights.optimizer.optimizer_file import read_state, split_arrays, write_state
 from align.weights.optimizer.optimizer_state import (
-    COUNTED,
     MOMENTS,
     Group,
     OptimizerState,
     Schedule,
+    options_of,
 )
 from sot_paddle.train import exact_state
 from sot_paddle.train.optimizer import HFAdamW
 
 _HALF = (paddle.float16, paddle.bfloat16)
+_ATTRIBUTES = {"amsgrad": "_amsgrad", "correct_bias": "correct_bias", "nesterov": "_use_nesterov"}
+"""Options of the whole optimizer -> its attributes."""
 
 
 def take(
@@ -69,11 +71,7 @@ def take(
         updates = schedule.position
     counters = exact_state.optimizer_counters(optimizer, model)
     groups = _groups(optimizer, model, kind)
-    steps = {}
-    if kind in COUNTED:
-        betas = {n: (g.options["beta1"], g.options["beta2"]) for g in groups for n in g.names}
-        for name in moments.get("moment1", {}):
-            steps[name] = count_of(name, powers[name], betas[name], counters.get(name), updates)
+    steps = counts_of(powers, groups, counters, updates)
     return OptimizerState("paddle", kind, groups, moments, steps, schedule, masters)
 
 
@@ -245,27 +243,20 @@ def _options(
     optimizer: Any, kind: str, group: Mapping[str, Any], parameter: paddle.Tensor
 ) -> dict[str, float | bool]:
     # the optimizer's own attributes change with every group that it updates
-    usual = optimizer._default_dict if group else vars(optimizer)
-    mark = "" if group else "_"
+    usual, mark = (optimizer._default_dict, "") if group else (vars(optimizer), "_")
+    skips = getattr(optimizer, "_apply_decay_param_fun", None)
 
-    def option(name: str) -> float:
-        return float(group.get(name, usual[f"{mark}{name}"]))
+    def read(name: str) -> float | bool:
+        if name in _ATTRIBUTES:
+            return getattr(optimizer, _ATTRIBUTES[name], False)
+        if name == "weight_decay" and kind not in ("adamw", "hf_adamw"):
+            return _l2(optimizer, group, parameter)
+        if name == "weight_decay" and skips is not None and not skips(parameter.name):
+            return 0.0
+        key = "epsilon" if name == "eps" else name
+        return group.get(key, usual[f"{mark}{key}"])
 
-    if kind in ("adamw", "hf_adamw"):
-        decays = optimizer._apply_decay_param_fun
-        skipped = decays is not None and not decays(parameter.name)
-        decay = 0.0 if skipped else option("weight_decay")
-    else:
-        decay = _l2(optimizer, group, parameter)
-    options: dict[str, float | bool] = {"weight_decay": decay}
-    if kind in COUNTED:
-        options |= {"beta1": option("beta1"), "beta2": option("beta2"), "eps": option("epsilon")}
-        options["amsgrad"] = bool(getattr(optimizer, "_amsgrad", False))
-    if kind == "hf_adamw":
-        options["correct_bias"] = bool(optimizer.correct_bias)
-    if kind == "momentum":
-        options |= {"momentum": option("momentum"), "nesterov": bool(optimizer._use_nesterov)}
-    return options
+    return options_of(kind, read)
 
 
 def _l2(optimizer: Any, group: Mapping[str, Any], parameter: paddle.Tensor) -> float:

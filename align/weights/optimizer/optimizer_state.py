@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -30,8 +30,25 @@ by the bias correction, decay after the step), ``adam`` decays by an L2 term of 
 MAXIMUM = "moment2_max"
 """The further moment of ``amsgrad``."""
 
+_ADAM = ("weight_decay", "beta1", "beta2", "eps", "amsgrad")
+_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "adamw": _ADAM,
+    "adam": _ADAM,
+    "hf_adamw": (*_ADAM, "correct_bias"),
+    "momentum": ("weight_decay", "momentum", "nesterov"),
+    "sgd": ("weight_decay",),
+}
+_FLAGS = ("amsgrad", "correct_bias", "nesterov")
+
 COUNTED = ("adamw", "adam", "hf_adamw")
 """Kinds whose update depends on the number of updates done."""
+
+
+def options_of(kind: str, read: Callable[[str], Any]) -> dict[str, float | bool]:
+    """What an update of a kind computes with, each option read by its name here."""
+    return {
+        name: bool(read(name)) if name in _FLAGS else float(read(name)) for name in _OPTIONS[kind]
+    }
 
 
 @dataclass(frozen=True)
@@ -42,8 +59,7 @@ class Group:
         names: of the weights, in the optimizer's order.
         rate: learning rate of the next update.
         initial_rate: rate before any schedule, None when nobody recorded it.
-        options: what the update computes with: beta1, beta2, eps, weight_decay, amsgrad,
-            correct_bias, momentum, nesterov (those of the kind).
+        options: what the update computes with, as `options_of` names it.
         extra: options of one framework that change no number (``foreach``), to be given back.
     """
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import importlib
 import math
-import pickle
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO
 
-import ml_dtypes
 import numpy as np
 
+from align.weights.formats.torch_files import from_numpy, load_safely, to_numpy, torch_or_refuse
 from align.weights.optimizer.optimizer_state import (
     COUNTED,
     MAXIMUM,
     Group,
     OptimizerState,
     Schedule,
+    options_of,
 )
 
 Names = Sequence[Sequence[str]]
@@ -137,43 +134,38 @@ def group_names(state_dict: Mapping[str, Any]) -> list[list[str]] | None:
     return found
 
 
-def schedule_dict(state: OptimizerState) -> dict[str, Any]:
+def schedule_dict(state: OptimizerState, names: Names | None = None) -> dict[str, Any]:
     """Make what the ``load_state_dict`` of a ``LambdaLR`` takes (transformers' schedules are it).
+
+    Args:
+        state: in PyTorch's names.
+        names: the order of the optimizer that it drives; the state's own groups when None.
 
     Raises:
         ValueError: the state has no schedule.
     """
     if state.schedule is None:
         raise ValueError("this state has no schedule")
+    groups = state.groups if names is None else _regrouped(state, names)
     return {
-        "base_lrs": [g.rate if g.initial_rate is None else g.initial_rate for g in state.groups],
+        "base_lrs": [g.rate if g.initial_rate is None else g.initial_rate for g in groups],
         "last_epoch": state.schedule.position,
         "_step_count": state.schedule.position + 1,
         "_is_initial": False,
         "_get_lr_called_within_step": False,
-        "_last_lr": [group.rate for group in state.groups],
-        "lr_lambdas": [None] * len(state.groups),
+        "_last_lr": [group.rate for group in groups],
+        "lr_lambdas": [None] * len(groups),
     }
 
 
-def load_plain(path: str | Path) -> Any:
-    """Read a torch file with weights only; the options of timm's trainings are let through.
+def load_plain(path: Path) -> Any:
+    """Read a torch file of plain data; no code of the file runs.
 
     Raises:
-        ValueError: torch is missing, the file is damaged or holds more than plain data.
+        ValueError: torch is missing, the file is damaged or holds more.
     """
-    torch, path = _torch(), Path(path)
-    try:
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            return torch.load(
-                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path) or None
-            )
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = (str(error).strip().splitlines() or ["no content"])[0]
-        raise ValueError(
-            f"{path}: not a PyTorch file of plain data ({reason}); save state_dict() of model, "
-            "optimizer and scheduler, and numbers, where it was made"
-        ) from error
+    remedy = "; save state_dict() of model, optimizer and scheduler, and numbers, where it was made"
+    return load_safely(path, _torch(), "plain data", remedy)
 
 
 def save_plain(content: Any, handle: BinaryIO) -> None:
@@ -181,18 +173,14 @@ def save_plain(content: Any, handle: BinaryIO) -> None:
     _torch().save(content, handle)
 
 
-def plain_tensor(array: np.ndarray) -> Any:
-    """A tensor that owns its memory."""
-    return _tensor(array, _torch())
+def plain_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Tensors that own their memory."""
+    torch = _torch()
+    return {name: from_numpy(name, array, torch) for name, array in arrays.items()}
 
 
 def _torch() -> ModuleType:
-    try:
-        return importlib.import_module("torch")
-    except ImportError as error:
-        raise ValueError(
-            "the PyTorch side of a training's state needs torch: install it"
-        ) from error
+    return torch_or_refuse("the PyTorch side of a training's state needs torch: install it")
 
 
 def _kind(groups: Sequence[Mapping[str, Any]]) -> str:
@@ -235,6 +223,7 @@ def _read_entries(
     state: Mapping[int, Mapping[str, Any]], by_index: Mapping[int, str]
 ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, int]]:
     """(moments by kind and weight, counts by weight)."""
+    torch = _torch()
     moments: dict[str, dict[str, np.ndarray]] = {}
     steps: dict[str, int] = {}
     for index, held in state.items():
@@ -249,7 +238,8 @@ def _read_entries(
                     f"{name}: the state holds {key!r}, which has no counterpart in Paddle"
                 )
             elif value is not None:
-                moments.setdefault(_KEYS[key], {})[name] = _numpy(name, value)
+                array = to_numpy(f"{name}: a moment", value.cpu(), torch)
+                moments.setdefault(_KEYS[key], {})[name] = array
     return moments, steps
 
 
@@ -259,42 +249,17 @@ def _count(name: str, value: float) -> int:
     return int(value)
 
 
-def _numpy(name: str, tensor: Any) -> np.ndarray:
-    torch = _torch()
-    tensor = tensor.detach().cpu()
-    if tensor.layout is not torch.strided:
-        raise ValueError(f"{name}: a moment is sparse")
-    if tensor.dtype is torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return tensor.numpy()
-
-
-def _tensor(array: np.ndarray, torch: ModuleType) -> Any:
-    array = np.array(array, order="C")
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
-
-
 def _read_group(kind: str, group: Mapping[str, Any], names: Sequence[str]) -> Group:
     if group.get("maximize") or group.get("dampening"):
         raise ValueError("maximize and dampening have no counterpart in Paddle")
-    options: dict[str, float | bool] = {"weight_decay": float(group["weight_decay"])}
-    if "betas" in group:
-        options["beta1"], options["beta2"] = (float(beta) for beta in group["betas"])
-        options["eps"] = float(group["eps"])
-        options["amsgrad"] = bool(group.get("amsgrad", False))
-    if kind == "hf_adamw":
-        options["correct_bias"] = bool(group["correct_bias"])
-    if kind == "momentum":
-        options["momentum"] = float(group["momentum"])
-        options["nesterov"] = bool(group["nesterov"])
+    betas = dict(zip(("beta1", "beta2"), group.get("betas", ()), strict=False))
+    spelt = {"amsgrad": False, **group, **betas}
     initial = group.get("initial_lr")
     return Group(
         tuple(names),
         float(group["lr"]),
         None if initial is None else float(initial),
-        options,
+        options_of(kind, spelt.__getitem__),
         {key: value for key, value in group.items() if key not in _GROUP},
     )
 
@@ -361,4 +326,4 @@ def _written_entry(state: OptimizerState, name: str, torch: ModuleType) -> dict[
             if state.kind == "hf_adamw"
             else torch.tensor(float(count), dtype=torch.float64 if double else torch.float32)
         )
-    return entry | {_SPELT[kind]: _tensor(array, torch) for kind, array in arrays.items()}
+    return entry | {_SPELT[kind]: from_numpy(name, a, torch) for kind, a in arrays.items()}

@@ -10,10 +10,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from align.weights.optimizer.optimizer_accumulators import (
-    count_of,
-    without_powers,
-)
+from align.weights.optimizer.optimizer_accumulators import counts_of, without_powers
 from align.weights.optimizer.optimizer_file import split_arrays
 from align.weights.optimizer.optimizer_state import Group, OptimizerState, Schedule
 from sot_paddle.checkpoint import Tensors, read_tensors
@@ -107,12 +104,8 @@ def read_trainer(checkpoint: TrainerCheckpoint) -> OptimizerState:
     schedule = checkpoint.state["schedule"]
     shapes = {name: array.shape for name, array in moments.get("moment1", {}).items()}
     kind, groups = trained_groups(checkpoint, shapes, float(schedule["last_lr"]))
-    betas = {n: (g.options["beta1"], g.options["beta2"]) for g in groups for n in g.names}
-    counters = checkpoint.state.get("counters", {})
-    done = int(checkpoint.state["step"])
-    steps = {
-        name: count_of(name, powers[name], betas[name], counters.get(name), done) for name in shapes
-    }
+    counters, done = checkpoint.state.get("counters", {}), int(checkpoint.state["step"])
+    steps = counts_of(powers, groups, counters, done)
     name = "LambdaDecay" if checkpoint.is_text else "PerEpoch"
     place = Schedule(int(schedule["last_epoch"]), name)
     return OptimizerState("paddle", kind, groups, moments, steps, place, masters)

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from align import weights
 from align.weights import LAYOUTS, Layout, Row, build_plan
 from align.weights.engine.build import plan_with
 from align.weights.engine.layout import HeadTable
@@ -15,6 +16,11 @@ HEADS = ("pooler", "mgcrp_qk", "mgcrp", "gcp", "gcp_text", "fc", "gap")
 
 def model_for(head: str) -> str:
     return "bert_base" if head in ("pooler", "fc", "gap") else "bert_base_mgcrp"
+
+
+@pytest.mark.parametrize("name", weights.__all__)
+def test_every_name_of_the_room_can_be_imported(name):
+    assert getattr(weights, name) is not None
 
 
 @pytest.mark.parametrize("head", HEADS)
