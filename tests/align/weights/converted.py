@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from align.weights import build_plan
-from sot_paddle.checkpoint import read_tensors
+from align.weights import Manifest, build_plan, convert_file
+from sot_paddle.checkpoint import Tensors, read_tensors, write_tensors
+
+
+@dataclass
+class Conversion:
+    """Files of one folder, by name, converted by the table of one layout."""
+
+    folder: Path
+    layout: str
+    model: str
+
+    def __call__(self, src: str | Path, dst: str | Path, **options) -> Manifest:
+        """Convert one into another; absolute paths may lie elsewhere."""
+        ends = (self.folder / src, self.folder / dst)
+        return convert_file(*ends, self.layout, self.model, **options)
+
+    def write(self, name: str, arrays: Mapping[str, np.ndarray], *metadata) -> Path:
+        """Write a file of tensors."""
+        write_tensors(self.folder / name, arrays, *metadata)
+        return self.folder / name
+
+    def read(self, name: str) -> Tensors:
+        """The tensors of a file."""
+        return read_tensors(self.folder / name)[0]
 
 
 def paddle_shapes(plan) -> dict[str, tuple[int, ...]]:

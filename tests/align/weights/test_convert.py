@@ -12,9 +12,21 @@ import pytest
 from align.weights import convert_file
 from align.weights.engine import convert
 from sot_paddle.checkpoint import read_tensors, unpack_files, write_tensors
-from tests.align.weights.converted import assert_same_file
+from tests.align.weights.converted import Conversion, assert_same_file
 
 VOCAB = {"vocab.txt": b"[PAD]\n[UNK]\n\xc3\xa9\n", "tokenizer_config.json": b"{}"}
+
+
+@pytest.fixture
+def conversion(tmp_path) -> Conversion:
+    """Of a plain BERT."""
+    return Conversion(tmp_path, "bert_hf", "bert_base")
+
+
+@pytest.fixture
+def official(tmp_path) -> Conversion:
+    """Of the original text release."""
+    return Conversion(tmp_path, "sot_nlp_official", "bert_base_mgcrp")
 
 
 @pytest.fixture
@@ -36,15 +48,15 @@ def hf_dir(tmp_path, hf_arrays, hf_config):
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pdparams", ""])
 def test_directory_there_and_back_needs_nothing_but_the_file(
-    tmp_path, hf_dir, hf_arrays, hf_config, suffix
+    conversion, tmp_path, hf_dir, hf_arrays, hf_config, suffix
 ):
     there, back = tmp_path / f"there{suffix}", tmp_path / "back"
-    convert_file(hf_dir, there, "bert_hf", "bert_base")
+    conversion(hf_dir, there)
     manifest = there / "manifest.json" if not suffix else Path(f"{there}.manifest.json")
     manifest.unlink()
     for path in hf_dir.iterdir():
         path.unlink()
-    made = convert_file(there, back, "bert_hf", "bert_base", reverse=True)
+    made = conversion(there, back, reverse=True)
     assert_same_file(back / "model.safetensors", hf_arrays)
     assert made.num_attention_heads == 3
     assert made.notes == ()
@@ -59,46 +71,40 @@ def test_directory_there_and_back_needs_nothing_but_the_file(
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("suffix", [".safetensors", ".pdparams"])
-def test_every_dtype_survives(tmp_path, official_shapes, random_arrays, dtype, suffix):
+def test_every_dtype_survives(official, official_shapes, random_arrays, dtype, suffix):
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
     arrays = {
         name: array.astype(kind) if array.ndim else np.zeros((), np.int64)
         for name, array in random_arrays(official_shapes).items()
     }
-    write_tensors(tmp_path / "a.safetensors", arrays)
-    there, back = tmp_path / f"there{suffix}", tmp_path / "back.safetensors"
-    convert_file(tmp_path / "a.safetensors", there, "sot_nlp_official", "bert_base_mgcrp")
-    assert {str(spec.dtype) for spec in read_tensors(there)[0].specs.values()} == {dtype}
-    convert_file(there, back, "sot_nlp_official", "bert_base_mgcrp", reverse=True)
-    assert_same_file(back, arrays)
+    official.write("a.safetensors", arrays)
+    official("a.safetensors", f"there{suffix}")
+    assert {str(spec.dtype) for spec in official.read(f"there{suffix}").specs.values()} == {dtype}
+    official(f"there{suffix}", "back.safetensors", reverse=True)
+    assert_same_file(official.folder / "back.safetensors", arrays)
 
 
-def test_dtype_changes_only_when_asked_and_only_floats(tmp_path, official_shapes, random_arrays):
+def test_dtype_changes_only_when_asked_and_only_floats(official, official_shapes, random_arrays):
     arrays = random_arrays(official_shapes)
-    write_tensors(tmp_path / "a.safetensors", arrays)
-    args = (tmp_path / "b.safetensors", "sot_nlp_official", "bert_base_mgcrp")
-    convert_file(tmp_path / "a.safetensors", *args, dtype="float64")
-    back = tmp_path / "back.safetensors"
-    convert_file(args[0], back, *args[1:], reverse=True, dtype="float32")
+    official.write("a.safetensors", arrays)
+    official("a.safetensors", "b.safetensors", dtype="float64")
+    official("b.safetensors", "back.safetensors", reverse=True, dtype="float32")
     assert_same_file(
-        back,
+        official.folder / "back.safetensors",
         {k: a if a.ndim else np.zeros((), np.int64) for k, a in arrays.items()},
     )
     arrays["bert.pooler.cls_fc.bias"][0] = 1e6
-    write_tensors(tmp_path / "big.safetensors", arrays)
+    official.write("big.safetensors", arrays)
     with pytest.raises(ValueError, match="'head.cls_fc.bias' holds numbers too large for float16"):
-        convert_file(
-            tmp_path / "big.safetensors", tmp_path / "c.safetensors", *args[1:], dtype="float16"
-        )
-    assert not (tmp_path / "c.safetensors").exists()
+        official("big.safetensors", "c.safetensors", dtype="float16")
+    assert not (official.folder / "c.safetensors").exists()
 
 
-def test_manifest_and_metadata_say_what_was_done(tmp_path, hf_dir, hf_arrays):
+def test_manifest_and_metadata_say_what_was_done(conversion, tmp_path, hf_dir, hf_arrays):
     there = tmp_path / "there.safetensors"
     calls = []
-    made = convert_file(
-        hf_dir, there, "bert_hf", "bert_base_mgcrp", progress=lambda *args: calls.append(args)
-    )
+    conversion.model = "bert_base_mgcrp"
+    made = conversion(hf_dir, there, progress=lambda *args: calls.append(args))
     content = json.loads(Path(f"{there}.manifest.json").read_text())
     tensors, metadata = read_tensors(there)
     assert {record["destination"] for record in content["tensors"]} == set(tensors)
@@ -130,27 +136,18 @@ def test_manifest_and_metadata_say_what_was_done(tmp_path, hf_dir, hf_arrays):
     assert "ignored: classifier.weight (" in made.summary()
 
 
-def test_prefix_of_a_headless_source_comes_back(tmp_path, hf_shapes, random_arrays):
-    for prefix in ("bert.", ""):
-        arrays = random_arrays(hf_shapes(prefix, classifier=False))
-        folder = tmp_path / f"p{len(prefix)}"
-        folder.mkdir()
-        write_tensors(folder / "a.safetensors", arrays)
-        args = ("bert_hf", "bert_base")
-        convert_file(folder / "a.safetensors", folder / "there.safetensors", *args)
-        convert_file(folder / "there.safetensors", folder / "b.safetensors", *args, reverse=True)
-        assert_same_file(folder / "b.safetensors", arrays)
-        convert_file(
-            folder / "there.safetensors",
-            folder / "dir",
-            *args,
-            reverse=True,
-            num_attention_heads=4,
-        )
-        assert_same_file(folder / "dir" / "model.safetensors", arrays)
+@pytest.mark.parametrize("prefix", ["bert.", ""])
+def test_prefix_of_a_headless_source_comes_back(conversion, hf_shapes, random_arrays, prefix):
+    arrays = random_arrays(hf_shapes(prefix, classifier=False))
+    conversion.write("a.safetensors", arrays)
+    conversion("a.safetensors", "there.safetensors")
+    conversion("there.safetensors", "b.safetensors", reverse=True)
+    assert_same_file(conversion.folder / "b.safetensors", arrays)
+    conversion("there.safetensors", "dir", reverse=True, num_attention_heads=4)
+    assert_same_file(conversion.folder / "dir" / "model.safetensors", arrays)
 
 
-def test_shards_are_joined_and_checked(tmp_path, hf_dir, hf_arrays):
+def test_shards_are_joined_and_checked(conversion, tmp_path, hf_dir, hf_arrays):
     names = sorted(hf_arrays)
     first = {name: hf_arrays[name] for name in names[:9]}
     second = {name: hf_arrays[name] for name in names[9:]}
@@ -161,9 +158,8 @@ def test_shards_are_joined_and_checked(tmp_path, hf_dir, hf_arrays):
     placed |= dict.fromkeys(second, "model-2.safetensors")
     index = hf_dir / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": placed}))
-    args = ("bert_hf", "bert_base")
-    convert_file(hf_dir, tmp_path / "there.safetensors", *args)
-    convert_file(tmp_path / "there.safetensors", tmp_path / "back", *args, reverse=True)
+    conversion(hf_dir, "there.safetensors")
+    conversion("there.safetensors", "back", reverse=True)
     assert_same_file(tmp_path / "back" / "model.safetensors", hf_arrays)
 
     for change, message in (
@@ -174,23 +170,22 @@ def test_shards_are_joined_and_checked(tmp_path, hf_dir, hf_arrays):
     ):
         index.write_text(json.dumps({"weight_map": {**placed, **change}}))
         with pytest.raises(ValueError, match=message):
-            convert_file(hf_dir, tmp_path / "again.safetensors", *args)
+            conversion(hf_dir, "again.safetensors")
     index.write_text("[]")
     with pytest.raises(ValueError, match="expected a JSON object, got a list"):
-        convert_file(hf_dir, tmp_path / "again.safetensors", *args)
+        conversion(hf_dir, "again.safetensors")
 
 
 @pytest.mark.parametrize("key", ["", "state_dict", "model"])
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "x.pth"])
-def test_torch_files_there_and_back(tmp_path, hf_arrays, key, name):
+def test_torch_files_there_and_back(conversion, tmp_path, hf_arrays, key, name):
     torch = pytest.importorskip("torch")
     state = {k: torch.from_numpy(a).to(torch.bfloat16) for k, a in hf_arrays.items()}
     torch.save({key: state, "epoch": 3} if key else state, tmp_path / name)
-    args = ("bert_hf", "bert_base")
-    made = convert_file(tmp_path / name, tmp_path / "there.safetensors", *args)
+    made = conversion(name, "there.safetensors")
     assert any(f"under the key {key!r}" in note for note in made.notes) == bool(key)
     for back in ("back.bin", "back.pth"):
-        convert_file(tmp_path / "there.safetensors", tmp_path / back, *args, reverse=True)
+        conversion("there.safetensors", back, reverse=True)
         returned = torch.load(tmp_path / back, weights_only=True)
         assert set(returned) == set(state)
         for k, tensor in state.items():
@@ -199,7 +194,7 @@ def test_torch_files_there_and_back(tmp_path, hf_arrays, key, name):
             assert returned[k].is_contiguous()
 
 
-def test_bad_torch_files_are_refused(tmp_path):
+def test_bad_torch_files_are_refused(conversion, tmp_path):
     torch = pytest.importorskip("torch")
 
     class Evil:
@@ -223,64 +218,54 @@ def test_bad_torch_files_are_refused(tmp_path):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch speaks of old formats
             with pytest.raises(ValueError, match=message):
-                convert_file(
-                    tmp_path / f"{name}.bin", tmp_path / "x.safetensors", "bert_hf", "bert_base"
-                )
+                conversion(f"{name}.bin", "x.safetensors")
     assert not (tmp_path / "owned").exists()
     assert not (tmp_path / "x.safetensors").exists()
 
 
-def test_unknown_heads_are_said_aloud(tmp_path, hf_arrays):
-    write_tensors(tmp_path / "a.safetensors", hf_arrays)
-    args = ("bert_hf", "bert_base")
-    made = convert_file(tmp_path / "a.safetensors", tmp_path / "b.safetensors", *args)
+def test_unknown_heads_are_said_aloud(conversion, tmp_path, hf_arrays):
+    conversion.write("a.safetensors", hf_arrays)
+    made = conversion("a.safetensors", "b.safetensors")
     assert made.num_attention_heads is None
     assert "attention heads is unknown" in made.summary()
     with pytest.raises(ValueError, match="hidden size 12 is no multiple of 64; state it with"):
-        convert_file(tmp_path / "b.safetensors", tmp_path / "c", *args, reverse=True)
+        conversion("b.safetensors", "c", reverse=True)
     with pytest.raises(ValueError, match="5 attention heads do not divide the hidden size 12"):
-        convert_file(
-            tmp_path / "b.safetensors", tmp_path / "c", *args, reverse=True, num_attention_heads=5
-        )
-    made = convert_file(
-        tmp_path / "b.safetensors", tmp_path / "c", *args, reverse=True, num_attention_heads=4
-    )
+        conversion("b.safetensors", "c", reverse=True, num_attention_heads=5)
+    made = conversion("b.safetensors", "c", reverse=True, num_attention_heads=4)
     assert json.loads((tmp_path / "c" / "config.json").read_text())["num_attention_heads"] == 4
     assert "no vocabulary found" in made.summary()
 
 
-def test_sixty_four_channels_a_head_are_assumed_with_a_note(tmp_path, hf_shapes, random_arrays):
+def test_sixty_four_channels_a_head_are_assumed_with_a_note(conversion, hf_shapes, random_arrays):
     wide = {
         name: tuple(128 if n == 12 else n for n in shape) for name, shape in hf_shapes().items()
     }
-    write_tensors(tmp_path / "a.safetensors", random_arrays(wide))
-    args = ("bert_hf", "bert_base")
-    convert_file(tmp_path / "a.safetensors", tmp_path / "b.pdparams", *args)
-    made = convert_file(tmp_path / "b.pdparams", tmp_path / "c", *args, reverse=True)
+    conversion.write("a.safetensors", random_arrays(wide))
+    conversion("a.safetensors", "b.pdparams")
+    made = conversion("b.pdparams", "c", reverse=True)
     assert made.num_attention_heads == 2
     assert "2 assumed (64 channels each)" in made.summary()
 
 
-def test_a_vocabulary_can_be_given(tmp_path, hf_dir, hf_arrays):
-    write_tensors(tmp_path / "a.safetensors", hf_arrays)
-    args = ("bert_hf", "bert_base")
-    convert_file(tmp_path / "a.safetensors", tmp_path / "b.safetensors", *args, vocab=hf_dir)
+def test_a_vocabulary_can_be_given(conversion, tmp_path, hf_dir, hf_arrays):
+    conversion.write("a.safetensors", hf_arrays)
+    conversion("a.safetensors", "b.safetensors", vocab=hf_dir)
     options = {"reverse": True, "num_attention_heads": 3}
-    convert_file(tmp_path / "b.safetensors", tmp_path / "c", *args, **options)
+    conversion("b.safetensors", "c", **options)
     assert (tmp_path / "c" / "vocab.txt").read_bytes() == VOCAB["vocab.txt"]
     with pytest.raises(ValueError, match="no tokenizer files such as vocab.txt"):
-        convert_file(tmp_path / "b.safetensors", tmp_path / "d", *args, vocab=tmp_path, **options)
+        conversion("b.safetensors", "d", vocab=tmp_path, **options)
 
 
-def test_wrong_sources_are_refused(tmp_path, hf_dir, hf_arrays, hf_config):
-    args = ("bert_hf", "bert_base")
+def test_wrong_sources_are_refused(conversion, tmp_path, hf_dir, hf_arrays, hf_config):
     there = tmp_path / "there.safetensors"
-    convert_file(hf_dir, there, *args)
+    conversion(hf_dir, there)
     (tmp_path / "bare").mkdir()
     (tmp_path / "a.npz").write_bytes(b"")
     (tmp_path / "a.bin").write_bytes(b"")
-    write_tensors(tmp_path / "none.safetensors", {})
-    write_tensors(tmp_path / "a.pdparams", {"w": np.ones(1)})
+    conversion.write("none.safetensors", {})
+    conversion.write("a.pdparams", {"w": np.ones(1)})
     for source, reverse, message in (
         (tmp_path / "gone", False, "no such file or directory"),
         (tmp_path / "bare", False, "no weights; expected one of model.safetensors, "),
@@ -291,48 +276,46 @@ def test_wrong_sources_are_refused(tmp_path, hf_dir, hf_arrays, hf_config):
         (hf_dir, True, "drop --reverse"),
     ):
         with pytest.raises(ValueError, match=message):
-            convert_file(source, tmp_path / "x.safetensors", *args, reverse=reverse)
+            conversion(source, "x.safetensors", reverse=reverse)
     (hf_dir / "config.json").write_text(json.dumps({**hf_config, "model_type": "roberta"}))
     with pytest.raises(ValueError, match="expected model_type 'bert', got 'roberta'"):
-        convert_file(hf_dir, tmp_path / "x.safetensors", *args)
+        conversion(hf_dir, "x.safetensors")
     (hf_dir / "config.json").write_text("{")
     with pytest.raises(ValueError, match="config.json: not JSON"):
-        convert_file(hf_dir, tmp_path / "x.safetensors", *args)
+        conversion(hf_dir, "x.safetensors")
     assert not (tmp_path / "x.safetensors").exists()
 
 
-def test_what_exists_is_not_overwritten_unless_asked(tmp_path, hf_dir):
-    args = ("bert_hf", "bert_base")
+def test_what_exists_is_not_overwritten_unless_asked(conversion, tmp_path, hf_dir):
     there, folder = tmp_path / "there.safetensors", tmp_path / "folder"
     for dst in (there, folder):
-        convert_file(hf_dir, dst, *args)
+        conversion(hf_dir, dst)
         with pytest.raises(ValueError, match="--overwrite replaces"):
-            convert_file(hf_dir, dst, *args)
-        convert_file(hf_dir, dst, *args, overwrite=True)
+            conversion(hf_dir, dst)
+        conversion(hf_dir, dst, overwrite=True)
     (folder / "thesis.tex").write_text("precious")
     with pytest.raises(ValueError, match="holds files of its own .thesis.tex."):
-        convert_file(hf_dir, folder, *args, overwrite=True)
+        conversion(hf_dir, folder, overwrite=True)
     with pytest.raises(ValueError, match="is what is being converted"):
-        convert_file(hf_dir, hf_dir, *args, overwrite=True)
+        conversion(hf_dir, hf_dir, overwrite=True)
     with pytest.raises(ValueError, match="is what is being converted"):
-        convert_file(there, there, *args, reverse=True, overwrite=True)
+        conversion(there, there, reverse=True, overwrite=True)
     with pytest.raises(ValueError, match="does not exist; make it first"):
-        convert_file(hf_dir, tmp_path / "no" / "x.safetensors", *args)
+        conversion(hf_dir, "no/x.safetensors")
     with pytest.raises(ValueError, match="or a directory .a name without a suffix., got '.npz'"):
-        convert_file(hf_dir, tmp_path / "x.npz", *args)
+        conversion(hf_dir, "x.npz")
     (tmp_path / "empty").mkdir()
-    convert_file(hf_dir, tmp_path / "empty", *args)
-    convert_file(hf_dir, f"{tmp_path / 'v1.5'}/", *args)
+    conversion(hf_dir, "empty")
+    convert_file(hf_dir, f"{tmp_path / 'v1.5'}/", "bert_hf", "bert_base")
     assert (tmp_path / "v1.5" / "config.json").is_file()
 
 
 @pytest.mark.parametrize("name", ["there.safetensors", "there.pdparams", "folder"])
 @pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])
 def test_a_conversion_that_dies_leaves_everything_as_it_was(
-    tmp_path, hf_dir, monkeypatch, name, error
+    conversion, tmp_path, hf_dir, monkeypatch, name, error
 ):
-    args = (tmp_path / name, "bert_hf", "bert_base")
-    convert_file(hf_dir, *args)
+    conversion(hf_dir, name)
 
     def snapshot() -> dict[Path, bytes]:
         return {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
@@ -348,19 +331,21 @@ def test_a_conversion_that_dies_leaves_everything_as_it_was(
 
     monkeypatch.setattr(convert, "_cast", dying)
     with pytest.raises(type(error)):
-        convert_file(hf_dir, *args, overwrite=True)
+        conversion(hf_dir, name, overwrite=True)
     assert len(calls) == 20
     assert snapshot() == before
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-def test_the_real_checkpoint_is_bit_equal_and_loads_in_transformers(tmp_path, real_checkpoint):
+def test_the_real_checkpoint_is_bit_equal_and_loads_in_transformers(
+    conversion, tmp_path, real_checkpoint
+):
     there, back = tmp_path / "there.safetensors", tmp_path / "back"
-    made = convert_file(real_checkpoint, there, "bert_hf", "bert_base")
+    made = conversion(real_checkpoint, there)
     assert made.absent == ("head.cls_fc.weight", "head.cls_fc.bias")
     assert set(made.ignored) == {"embeddings.position_ids"}
     Path(f"{there}.manifest.json").unlink()
-    made = convert_file(there, back, "bert_hf", "bert_base", reverse=True)
+    made = conversion(there, back, reverse=True)
     assert (made.num_hidden_layers, made.num_attention_heads, made.notes) == (6, 12, ())
     original, _ = read_tensors(real_checkpoint / "model.safetensors")
     kept = {name: original[name] for name in original if name not in {"embeddings.position_ids"}}
@@ -380,17 +365,16 @@ def test_the_real_checkpoint_is_bit_equal_and_loads_in_transformers(tmp_path, re
     assert ours(text)["input_ids"] == theirs(text)["input_ids"]
 
 
-def test_a_classifier_comes_back_as_transformers_wants_it(tmp_path, hf_shapes, random_arrays):
+def test_a_classifier_comes_back_as_transformers_wants_it(
+    conversion, tmp_path, hf_shapes, random_arrays
+):
     pytest.importorskip("sot_torch_ref")
     transformers = pytest.importorskip("transformers")
     arrays = random_arrays(hf_shapes("", classifier=False))
     arrays |= random_arrays({"classifier.weight": (5, 12), "classifier.bias": (5,)})
-    write_tensors(tmp_path / "a.safetensors", arrays)  # transformers itself cannot load this mix
-    args = ("bert_hf", "bert_base")
-    convert_file(
-        tmp_path / "a.safetensors", tmp_path / "b.safetensors", *args, num_attention_heads=3
-    )
-    convert_file(tmp_path / "b.safetensors", tmp_path / "back", *args, reverse=True)
+    conversion.write("a.safetensors", arrays)  # transformers itself cannot load this mix
+    conversion("a.safetensors", "b.safetensors", num_attention_heads=3)
+    conversion("b.safetensors", "back", reverse=True)
     model, info = transformers.BertForSequenceClassification.from_pretrained(
         tmp_path / "back", output_loading_info=True
     )
@@ -403,17 +387,17 @@ def test_a_classifier_comes_back_as_transformers_wants_it(tmp_path, hf_shapes, r
 
 
 def test_what_a_source_does_not_state_is_neither_filled_in_nor_silent(
-    tmp_path, hf_dir, hf_arrays, hf_config
+    conversion, tmp_path, hf_dir, hf_arrays, hf_config
 ):
     """The activation and the epsilon of a file without a config are unknown, not BERT's."""
-    write_tensors(tmp_path / "bare.safetensors", hf_arrays, {})
+    conversion.write("bare.safetensors", hf_arrays, {})
     dst = tmp_path / "there.safetensors"
-    made = convert_file(tmp_path / "bare.safetensors", dst, "bert_hf", "bert_base")
+    made = conversion("bare.safetensors", dst)
     assert any("does not state hidden_act and layer_norm_eps" in note for note in made.notes)
     config = json.loads(read_tensors(dst)[1]["config"])
     assert not {"hidden_act", "layer_norm_eps", "pad_token_id"} & set(config)
     stated = tmp_path / "stated.safetensors"
-    made = convert_file(hf_dir, stated, "bert_hf", "bert_base")
+    made = conversion(hf_dir, stated)
     assert json.loads(read_tensors(stated)[1]["config"])["hidden_act"] == "relu"
     assert [note for note in made.notes if "state" in note] == [
         "SRC does not state layer_norm_eps: DST does not either, and the model that it is loaded"
@@ -428,7 +412,7 @@ def test_what_a_source_does_not_state_is_neither_filled_in_nor_silent(
         ({"position_embedding_type": "relative_key"}, "expected position_embedding_type 'absol"),
     ],
 )
-def test_options_that_no_model_has_are_refused(tmp_path, hf_dir, hf_config, change, message):
+def test_options_that_no_model_has_are_refused(conversion, hf_dir, hf_config, change, message):
     (hf_dir / "config.json").write_text(json.dumps({**hf_config, **change}))
     with pytest.raises(ValueError, match=message):
-        convert_file(hf_dir, tmp_path / "there.safetensors", "bert_hf", "bert_base")
+        conversion(hf_dir, "there.safetensors")
