@@ -7,9 +7,17 @@ cause. A budget is a number of trials, not of seconds: one fault has one answer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import numpy as np
+
+_SCIPY = importlib.util.find_spec("scipy") is not None  # files are compared by NumPy alone
+optimize = importlib.import_module("scipy.optimize") if _SCIPY else None
+"""scipy's module, None without scipy."""
 
 Subject = TypeVar("Subject")
 
@@ -71,3 +79,61 @@ def explain(
         if trials >= budget:
             break
     return None
+
+
+def fewest(
+    subject: Subject,
+    edits: Iterable[Edit[Subject]],
+    passes: Callable[[Subject], bool],
+    budget: int,
+) -> list[Edit[Subject]]:
+    """The fewest edits after which the judge passes: one, or all without those it does not need.
+
+    Args:
+        subject: what the judge fails.
+        edits: with sentences that differ.
+        passes: the judge.
+        budget: trials of single edits; as many again are needed to find a smallest set.
+
+    Returns:
+        Edits, none when the judge fails after all of them together.
+    """
+    edits = list(edits)[:budget]
+    single = explain(subject, edits, passes, budget)
+    if single is not None:
+        return [edit for edit in edits if edit.says == single.cause][:1]
+    kept = edits
+    for left_out in (None, *edits):
+        rest = [edit for edit in kept if edit is not left_out]
+        if len(rest) > 1 and explain(subject, [_together(rest)], passes, 1) is not None:
+            kept = rest
+        elif left_out is None:
+            return []
+    return kept
+
+
+def _together(edits: Sequence[Edit[Subject]]) -> Edit[Subject]:
+    def apply(subject: Subject) -> Subject | None:
+        for edit in edits:
+            subject = None if subject is None else edit.apply(subject)
+        return subject
+
+    return Edit("; ".join(edit.says for edit in edits), apply)
+
+
+def fitted(error: Callable[[float], float], low: float, high: float) -> float:
+    """The one number of an edit: the best of a grid, refined by scipy where it is installed.
+
+    Args:
+        error: what an edit with a number leaves.
+        low: of the range.
+        high: of the range.
+    """
+    grid = np.linspace(low, high, 73)
+    best = float(grid[int(np.argmin([error(value) for value in grid]))])
+    if optimize is None:
+        return best
+    step = grid[1] - grid[0]
+    around, fine = (best - step, best + step), {"xatol": 1e-12}
+    found = optimize.minimize_scalar(error, bounds=around, method="bounded", options=fine)
+    return float(found.x)

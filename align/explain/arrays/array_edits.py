@@ -1,7 +1,7 @@
-"""Candidate edits of one array: moves of its numbers, and one computation with one fitted number.
+"""Candidate edits of one array: moves of its numbers, and one computation with fitted numbers.
 
 An edit turns PyTorch's array into what Paddle's would be if its sentence were true. Slices are told
-apart by signatures, so that every question about an order is one about whole numbers.
+apart by their hashes, so that every question about an order is one about whole numbers.
 
 Legend: a = ours (Paddle), b = the reference (PyTorch); both float64 and of one shape.
 """
@@ -9,152 +9,177 @@ Legend: a = ours (Paddle), b = the reference (PyTorch); both float64 and of one 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from align.explain.experiment import Edit
 from align.judge.rounding import PRECISIONS
 
-PARTS = {
-    2: " (two halves: perhaps gate and value)",
-    3: " (perhaps q, k and v of a packed projection, or the gates of a GRU)",
-    4: " (perhaps the gates of an LSTM)",
-    **dict.fromkeys((6, 8, 12, 16), ""),
-}
-FARTHEST = 4  # slices that a table may be shifted by
+PARTS = (2, 3, 4)
 FEW = 0.1  # share of the slices that counts as some
+SHOWN = 4
+BYTES = 255.0
 
 FUNCTIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
-    "the square root of PyTorch's values (perhaps a standard deviation for a variance)": np.sqrt,
-    "the square of PyTorch's values (perhaps a variance for a standard deviation)": np.square,
-    "the inverse of PyTorch's values": lambda b: 1 / b,
-    "1 / sqrt of PyTorch's values (perhaps an inverse standard deviation)": lambda b: b**-0.5,
-    "the logarithm of PyTorch's values": np.log,
-    "the exponential of PyTorch's values": np.exp,
+    "square root": np.sqrt,
+    "square": np.square,
+    "inverse": lambda b: 1 / b,
+    "inverse square root": lambda b: b**-0.5,
+    "logarithm": np.log,
+    "exponential": np.exp,
+}
+FACTORS: Mapping[float, str] = {
+    BYTES: " (not divided by 255 in Paddle)",
+    1 / BYTES: " (divided by 255 once too often in Paddle)",
 }
 
-Arrays = Iterator[Edit[np.ndarray]]
+Edits = Iterator[Edit[np.ndarray]]
 
 
-def turned(a: np.ndarray, b: np.ndarray) -> Arrays:
-    """Axes swapped, reshaped instead of transposed, flipped, of the opposite sign."""
+def single(a: np.ndarray, b: np.ndarray) -> Edits:
+    """Every edit by itself, the simple ones first."""
+    yield from turned(b)
+    yield from reordered(a, b)
+    yield from computed(a, b)
+
+
+def pairs(a: np.ndarray, b: np.ndarray) -> Edits:
+    """A turn of the axes, and then a computation."""
+    for turn in turned(b):
+        made = turn.apply(b)
+        for edit in computed(a, made) if made.shape == a.shape else ():
+            says = f"{turn.says}; {edit.says}"
+            yield Edit(says, lambda x, f=turn.apply, g=edit.apply: g(f(x)))
+
+
+def turned(b: np.ndarray) -> Edits:
+    """Flipped, axes swapped, reshaped instead of transposed, of the opposite sign."""
+    for axes in [(axis,) for axis in range(b.ndim)] + [tuple(range(2, b.ndim))]:
+        if axes and all(b.shape[axis] > 1 for axis in axes):
+            colours = " (BGR against RGB)" if axes == (1,) and b.shape[1] == 3 else ""
+            says = f"reversed along axis {' and '.join(map(str, axes))}{colours}"
+            yield Edit(says, lambda x, axes=axes: np.flip(x, axes))
     for axes in list(itertools.permutations(range(b.ndim)))[1:] if 2 <= b.ndim <= 4 else ():
         says = f"axes are swapped: Paddle's are PyTorch's in the order {axes}"
-        if b.ndim == 2:
-            says = "the square weight is transposed: no shape shows it"
+        says = "transposed: no shape shows it" if b.ndim == 2 else says
         yield Edit(says, lambda x, axes=axes: x.transpose(axes))
         yield Edit(
             "reshaped instead of transposed: the numbers run on in PyTorch's order",
             lambda x, axes=axes: x.transpose(axes).reshape(x.shape),
         )
-    if b.ndim > 2:
-        yield Edit(
-            "the kernel is flipped in all its directions (convolution for correlation)",
-            lambda x: np.flip(x, tuple(range(2, x.ndim))),
-        )
     yield Edit("has the opposite sign", np.negative)
 
 
-def reordered(a: np.ndarray, b: np.ndarray) -> Arrays:
+def reordered(a: np.ndarray, b: np.ndarray) -> Edits:
     """The slices along one axis in another order, shifted, or a few of them replaced."""
     for axis in range(b.ndim):
         own, theirs = slices(a, axis), slices(b, axis)
-        order = np.empty(len(own), int)
-        order[np.argsort(own, kind="stable")] = np.argsort(theirs, kind="stable")
-        if len(own) > 1 and np.array_equal(own, theirs[order]):
-            says = _named(own, theirs, order, axis, b.ndim)
+        first = {code: i for i, code in reversed(list(enumerate(theirs.tolist())))}
+        order = np.array([first.get(code, -1) for code in own.tolist()])
+        if len(own) > 1 and order.min() >= 0:
+            says = _named(own, theirs, order, axis)
             yield Edit(says, lambda x, o=order, i=axis: np.take(x, o, axis=i))
-        if b.ndim > 1:
-            yield from _shifted(a, axis)
+        if b.shape[axis] > 2:
+            yield from shifted(a, b, (axis,))
     for axis in range(b.ndim):
-        differ = np.flatnonzero(slices(a, axis) != slices(b, axis))
-        if b.shape[axis] > 2 and len(differ) <= max(1, int(FEW * b.shape[axis])):
-            yield _replaced(a, differ, axis)
+        yield from _replaced(a, b, axis)
 
 
-def _named(own: np.ndarray, theirs: np.ndarray, order: np.ndarray, axis: int, ndim: int) -> str:
-    """An order of slices in words: own = theirs[order], signatures."""
-    count = len(order)
-    plain = np.arange(count)
-
-    def is_in(candidate: np.ndarray) -> bool:
-        return np.array_equal(own, theirs[candidate])
-
-    if is_in(plain[::-1]) and (count > 2 or axis > 1):
-        if ndim == 4 and axis == 1 and count == 3:
-            return "input channels are reversed (BGR against RGB)"
-        return f"{'the kernel is flipped' if axis > 1 else 'reversed'} along axis {axis}"
-    blocks = {
-        parts: held[:, 0] * parts // count
-        for parts in PARTS
-        if count % parts == 0
-        and np.array_equal(
-            (held := order.reshape(parts, -1)), held[:, :1] + plain[: count // parts]
-        )
-    }
-    if blocks and min(blocks) < 6:
-        return _in_parts(blocks, axis)
-    for first in np.flatnonzero(theirs == own[0])[:FARTHEST]:
-        if is_in((plain + first) % count):
-            step = first if first <= count // 2 else first - count
-            ends = f"0 of Paddle is {step}" if step > 0 else f"{-step} of Paddle is 0"
-            return f"rows are shifted round by {abs(step)} along axis {axis}: {ends} of PyTorch"
-    for parts, inner in itertools.product((3, 2, 4), range(1, count // 2)):
-        heads = count // (parts * inner)
-        if count % (parts * inner):
-            continue
-        taken = plain.reshape(parts, heads, inner).swapaxes(0, 1).ravel()
-        says = f"{parts} parts along axis {axis} are interleaved: PyTorch's"
-        if is_in(taken):
-            return f"{says} are taken in turn, {inner} slices each ({heads} groups)"
-        if is_in(np.argsort(taken)):
-            return f"{says} alternate every {inner} slices, Paddle's do not"
-    if blocks:
-        return _in_parts(blocks, axis)
-    moved = int(np.flatnonzero(order != plain)[0]) if (order != plain).any() else 0
+def _named(own: np.ndarray, theirs: np.ndarray, order: np.ndarray, axis: int) -> str:
+    """An order of slices in words: own = theirs[order], hashes."""
+    for says, candidate in _orders(own, theirs, order, axis):
+        if np.array_equal(own, theirs[candidate]):
+            return says
+    moved = int(np.argmax(order != np.arange(len(order))))
     where = f"{moved} of Paddle is {order[moved]} of PyTorch"
     return f"slices along axis {axis} are in another order: {where}"
 
 
-def _in_parts(blocks: Mapping[int, np.ndarray], axis: int) -> str:
-    parts, held = min(blocks.items())
-    shown = ", ".join(map(str, held))
-    return f"its {parts} equal parts along axis {axis} are in the order {shown}{PARTS[parts]}"
+def _orders(
+    own: np.ndarray, theirs: np.ndarray, order: np.ndarray, axis: int
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Orders with a name."""
+    count, plain = len(order), np.arange(len(order))
+    for parts in (n for n in PARTS if count % n == 0):
+        held = order.reshape(parts, -1)[:, 0] * parts // count
+        says = f"its {parts} equal parts along axis {axis} are in the order"
+        yield f"{says} {', '.join(map(str, held))}", plain.reshape(parts, -1)[held].ravel()
+    for first in np.flatnonzero(theirs == own[0])[:SHOWN]:
+        step = int(first) if first <= count // 2 else int(first) - count
+        ends = f"0 of Paddle is {step}" if step > 0 else f"{-step} of Paddle is 0"
+        says = f"shifted round by {abs(step)} along axis {axis}: {ends} of PyTorch"
+        yield says, np.roll(plain, -step)
+    for parts, inner in itertools.product((3, 2, 4), range(1, count // 2)):
+        if count % (parts * inner) == 0:
+            taken = plain.reshape(parts, -1, inner).swapaxes(0, 1).ravel()
+            says = f"{parts} parts along axis {axis} are interleaved, {inner} slices of each"
+            yield f"{says}, in Paddle only", taken
+            yield f"{says}, in PyTorch only", np.argsort(taken)
 
 
-def _shifted(a: np.ndarray, axis: int) -> Arrays:
-    """Slices that moved by some places; what falls in at the end is Paddle's own."""
-    for step in range(1, min(FARTHEST, a.shape[axis] // 2) + 1):
-        for sign, word in ((1, "+"), (-1, "-")):
+def shifted(
+    a: np.ndarray, b: np.ndarray, axes: Sequence[int], farthest: int = 4, what: str = ""
+) -> Edits:
+    """Moved by some places along some axes; what falls in at the ends is Paddle's own.
 
-            def move(x: np.ndarray, step: int = step * sign) -> np.ndarray:
-                made = np.roll(x, -step, axis)
-                fallen = (slice(None),) * axis + (slice(-step, None) if step > 0 else slice(-step),)
-                made[fallen] = a[fallen]
-                return made
+    Args:
+        a: ours.
+        b: the reference's, of the same shape.
+        axes: along which both may be shifted.
+        farthest: places.
+        what: begins the sentence.
+    """
+    reach = [range(-k, k + 1) for k in (min(farthest, a.shape[i] // 2) for i in axes)]
 
-            says = f"row i of Paddle is row i {word} {step} of PyTorch"
-            place = "rows are" if axis == 0 else f"looks shifted along axis {axis}: slices are"
-            yield Edit(f"{place} shifted by {step}: {says}", move)
+    def overlap(steps: Sequence[int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        own, theirs = [slice(None)] * a.ndim, [slice(None)] * a.ndim
+        for axis, step in zip(axes, steps, strict=True):
+            length, first, last = a.shape[axis], max(0, -step), max(0, step)
+            own[axis], theirs[axis] = slice(first, length - last), slice(last, length - first)
+        return tuple(own), tuple(theirs)
+
+    def apart(steps: Sequence[int]) -> tuple[float, int]:
+        own, theirs = overlap(steps)
+        return float(np.abs(a[own] - b[theirs]).mean()), sum(map(abs, steps))
+
+    steps = min((one for one in itertools.product(*reach) if any(one)), key=apart, default=None)
+    if steps is None:
+        return
+    own, theirs = overlap(steps)
+
+    def move(x: np.ndarray) -> np.ndarray:
+        made = a.copy()
+        made[own] = x[theirs]
+        return made
+
+    if tuple(axes) == (0,):
+        count = "one row" if abs(steps[0]) == 1 else f"{abs(steps[0])} rows"
+        says = f"shifted by {count}: row i of Paddle is row i {steps[0]:+d} of PyTorch"
+    else:
+        moves = [f"{s:+d} along axis {i}" for s, i in zip(steps, axes, strict=True) if s]
+        says = f"shifted: Paddle's begins {' and '.join(moves)}"
+    yield Edit(what + says, move)
 
 
-def _replaced(a: np.ndarray, differ: np.ndarray, axis: int) -> Edit[np.ndarray]:
+def _replaced(a: np.ndarray, b: np.ndarray, axis: int) -> Edits:
+    """A few slices hold something else."""
+    differ = np.flatnonzero(slices(a, axis) != slices(b, axis))
+    if not 0 < len(differ) <= max(1, int(FEW * b.shape[axis])) < b.shape[axis] - 1:
+        return
     rows = np.take(a, differ, axis)
-    names = ", ".join(map(str, differ[:4])) + (", ..." if len(differ) > 4 else "")
     word = "row" if axis == 0 else f"index of axis {axis}"
     what = "different" if rows.any() else "zero"
-    reason = "" if rows.any() else " (perhaps a padding row that its layer sets to zero)"
 
     def put(x: np.ndarray) -> np.ndarray:
         made = x.copy()
         made[(slice(None),) * axis + (differ,)] = rows
         return made
 
-    return Edit(f"only {word} {names} differs: {what} in Paddle{reason}", put)
+    yield Edit(f"only {word} {listed(differ)} differs: {what} in Paddle", put)
 
 
-def computed(a: np.ndarray, b: np.ndarray) -> Arrays:
+def computed(a: np.ndarray, b: np.ndarray) -> Edits:
     """Rounded, scaled, offset, another function of the values, scaled slice by slice."""
     for name, through in PRECISIONS.items():
         yield Edit(f"rounded to {name} in Paddle", through)
@@ -162,54 +187,45 @@ def computed(a: np.ndarray, b: np.ndarray) -> Arrays:
         return
     factor, constant = float(np.vdot(b, a) / np.vdot(b, b)), float((a - b).mean())
     if factor:
-        yield Edit(f"scaled: {factor:.6g} x PyTorch's values", lambda x: factor * x)
+        says = f"scaled: {factor:.6g} x PyTorch's values{_known(factor)}"
+        yield Edit(says, lambda x: factor * x)
     if a.size > 2:
         sign = "plus" if constant > 0 else "minus"
         says = f"offset: PyTorch's values {sign} {abs(constant):.6g} everywhere"
         yield Edit(says, lambda x: x + constant)
     for name, function in FUNCTIONS.items():
-        yield Edit(f"holds {name}", function)
-    for axis in range(a.ndim if a.ndim > 1 else 0):
-        others = tuple(i for i in range(a.ndim) if i != axis)
-        energy = (b * b).sum(axis=others, keepdims=True)
-        if a.shape[axis] < 2 or a.size // a.shape[axis] < 3 or not energy.all():
-            continue
-        factors = (a * b).sum(axis=others, keepdims=True) / energy
-        yield Edit(
-            f"each slice along axis {axis} has a scale of its own ({factors.min():.4g} to "
-            f"{factors.max():.4g}; perhaps a folded norm or weight normalisation)",
-            lambda x, f=factors: f * x,
-        )
+        yield Edit(f"holds the {name} of PyTorch's values", function)
+    for axis in reversed(range(a.ndim)) if a.ndim > 1 else ():
+        if a.shape[axis] > 1 and a.size // a.shape[axis] > 3:
+            yield _sliced(a, b, axis)
+
+
+def _sliced(a: np.ndarray, b: np.ndarray, axis: int) -> Edit[np.ndarray]:
+    """Each slice with the scale and the offset that fit it best."""
+    others = tuple(i for i in range(a.ndim) if i != axis)
+    centred = b - b.mean(axis=others, keepdims=True)
+    energy = (centred**2).sum(axis=others, keepdims=True)
+    scale = (centred * a).sum(axis=others, keepdims=True) / np.where(energy > 0, energy, np.nan)
+    offset = a.mean(axis=others, keepdims=True) - scale * b.mean(axis=others, keepdims=True)
+    same = np.ptp(scale) <= 1e-4 * abs(scale.mean())
+    says = (
+        f"other mean and standard deviation: along axis {axis} Paddle's values are PyTorch's x "
+        f"({listed(scale.ravel())}) plus ({listed(offset.ravel())})"
+    )
+    return Edit(says + (_known(scale.mean()) if same else ""), lambda x: scale * x + offset)
+
+
+def _known(factor: float) -> str:
+    return next((text for f, text in FACTORS.items() if abs(factor / f - 1) < 1e-4), "")
+
+
+def listed(values: np.ndarray) -> str:
+    """The first few of some numbers."""
+    shown = ", ".join(f"{v + 0.0:.4g}" for v in values[:SHOWN])
+    return shown + (", ..." if len(values) > SHOWN else "")
 
 
 def slices(array: np.ndarray, axis: int) -> np.ndarray:
     """(L,) one number for each slice along an axis, equal for equal slices."""
-    rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1) + 0.0
-    bits = np.ascontiguousarray(rows, dtype=np.float64).view(np.uint64)
-    bits = bits ^ (bits >> np.uint64(29))
-    return (bits * (mixed(bits.shape[1]) | np.uint64(1))).sum(axis=1, dtype=np.uint64)
-
-
-def mixed(count: int) -> np.ndarray:
-    """(count,) uint64: well mixed numbers, the same for equal positions."""
-    z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
-
-
-def affine(a: np.ndarray, b: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Scale and offset with which a = scale b + offset holds best, each over some axes.
-
-    Args:
-        a: ours.
-        b: the reference's, of the same shape.
-        axes: over which one scale and one offset hold.
-
-    Returns:
-        Both of b's rank; the scale is NaN where b is constant.
-    """
-    centred = b - b.mean(axis=axes, keepdims=True)
-    energy = (centred**2).sum(axis=axes, keepdims=True)
-    scale = (centred * a).sum(axis=axes, keepdims=True) / np.where(energy > 0, energy, np.nan)
-    return scale, a.mean(axis=axes, keepdims=True) - scale * b.mean(axis=axes, keepdims=True)
+    rows = np.moveaxis(array, axis, 0) + 0.0  # -0 and 0 are one
+    return np.array([hash(row.tobytes()) for row in rows])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from align.explain.arrays import array_edits, mask_edits, pixel_causes, token_causes
+from align.explain.arrays import array_edits, pixel_causes, token_causes
 from align.explain.experiment import Edit
 from align.explain.experiment import explain as first_edit
 from align.judge.diagnosis import diagnose_shape
@@ -16,6 +16,7 @@ from align.record.arrays import Arrays
 
 BUDGET = 300  # trials
 SHOWN = 4
+WORDS = {0: "zeros", 1: "ones"}
 
 Judge = Callable[[np.ndarray, np.ndarray], bool]
 """Whether two arrays of a key are equal, in the judgement of the stage."""
@@ -52,16 +53,19 @@ def explain(found: Evidence, equal: Judge) -> str:
     if kind and a.shape == b.shape and np.array_equal(a.astype(np.float64), b.astype(np.float64)):
         return f"{kind}; the values agree"
     if pixel_causes.is_images(a) and pixel_causes.is_images(b):
-        return pixel_causes.explain(a, b, equal)
+        return pixel_causes.explain_images(a, b, equal)
+    if found.epoch is not None and b.dtype.kind in "biu":
+        a, b = found.epoch
     text = _whole(found, a, b, equal) if b.dtype.kind in "biu" else ""
-    if not text and a.shape != b.shape:
-        text = _shapes(a, b)
-    return text or kind or _tried(a, b, _of_numbers(a, b), equal)
+    if a.shape != b.shape:
+        return text or _shapes(a, b)
+    tried = itertools.chain(array_edits.single(a, b), array_edits.pairs(a, b))
+    return text or kind or _tried(a, b, tried, equal)
 
 
 def _tried(a: np.ndarray, b: np.ndarray, edits: Iterable[Edit[np.ndarray]], equal: Judge) -> str:
     """The first edit of b that the judge takes for a."""
-    if a.shape != b.shape or not b.size:
+    if a.shape != b.shape or not b.size or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return ""
     a, b = a.astype(np.float64), b.astype(np.float64)
     with np.errstate(all="ignore"):
@@ -89,72 +93,58 @@ def _kind_of_number(a: np.ndarray, b: np.ndarray) -> str:
 
 
 def _whole(found: Evidence, a: np.ndarray, b: np.ndarray, equal: Judge) -> str:
-    """Labels, ids, masks, segments and positions."""
-    if found.epoch is not None and found.epoch[0].dtype.kind in "biu":
-        own, theirs = (x.astype(np.int64) for x in found.epoch)
-        edits = itertools.chain(
-            mask_edits.of_values(own, theirs, "labels are"), mask_edits.of_rows(own)
-        )
-        return _tried(own, theirs, edits, equal)
-    if b.ndim != 2 or a.ndim != 2:
-        return ""
-    if a.shape == b.shape and set(np.unique(b)) <= {0, 1}:
-        edits = mask_edits.of_mask(a.astype(np.float64), b)
-        if "type" in found.key or "segment" in found.key:
-            kept = token_causes.padding_mask(found.reference, b.shape, besides=found.key)
-            kept = np.ones(b.shape, bool) if kept is None else kept
-            edits = itertools.chain(mask_edits.of_segments(a, b, kept), edits)
-        text = _tried(a, b, edits, equal)
-        if text:
-            return text
-    if a.dtype.kind == "f":
-        return ""
-    text = _structure(found)
-    if a.shape == b.shape and (not text or text.startswith("other tokens")):
-        text = _tried(a, b, mask_edits.of_values(a, b, "every value is"), equal) or text
+    """Labels, ids, masks, segments and positions; ids are read as texts first."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    edits: Iterable[Edit[np.ndarray]] = ()
+    if a.shape == b.shape:
+        kept = token_causes.padding_mask(found.reference, b.shape, besides=found.key)
+        masks = [np.ones(b.shape, bool)] + ([] if kept is None else [kept])
+        edits = itertools.chain.from_iterable(_valued(a, b, mask) for mask in masks)
+    if b.ndim == 1:
+        rows = array_edits.shifted(a, b, (0,), 1) if a.shape == b.shape else ()
+        return _tried(a, b, itertools.chain(edits, rows), equal)
+    key = token_causes.ids_key(found.ours, found.reference)
+    known = key is not None and not np.array_equal(found.ours[key], found.reference[key])
+    text = token_causes.explain_batch(found.ours, found.reference, key) if known else ""
+    if key != found.key or text.startswith("other tokens"):
+        text = _tried(a, b, edits, equal) or text and f"follows {key!r}: {text}"
     return text
 
 
-def _structure(found: Evidence) -> str:
-    """What the ids of the batch say; another key follows them."""
-    key = token_causes.ids_key(found.ours, found.reference)
-    if key is None or np.array_equal(found.ours[key], found.reference[key]):
-        return ""
-    rows = [
-        token_causes.take_apart(batch[key], token_causes.padding_mask(batch, batch[key].shape))
-        for batch in (found.ours, found.reference)
-    ]
-    text = token_causes.explain_ids(*rows)
-    return text if key == found.key or not text else f"follows {key!r}: {text}"
+def _valued(a: np.ndarray, b: np.ndarray, kept: np.ndarray) -> array_edits.Edits:
+    """Every value of the reference became one value of ours where it is kept, whole numbers."""
+    if not kept.any():
+        return
+    own, offset, flat = a[kept], a[kept][0] - b[kept][0], not np.ptp(a[kept])
+    if not flat:
+        yield Edit(
+            f"every value is {abs(offset):g} {'larger' if offset > 0 else 'smaller'} in Paddle: "
+            f"counted from {own.min():g} instead of {b[kept].min():g}",
+            lambda x: np.where(kept, x + offset, a),
+        )
+    values, where = np.unique(b, return_inverse=True)
+    where = where.reshape(b.shape)
+    images = values.astype(np.float64)
+    images[where[kept]] = own
+    moved = {y: x for y, x in zip(values.tolist(), images.tolist(), strict=True) if x != y}
+    one_to_one = len(set(images)) == len(values) < len(own)
+    if not (flat or one_to_one or len(moved) == 1):
+        return
+    shown = ", ".join(f"{y:g} -> {x + 0:g}" for y, x in itertools.islice(moved.items(), SHOWN))
+    says = f"numbered in another way: PyTorch's {shown} in Paddle"
+    if flat:
+        says = f"all {WORDS.get(own[0], f'{own[0]:g}')} in Paddle"
+    elif len(values) == 2 and set(moved) == set(moved.values()):
+        says = f"inverted: PyTorch's {shown} in Paddle"
+    elif len(moved) > SHOWN:
+        says = f"{says} and others, one to one: another vocabulary"
+    yield Edit(says, lambda x: np.where(kept, images[where], a))
 
 
 def _shapes(a: np.ndarray, b: np.ndarray) -> str:
-    """Another shape: a second axis of one, one column for each class, or a longer axis."""
+    """Another shape: one column for each class, or what the judge says."""
     for many, one, who, other in ((a, b, "Paddle", "PyTorch"), (b, a, "PyTorch", "Paddle")):
         columns = many.ndim == one.ndim + 1 and many.shape[:-1] == one.shape
         if columns and many.shape[-1] > 1 and np.array_equal(many.argmax(axis=-1), one):
             return f"labels are one-hot (a column for each class) in {who}, indices in {other}"
     return diagnose_shape(a.astype(np.float64), b.astype(np.float64))
-
-
-def _of_numbers(a: np.ndarray, b: np.ndarray) -> Iterable[Edit[np.ndarray]]:
-    """Edits of plain numbers."""
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
-        return
-    if b.ndim > 1:
-        own, theirs = array_edits.slices(a, 0).tolist(), array_edits.slices(b, 0).tolist()
-        order = [theirs.index(s) if s in theirs else i for i, s in enumerate(own)]
-        moved = [f"row {i} is PyTorch's row {j}" for i, j in enumerate(order) if i != j]
-        yield Edit(f"rows of the batch: {'; '.join(moved[:SHOWN])}", lambda x: x[order])
-    yield from array_edits.computed(a, b)
-    yield from array_edits.turned(a, b)
-    yield from array_edits.reordered(a, b)
-    if b.ndim == 2 and len(b) > 2:
-        scale, offset = array_edits.affine(a, b, (0,))
-        shown = [f"{s:.4g} x + {o:.4g}" for s, o in zip(scale[0], offset[0], strict=True)]
-        listed = ", ".join(shown[:SHOWN]) + (", ..." if len(shown) > SHOWN else "")
-        yield Edit(
-            f"columns are normalised in another way: Paddle's are {listed} of PyTorch's x",
-            lambda x: scale * x + offset,
-        )

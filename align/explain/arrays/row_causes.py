@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from align.explain.arrays.array_edits import mixed
 from align.explain.arrays.token_causes import padding_mask
 from align.explain.experiment import Edit
 from align.explain.experiment import explain as first_edit
@@ -60,7 +59,7 @@ class RowLog:
 def _signature(key: str, array: np.ndarray, batch: Arrays) -> np.ndarray:
     """(B, ...) -> (B,): a fixed weighted sum of each row."""
     rows = array.reshape(len(array), -1)
-    factors = mixed(rows.shape[1])
+    factors = np.random.default_rng(0).integers(2**64 - 1, size=rows.shape[1], dtype=np.uint64)
     if array.dtype.kind in "biu":
         mask = padding_mask(batch, array.shape, besides=key)
         rows = rows.astype(np.int64) if mask is None else np.where(mask, rows, 0).astype(np.int64)
@@ -87,7 +86,7 @@ def explain(ours: RowLog, reference: RowLog) -> str:
         text = f"Paddle's batches hold {sizes[0]} rows, PyTorch's {sizes[1]}"
         same = ours.sizes == reference.sizes
         return "" if same else f"another batch size: {text}; the rows and their order are the same"
-    return _first(*codes, (*_ended(*codes, ours.sizes, reference.sizes), *_reordered(*codes)))
+    return _first(*codes, [_ended(*codes, ours.sizes, reference.sizes), *_reordered(*codes)])
 
 
 def explain_key(key: str, ours: RowLog, reference: RowLog) -> str:
@@ -130,7 +129,7 @@ def _codes(
 
 def _ended(
     a: np.ndarray, b: np.ndarray, sizes: Sequence[int], theirs: Sequence[int]
-) -> list[Edit[np.ndarray]]:
+) -> Edit[np.ndarray]:
     """One side has the beginning of the other's rows."""
     who, other, held, full = "Paddle", "PyTorch", sizes, theirs
     if len(a) > len(b):
@@ -140,49 +139,45 @@ def _ended(
     if list(held) == list(full[:-1]) and full[-1] < full[0]:
         says = f"drop_last: {who} drops the last incomplete batch of {count} rows, {other} keeps it"
     elif who == "PyTorch" and len(full) == len(held) and set(a[len(b) :]) <= set(b):
-        says = (
-            f"Paddle's last batch is filled up with {count} rows that it has given before (as a "
-            "distributed sampler does)"
-        )
-    return [Edit(says, lambda x: np.concatenate([x, a[len(x) :]])[: len(a)])]
+        says = f"Paddle's last batch is filled up with {count} rows that it has given before"
+    return Edit(says, lambda x: np.concatenate([x, a[len(x) :]])[: len(a)])
 
 
 def _reordered(a: np.ndarray, b: np.ndarray) -> list[Edit[np.ndarray]]:
-    """The same rows in another order, fewer of them, some of them again."""
+    """The same rows in another order, some left out, some again in the place of others."""
     wanted, held = Counter(a.tolist()), Counter(b.tolist())
     extra, lost = wanted - held, held - wanted
     again, missing = sum(extra.values()), sum(lost.values())
-    known = set(extra) <= set(held)
-    rest = f", and {missing} rows are missing" if missing else ""
     where = int(np.argmax(a != b[: len(a)])) if len(a) <= len(b) else 0
-    source = int(np.argmax(b == a[where]))
-    place = f" in the place of {missing} others" if missing else ""
-    rows = [int(np.argmax(b == code)) for code in extra]
-    left = [i for i, code in enumerate(b.tolist()) if code in lost][:missing]
-    named = ", ".join(map(str, (rows or left)[:SHOWN])) + (
-        ", ..." if again + missing > SHOWN else ""
+    moved = f"row {where} of Paddle is row {int(np.argmax(b == a[where]))} of PyTorch"
+    rows = ", ".join(str(int(np.argmax(b == code))) for code in list(extra or lost)[:SHOWN])
+    left = np.isin(b, list(lost))
+    spare = np.isin(a, list(extra)) & ~np.isin(
+        np.arange(len(a)), np.unique(a, return_index=True)[1]
     )
-
-    def without(x: np.ndarray) -> np.ndarray | None:
-        return np.delete(x, left) if missing and not again else None
+    rest = f" and {missing} rows are missing" if missing else ""
 
     def repeated(x: np.ndarray) -> np.ndarray | None:
-        spare = [i for i, code in enumerate(a.tolist()) if code in a[:i] and code in extra]
+        known, kept = again and set(extra) <= set(held), a[~spare]
         in_place = len(a) == len(x) and (a == x).mean() >= 0.5
-        return a if again and known and (in_place or len(np.delete(a, spare)) == len(x)) else None
+        return a if known and (in_place or np.array_equal(kept, x)) else None
 
     return [
         Edit("sample order: the rows come in reverse order", lambda x: x[::-1]),
         Edit(
-            f"sample order: the same rows in another order: row {where} of Paddle is row {source} "
-            "of PyTorch",
+            f"sample order: the same rows in another order: {moved}",
             lambda x: None if again or missing else a,
         ),
-        Edit(f"Paddle leaves {missing} of PyTorch's {len(b)} rows out: row {named}", without),
-        Edit(f"duplicates: {again} rows come once more{place}: row {named} of PyTorch", repeated),
         Edit(
-            f"sample order: the same rows in another order{rest}: row {where} of Paddle is row "
-            f"{source} of PyTorch",
+            f"Paddle leaves {missing} of PyTorch's {len(b)} rows out: row {rows}",
+            lambda x: x[~left],
+        ),
+        Edit(
+            f"duplicates: {again} rows come once more{rest and ',' + rest}: row {rows} of PyTorch",
+            repeated,
+        ),
+        Edit(
+            f"sample order: the same rows in another order{rest and ',' + rest}: {moved}",
             lambda x: None if again else a,
         ),
     ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os.path
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from align.record.arrays import Arrays
 ROUNDING = 3e-7  # of the largest value: what one computation in float32 leaves
 EXPLAINED = 0.01  # part of the difference that an edit may leave
 FRESH = 16  # elements from which a correlation says something
-BUDGET = 400  # trials
+BUDGET = 120  # trials
 
 
 class Explainer:
@@ -58,36 +57,25 @@ class Explainer:
         def passes(made: np.ndarray) -> bool:
             return made.shape == a.shape and bool(np.abs(made - a).max() <= near)
 
-        constant = a.size > 1 and not np.ptp(a)
-        edits = (array_edits.turned, array_edits.reordered, array_edits.computed)
         with np.errstate(all="ignore"):
-            tried = itertools.chain.from_iterable(make(a, b) for make in edits)
-            every = itertools.chain(sources, () if constant else tried)
-            found = first_edit(b, every, passes, BUDGET)
-            if found is not None:
-                return found.cause
-            return _guess(a, b)
+            tried = itertools.chain(array_edits.single(a, b), array_edits.pairs(a, b))
+            edits = itertools.chain(sources, tried if a.size == 1 or np.ptp(a) else ())
+            found = first_edit(b, edits, passes, BUDGET)
+        return _guess(a, b) if found is None else found.cause
 
-    def _sources(self, name: str, a: np.ndarray) -> Iterator[Edit[np.ndarray]]:
+    def _sources(self, name: str, a: np.ndarray) -> list[Edit[np.ndarray]]:
         """Other tensors that hold Paddle's values, those that share most of the path first."""
-
-        def near(digest: tuple) -> list[str]:
-            names = [one for one in self._names.get(digest, ()) if one != name]
-            return sorted(names, key=lambda n: -len(os.path.commonprefix([n, name])))
-
-        own = _digest(self.expected[name])
-        same = near(_digest(a))
-        for other in same:
-            if other in self.ours and _digest(self.ours[other]) == own:
-                says = f"swapped with {other!r}: each holds the other's values"
-                yield Edit(says, lambda _, o=other: self.expected[o])
-        if a.size > 1 and not np.ptp(a):
-            return
-        for other in same:
-            yield Edit(f"holds the values of {other!r}", lambda _, o=other: self.expected[o])
-        for other in near(_digest(a.T)) if a.ndim == 2 else ():
-            says = f"holds the values of {other!r}, transposed"
-            yield Edit(says, lambda _, o=other: self.expected[o].T)
+        own, found = _digest(self.expected[name]), []
+        for turned, word in ((a, ""), (a.T, ", transposed")) if a.ndim == 2 else ((a, ""),):
+            names = [one for one in self._names.get(_digest(turned), ()) if one != name]
+            for other in sorted(names, key=lambda n: -len(os.path.commonprefix([n, name]))):
+                swapped = other in self.ours and _digest(self.ours[other]) == own
+                says = f"holds the values of {other!r}{word}"
+                if swapped:
+                    says = f"swapped with {other!r}: each holds the other's values"
+                if swapped or a.size == 1 or np.ptp(a):
+                    found.append((not swapped, Edit(says, lambda _: self.ours[name])))
+        return [edit for _, edit in sorted(found, key=lambda one: one[0])]
 
 
 def _digest(array: np.ndarray) -> tuple:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from align.explain.experiment import Edit
+from align.explain.experiment import Edit, fewest
 from align.explain.settings import exchange, update_formulas
 from align.explain.settings.optimizer_exchanges import Cause, Differences
 from align.judge.update_judging import UpdateJudge
@@ -38,7 +38,7 @@ def explain(
     edits = [
         Edit(str(i), lambda changes, one=one: (*changes, one.change)) for i, one in enumerate(found)
     ]
-    tried = exchange.fewest((), edits, lambda changes: sides.passes(changes, judge), TRIALS)
+    tried = fewest((), edits, lambda changes: sides.passes(changes, judge), TRIALS)
     if tried:
         causes = _told([found[int(edit.says)] for edit in tried])
         return [replace(c, text=f"{c.text}; with PyTorch's the step agrees") for c in causes]

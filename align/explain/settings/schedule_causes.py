@@ -14,11 +14,11 @@ from functools import partial
 
 import numpy as np
 
-from align.explain.experiment import Edit
+from align.explain.experiment import Edit, fewest
 from align.explain.experiment import explain as first
 from align.explain.settings import curve_edits
 from align.explain.settings.curve_edits import Rates, same
-from align.explain.settings.exchange import both, fewest, number
+from align.explain.settings.exchange import both, number
 from align.explain.settings.schedule_shape import Shape, describe, restarts
 
 TRIALS = 10_000  # comparisons of curves

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from align.explain.experiment import Edit
+from align.explain.experiment import Edit, fewest
 from align.explain.settings import schedule_causes
-from align.explain.settings.exchange import fewest, sentence
+from align.explain.settings.exchange import sentence
 from align.frameworks import on_paddle, stepping_paddle
 from align.frameworks.object_options import differing, options
 from align.pair import schedule_sides as sides

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from align.explain.experiment import Edit
+from align.explain.experiment import Edit, fewest
 from align.explain.settings import exchange
 from align.frameworks.object_options import differing, options
 
@@ -61,7 +61,7 @@ def test_a_sentence_names_the_options_and_both_values(values, expected) -> None:
     assert exchange.sentence(values) == expected
 
 
-def fewest(wrong: set[int], budget: int = 9) -> tuple[str, int]:
+def needed(wrong: set[int], budget: int = 9) -> tuple[str, int]:
     """What is found when these of five edits are needed, and the trials it took."""
     asked = []
     edits = [Edit(str(i), lambda s, i=i: s | {i}) for i in range(5)]
@@ -70,17 +70,17 @@ def fewest(wrong: set[int], budget: int = 9) -> tuple[str, int]:
         asked.append(subject)
         return wrong <= subject
 
-    found = exchange.fewest(frozenset(), edits, passes, budget)
+    found = fewest(frozenset(), edits, passes, budget)
     return "".join(edit.says for edit in found), len(asked)
 
 
 def test_the_first_edit_that_suffices_is_taken_else_the_fewest_together() -> None:
-    assert fewest({2}) == ("2", 3)
-    assert fewest({1, 3})[0] == "13"
-    assert fewest({7})[0] == ""
+    assert needed({2}) == ("2", 3)
+    assert needed({1, 3})[0] == "13"
+    assert needed({7})[0] == ""
 
 
 def test_the_budget_counts_trials() -> None:
-    found, trials = fewest({4}, budget=2)
+    found, trials = needed({4}, budget=2)
     assert found == ""
     assert trials <= 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.explain.arrays.array_edits import computed, reordered, turned
+from align.explain.arrays.array_edits import pairs, single
 from align.explain.experiment import Edit, explain
 
 RNG = np.random.default_rng(5)
@@ -41,7 +41,7 @@ def test_a_budget_counts_trials_and_edits_are_made_one_at_a_time() -> None:
     [
         (lambda x: x.transpose(0, 2, 1).copy(), "axes are swapped: Paddle's are PyTorch's in the"),
         (lambda x: x[:, ::-1], "reversed along axis 1"),
-        (lambda x: np.roll(x, 1, 0), "rows are shifted round by 1 along axis 0: 1 of Paddle is 0"),
+        (lambda x: np.roll(x, 1, 0), "shifted round by 1 along axis 0: 1 of Paddle is 0"),
         (lambda x: x[[3, 4, 5, 0, 1, 2]], "its 2 equal parts along axis 0 are in the order 1, 0"),
         (lambda x: 1.5 * x, "scaled: 1.5 x"),
         (lambda x: x.astype("float16").astype("float64"), "rounded to float16"),
@@ -53,9 +53,10 @@ def test_a_budget_counts_trials_and_edits_are_made_one_at_a_time() -> None:
 def test_an_edit_of_an_array_is_found_and_noise_is_not_explained(change, cause, seed) -> None:
     b = np.random.default_rng(seed).uniform(0.5, 2, (6, 5, 5))
     a = change(b)
-    edits = [*turned(a, b), *reordered(a, b), *computed(a, b)]
-    found = explain(
-        b, edits, lambda x: x.shape == a.shape and np.abs(x - a).max() < 1e-9, budget=400
-    )
+    edits = [*single(a, b), *pairs(a, b)]
+    with np.errstate(all="ignore"):
+        found = explain(
+            b, edits, lambda x: x.shape == a.shape and np.abs(x - a).max() < 1e-9, budget=900
+        )
     assert (found.cause if found else "").startswith(cause)
     assert bool(found) == bool(cause)
