@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from pathlib import Path
+from typing import Any
 
 from align.certify import catalogue, certificate_table
 from align.certify.certificate import Certificate, CleanRun, FaultRow, MutantCounts
 from align.certify.page import page
 from align.certify.running import certify
+from align.certify.task_results import show
 from sot_paddle.atomic import write_atomically
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.strict_json import dumps
@@ -34,22 +35,22 @@ def main(options: argparse.Namespace, mutants: MutantCounts | None = None) -> in
             part = "held-out" if fault.held_out else "development"
             print(f"{fault.name:48s} {fault.area:11s} {fault.scene:18s} {fault.step:14s} {part}")
         return 0
-    found = certify(options.seeds, options.jobs, options.faults, show)
+    found = certify(options.seeds, options.jobs, options.faults, shown)
     found = dataclasses.replace(found, mutants=mutants)
     print(certificate_table.console(found))
     write(found, options.json, options.out)
     return found.exit_code
 
 
-def show(done: int, total: int, result: FaultRow | CleanRun) -> None:
-    """One line of progress on the standard error; a clean run only when it is not clean."""
+def shown(done: int, total: int, task: Any, result: FaultRow | CleanRun) -> None:
+    """The progress of a certifying run; of clean runs only some, and those that are not clean."""
     if isinstance(result, FaultRow):
         line = f"{result.fault}: {', '.join(certificate_table.marks(result))}"
     elif result.passed and done % 50 and done < total:
         return
     else:
         line = f"{'clean' if result.passed else 'ALARM'} {result.scene}, seed {result.seed}"
-    print(f"[{done}/{total}] {line} {result.seconds:.1f} s", file=sys.stderr, flush=True)
+    show(done, total, f"{line} {result.seconds:.1f} s")
 
 
 def write(certificate: Certificate, to_json: str | None, out: str | None) -> None:

@@ -8,35 +8,34 @@ certificate's ports run the scenes that use them. Everything happens in copies o
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import hashlib
 import json
 import random
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from align.cases.covered.not_aligned import NOT_ALIGNED
 from align.cases.covered.syntax import parse
 from align.certify.equal_edits import changes_nothing
-from align.certify.mutation_order import SCENE, CheckRecord, Checks
+from align.certify.mutation_order import SCENE, CheckRecord, Checks, check_names
 from align.certify.mutation_result import Drawn, MutantOutcome, Mutants
 from align.certify.mutation_sites import MutableFile, Mutant
-from align.certify.mutation_worker import COPIED, ROOT, answers
+from align.certify.mutation_worker import COPIED, ROOT, answers, without
 from align.certify.not_mutated import NOT_MUTATED
 from align.certify.program_equality import same_program
 from align.certify.refusals import only_refusing
-from align.processes import Failure, TaskBatch, outcomes
+from align.certify.task_results import Progress, results
+from align.processes import Work
 from sot_paddle.atomic import write_atomically
 
 PRODUCT, PORTS = "sot_paddle", "align/certify/ports"
 OF_PORTS = 10  # one mutant of the ports for so many of the product
-
-Progress = Callable[[int, int, str, Mapping[str, Any]], None]
 
 
 def certify_mutants(
@@ -48,8 +47,10 @@ def certify_mutants(
         count: mutants of the product; one for each OF_PORTS of them is made of the ports.
         seed: of the draw.
         jobs: worker processes, each with one thread and a copy of the tree.
-        progress: called after each task with the number done, the number of all, what was done
-            (a mutant, or a check that was recorded) and the answer.
+        progress: see `task_results`; a task is {"what", ...}.
+
+    Returns:
+        How they ended; of a run that was interrupted, those that ran by then.
 
     Raises:
         ValueError: no mutant asked for, more than there are statements, or a check that fails
@@ -59,49 +60,28 @@ def certify_mutants(
         raise ValueError(f"mutants and jobs: expected at least 1, got {count} and {jobs}")
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="align_mutants_") as folder:
-        workers = _Answers(jobs, Path(folder), progress)
-        records = recorded(workers)
+        work = functools.partial(answers, folder=Path(folder))
+        records = recorded(work, jobs, progress)
         drawn = [draw(PRODUCT, records, count, seed)]
         drawn.append(draw(PORTS, records, max(1, count // OF_PORTS), seed))
+        chosen = [one for part in drawn for one in part.chosen]
         tasks = [
             {"what": str(one), "file": one.file, "text": one.text, "checks": checks}
-            for part in drawn
-            for one, checks in part.chosen
+            for one, checks in chosen
         ]
-        found = workers.of(tasks)
-    mutants = [one for part in drawn for one, _ in part.chosen]
-    outcomes = [
-        MutantOutcome.of(mutant, answer) for mutant, answer in zip(mutants, found, strict=True)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is done by then is said
+        found = results(tasks, work, jobs, without, progress, partial=True)
+    done = [
+        MutantOutcome.of(mutant, answer)
+        for (mutant, _), answer in zip(chosen, found, strict=True)
+        if answer
     ]
     equal = [str(one) for part in drawn for one in part.equal]
-    return Mutants(seed, outcomes, equal, drawn[0].statements, time.perf_counter() - began, jobs)
+    seconds = time.perf_counter() - began
+    return Mutants(seed, done, equal, drawn[0].statements, seconds, jobs, asked=len(tasks))
 
 
-class _Answers:
-    """Answers of worker processes, each with a copy of the tree below a folder."""
-
-    def __init__(self, jobs: int, folder: Path, progress: Progress | None) -> None:
-        self._jobs, self._folder, self._progress = jobs, folder, progress
-
-    def of(self, tasks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The answer to every task, in their order."""
-        batches = [TaskBatch((position,)) for position in range(len(tasks))]
-        work = functools.partial(answers, folder=self._folder)
-        found: dict[int, dict[str, Any]] = {}
-        running = outcomes(tasks, work, batches, self._jobs, quiet=True)
-        with contextlib.closing(running) as finished:
-            for position, outcome in finished:
-                if isinstance(outcome, Failure):
-                    said = f"the worker {outcome.why}"
-                    outcome = {"end": "crashed", "said": said, "seconds": 0.0}
-                found[position] = outcome
-                if self._progress:
-                    what = tasks[position]["what"]
-                    self._progress(len(found), len(tasks), what, outcome)
-        return [found[position] for position in range(len(tasks))]
-
-
-def recorded(workers: _Answers) -> list[CheckRecord]:
+def recorded(work: Work, jobs: int, progress: Progress | None = None) -> list[CheckRecord]:
     """What every check runs, measured once for a state of the tree and kept beside it.
 
     Raises:
@@ -109,9 +89,8 @@ def recorded(workers: _Answers) -> list[CheckRecord]:
     """
     kept = Path(tempfile.gettempdir()) / f"align_mutants_{_fingerprint()}.json"
     if not kept.is_file():
-        from align.certify.mutation_checks import names
-
-        found = workers.of([{"record": name, "what": name} for name in ("", *names())])
+        tasks = [{"record": name, "what": name or "(import)"} for name in ("", *check_names())]
+        found = results(tasks, work, jobs, without, progress)
         for one in found:
             if one["end"] != "recorded":
                 raise ValueError(f"no mutant can be judged: {one['said']}")

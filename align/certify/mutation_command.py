@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from align.certify.mutate import certify_mutants
 from align.certify.mutation_result import Mutants, listing
+from align.certify.task_results import show
 from sot_paddle.atomic import write_atomically
 from sot_paddle.strict_json import dumps
 
@@ -30,7 +30,7 @@ def main(options: argparse.Namespace) -> Mutants:
     Raises:
         ValueError: fewer than one mutant, or more than can be made.
     """
-    found = certify_mutants(options.mutants, options.seed or 0, options.jobs, show)
+    found = certify_mutants(options.mutants, options.seed or 0, options.jobs, shown)
     print(listing(found))
     data = dumps(found.to_json()).encode()
     if options.json and not options.certify:
@@ -40,7 +40,6 @@ def main(options: argparse.Namespace) -> Mutants:
     return found
 
 
-def show(done: int, total: int, what: str, answer: Mapping[str, Any]) -> None:
-    """One line of progress on the standard error."""
-    line = f"[{done}/{total}] {answer['end']} {what} {answer['seconds']:.1f} s"
-    print(line, file=sys.stderr, flush=True)
+def shown(done: int, total: int, task: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+    """The progress of a run of mutants."""
+    show(done, total, f"{answer['end']} {task['what']} {answer['seconds']:.1f} s")

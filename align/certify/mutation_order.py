@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from align.cases.tables.cases import CASES
 from align.certify.mutation_sites import MutableFile, Statement
+from align.certify.scenes import SCENES
 
 SCENE = "scene "
 """What the name of a check begins with when it is a scene of the certificate, not a case."""
@@ -28,6 +30,11 @@ class CheckRecord:
     name: str
     seconds: float
     lines: Mapping[str, frozenset[int]]
+
+
+def check_names() -> list[str]:
+    """Every check: the cases of the quick suite and the scenes."""
+    return [*(case.name for case in CASES if case.quick), *(SCENE + name for name in SCENES)]
 
 
 class Checks:

@@ -75,6 +75,7 @@ class Mutants:
         statements: of the product, that could have been drawn.
         seconds: wall time.
         jobs: worker processes.
+        asked: how many mutants were to run; fewer ran where the run was interrupted.
     """
 
     seed: int
@@ -83,6 +84,7 @@ class Mutants:
     statements: int = 0
     seconds: float = 0.0
     jobs: int = 1
+    asked: int = 0
 
     def ended(self, end: str, folder: str = "") -> list[MutantOutcome]:
         """The mutants that ended in one of ENDS, of files below a folder."""
@@ -96,8 +98,8 @@ class Mutants:
 
     @property
     def passed(self) -> bool:
-        """Whether enough mutants of the product are detected."""
-        return self.share() >= DETECTED
+        """Whether every mutant ran and enough of those of the product are detected."""
+        return self.share() >= DETECTED and len(self.outcomes) >= self.asked
 
     def counts(self) -> MutantCounts:
         """Those of the product and the ports, for the certificate."""
@@ -143,9 +145,11 @@ def listing(found: Mutants) -> str:
         f"{len(found.equal)} provably equal ones drawn besides; {found.seconds / 60:.1f} min "
         f"with {found.jobs} processes"
     )
+    if len(found.outcomes) < found.asked:
+        lines.append(f"interrupted: {len(found.outcomes)} of {found.asked} mutants ran")
     survivors = found.ended("survived")
     if survivors:
         lines += ["", "survivors:", *(f"  {one.what}  [{one.edit}]" for one in survivors)]
-    if not found.passed:
+    if found.share() < DETECTED:
         lines += ["", f"not enough: {DETECTED:.0%} of the mutants of sot_paddle are needed"]
     return "\n".join(lines)

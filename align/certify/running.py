@@ -5,15 +5,14 @@ A worker that dies or takes too long is an error of its task; an error never cou
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from align.certify import catalogue
 from align.certify.certificate import SEEDS, Certificate, CleanRun, FaultRow
 from align.certify.certify_worker import work
-from align.processes import Failure, TaskBatch, outcomes
+from align.certify.task_results import Progress, results
 
 SETTINGS = {
     "as found": {},
@@ -29,8 +28,6 @@ SINGLE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 LIMIT = 300.0  # seconds for one task
 FAULT_SEED = 0
 
-Progress = Callable[[int, int, "FaultRow | CleanRun"], None]
-
 
 def certify(
     seeds: int = SEEDS,
@@ -44,7 +41,7 @@ def certify(
         seeds: each scene is run without a fault on the seeds 0 to this number.
         jobs: worker processes, each with one thread.
         only: names or patterns of faults, None for all; then only their scenes are run.
-        progress: called after every task with the number done, the number of all, and the result.
+        progress: called after every task; see `task_results`.
 
     Returns:
         The certificate; `problems` says what it lacks.
@@ -79,24 +76,12 @@ def run_tasks(
         progress: see `certify`.
     """
     first = next(iter(SETTINGS))
-    batches = [
-        TaskBatch((i,), SINGLE | SETTINGS[task.get("setting", first)])
-        for i, task in enumerate(tasks)
-    ]
-    results: dict[int, FaultRow | CleanRun] = {}
-    running = outcomes(tasks, work, batches, jobs, LIMIT, quiet=True)
-    with contextlib.closing(running) as finished:
-        for i, outcome in finished:
-            failed = isinstance(outcome, Failure)
-            results[i] = without_result(tasks[i], outcome.why) if failed else outcome
-            if progress is not None:
-                progress(len(results), len(tasks), results[i])
-    return [results[i] for i in range(len(tasks))]
+    environments = [SINGLE | SETTINGS[task.get("setting", first)] for task in tasks]
+    return results(tasks, work, jobs, without_result, progress, environments, LIMIT)
 
 
 def without_result(task: dict[str, Any], why: str) -> FaultRow | CleanRun:
     """The result of a task whose worker gave none."""
-    why = f"the worker {why}"
     if "scene" in task:
         return CleanRun(task["scene"], task["seed"], task.get("setting", ""), error=why)
     return FaultRow.expected(catalogue.find(task["fault"]), error=why)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from align import cli
 from align.cases.covered.syntax import parse
-from align.certify import mutate, mutation_command
+from align.certify import mutate, mutation_command, mutation_worker
 from align.certify.equal_edits import EQUAL_EDITS, changes_nothing
 from align.certify.mutate import PORTS, PRODUCT, draw, mutable_files
 from align.certify.mutation_order import CheckRecord, Checks
@@ -18,6 +19,7 @@ from align.certify.mutation_sites import MutableFile, Mutant
 from align.certify.mutation_worker import COPY, ROOT, edited
 from align.certify.not_mutated import NOT_MUTATED, NotMutated
 from align.certify.program_equality import EqualEdit
+from align.certify.task_results import results
 
 SCHEDULE = "sot_paddle/train/schedule.py"
 EVERY_LINE = frozenset(range(1, 1000))
@@ -144,7 +146,8 @@ def test_one_mutant_from_end_to_end(tmp_path: Path) -> None:
         },
         {"file": SCHEDULE, "text": text + "\nraise RuntimeError('broken')\n", "checks": checks},
     ]
-    found = mutate._Answers(1, tmp_path, None).of(tasks)
+    work = functools.partial(mutation_worker.answers, folder=tmp_path)
+    found = results(tasks, work, 1, mutation_worker.without)
     assert [one["end"] for one in found] == ["recorded", "survived", "detected", "crashed"]
     assert found[0]["lines"]["train/schedule.py"]
     assert found[2]["check"] == "lr_linear_warmup"
@@ -166,6 +169,9 @@ def test_the_listing_names_every_survivor_and_the_share() -> None:
     assert found.share() == 97 / 98
     assert found.passed
     assert not Mutants(5, [*rows, outcome("survived")]).passed
+    interrupted = Mutants(5, rows, asked=220)
+    assert not interrupted.passed
+    assert "interrupted: 140 of 220 mutants ran" in listing(interrupted)
     content = found.to_json()
     assert content["survived"] == 2
     expected = {"mutants": 140, "detected": 97, "survived": 2, "crashed": 40, "timeout": 1}

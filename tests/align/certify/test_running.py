@@ -11,7 +11,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
-from align.certify import catalogue, certify_worker, running, scenes
+from align.certify import catalogue, certify_worker, running, scenes, task_results
 from align.certify.certificate import Certificate, CleanRun, FaultRow
 from align.certify.planting import attribute, edited, given, together
 from align.certify.scene import Fault
@@ -83,7 +83,7 @@ def test_a_task_without_a_result_is_an_error_and_settings_are_environments(monke
             lost = "fault" in task or task["seed"] == 1
             yield i, Failure("took more than 3 s") if lost else CleanRun("one", 2, passed=True)
 
-    monkeypatch.setattr(running, "outcomes", outcomes)
+    monkeypatch.setattr(task_results, "outcomes", outcomes)
     tasks = [{"fault": "gelu_tanh", "seed": 0}]
     tasks += [{"scene": "one", "seed": 1, "setting": "as found"}]
     tasks += [{"scene": "one", "seed": 2, "setting": "AVX2"}]
@@ -94,6 +94,18 @@ def test_a_task_without_a_result_is_an_error_and_settings_are_environments(monke
     assert found[1:] == [CleanRun("one", 1, "as found", error=why), CleanRun("one", 2, passed=True)]
     assert settings == [None, None, "avx2"]
     assert shown == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_an_interrupt_leaves_what_was_done_where_that_is_asked_for(monkeypatch) -> None:
+    def outcomes(tasks, work, batches, jobs, limit, quiet):
+        yield 1, "done"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(task_results, "outcomes", outcomes)
+    asked = ["a", "b", "c"], None, 1, None
+    assert task_results.results(*asked, partial=True) == [None, "done", None]
+    with pytest.raises(KeyboardInterrupt):
+        task_results.results(*asked)
 
 
 def test_impossible_numbers_are_refused() -> None:
@@ -111,7 +123,7 @@ def test_a_quick_subset_end_to_end() -> None:
         seeds=3,
         jobs=2,
         only=catalogue.QUICK,
-        progress=lambda done, total, _: shown.append((done, total)),
+        progress=lambda done, total, *_: shown.append((done, total)),
     )
     assert [row.fault for row in found.rows] == [f.name for f in catalogue.select(catalogue.QUICK)]
     wrong = [row for row in found.rows if not (row.detected and row.located and row.explained)]
