@@ -171,16 +171,12 @@ def _run_certify(options: argparse.Namespace) -> int:
     if options.seed is not None and options.mutants is None:
         raise ValueError("--seed belongs to --mutants")
     _check_writable(options)
-    from align.certify import command, mutation_command
+    from align.certify import command
     from align.certify.certificate import SEEDS
 
     options.seeds = SEEDS if options.seeds is None else options.seeds
     options.jobs = 2 if options.jobs is None else options.jobs
-    mutants = None if options.mutants is None else mutation_command.main(options)
-    status = 1 if mutants is not None and not mutants.passed else 0
-    if options.certify:
-        status = max(status, command.main(options, mutants and mutants.counts()))
-    return status
+    return command.main(options)
 
 
 def _run_spec(options: argparse.Namespace) -> int:

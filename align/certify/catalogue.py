@@ -6,7 +6,8 @@ A file is one area of faults. Its ``[faults]`` are rows in the order in which th
 
 ``how`` is either a function of one of the file's ``[modules]`` (``module:Class.method``), in whose
 source the first argument is replaced by the second, or ``attribute`` (layer, name, value), or a
-function of `spoiling` (layer, ...). A fault named in ``float32`` is compared in that precision.
+function of `planting.CHANGES` (layer, ...). A fault named in ``float32`` is compared in that
+precision.
 """
 
 from __future__ import annotations
@@ -18,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from align.certify import spoiling
-from align.certify.planting import Plant, attribute, changed, edited, given, together
+from align.certify.planting import CHANGES, Plant, attribute, changed, edited, given, together
 from align.certify.scene import Fault
 
 FOLDER = Path(__file__).parent / "faults"
@@ -61,10 +61,10 @@ def _plant(row: str, modules: Mapping[str, str], how: str, arguments: Sequence[A
         return edited(f"{modules[module]}:{function}", *arguments)
     if how == "attribute":
         return attribute(*arguments)
-    if how not in spoiling.CHANGES:
-        ways = ", ".join(("MODULE:FUNCTION", "attribute", *spoiling.CHANGES))
+    if how not in CHANGES:
+        ways = ", ".join(("MODULE:FUNCTION", "attribute", *CHANGES))
         raise ValueError(f"{row}: cannot plant by {how!r}; expected one of {ways}")
-    return changed(spoiling.CHANGES[how](*arguments))
+    return changed(CHANGES[how](*arguments))
 
 
 FAULTS: tuple[Fault, ...] = tuple(

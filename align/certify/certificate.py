@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from align.certify.mutation_result import Mutants
 from align.certify.scene import ANYWHERE, Fault
 
 SEEDS, SETTINGS = 30, 2
@@ -92,19 +93,6 @@ class CleanRun:
 
 
 @dataclass(frozen=True)
-class MutantCounts:
-    """Faults that nobody wrote: edits made by a program.
-
-    Attributes:
-        counts: what was counted -> how many, in the order in which it is shown.
-        survivors: file, line and edit of each that was not detected.
-    """
-
-    counts: Mapping[str, int]
-    survivors: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class Counts:
     """How many of some faults were found; an explanation with alternatives is half of one."""
 
@@ -141,7 +129,7 @@ class Certificate:
     rows: Sequence[FaultRow]
     clean: Sequence[CleanRun]
     catalogue: int
-    mutants: MutantCounts | None = None
+    mutants: Mutants | None = None
     seconds: float = 0.0
     jobs: int = 1
 
@@ -227,11 +215,16 @@ class Certificate:
             "clean_runs": len(self.clean),
             "verdict": self.verdict,
             "held_out": asdict(Counts.of(self.parts["held-out"])),
-            "mutants": asdict(self.mutants) if self.mutants else None,
+            "mutants": self._mutants(),
             "development": asdict(Counts.of(self.parts["development"])),
             "without_a_place": [row.fault for row in self.rows if row.place == ANYWHERE],
             "rows": [asdict(row) for row in self.rows],
         }
+
+    def _mutants(self) -> dict[str, Any] | None:
+        if self.mutants is None:
+            return None
+        return {"counts": self.mutants.counts(), "survivors": self.mutants.survivors}
 
 
 SUMMARY = ("faults", "detected", "located", "explained", "clean_seeds", "false_alarms")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 
 from align.certify.certificate import (
     EXPLAINED,
@@ -14,10 +14,11 @@ from align.certify.certificate import (
     Counts,
     FaultRow,
 )
+from align.certify.mutation_result import Mutants
 from align.certify.scene import ANYWHERE, AREAS
+from align.certify.sections import Section
 
 YES, HALF, NO = "yes", "half", "NO"
-SHOWN = 110  # characters of what the suite said, on the console
 GUIDE = (
     "Detected: the comparison of a pair with one planted fault did not pass. Located: the first "
     "thing to mend that it named is the right step and the right layer or tensor; a fault that "
@@ -31,15 +32,6 @@ GUIDE = (
     f"alarm; and for a certificate the whole catalogue, {SEEDS} clean seeds and {SETTINGS} "
     "settings of the processor.",
 )
-
-
-@dataclass(frozen=True)
-class Section:
-    """A table with a title; a column whose title begins with # holds numbers."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 def headline(certificate: Certificate) -> str:
@@ -101,12 +93,7 @@ def sections(certificate: Certificate) -> Iterator[Section]:
     held, development = certificate.parts.values()
     yield from _faults("Held-out faults", held)
     if certificate.mutants is not None:
-        counts = certificate.mutants.counts
-        titles = [f"#{name}" for name in counts]
-        yield Section("Automatic mutants", titles, [[str(count) for count in counts.values()]])
-        if certificate.mutants.survivors:
-            rows = [[line] for line in certificate.mutants.survivors]
-            yield Section("Mutants that were not detected", ("file, line and edit",), rows)
+        yield from certificate.mutants.sections()
     yield from _faults("Development faults", development)
     anywhere = [[row.fault, row.step] for row in certificate.rows if row.place == ANYWHERE]
     if anywhere:
@@ -123,36 +110,19 @@ def _faults(title: str, rows: Sequence[FaultRow]) -> Iterator[Section]:
         yield Section(title, columns, cells)
 
 
-def console(certificate: Certificate) -> str:
+def console(found: Certificate | Mutants) -> str:
     """The sections for the terminal, what is missing, and the headline."""
-    lines = []
-    for section in (*sections(certificate), figures(certificate)):
-        titles = [title.lstrip("#") for title in section.columns]
-        widths = [max(map(len, column)) for column in zip(titles, *section.rows, strict=True)]
-        lines += [section.title]
-        for row in (titles, *section.rows):
-            cells = [
-                cell.rjust(width) if title.startswith("#") else cell.ljust(width)
-                for cell, width, title in zip(row, widths, section.columns, strict=True)
-            ]
-            lines.append("  ".join([*cells[:-1], cells[-1][:SHOWN]]).rstrip())
-        lines.append("")
-    lines += [f"missing: {problem}" for problem in certificate.problems]
-    return "\n".join([*lines, headline(certificate)])
+    if isinstance(found, Mutants):
+        parts, last = [*found.sections()], found.headline()
+    else:
+        parts, last = [*sections(found), figures(found)], headline(found)
+    missing = [f"missing: {problem}" for problem in found.problems]
+    return "\n".join([*(one.plain() for one in parts), *missing, last])
 
 
 def markdown(certificate: Certificate) -> str:
     """The certificate for the docs: figures, clean runs, then every section."""
     time = f"{certificate.seconds:.0f} s with {certificate.jobs} processes of one thread."
-    parts = [_markdown(figures(certificate)), f"{clean_runs(certificate)}. {time}\n"]
-    parts += [f"### {one.title}\n\n{_markdown(one)}" for one in sections(certificate)]
+    parts = [figures(certificate).markdown(), f"{clean_runs(certificate)}. {time}\n"]
+    parts += [f"### {one.title}\n\n{one.markdown()}" for one in sections(certificate)]
     return "\n".join(parts)
-
-
-def _markdown(section: Section) -> str:
-    lines = [
-        [title.lstrip("#") for title in section.columns],
-        ["---:" if title.startswith("#") else "---" for title in section.columns],
-        *([cell.replace("|", "\\|") for cell in row] for row in section.rows),
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

@@ -1,74 +1,94 @@
-"""``python -m align --certify``: run the catalogue, print the table, write the page."""
+"""``python -m align --certify`` and ``--mutants``: run them, print the tables, write the files."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from align.certify import catalogue, certificate_table
-from align.certify.certificate import Certificate, CleanRun, FaultRow, MutantCounts
-from align.certify.page import page
-from align.certify.running import certify
-from align.certify.task_results import show
+from align.certify import certificate_table, mutate
+from align.certify.certificate import CleanRun, FaultRow
 from sot_paddle.atomic import write_atomically
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.strict_json import dumps
 
 
-def main(options: argparse.Namespace, mutants: MutantCounts | None = None) -> int:
+def main(options: argparse.Namespace) -> int:
     """Run the command.
 
     Args:
-        options: ``faults`` (patterns or None), ``seeds``, ``jobs``, ``list``, ``json``, ``out``.
-        mutants: what became of automatic faults, to be stated with the others.
+        options: ``certify``, ``mutants`` and ``seed``, ``faults`` (patterns or None), ``seeds``,
+            ``jobs``, ``list``, ``json``, ``out``. The JSON of mutants goes to ``json`` when that of
+            the certificate does not.
 
     Returns:
         0 when every threshold is met by what was run, a part of the catalogue too; 1 below one.
 
     Raises:
-        ValueError: a pattern that matches no fault.
+        ValueError: a pattern that matches no fault, or impossible numbers.
     """
     if options.list:
-        for fault in catalogue.select(options.faults):
-            part = "held-out" if fault.held_out else "development"
-            print(f"{fault.name:48s} {fault.area:11s} {fault.scene:18s} {fault.step:14s} {part}")
-        return 0
-    found = certify(options.seeds, options.jobs, options.faults, shown)
+        return _list(options.faults)
+    mutants, status = None, 0
+    if options.mutants is not None:
+        mutants = mutate.certify_mutants(
+            options.mutants, options.seed or 0, options.jobs, _show_mutant
+        )
+        print(certificate_table.console(mutants))
+        _write(mutants, "mutants", None if options.certify else options.json, options.out)
+        status = 0 if mutants.passed else 1
+    if not options.certify:
+        return status
+    from align.certify.running import certify  # loads both frameworks: for this command alone
+
+    found = certify(options.seeds, options.jobs, options.faults, _show)
     found = dataclasses.replace(found, mutants=mutants)
     print(certificate_table.console(found))
-    write(found, options.json, options.out)
-    return found.exit_code
+    _write(found, "certificate", options.json, options.out)
+    if options.out:
+        from align.certify.page import page
+
+        folder = Path(options.out)
+        text = certificate_table.markdown(found)
+        write_atomically(folder / "certificate.md", text.encode())
+        html = page(found, environment_stamp()).encode()
+        print("page:", write_atomically(folder / "certificate.html", html))
+    return max(status, found.exit_code)
 
 
-def shown(done: int, total: int, task: Any, result: FaultRow | CleanRun) -> None:
-    """The progress of a certifying run; of clean runs only some, and those that are not clean."""
+def _list(patterns: list[str] | None) -> int:
+    from align.certify import catalogue
+
+    for fault in catalogue.select(patterns):
+        part = "held-out" if fault.held_out else "development"
+        print(f"{fault.name:48s} {fault.area:11s} {fault.scene:18s} {fault.step:14s} {part}")
+    return 0
+
+
+def _write(found: Any, name: str, to_json: str | None, out: str | None) -> None:
+    """The JSON, to a file and into a folder, each where it was asked for."""
+    folder = [Path(out) / f"{name}.json"] if out else []
+    for path in (*([to_json] if to_json else ()), *folder):
+        print("JSON:", write_atomically(path, dumps(found.to_json()).encode()))
+
+
+def _show_mutant(done: int, total: int, task: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+    _say(done, total, f"{answer['end']} {task['what']}", answer["seconds"])
+
+
+def _show(done: int, total: int, task: Any, result: FaultRow | CleanRun) -> None:
+    """Of clean runs only some, and those that are not clean."""
     if isinstance(result, FaultRow):
         line = f"{result.fault}: {', '.join(certificate_table.marks(result))}"
     elif result.passed and done % 50 and done < total:
         return
     else:
         line = f"{'clean' if result.passed else 'ALARM'} {result.scene}, seed {result.seed}"
-    show(done, total, f"{line} {result.seconds:.1f} s")
+    _say(done, total, line, result.seconds)
 
 
-def write(certificate: Certificate, to_json: str | None, out: str | None) -> None:
-    """Write the files that were asked for, each atomically.
-
-    Args:
-        certificate: the run.
-        to_json: file for the JSON, None without.
-        out: folder for certificate.html, certificate.md and certificate.json, None without.
-    """
-    data = dumps(certificate.to_json()).encode()
-    if to_json:
-        print("JSON:", write_atomically(to_json, data))
-    if out:
-        folder = Path(out)
-        write_atomically(folder / "certificate.json", data)
-        write_atomically(
-            folder / "certificate.md", certificate_table.markdown(certificate).encode()
-        )
-        html = page(certificate, environment_stamp())
-        print("page:", write_atomically(folder / "certificate.html", html.encode()))
+def _say(done: int, total: int, line: str, seconds: float) -> None:
+    print(f"[{done}/{total}] {line} {seconds:.1f} s", file=sys.stderr, flush=True)

@@ -1,13 +1,13 @@
-"""What a run of mutants found, as plain data, and how it is listed."""
+"""What a run of mutants found, as plain data and as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from align.certify.certificate import MutantCounts
 from align.certify.mutation_sites import Mutant
+from align.certify.sections import Section
 
 DETECTED = 0.98
 """Share of the judged mutants of the product that has to be detected."""
@@ -18,6 +18,8 @@ ENDS = {
     "timeout": "it takes far longer than without the edit",
 }
 """How a mutant ends; the last two are noticed too, and counted apart."""
+FOLDERS = {"sot_paddle/": "sot_paddle", "align/": "the ports of the scenes"}
+"""Where mutants are made."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class MutantOutcome:
 
 @dataclass(frozen=True)
 class Mutants:
-    """A whole run.
+    """A whole run, or what was done when it was interrupted.
 
     Attributes:
         seed: of the draw.
@@ -86,70 +88,80 @@ class Mutants:
     jobs: int = 1
     asked: int = 0
 
-    def ended(self, end: str, folder: str = "") -> list[MutantOutcome]:
-        """The mutants that ended in one of ENDS, of files below a folder."""
-        return [one for one in self.outcomes if one.end == end and one.file.startswith(folder)]
+    def counts(self, folder: str = "") -> dict[str, int]:
+        """Mutants of files below a folder, and how many of them ended in each of ENDS."""
+        ends = [one.end for one in self.outcomes if one.file.startswith(folder)]
+        return {"mutants": len(ends)} | {end: ends.count(end) for end in ENDS}
+
+    def judged(self, folder: str = "sot_paddle/") -> tuple[int, int]:
+        """Detected, and all that a check judged: those that neither crashed nor timed out."""
+        count = self.counts(folder)
+        return count["detected"], count["detected"] + count["survived"]
 
     def share(self, folder: str = "sot_paddle/") -> float:
-        """Detected of those that a check judged: neither crashed nor timed out."""
-        detected = len(self.ended("detected", folder))
-        judged = detected + len(self.ended("survived", folder))
+        """Detected of the judged ones."""
+        detected, judged = self.judged(folder)
         return detected / judged if judged else 0.0
+
+    @property
+    def survivors(self) -> list[str]:
+        """File, line and edit of each mutant that was not detected."""
+        return [f"{one.what} [{one.edit}]" for one in self.outcomes if one.end == "survived"]
+
+    @property
+    def problems(self) -> list[str]:
+        """What is missing, in plain words."""
+        ran, found = len(self.outcomes), []
+        if ran < self.asked:
+            found.append(f"interrupted: {ran} of {self.asked} mutants ran")
+        if self.share() < DETECTED:
+            detected, judged = self.judged()
+            found.append(
+                f"{detected} of {judged} judged mutants of sot_paddle detected, "
+                f"{DETECTED:.0%} are needed"
+            )
+        return found
 
     @property
     def passed(self) -> bool:
         """Whether every mutant ran and enough of those of the product are detected."""
-        return self.share() >= DETECTED and len(self.outcomes) >= self.asked
+        return not self.problems
 
-    def counts(self) -> MutantCounts:
-        """Those of the product and the ports, for the certificate."""
-        ends = {end: len(self.ended(end)) for end in ENDS}
-        survivors = [f"{one.what} [{one.edit}]" for one in self.ended("survived")]
-        return MutantCounts({"mutants": len(self.outcomes), **ends}, survivors)
+    def sections(self) -> Iterator[Section]:
+        """The counts, and every survivor."""
+        rows = [
+            [what, *map(str, count.values()), f"{self.share(folder):.1%}"]
+            for folder, what in FOLDERS.items()
+            if (count := self.counts(folder))["mutants"]
+        ]
+        columns = ("", "#mutants", *(f"#{end}" for end in ENDS), "#detected of judged")
+        yield Section("Automatic mutants", columns, rows)
+        if self.survivors:
+            rows = [[line] for line in self.survivors]
+            yield Section("Mutants that were not detected", ("file, line and edit",), rows)
 
-    def summary(self) -> dict[str, Any]:
-        """The counts: for a page, and the head of the JSON."""
-        counts = {end: len(self.ended(end)) for end in ENDS}
-        product = {end: len(self.ended(end, "sot_paddle/")) for end in ENDS}
+    def headline(self) -> str:
+        """One line: what was drawn, and how long it took."""
+        return (
+            f"seed {self.seed}; {self.statements} statements of sot_paddle can be drawn; "
+            f"{len(self.equal)} provably equal ones drawn besides; {self.seconds / 60:.1f} min "
+            f"with {self.jobs} processes"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts, whether it is enough, the equal ones, and every mutant as it ended."""
+        count, product = self.counts(), self.counts("sot_paddle/")
         return {
-            "mutants": len(self.outcomes),
+            "mutants": count.pop("mutants"),
             "seed": self.seed,
-            **counts,
+            **count,
             "equal": len(self.equal),
-            "product": product,
+            "product": {end: product[end] for end in ENDS},
             "share": round(self.share(), 4),
             "statements": self.statements,
             "seconds": round(self.seconds, 1),
             "jobs": self.jobs,
+            "passed": self.passed,
+            "equals": list(self.equal),
+            "rows": [asdict(one) for one in self.outcomes],
         }
-
-    def to_json(self) -> dict[str, Any]:
-        """`summary`, whether it is enough, the equal ones, and every mutant as it ended."""
-        rows = [asdict(one) for one in self.outcomes]
-        return {**self.summary(), "passed": self.passed, "equals": list(self.equal), "rows": rows}
-
-
-def listing(found: Mutants) -> str:
-    """The run for a console: the counts, then every survivor with its file, line and edit."""
-    lines = []
-    for folder, what in (("sot_paddle/", "sot_paddle"), ("align/", "the ports of the scenes")):
-        counts = {end: len(found.ended(end, folder)) for end in ENDS}
-        if sum(counts.values()):
-            said = ", ".join(f"{count} {end}" for end, count in counts.items())
-            lines.append(
-                f"{sum(counts.values())} mutants of {what}: {said}; "
-                f"{found.share(folder):.1%} of the judged ones detected"
-            )
-    lines.append(
-        f"seed {found.seed}; {found.statements} statements of sot_paddle can be drawn; "
-        f"{len(found.equal)} provably equal ones drawn besides; {found.seconds / 60:.1f} min "
-        f"with {found.jobs} processes"
-    )
-    if len(found.outcomes) < found.asked:
-        lines.append(f"interrupted: {len(found.outcomes)} of {found.asked} mutants ran")
-    survivors = found.ended("survived")
-    if survivors:
-        lines += ["", "survivors:", *(f"  {one.what}  [{one.edit}]" for one in survivors)]
-    if found.share() < DETECTED:
-        lines += ["", f"not enough: {DETECTED:.0%} of the mutants of sot_paddle are needed"]
-    return "\n".join(lines)

@@ -11,12 +11,12 @@ from align.certify.certificate_table import (
     GUIDE,
     NO,
     YES,
-    Section,
     clean_runs,
     figures,
     headline,
     sections,
 )
+from align.certify.sections import Section
 from sot_paddle.html_page import banner, chip, document, facts, properties, table
 
 

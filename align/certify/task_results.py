@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -48,8 +47,3 @@ def results(
             if progress is not None:
                 progress(done, len(tasks), tasks[i], found[i])
     return found
-
-
-def show(done: int, total: int, line: str) -> None:
-    """One line of progress on the standard error."""
-    print(f"[{done}/{total}] {line}", file=sys.stderr, flush=True)

@@ -250,6 +250,7 @@ def _task(
         "train file": "train.tsv",
         "dev files": tuple(f"dev_{one}.tsv" for one in sets) or ("dev.tsv",),
         "test files": tuple(f"test_{one}.tsv" for one in sets) or ("test.tsv",),
+        "files with labels": ("train", *(tuple(f"dev_{one}" for one in sets) or ("dev",))),
         "predictions": ("MNLI-m.tsv", "MNLI-mm.tsv") if pair else (f"{_TITLES[name]}.tsv",),
         "header": name != "cola",
         "rows cut short are skipped": name == "qqp",

@@ -13,6 +13,7 @@ from typing import Any
 import paddle
 import torch
 
+from align.cases import shared_defaults
 from align.cases.sides import command_defaults
 from align.cases.sides.built_records import Named
 from align.cases.sides.command_defaults import defaults, fields
@@ -127,6 +128,14 @@ TABLES: Mapping[str, Table] = {
     "functions": (
         lambda: _functions(functional, power_norm),
         lambda: _functions(reference_functional, reference_norms),
+    ),
+    "shared names": (
+        lambda: shared_defaults.of_package(0),
+        lambda: shared_defaults.of_package(1),
+    ),
+    "counterparts": (
+        lambda: shared_defaults.of_counterparts(0),
+        lambda: shared_defaults.of_counterparts(1),
     ),
     "text flags": (command_defaults.text_flags, _text_reference),
     "image flags": (command_defaults.image_flags, _image_reference),

@@ -40,6 +40,7 @@ class ImageTrainerRun:
         batches: images and labels of each step, as the model got them.
         run: losses, rates, decayed set, final weights and their moving average.
         scores: of each evaluation, ``step 5/ema_top1`` and so on.
+        reported: steps, epochs and mean loss as the run's summary states them.
         best: step of the checkpoint kept as the best, and the value that it was chosen for.
         tool: what ``tools/eval_image.py`` says of that checkpoint.
         resumed: a second run that continued a checkpoint of the first.
@@ -49,6 +50,7 @@ class ImageTrainerRun:
     batches: list[Arrays] = field(default_factory=list)
     run: TrainingRun = field(default_factory=TrainingRun)
     scores: Arrays = field(default_factory=dict)
+    reported: Arrays = field(default_factory=dict)
     best: Arrays = field(default_factory=dict)
     tool: Arrays = field(default_factory=dict)
     resumed: ImageTrainerRun | None = None
@@ -85,6 +87,8 @@ def _run(folder: Path, options: Mapping[str, Any]) -> ImageTrainerRun:
     last = Path(config.output_dir) / "last"
     found.run.state = _tensors(last / "model.safetensors")
     found.run.average = _tensors(last / "ema.safetensors")
+    names = ("steps", "epochs", "loss")
+    found.reported = {f"reported {name}": np.array(content["train"][name]) for name in names}
     found.best = {"best step": np.array(int(content["best"]["step"]))}
     for step, scores in content["evaluations"].items():
         found.scores |= {f"step {step}/{name}": np.array(v) for name, v in scores.items()}

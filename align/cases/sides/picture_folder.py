@@ -13,6 +13,8 @@ SIZES: tuple[Size, ...] = ((40, 57), (73, 48), (50, 50), (31, 90))
 """Width, height: both orientations, odd margins."""
 SMALL: tuple[Size, ...] = ((9, 5), (13, 26), (24, 23))
 """Smaller than the crops in one direction or both."""
+TINY: tuple[Size, ...] = ((1, 1), (2, 3))
+"""Of a few pixels: a crop of a tenth of them has none."""
 
 
 def draw_pictures(sizes: Sequence[Size] = SIZES, seed: int = 5) -> list[Image.Image]:

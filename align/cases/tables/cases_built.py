@@ -170,6 +170,8 @@ _DEFAULTS = (
     DefaultsCase("defaults_epochs", "schedule by epoch"),
     DefaultsCase("defaults_moving_average", "moving average"),
     DefaultsCase("defaults_functions", "functions"),
+    DefaultsCase("defaults_shared_names", "shared names"),
+    DefaultsCase("defaults_counterparts", "counterparts"),
     DefaultsCase(
         "defaults_head",
         "head options",

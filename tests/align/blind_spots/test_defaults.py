@@ -10,7 +10,8 @@ import pytest
 from align.cases.tables.cases_built import BUILT
 from sot_paddle import config, functional, vision_config
 from sot_paddle.data import glue_tasks
-from sot_paddle.train import arguments, optimizer, schedule
+from sot_paddle.heads import fusion
+from sot_paddle.train import arguments, losses, optimizer, schedule
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
@@ -116,6 +117,18 @@ def test_a_default_inside_a_formula(monkeypatch, places):
     monkeypatch.setattr(functional, "entrywise_power_norm", other)
     names, _ = places("defaults_functions")
     assert names == ["entrywise_power_norm(eps)"]
+
+
+def test_a_default_of_a_class_that_both_packages_have(monkeypatch, places):
+    monkeypatch.setitem(fusion.WordHead.__init__.__kwdefaults__, "dropout", 1.0)
+    assert places("defaults_shared_names")[0] == ["WordHead(dropout)"]
+
+
+def test_a_default_that_a_library_gives_another_name(monkeypatch, places):
+    monkeypatch.setattr(losses.image_loss, "__defaults__", (0.1,))
+    names, reasons = places("defaults_counterparts")
+    assert names == ["train.losses image_loss smoothing"]
+    assert "default 0.1 against 0.0" in reasons
 
 
 # Tables of the tasks

@@ -8,16 +8,16 @@ import json
 
 import pytest
 
-from align.certify import certificate_table, command
+from align.certify import certificate_table, command, running
 from align.certify.certificate import (
     SUMMARY,
     Certificate,
     CleanRun,
     Counts,
     FaultRow,
-    MutantCounts,
     read_summary,
 )
+from align.certify.mutation_result import MutantOutcome, Mutants
 from align.certify.page import page
 
 
@@ -143,7 +143,13 @@ def test_the_json_has_the_keys_of_the_contract(tmp_path) -> None:
     assert read_summary(path)["explained"] == 97.5
 
 
-MUTANTS = MutantCounts({"made": 200, "not detected": 1}, ["functional.py:7: eps -> 0"])
+MUTANTS = Mutants(
+    3,
+    [
+        MutantOutcome("sot_paddle/a.py", 7, "constant", "functional.py:7: eps -> 0", end)
+        for end in ("survived", "crashed")
+    ],
+)
 
 
 def test_held_out_faults_come_first_then_mutants_then_development_faults() -> None:
@@ -158,7 +164,10 @@ def test_held_out_faults_come_first_then_mutants_then_development_faults() -> No
         assert places == sorted(places)
         assert text.index("held-out faults") < text.index("development faults")
         assert "functional.py:7: eps -" in text
-    assert found.to_json()["mutants"]["counts"] == MUTANTS.counts
+    assert found.to_json()["mutants"] == {
+        "counts": {"mutants": 2, "detected": 0, "survived": 1, "crashed": 1, "timeout": 0},
+        "survivors": ["functional.py:7: eps -> 0 [constant]"],
+    }
 
 
 def test_the_console_says_what_is_missing_and_what_has_no_place() -> None:
@@ -194,13 +203,20 @@ def test_the_page_stands_alone_and_escapes() -> None:
 
 def test_the_command_lists_and_writes(tmp_path, monkeypatch, capsys) -> None:
     options = argparse.Namespace(
-        list=True, faults=["gelu_tanh"], seeds=1, jobs=1, json=None, out=None
+        certify=True,
+        mutants=None,
+        list=True,
+        faults=["gelu_tanh"],
+        seeds=1,
+        jobs=1,
+        json=None,
+        out=None,
     )
     assert command.main(options) == 0
     assert capsys.readouterr().out.split() == (
         ["gelu_tanh", "model", "distilbert", "forward", "held-out"]
     )
-    monkeypatch.setattr(command, "certify", lambda *_: certificate(missed=1))
+    monkeypatch.setattr(running, "certify", lambda *_: certificate(missed=1))
     options.list, options.json, options.out = False, str(tmp_path / "c.json"), str(tmp_path / "o")
     assert command.main(options) == 1
     assert json.loads((tmp_path / "c.json").read_text())["detected"] == 198

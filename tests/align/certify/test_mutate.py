@@ -10,11 +10,11 @@ import pytest
 
 from align import cli
 from align.cases.covered.syntax import parse
-from align.certify import mutate, mutation_command, mutation_worker
+from align.certify import certificate_table, mutate, mutation_worker
 from align.certify.equal_edits import EQUAL_EDITS, changes_nothing
 from align.certify.mutate import PORTS, PRODUCT, draw, mutable_files
 from align.certify.mutation_order import CheckRecord, Checks
-from align.certify.mutation_result import MutantOutcome, Mutants, listing
+from align.certify.mutation_result import MutantOutcome, Mutants
 from align.certify.mutation_sites import MutableFile, Mutant
 from align.certify.mutation_worker import COPY, ROOT, edited
 from align.certify.not_mutated import NOT_MUTATED, NotMutated
@@ -161,22 +161,26 @@ def test_the_listing_names_every_survivor_and_the_share() -> None:
     rows = [outcome(end) for end in ends]
     rows += [outcome("survived", line=12), outcome("survived", "align/certify/ports/a.py")]
     found = Mutants(5, rows, ("sot_paddle/a.py:3: 2 * 3 -> 3 * 2",), 2000, 60.0, 2)
-    text = listing(found)
-    assert "139 mutants of sot_paddle: 97 detected, 1 survived, 40 crashed, 1 timeout" in text
-    assert "  sot_paddle/a.py:12: a - b -> b - a  [operands]" in text
+    text = certificate_table.console(found)
+    product = next(line for line in text.splitlines() if line.startswith("sot_paddle "))
+    assert product.split() == ["sot_paddle", "139", "97", "1", "40", "1", "99.0%"]
+    assert "sot_paddle/a.py:12: a - b -> b - a [operands]" in text
     assert "1 provably equal" in text
     assert "seed 5" in text
     assert found.share() == 97 / 98
     assert found.passed
-    assert not Mutants(5, [*rows, outcome("survived")]).passed
+    fewer = Mutants(5, [*rows, outcome("survived")])
+    assert not fewer.passed
+    said = "missing: 97 of 99 judged mutants of sot_paddle detected, 98% are needed"
+    assert said in certificate_table.console(fewer)
     interrupted = Mutants(5, rows, asked=220)
     assert not interrupted.passed
-    assert "interrupted: 140 of 220 mutants ran" in listing(interrupted)
+    assert "missing: interrupted: 140 of 220 mutants ran" in certificate_table.console(interrupted)
     content = found.to_json()
     assert content["survived"] == 2
     expected = {"mutants": 140, "detected": 97, "survived": 2, "crashed": 40, "timeout": 1}
-    assert found.counts().counts == expected
-    assert len(found.counts().survivors) == 2
+    assert found.counts() == expected
+    assert len(found.survivors) == 2
     assert content["product"]["survived"] == 1
     assert len(content["rows"]) == 140
 
@@ -192,11 +196,11 @@ def test_the_command_writes_and_says_what_it_found(
         asked.append(given[:3])
         return Mutants(4, rows)
 
-    monkeypatch.setattr(mutation_command, "certify_mutants", found)
+    monkeypatch.setattr(mutate, "certify_mutants", found)
     arguments = ["--mutants", "98", "--seed", "4", "--jobs", "1", "--out", str(tmp_path)]
     assert cli.main([*arguments, "--json", str(tmp_path / "m.json")]) == status
     assert asked == [(98, 4, 1)]
-    assert "survivors:" in capsys.readouterr().out
+    assert "Mutants that were not detected" in capsys.readouterr().out
     kept = [json.loads((tmp_path / name).read_text()) for name in ("m.json", "mutants.json")]
     assert kept[0] == kept[1]
     assert kept[0]["passed"] is (status == 0)

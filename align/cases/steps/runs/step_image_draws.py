@@ -18,7 +18,7 @@ from align.cases.context import Context
 from align.cases.kinds.image_case_kinds import DrawnImagesCase
 from align.cases.planted_controls import judge
 from align.cases.sides import torch_images
-from align.cases.sides.picture_folder import SIZES, SMALL, write_pictures
+from align.cases.sides.picture_folder import SIZES, SMALL, TINY, write_pictures
 from align.cases.sides.uniform_source import uniform_numbers
 from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
@@ -26,7 +26,7 @@ from align.record.arrays import Arrays
 from align.record.results import Comparison, StepResult
 
 SIDE, CLASSES, SEED = 25, 3, 42
-_TRAIN = (*SIZES, *SMALL[:2])
+_TRAIN = (*SIZES, *SMALL[:2], *TINY)
 
 
 def run(case: DrawnImagesCase, dtype: None, context: Context) -> StepResult:

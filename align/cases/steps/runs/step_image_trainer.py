@@ -109,9 +109,24 @@ def run_training(case: ImageTrainerCase, dtype: str, context: Context) -> StepRe
         learning_rates=reference.learning_rates[case.resume_at :],
     )
     found += [dataclasses.replace(c, name=f"resumed/{c.name}") for c in compare(rest, again)]
+    found += _reported(runs, case, dtype)
     note = f"{len(reference.losses)} optimizer steps of the image trainer, and the last"
     note += f" {len(again.losses)} again from a checkpoint"
     return _result(case, "training", dtype, runs, found, controls, note)
+
+
+def _reported(runs: _Runs, case: ImageTrainerCase, dtype: str) -> list[Comparison]:
+    """What the summary of each run states, the continued one's mean loss too."""
+    losses = runs.reference.losses
+    epochs = case.recipe.by_epoch.epochs + case.recipe.by_epoch.cooldown_epochs
+    facts = {"steps": len(losses), "epochs": float(epochs), "loss": float(np.mean(losses))}
+    expected = {f"reported {name}": np.array(value) for name, value in facts.items()}
+    rule = TOLERANCES["training", dtype]
+    return [
+        dataclasses.replace(one, name=f"{run}{one.name}")
+        for run, ours in (("", runs.ours), ("resumed/", runs.ours.resumed))
+        for one in compare_mappings(ours.reported, expected, rule)
+    ]
 
 
 def run_metric(case: ImageTrainerCase, dtype: str, context: Context) -> StepResult:
