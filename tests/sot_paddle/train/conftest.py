@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import types
 import warnings
 from collections.abc import Callable
@@ -12,22 +11,17 @@ from pathlib import Path
 import paddle
 import pytest
 
+from tests.sot_paddle.train import tiny_images, tiny_run
+from tests.sot_paddle.train.run_output import Started
+
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     from sot_paddle.train import image_session
     from sot_paddle.train.session import run_command
 
 
-def _load(name: str) -> types.ModuleType:
-    """Import a neighbour that is no test module."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @dataclass(frozen=True)
-class Tiny:
+class Tiny(Started):
     """Data, model and command of a tiny run.
 
     Attributes:
@@ -41,11 +35,12 @@ class Tiny:
     model: Path
     command: Callable[..., list[str]]
     start: Callable[..., tuple[int, str]]
+    program = "train_glue"
 
 
 @pytest.fixture(scope="session")
 def tiny_files() -> types.ModuleType:
-    return _load("tiny_run")
+    return tiny_run
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +67,7 @@ def tiny(tiny_folders, tiny_files, capfd):
 
 
 @dataclass(frozen=True)
-class TinyImages:
+class TinyImages(Started):
     """Data and command of a tiny image run.
 
     Attributes:
@@ -84,11 +79,12 @@ class TinyImages:
     data: Path
     files: types.ModuleType
     start: Callable[..., tuple[int, str]]
+    program = "train_image"
 
 
 @pytest.fixture(scope="session")
 def image_files() -> types.ModuleType:
-    return _load("tiny_images")
+    return tiny_images
 
 
 @pytest.fixture(scope="session")

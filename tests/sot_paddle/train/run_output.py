@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from sot_paddle.checkpoint import read_tensors
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Started:
+    """A command that tests start in this process.
+
+    Attributes:
+        program: its name, with which its messages begin.
+        start: run it: (exit status, what stderr said).
+    """
+
+    program: str
+    start: Callable[..., tuple[int, str]]
+
+    def done(self, out: Path, *flags: str, **options) -> str:
+        """Run to the end; what stderr said."""
+        status, err = self.start(out, *flags, **options)
+        assert status == 0, err
+        return err
+
+    def refused(self, out: Path, *flags: str, **options) -> str:
+        """Run into a refusal: status 2, one line, which is returned."""
+        status, err = self.start(out, *flags, **options)
+        assert status == 2, err
+        return only_line(err, self.program)
 
 
 def only_line(err: str, program: str = "train_glue") -> str:
@@ -15,6 +45,23 @@ def only_line(err: str, program: str = "train_glue") -> str:
     assert len(lines) == 1, err
     assert "Traceback" not in err
     return lines[0]
+
+
+def train_in_processes(tool: str, flags: Sequence[str], folder: Path, processes: int) -> None:
+    """Run a training tool in so many processes, which must end well; logs go into a folder."""
+    launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(processes)]
+    launch += ["--backend", "gloo", "--log_dir", str(folder / f"logs-{processes}")]
+    start = [*(launch if processes > 1 else []), str(ROOT / "tools" / f"{tool}.py")]
+    done = subprocess.run(
+        [sys.executable, *start, *flags],
+        capture_output=True,
+        text=True,
+        env={k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")},
+        timeout=300,
+        cwd=folder,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
 def arrays_of(folder: Path, name: str = "model.safetensors") -> dict[str, np.ndarray]:
@@ -26,3 +73,12 @@ def arrays_of(folder: Path, name: str = "model.safetensors") -> dict[str, np.nda
 def same_arrays(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:
     """Whether two files hold the same names and values."""
     return first.keys() == second.keys() and all((first[k] == second[k]).all() for k in first)
+
+
+def assert_same_last(
+    first: Path, second: Path, names: tuple[str, ...] = ("model.safetensors",)
+) -> None:
+    """Files of two runs' last checkpoints hold the same names and values."""
+    for name in names:
+        held = [arrays_of(place / "last", name) for place in (first, second)]
+        assert same_arrays(*held), (first, second, name)

@@ -1,18 +1,12 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import paddle
 import pytest
 
 from sot_paddle import create_model
-from sot_paddle.checkpoint import read_tensors
 from sot_paddle.heads.pooling import TokenBatchNorm
 from sot_paddle.train import distributed
+from tests.sot_paddle.train.run_output import arrays_of, train_in_processes
 
-ROOT = Path(__file__).resolve().parents[3]
 EXACT = (
     *("--dtype", "float64", "--head_dropout", "0", "--hidden_dropout_prob", "0"),
     *("--attention_probs_dropout_prob", "0", "--gradient_accumulation_steps", "2"),
@@ -66,33 +60,18 @@ def test_two_processes_equal_one_with_the_doubled_batch(tmp_path, tiny_files, he
     """26 examples, global batch 4: the last one is incomplete; accumulation carries over."""
     data = tiny_files.write_glue(tmp_path / "glue", train=26)
     model = tiny_files.write_model(tmp_path / "model")
-    tool = str(ROOT / "tools" / "train_glue.py")
-    launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo"]
-    launch += ["--log_dir", str(tmp_path / "logs")]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")}
-    outs = {"one": tmp_path / "one", "two": tmp_path / "two"}
-    for name, prefix, batch in (("one", [], "4"), ("two", launch, "2")):
-        flags = tiny_files.command(data, model, outs[name], *EXACT, "--head", head)
-        command = [sys.executable, *prefix, tool, *flags, "--per_gpu_train_batch_size", batch]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=300,
-            cwd=tmp_path,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    first, _ = read_tensors(outs["one"] / "last" / "model.safetensors")
-    second, _ = read_tensors(outs["two"] / "last" / "model.safetensors")
+    outs = [tmp_path / "one", tmp_path / "two"]
+    for processes, out in enumerate(outs, start=1):
+        flags = tiny_files.command(data, model, out, *EXACT, "--head", head)
+        flags += ["--per_gpu_train_batch_size", str(4 // processes)]
+        train_in_processes("train_glue", flags, tmp_path, processes)
+    first, second = (arrays_of(out / "last") for out in outs)
     assert set(first) == set(second)
-    start = np.abs(np.array(first["bert.encoder.layers.0.linear1.weight"])).max()
-    assert start > 0.01
+    assert np.abs(first["bert.encoder.layers.0.linear1.weight"]).max() > 0.01
     for name in first:
-        worst = np.abs(np.array(first[name]) - np.array(second[name])).max()
+        worst = np.abs(first[name] - second[name]).max()
         assert worst <= bound, (name, worst)
-    assert (outs["one"] / "RTE.tsv").read_bytes() == (outs["two"] / "RTE.tsv").read_bytes()
+    assert (outs[0] / "RTE.tsv").read_bytes() == (outs[1] / "RTE.tsv").read_bytes()
 
 
 def test_only_a_process_with_others_leaves_at_once(monkeypatch):

@@ -20,7 +20,6 @@ from sot_paddle.train.command_line import parse
 from sot_paddle.train.finite_numbers import first_nonfinite
 from sot_paddle.train.image_arguments import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.train.image_flags import parse as parse_image
-from tests.sot_paddle.train.run_output import only_line
 
 STEPS = ("--max_steps", "4", "--save_steps", "1", "--logging_steps", "1")
 NAMES = ("--task_name", "RTE", "--data_dir", "d", "--model_name_or_path", "m", "--output_dir", "o")
@@ -122,9 +121,7 @@ def test_a_weight_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch, e
     monkeypatch.setattr(trainer.ExactTrainer, "after_step", spoil)
     out = tmp_path / "out"
     steps = ("--eval_steps", "1") if evaluated else ("--eval_steps", "9")
-    status, err = tiny.start(out, *STEPS, *steps)
-    assert status == 2
-    line = only_line(err)
+    line = tiny.refused(out, *STEPS, *steps)
     assert POSITIONS in line
     assert f"last finite checkpoint: {out / 'checkpoint-2'}" in line
     assert [p.name for p in checkpointing.list_checkpoints(out)] == ["checkpoint-1", "checkpoint-2"]
@@ -134,8 +131,7 @@ def test_a_weight_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch, e
     if evaluated:
         assert json.loads((out / "best" / "best.json").read_text())["step"] <= 2
     monkeypatch.undo()
-    status, err = tiny.start(out, *STEPS, *steps)
-    assert status == 0, err
+    err = tiny.done(out, *STEPS, *steps)
     assert "continuing from" in err
 
 
@@ -150,10 +146,9 @@ def test_a_moment_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch):
 
     monkeypatch.setattr(trainer.exact_state, "optimizer_arrays", spoilt)
     out = tmp_path / "out"
-    status, err = tiny.start(out, *STEPS)
-    assert status == 2
-    assert "head.fc.weight/moment2 (in optimizer.safetensors)" in only_line(err)
-    assert f"last finite checkpoint: {out / 'checkpoint-1'}" in only_line(err)
+    line = tiny.refused(out, *STEPS)
+    assert "head.fc.weight/moment2 (in optimizer.safetensors)" in line
+    assert f"last finite checkpoint: {out / 'checkpoint-1'}" in line
     assert [path.name for path in checkpointing.list_checkpoints(out)] == ["checkpoint-1"]
 
 
@@ -167,9 +162,7 @@ def test_an_average_that_is_not_finite_is_not_saved(images, tmp_path, monkeypatc
 
     monkeypatch.setattr(image_run.ModelEma, "update", spoilt)
     out = tmp_path / "out"
-    status, err = images.start(out, "--recovery-interval", "2")
-    assert status == 2
-    line = only_line(err, "train_image")
+    line = images.refused(out, "--recovery-interval", "2")
     assert "(in ema.safetensors)" in line
     assert "last finite checkpoint: none yet" in line
     assert not checkpointing.list_checkpoints(out)
@@ -180,35 +173,32 @@ def test_an_average_that_is_not_finite_is_not_saved(images, tmp_path, monkeypatc
 def test_a_checkpoint_that_is_not_finite_is_not_continued(tiny, tmp_path, file):
     """Such as an earlier version wrote: said at the start, with the one to continue from."""
     out = tmp_path / "out"
-    assert tiny.start(out, *STEPS)[0] == 0
+    tiny.done(out, *STEPS)
     whole = (out / "checkpoint-4" / "model.safetensors").read_bytes()
     name = _poison(out / "checkpoint-4", file)
     before = {path: path.stat().st_mtime_ns for path in (out / "checkpoint-4").iterdir()}
     for flags in ((), ("--resume", str(out / "checkpoint-4"))):
-        status, err = tiny.start(out, *STEPS, *flags)
-        assert status == 2
-        line = only_line(err)
+        line = tiny.refused(out, *STEPS, *flags)
         assert f"checkpoint-4 cannot be continued: {name} (in {file}) holds a number" in line
         assert f"last finite checkpoint: {out / 'checkpoint-3'}" in line
     assert {path: path.stat().st_mtime_ns for path in (out / "checkpoint-4").iterdir()} == before
-    status, err = tiny.start(out, *STEPS, "--resume", str(out / "checkpoint-3"))
-    assert status == 0, err
+    tiny.done(out, *STEPS, "--resume", str(out / "checkpoint-3"))
     assert (out / "checkpoint-4" / "model.safetensors").read_bytes() == whole
 
 
 def test_weights_that_are_not_finite_are_not_started_from(tiny, tmp_path):
     out, again = tmp_path / "out", tmp_path / "again"
-    assert tiny.start(out, "--max_steps", "1", "--save_steps", "1")[0] == 0
+    tiny.done(out, "--max_steps", "1", "--save_steps", "1")
     name = _poison(out / "best", "model.safetensors")
-    status, err = tiny.start(again, *STEPS, "--model_name_or_path", str(out / "best"))
-    assert status == 2
-    assert f"{out / 'best'}: {name} holds a number that is not finite" in only_line(err)
+    assert f"{out / 'best'}: {name} holds a number that is not finite" in tiny.refused(
+        again, *STEPS, "--model_name_or_path", str(out / "best")
+    )
     assert not again.exists()
 
 
 def test_image_weights_that_are_not_finite_are_not_started_from(images, tmp_path):
     out, again = tmp_path / "out", tmp_path / "again"
-    assert images.start(out, "--max-steps", "1")[0] == 0
+    images.done(out, "--max-steps", "1")
     name = _poison(out / "best", "ema.safetensors")
 
     def convert(place, model, shapes, *, ema=None):
@@ -216,18 +206,16 @@ def test_image_weights_that_are_not_finite_are_not_started_from(images, tmp_path
         return SimpleNamespace(arrays=arrays, fresh=(), notes=(), metadata=metadata, averaged=None)
 
     flags = ("--max-steps", "1", "--initial-checkpoint", str(out))
-    status, err = images.start(again, *flags, convert=convert)
-    assert status == 2
-    assert f"{name} holds a number that is not finite" in only_line(err, "train_image")
+    assert f"{name} holds a number that is not finite" in images.refused(
+        again, *flags, convert=convert
+    )
     assert not again.exists()
 
 
 def test_a_checkpoint_without_a_finite_one_before_it(tiny, tmp_path):
     out = tmp_path / "out"
-    assert tiny.start(out, "--max_steps", "1", "--save_steps", "1")[0] == 0
+    tiny.done(out, "--max_steps", "1", "--save_steps", "1")
     _poison(out / "checkpoint-1", "model.safetensors", value=np.inf)
-    status, err = tiny.start(out, "--max_steps", "1", "--save_steps", "1")
-    assert status == 2
-    assert "last finite checkpoint: none: start afresh, with a lower learning rate" in only_line(
-        err
+    assert "last finite checkpoint: none: start afresh, with a lower learning rate" in tiny.refused(
+        out, "--max_steps", "1", "--save_steps", "1"
     )

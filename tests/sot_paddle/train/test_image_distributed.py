@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sot_paddle.checkpoint import read_tensors
+from tests.sot_paddle.train.run_output import arrays_of, train_in_processes
 
-ROOT = Path(__file__).resolve().parents[3]
 EXACT = (
     *("--dtype", "float64", "--drop-path", "0", "--mixup", "0", "--cutmix", "0"),
     *("--gradient-accumulation-steps", "2", "--max-steps", "6"),
@@ -21,22 +16,8 @@ EXACT = (
 
 
 def _train(tmp_path, image_files, data, out, batch, processes, *flags) -> None:
-    launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(processes)]
-    launch += ["--backend", "gloo", "--log_dir", str(tmp_path / f"logs-{processes}")]
-    tool = str(ROOT / "tools" / "train_image.py")
     own = image_files.command(data, out, *EXACT, *flags, "-b", str(batch))
-    command = [sys.executable, *(launch if processes > 1 else []), tool, *own]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")}
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=300,
-        cwd=tmp_path,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    train_in_processes("train_image", own, tmp_path, processes)
 
 
 @pytest.mark.slow
@@ -48,11 +29,10 @@ def test_two_processes_equal_one_with_the_doubled_batch(tmp_path, image_files, k
     _train(tmp_path, image_files, data, one, 4, 1, *flags)
     _train(tmp_path, image_files, data, two, 2, 2, *flags)
     for name in ("model.safetensors", "ema.safetensors"):
-        first, _ = read_tensors(one / "last" / name)
-        second, _ = read_tensors(two / "last" / name)
+        first, second = (arrays_of(out / "last", name) for out in (one, two))
         assert set(first) == set(second)
-        for key in first:
-            expected, found = np.array(first[key]), np.array(second[key])
+        for key, expected in first.items():
+            found = second[key]
             assert expected.dtype == np.float64
             assert np.abs(expected - found).max() <= 1e-11, (name, key)
     scores = [
@@ -71,9 +51,9 @@ def test_statistics_of_each_process_differ_from_synchronised_ones(tmp_path, imag
     for name, out in outs.items():
         more = ("--sync-bn",) if name == "shared" else ()
         _train(tmp_path, image_files, data, out, 2, 2, *image_files.DENSE, *more)
-    first, second = (read_tensors(out / "last" / "model.safetensors")[0] for out in outs.values())
+    first, second = (arrays_of(out / "last") for out in outs.values())
     key = next(name for name in first if name.endswith("running_var"))
-    assert np.abs(np.array(first[key]) - np.array(second[key])).max() > 1e-4
+    assert np.abs(first[key] - second[key]).max() > 1e-4
 
 
 @pytest.mark.slow

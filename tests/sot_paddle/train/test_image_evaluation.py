@@ -17,31 +17,56 @@ from sot_paddle.train import image_evaluation, image_scores
 from sot_paddle.train.failures import StorageFailure
 from sot_paddle.train.image_model import ImageModelConfig, flat_options, write_model_folder
 from sot_paddle.weights import save_weights
+from tests.sot_paddle.train.run_output import only_line
 
 TINY = ("token_type=patch", "patch_size=8", "embed_dim=12", "depth=1", "num_heads=3")
 TINY += ("wr_dim=4", "head_num_heads=2")
 OPTIONS = [text for option in TINY for text in ("--set", option)]
 
 
-def _run(capfd, *flags, convert=None) -> tuple[int, str, str]:
-    capfd.readouterr()
-    status = image_evaluation.run_command([*map(str, flags), "--workers", "0", "--cpu"], convert)
-    seen = capfd.readouterr()
-    return status, seen.out, seen.err
+class Evaluation:
+    """The command, run in this process."""
+
+    def __init__(self, capfd) -> None:
+        self.capfd = capfd
+
+    def run(self, *flags, convert=None) -> tuple[int, str, str]:
+        """(exit status, stdout, stderr)."""
+        self.capfd.readouterr()
+        flags = [*map(str, flags), "--workers", "0", "--cpu"]
+        status = image_evaluation.run_command(flags, convert)
+        seen = self.capfd.readouterr()
+        return status, seen.out, seen.err
+
+    def done(self, *flags, **options) -> tuple[str, str]:
+        """Run to the end: stdout, stderr."""
+        status, out, err = self.run(*flags, **options)
+        assert status == 0, err
+        return out, err
+
+    def refused(self, *flags, **options) -> str:
+        """Run into a refusal: stderr."""
+        status, _, err = self.run(*flags, **options)
+        assert status == 2, err
+        return err
+
+
+@pytest.fixture
+def evaluation(capfd) -> Evaluation:
+    return Evaluation(capfd)
 
 
 @pytest.fixture
 def trained(images, tmp_path):
     out = tmp_path / "out"
-    assert images.start(out, "--max-steps", "6")[0] == 0
+    images.done(out, "--max-steps", "6")
     return out
 
 
-def test_a_trained_folder_needs_no_flag(images, trained, capfd, tmp_path):
+def test_a_trained_folder_needs_no_flag(images, trained, evaluation, tmp_path):
     scores, table = tmp_path / "deep" / "scores.json", tmp_path / "predictions.csv"
     flags = ("--output", scores, "--predictions", table)
-    status, out, err = _run(capfd, images.data, "--weights", trained, *flags)
-    assert status == 0, err
+    out, err = evaluation.done(images.data, "--weights", trained, *flags)
     content = json.loads(scores.read_text(encoding="utf-8"))
     best = json.loads((trained / "metrics.json").read_text(encoding="utf-8"))["best"]
     assert content["scores"]["top1"] == best["ema_top1"]
@@ -54,20 +79,16 @@ def test_a_trained_folder_needs_no_flag(images, trained, capfd, tmp_path):
     hits = [row["label"] == row["prediction"] for row in rows]
     assert 100 * np.mean(hits) == pytest.approx(best["ema_top1"])
     assert len(rows) == 12
-    status, out, err = _run(capfd, images.data, "SoT_Tiny", "--weights", trained, "--no-ema")
-    assert status == 0, err
+    out, err = evaluation.done(images.data, "SoT_Tiny", "--weights", trained, "--no-ema")
     assert "model.safetensors (the raw weights)" in err
     assert f"top-1 {best['top1']:.2f} %" in out
 
 
-def test_corrupt_images_are_left_out_and_named(images, image_files, trained, capfd, tmp_path):
+def test_corrupt_images_are_left_out_and_named(images, image_files, trained, evaluation, tmp_path):
     data = image_files.write_images(tmp_path / "data", train=1, val=3)
     (data / "val" / "bee" / "bee1.png").write_bytes(b"no image")
-    status, _, err = _run(capfd, data, "--weights", trained)
-    assert status == 2
-    assert "bee1.png" in err
-    status, out, err = _run(capfd, data, "--weights", trained, "--on-corrupt", "skip")
-    assert status == 0, err
+    assert "bee1.png" in evaluation.refused(data, "--weights", trained)
+    out, _ = evaluation.done(data, "--weights", trained, "--on-corrupt", "skip")
     assert "8 images in" in out
     assert "1 images could not be decoded" in out
 
@@ -82,35 +103,29 @@ def test_corrupt_images_are_left_out_and_named(images, image_files, trained, cap
         (("--crop-pct", "2"), "crop_pct must be from 0.01 to 1"),
     ],
 )
-def test_refusals(images, trained, capfd, flags, said):
+def test_refusals(images, trained, evaluation, flags, said):
     weights = () if "--weights" in flags else ("--weights", trained)
-    status, _, err = _run(capfd, images.data, *flags, *weights)
-    assert status == 2
-    lines = [line for line in err.splitlines() if line.startswith("eval_image")]
-    assert len(lines) == 1
-    assert said in lines[0]
+    err = evaluation.refused(images.data, *flags, *weights)
+    assert said in only_line(err, "eval_image")
 
 
-def test_other_classes_are_refused(image_files, trained, capfd, tmp_path):
+def test_other_classes_are_refused(image_files, trained, evaluation, tmp_path):
     other = image_files.write_images(tmp_path / "a", train=1, classes=("ant", "bee", "dog"))
-    status, _, err = _run(capfd, other, "--weights", trained)
-    assert status == 2
-    assert "'dog' where the model has 'cow'" in err
+    assert "'dog' where the model has 'cow'" in evaluation.refused(other, "--weights", trained)
     four = image_files.write_images(tmp_path / "b", train=1, classes=("a", "b", "c", "d"))
-    status, _, err = _run(capfd, four, "--weights", trained)
-    assert status == 2
-    assert "expected 3 classes, as the model has, got 4 class folders" in err
+    assert "expected 3 classes, as the model has, got 4 class folders" in evaluation.refused(
+        four, "--weights", trained
+    )
 
 
-def test_weights_that_do_not_say_their_model(images, capfd, tmp_path):
+def test_weights_that_do_not_say_their_model(images, evaluation, tmp_path):
     model = create_model("sot_tiny", 3)
     save_weights(model, tmp_path / "w.safetensors")
-    status, _, err = _run(capfd, images.data, "--weights", tmp_path / "w.safetensors")
-    assert status == 2
+    err = evaluation.refused(images.data, "--weights", tmp_path / "w.safetensors")
     assert "give --model" in err
 
 
-def test_a_head_without_values_is_refused(images, capfd, tmp_path):
+def test_a_head_without_values_is_refused(images, evaluation, tmp_path):
     (tmp_path / "w.pth").write_bytes(b"")
 
     class Headless:
@@ -122,15 +137,14 @@ def test_a_head_without_values_is_refused(images, capfd, tmp_path):
             self.arrays = {name: np.zeros(shape, "float32") for name, shape in shapes.items()}
 
     flags = (images.data, "sot_tiny", "--weights", tmp_path / "w.pth", "--img-size", 16)
-    status, _, err = _run(
-        capfd, *flags, *OPTIONS, convert=lambda place, model, shapes, ema=None: Headless(shapes)
+    err = evaluation.refused(
+        *flags, *OPTIONS, convert=lambda place, model, shapes, ema=None: Headless(shapes)
     )
-    assert status == 2
     assert "a head of 1000 classes is not taken" in err
     assert "does not fit sot_tiny with 3 classes: it gives no value to head." in err
 
 
-def test_imagenet_a_takes_the_best_of_its_200_columns(capfd, tmp_path):
+def test_imagenet_a_takes_the_best_of_its_200_columns(evaluation, tmp_path):
     """A model that always answers one column; the others of the 1000 must not count."""
     root = tmp_path / "imagenet-a"
     for synset in SYNSETS:
@@ -156,8 +170,7 @@ def test_imagenet_a_takes_the_best_of_its_200_columns(capfd, tmp_path):
     flags = (root, "SoT_Tiny", "--b", 100, "--eval_checkpoint", place, "--IN_A")
     flags += ("--img-size", 16, "--output", tmp_path / "s.json")
     convert = lambda place, model, shapes, ema=None: Own  # noqa: E731
-    status, out, err = _run(capfd, *flags, *OPTIONS, convert=convert)
-    assert status == 0, err
+    out, _ = evaluation.done(*flags, *OPTIONS, convert=convert)
     content = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))
     assert content["weight_set"] == "the moving average"
     assert content["scores"]["top1"] == pytest.approx(0.5)
@@ -165,7 +178,7 @@ def test_imagenet_a_takes_the_best_of_its_200_columns(capfd, tmp_path):
     assert f"{SYNSETS[7]} (1)" in out
 
 
-def test_a_trained_folder_whose_classes_are_not_imagenet_s_is_refused(capfd, tmp_path):
+def test_a_trained_folder_whose_classes_are_not_imagenet_s_is_refused(evaluation, tmp_path):
     root, folder = tmp_path / "imagenet-a", tmp_path / "trained"
     for synset in SYNSETS:
         (root / synset).mkdir(parents=True)
@@ -184,12 +197,11 @@ def test_a_trained_folder_whose_classes_are_not_imagenet_s_is_refused(capfd, tmp
     folder.mkdir()
     write_model_folder(folder, model, config)
     flags = ("--weights", folder / "model.safetensors", "--imagenet-a")
-    status, _, err = _run(capfd, root, *flags)
-    assert status == 2
-    assert f"with {SYNSETS[3]} as class {INDICES[3]}, got n{INDICES[3] + 1:08}" in err
+    said = f"with {SYNSETS[3]} as class {INDICES[3]}, got n{INDICES[3] + 1:08}"
+    assert said in evaluation.refused(root, *flags)
 
 
-def test_options_and_names_that_contradict_the_weights_are_refused(images, trained, capfd):
+def test_options_and_names_that_contradict_the_weights_are_refused(images, trained, evaluation):
     flags = (images.data, "--weights", trained)
     for option, said in (
         ("num_heads=2", "made with num_heads=3, the model has 2"),
@@ -197,19 +209,17 @@ def test_options_and_names_that_contradict_the_weights_are_refused(images, train
         ("pooling=gap", "gives no value to head."),
         ("depth=1", "has what the model lacks: blocks.1"),
     ):
-        status, _, err = _run(capfd, *flags, "--set", option, convert=read_for_model)
-        assert status == 2, err
-        assert said in err
-    status, out, err = _run(capfd, *flags, "--set", "num_heads=3", convert=read_for_model)
-    assert status == 0, err
+        assert said in evaluation.refused(*flags, "--set", option, convert=read_for_model)
+    _, err = evaluation.done(*flags, "--set", "num_heads=3", convert=read_for_model)
     assert "ema.safetensors (the moving average)" in err
     place = trained / "best" / "ema.safetensors"
-    status, _, err = _run(capfd, images.data, "--weights", place, "--no-ema")
-    assert status == 2
-    assert "is the moving average: name model.safetensors for the raw weights" in err
+    said = "is the moving average: name model.safetensors for the raw weights"
+    assert said in evaluation.refused(images.data, "--weights", place, "--no-ema")
 
 
-def test_destinations_are_checked_before_the_work(images, trained, capfd, tmp_path, monkeypatch):
+def test_destinations_are_checked_before_the_work(
+    images, trained, evaluation, tmp_path, monkeypatch
+):
     (tmp_path / "file").write_text("mine", encoding="utf-8")
     flags = (images.data, "--weights", trained)
     monkeypatch.setattr(image_scores, "predict", pytest.fail)
@@ -218,40 +228,39 @@ def test_destinations_are_checked_before_the_work(images, trained, capfd, tmp_pa
         (("--predictions", tmp_path), "expected a file's name, got a folder"),
         (("--output", "a", "--predictions", "a"), "--output and --predictions are both a"),
     ):
-        status, _, err = _run(capfd, *flags, *given)
-        assert status == 2
-        assert said in err
+        assert said in evaluation.refused(*flags, *given)
 
 
-def test_scores_are_printed_before_they_are_written(images, trained, capfd, tmp_path, monkeypatch):
+def test_scores_are_printed_before_they_are_written(
+    images, trained, evaluation, tmp_path, monkeypatch
+):
     def full(path, text):
         raise StorageFailure(f"cannot write {path}: No space left on device")
 
     monkeypatch.setattr(image_evaluation.checkpointing, "write_text", full)
     flags = (images.data, "--weights", trained, "--output", tmp_path / "a.json")
-    status, out, err = _run(capfd, *flags)
+    status, out, err = evaluation.run(*flags)
     assert status == 2
     assert "No space left on device" in err
     assert "12 images in" in out
 
 
-def test_the_true_reason_of_a_folder_that_cannot_be_used(image_files, trained, capfd, tmp_path):
+def test_the_true_reason_of_a_folder_that_cannot_be_used(
+    image_files, trained, evaluation, tmp_path
+):
     """Bare class folders are looked for only where there is no val and no validation."""
     data = image_files.write_images(tmp_path / "data", train=1, val=1)
     (data / "val" / "bee" / "bee0.png").unlink()
     for name in ("val", "validation"):
         (data / "val").rename(data / name)
-        status, _, err = _run(capfd, data, "--weights", trained)
-        assert status == 2
-        assert "got none in 1 of 3: bee" in err
+        assert "got none in 1 of 3: bee" in evaluation.refused(data, "--weights", trained)
         (data / name).rename(data / "val")
     (data / "val").rename(data / "test")
-    status, _, err = _run(capfd, data, "--weights", trained)
-    assert status == 2
-    assert "expected a folder with val or validation in it" in err
-    status, out, _ = _run(capfd, data / "train", "--weights", trained)
-    assert status == 0
+    assert "expected a folder with val or validation in it" in evaluation.refused(
+        data, "--weights", trained
+    )
+    out, _ = evaluation.done(data / "train", "--weights", trained)
     assert "3 images in" in out
     (data / "train" / "cow" / "cow0.png").unlink()
-    status, _, err = _run(capfd, data / "train", "--weights", trained)
+    status, _, err = evaluation.run(data / "train", "--weights", trained)
     assert "got none in 1 of 3: cow" in err

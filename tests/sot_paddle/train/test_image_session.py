@@ -17,7 +17,7 @@ from sot_paddle.train import checkpointing
 from sot_paddle.train.image_model import load_trained
 from sot_paddle.train.schedule import PerEpoch
 from sot_paddle.train.trainer import ExactTrainer
-from tests.sot_paddle.train.run_output import arrays_of, only_line, same_arrays
+from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, only_line, same_arrays
 
 EVERY = ("--recovery-interval", "1", "--keep-states", "99", "--save-total-limit", "99")
 STATE = ("model.safetensors", "ema.safetensors", "optimizer.safetensors")
@@ -25,8 +25,7 @@ STATE = ("model.safetensors", "ema.safetensors", "optimizer.safetensors")
 
 def test_what_a_run_leaves(images, tmp_path):
     out = tmp_path / "out"
-    status, err = images.start(out)
-    assert status == 0, err
+    err = images.done(out)
     content = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     assert content["train"]["steps"] == 18  # three epochs of six batches of 4; 3 images left out
     assert set(content["evaluations"]) == {"6", "12", "18"}
@@ -62,30 +61,24 @@ def test_resume_is_exact(images, tmp_path, flags, steps):
     """Weights, moving average, optimizer and state, from within an epoch and between two."""
     flags = (*EVERY, *(images.files.DENSE if flags == "dense" else flags))
     whole = tmp_path / "whole"
-    assert images.start(whole, *flags)[0] == 0
+    images.done(whole, *flags)
     last = (whole / "last").resolve().name
     assert not same_arrays(arrays_of(whole / "checkpoint-1"), arrays_of(whole / last))
     averages = arrays_of(whole / last, "ema.safetensors")
     assert not same_arrays(averages, arrays_of(whole / last))
     for step in steps:
         out = tmp_path / f"from-{step}"
-        status, err = images.start(out, *flags, "--resume", str(whole / f"checkpoint-{step}"))
-        assert status == 0, err
-        for name in STATE:
-            assert same_arrays(arrays_of(out / "last", name), arrays_of(whole / "last", name)), (
-                step,
-                name,
-            )
+        images.done(out, *flags, "--resume", str(whole / f"checkpoint-{step}"))
+        assert_same_last(out, whole, STATE)
         states = [(place / "last" / "state.json").read_bytes() for place in (out, whole)]
         assert states[0] == states[1]
 
 
 def test_workers_change_nothing(images, tmp_path):
     """Resumed between two epochs with workers that read ahead, one of them in evaluation."""
-    assert images.start(tmp_path / "none", *EVERY)[0] == 0
+    images.done(tmp_path / "none", *EVERY)
     middle = str(tmp_path / "none" / "checkpoint-6")
-    status, err = images.start(tmp_path / "two", *EVERY, "--resume", middle, "--workers", "2")
-    assert status == 0, err
+    images.done(tmp_path / "two", *EVERY, "--resume", middle, "--workers", "2")
     for name in (*STATE, "state.json"):
         first, second = (tmp_path / out / "last" / name for out in ("none", "two"))
         assert first.read_bytes() == second.read_bytes()
@@ -101,7 +94,7 @@ def test_every_epoch_asks_for_its_own_images(images, tmp_path, monkeypatch):
         return original(self, key)
 
     monkeypatch.setattr(ImageTrainSet, "__getitem__", noted)
-    assert images.start(tmp_path / "out")[0] == 0
+    images.done(tmp_path / "out")
     assert len(set(asked)) == len(asked) == 3 * 24  # 27 images, whole batches of 4
     assert {epoch for epoch, _ in asked} == {0, 1, 2}
     assert [index for _, index in asked[:24]] != [index for _, index in asked[24:48]]
@@ -109,13 +102,12 @@ def test_every_epoch_asks_for_its_own_images(images, tmp_path, monkeypatch):
 
 def test_the_seed_changes_the_run(images, tmp_path):
     for seed in ("1", "2"):
-        assert images.start(tmp_path / seed, "--max-steps", "2", "--seed", seed)[0] == 0
+        images.done(tmp_path / seed, "--max-steps", "2", "--seed", seed)
     assert not same_arrays(arrays_of(tmp_path / "1" / "last"), arrays_of(tmp_path / "2" / "last"))
 
 
 def test_rates_follow_the_epochs(images, tmp_path):
-    status, err = images.start(tmp_path / "out", "--log-interval", "1", "--warmup-lr", "0.004")
-    assert status == 0, err
+    err = images.done(tmp_path / "out", "--log-interval", "1", "--warmup-lr", "0.004")
     rates = [float(line.split(" lr ")[1].split()[0]) for line in err.splitlines() if " lr " in line]
     # logged after the step, when the next one's rate is set: warm-up, cosine, cool-down
     assert rates[:5] == [0.004] * 5
@@ -134,8 +126,7 @@ def test_skipped_steps_do_not_delay_the_rates(images, tmp_path, monkeypatch):
 
     monkeypatch.setattr(PerEpoch, "step", skipping)
     flags = ("--log-interval", "1", "--warmup-lr", "0.004", "--max-steps", "7")
-    status, err = images.start(tmp_path / "out", *flags)
-    assert status == 0, err
+    err = images.done(tmp_path / "out", *flags)
     rates = [float(line.split(" lr ")[1].split()[0]) for line in err.splitlines() if " lr " in line]
     assert rates[:5] == [0.004] * 5
     assert rates[5:] == pytest.approx([(1e-2 + 1e-5) / 2] * 2, rel=1e-3)
@@ -143,11 +134,10 @@ def test_skipped_steps_do_not_delay_the_rates(images, tmp_path, monkeypatch):
 
 def test_sum_loss_adds_both_losses(images, tmp_path):
     plain = ("--max-steps", "1", "--log-interval", "1", "--drop-path", "0")
-    status, err = images.start(tmp_path / "sum", *plain, "--loss_add")
-    assert status == 0, err
+    err = images.done(tmp_path / "sum", *plain, "--loss_add")
     first = next(line for line in err.splitlines() if line.startswith("step 1/1"))
     assert float(first.split("loss ")[1].split()[0]) == pytest.approx(2 * np.log(3), rel=0.1)
-    status, err = images.start(tmp_path / "fc", *plain)
+    err = images.done(tmp_path / "fc", *plain)
     first = next(line for line in err.splitlines() if line.startswith("step 1/1"))
     assert float(first.split("loss ")[1].split()[0]) == pytest.approx(np.log(3), rel=0.1)
 
@@ -168,47 +158,35 @@ def test_sum_loss_adds_both_losses(images, tmp_path):
     ],
 )
 def test_refusals_are_one_line_and_status_2(images, tmp_path, flags, said):
-    status, err = images.start(tmp_path / "out", *flags)
-    assert status == 2
-    assert said in only_line(err, "train_image")
+    assert said in images.refused(tmp_path / "out", *flags)
     assert not list(tmp_path.glob("out/checkpoint-*"))
 
 
 def test_folders_that_cannot_be_used(images, image_files, tmp_path):
-    status, err = images.start(tmp_path / "out", data=tmp_path / "nowhere")
-    assert status == 2
-    assert "nowhere" in only_line(err, "train_image")
+    assert "nowhere" in images.refused(tmp_path / "out", data=tmp_path / "nowhere")
     data = image_files.write_images(tmp_path / "data", train=4, val=1)
     (data / "val" / "cow").rename(data / "val" / "dog")
-    status, err = images.start(tmp_path / "out", data=data)
-    assert status == 2
-    assert "1 not in val: cow; 1 not in train: dog" in only_line(err, "train_image")
+    assert "1 not in val: cow; 1 not in train: dog" in images.refused(tmp_path / "out", data=data)
     (data / "val").rename(data / "test")
-    status, err = images.start(tmp_path / "out", data=data)
-    assert status == 2
-    assert "expected a folder with val" in only_line(err, "train_image")
+    assert "expected a folder with val" in images.refused(tmp_path / "out", data=data)
 
 
 def test_corrupt_images_are_fatal_or_skipped(images, image_files, tmp_path):
     """A damaged validation image is found at the start, not when the first epoch is over."""
     data = image_files.write_images(tmp_path / "data", train=4, val=2)
     (data / "val" / "ant" / "ant0.png").write_bytes(b"no image")
-    status, err = images.start(tmp_path / "out", data=data)
-    assert status == 2
-    assert "ant0.png" in only_line(err, "train_image")
+    assert "ant0.png" in images.refused(tmp_path / "out", data=data)
     assert not (tmp_path / "out").exists()
     (data / "train" / "bee" / "bee1.png").write_bytes(b"no image")
-    status, err = images.start(tmp_path / "out", "--on-corrupt", "skip", data=data)
-    assert status == 0, err
+    images.done(tmp_path / "out", "--on-corrupt", "skip", data=data)
 
 
 def test_a_corrupt_training_image_can_be_skipped_when_continuing(images, image_files, tmp_path):
     data, out = image_files.write_images(tmp_path / "data", train=4, val=1), tmp_path / "out"
-    assert images.start(out, "--recovery-interval", "1", "--max-steps", "2", data=data)[0] == 0
+    images.done(out, "--recovery-interval", "1", "--max-steps", "2", data=data)
     for index in range(4):
         (data / "train" / "bee" / f"bee{index}.png").write_bytes(b"no image")
-    status, err = images.start(out, "--max-steps", "2", "--on-corrupt", "skip", data=data)
-    assert status == 0, err
+    images.done(out, "--max-steps", "2", "--on-corrupt", "skip", data=data)
 
 
 def _folder_state(folder):
@@ -226,17 +204,16 @@ def _folder_state(folder):
 )
 def test_a_refused_run_leaves_the_older_one_in_place(images, tmp_path, flags):
     out = tmp_path / "out"
-    assert images.start(out, "--max-steps", "1")[0] == 0
+    images.done(out, "--max-steps", "1")
     before = _folder_state(out)
-    status, err = images.start(out, "--overwrite-output-dir", *flags)
-    assert status == 2, err
+    images.refused(out, "--overwrite-output-dir", *flags)
     assert _folder_state(out) == before
 
 
 def test_a_continued_run_does_not_need_its_initial_checkpoint(images, tmp_path):
     """It is loaded once, its average where nothing else is asked for, and then never again."""
     begun = tmp_path / "begun"
-    assert images.start(begun, "--max-steps", "2")[0] == 0
+    images.done(begun, "--max-steps", "2")
 
     def convert(place, model, shapes, *, ema=None):
         assert (place, ema) == (begun / "best" / "ema.safetensors", None)
@@ -248,24 +225,20 @@ def test_a_continued_run_does_not_need_its_initial_checkpoint(images, tmp_path):
     flags = ("--initial-checkpoint", str(begun), "--drop-path", "0", "--max-steps", "2", *EVERY)
     outs = [tmp_path / name for name in ("whole", "continued")]
     for out in outs:
-        status, err = images.start(out, *flags, convert=convert)
-        assert status == 0, err
+        err = images.done(out, *flags, convert=convert)
         assert "ema.safetensors (the moving average), 0 start afresh" in err
     shutil.rmtree(outs[1] / "checkpoint-2")
     shutil.rmtree(begun)
-    status, err = images.start(outs[1], *flags)
-    assert status == 0, err
+    err = images.done(outs[1], *flags)
     assert "continuing from" in err
-    for name in STATE:
-        assert same_arrays(arrays_of(outs[0] / "last", name), arrays_of(outs[1] / "last", name))
+    assert_same_last(outs[0], outs[1], STATE)
 
 
 def test_measured_otherwise_old_results_are_forgotten(images, tmp_path):
     out = tmp_path / "out"
-    assert images.start(out, "--max-steps", "12")[0] == 0
+    images.done(out, "--max-steps", "12")
     shutil.rmtree(out / "checkpoint-12")
-    status, err = images.start(out, "--max-steps", "12", "--crop-pct", "0.5")
-    assert status == 0, err
+    err = images.done(out, "--max-steps", "12", "--crop-pct", "0.5")
     assert "continuing from" in err
     content = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     assert set(content["evaluations"]) == {"12"}
@@ -274,10 +247,8 @@ def test_measured_otherwise_old_results_are_forgotten(images, tmp_path):
 
 def test_other_options_are_refused_when_resuming(images, tmp_path):
     out = tmp_path / "out"
-    assert images.start(out, "--max-steps", "2")[0] == 0
-    status, err = images.start(out, "--max-steps", "2", "--mixup", "0.5")
-    assert status == 2
-    assert "mixup: 0.8 there, 0.5 now" in only_line(err, "train_image")
+    images.done(out, "--max-steps", "2")
+    assert "mixup: 0.8 there, 0.5 now" in images.refused(out, "--max-steps", "2", "--mixup", "0.5")
 
 
 def test_no_space_is_one_line_and_the_run_can_go_on(images, tmp_path, monkeypatch):
@@ -294,22 +265,19 @@ def test_no_space_is_one_line_and_the_run_can_go_on(images, tmp_path, monkeypatc
 
     out, whole = tmp_path / "out", tmp_path / "whole"
     monkeypatch.setattr(weights, "write_tensors", full)
-    status, err = images.start(out, "--recovery-interval", "2")
-    assert status == 2
-    assert "No space left on device; what was saved before is intact" in only_line(
-        err, "train_image"
+    assert "No space left on device; what was saved before is intact" in images.refused(
+        out, "--recovery-interval", "2"
     )
     assert not list(out.glob(".writing*"))
     monkeypatch.undo()
-    assert images.start(out, "--recovery-interval", "2")[0] == 0
-    assert images.start(whole, "--recovery-interval", "2")[0] == 0
-    for name in STATE:
-        assert same_arrays(arrays_of(out / "last", name), arrays_of(whole / "last", name))
+    images.done(out, "--recovery-interval", "2")
+    images.done(whole, "--recovery-interval", "2")
+    assert_same_last(out, whole, STATE)
 
 
 def test_ctrl_c_saves_and_the_resumed_run_is_identical(images, tmp_path, monkeypatch):
     whole, out = tmp_path / "whole", tmp_path / "out"
-    assert images.start(whole)[0] == 0
+    images.done(whole)
     original = ExactTrainer.training_step
 
     def interrupted(self, model, inputs, step_control=0):
@@ -322,8 +290,6 @@ def test_ctrl_c_saves_and_the_resumed_run_is_identical(images, tmp_path, monkeyp
     assert status == 130
     assert "checkpoint-4; run the same command again" in only_line(err, "train_image")
     monkeypatch.undo()
-    status, err = images.start(out)
-    assert status == 0, err
+    err = images.done(out)
     assert "continuing from" in err
-    for name in STATE:
-        assert same_arrays(arrays_of(out / "last", name), arrays_of(whole / "last", name))
+    assert_same_last(out, whole, STATE)

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from sot_paddle.train import checkpointing, folder_lock, run_folder, run_record
-from tests.sot_paddle.train.run_output import only_line
 
 ROOT = Path(__file__).resolve().parents[3]
 STEPS = ("--max_steps", "2", "--save_steps", "1", "--logging_steps", "1")
@@ -40,8 +39,7 @@ def _write(place: Path, text: str = "mine") -> Path:
 def done(tiny, tmp_path):
     """The folder of a finished run."""
     out = tmp_path / "out"
-    status, err = tiny.start(out, *STEPS)
-    assert status == 0, err
+    tiny.done(out, *STEPS)
     return out
 
 
@@ -63,11 +61,10 @@ def test_starting_afresh_leaves_what_a_first_run_leaves(tiny, done, tmp_path):
     _write(done / ".discarded-checkpoint-1-77" / "half")
     _write(done / ".writing-written.json-77.0")
     shutil.rmtree(done / "checkpoint-1")
-    status, err = tiny.start(done, *STEPS, AFRESH, "--seed", "7")
-    assert status == 0, err
+    err = tiny.done(done, *STEPS, AFRESH, "--seed", "7")
     assert "continuing" not in err
     other = tmp_path / "other"
-    assert tiny.start(other, *STEPS, "--seed", "7")[0] == 0
+    tiny.done(other, *STEPS, "--seed", "7")
     names = [{n for n in _content(out) if not n.startswith("runs/")} for out in (done, other)]
     assert names[0] == names[1]
     assert len(list((done / "runs").iterdir())) == 1
@@ -93,10 +90,9 @@ def test_starting_afresh_leaves_what_a_first_run_leaves(tiny, done, tmp_path):
 def test_starting_afresh_is_refused_beside_anything_else(tiny, done, foreign):
     (done / foreign).mkdir() if foreign.endswith("/") else _write(done / foreign)
     before = _content(done)
-    status, err = tiny.start(done, *STEPS, AFRESH)
-    assert status == 2
-    assert f"holds {foreign.split('/')[0]}" in only_line(err)
-    assert foreign in only_line(err) or "checkpoint-77/" in only_line(err)
+    line = tiny.refused(done, *STEPS, AFRESH)
+    assert f"holds {foreign.split('/')[0]}" in line
+    assert foreign in line or "checkpoint-77/" in line
     assert _content(done) == before
     assert (done / foreign).exists()
 
@@ -106,9 +102,7 @@ def test_a_link_in_place_of_what_was_written_is_foreign_and_not_followed(tiny, d
     shutil.move(done / "checkpoint-2", kept)
     (done / "checkpoint-2").symlink_to(kept)
     before = _content(kept)
-    status, err = tiny.start(done, *STEPS, AFRESH)
-    assert status == 2
-    assert "holds checkpoint-2, which is not in written.json" in only_line(err)
+    assert "holds checkpoint-2, which is not in written.json" in tiny.refused(done, *STEPS, AFRESH)
     assert _content(kept) == before
 
 
@@ -119,9 +113,7 @@ def test_a_record_that_points_outside_is_refused(tiny, done, tmp_path, name):
     record["files"].append(name)
     _write(done / run_record.RECORD, json.dumps(record))
     before = _content(done)
-    status, err = tiny.start(done, *STEPS, AFRESH)
-    assert status == 2
-    assert "which is no path below it" in only_line(err)
+    assert "which is no path below it" in tiny.refused(done, *STEPS, AFRESH)
     assert _content(done) == before
     assert kept.is_file()
 
@@ -129,14 +121,12 @@ def test_a_record_that_points_outside_is_refused(tiny, done, tmp_path, name):
 def test_a_folder_of_an_earlier_version_goes_on_and_is_never_emptied(tiny, done):
     (done / run_record.RECORD).unlink()
     before = _content(done)
-    status, err = tiny.start(done, *STEPS, AFRESH)
-    assert status == 2
-    assert "and no written.json" in only_line(err)
-    assert "move or delete it yourself, or choose another --output_dir" in only_line(err)
+    line = tiny.refused(done, *STEPS, AFRESH)
+    assert "and no written.json" in line
+    assert "move or delete it yourself, or choose another --output_dir" in line
     assert _content(done) == before
     for _ in range(2):
-        status, err = tiny.start(done, *STEPS)
-        assert status == 0, err
+        tiny.done(done, *STEPS)
     assert not (done / run_record.RECORD).exists()
 
 
@@ -145,9 +135,7 @@ def test_a_foreign_folder_is_not_emptied_and_not_used(tiny, tmp_path):
         _write(tmp_path / "mine" / name)
     before = _content(tmp_path / "mine")
     for flags in ((AFRESH,), (AFRESH, "--pooling", "gcp", "--normalization", "svpn")):
-        status, err = tiny.start(tmp_path / "mine", *STEPS, *flags)
-        assert status == 2
-        assert "holds best/, and no written.json" in only_line(err)
+        assert "holds best/, and no written.json" in tiny.refused(tmp_path / "mine", *STEPS, *flags)
         assert _content(tmp_path / "mine") == before
 
 
@@ -166,9 +154,7 @@ def test_a_foreign_folder_is_not_emptied_and_not_used(tiny, tmp_path):
 )
 def test_a_refused_run_removes_nothing(tiny, done, flags, said):
     before = _content(done)
-    status, err = tiny.start(done, *STEPS, AFRESH, *flags)
-    assert status == 2
-    assert said in only_line(err)
+    assert said in tiny.refused(done, *STEPS, AFRESH, *flags)
     assert _content(done) == before
 
 
@@ -194,19 +180,17 @@ def test_the_weights_to_start_from_are_not_removed(tiny, done, tmp_path, where):
         for path in (done / "best").iterdir():
             (source / path.name).symlink_to(path)
     before = _content(done)
-    status, err = tiny.start(done, *STEPS, AFRESH, "--model_name_or_path", str(source))
-    assert status == 2
-    assert f"--model_name_or_path {source}: --overwrite_output_dir would remove it" in only_line(
-        err
+    assert f"--model_name_or_path {source}: --overwrite_output_dir would remove it" in tiny.refused(
+        done, *STEPS, AFRESH, "--model_name_or_path", str(source)
     )
     assert _content(done) == before
 
 
 def test_configuration_and_vocabulary_are_not_removed_either(tiny, done):
     for flag in ("--config_name", "--tokenizer_name"):
-        status, err = tiny.start(done, *STEPS, AFRESH, flag, str(done / "best"))
-        assert status == 2
-        assert f"{flag} {done / 'best'}: --overwrite_output_dir would remove it" in only_line(err)
+        assert f"{flag} {done / 'best'}: --overwrite_output_dir would remove it" in tiny.refused(
+            done, *STEPS, AFRESH, flag, str(done / "best")
+        )
 
 
 def test_predictions_do_not_replace_a_users_file(tiny, done, tmp_path):
@@ -214,9 +198,7 @@ def test_predictions_do_not_replace_a_users_file(tiny, done, tmp_path):
     (done / "RTE.tsv").unlink()
     run_record.note(done, ["x"])  # forgets what is gone
     _write(done / "RTE.tsv")
-    status, err = tiny.start(done, *STEPS)
-    assert status == 2
-    assert f"{done / 'RTE.tsv'} would be replaced" in only_line(err)
+    assert f"{done / 'RTE.tsv'} would be replaced" in tiny.refused(done, *STEPS)
     other = tmp_path / "other"
     _write(other / "metrics.json")
     flags = [f for f in tiny.command(other) if f != "--do_train"]
@@ -229,33 +211,24 @@ def test_predictions_do_not_replace_a_users_file(tiny, done, tmp_path):
 
 def test_seeds_have_folders_and_records_of_their_own(tiny, tmp_path):
     out = tmp_path / "out"
-    assert tiny.start(out, *STEPS, "--seeds", "1,2")[0] == 0
+    tiny.done(out, *STEPS, "--seeds", "1,2")
     assert run_record.read(out) == {"metrics.json"}
     _write(out / "seed-2" / "thesis.txt")
     before = _content(out)
-    status, err = tiny.start(out, *STEPS, "--seeds", "1,2", AFRESH)
-    assert status == 2
-    assert "seed-2 holds thesis.txt" in only_line(err)
+    assert "seed-2 holds thesis.txt" in tiny.refused(out, *STEPS, "--seeds", "1,2", AFRESH)
     assert _content(out) == before, "the first seed's folder was emptied before the second's check"
-    status, err = tiny.start(out, *STEPS, AFRESH)
-    assert status == 2
-    assert "holds seed-1/" in only_line(err)
+    assert "holds seed-1/" in tiny.refused(out, *STEPS, AFRESH)
     (out / "seed-2" / "thesis.txt").rename(out / "thesis.txt")
-    status, err = tiny.start(out, *STEPS, "--seeds", "1,2", AFRESH)
-    assert status == 2
-    assert "holds thesis.txt" in only_line(err)
+    assert "holds thesis.txt" in tiny.refused(out, *STEPS, "--seeds", "1,2", AFRESH)
     (out / "thesis.txt").unlink()
-    status, err = tiny.start(out, *STEPS, "--seeds", "1,2", AFRESH)
-    assert status == 0, err
+    tiny.done(out, *STEPS, "--seeds", "1,2", AFRESH)
 
 
 def test_a_second_run_is_refused_by_name_and_changes_nothing(tiny, done, tmp_path):
     before = _content(done)
     for flags in ((), (AFRESH,), ("--seeds", "1,2")):
         with folder_lock.hold(done):
-            status, err = tiny.start(done, *STEPS, *flags)
-        assert status == 2
-        line = only_line(err)
+            line = tiny.refused(done, *STEPS, *flags)
         assert f"{done} is in use by another run (process " in line
         assert " on " in line
         assert "started 20" in line
@@ -275,7 +248,7 @@ def test_the_lock_holds_from_the_first_file_to_the_last(tiny, tmp_path, monkeypa
 
     monkeypatch.setattr(run_folder, "write_json", noted)
     out = tmp_path / "out"
-    assert tiny.start(out, *STEPS, "--head", "plain")[0] == 0
+    tiny.done(out, *STEPS, "--head", "plain")
     assert seen[0] == "run.json"
     assert seen[-1] == "metrics.json"
     folder_lock.refuse_held(out)
@@ -312,27 +285,19 @@ def test_a_killed_run_leaves_no_lock_and_is_continued(tiny, done, tmp_path):
 
 def test_images_follow_the_same_rules(images, tmp_path):
     out, flags = tmp_path / "out", ("--max-steps", "2")
-    assert images.start(out, *flags)[0] == 0
+    images.done(out, *flags)
     assert run_record.first_foreign(out) is None
     before = _content(out)
-    status, err = images.start(
+    assert "--overwrite_output_dir would remove it" in images.refused(
         out, *flags, "--overwrite-output-dir", "--initial-checkpoint", str(out)
     )
-    assert status == 2
-    assert "--overwrite_output_dir would remove it" in only_line(err, "train_image")
-    status, err = images.start(out, *flags, "--overwrite-output-dir", "--set", "embed_dim=13")
-    assert status == 2
+    images.refused(out, *flags, "--overwrite-output-dir", "--set", "embed_dim=13")
     with folder_lock.hold(out):
-        status, err = images.start(out, *flags)
-    assert status == 2
-    assert "in use by another run" in only_line(err, "train_image")
+        assert "in use by another run" in images.refused(out, *flags)
     assert _content(out) == before
     _write(out / "best" / "notes.txt")
-    status, err = images.start(out, *flags, "--overwrite-output-dir")
-    assert status == 2
-    assert "holds best/notes.txt" in only_line(err, "train_image")
+    assert "holds best/notes.txt" in images.refused(out, *flags, "--overwrite-output-dir")
     (out / "best" / "notes.txt").unlink()
     assert _content(out) == before
-    status, err = images.start(out, *flags, "--overwrite-output-dir", "--seed", "3")
-    assert status == 0, err
+    images.done(out, *flags, "--overwrite-output-dir", "--seed", "3")
     assert len(checkpointing.list_checkpoints(out)) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from sot_paddle.train import checkpointing, session
 from sot_paddle.train.session import summary
-from tests.sot_paddle.train.run_output import arrays_of, only_line
+from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, only_line
 
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
 
@@ -18,8 +18,7 @@ def _metrics(out):
 
 def test_a_run_leaves_metrics_predictions_logs_best_and_last(tiny, tmp_path):
     out = tmp_path / "out"
-    status, err = tiny.start(out, *STEPS, "--eval_all_checkpoints")
-    assert status == 0, err
+    err = tiny.done(out, *STEPS, "--eval_all_checkpoints")
     content = _metrics(out)
     assert content["task"] == "RTE"
     assert content["last"]["step"] == "4"
@@ -39,10 +38,9 @@ def test_a_run_leaves_metrics_predictions_logs_best_and_last(tiny, tmp_path):
 
 def test_a_finished_run_is_not_trained_again(tiny, tmp_path):
     out = tmp_path / "out"
-    assert tiny.start(out, *STEPS)[0] == 0
+    tiny.done(out, *STEPS)
     before, scores = arrays_of(out / "last"), _metrics(out)
-    status, err = tiny.start(out, *STEPS)
-    assert status == 0, err
+    err = tiny.done(out, *STEPS)
     assert "dev:" not in err
     after = arrays_of(out / "last")
     assert all((before[name] == after[name]).all() for name in before)
@@ -51,8 +49,7 @@ def test_a_finished_run_is_not_trained_again(tiny, tmp_path):
 
 def test_seeds_give_mean_and_deviation(tiny, tmp_path):
     out = tmp_path / "out"
-    status, err = tiny.start(out, *STEPS, "--seeds", "1,2,3")
-    assert status == 0, err
+    tiny.done(out, *STEPS, "--seeds", "1,2,3")
     content = _metrics(out)
     values = [_metrics(out / f"seed-{seed}")["last"]["acc"] for seed in (1, 2, 3)]
     assert content["last"]["values"] == values
@@ -70,7 +67,7 @@ def test_summary_of_one_seed_has_no_deviation():
 
 def test_evaluation_and_prediction_of_a_trained_folder(tiny, tmp_path, tiny_files):
     out, other = tmp_path / "out", tmp_path / "other"
-    assert tiny.start(out, *STEPS)[0] == 0
+    tiny.done(out, *STEPS)
     flags = [
         *("--task_name", "RTE", "--data_dir", str(tiny.data), "--output_dir", str(other)),
         *("--model_name_or_path", str(out / "best"), "--cache_dir", str(tmp_path / "cache")),
@@ -83,7 +80,7 @@ def test_evaluation_and_prediction_of_a_trained_folder(tiny, tmp_path, tiny_file
 
 def test_a_trained_head_is_not_read_with_other_options(tiny, tmp_path, tiny_files, capfd):
     out = tmp_path / "out"
-    assert tiny.start(out, *STEPS)[0] == 0
+    tiny.done(out, *STEPS)
     flags = [
         *("--task_name", "RTE", "--data_dir", str(tiny.data), "--do_eval", "--mask_padding"),
         *("--output_dir", str(tmp_path / "other"), "--cache_dir", str(tmp_path / "cache")),
@@ -106,8 +103,7 @@ def test_early_stopping(tiny, tmp_path):
     more = ("--max_steps", "40", "--save_steps", "40", "--eval_steps", "1", "--head", "plain")
     more += ("--learning_rate", "0", "--early_stopping_patience", "3")
     for _ in range(2):  # again: an ended run stays ended
-        status, err = tiny.start(out, *more)
-        assert status == 0, err
+        tiny.done(out, *more)
         content = _metrics(out)
         assert content["train"]["steps"] == 4  # the first evaluation is the best, three in vain
         assert content["train"]["stopped_early"]
@@ -118,7 +114,7 @@ def test_ctrl_c_saves_and_the_resumed_run_is_identical(tiny, tmp_path, monkeypat
     handler = signal.getsignal(signal.SIGINT)  # ignored in a job started in the background
     whole, out = tmp_path / "whole", tmp_path / "out"
     more = ("--num_train_epochs", "2", "--save_steps", "50", "--logging_steps", "1")
-    assert tiny.start(whole, *more)[0] == 0
+    tiny.done(whole, *more)
     from sot_paddle.train.trainer import ExactTrainer
 
     original = ExactTrainer.training_step
@@ -133,11 +129,9 @@ def test_ctrl_c_saves_and_the_resumed_run_is_identical(tiny, tmp_path, monkeypat
     assert status == 130
     assert "checkpoint-4; run the same command again" in only_line(err)
     monkeypatch.undo()
-    status, err = tiny.start(out, *more)
-    assert status == 0, err
+    err = tiny.done(out, *more)
     assert "continuing from" in err
-    expected, found = arrays_of(whole / "last"), arrays_of(out / "last")
-    assert all((expected[name] == found[name]).all() for name in expected)
+    assert_same_last(out, whole)
     assert signal.getsignal(signal.SIGINT) is handler
 
 
@@ -169,9 +163,7 @@ def test_nan_loss_keeps_the_last_good_checkpoint(tiny, tmp_path, monkeypatch):
 
     out = tmp_path / "out"
     monkeypatch.setattr(trainer, "classification_loss", poisoned)
-    status, err = tiny.start(out, "--max_steps", "6", "--save_steps", "2")
-    assert status == 2
-    line = only_line(err)
+    line = tiny.refused(out, "--max_steps", "6", "--save_steps", "2")
     assert "loss is nan at step 4" in line
     assert "checkpoint-2" in line
     assert [path.name for path in checkpointing.list_checkpoints(out)] == ["checkpoint-2"]
@@ -195,16 +187,13 @@ def test_no_space_is_one_line_and_leaves_the_older_checkpoint(tiny, tmp_path, mo
 
     out, whole = tmp_path / "out", tmp_path / "whole"
     monkeypatch.setattr(trainer, "write_tensors", full)
-    status, err = tiny.start(out, *STEPS)
-    assert status == 2
-    assert "No space left on device; what was saved before is intact" in only_line(err)
+    assert "No space left on device; what was saved before is intact" in tiny.refused(out, *STEPS)
     assert not list(out.glob(".writing*"))
     assert (out / "last").resolve() == out / "checkpoint-2"
     monkeypatch.undo()
-    assert tiny.start(out, *STEPS)[0] == 0
-    assert tiny.start(whole, *STEPS)[0] == 0
-    expected, found = arrays_of(whole / "last"), arrays_of(out / "last")
-    assert all((expected[name] == found[name]).all() for name in expected)
+    tiny.done(out, *STEPS)
+    tiny.done(whole, *STEPS)
+    assert_same_last(out, whole)
 
 
 @pytest.mark.parametrize(
@@ -223,26 +212,19 @@ def test_no_space_is_one_line_and_leaves_the_older_checkpoint(tiny, tmp_path, mo
     ],
 )
 def test_refusals_are_one_line_and_status_2(tiny, tmp_path, flags, said):
-    status, err = tiny.start(tmp_path / "out", *flags)
-    assert status == 2
-    assert said in only_line(err)
+    assert said in tiny.refused(tmp_path / "out", *flags)
 
 
 def test_other_options_are_refused_when_resuming(tiny, tmp_path):
     out = tmp_path / "out"
-    assert tiny.start(out, *STEPS)[0] == 0
-    status, err = tiny.start(out, *STEPS, "--weight_decay", "0.5")
-    assert status == 2
-    assert "weight_decay: 0.0 there, 0.5 now" in only_line(err)
-    status, err = tiny.start(out, *STEPS, "--weight_decay", "0.5", "--overwrite_output_dir")
-    assert status == 0, err
+    tiny.done(out, *STEPS)
+    assert "weight_decay: 0.0 there, 0.5 now" in tiny.refused(out, *STEPS, "--weight_decay", "0.5")
+    tiny.done(out, *STEPS, "--weight_decay", "0.5", "--overwrite_output_dir")
 
 
 def test_a_folder_of_something_else_is_refused(tiny, tmp_path):
     (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
-    status, err = tiny.start(tmp_path, *STEPS)
-    assert status == 2
-    assert "holds no run of this tool" in only_line(err)
+    assert "holds no run of this tool" in tiny.refused(tmp_path, *STEPS)
     assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"
 
 
@@ -256,7 +238,6 @@ def test_own_tables(tmp_path, tiny, tiny_files):
     test = "\n".join(["sentence", *(row.split("\t")[0] for row in rows)]) + "\n"
     (folder / "test.tsv").write_text(test, encoding="utf-8")
     out = tmp_path / "out"
-    status, err = tiny.start(out, "--task_name", "own", "--data_dir", str(folder), *STEPS)
-    assert status == 0, err
+    tiny.done(out, "--task_name", "own", "--data_dir", str(folder), *STEPS)
     assert _metrics(out)["metric"] == "acc"
     assert len((out / "predictions.tsv").read_text(encoding="utf-8").splitlines()) == 13

@@ -21,13 +21,12 @@ RUN = ("--num_train_epochs", "3", "--save_steps", "1", "--keep_states", "99")
 def test_resume_is_exact_from_any_step_of_any_epoch(tiny, tmp_path, accumulation, steps):
     flags = (*RUN, "--gradient_accumulation_steps", str(accumulation))
     whole = tmp_path / "whole"
-    assert tiny.start(whole, *flags)[0] == 0
+    tiny.done(whole, *flags)
     last = (whole / "last").resolve().name
     assert not same_arrays(arrays_of(whole / "checkpoint-1"), arrays_of(whole / last))
     for step in steps:
         out = tmp_path / f"from-{step}"
-        status, err = tiny.start(out, *flags, "--resume", str(whole / f"checkpoint-{step}"))
-        assert status == 0, err
+        tiny.done(out, *flags, "--resume", str(whole / f"checkpoint-{step}"))
         assert (out / "last").resolve().name == last
         for name in ("model.safetensors", "optimizer.safetensors"):
             assert same_arrays(arrays_of(out / "last", name), arrays_of(whole / "last", name)), step
@@ -41,16 +40,16 @@ def test_resume_is_exact_from_any_step_of_any_epoch(tiny, tmp_path, accumulation
 def test_dynamic_padding_and_plain_head_resume_too(tiny, tmp_path):
     flags = (*RUN, "--padding", "longest", "--head", "plain", "--optimizer", "adamw")
     flags += ("--lr_scheduler", "cosine", "--warmup_steps", "3", "--weight_decay", "0.01")
-    assert tiny.start(tmp_path / "whole", *flags)[0] == 0
+    tiny.done(tmp_path / "whole", *flags)
     middle = str(tmp_path / "whole" / "checkpoint-8")
-    assert tiny.start(tmp_path / "out", *flags, "--resume", middle)[0] == 0
+    tiny.done(tmp_path / "out", *flags, "--resume", middle)
     assert same_arrays(arrays_of(tmp_path / "out" / "last"), arrays_of(tmp_path / "whole" / "last"))
 
 
 def test_the_seed_changes_the_run(tiny, tmp_path):
     for seed in ("1", "2"):
         flags = ("--max_steps", "2", "--seed", seed)
-        assert tiny.start(tmp_path / seed, *flags)[0] == 0
+        tiny.done(tmp_path / seed, *flags)
     assert not same_arrays(arrays_of(tmp_path / "1" / "last"), arrays_of(tmp_path / "2" / "last"))
 
 
@@ -60,22 +59,21 @@ def test_accumulation_equals_the_bigger_batch(tiny, tmp_path):
     exact += ("--attention_probs_dropout_prob", "0", "--max_steps", "5", "--save_steps", "5")
     for name, batch, count in (("big", "4", "1"), ("small", "1", "4")):
         flags = ("--per_gpu_train_batch_size", batch, "--gradient_accumulation_steps", count)
-        assert tiny.start(tmp_path / name, *exact, *flags)[0] == 0
+        tiny.done(tmp_path / name, *exact, *flags)
     big, small = (arrays_of(tmp_path / name / "last") for name in ("big", "small"))
     assert max(np.abs(big[key] - small[key]).max() for key in big) < 1e-13
 
 
 def test_logged_rates_follow_the_schedule(tiny, tmp_path):
     flags = ("--max_steps", "4", "--logging_steps", "1", "--warmup_steps", "2")
-    status, err = tiny.start(tmp_path / "out", *flags)
-    assert status == 0
+    err = tiny.done(tmp_path / "out", *flags)
     rates = [float(line.split(" lr ")[1].split()[0]) for line in err.splitlines() if " lr " in line]
     assert rates == pytest.approx([5e-3, 1e-2, 5e-3, 0.0])  # after the step, base rate 1e-2
 
 
 def test_frozen_encoder(tiny, tmp_path):
     flags = ("--max_steps", "2", "--save_steps", "1", "--freeze_encoder")
-    assert tiny.start(tmp_path / "out", *flags)[0] == 0
+    tiny.done(tmp_path / "out", *flags)
     first, second = (arrays_of(tmp_path / "out" / f"checkpoint-{n}") for n in (1, 2))
     moved = {key for key in first if (first[key] != second[key]).any()}
     assert "head.word_fc.weight" in moved
@@ -98,7 +96,7 @@ def test_identity_names_every_difference():
 
 def test_other_data_are_refused(tiny, tmp_path):
     out = tmp_path / "out"
-    assert tiny.start(out, "--max_steps", "2")[0] == 0
+    tiny.done(out, "--max_steps", "2")
     data = tmp_path / "RTE"
     data.mkdir()
     for path in tiny.data.iterdir():
