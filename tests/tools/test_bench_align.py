@@ -1,13 +1,11 @@
 """The benchmark of a full-size pair runs and reports; no time is ever judged."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-TOOL = ROOT / "tools" / "bench_align.py"
+from tests.tools import tool_runs
+
 SPEC = """
 import numpy as np
 
@@ -32,10 +30,7 @@ def labels():
 
 @pytest.fixture(scope="module")
 def tool():
-    spec = importlib.util.spec_from_file_location("bench_align_tool", TOOL)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return tool_runs.load("bench_align")
 
 
 def test_seconds_by_stage_and_peak_memory_are_printed_and_written(tool, capsys, tmp_path):
@@ -63,12 +58,12 @@ def test_a_pair_that_does_not_align_is_exit_status_1(tool, capsys, tmp_path):
 
 def test_a_spec_that_cannot_run_is_one_line_and_exit_status_2(tool, capsys, tmp_path):
     assert tool.main(["--spec", str(tmp_path / "none.py")]) == 2
-    message = capsys.readouterr().err.strip()
+    message = tool_runs.only_line(capsys.readouterr().err)
     assert message.startswith("bench_align: error: ")
-    assert len(message.splitlines()) == 1
 
 
 def test_the_pair_it_measures_is_there_and_full_size(tool):
     text = tool.PAIR.read_text(encoding="utf-8")
     assert "VOCABULARY = 2, 32, 3, 30522" in text
-    assert len(TOOL.read_text(encoding="utf-8").splitlines()) <= 80
+    lines = (tool_runs.ROOT / "tools" / "bench_align.py").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 80

@@ -1,27 +1,18 @@
 """The peers' benchmark: what counts as located and as missed, and what it refuses."""
 
-import importlib.util
 import json
-import sys
-import warnings
-from pathlib import Path
 
 import pytest
 
-TOOL = Path(__file__).resolve().parents[2] / "tools" / "bench_align_peers.py"
+from tests.tools import tool_runs
+
 ROW = {"fault": "attention_mask_inverted", "step": "forward", "detected": False}
 SUMMARY = {"faults": 1, "detected": 0, "located": 0, "explained": 0.5, "false_alarms": 0}
 
 
 @pytest.fixture(scope="module")
 def tool():
-    spec = importlib.util.spec_from_file_location("bench_align_peers_tool", TOOL)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # a dataclass looks its module up
-    with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-        warnings.simplefilter("ignore")
-        spec.loader.exec_module(module)
-    return module
+    return tool_runs.load("bench_align_peers")
 
 
 @pytest.mark.parametrize(

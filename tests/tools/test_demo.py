@@ -1,10 +1,8 @@
 """The demo: what it shows, what it writes, and its exit status; the training is not run here."""
 
-import importlib.util
 import json
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +12,12 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     from align.cases.sides import checkpoint
 
 from align.cases.tables.cases import CASES
-
-TOOL = Path(__file__).resolve().parents[2] / "tools" / "demo.py"
+from tests.tools import tool_runs
 
 
 @pytest.fixture
 def tool():
-    spec = importlib.util.spec_from_file_location("demo_tool", TOOL)
-    module = importlib.util.module_from_spec(spec)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        spec.loader.exec_module(module)
-    return module
+    return tool_runs.load("demo")
 
 
 @pytest.fixture
@@ -84,8 +76,8 @@ def test_a_missing_checkpoint_is_one_line_and_exit_status_2(tool, monkeypatch, c
     assert tool.main() == 2
     out, messages = capsys.readouterr()
     assert out == ""
-    assert messages.startswith("demo: error: the real checkpoint is not installed")
-    assert len(messages.splitlines()) == 1
+    line = tool_runs.only_line(messages)
+    assert line.startswith("demo: error: the real checkpoint is not installed")
     assert not (tmp_path / "report").exists()
 
 
@@ -97,7 +89,3 @@ def test_the_real_checkpoint_comes_back_bit_equal(tool, tmp_path):
     bit_equal, summary = tool.load_there_and_back(source, tmp_path)
     assert bit_equal
     assert "0 differ" in summary
-
-
-def test_the_tool_is_thin():
-    assert len(TOOL.read_text(encoding="utf-8").splitlines()) <= 80

@@ -1,22 +1,7 @@
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-TOOL = ROOT / "tools" / "eval_image.py"
-
-
-def _run(*flags: object) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, str(TOOL), *map(str, flags)],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+from tests.tools import tool_runs
 
 
 @pytest.mark.slow
@@ -40,7 +25,8 @@ def test_a_pytorch_checkpoint_is_converted_on_the_fly(tmp_path):
     options = [text for name, value in sizes.items() for text in ("--set", f"{name}={value}")]
     options = [*options[2:], "--img-size", 16]
     for more, favourite in ((), 7), (("--no-ema",), 3):
-        done = _run("digits", "SoT_Tiny", "--eval_checkpoint", path, *options, *more, "--cpu")
+        flags = ("--eval_checkpoint", path, *options, *more, "--cpu")
+        done = tool_runs.run("eval_image", "digits", "SoT_Tiny", *flags)
         assert done.returncode == 0, done.stderr[-3000:]
         rows = [line.split() for line in done.stdout.splitlines() if line[:1].isdigit()]
         assert {row[0]: row[2] for row in rows}[str(favourite)] == "100.00"
@@ -48,12 +34,5 @@ def test_a_pytorch_checkpoint_is_converted_on_the_fly(tmp_path):
 
 
 def test_a_refusal_is_one_line(tmp_path):
-    done = _run(tmp_path, "SoT_Tiny", "--weights", tmp_path / "none.pth")
-    assert done.returncode == 2
-    assert done.stderr.splitlines() == [
-        f"eval_image: --weights {tmp_path / 'none.pth'}: there is no such file or folder"
-    ]
-
-
-def test_the_tool_is_thin():
-    assert len(TOOL.read_text(encoding="utf-8").splitlines()) <= 80
+    line = tool_runs.refused("eval_image", tmp_path, "SoT_Tiny", "--weights", tmp_path / "none.pth")
+    assert line == f"eval_image: --weights {tmp_path / 'none.pth'}: there is no such file or folder"

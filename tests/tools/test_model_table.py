@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-TOOL = ROOT / "tools" / "model_table.py"
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-W", "ignore", str(TOOL), *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+from tests.tools import tool_runs
 
 
 def rows(output: str) -> dict[str, list[str]]:
@@ -24,7 +15,7 @@ def rows(output: str) -> dict[str, list[str]]:
 
 
 def test_rows_beside_the_published_figures() -> None:
-    done = run("--models", "sot_tiny", "SoT_Small", "deit_small")
+    done = tool_runs.run("model_table", "--models", "sot_tiny", "SoT_Small", "deit_small")
     assert done.returncode == 0, done.stderr
     assert rows(done.stdout) == {
         "sot_tiny": ["7,983,550", "7.7", "2.529", "2.753", "2.5", "-"],
@@ -35,8 +26,8 @@ def test_rows_beside_the_published_figures() -> None:
 
 
 def test_throughput_size_and_classes() -> None:
-    done = run(
-        *("--models", "deit_tiny", "--img-size", "32", "--num-classes", "10"),
+    done = tool_runs.run(
+        *("model_table", "--models", "deit_tiny", "--img-size", "32", "--num-classes", "10"),
         *("--throughput", "--batch-size", "2"),
     )
     assert done.returncode == 0, done.stderr
@@ -58,16 +49,14 @@ def test_throughput_size_and_classes() -> None:
 )
 def test_refusals(arguments: list[str], message: str, capsys, monkeypatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])  # the tool puts the project root on it
-    spec = importlib.util.spec_from_file_location("model_table", TOOL)
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
+    tool = tool_runs.load("model_table")
     try:
         status = tool.main(arguments)
     except SystemExit as stopped:
         status = stopped.code
     out, errors = capsys.readouterr()
     assert status == 2
-    assert len(errors.splitlines()) == 1
-    assert errors.startswith("model_table: error: ")
-    assert message in errors
+    line = tool_runs.only_line(errors)
+    assert line.startswith("model_table: error: ")
+    assert message in line
     assert out == ""

