@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from align.weights.formats.source import VOCABULARY_FILES, WEIGHT_FILES
@@ -34,19 +35,35 @@ def check_destination(
             f"{dst}: expected a name that ends in {', '.join(allowed)}, or a directory (a name"
             f" without a suffix), got {dst.suffix!r}"
         )
+    check_free(dst, (src, src.parent), OURS, directory=directory, overwrite=overwrite)
+
+
+def check_free(
+    dst: Path, sources: Iterable[Path], ours: Collection[str], *, directory: bool, overwrite: bool
+) -> None:
+    """Refuse a place where something would be replaced that may not be.
+
+    Args:
+        dst: path asked for.
+        sources: what is being read.
+        ours: names of files that a folder may hold for it to be replaced.
+        directory: `dst` is to be a folder.
+        overwrite: what exists may be replaced; an empty folder always may.
+
+    Raises:
+        ValueError: missing folder, `dst` is a source, of another kind, not ours, or it exists.
+    """
     if not dst.parent.is_dir():
         raise ValueError(f"{dst}: the folder {dst.parent} does not exist; make it first")
     if not dst.exists():
         return
-    if any(path.exists() and dst.samefile(path) for path in (src, src.parent)):
-        raise ValueError(f"{dst}: is what is being converted; choose another DST")
-    if not dst.is_dir():
-        if directory or not overwrite:
-            raise ValueError(f"{dst}: exists; --overwrite replaces a file")
-        return
-    content = sorted(path.name for path in dst.iterdir())
-    foreign = [name for name in content if name not in OURS]
+    if any(path.exists() and dst.samefile(path) for path in sources):
+        raise ValueError(f"{dst}: is what is being converted; choose another")
+    if dst.is_dir() is not directory:
+        raise ValueError(f"{dst}: is a {'file' if directory else 'folder'}; choose another")
+    content = sorted(path.name for path in dst.iterdir()) if directory else []
+    foreign = [name for name in content if name not in ours]
     if foreign:
-        raise ValueError(f"{dst}: holds files of its own ({foreign[0]}); choose another DST")
-    if content and not overwrite:
-        raise ValueError(f"{dst}: exists and is not empty; --overwrite replaces it")
+        raise ValueError(f"{dst}: holds files of its own ({foreign[0]}); choose another")
+    if not overwrite and (content or not directory):
+        raise ValueError(f"{dst}: exists; --overwrite replaces it")

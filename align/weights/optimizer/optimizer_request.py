@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from align.weights.engine.destination import OURS
+from align.weights.engine.destination import OURS, check_free
 from align.weights.formats.torch_files import SUFFIXES
 from align.weights.optimizer.optimizer_checkpoint import OPTIMIZER, SCHEDULER, TRAINER_STATE
 from align.weights.optimizer.optimizer_file import FILE
@@ -54,22 +54,11 @@ def check_target(request: StateRequest) -> None:
         ValueError: an unknown suffix, no folder for it, it exists, or it is the source.
     """
     side, target = request.target
-    if not target.parent.is_dir():
-        raise ValueError(f"{target}: the folder {target.parent} does not exist; make it first")
     is_file = side == "torch" and target.suffix in SUFFIXES
     if target.suffix and not is_file and not target.name.startswith("checkpoint-"):
         ends = f", or a file that ends in {', '.join(SUFFIXES)}" if side == "torch" else ""
         raise ValueError(f"{target}: expected a folder (a name without a suffix){ends}")
-    if not target.exists():
-        return
-    if target.resolve() == request.source[1].resolve():
-        raise ValueError(f"{target}: is what is being converted; choose another")
-    if not request.overwrite:
-        raise ValueError(f"{target}: exists; --overwrite replaces it")
-    if target.is_dir() is is_file:
-        raise ValueError(f"{target}: is a {'folder' if is_file else 'file'}; choose another")
     ours = {*OURS, FILE, OPTIMIZER, SCHEDULER, TRAINER_STATE, "state.json", "ema.safetensors",
             "optimizer.safetensors"}  # fmt: skip
-    foreign = [] if is_file else sorted({path.name for path in target.iterdir()} - ours)
-    if foreign:
-        raise ValueError(f"{target}: holds files of its own ({foreign[0]}); choose another")
+    sources = (request.source[1],)
+    check_free(target, sources, ours, directory=not is_file, overwrite=request.overwrite)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -144,10 +145,10 @@ def _fitted_rate(
     expected = scheduled_rate(like, step)
     if expected is None:
         return state, ["the run's schedule at this step is not known: the rate was not compared"]
-    if _close(_rate(state), expected):
+    if math.isclose(_rate(state), expected):
         return state, []
     before = scheduled_rate(like, step - 1)
-    if state.schedule is None and before is not None and _close(_rate(state), before):
+    if state.schedule is None and before is not None and math.isclose(_rate(state), before):
         groups = tuple(dataclasses.replace(group, rate=expected) for group in state.groups)
         note = "written before its schedule moved on: the rate is that of the next step"
         return dataclasses.replace(state, groups=groups), [note]
@@ -155,10 +156,6 @@ def _fitted_rate(
         f"after {step} updates the schedule of {like.folder} gives {expected:.9g}, the state has "
         f"{_rate(state):.9g}: the peak rate, the warm-up or the total steps differ"
     )
-
-
-def _close(a: float, b: float) -> bool:
-    return abs(a - b) <= 1e-9 * max(abs(a), abs(b))
 
 
 def _accumulators(

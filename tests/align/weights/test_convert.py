@@ -304,6 +304,9 @@ def test_what_exists_is_not_overwritten_unless_asked(conversion, tmp_path, hf_di
         conversion(hf_dir, "no/x.safetensors")
     with pytest.raises(ValueError, match="or a directory .a name without a suffix., got '.npz'"):
         conversion(hf_dir, "x.npz")
+    (tmp_path / "plain").write_text("precious")
+    with pytest.raises(ValueError, match="plain: is a file; choose another"):
+        conversion(hf_dir, "plain", overwrite=True)
     (tmp_path / "empty").mkdir()
     conversion(hf_dir, "empty")
     convert_file(hf_dir, f"{tmp_path / 'v1.5'}/", "bert_hf", "bert_base")

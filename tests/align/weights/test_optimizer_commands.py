@@ -281,6 +281,7 @@ def test_an_existing_target_is_replaced_only_when_asked(checkpoint, tmp_path):
         convert_state(request(checkpoint.path, there, overwrite=True))
     with pytest.raises(ValueError, match="is what is being converted"):
         convert_state(request(checkpoint.path, checkpoint.path, overwrite=True))
+    (tmp_path / "back").mkdir()  # nothing is lost with an empty folder
     for target in (tmp_path / "back", tmp_path / "back.pth"):
         for overwrite in (False, True):
             convert_state(request(there, target, "paddle", overwrite=overwrite))
