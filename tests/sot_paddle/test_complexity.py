@@ -51,11 +51,7 @@ class Words(nn.Layer):
     ("options", "layers", "products"),
     [
         ({"pooling": "gap"}, 12 * 3, 0),
-        (
-            {"pooling": "mgcrp", "head_num_heads": 2, "wr_dim": 4},
-            7 * 12 * 16 + 32 * 3,
-            7 * 2 * 16,
-        ),
+        ({"pooling": "mgcrp", "head_num_heads": 2, "wr_dim": 4}, 7 * 12 * 16 + 32 * 3, 7 * 2 * 16),
         ({"pooling": "mgcrp_qk", "q_dim": 6, "k_dim": 5}, 7 * 12 * 11 + 30 * 3, 7 * 30),
         (
             {"pooling": "gcp", "head_num_heads": 2, "qkv_dim": 3, "mpn_iter": 3},

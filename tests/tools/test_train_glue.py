@@ -19,10 +19,7 @@ def _rows(source: Path, folder: Path, counts: dict[str, int]) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "q_dim", "header", "words"),
-    [
-        ("RTE", 56, True, {"entailment", "not_entailment"}),
-        ("CoLA", 96, False, {"0", "1"}),
-    ],
+    [("RTE", 56, True, {"entailment", "not_entailment"}), ("CoLA", 96, False, {"0", "1"})],
 )
 def test_the_source_commands_run_on_the_real_checkpoint_without_torch(
     tmp_path, real_checkpoint, shared_file, task, q_dim, header, words

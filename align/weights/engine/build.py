@@ -197,9 +197,7 @@ def _lacking(expected: Sequence[Slot], filled: Collection[str]) -> list[str]:
 
 
 def _match(
-    expected: Sequence[Slot],
-    shapes: Mapping[str, tuple[int, ...]],
-    ignored: Mapping[str, str],
+    expected: Sequence[Slot], shapes: Mapping[str, tuple[int, ...]], ignored: Mapping[str, str]
 ) -> tuple[list[tuple[str, Slot]], str]:
     """Pair source names with slots; the second value names what does not fit."""
     pairs, doubled, missing = [], [], []

@@ -33,13 +33,7 @@ from align.weights.formats.source import (
 from align.weights.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
 from align.weights.formats.torch_files import write_torch
 from sot_paddle.atomic import atomic_directory, atomic_file
-from sot_paddle.checkpoint import (
-    FORMAT,
-    FORMAT_VERSION,
-    Tensors,
-    TensorSpec,
-    write_tensors,
-)
+from sot_paddle.checkpoint import FORMAT, FORMAT_VERSION, Tensors, TensorSpec, write_tensors
 
 DTYPES: Mapping[str, np.dtype] = {
     "float64": np.dtype("<f8"),

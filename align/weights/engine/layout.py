@@ -82,7 +82,6 @@ class Layout:
             empty.
         embeds: token embedding -> its rows; empty when `encoder` has the embeddings.
         embedless: as `headless`, for a model whose token embedding this layout does not know.
-        width: symbol of the channels of the tokens that the head sees.
         averaged: keys under which a torch file may hold averaged (EMA) weights.
         written_under: keys under which a torch file is written; none for a plain state dict.
         wrappers: prefixes of all names that come from wrapping the model, not from the model.
@@ -104,7 +103,6 @@ class Layout:
     models: tuple[str, ...] = ()
     embeds: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     embedless: Mapping[str, str] = field(default_factory=dict)
-    width: str = "C"
     averaged: tuple[str, ...] = ()
     written_under: tuple[str, ...] = ()
     wrappers: tuple[str, ...] = ()

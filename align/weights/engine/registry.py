@@ -20,11 +20,7 @@ from align.weights.tables import (
 TABLES: Mapping[str, tuple[Layout, ...]] = {
     "bert_hf": (bert_hf.LAYOUT,),
     "sot_nlp_official": (sot_nlp_official.LAYOUT,),
-    "sot_torch_ref": (
-        sot_torch_ref.LAYOUT,
-        sot_torch_ref_vision.VIT,
-        sot_torch_ref_vision.SWIN,
-    ),
+    "sot_torch_ref": (sot_torch_ref.LAYOUT, sot_torch_ref_vision.VIT, sot_torch_ref_vision.SWIN),
     "sot_official": (sot_official.LAYOUT,),
     "deit_timm": (deit.TIMM,),
     "deit_official": (deit.OFFICIAL,),

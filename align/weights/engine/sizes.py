@@ -13,10 +13,7 @@ _SHOWN = 6  # tensors in one message
 
 
 def solve_sizes(
-    tensors: Sequence[tuple[str, Row, tuple[int, ...]]],
-    known: Mapping[str, int],
-    *,
-    reverse: bool,
+    tensors: Sequence[tuple[str, Row, tuple[int, ...]]], known: Mapping[str, int], *, reverse: bool
 ) -> dict[str, int]:
     """Find the value of every symbol and refuse the tensors that contradict it.
 

@@ -4,6 +4,10 @@
 name them, the order of the model's parameters is needed (that of a torch file, or of the tables)
 and the rule by which a training split them into groups. A rule is taken only when it is the only
 one under which every moment has its weight's shape.
+
+Safetensors does not keep the order of the parameters: it follows from the conversion's tables. A
+module registers its own parameters before its children's; children come as the table lists them,
+numbered ones by number, or as below where the table lists them otherwise.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from align.weights.engine.conversion_plan import ConversionPlan, listed
-from align.weights.optimizer.optimizer_order import BUFFERS, registration_order
+from align.weights.engine.known_models import known_traits
 from align.weights.optimizer.optimizer_torch import group_names
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -24,6 +28,31 @@ HOW = (
     "model.named_parameters()}, and give --names names.json"
 )
 """What to do when nothing tells the names."""
+
+BUFFERS = (
+    *("running_mean", "running_var", "num_batches_tracked"),
+    *("position_ids", "relative_position_index", "attn_mask"),
+)
+"""Ends of the names of tensors that no optimizer moves."""
+
+_Children = Mapping[str, tuple[str, ...]]
+_VIT: _Children = {"": ("cls_token", "pos_embed", "patch_embed", "blocks", "norm", "head")}
+_SWIN_TOP = ("patch_embed", "layers", "norm", "head")
+_CHILDREN: Mapping[tuple[str, str], _Children] = {
+    ("sot_official", "vit"): {
+        "": ("cls_token", "pos_embed", "visual_tokens", "blocks", "classifier", "norm")
+    },
+    ("deit_timm", "vit"): _VIT,
+    ("deit_official", "vit"): _VIT,
+    ("swin_timm", "swin"): {"": _SWIN_TOP, "layers.{}": ("downsample", "blocks")},
+    ("swin_microsoft", "swin"): {"": _SWIN_TOP, "layers.{}": ("blocks", "downsample")},
+    ("sot_torch_ref", "vit"): {"": ("cls_token", "pos_embed", "embed", "blocks", "norm", "head")},
+    ("sot_torch_ref", "swin"): {
+        "": ("embed", "stages", "norm", "head"),
+        "stages.{}": ("downsample", "blocks"),
+    },
+}
+"""(layout, family) -> module, an index as ``{}`` -> its children in order of registration."""
 
 
 def _decayed_by_name(name: str, _: Sequence[int]) -> bool:
@@ -171,3 +200,37 @@ def _fits(state_dict: Mapping[str, Any], made: Sequence[Sequence[str]], shapes: 
             if any(tuple(tensor.shape) != tuple(shapes[name]) for tensor in tensors):
                 return False
     return True
+
+
+def registration_order(plan: ConversionPlan) -> list[str]:
+    """Names of PyTorch's parameters in the order in which the model registers them.
+
+    Args:
+        plan: from PyTorch to Paddle.
+
+    Returns:
+        Every parameter that the plan converts, position tables included, whether trained or not.
+    """
+    known = _CHILDREN.get((plan.layout, known_traits(plan.model).family), {})
+    tree: dict[str, dict] = {}
+    for entry in plan.entries:
+        if not entry.source.endswith(BUFFERS):
+            node = tree
+            for part in entry.source.split("."):
+                node = node.setdefault(part, {})
+    return list(_walk(tree, (), known))
+
+
+def _walk(node: Mapping[str, Mapping], path: tuple[str, ...], known: _Children) -> list[str]:
+    given = known.get(".".join("{}" if part.isdecimal() else part for part in path), ())
+
+    def place(child: str) -> tuple[bool, int]:
+        if child.isdecimal():
+            return bool(node[child]), int(child)
+        return bool(node[child]), given.index(child) if child in given else 0
+
+    found = []
+    for child in sorted(node, key=place):  # equal places stay as the table lists them
+        inner = _walk(node[child], (*path, child), known) if node[child] else None
+        found += [".".join((*path, child))] if inner is None else inner
+    return found

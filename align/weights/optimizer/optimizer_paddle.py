@@ -39,10 +39,7 @@ _ATTRIBUTES = {"amsgrad": "_amsgrad", "correct_bias": "correct_bias", "nesterov"
 
 
 def take(
-    optimizer: paddle.optimizer.Optimizer,
-    model: nn.Layer,
-    *,
-    updates: int | None = None,
+    optimizer: paddle.optimizer.Optimizer, model: nn.Layer, *, updates: int | None = None
 ) -> OptimizerState:
     """The state of a live optimizer, and of the scheduler that it was built with.
 

@@ -293,10 +293,7 @@ def _regrouped(
 
 
 def _moved(
-    kind: str,
-    held: Mapping[str, np.ndarray],
-    way: Way,
-    targets: Mapping[str, Sequence[str]],
+    kind: str, held: Mapping[str, np.ndarray], way: Way, targets: Mapping[str, Sequence[str]]
 ) -> dict[str, np.ndarray]:
     _refuse(f"{kind} without a destination", [name for name in held if not targets.get(name)])
     made = way.arrays(held)

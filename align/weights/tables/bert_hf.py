@@ -23,8 +23,8 @@ LAYOUT = Layout(
             rows=(
                 *linear("bert.pooler.dense", "head.dense", "C", "C"),
                 *linear("classifier", "head.cls_fc", "K", "C"),
-            ),
-        ),
+            )
+        )
     },
     ignored={**IGNORED, "cls.*": _PRETRAINING, "qa_outputs.*": _SPANS},
     foreign={
@@ -33,7 +33,7 @@ LAYOUT = Layout(
         "BertForQuestionAnswering": {"qa_outputs.*": _SPANS},
     },
     companions={
-        "classifier.*": ("bert.pooler.dense.weight", f"{_TOKENS}; no pooler stands beside it"),
+        "classifier.*": ("bert.pooler.dense.weight", f"{_TOKENS}; no pooler stands beside it")
     },
     headless={
         "bert.pooler.dense.weight": _NO_POOLER,

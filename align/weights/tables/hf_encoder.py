@@ -58,6 +58,4 @@ ENCODER = (
     *layer_norm(_TORCH + "output.LayerNorm", _PADDLE + "norm2"),
 )
 
-IGNORED = {
-    "bert.embeddings.position_ids": "a constant 0, 1, 2, ...; the model makes it itself",
-}
+IGNORED = {"bert.embeddings.position_ids": "a constant 0, 1, 2, ...; the model makes it itself"}

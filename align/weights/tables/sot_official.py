@@ -34,11 +34,7 @@ LAYOUT = Layout(
             rows=(
                 Row(f"{_CLASSIFIER}.wr.weight", "head.pooling.wr.weight", "linear", ("W", "C")),
                 Row(
-                    f"{_CLASSIFIER}.wr.bias",
-                    "head.pooling.wr.bias",
-                    "bias",
-                    ("W",),
-                    optional=True,
+                    f"{_CLASSIFIER}.wr.bias", "head.pooling.wr.bias", "bias", ("W",), optional=True
                 ),
                 Row(f"{_CLASSIFIER}.norm.weight", "head.pooling.norm.weight", "vector", ("w",)),
                 Row(
@@ -50,7 +46,7 @@ LAYOUT = Layout(
                 ),
                 *_WORD_SCORES,
                 *_CLASS_SCORES,
-            ),
+            )
         ),
         "gap": HeadTable(rows=(*_WORD_SCORES, *_CLASS_SCORES)),
         "none": HeadTable(rows=_CLASS_SCORES),

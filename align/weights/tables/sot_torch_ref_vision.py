@@ -35,7 +35,6 @@ def _layout(
         heads=tables,
         ignored=dict.fromkeys(counted, COUNTED),
         counters=counted,
-        width=first,
         containers=("state_dict", "model"),
         averaged=("state_dict_ema", "model_ema"),
         wrappers=_WRAPPERS,

@@ -37,7 +37,6 @@ def _layout(
         ignored=ignored or {},
         headless=dict.fromkeys((row.source for row in scores), _NO_CLASSIFIER),
         embedless=dict.fromkeys((row.source for row in embed), _NO_PATCHES),
-        width="C0",
         averaged=("model_ema", "state_dict_ema"),
         written_under=written_under,
         wrappers=("module.", "_orig_mod."),

@@ -51,12 +51,7 @@ def batch_norm(source: str, destination: str, width: object, together: str = "")
 
 
 def conv(
-    source: str,
-    destination: str,
-    shape: Sequence[object],
-    *,
-    bias: bool = True,
-    together: str = "",
+    source: str, destination: str, shape: Sequence[object], *, bias: bool = True, together: str = ""
 ) -> tuple[Row, ...]:
     """Weight (out, in, height, width), and bias, of a convolution."""
     axes = tuple(map(str, shape))

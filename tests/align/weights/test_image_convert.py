@@ -9,11 +9,7 @@ import pytest
 
 from align.weights import convert_file
 from sot_paddle.checkpoint import read_tensors, write_tensors
-from sot_paddle.resampling import (
-    resample_bias_table,
-    resample_position_embedding,
-    sinusoid_table,
-)
+from sot_paddle.resampling import resample_bias_table, resample_position_embedding, sinusoid_table
 from tests.align.weights.converted import assert_same_file
 
 CONSTANTS = ("relative_position_index", "attn_mask")

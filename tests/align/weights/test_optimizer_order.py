@@ -7,7 +7,7 @@ import timm
 import transformers
 
 from align.weights import build_plan
-from align.weights.optimizer.optimizer_order import registration_order
+from align.weights.optimizer.optimizer_names import registration_order
 
 SIZES = {
     "vocab_size": 23,

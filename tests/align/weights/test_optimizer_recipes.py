@@ -25,11 +25,7 @@ from align.weights.optimizer import optimizer_paddle, optimizer_torch_live
 from align.weights.optimizer.optimizer_differences import identical
 from align.weights.optimizer.optimizer_state import PlanWay, convert
 from sot_paddle.train.losses import image_loss
-from sot_paddle.train.optimizer import (
-    ClipGradByGlobalNorm,
-    decay_filter,
-    decayed_names_by_shape,
-)
+from sot_paddle.train.optimizer import ClipGradByGlobalNorm, decay_filter, decayed_names_by_shape
 from sot_paddle.train.schedule import EpochRates, PerEpoch
 from sot_torch_ref.train.losses import soft_target_cross_entropy
 from sot_torch_ref.train.optimizer import vision_decay_groups

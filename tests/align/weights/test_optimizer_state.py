@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from align.weights import build_plan
-from align.weights.optimizer.optimizer_accumulators import count_of, stored_arrays, stored_counters
+from align.weights.optimizer.optimizer_accumulators import (
+    LONGEST,
+    count_of,
+    power_after,
+    stored_arrays,
+    stored_counters,
+    updates_of,
+)
 from align.weights.optimizer.optimizer_differences import (
     OptimizerMismatchError,
     differences,
@@ -22,7 +29,6 @@ from align.weights.optimizer.optimizer_names import (
     read_names,
     trained_names,
 )
-from align.weights.optimizer.optimizer_powers import LONGEST, power_after, updates_of
 from align.weights.optimizer.optimizer_state import (
     Group,
     OptimizerState,

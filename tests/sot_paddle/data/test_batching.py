@@ -74,11 +74,7 @@ def test_unshuffled_bucketing_sorts_everything():
 
 def test_a_bucketed_order_is_fixed_for_ever_too():
     order = EpochOrder(11, 4, seed=42, epoch=1, lengths=[5, 3, 8, 8, 1, 2, 9, 4, 7, 6, 3])
-    assert [batch.tolist() for batch in order.batches()] == [
-        [6, 3, 2, 8],
-        [9, 0, 7, 1],
-        [10, 5, 4],
-    ]
+    assert [batch.tolist() for batch in order.batches()] == [[6, 3, 2, 8], [9, 0, 7, 1], [10, 5, 4]]
 
 
 def test_both_paddings():

@@ -44,10 +44,7 @@ def test_sst2(task_folder):
 
 def test_unbalanced_quotes_do_not_merge_rows(task_folder):
     folder = task_folder("RTE", dev=RTE + '0\t"A\tb\tentailment\n1\tc\t"d\tnot_entailment\n')
-    assert read_split(folder, "rte", "dev") == [
-        Example(0, '"A', "b", 0),
-        Example(1, "c", '"d', 1),
-    ]
+    assert read_split(folder, "rte", "dev") == [Example(0, '"A', "b", 0), Example(1, "c", '"d', 1)]
 
 
 MRPC_ROWS = ["1\t11\t12\tA b.\tB a.", "0\t21\t22\tC.\tD.", "1\t12\t11\tE.\tF."]

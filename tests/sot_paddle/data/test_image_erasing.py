@@ -9,12 +9,7 @@ import pytest
 
 import sot_torch_ref  # noqa: F401  (makes timm importable beside a CPU build of torch)
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.image_erasing import (
-    MODES,
-    ErasingConfig,
-    apply_erasures,
-    draw_erasures,
-)
+from sot_paddle.data.image_erasing import MODES, ErasingConfig, apply_erasures, draw_erasures
 
 SHAPE = (3, 37, 29)
 

@@ -174,11 +174,7 @@ def test_refusals_of_the_number_of_classes() -> None:
 )
 def test_every_normalization_runs_and_trains(pooling: str, name: str) -> None:
     built = head(pooling, normalization=name)
-    norm = {
-        "svpn": {"weight"},
-        "sqrt_t": {"factor"},
-        "ln": {"weight", "bias"},
-    }.get(name, set())
+    norm = {"svpn": {"weight"}, "sqrt_t": {"factor"}, "ln": {"weight", "bias"}}.get(name, set())
     assert {n for n, _ in built.pooling.norm.named_parameters()} == norm
     built(features()).sum().backward()
     assert all(p.grad is not None for p in built.parameters())

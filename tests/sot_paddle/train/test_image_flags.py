@@ -76,12 +76,7 @@ def test_options_of_the_model() -> None:
         *("--set", "qkv_bias=true", "--set", "mlp_ratio=2.0", "--set", "seed=7"),
     )
     assert config.seed == 7
-    assert config.model_options == {
-        "embed_dim": 48,
-        "depth": 2,
-        "qkv_bias": True,
-        "mlp_ratio": 2.0,
-    }
+    assert config.model_options == {"embed_dim": 48, "depth": 2, "qkv_bias": True, "mlp_ratio": 2.0}
     swin = train("D", "swin_tiny", "--set", "depths=2,2,2,2", "--set", "normalization=none")
     assert swin.model_options == {"depths": (2, 2, 2, 2), "normalization": None}
 
@@ -199,11 +194,7 @@ def test_shipped_files_are_read(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "lr", "decay", "batch"),
-    [
-        ("sot_tiny", 1e-3, 0.03, 128),
-        ("sot_small", 1e-3, 0.03, 128),
-        ("sot_base", 5e-4, 0.065, 64),
-    ],
+    [("sot_tiny", 1e-3, 0.03, 128), ("sot_small", 1e-3, 0.03, 128), ("sot_base", 5e-4, 0.065, 64)],
 )
 def test_published_settings(name: str, lr: float, decay: float, batch: int) -> None:
     config = train("--config", str(ROOT / "configs" / "imagenet" / f"{name}.yaml"))

@@ -100,10 +100,7 @@ def test_decay_filter_of_the_optimizer_is_asked_by_parameter_name() -> None:
 
 def test_parameter_groups_have_their_own_rate_and_decay() -> None:
     made = parameters()
-    groups = [
-        {"params": made[:1], "weight_decay": 0.5, "learning_rate": 0.5},
-        {"params": made[1:]},
-    ]
+    groups = [{"params": made[:1], "weight_decay": 0.5, "learning_rate": 0.5}, {"params": made[1:]}]
     traces = [Trace(v, decay=0.5 if i == 0 else 0.25) for i, v in enumerate(initial())]
     optimizer = HFAdamW(0.1, parameters=groups, weight_decay=0.25)
     for step in range(3):

@@ -110,10 +110,7 @@ def test_drop_path_is_where_timm_has_it() -> None:
 
 @pytest.mark.parametrize(
     ("name", "other"),
-    [
-        ("swin_tiny", "swin_tiny_patch4_window7_224"),
-        ("swin_base", "swin_base_patch4_window7_224"),
-    ],
+    [("swin_tiny", "swin_tiny_patch4_window7_224"), ("swin_base", "swin_base_patch4_window7_224")],
 )
 def test_names_and_shapes_are_timm(name: str, other: str) -> None:
     import timm

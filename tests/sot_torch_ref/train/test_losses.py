@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sot_torch_ref.train.losses import (
-    smooth_one_hot,
-    soft_target_cross_entropy,
-    task_loss,
-)
+from sot_torch_ref.train.losses import smooth_one_hot, soft_target_cross_entropy, task_loss
 
 LOGITS = torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.1, 4.0], [2.0, 2.0, -1.0], [0.0, 1.0, 0.0]])
 LABELS = torch.tensor([2, 0, 1, 1])

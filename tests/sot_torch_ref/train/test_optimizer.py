@@ -6,10 +6,7 @@ import pytest
 import torch
 
 from sot_torch_ref import create_model
-from sot_torch_ref.train.optimizer import (
-    HFAdamW,
-    vision_decay_groups,
-)
+from sot_torch_ref.train.optimizer import HFAdamW, vision_decay_groups
 
 SIZE = 5
 
