@@ -22,12 +22,11 @@ from typing import Any
 
 from align.cases.covered.not_aligned import NOT_ALIGNED
 from align.cases.covered.syntax import parse
-from align.certify.equal_edits import changes_nothing
 from align.certify.mutation_order import SCENE, CheckRecord, Checks, check_names
 from align.certify.mutation_result import Drawn, MutantOutcome, Mutants
 from align.certify.mutation_sites import MutableFile, Mutant
 from align.certify.mutation_worker import COPIED, ROOT, answers, without
-from align.certify.not_mutated import NOT_MUTATED
+from align.certify.not_drawn import NOT_MUTATED, changes_nothing
 from align.certify.program_equality import same_program
 from align.certify.refusals import only_refusing
 from align.certify.task_results import Progress, results

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
+from align.certify.refusals import called
 from align.certify.value_edits import (
     OTHER_OPERATOR,
     Edit,
@@ -35,10 +36,20 @@ _OF_TENSORS = {"paddle", "F"}
 _WITHOUT_GRADIENT = {"to_tensor", "zeros", "ones", "full", "arange", "no_grad", "auto_cast"}
 """Functions of Paddle whose result has no gradient to cut."""
 
+_DEFAULTS = {
+    ("softmax", "axis"): "-1",
+    ("log_softmax", "axis"): "-1",
+    ("split", "axis"): "0",
+    ("concat", "axis"): "0",
+    ("index_select", "axis"): "0",
+    ("svd", "full_matrices"): "False",
+}
+"""Options of Paddle's functions that have this value anyway."""
+
 
 def dropped_call(node: ast.AST, names: FileNames) -> Edits:
-    """A call left out: what went in comes out."""
-    if not isinstance(node, ast.Call):
+    """A call left out: what went in comes out; not where that is what it does."""
+    if not isinstance(node, ast.Call) or _hands_on(node):
         return
     if isinstance(node.func, ast.Attribute) and is_name(node.func.value):
         return
@@ -59,10 +70,10 @@ def exchanged_arguments(node: ast.AST, names: FileNames) -> Edits:
 
 
 def dropped_option(node: ast.AST, names: FileNames) -> Edits:
-    """An option of a call left at its default."""
+    """An option of a call left at its default; not where it has that value anyway."""
     if isinstance(node, ast.Call):
         for given in node.keywords:
-            if given.arg is not None and given.arg not in UNSEEN_OPTIONS:
+            if given.arg not in (None, *UNSEEN_OPTIONS) and not _is_default(node, given):
                 yield ast.Call(node.func, node.args, [k for k in node.keywords if k is not given])
 
 
@@ -143,6 +154,24 @@ STATEMENTS: dict[str, Callable[[ast.stmt], Changes]] = {
     edit.__name__: edit for edit in (dropped_statement, other_change, negated_condition)
 }
 """Name of an edit -> what it makes of a statement."""
+
+
+def _hands_on(node: ast.Call) -> bool:
+    """Whether a call returns what it is given, in a run of one precision: a cast to the type of
+    another tensor, and ``int``, ``float`` or ``bool`` around a draw, a mean or a comparison."""
+    name, argument = called(node), node.args[0] if node.args else None
+    if name == "astype":
+        return isinstance(argument, ast.Attribute) and argument.attr == "dtype"
+    if name not in ("int", "float", "bool") or len(node.args) != 1:
+        return False
+    made = _root(getattr(argument, "func", argument)), called(argument)
+    return isinstance(argument, ast.Compare) or made[0] == "rng" or made == ("np", "mean")
+
+
+def _is_default(node: ast.Call, given: ast.keyword) -> bool:
+    if given.arg == "dtype" and _root(node.func) == "np" and ast.unparse(given.value) == "np.int64":
+        return True  # whole numbers are so without being asked
+    return _DEFAULTS.get((called(node), given.arg)) == ast.unparse(given.value)
 
 
 def _differ(parts: list[ast.expr]) -> bool:

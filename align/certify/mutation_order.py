@@ -63,23 +63,19 @@ class Checks:
 
         Those that run its lines. A default in a signature matters to those that run its function.
         Whatever else runs at the import (a table, a field) matters to those that run the class or
-        file around it, which come first, and to those that run anything of a file that imports its
-        file. Both may be read without being run.
+        file around it, and then to those that run anything of a file that imports its file. Both
+        may be read without being run: the cases that read them come first.
         """
         file, lines = statement.file, statement.lines
         at_import = not self._imported.get(file, _NONE).isdisjoint(lines)
         if not (at_import or statement.at_import):
             return _named(self._those(file, lines))
         near = self._those(file, statement.near)
-        held = {one.name for one in near}
+        reading = [one for one in self._ran if one.name.startswith(READING)]
         signature = isinstance(statement.node, ast.FunctionDef)
         around = () if signature else (file, *self._importers.get(file, ()))
-        further = [
-            one
-            for one in self._ran
-            if one.name.startswith(READING) or any(one.lines.get(name) for name in around)
-        ]
-        return _named([*near, *(one for one in further if one.name not in held)])
+        further = [one for one in self._ran if any(one.lines.get(name) for name in around)]
+        return _named(list({one.name: one for one in (*reading, *near, *further)}.values()))
 
     def _those(self, file: str, lines: range) -> list[CheckRecord]:
         return [one for one in self._ran if not one.lines.get(file, _NONE).isdisjoint(lines)]

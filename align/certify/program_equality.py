@@ -1,13 +1,9 @@
-"""Whether an edit changes nothing: both texts compile to the same code, or it is a known one."""
+"""Whether two texts are provably one program: they compile to the same code."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
 from types import CodeType
-
-from align.certify.value_edits import written
 
 
 class _Stripped(ast.NodeTransformer):
@@ -55,37 +51,3 @@ def _content(code: CodeType) -> tuple:
 
 def _is_docstring(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-@dataclass(frozen=True)
-class EqualEdit:
-    """An edit that changes nothing.
-
-    Attributes:
-        file: below the product's folder.
-        old: text that occurs in it, at one place or several.
-        new: what stands there instead, as a mutant has it.
-        reason: why nothing changes.
-    """
-
-    file: str
-    old: str
-    new: str
-    reason: str
-
-    def results(self, text: str) -> Iterator[str]:
-        """What becomes of the file's text, for each place."""
-        at = text.find(self.old)
-        while at >= 0:
-            yield text[:at] + self.new + text[at + len(self.old) :]
-            at = text.find(self.old, at + 1)
-
-
-def of_expression(file: str, old: str, new: str, reason: str) -> EqualEdit:
-    """An `EqualEdit` that puts one expression in the place of another, written as a mutant has it.
-
-    Args:
-        file, old, reason: see there.
-        new: the expression.
-    """
-    return EqualEdit(file, old, written(ast.parse(new, mode="eval").body), reason)

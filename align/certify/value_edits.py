@@ -110,8 +110,11 @@ def operator(node: ast.AST, names: FileNames) -> Edits:
 
 
 def comparison(node: ast.AST, names: FileNames) -> Edits:
-    """A comparison that includes its limit or not, or the opposite one; a ``not`` left out."""
-    if isinstance(node, ast.Compare):
+    """A comparison that includes its limit or not, or the opposite one; a ``not`` left out.
+
+    Not where a random number meets a limit, which it never equals.
+    """
+    if isinstance(node, ast.Compare) and ast.unparse(node.left) != "rng.random()":
         first, *rest = node.ops
         yield ast.Compare(node.left, [_OTHER_COMPARISON[type(first)](), *rest], node.comparators)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):

@@ -282,6 +282,7 @@ class DataCase:
         lower_case: lower-case and strip accents before splitting.
         strip_accents: strip accents or keep them, None for what ``lower_case`` says.
         file: of the vocabulary's folder that our tokenizer reads, "" for what it prefers.
+        stored: our tokenizer is told neither option: it reads them in ``tokenizer.json``.
     """
 
     name: str
@@ -290,6 +291,7 @@ class DataCase:
     lower_case: bool = True
     strip_accents: bool | None = None
     file: str = ""
+    stored: bool = False
     steps: tuple[str, ...] = ("data",)
     dtypes: tuple[str | None, ...] = (None,)
     quick: bool = True

@@ -259,6 +259,7 @@ _DATA = (
     DataCase("data_cased", 64, lower_case=False),
     DataCase("data_accents_kept", 64, strip_accents=False),
     DataCase("data_vocabulary_file", 24, pairs=True, file="vocab.txt"),
+    DataCase("data_stored_settings", 24, lower_case=False, strip_accents=True, stored=True),
 )
 
 _GLUE_DATA = (

@@ -11,14 +11,12 @@ import pytest
 from align import cli
 from align.cases.covered.syntax import parse
 from align.certify import certificate_table, mutate, mutation_worker
-from align.certify.equal_edits import EQUAL_EDITS, changes_nothing
 from align.certify.mutate import PORTS, PRODUCT, draw, mutable_files
 from align.certify.mutation_order import CheckRecord, Checks
 from align.certify.mutation_result import MutantOutcome, Mutants
 from align.certify.mutation_sites import MutableFile, Mutant
 from align.certify.mutation_worker import COPY, ROOT, edited
-from align.certify.not_mutated import NOT_MUTATED, NotMutated
-from align.certify.program_equality import EqualEdit
+from align.certify.not_drawn import EQUAL_EDITS, NOT_MUTATED, EqualEdit, NotMutated, changes_nothing
 from align.certify.task_results import results
 
 SCHEDULE = "sot_paddle/train/schedule.py"
@@ -109,10 +107,10 @@ def test_checks_that_run_the_line_come_cheapest_first() -> None:
     reading = CheckRecord("defaults_of_f", 9.0, {})
     checks = Checks([imported, slow, quick, importing, other, reading], [file, user])
     assert checks.past(formula) == [("quick", 1.0), ("slow", 3.0)]
-    # what runs at the import may matter to whoever imports it: those near it first
+    # what runs at the import may matter to whoever reads or imports it: those near it first
     tables = [name for name, _ in checks.past(table)]
-    assert tables == ["quick", "slow", "importing", "defaults_of_f"]
-    assert [name for name, _ in checks.past(signature)] == ["quick", "slow", "defaults_of_f"]
+    assert tables == ["defaults_of_f", "quick", "slow", "importing"]
+    assert [name for name, _ in checks.past(signature)] == ["defaults_of_f", "quick", "slow"]
     assert Checks([imported, other], [file]).past(formula) == []
 
 

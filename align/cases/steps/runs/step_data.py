@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
+from pathlib import Path
+
 import numpy as np
 
 from align.cases.context import Context
@@ -11,6 +15,7 @@ from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
 from align.record.results import Comparison, StepResult
+from sot_paddle.data.tokenization import WordPieceTokenizer
 
 _KEYS = ("input_ids", "token_type_ids", "attention_mask")
 
@@ -34,14 +39,27 @@ def _reference(
     return {key: np.asarray([row[key] for row in rows], dtype="int64") for key in _KEYS}
 
 
+def _as_stored(context: Context, options: dict[str, bool | None]) -> WordPieceTokenizer:
+    """Our tokenizer on a copy of ``tokenizer.json`` that holds the options."""
+    content = json.loads((context.vocabulary / "tokenizer.json").read_text(encoding="utf-8"))
+    stored = {"lowercase": options["do_lower_case"], "strip_accents": options["strip_accents"]}
+    content["normalizer"] |= stored
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+        return WordPieceTokenizer(folder)
+
+
 def run(case: DataCase, dtype: None, context: Context) -> StepResult:
     """Compare the encoded sentences row by row."""
     sentences = list(context.texts)
     first, second = sentences, None
     if case.pairs:
         second = sentences[1:] + sentences[:1]
-    tokenizer = context.tokenizer(
-        file=case.file, do_lower_case=case.lower_case, strip_accents=case.strip_accents
+    options = {"do_lower_case": case.lower_case, "strip_accents": case.strip_accents}
+    tokenizer = (
+        _as_stored(context, options)
+        if case.stored
+        else context.tokenizer(file=case.file, **options)
     )
     encoded = tokenizer.encode_batch(first, second, max_length=case.max_length)
     ours = {key: encoded[key] for key in _KEYS}

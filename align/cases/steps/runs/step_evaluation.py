@@ -40,13 +40,17 @@ def run(case: EvaluationCase, dtype: str, context: Context) -> StepResult:
         logits = evaluation.predict_logits(pair.ours.train(), examples, batches, _collate)
         kept = {"training mode kept": np.asarray(int(pair.ours.training))}
         scores = evaluation.score(case.task, logits, labels)
-        return kept | _named(logits, evaluation.decide(logits), scores)
+        whole = kept | _named(logits, evaluation.decide(logits), scores)
+        return whole | _of_single(evaluation.score(case.task, single, labels))
 
     def compare(arrays: Arrays, expected: np.ndarray) -> list[Comparison]:
         theirs = {"training mode kept": np.asarray(1), **_scored(case, expected, labels)}
+        theirs |= _of_single(_scores(case, single, labels)[1])
         return compare_mappings(arrays, theirs, lambda name: _rule(name, dtype))
 
-    ours, (reference, stamp) = evaluated(), _reference(pair, examples)
+    reference, stamp = _reference(pair, examples)
+    single = reference.astype(np.float32)
+    ours = evaluated()
     paddle.seed(case.batch.seed)
     with mock.patch.object(evaluation, "evaluation_mode", contextlib.nullcontext):
         dropped = evaluated()
@@ -112,10 +116,22 @@ def _reference(pair: CasePair, examples: list[dict[str, Any]]) -> tuple[np.ndarr
 
 
 def _scored(case: EvaluationCase, logits: np.ndarray, labels: np.ndarray) -> Arrays:
+    return _named(logits, *_scores(case, logits, labels))
+
+
+def _scores(
+    case: EvaluationCase, logits: np.ndarray, labels: np.ndarray
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Decisions and scores of logits, in float64 whatever the logits are."""
     tensor = torch.from_numpy(logits)
     decided = tensor.argmax(dim=1).numpy() if case.num_classes > 1 else logits[:, 0]
     scores = {"loss": task_loss(tensor.double(), torch.from_numpy(labels)).item()}
-    return _named(logits, decided, scores | glue_metrics(case.task, decided, labels))
+    return decided, scores | glue_metrics(case.task, decided, labels)
+
+
+def _of_single(scores: dict[str, float]) -> Arrays:
+    """Scores of the reference's logits in float32, by names of their own."""
+    return {f"float32 logits/{name}": np.array(value) for name, value in scores.items()}
 
 
 def _named(logits: np.ndarray, decided: np.ndarray, scores: dict[str, float]) -> Arrays:
