@@ -29,7 +29,7 @@ from align.certify.value_edits import (
 
 CONTAINERS = {"list", "tuple", "dict", "str", "iter"}
 """Calls that only change the kind of a container: they are not dropped."""
-UNSEEN_OPTIONS = {"strict", "repr", "stacklevel"}
+UNSEEN_OPTIONS = {"strict", "repr", "stacklevel", "where"}
 """Options of calls that only refuse or only say something."""
 _COMMUTING = {"min", "max", "isclose", "gcd"}
 _OF_TENSORS = {"paddle", "F"}
