@@ -6,21 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from align.explain import dump_locating
-from align.explain.arrays import weight_causes
-from align.explain.settings import schedule_causes
-from align.judge import drift
+from align.commands.steps import Steps, left_out
 from align.match.dump_names import table_of
 from align.match.name_table import Table
 from align.pair.dump_pair import DumpPair, Names
 from align.record.files.dump_meta import SIDES, same_request
 from align.record.files.dump_reading import Dump
 from align.record.provenance import described, origin
-from align.record.results import Comparison, Divergence, Report, some
+from align.record.results import Report, some
 from align.report.outcome import Outcome
-from align.stages import dump_numbers, dump_stages
 from sot_paddle.runtime import environment_stamp
 
 
@@ -59,14 +53,12 @@ def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
     outcome = Outcome(Report(_environment(names.torch, names.paddle)))
     outcome.report.about = _about(names.torch, names.paddle)
     outcome.leave_out(names.modules.torch_only, names.modules.paddle_only)
-    outcome.report.layers = {name: one.kind for name, one in names.layers.items()}
+    outcome.report.layers = names.layers
     outcome.notes.extend(_notes(names))
-    if _weights(names, outcome):
-        for result, found in dump_numbers.stages(names.torch, names.paddle):
-            outcome.report.results.append(result)
-            outcome.add(found)
-        for dtype in dtypes:
-            _run_dtype(DumpPair(names, dtype), outcome)
+    steps, pairs = Steps(outcome), [DumpPair(names, dtype) for dtype in dtypes]
+    if steps.once(pairs[0]):
+        for pair in pairs:
+            steps.precision(pair)
     outcome.notes[:] = dict.fromkeys(outcome.notes)
     return outcome
 
@@ -149,10 +141,7 @@ def _notes(names: Names) -> list[str]:
     found = [f"{dump.meta.title}: {note}" for dump in (torch, paddle) for note in dump.meta.notes]
     if names.note:
         found.append(names.note)
-    reasons: dict[str, list[str]] = {}
-    for name, reason in names.weights.ignored.items():
-        reasons.setdefault(reason, []).append(name)
-    found += [f"left out: {some(held)}: {reason}" for reason, held in reasons.items()]
+    found += left_out(names.weights.ignored)
     if torch.meta.moved:
         found.append(
             f"{len(torch.meta.moved)} constant vectors (fresh biases, scales, running statistics) "
@@ -170,53 +159,3 @@ def _notes(names: Names) -> list[str]:
             f"precision; dump PyTorch again with --against {paddle.path} to rule that out"
         )
     return found
-
-
-def _weights(names: Names, outcome: Outcome) -> bool:
-    """Compare the weights; whether the passes may be compared."""
-    result = outcome.timed(lambda: dump_stages.weights(names, names.torch.meta.name))
-    if result.first_failure is None:
-        return True
-    explain = weight_causes.Explainer(*dump_stages.both_weights(names))
-    for one in result.failures:
-        cause = explain(one.name) or one.hint
-        outcome.add([Divergence(one.name, one.name, "weights", "", one.reason, cause)])
-    outcome.notes.append(
-        "the passes were not compared: they ran on different weights; fix the conversion, or "
-        f"dump the Paddle side with --weights {names.torch.path}"
-    )
-    return False
-
-
-def _run_dtype(pair: DumpPair, outcome: Outcome) -> None:
-    """Forward, backward and training in one precision."""
-    case = pair.names.torch.meta.name
-    forward = outcome.timed(lambda: dump_stages.forward(pair, case))
-    outcome.notes.extend(pair.judge.notes)
-    found = None
-    if forward.failures:
-        found = dump_locating.forward(pair, forward.failures)
-        outcome.first_divergence = outcome.first_divergence or found
-        outcome.add([outcome.first_divergence])
-    backward = outcome.timed(lambda: dump_stages.backward(pair, case))
-    if backward.failures:
-        one = dump_locating.backward(pair, backward.failures, found)
-        outcome.first_backward_divergence = outcome.first_backward_divergence or one
-        outcome.add([outcome.first_backward_divergence])
-    if pair.names.torch.meta.steps:
-        result = outcome.timed(lambda: dump_stages.training(pair, case))
-        if result.failures and not outcome.findings:  # else it is a consequence
-            outcome.add([_training(pair, result.failures)])
-
-
-def _training(pair: DumpPair, failed: Sequence[Comparison]) -> Divergence:
-    """The first quantity that is wrong; of wrong rates also why."""
-    first = failed[0]
-    places = {"losses": "loss", "learning rates": "schedule", drift.NAME: "weights"}
-    place = places.get(first.name) or first.name.rpartition("/")[2]
-    cause = first.hint
-    if place == "schedule":
-        ours, reference, _ = pair.training()
-        rates = (np.asarray(run.learning_rates) for run in (ours, reference))
-        cause = schedule_causes.explain(*rates) or cause
-    return Divergence(first.name, place, "training", pair.dtype, first.reason, cause)

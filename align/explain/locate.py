@@ -4,34 +4,32 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from align.explain import layer_causes
 from align.explain.hints import layer_hints
-from align.explain.isolation_backward import BackwardIsolation, guilty_backward
-from align.frameworks import on_paddle, on_torch
 from align.judge import output_structure
-from align.pair import runs
-from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty, merged
+from align.pair.pair import Pair
 from align.record.recording import ROOT
 from align.record.results import Comparison, Divergence
 
 
-def forward_guilty(pair: AnyPair, guilty: Sequence[Guilty]) -> list[Divergence]:
+def forward_guilty(pair: Pair, guilty: Sequence[Guilty]) -> list[Divergence]:
     """Inject mode's wrong layers with their causes, each once; experiments on the first one."""
     held = merged(list(guilty))
     return [_describe(pair, one, first=i == 0) for i, one in enumerate(held)]
 
 
-def _describe(pair: AnyPair, one: Guilty, *, first: bool) -> Divergence:
-    layer, module, weights = pair.layer(one.place)
-    cause = (
-        layer_causes.forward(pair, one)
-        if first
-        else layer_hints.explain(one, weights, layer, module)
-    )
+def _describe(pair: Pair, one: Guilty, *, first: bool) -> Divergence:
+    if first and pair.live:
+        from align.explain import layer_causes  # two dumps are compared without a framework
+
+        cause = layer_causes.forward(pair, one)
+    else:
+        layer, module, weights = pair.layer(one.place)
+        cause = layer_hints.explain(one, weights, layer, module)
     if not cause:
         inside = ", ".join(dict.fromkeys(one.siblings[:4]))
         hidden = f"layers without a partner run there: {inside}" if inside else ""
@@ -48,7 +46,7 @@ def _describe(pair: AnyPair, one: Guilty, *, first: bool) -> Divergence:
 
 
 def first_forward(
-    pair: AnyPair, failed: Sequence[Comparison], guilty: Sequence[Divergence]
+    pair: Pair, failed: Sequence[Comparison], guilty: Sequence[Divergence]
 ) -> Divergence:
     """The first failed tap, placed at the first layer that inject mode finds wrong."""
     first = failed[0]
@@ -80,8 +78,10 @@ def _structural(first: Comparison) -> tuple[str, str]:
     return owner, f"trained on one side only (stop_gradient, requires_grad): {names}"
 
 
-def _undetermined(pair: AnyPair) -> str:
+def _undetermined(pair: Pair) -> str:
     """Says when the Paddle side does not repeat itself: something in it is drawn by chance."""
+    if not pair.live:
+        return ""
     again = pair.run_ours()
     for key, call in pair.ours.calls.items():
         for (_, a), (_, b) in zip(call.outputs, again.calls[key].outputs, strict=False):
@@ -91,27 +91,34 @@ def _undetermined(pair: AnyPair) -> str:
 
 
 def first_backward(
-    pair: AnyPair, failed: Sequence[Comparison], guilty: Sequence[Divergence] | None = None
+    pair: Pair, failed: Sequence[Comparison], guilty: Sequence[Divergence]
 ) -> Divergence:
     """The first bad gradient in backward order, and the layer whose own backward pass makes it.
 
     Args:
-        pair: the user's pair.
+        pair: both sides.
         failed: failed comparisons of the backward stage.
-        guilty: from `isolation_backward.isolated_backward`; None: it is run here.
+        guilty: layers whose own backward pass is wrong, in backward order.
     """
     first = failed[0]
-    if guilty is None:
-        guilty = guilty_backward(pair, BackwardIsolation(pair).go())
     if not guilty:
         place = first.name.removeprefix("gradient at ").partition("[")[0]
-        place = "loss" if first.name == "loss" or ROOT in first.name else place
+        place = "loss" if is_of_loss(first) else place
         return Divergence(first.name, place, "backward", pair.dtype, first.reason, first.hint)
     held = guilty[0]
-    cause = layer_causes.of_backward(pair, held.place, held.cause)
+    cause = held.cause
+    if pair.live:
+        from align.explain import layer_causes  # two dumps are compared without a framework
+
+        cause = layer_causes.of_backward(pair, held.place, cause)
     return Divergence(
         first.name, held.place, "backward", pair.dtype, first.reason, cause, held.source
     )
+
+
+def is_of_loss(first: Comparison) -> bool:
+    """Whether the first wrong gradient is that of the model's output, or the loss itself."""
+    return first.name == "loss" or ROOT in first.name
 
 
 def momentum_hint(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> str:
@@ -168,13 +175,16 @@ def _divisor(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> 
     return ""
 
 
-def running_statistic(pair: AnyPair, name: str) -> str:
+def running_statistic(pair: Any, name: str) -> str:
     """The cause of a running statistic that is wrong after training, found in one pass.
 
     Args:
-        pair: the user's pair.
+        pair: a live one.
         name: of Paddle's buffer.
     """
+    from align.frameworks import on_paddle, on_torch  # two dumps are compared without them
+    from align.pair import runs
+
     weights, plan = pair.setup.weights, dataclasses.replace(pair.plan, train=True)
     rows = [row for row in weights.rows if row.destination.name == name and row.source.buffer]
     if not rows:

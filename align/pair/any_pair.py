@@ -15,14 +15,16 @@ from align.frameworks import code_lines, on_paddle, on_torch, stepping_paddle, s
 from align.frameworks.masks import Masks
 from align.judge.distance import exact_in_float32, peak
 from align.judge.judging import Judge, noise_of
+from align.judge.rate_curves import Curve
 from align.match.module_map import ModuleMap
 from align.match.name_table import read_table
 from align.match.paired_names import SideNames, pair_names
 from align.match.renamed import to_paddle
-from align.pair import runs
+from align.pair import runs, side_records, training_runs
 from align.pair.isolation import Isolation
 from align.pair.models import Models, load, tensors
-from align.record.arrays import Arrays, TrainingRun
+from align.pair.training_runs import TrainingRuns
+from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun
 from align.record.casting import cast, is_array, output_weights
 from align.record.nested import leaves
 from align.record.provenance import described, origin
@@ -51,6 +53,7 @@ class Setup:
         model = self.references.get(plan.dtypes[0], plan.train)
         layer = self.ports.get(plan.dtypes[0], plan.train)
         source, own = on_torch.entries(model), on_paddle.entries(layer)
+        self.entries = source
         found = pair_names(
             SideNames(source, list(on_torch.modules(model))),
             SideNames(own, list(on_paddle.modules(layer))),
@@ -111,6 +114,8 @@ class AnyPair:
         dtype: "float64" or "float32"; in float32 the float64 run of the reference, on the same
             rounded weights and inputs, is the judge.
     """
+
+    live = True
 
     def __init__(self, setup: Setup, dtype: str) -> None:
         self.setup, self.plan, self.dtype = setup, setup.plan, dtype
@@ -281,6 +286,57 @@ class AnyPair:
         """The same, to be judged in a ``with`` block and not kept; see `runs.trained`."""
         model, masks, dtype = self.our_model(True), self.setup.masks, self.dtype
         return runs.trained(on_paddle, model, plan or self.plan, dtype, dtype, None, masks, watch)
+
+    def trainings(self) -> TrainingRuns:
+        """The training runs of both sides; Paddle's when it is asked for."""
+        return training_runs.live(self, on_torch, on_paddle)
+
+    def asks(self, step: str) -> bool:
+        """Whether "weights", "metric" or "learning_rate" is to be compared."""
+        plan = self.plan
+        asked = {
+            "weights": plan.converted,
+            "metric": plan.metric,
+            "learning_rate": plan.schedule_steps,
+        }
+        return bool(asked[step])
+
+    def both_weights(self) -> BothWeights:
+        """The weights that the user converted, read before any of the reference's is loaded."""
+        return side_records.both_weights(self, on_torch, on_paddle)
+
+    def both_scores(self) -> BothScores:
+        """Both metrics on the reference's output."""
+        return side_records.both_scores(self, on_torch, on_paddle)
+
+    def logged_rates(self) -> Curve | None:
+        """The rates that the user's callables return, None for those of the optimizers."""
+        return side_records.logged_rates(self.plan)
+
+    def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
+        """Paddle's pass with a fault in the model: what, where, the pass; see `Pair`."""
+        if step == "backward":
+            key = self._without_parameters()
+            with self.pass_ours(tripled=key) as found:
+                yield "gradient x 3 behind a layer", key, found
+            return
+        with self.nudged() as name:
+            if name is not None:
+                with self.pass_ours(backward=False) as found:
+                    yield "a weight 1 % off", name, found
+
+    def _without_parameters(self) -> str:
+        """The last paired call of a layer without parameters, else the model itself."""
+        owners = {row.destination.owner for row in self.setup.weights.rows}
+        order = [at for at, _ in self.ours.backward_order]
+        upstream = [
+            key
+            for key, own, call in self.judge.taps(self.ours, self.reference)
+            if call.grad_outputs and own.name != ROOT
+            if not any(owner == own.name or owner.startswith(f"{own.name}.") for owner in owners)
+            if key in order[:-1]
+        ]
+        return upstream[-1] if upstream else ROOT
 
     @contextlib.contextmanager
     def nudged(self) -> Iterator[str | None]:

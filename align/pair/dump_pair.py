@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
-from align.judge import noise_numbers
+from align.judge import drift, noise_numbers
 from align.judge.judging import Judge
+from align.judge.rate_curves import Curve
 from align.match.dump_names import settled
 from align.match.name_table import Table
 from align.match.renamed import to_paddle
-from align.pair import drifting
-from align.record.arrays import TrainingRun
+from align.pair.side_records import METRIC, scored_output, widened
+from align.pair.training_runs import Ours, TrainingRuns, tensor_title
+from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun
 from align.record.files.dump_meta import Module
 from align.record.files.dump_reading import Dump
-from align.record.recording import Recording
-
-STATE = ""
-"""Kind of the parameters and buffers; the moments are kinds of their own."""
+from align.record.recording import ROOT, Recording
 
 
 class Names:
@@ -41,7 +43,9 @@ class Names:
         found = settled(torch.meta, paddle.meta, table, folder)
         self.weights, self.modules, self.note = found.weights, found.modules, found.note
         self.pooled = any("AvgPool" in module.kind for module in paddle.meta.modules)
-        self.layers: Mapping[str, Module] = {one.name: one for one in paddle.meta.modules}
+        self.state, self.own_state = torch.weights(), paddle.weights()
+        self.layers = {one.name: one.kind for one in paddle.meta.modules}
+        self.own: Mapping[str, Module] = {one.name: one for one in paddle.meta.modules}
         self.theirs: Mapping[str, Module] = {one.name: one for one in torch.meta.modules}
 
     def wrong_norms(self) -> list[str]:
@@ -63,80 +67,158 @@ class DumpPair:
         dtype: "float64" or "float32".
     """
 
+    live = False
+
     def __init__(self, names: Names, dtype: str) -> None:
-        self.names, self.dtype = names, dtype
+        self.setup, self.plan, self.dtype = names, names.torch.meta, dtype
+        self.unjudged: set[str] = set()
         self.judge = Judge(names.weights, names.modules, dtype, names.pooled)
 
     @functools.cached_property
     def ours(self) -> Recording:
         """Paddle's pass."""
-        return self.names.paddle.recording(self.dtype)
+        return self.setup.paddle.recording(self.dtype)
 
     @functools.cached_property
     def reference(self) -> Recording:
         """PyTorch's pass."""
-        return self.names.torch.recording(self.dtype)
+        return self.setup.torch.recording(self.dtype)
 
     @functools.cached_property
     def oracle(self) -> Recording | None:
         """PyTorch's float64 pass on the same rounded numbers; None for a pair in float64."""
-        return self.names.torch.oracle(self.dtype)
+        return self.setup.torch.oracle(self.dtype)
 
     @functools.cached_property
     def noise(self) -> tuple[noise_numbers.Distances, noise_numbers.Distances]:
         """How far one unit in the last place moves each tap and each gradient, Paddle's names."""
-        forward, backward, rows = self.names.torch.noise(self.dtype)
-        to_paddle = self.names.modules.to_paddle
-        both = [
-            noise_numbers.renamed(table, self.reference, to_paddle) for table in (forward, backward)
-        ]
-        weights = self.names.weights
+        forward, backward, rows = self.setup.torch.noise(self.dtype)
+        weights, names = self.setup.weights, self.setup.modules.to_paddle
+        both = [noise_numbers.renamed(t, self.reference, names) for t in (forward, backward)]
         both[1].update(noise_numbers.parameter_noise(weights, self.reference.gradients, rows))
         return both[0], both[1]
 
-    def training(self) -> tuple[TrainingRun, TrainingRun, TrainingRun | None]:
-        """Paddle's run, PyTorch's, and its float64 run."""
-        torch, paddle = self.names.torch, self.names.paddle
-        dtype = self.dtype
-        return paddle.training(dtype), torch.training(dtype), torch.training_oracle(dtype)
+    def trainings(self) -> TrainingRuns:
+        """The training runs of both sides."""
+        torch, dtype = self.setup.torch, self.dtype
+        reference, oracle = torch.training(dtype), torch.training_oracle(dtype)
+        found, ahead = self._drift()
 
-    def band(self, reference: TrainingRun) -> noise_numbers.Distances:
+        @contextlib.contextmanager
+        def ours() -> Iterator[Ours]:
+            yield self.setup.paddle.training(dtype), found
+
+        return TrainingRuns(reference, oracle, self._band(reference), ours, ahead)
+
+    def _band(self, reference: TrainingRun) -> noise_numbers.Distances:
         """Distances of two training runs of the reference, one unit in the last place apart."""
-        rows = self.names.torch.training_noise(self.dtype)
-        losses = np.asarray(reference.losses)
-        size = float(np.linalg.norm(losses))
+        rows = self.setup.torch.training_noise(self.dtype)
+        size = float(np.linalg.norm(reference.losses))
         moved = float(np.sqrt(rows["losses"].sum())) if "losses" in rows else 0.0
         found = {"losses": moved / size if size > 0 else 0.0}
-        weights = self.names.weights
-        for prefix, arrays in {"state": reference.state, **reference.moments}.items():
-            own = {
-                name.partition("/")[2]: row
-                for name, row in rows.items()
-                if name.startswith(f"{prefix}/")
-            }
-            held = noise_numbers.parameter_noise(weights, arrays, own)
-            title = "" if prefix == "state" else f"{prefix}/"
-            found.update({f"{title}{name}": value for name, value in held.items()})
+        for kind, arrays in {"state": reference.state, **reference.moments}.items():
+            own = {n.partition("/")[2]: row for n, row in rows.items() if n.startswith(f"{kind}/")}
+            held = noise_numbers.parameter_noise(self.setup.weights, arrays, own)
+            prefix = "" if kind == "state" else kind
+            found.update({tensor_title(prefix, name): value for name, value in held.items()})
         return found
 
-    def kinds(self, run: TrainingRun) -> dict[str, Mapping[str, np.ndarray]]:
-        """Tensors (kind STATE) and moments that a run of the reference leaves, Paddle's names."""
-        weights = self.names.weights
-        held = {STATE: run.state, **run.moments}
-        return {kind: to_paddle(weights, arrays) for kind, arrays in held.items()}
-
-    def drift(self) -> tuple[list[float], list[float]]:
+    def _drift(self) -> tuple[list[float], list[float]]:
         """Distance of Paddle's weights from PyTorch's after every step, and the noise band.
 
         Both are empty when the Paddle side ran on weights of its own.
         """
-        torch, paddle = (side.drift(self.dtype) for side in (self.names.torch, self.names.paddle))
+        torch, paddle = (side.drift(self.dtype) for side in (self.setup.torch, self.setup.paddle))
         held = [paddle.get("weights"), torch.get("weights"), torch.get("moved")]
         if any(rows is None for rows in held):
             return [], []
-        entries = self.names.torch.meta.entries
-        size = sum(places.size for places in drifting.elements(entries).values())
-        if any(rows.shape != (self.names.torch.meta.steps + 1, size) for rows in held):
+        sample = drift.Sample(self.plan.entries, self.setup.weights)
+        if any(rows.shape != (self.plan.steps + 1, sample.size) for rows in held):
             raise ValueError(f"{self.dtype}: the drift of both dumps is not of the same elements")
-        parts = [places for _, places in drifting.partners(entries, self.names.weights).values()]
-        return drifting.distances(*held, parts)
+        ours, plain, moved = (drift.Track(rows=rows) for rows in held)
+        steady = sample.steady(plain, moved)
+        return ours.apart(plain, steady), moved.apart(plain, steady)
+
+    def asks(self, step: str) -> bool:
+        """Whether "weights", "metric" or "learning_rate" is to be compared."""
+        if step == "weights":
+            return bool(self.setup.weights.rows)
+        return any(self._numbers(step))
+
+    def both_weights(self) -> BothWeights:
+        """The tensors that the passes ran on, each read on access."""
+        expected = to_paddle(self.setup.weights, self.setup.state)
+        own = self.setup.own_state
+        ours = widened({name: own[name] for name in expected if name in own})
+        note = "that the passes ran on, PyTorch's after the conversion"
+        return BothWeights(ours, widened(expected), note, self._stamps())
+
+    def _stamps(self) -> dict[str, Mapping]:
+        torch, paddle = self.setup.torch, self.setup.paddle
+        return {"ours": paddle.meta.framework, "reference": torch.meta.framework}
+
+    def _numbers(self, kind: str) -> list[dict[str, list[float]]]:
+        """What each side computed of a metric or a schedule, Paddle first."""
+        return [dump.numbers().get(kind, {}) for dump in (self.setup.paddle, self.setup.torch)]
+
+    def both_scores(self) -> BothScores:
+        """Both metrics as each side computed them."""
+        ours, reference = (
+            {n if n == METRIC else f"{METRIC} {n}": values[0] for n, values in side.items()}
+            for side in self._numbers("metric")
+        )
+        labels, output = self.setup.torch.labels(), scored_output(self.reference)
+        return BothScores(ours, reference, output, labels, self._stamps())
+
+    def logged_rates(self) -> Curve:
+        """Both schedules as each side computed them."""
+        held = self._numbers("learning_rate")
+        ours, theirs = (np.asarray(side.get("schedule", ()), float) for side in held)
+        return Curve(None, (), ours, theirs, only=True)
+
+    def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
+        """Paddle's pass with a fault in its arrays: what, where, the pass; see `Pair`."""
+        ours = self.ours
+        if step == "forward":
+            taps = self.judge.taps(ours, self.reference)
+            key = next((key for key, call, _ in taps if call.floating()), None)
+            if key is not None:
+                at = ours.calls[key].floating()[0]
+                value = ours.calls[key].outputs[at][1]
+                off = value + 0.01 * np.abs(value).max().astype(value.dtype)
+                yield "a layer 1 % off", key, ours.with_output(key, at, off)
+            return
+        sizes = {n: float(np.abs(a).max()) for n, a in ours.gradients.items() if a.size}
+        name = max(sizes, key=sizes.__getitem__, default="")
+        if name and sizes[name] > 0:
+            value = ours.gradients[name]
+            poisoned = np.array(value)
+            poisoned.reshape(-1)[0] = np.nan
+            for title, array in (("gradient x 3", value * 3), ("one NaN", poisoned)):
+                changed = {**ours.gradients, name: array}
+                yield title, name, dataclasses.replace(ours, gradients=changed)
+
+    def code(self, key: str) -> str:
+        """Where to look, by a call's key."""
+        module = self.setup.own.get(key.partition("#")[0])
+        return module.source if module is not None else ""
+
+    def layer(self, key: str) -> tuple[object, object, Arrays]:
+        """Stand-ins for the Paddle layer and its partner, and the layer's own tensors."""
+        name = key.partition("#")[0]
+        back = {b: a for a, b in self.setup.modules.to_paddle.items()}
+        prefix = "" if name == ROOT else f"{name}."
+        held = {
+            n.removeprefix(prefix): a.astype(np.float64)
+            for n, a in self.setup.own_state.items()
+            if n.startswith(prefix) and "." not in n.removeprefix(prefix)
+        }
+        theirs = self.setup.theirs.get(back.get(name, ""))
+        return _stand_in(self.setup.own.get(name)), _stand_in(theirs), held
+
+
+def _stand_in(module: Module | None) -> object:
+    """An object whose class has a module's name and which has its plain attributes."""
+    if module is None:
+        return None
+    return type(module.kind, (SimpleNamespace,), {})(**dict(module.settings))

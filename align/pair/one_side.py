@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from align.frameworks.masks import Masks
+from align.judge import drift
 from align.match.dump_names import settled
 from align.match.module_map import ModuleMap
 from align.match.name_table import read_table
 from align.match.paired_names import PairedNames
 from align.match.renamed import to_paddle
-from align.pair import drifting, runs
+from align.pair import runs
 from align.pair.identity import environment, has_stock_partner, module_of, told_spec, told_table
 from align.pair.models import Models, load, tensors
 from align.record.arrays import TrainingRun
@@ -94,7 +95,7 @@ class OneSide:
         if self.is_torch:
             self._shake()
             self._choose_norms(model)
-            self.sample = drifting.Reference(self.entries)
+            self.sample = drift.Sample(self.entries).reference
         else:
             self._take_weights(model)
         if self.plan.dropout == "exchange" and self.masks is None and not asked.names_only:
@@ -149,7 +150,7 @@ class OneSide:
         taken: Any = to_paddle(found.weights, other.weights())
         for name in taken:
             self.state.hold(name, functools.partial(taken.__getitem__, name))
-        self.sample = drifting.Port(other.meta.entries, found.weights)
+        self.sample = drift.Sample(other.meta.entries, found.weights).ours
         self.record.weights_from = other.meta.weights
 
     def _paired(self, torch: dump_meta.Meta, paddle: dump_meta.Meta) -> PairedNames:

@@ -12,16 +12,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
-from align.frameworks import on_torch
-from align.frameworks.moved_roundings import MovedRoundings
 from align.judge import bounds
 from align.judge.judging import apart, noise_of
 from align.judge.noise_band import RUNS
 from align.pair import runs
-from align.pair.any_pair import AnyPair
+from align.pair.pair import Pair
 from align.record.recording import Recording
 from align.record.results import Comparison, some
 
@@ -32,11 +31,11 @@ class RoundingScatter:
     """What the moved runs say, once a float32 comparison has failed.
 
     Args:
-        pair: in float64 nothing is measured.
+        pair: in float64 nothing is measured, nor where no model is to run again.
         kind: 0 for taps and buffers, 1 for gradients.
     """
 
-    def __init__(self, pair: AnyPair, kind: int) -> None:
+    def __init__(self, pair: Pair, kind: int) -> None:
         self._pair, self._kind = pair, kind
         self._sizes: Sizes = {}
         self.unsure: set[str] = set()
@@ -46,7 +45,8 @@ class RoundingScatter:
 
         Either rounding explains every failure, or there is a fault and none is forgiven.
         """
-        if self._pair.dtype != "float32" or all(one.passed for one in found):
+        measured = self._pair.live and self._pair.dtype == "float32"
+        if not measured or all(one.passed for one in found):
             return found
         self._sizes = scatter(self._pair)[self._kind]
         again = list(self.judged(found))
@@ -118,8 +118,12 @@ def left_out(unsure: set[str]) -> str:
     return f"PyTorch's own runs scatter too far to judge {len(unsure)}: {some(sorted(unsure))}"
 
 
-def scatter(pair: AnyPair) -> tuple[Sizes, Sizes]:
+def scatter(pair: Any) -> tuple[Sizes, Sizes]:
     """Root mean square distances of the moved runs from the plain one: of taps, of gradients."""
+    # comparing files of two machines needs no framework
+    from align.frameworks import on_torch
+    from align.frameworks.moved_roundings import MovedRoundings
+
     plain, plan = pair.reference, pair.plan
     squares: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {})
     for seed in range(RUNS):
@@ -142,7 +146,7 @@ def scatter(pair: AnyPair) -> tuple[Sizes, Sizes]:
     return forward, backward
 
 
-def _of_buffers(pair: AnyPair, plain: Recording, moved: Recording) -> Sizes:
+def _of_buffers(pair: Pair, plain: Recording, moved: Recording) -> Sizes:
     """How far the moved run's running statistics are from the plain one's."""
     b, a = (pair.judge.statistics(recording) for recording in (plain, moved))
     return {name: apart(a[name], b[name], "max") for name in b}

@@ -1,4 +1,4 @@
-"""The learning rates of both sides of a pair, by group of parameters or as the user logs them."""
+"""The learning rates of both sides' optimizers, by group of parameters."""
 
 from __future__ import annotations
 
@@ -9,79 +9,11 @@ from typing import Any
 import numpy as np
 
 from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
-from align.judge.bounds import SCHEDULE
-from align.judge.comparator import compare_arrays
+from align.judge.rate_curves import Curve
 from align.pair.any_pair import AnyPair
-from align.record.results import Comparison
 
 Prepare = Callable[[Any], None]
 """Of a fresh scheduler, None where there is none."""
-
-
-@dataclass(frozen=True)
-class Curve:
-    """The rates of parameters that share a group on both sides.
-
-    Attributes:
-        group: PyTorch's group, counted from 0; None for rates that the user logs.
-        parameters: Paddle's names.
-        ours: (steps,) Paddle's rates.
-        reference: (steps,) PyTorch's.
-        only: the only curve of the schedule.
-    """
-
-    group: int | None
-    parameters: tuple[str, ...]
-    ours: np.ndarray
-    reference: np.ndarray
-    only: bool = False
-
-    @property
-    def place(self) -> str:
-        """Of a divergence: "schedule", or "schedule of group 1"."""
-        return "schedule" if self.only or self.group is None else f"schedule of group {self.group}"
-
-    @property
-    def name(self) -> str:
-        """Of its comparison."""
-        return self.place.replace("schedule", "learning rate")
-
-
-def compare(curves: list[Curve]) -> list[Comparison]:
-    """One comparison for each curve; a failed one when there is none."""
-    if not curves:
-        nothing = np.empty(0)
-        return [
-            compare_arrays("learning rate (no parameter in common)", nothing, nothing, SCHEDULE)
-        ]
-    return [compare_arrays(c.name, c.ours, c.reference, SCHEDULE) for c in curves]
-
-
-def logged(plan: Any) -> Curve:
-    """The rates that the user's callables return.
-
-    Raises:
-        ValueError: something else than so many finite numbers.
-    """
-    found = []
-    for name, function in zip(("PyTorch", "Paddle"), plan.schedule, strict=True):
-        given = function(plan.schedule_steps)
-        try:
-            rates = np.asarray([float(rate) for rate in given])
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"schedule: {name}'s callable returned {type(given).__name__}, expected "
-                f"{plan.schedule_steps} numbers ({error})"
-            ) from error
-        if rates.shape != (plan.schedule_steps,):
-            raise ValueError(
-                f"schedule: {name}'s callable returned {len(rates)} rates, expected "
-                f"{plan.schedule_steps} (schedule_steps)"
-            )
-        if not np.isfinite(rates).all():
-            raise ValueError(f"schedule: {name}'s callable returned a rate that is not finite")
-        found.append(rates)
-    return Curve(None, (), found[1], found[0], only=True)
 
 
 def schedule_of(

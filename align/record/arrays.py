@@ -53,3 +53,43 @@ class TrainingRun:
     average: Arrays = field(default_factory=dict)
     decayed: set[str] = field(default_factory=set)
     stamp: Mapping[str, Any] = field(default_factory=dict)
+
+
+Stamps = Mapping[str, Mapping[str, Any]]
+"""Which framework computed "ours" and "reference"."""
+
+
+@dataclass(frozen=True)
+class BothWeights:
+    """The weights that the Paddle side came with, beside PyTorch's through the mapping.
+
+    Attributes:
+        ours: Paddle's tensors, whole numbers as int64, others as float64.
+        expected: what PyTorch's become, by Paddle's names.
+        note: which weights these are.
+        stamps: of both sides.
+    """
+
+    ours: Mapping[str, np.ndarray]
+    expected: Mapping[str, np.ndarray]
+    note: str
+    stamps: Stamps
+
+
+@dataclass(frozen=True)
+class BothScores:
+    """What the metric of each side says of one output.
+
+    Attributes:
+        ours: Paddle's scores by their names in the report.
+        reference: PyTorch's.
+        output: what both were given.
+        labels: the same.
+        stamps: who held the output.
+    """
+
+    ours: dict[str, float]
+    reference: dict[str, float]
+    output: np.ndarray
+    labels: np.ndarray
+    stamps: Stamps

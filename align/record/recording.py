@@ -8,6 +8,7 @@ of a tensor that is also used elsewhere says nothing about the branch through th
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,6 +49,10 @@ class Call:
         """The module's name, numbered from the second call on."""
         return self.name if self.number == 1 else f"{self.name}#{self.number}"
 
+    def floating(self) -> list[int]:
+        """Places of the floating tensors in the output."""
+        return [i for i, (_, a) in enumerate(self.outputs) if a.dtype.kind == "f" and a.size]
+
 
 @dataclass
 class Recording:
@@ -79,6 +84,13 @@ class Recording:
         for call in self.calls.values():
             found[call.name] = found.get(call.name, 0) + 1
         return found
+
+    def with_output(self, key: str, at: int, array: np.ndarray) -> Recording:
+        """The pass with another array in place number ``at`` of a call's output."""
+        call = self.calls[key]
+        outputs = [*call.outputs[:at], (call.outputs[at][0], array), *call.outputs[at + 1 :]]
+        changed = {**self.calls, key: dataclasses.replace(call, outputs=outputs)}
+        return dataclasses.replace(self, calls=changed)
 
 
 class Recorder:

@@ -62,9 +62,8 @@ def write_both(names: Names, dtypes: list[str], folder: Path) -> list[Path]:
             shared = {f"gradient {n}": a for n, a in held.items() if n in expected}
             _add(checks, dtype, {BACKWARD: shared})
         if names.torch.meta.steps:
-            ours, reference, _ = pair.training()
-            for checks, run in zip(sides, (reference, ours), strict=True):
-                _add(checks, dtype, _of_training(run))
+            for checks, dump in zip(sides, (names.torch, names.paddle), strict=True):
+                _add(checks, dtype, _of_training(dump.training(dtype)))
     checks = {c: (sides[0][c], sides[1][c]) for c in sides[0] if c in sides[1]}
     return write_reprod(folder, checks)
 

@@ -32,7 +32,7 @@ from align.record.results import Comparison, ControlResult, Divergence, StepResu
 from align.record.stored_arrays import Lazy
 from align.record.tolerance import Tolerance
 from align.stages.stages import judged_control
-from align.stages.training import STATE, references
+from align.stages.training import STATE, TrainingJudge
 
 SAME = "weights of the processes"
 ONE = "one process: "
@@ -139,7 +139,7 @@ class _DistributedJudge:
     """Compares what N processes left with PyTorch, and with one process of Paddle."""
 
     def __init__(self, pair: AnyPair) -> None:
-        self._pair, self._training = pair, references(pair)
+        self._pair, self._training = pair, TrainingJudge(pair, pair.trainings())
         self.reference = self._training.reference
         weights, self._noise = pair.setup.weights, pair.noise[1]
         self._gradients = to_paddle(weights, pair.reference.gradients)

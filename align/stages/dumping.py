@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from align.judge import noise_numbers
+from align.pair import side_records
 from align.pair.one_side import DumpRequest, OneSide
-from align.record.casting import output_weights
+from align.record.casting import cast, output_weights
 from align.record.files import dump_meta, dump_reading, record_files, storage
 from align.record.files.dump_reading import Dump
 from align.record.recording import ROOT, Recording
 from align.record.request import Request, request_of
 from align.record.results import LOW_PRECISION
-from align.stages.dump_numbers import write_numbers
 
 _OTHERS = ("data", "converted")
 _NOT_HERE = "{} is not part of a dump: run align --spec where both frameworks are installed"
@@ -86,11 +86,36 @@ def _write(one: OneSide, folder: Path) -> None:
     for dtype in () if one.asked.names_only else plan.dtypes:
         plain = _write_passes(one, folder / dtype, dtype)
         if dtype == plan.dtypes[0]:
-            write_numbers(one, plain, folder)
+            storage.write_json(folder / dump_reading.NUMBERS, _numbers(one, plain))
         if plan.steps:
             _write_training(one, folder / dtype, dtype)
     record.notes = list(dict.fromkeys(record.notes))
     storage.write_json(folder / dump_reading.META, record.to_json())
+
+
+def _numbers(one: OneSide, plain: Recording) -> dict[str, dict[str, list[float]]]:
+    """The metric and the schedule of this side: kind -> name -> values.
+
+    A metric alone is judged: the Paddle side's gets PyTorch's output, when its dump is there.
+
+    Raises:
+        ValueError: one that is no number.
+    """
+    plan, at, dtype = one.plan, 0 if one.is_torch else 1, one.plan.dtypes[0]
+    found: dict[str, dict[str, list[float]]] = {}
+    if plan.metric is not None:
+        other = None if one.is_torch else one.asked.other
+        if other is not None and dtype in other.meta.dtypes:
+            plain = other.recording(dtype)
+        labels = cast(np.asarray(plan.labels), dtype, dtype)
+        given = side_records.scored_output(plain), labels, dtype
+        held, _ = side_records.scores(one.side, plan.metric[at], *given)
+        prefix = f"{side_records.METRIC} "
+        found["metric"] = {name.removeprefix(prefix): [score] for name, score in held.items()}
+    if plan.schedule is not None:
+        rates = side_records.rates(one.side.NAME, plan.schedule[at], plan.schedule_steps)
+        found["learning_rate"] = {"schedule": rates.tolist()}
+    return found
 
 
 def _write_passes(one: OneSide, folder: Path, dtype: str) -> Recording:

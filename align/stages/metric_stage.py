@@ -7,24 +7,16 @@ count.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from align.explain.losses import metric_causes
-from align.frameworks import on_paddle, on_torch
 from align.judge.comparator import compare_arrays, compare_mappings
-from align.pair.any_pair import AnyPair
-from align.record.casting import cast
-from align.record.nested import leaves
-from align.record.precision import held_dtype
-from align.record.recording import ROOT
+from align.pair.pair import Pair
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.tolerance import Tolerance
 from align.stages.stages import judged_control
 
-METRIC = "metric"
 _WHY = (
     "scores are often computed in float32 (6e-8); one answer more among a million rows is as much"
 )
@@ -35,12 +27,12 @@ UNDEFINED = Tolerance("exact", 0.0, "both sides say that the score is undefined 
 Scores = dict[str, float]
 
 
-def metric(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
+def metric(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     """Compare the two metrics on one output.
 
     Args:
         pair: with `plan.metric` = (torch_metric, paddle_metric), callables of (output, labels) that
-            return a number or a mapping of numbers.
+            return a number or a mapping of numbers; or with the numbers that they returned.
 
     Returns:
         The step, and one divergence for each score that differs, at "metric NAME" ("metric" for a
@@ -49,60 +41,25 @@ def metric(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     Raises:
         ValueError: there is no metric, or one returns something else than numbers.
     """
-    if pair.plan.metric is None:
+    if not pair.asks("metric"):
         raise ValueError("the metric stage needs metric=: there is none to compare")
-    output = next(a for _, a in pair.reference.calls[ROOT].outputs if a.dtype.kind == "f")
-    labels = cast(np.asarray(pair.plan.labels), *[held_dtype(pair.dtype)] * 2)
-    sides = [_scores(pair, side, output, labels) for side in (on_paddle, on_torch)]
-    (ours, own_stamp), (reference, stamp) = sides
-    comparisons = compare(ours, reference)
+    both = pair.both_scores()
+    ours, reference = both.ours, both.reference
     result = StepResult(
         pair.plan.name,
         "metric",
         None,
-        comparisons,
+        compare(ours, reference),
         _controls(reference),
         note="both metrics got the reference's output",
-        stamps={"ours": own_stamp, "reference": stamp},
+        stamps=dict(both.stamps),
     )
     found = []
     for comparison in result.failures:
         name = comparison.name
-        cause = metric_causes.explain(name, ours, reference, output, labels)
+        cause = metric_causes.explain(name, ours, reference, both.output, both.labels)
         found.append(Divergence(name, name, "metric", "", comparison.reason, cause))
     return result, found
-
-
-def _scores(
-    pair: AnyPair, side: Any, output: np.ndarray, labels: np.ndarray
-) -> tuple[Scores, Mapping[str, Any]]:
-    """One side's scores by their names in the report, and who held the output."""
-    function = pair.plan.metric[0 if side is on_torch else 1]
-    given = side.tensor(output)
-    with side.default_dtype(held_dtype(pair.dtype)):
-        made = function(given, side.tensor(labels))
-    if not isinstance(made, Mapping):
-        return {METRIC: _number(made, side.NAME, METRIC)}, side.stamp(given)
-    found = {}
-    for name, value in leaves(made, lambda one: not isinstance(one, Mapping)):
-        found[f"{METRIC} {name}"] = _number(value, side.NAME, name)
-    if not found:
-        raise ValueError(f"metric: the {side.NAME} function returned an empty mapping")
-    return found, side.stamp(given)
-
-
-def _number(value: Any, side: str, name: str) -> float:
-    if on_torch.is_tensor(value):
-        value = on_torch.numpy(value)
-    elif on_paddle.is_tensor(value):
-        value = on_paddle.numpy(value)
-    array = np.asarray(value)
-    if array.size != 1 or array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"metric: {name!r} of the {side} side is a {type(value).__name__} of shape "
-            f"{array.shape}, expected one number (or a mapping of numbers)"
-        )
-    return float(array.reshape(()))
 
 
 def compare(ours: Scores, reference: Scores) -> list[Comparison]:

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
 from align.judge import bounds
 from align.judge.comparator import compare_arrays
-from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty
+from align.pair.pair import Pair
 from align.pair.rounding_scatter import RoundingScatter
 from align.record.recording import ROOT, Recording
 from align.record.results import Comparison, ControlResult, StepResult
 
 
-def judged_control(name: str, comparisons: Iterable[Comparison], where: str) -> ControlResult:
-    """A planted fault: caught when one of the stage's comparisons fails; the rest is not made."""
-    failed = next((c for c in comparisons if not c.passed), None)
-    if failed is None:
+def judged_control(
+    name: str, comparisons: Iterable[Comparison], where: str, before: Iterable[Comparison] = ()
+) -> ControlResult:
+    """A planted fault: caught when one of the stage's comparisons fails; the rest is not made.
+
+    Args:
+        name: of the fault.
+        comparisons: with it.
+        where: it was planted.
+        before: the comparisons without it: what failed then is shown only when nothing else does.
+    """
+    wrong, first = {c.name for c in before if not c.passed}, None
+    for one in comparisons:
+        if not one.passed:
+            first = one if first is None or one.name not in wrong else first
+            if first.name not in wrong:
+                break
+    if first is None:
         return ControlResult(name, False, f"nothing failed ({where})")
-    return ControlResult(name, True, f"{where}: {failed.reason}", failed.name)
+    return ControlResult(name, True, f"{where}: {first.reason}", first.name)
 
 
 def fault(found: list[Comparison], size: float) -> float:
@@ -30,11 +45,11 @@ def fault(found: list[Comparison], size: float) -> float:
     return max(size, 2.0 * min(bounds_held, default=0.0))
 
 
-def _stamps(pair: AnyPair) -> dict:
+def _stamps(pair: Pair) -> dict:
     return {"ours": pair.ours.stamp, "reference": pair.reference.stamp}
 
 
-def forward(pair: AnyPair) -> StepResult:
+def forward(pair: Pair) -> StepResult:
     """Every tap, in execution order; running statistics in training mode."""
 
     def judge(ours: Recording, only: Collection[str] | None = None) -> Iterator[Comparison]:
@@ -49,14 +64,13 @@ def forward(pair: AnyPair) -> StepResult:
     at = _judged_tap(pair.ours, judged)
     only, where = [at.partition("#")[0]], "the model's output" if at == ROOT else at
     controls = [
-        judged_control(name, scatter.judged(judge(recording, only)), where)
+        judged_control(name, scatter.judged(judge(recording, only)), where, comparisons)
         for name, recording in _array_faults(pair.ours, comparisons, at)
     ]
-    with pair.nudged() as name:
-        if name is not None:
-            with pair.pass_ours(backward=False) as nudged:
-                found = scatter.judged(judge(nudged))
-                controls.append(judged_control("a weight 1 % off", found, name))
+    controls += [
+        judged_control(name, scatter.judged(judge(recording)), place, comparisons)
+        for name, place, recording in pair.planted("forward")
+    ]
     pair.unjudged = scatter.unsure
     note = "; ".join(filter(None, [*pair.judge.notes, scatter.note]))
     case = pair.plan.name
@@ -68,42 +82,56 @@ def forward(pair: AnyPair) -> StepResult:
 def _judged_tap(recording: Recording, names: Iterable[str]) -> str:
     """Of these taps the model's output, else the last one (rounding may decide about the first)."""
     keys = [name.partition("[")[0] for name in names]
-    found = [key for key in keys if key in recording.calls and _floating(recording, key)]
+    found = [key for key in keys if key in recording.calls and recording.calls[key].floating()]
     return ROOT if ROOT in found or not found else found[-1]
-
-
-def _floating(recording: Recording, key: str) -> list[int]:
-    """Places of the floating tensors in the output of a call."""
-    outputs = recording.calls[key].outputs
-    return [i for i, (_, a) in enumerate(outputs) if a.dtype.kind == "f" and a.size]
 
 
 def _array_faults(
     recording: Recording, comparisons: list[Comparison], key: str
 ) -> Iterator[tuple[str, Recording]]:
     """What known tools let through, in the first floating output of a call."""
-    outputs = recording.calls[key].outputs
-    at = _floating(recording, key)[0]
-    path, value = outputs[at]
+    at = next(iter(recording.calls[key].floating()), None)
+    if at is None:
+        raise ValueError(f"{key}: has no floating output to compare")
+    value = recording.calls[key].outputs[at][1]
     allowed = [c for c in comparisons if c.name.partition("[")[0] == key and c.scale != 0]
     room = max((c.bound * c.scale for c in allowed if np.isfinite(c.bound)), default=0.0)
     bumped, poisoned = value.copy(), value.copy()
     bumped.reshape(-1)[value.size // 2] += max(20 * room, 1e-6 * float(np.abs(value).max()) or 1.0)
     poisoned.reshape(-1)[0] = np.nan
-    faults = {
-        "one element off by 20 bounds": bumped,
-        "one NaN": poisoned,
-        "an extra axis that would broadcast": value[None],
-    }
-    for name, array in faults.items():
-        changed = copy.copy(recording)
-        call = copy.copy(recording.calls[key])
-        call.outputs = [*outputs[:at], (path, array), *outputs[at + 1 :]]
-        changed.calls = {**recording.calls, key: call}
-        yield name, changed
+    yield "one element off by 20 bounds", recording.with_output(key, at, bumped)
+    yield "one NaN", recording.with_output(key, at, poisoned)
+    yield "an extra axis that would broadcast", recording.with_output(key, at, value[None])
 
 
-def isolated(pair: AnyPair) -> tuple[StepResult, list[Guilty]]:
+def backward(pair: Pair) -> StepResult:
+    """The loss, every tap's gradient in backward order, parameters' and inputs' gradients."""
+
+    def judge(ours: Recording) -> Iterator[Comparison]:
+        return pair.judge.each_gradient(ours, pair.reference, pair.oracle, pair.noise[1])
+
+    scatter = RoundingScatter(pair, 1)
+    comparisons = scatter.settle(list(judge(pair.ours)))
+    controls = []
+    if len(comparisons) > 1:
+        controls += [
+            judged_control(name, scatter.judged(judge(recording)), place, comparisons)
+            for name, place, recording in pair.planted("backward")
+        ]
+    if "loss" not in scatter.unsure:
+        size = fault([c for c in comparisons if c.name == "loss"], 1e-3)
+        more = 0.0 if comparisons[1:] and pair.ours.loss else 1e-3
+        faulty = dataclasses.replace(pair.ours, loss=pair.ours.loss * (1 + size) + more)
+        found = scatter.judged(judge(faulty))
+        name = f"loss {100 * size:.1g} % too large"
+        controls.append(judged_control(name, found, "the loss", comparisons))
+    case, note = pair.plan.name, scatter.note
+    return StepResult(
+        case, "backward", pair.dtype, comparisons, controls, note=note, stamps=_stamps(pair)
+    )
+
+
+def isolated(pair: Any) -> tuple[StepResult, list[Guilty]]:
     """Inject mode: each layer on the reference's inputs."""
     run = pair.isolate()
     controls = []
@@ -126,49 +154,3 @@ def isolated(pair: AnyPair) -> tuple[StepResult, list[Guilty]]:
         case, "forward", pair.dtype, run.comparisons, controls, note=note, stamps=_stamps(pair)
     )
     return result, run.guilty
-
-
-def backward(pair: AnyPair) -> StepResult:
-    """The loss, every tap's gradient in backward order, parameters' and inputs' gradients."""
-
-    def judge(ours: Recording) -> Iterator[Comparison]:
-        return pair.judge.each_gradient(ours, pair.reference, pair.oracle, pair.noise[1])
-
-    scatter = RoundingScatter(pair, 1)
-    comparisons = scatter.settle(list(judge(pair.ours)))
-    controls = []
-    faulty = copy.copy(pair.ours)
-    if len(comparisons) > 1:
-        key = _layer_without_parameters(pair)
-        with pair.pass_ours(tripled=key) as tripled:
-            found = scatter.judged(judge(tripled))
-            controls.append(judged_control("gradient x 3 behind a layer", found, key))
-    if "loss" not in scatter.unsure:
-        size = fault([c for c in comparisons if c.name == "loss"], 1e-3)
-        faulty.loss = faulty.loss * (1 + size) + (0 if comparisons[1:] else 1e-3)
-        found = scatter.judged(judge(faulty))
-        name = f"loss {100 * size:.1g} % too large"
-        controls.append(judged_control(name, found, "the loss"))
-    case, note = pair.plan.name, scatter.note
-    return StepResult(
-        case, "backward", pair.dtype, comparisons, controls, note=note, stamps=_stamps(pair)
-    )
-
-
-def _layer_without_parameters(pair: AnyPair) -> str:
-    """The last paired call of a layer without parameters, else the model itself."""
-    owners = {row.destination.owner for row in pair.setup.weights.rows}
-    keys = [
-        key
-        for key, own, call in pair.judge.taps(pair.ours, pair.reference)
-        if call.grad_outputs and own.name != ROOT
-        if not any(owner == own.name or owner.startswith(f"{own.name}.") for owner in owners)
-    ]
-    upstream = [key for key in keys if _has_upstream(pair, key)]
-    return upstream[-1] if upstream else ROOT
-
-
-def _has_upstream(pair: AnyPair, key: str) -> bool:
-    """Whether a gradient arrives anywhere after it passed ``key``."""
-    order = [at for at, _ in pair.ours.backward_order]
-    return key in order and order.index(key) < len(order) - 1

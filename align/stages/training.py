@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
 import numpy as np
 
-from align.explain.locate import running_statistic
-from align.frameworks import on_paddle, on_torch
+from align.explain import locate
+from align.explain.settings import schedule_causes
 from align.judge import bounds, drift
 from align.judge.comparator import compare_arrays
-from align.judge.judging import apart, distances, each, largest
-from align.match.renamed import to_paddle
-from align.pair.any_pair import AnyPair
+from align.judge.judging import each, largest
+from align.pair.pair import Pair
+from align.pair.training_runs import STATE, Kinds, TrainingRuns, kinds_of, tensor_title
 from align.record.arrays import TrainingRun
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.stored_arrays import Lazy
@@ -28,12 +28,8 @@ from align.record.tolerance import Tolerance
 from align.record.training_batches import exchanged
 from align.stages.stages import judged_control
 
-STATE = ""
-"""Kind of the parameters and buffers; the moments are kinds of their own."""
-Kinds = dict[str, Mapping[str, np.ndarray]]
 
-
-def training(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
+def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     """Losses, rates, drift of the weights, final tensors and moments after the plan's steps.
 
     Args:
@@ -43,80 +39,37 @@ def training(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
         StepResult with the curves "loss", "learning_rate" and "drift" (Paddle's distance from
         PyTorch after each step, the noise band, and what it allows), and the first divergence.
     """
-    plan, dtype = pair.plan, pair.dtype
-    judge = references(pair)
-    own = drift.Track(partial(judge.sample.ours, on_paddle))
-    with pair.trained_ours(own.watch) as ours:
-        found = own.apart(judge.plain, judge.steady)
+    judge = TrainingJudge(pair, pair.trainings())
+    with judge.runs.ours() as (ours, found):
         comparisons = list(judge.everything(ours, found))
         controls = _controls(judge, ours, found)
-    controls += _other_order(pair, judge)
-    reference, band = judge.reference, judge.band
+    if pair.live:
+        controls += _other_order(pair, judge)
+    reference = judge.reference
     rates = {"paddle": ours.learning_rates, "pytorch": reference.learning_rates}
+    series = {"loss": {"paddle": ours.losses, "pytorch": reference.losses}, "learning_rate": rates}
+    if found:
+        limits = {"noise band": judge.runs.ahead, "allowed": judge.allowed}
+        series["drift"] = {"paddle": found, **limits}
     result = StepResult(
-        plan.name,
+        pair.plan.name,
         "training",
-        dtype,
+        pair.dtype,
         comparisons,
         controls,
-        note=f"noise band of the losses: {band['losses']:.1e} of their size over {plan.steps} "
-        f"steps, of the weights {max(judge.ahead):.1e}; {_dropout(pair)}",
-        series={
-            "loss": {"paddle": ours.losses, "pytorch": reference.losses},
-            "learning_rate": rates,
-            "drift": {"paddle": found, "noise band": judge.ahead, "allowed": judge.allowed},
-        },
+        note=_note(pair, judge, bool(found)),
+        series=series,
         stamps={"ours": ours.stamp, "reference": reference.stamp},
     )
-    return result, _divergences(pair, result)
+    return result, _divergences(pair, result, rates)
 
 
-def _dropout(pair: AnyPair) -> str:
-    if pair.plan.dropout == "exchange":
-        return "dropout is on, with the same masks on both sides"
-    return "dropout is off on both sides"
-
-
-def _kinds(pair: AnyPair, run: TrainingRun, layout: bool = True) -> Kinds:
-    """Tensors and moments of a reference run in Paddle's names."""
-    weights = pair.setup.weights
-    held = {STATE: run.state, **run.moments}
-    return {kind: to_paddle(weights, arrays, layout=layout) for kind, arrays in held.items()}
-
-
-def _noise(pair: AnyPair, moved: TrainingRun, plain: TrainingRun) -> dict[str, float]:
-    """How far one unit in the last place before every step moves what a run leaves."""
-    band = {"losses": apart(np.asarray(moved.losses), np.asarray(plain.losses), "l2")}
-    expected = _kinds(pair, plain, layout=False)
-    for kind, arrays in _kinds(pair, moved, layout=False).items():
-        found = distances(arrays, expected[kind])
-        band.update({_title(kind, name): size for name, size in found.items()})
-    return band
-
-
-def _title(kind: str, name: str) -> str:
-    return f"{kind}/{name}" if kind else name
-
-
-def references(pair: AnyPair) -> TrainingJudge:
-    """Train the reference, twice with one unit in the last place between, and in float64.
-
-    Args:
-        pair: with an optimizer and a number of steps.
-
-    Returns:
-        TrainingJudge: what judges any run of the Paddle side.
-    """
-    sample = drift.Sample(pair.setup.weights)
-    plain, other = (drift.Track(partial(sample.reference, on_torch)) for _ in range(2))
-    reference = pair.train_reference(pair.dtype, watch=plain.watch)
-    pair.share("training", reference)
-    oracle = pair.train_oracle()
-    with pair.trained_reference(pair.plan.seed + 1, other.watch) as moved:
-        band = _noise(pair, moved, reference)
-    steady = sample.steady(plain, other)
-    ahead = other.apart(plain, steady)
-    return TrainingJudge(pair, reference, oracle, band, sample, plain, steady, ahead)
+def _note(pair: Pair, judge: TrainingJudge, drifts: bool) -> str:
+    width = f"{judge.runs.band['losses']:.1e} of their size over {pair.plan.steps} steps"
+    weights = f", of the weights {max(judge.runs.ahead):.1e}" if drifts else ""
+    exchanged = "dropout is on, with the same masks on both sides"
+    dropout = exchanged if pair.plan.dropout == "exchange" else "dropout is off on both sides"
+    return f"noise band of the losses: {width}{weights}; {dropout}"
 
 
 class TrainingJudge:
@@ -124,53 +77,35 @@ class TrainingJudge:
 
     Args:
         pair: both sides.
-        reference: PyTorch's run.
-        oracle: its float64 run, for a pair in float32.
-        band: how far one unit in the last place moves each quantity.
-        sample: the elements of the weights that are followed.
-        plain: the reference's, step by step.
-        steady: those of them that say something about the drift.
-        ahead: the noise band of the drift, by step.
+        runs: the reference's runs, and what they say of rounding.
     """
 
-    def __init__(
-        self,
-        pair: AnyPair,
-        reference: TrainingRun,
-        oracle: TrainingRun | None,
-        band: Mapping[str, float],
-        sample: drift.Sample,
-        plain: drift.Track,
-        steady: np.ndarray,
-        ahead: Sequence[float],
-    ) -> None:
-        self.reference, self._oracle = reference, oracle
-        self.band, self.sample, self.plain = band, sample, plain
-        self.steady, self.ahead = steady, ahead
-        self._dtype = pair.dtype
-        self._expected = _kinds(pair, reference)
-        self._judged = None if oracle is None else _float64(_kinds(pair, oracle))
-        rows = pair.setup.weights.rows
+    def __init__(self, pair: Pair, runs: TrainingRuns) -> None:
+        self.runs, self.reference, self._oracle = runs, runs.reference, runs.oracle
+        weights, self._dtype = pair.setup.weights, pair.dtype
+        self._expected = kinds_of(weights, self.reference)
+        self._judged = None if self._oracle is None else _float64(kinds_of(weights, self._oracle))
+        rows, names = weights.rows, weights.paddle_names
         self._statistics = {row.destination.name for row in rows if row.source.buffer}
-        names = pair.setup.weights.paddle_names
         sizes = {names[r.destination.name]: math.prod(r.destination.shape) for r in rows}
         self.widest = max(sizes, key=sizes.__getitem__, default="")
         self._empty = {row.destination.name for row in rows if 0 in row.destination.shape}
-        self._base = bounds.training(pair.dtype, pair.setup.pooled, pair.plan.steps)
+        self._base = bounds.training(pair.dtype, pair.setup.pooled, len(self.reference.losses))
         self._scales = {
             kind: largest(arrays.values())
-            for kind, arrays in _kinds(pair, reference, layout=False).items()
+            for kind, arrays in kinds_of(weights, self.reference, layout=False).items()
             if kind
         }
-        self.allowed = drift.allowed(ahead, self._base)
+        self.allowed = drift.allowed(runs.ahead, self._base)
 
     def everything(self, run: TrainingRun, found: Sequence[float]) -> Iterator[Comparison]:
-        """Rates, losses, drift, then every tensor."""
+        """Rates, losses, drift where it is known, then every tensor."""
         own = {STATE: run.state, **run.moments}
         kinds = dict.fromkeys([*self._expected, *own])
         yield self.rates(run.learning_rates)
         yield self.losses(run.losses)
-        yield self.drift(found)
+        if found:
+            yield self.drift(found)
         yield from chain(*(self.tensors(kind, own.get(kind, {})) for kind in kinds))
 
     def rates(self, rates: Sequence[float]) -> Comparison:
@@ -186,7 +121,7 @@ class TrainingJudge:
 
     def drift(self, found: Sequence[float]) -> Comparison:
         """The distance of the weights after every step."""
-        return drift.judge(found, self.ahead, self._base)
+        return drift.judge(found, self.runs.ahead, self._base)
 
     def tensors(
         self, kind: str, own: Mapping[str, np.ndarray], only: Sequence[str] | None = None
@@ -202,7 +137,7 @@ class TrainingJudge:
         def rule(name: str, expected: Mapping, judged: Mapping | None) -> Tolerance:
             if not kind:
                 return self._rule(name)
-            given = (self._base, self.band, expected, judged, scale, self._dtype)
+            given = (self._base, self.runs.band, expected, judged, scale, self._dtype)
             return bounds.gradient_rules(*given)(name)
 
         yield from each(a, b, None if self._judged is None else o, rule, scale)
@@ -210,7 +145,7 @@ class TrainingJudge:
     def _rule(self, name: str) -> Tolerance:
         """The training rule; running statistics have their own."""
         base = bounds.STATISTICS[self._dtype] if name in self._statistics else self._base
-        return bounds.rules(base, self.band)(name)
+        return bounds.rules(base, self.runs.band)(name)
 
 
 def _float64(kinds: Kinds) -> Kinds:
@@ -228,7 +163,7 @@ def _float64(kinds: Kinds) -> Kinds:
 def _titled(kind: str, arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> Lazy:
     """Some arrays under their full titles."""
     held = [name for name in names if name in arrays]
-    return Lazy({_title(kind, n): lambda n=n: arrays[n] for n in held})
+    return Lazy({tensor_title(kind, n): lambda n=n: arrays[n] for n in held})
 
 
 def _controls(
@@ -239,11 +174,11 @@ def _controls(
     late = [rates[0], *rates[:-1]]
     if late == rates:  # a constant schedule is scaled instead
         late = [rate * 1.001 for rate in rates]
-    away = [*found[:-1], found[-1] + 2 * judge.allowed[-1]]
-    faults = {
-        "a rate one step late": [judge.rates(late)],
-        "weights twice the allowed drift away after the last step": [judge.drift(away)],
-    }
+    faults: dict[str, Iterable[Comparison]] = {"a rate one step late": [judge.rates(late)]}
+    if found:
+        away = [*found[:-1], found[-1] + 2 * judge.allowed[-1]]
+        what = "weights twice the allowed drift away after the last step"
+        faults[what] = [judge.drift(away)]
     name = judge.widest
     if name in run.state:
         wrong = {name: run.state[name] * 1.01 + 0.01}
@@ -251,7 +186,7 @@ def _controls(
     return [judged_control(title, comparisons, "the run") for title, comparisons in faults.items()]
 
 
-def _other_order(pair: AnyPair, judge: TrainingJudge) -> list[ControlResult]:
+def _other_order(pair: Pair, judge: TrainingJudge) -> list[ControlResult]:
     """A run of Paddle on the same batches in another order, where there are several."""
     number, batches = exchanged(pair.plan.batches or ())
     if not number:
@@ -262,7 +197,9 @@ def _other_order(pair: AnyPair, judge: TrainingJudge) -> list[ControlResult]:
         return [judged_control(title, found, "the run")]
 
 
-def _divergences(pair: AnyPair, result: StepResult) -> list[Divergence]:
+def _divergences(
+    pair: Pair, result: StepResult, rates: Mapping[str, list[float]]
+) -> list[Divergence]:
     """The first failed comparison; where the weights leave the band is said with it."""
     first = result.first_failure
     if first is None:
@@ -271,5 +208,9 @@ def _divergences(pair: AnyPair, result: StepResult) -> list[Divergence]:
     place = places.get(first.name) or first.name.rpartition("/")[2]
     reasons = [first.reason, *(c.reason for c in result.failures if c.name == drift.NAME)]
     reason = "; ".join(dict.fromkeys(reasons))
-    cause = running_statistic(pair, first.name) or first.hint
+    if place == "schedule":
+        cause = schedule_causes.explain(*(np.asarray(side) for side in rates.values()))
+    else:
+        cause = locate.running_statistic(pair, first.name) if pair.live else ""
+    cause = cause or first.hint
     return [Divergence(first.name, place, "training", result.dtype, reason, cause)]

@@ -101,6 +101,8 @@ def _cosine(shape: Shape, t: np.ndarray) -> np.ndarray:
 
 
 def _step(shape: Shape, t: np.ndarray) -> np.ndarray:
+    if len(shape.milestones) != len(shape.factors):  # one exchanged without the other
+        return np.full(t.shape, np.nan)
     found = np.full(t.shape, shape.peak)
     for at, factor in zip(shape.milestones, shape.factors, strict=True):
         found[t >= at] *= factor

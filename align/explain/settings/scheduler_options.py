@@ -12,9 +12,10 @@ from align.explain.settings import schedule_causes
 from align.explain.settings.exchange import sentence
 from align.frameworks import on_paddle, stepping_paddle
 from align.frameworks.object_options import differing, options
+from align.judge.rate_curves import Curve, compare_curves
 from align.pair import schedule_sides as sides
 from align.pair.any_pair import AnyPair
-from align.pair.schedule_sides import Curve, ScheduleSide
+from align.pair.schedule_sides import ScheduleSide
 from align.record.results import some
 
 TRIALS = 12
@@ -38,7 +39,7 @@ def exchanged(pair: AnyPair, theirs: ScheduleSide, ours: ScheduleSide) -> str:
             curves = sides.matched(pair, theirs, sides.ours(pair, prepare))
         except stepping_paddle.ERRORS:
             return False
-        return all(comparison.passed for comparison in sides.compare(curves))
+        return all(comparison.passed for comparison in compare_curves(curves))
 
     found = fewest((), [Edit(n, lambda held, n=n: (*held, n)) for n in names], passes, TRIALS)
     values = [(edit.says, mine[edit.says].value, reference[edit.says].value) for edit in found]
@@ -84,7 +85,7 @@ def _proved(pair: AnyPair, curve: Curve, cause: str) -> str:
         rates.append(float(scheduler()))  # get_lr() is no getter
         stepping_paddle.advance(scheduler)
     followed = np.asarray(rates) * (curve.ours[0] / (rates[0] or 1.0))
-    if not sides.compare([replace(curve, ours=followed)])[0].passed:
+    if not compare_curves([replace(curve, ours=followed)])[0].passed:
         return cause
     return (
         "Paddle's rate never changes: the optimizer was built with a number, its scheduler (which "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 import tempfile
 import time
@@ -284,8 +283,10 @@ def test_a_renamed_view_is_the_conversion() -> None:
 
 def test_a_sample_takes_the_same_elements_on_both_sides() -> None:
     theirs, ours, weights = attention()
-    sample = drift.Sample(weights)
-    assert sample.size == 4 * (drift.LIMIT + 40)  # four matrices of 1600 elements, four biases
+    sample = drift.Sample(on_torch.entries(theirs), weights)
+    places = np.concatenate(sample.parts)
+    assert sorted(places) == list(range(sample.size))  # each element once
+    assert 160 + drift.LIMIT < sample.size < 160 + 2 * drift.LIMIT  # two projections, biases
     expected = sample.reference(on_torch, theirs)
     assert not np.array_equal(sample.ours(on_paddle, ours), expected)
     on_paddle.load(ours, weights.to_paddle(on_torch.state(theirs)))
@@ -327,23 +328,16 @@ def test_a_rate_that_is_a_thousandth_off_leaves_the_band() -> None:
 
 
 def test_a_tensor_that_rounding_drives_does_not_widen_the_band() -> None:
-    sample = drift.Sample(attention()[2])
+    theirs, _, weights = attention()
+    sample = drift.Sample(on_torch.entries(theirs), weights)
     start = np.zeros(sample.size)
     way, aside = np.ones(sample.size), np.full(sample.size, 1e-12)
-    aside[:40] = 1e-3  # a bias whose gradient is zero but for rounding
-    plain = drift.Track(copy.copy)
-    moved = drift.Track(copy.copy)
-    for track, last in ((plain, way), (moved, way + aside)):
-        track.watch(start)
-        track.watch(last)
+    part = next(p for p in sample.parts if p.size == 40)
+    aside[part] = 1e-3  # a bias whose gradient is zero but for rounding
+    plain, moved = drift.Track(rows=[start, way]), drift.Track(rows=[start, way + aside])
     everything = np.arange(sample.size)
-    part = next(p for p in sample._parts if p.stop - p.start == 40)
-    aside = np.roll(aside, part.start)
-    moved = drift.Track(copy.copy)
-    moved.watch(start)
-    moved.watch(way + aside)
     steady = sample.steady(plain, moved)
-    assert set(everything) - set(steady) == set(range(part.start, part.stop))
+    assert set(everything) - set(steady) == set(part)
     assert moved.apart(plain, steady)[0] < 1e-10 < moved.apart(plain, everything)[0]
 
 

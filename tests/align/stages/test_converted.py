@@ -14,7 +14,7 @@ import align
 from align.explain.arrays.weight_causes import Explainer
 from align.frameworks import on_paddle, on_torch
 from align.judge.rounding import cut_to_bfloat16, to_bfloat16
-from align.pair.any_pair import Setup
+from align.pair.any_pair import AnyPair, Setup
 from align.record.request import Request
 from align.stages.converted import weights
 
@@ -74,7 +74,7 @@ def run(pair, fault=None):
     if fault is not None:
         fault(held)
     on_paddle.load(setup.plan.paddle_layer, held)
-    return weights(setup)
+    return weights(AnyPair(setup, "float64"))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -254,11 +254,11 @@ def test_callables_are_built_in_the_precision_of_stored_weights() -> None:
         return layer
 
     plan = Request(theirs, ours, (np.zeros((1, 3)),), converted=True)
-    result, found = weights(Setup(plan))
+    result, found = weights(AnyPair(Setup(plan), "float64"))
     assert result.passed, found
 
 
 def test_a_pair_without_tensors_is_refused() -> None:
     plan = Request(torch.nn.ReLU(), nn.ReLU(), (np.zeros(3),), converted=True)
     with pytest.raises(ValueError, match="no tensor in common"):
-        weights(Setup(plan))
+        weights(AnyPair(Setup(plan), "float64"))

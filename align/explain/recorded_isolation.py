@@ -1,19 +1,18 @@
-"""From failed comparisons of two dumps to the layer to fix: no model runs here.
+"""Layers whose own code is wrong, found in two records: no model runs here.
 
 Both sides recorded what every layer was given. A layer is guilty when it was given the right and
-returned the wrong; when nothing inside it is guilty, its own code is. The formulas that name a
-cause are those of `align.compare`.
+returned the wrong; when nothing inside it is guilty, its own code is. `align.pair.isolation` and
+`align.explain.isolation_backward` find the same by feeding a live model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 
-from align.explain.hints import layer_hints
 from align.explain.hints.hint_gradients import GradientCase, explain_gradient
 from align.explain.losses import loss_causes
 from align.explain.losses.loss_causes import LossRun
@@ -22,7 +21,7 @@ from align.judge.judging import compare_outputs, largest
 from align.match.renamed import to_paddle
 from align.pair.dump_pair import DumpPair
 from align.pair.isolation import Guilty, is_mask
-from align.record.files.dump_meta import Module
+from align.record.nested import Leaf
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Divergence
 from align.record.tolerance import Tolerance
@@ -30,48 +29,17 @@ from align.record.tolerance import Tolerance
 ROUGH = Tolerance("scaled", 1e-3, "to find a place in float32, not to judge it")
 
 
-def forward(pair: DumpPair, failed: Sequence[Comparison]) -> Divergence:
-    """The first bad tap in execution order, and the layer that makes it.
+def guilty_forward(pair: DumpPair, failed: Collection[Comparison]) -> list[Guilty]:
+    """The first call that was given the right and returned the wrong, none deeper; [] for none.
 
     Args:
         pair: both sides.
-        failed: the failed comparisons of the forward stage, in order; not empty.
+        failed: the failed comparisons of the forward stage.
     """
-    taps = [c for c in failed if not c.name.startswith("(") or c.name.startswith(ROOT)]
-    first = taps[0] if taps else failed[0]
-    names = {c.name for c in failed}
-    guilty = next(_guilty_calls(pair, names), None)
-    if guilty is None:
-        return _plain(pair, first)
-    cause = _cause(pair, guilty) or first.hint
-    source = _source(pair, guilty.place)
-    return Divergence(
-        guilty.shown_at, guilty.place, "forward", pair.dtype, first.reason, cause, source
-    )
+    return list(itertools.islice(_guilty_calls(pair, {c.name for c in failed}), 1))
 
 
-def _plain(pair: DumpPair, first: Comparison) -> Divergence:
-    """The place from the name alone: a tap's layer, a buffer's owner, a structural title."""
-    place = first.name.partition("[")[0]
-    cause = first.hint
-    if first.name.startswith("(") and not first.name.startswith(ROOT):
-        title, _, names = first.name.strip("()").partition(": ")
-        place = names.split(", ")[0].rpartition(".")[0] or ROOT
-        cause = f"{title} on one side only: {names}" if names else title
-    elif place.partition("#")[0] not in pair.names.layers:
-        place = place.rpartition(".")[0] or ROOT
-    return Divergence(
-        first.name, place, "forward", pair.dtype, first.reason, cause, _source(pair, place)
-    )
-
-
-def _source(pair: DumpPair, place: str) -> str:
-    module = pair.names.layers.get(place.partition("#")[0])
-    return module.source if module is not None else ""
-
-
-def _guilty_calls(pair: DumpPair, failed: set[str]) -> Iterable[Guilty]:
-    """Calls that were given the right and returned the wrong, the deepest ones, in order."""
+def _guilty_calls(pair: DumpPair, failed: set[str]) -> Iterator[Guilty]:
     rule = bounds.ISOLATED[pair.dtype]
     held = {key: (own, call) for key, own, call in pair.judge.taps(pair.ours, pair.reference)}
     suspects: list[str] = []
@@ -84,9 +52,10 @@ def _guilty_calls(pair: DumpPair, failed: set[str]) -> Iterable[Guilty]:
         if any(_is_inside(inner, key, pair.ours) for inner in suspects):
             continue
         suspects.append(key)
-        comparison = _of_output(own, call, key, rule)
-        if comparison is not None:
-            yield comparison
+        found = _of_output(own, call, key, rule)
+        if found is not None:
+            found.inputs += _inside(pair, call.key)
+            yield found
 
 
 def _tap_names(key: str, own: Call, call: Call) -> list[str]:
@@ -130,75 +99,25 @@ def _of_output(own: Call, call: Call, key: str, rule: Tolerance) -> Guilty | Non
     return None
 
 
-def _cause(pair: DumpPair, guilty: Guilty) -> str:
-    name = guilty.place.partition("#")[0]
-    back = {b: a for a, b in pair.names.modules.to_paddle.items()}
-    layer = _stand_in(pair.names.layers.get(name))
-    module = _stand_in(pair.names.theirs.get(back.get(name, "")))
-    prefix = "" if name == ROOT else f"{name}."
-    held = {
-        n.removeprefix(prefix): a.astype(np.float64)
-        for n, a in pair.names.paddle.weights().items()
-        if n.startswith(prefix) and "." not in n.removeprefix(prefix)
-    }
-    _add_children(pair, guilty)
-    return layer_hints.explain(guilty, held, layer, module)
+def _inside(pair: DumpPair, key: str) -> list[Leaf]:
+    """What the layers inside a call of the reference returned."""
+    return [
+        (f"output of {call.key}", array)
+        for call in pair.reference.calls.values()
+        if call.parent == key
+        for _, array in call.outputs
+        if array.dtype.kind == "f"
+    ]
 
 
-def _add_children(pair: DumpPair, guilty: Guilty) -> None:
-    """What a container had at hand in the reference: its inputs and its layers' outputs."""
-    back = {b: a for a, b in pair.names.modules.to_paddle.items()}
-    own = pair.ours.calls[guilty.place]
-    key = Call(back[own.name], own.number).key
-    for call in pair.reference.calls.values():
-        if call.parent == key:
-            guilty.inputs += [
-                (f"output of {call.key}", a) for _, a in call.outputs if a.dtype.kind == "f"
-            ]
-
-
-def _stand_in(module: Module | None) -> object:
-    """An object whose class has a module's name and which has its plain attributes."""
-    if module is None:
-        return None
-    return type(module.kind, (SimpleNamespace,), {})(**dict(module.settings))
-
-
-def backward(
-    pair: DumpPair, failed: Sequence[Comparison], upstream: Divergence | None
-) -> Divergence:
-    """The first bad gradient in backward order, and the layer whose backward pass makes it.
-
-    Args:
-        pair: both sides.
-        failed: the failed comparisons of the backward stage; not empty.
-        upstream: the divergence of the forward pass, None when it is right.
-    """
-    first = failed[0]
-    if upstream is not None:  # a wrong forward pass makes wrong gradients
-        found = Divergence(first.name, first.name, "backward", pair.dtype, first.reason)
-        return found.after("forward", upstream.place)
-    if first.name == "loss" or first.name.startswith(f"gradient at {ROOT}"):
-        reason, cause = first.reason, _loss_cause(pair)
-        return Divergence(first.name, "loss", "loss", pair.dtype, reason, cause)
-    found = _guilty_backward(pair)
-    if found is None:
-        place = first.name.removeprefix("gradient at ").partition("[")[0]
-        cause = first.hint
-    else:
-        place, cause = found.key, explain_gradient(found.case)
-    source = _source(pair, place)
-    return Divergence(first.name, place, "backward", pair.dtype, first.reason, cause, source)
-
-
-def _loss_cause(pair: DumpPair) -> str:
+def loss_cause(pair: DumpPair) -> str:
     """What makes two losses of one and the same output differ."""
     sides = []
     for recording in (pair.ours, pair.reference):
         root = recording.calls[ROOT]
         sides.append(LossRun(recording.loss, dict(root.grad_outputs), recording.stamp))
     outputs = {p: a for p, a in pair.reference.calls[ROOT].outputs if a.dtype.kind == "f"}
-    return loss_causes.explain(outputs, pair.names.torch.labels(), *sides)
+    return loss_causes.explain(outputs, pair.setup.torch.labels(), *sides)
 
 
 @dataclass(frozen=True)
@@ -206,17 +125,29 @@ class _Wrong:
     """A call whose backward pass is wrong, and the gradient that shows it."""
 
     key: str
+    comparison: Comparison
     case: GradientCase
 
 
-def _guilty_backward(pair: DumpPair) -> _Wrong | None:
-    """The deepest call that gets a right gradient and hands on a wrong one, in backward order."""
+def guilty_backward(pair: DumpPair) -> list[Divergence]:
+    """The deepest call that gets a right gradient and hands on a wrong one, the first of them."""
+    wrong = _wrong_calls(pair)
+    for one in wrong:
+        if not any(_is_inside(other.key, one.key, pair.ours) for other in wrong if other != one):
+            reason, cause = one.comparison.reason, explain_gradient(one.case)
+            found = (one.comparison.name, one.key, "backward", pair.dtype, reason, cause)
+            return [Divergence(*found, pair.code(one.key))]
+    return []
+
+
+def _wrong_calls(pair: DumpPair) -> list[_Wrong]:
+    """Calls that get a right gradient and hand on a wrong one, in backward order."""
     rule = ROUGH if pair.dtype == "float32" else bounds.FLOORS["backward", pair.dtype]
-    if pair.names.pooled and pair.dtype == "float64":
+    if pair.setup.pooled and pair.dtype == "float64":
         rule = bounds.POOLED
     held = {key: (own, call) for key, own, call in pair.judge.taps(pair.ours, pair.reference)}
     scale = largest(g for _, call in held.values() for g in call.grad_outputs.values())
-    expected = to_paddle(pair.names.weights, pair.reference.gradients)
+    expected = to_paddle(pair.setup.weights, pair.reference.gradients)
     found: list[_Wrong] = []
     for key, (own, call) in reversed(held.items()):
         if _first_bad(_partners(own.grad_outputs, call.grad_outputs), rule, scale) is not None:
@@ -225,16 +156,11 @@ def _guilty_backward(pair: DumpPair) -> _Wrong | None:
         parameters = _own_parameters(own, pair.ours.gradients, expected)
         wrong = _first_bad(leaving, rule, scale) or _first_bad(parameters, rule, scale)
         if wrong is not None:
-            values = next((a for _, a in call.inputs if a.shape == wrong[1].shape), None)
+            comparison, mine, theirs = wrong
+            values = next((a for _, a in call.inputs if a.shape == theirs.shape), None)
             seeds = list(call.grad_outputs.values())
-            found.append(_Wrong(key, GradientCase(*wrong, seeds, values)))
-    places = [one.key for one in found]
-    deepest = (
-        one
-        for one in found
-        if not any(_is_inside(other, one.key, pair.ours) for other in places if other != one.key)
-    )
-    return next(deepest, None)
+            found.append(_Wrong(key, comparison, GradientCase(mine, theirs, seeds, values)))
+    return found
 
 
 Gradients = list[tuple[np.ndarray, np.ndarray]]
@@ -261,11 +187,11 @@ def _own_parameters(
 
 def _first_bad(
     pairs: Gradients, rule: Tolerance, scale: float
-) -> tuple[np.ndarray, np.ndarray] | None:
+) -> tuple[Comparison, np.ndarray, np.ndarray] | None:
     for a, b in pairs:
         found = compare_outputs("gradient", a, b, None, rule, zero_scale=scale)
         if found is not None and not found.passed:
-            return a, b
+            return found, a, b
     return None
 
 
