@@ -13,13 +13,21 @@ from align.weights.optimizer.optimizer_state import convert
 from align.weights.optimizer.optimizer_torch import from_torch, to_torch
 from sot_paddle.train.optimizer import HFAdamW
 from sot_torch_ref.train.optimizer import HFAdamW as TorchHFAdamW
+from tests.align.weights.both_runs import (
+    PaddleRun,
+    TorchRun,
+    apart,
+    lost_count,
+    swapped,
+    transposed,
+)
 
 DECAY = 2.0**-7  # exact in float32, as Paddle's kernels hold it
 MOMENTUM = 0.875
 BEGUN, AFTER = 7, 20
 RATE = 0.01
 RNG = np.random.default_rng(4)
-INPUTS, LABELS = RNG.normal(size=(9, 6)), RNG.normal(size=(9, 3))
+BATCH = {"x": RNG.normal(size=(9, 6)), "labels": RNG.normal(size=(9, 3))}
 NAMES = ("0.weight", "0.bias", "2.weight", "2.bias")
 KINDS = ("adamw", "amsgrad", "adam", "hf_adamw", "momentum", "sgd")
 
@@ -42,121 +50,64 @@ def factor(step: int) -> float:
     return min(1.0, (step + 1) / 4) * (1 - step / 40)
 
 
-class TorchRun:
-    """A run of the PyTorch side."""
-
-    def __init__(self, kind: str) -> None:
-        torch.manual_seed(0)
-        layers = (torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3))
-        self.model = torch.nn.Sequential(*layers).double()
-        named = list(self.model.named_parameters())
-        groups = [
-            {"params": [p for n, p in named if "weight" in n], "weight_decay": DECAY},
-            {"params": [p for n, p in named if "bias" in n], "weight_decay": 0.0},
-        ]
-        self.optimizer = {
-            "adamw": lambda: torch.optim.AdamW(groups, lr=RATE),
-            "amsgrad": lambda: torch.optim.AdamW(groups, lr=RATE, amsgrad=True),
-            "adam": lambda: torch.optim.Adam(groups, lr=RATE),
-            "hf_adamw": lambda: TorchHFAdamW(groups, lr=RATE),
-            "momentum": lambda: torch.optim.SGD(groups, lr=RATE, momentum=MOMENTUM, nesterov=True),
-            "sgd": lambda: torch.optim.SGD(groups, lr=RATE),
-        }[kind]()
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, factor)
-
-    def weights(self):
-        return {n: p.detach().numpy().copy() for n, p in self.model.named_parameters()}
-
-    def load(self, weights):
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(torch.from_numpy(np.ascontiguousarray(weights[name])))
-
-    def take(self):
-        return optimizer_torch_live.take(self.optimizer, self.model, self.schedule)
-
-    def put(self, state):
-        optimizer_torch_live.put(state, self.optimizer, self.model, self.schedule)
-
-    def steps(self, count: int):
-        losses = []
-        for _ in range(count):
-            output = self.model(torch.from_numpy(INPUTS))
-            loss = ((output - torch.from_numpy(LABELS)) ** 2).mean()
-            loss.backward()
-            self.optimizer.step()
-            self.schedule.step()
-            self.optimizer.zero_grad()
-            losses.append(loss.item())
-        return losses
+def squared(model, batch):
+    return ((model(batch["x"]) - batch["labels"]) ** 2).mean()
 
 
-class PaddleRun:
-    """A run of the Paddle side; options that a test changes are arguments."""
-
-    def __init__(self, kind: str, *, decay=DECAY, rate=RATE, beta2=0.999, skip=(), ahead=0) -> None:
-        layers = (paddle.nn.Linear(6, 6), paddle.nn.Tanh(), paddle.nn.Linear(6, 3))
-        self.model = paddle.nn.Sequential(*layers)
-        self.model.to(dtype="float64")
-        named = list(self.model.named_parameters())
-        decayed = [p for n, p in named if "weight" in n and n not in skip]
-        names = {p.name for p in decayed}
-        rest = [p for _, p in named if p.name not in names]
-        self.schedule = paddle.optimizer.lr.LambdaDecay(rate, lambda step: factor(step + ahead))
-        by_name = {
-            "learning_rate": self.schedule,
-            "parameters": self.model.parameters(),
-            "weight_decay": decay,
-            "apply_decay_param_fun": lambda name: name in names,
-        }
-        groups = {
-            "learning_rate": self.schedule,
-            "parameters": [
-                {"params": decayed, "weight_decay": decay},
-                {"params": rest, "weight_decay": 0.0},
-            ],
-        }
-        make = paddle.optimizer
-        self.optimizer = {
-            "adamw": lambda: make.AdamW(beta2=beta2, **groups, weight_decay=0.5),
-            "amsgrad": lambda: make.AdamW(amsgrad=True, name="mine", **by_name),
-            "adam": lambda: make.Adam(**groups),
-            "hf_adamw": lambda: HFAdamW(**by_name),
-            "momentum": lambda: make.Momentum(momentum=MOMENTUM, use_nesterov=True, **groups),
-            "sgd": lambda: make.SGD(**groups),
-        }[kind]()
-
-    weights = TorchRun.weights
-
-    def load(self, weights):
-        for name, parameter in self.model.named_parameters():
-            parameter.set_value(np.ascontiguousarray(weights[name]))
-
-    def take(self):
-        return optimizer_paddle.take(self.optimizer, self.model)
-
-    def put(self, state, **options):
-        optimizer_paddle.put(state, self.optimizer, self.model, **options)
-
-    def steps(self, count: int):
-        losses = []
-        for _ in range(count):
-            output = self.model(paddle.to_tensor(INPUTS))
-            loss = ((output - paddle.to_tensor(LABELS)) ** 2).mean()
-            loss.backward()
-            self.optimizer.step()
-            self.schedule.step()
-            self.optimizer.clear_grad(False)
-            losses.append(float(loss))
-        return losses
+def torch_run(kind: str) -> TorchRun:
+    torch.manual_seed(0)
+    layers = (torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3))
+    model = torch.nn.Sequential(*layers).double()
+    named = list(model.named_parameters())
+    groups = [
+        {"params": [p for n, p in named if "weight" in n], "weight_decay": DECAY},
+        {"params": [p for n, p in named if "bias" in n], "weight_decay": 0.0},
+    ]
+    optimizer = {
+        "adamw": lambda: torch.optim.AdamW(groups, lr=RATE),
+        "amsgrad": lambda: torch.optim.AdamW(groups, lr=RATE, amsgrad=True),
+        "adam": lambda: torch.optim.Adam(groups, lr=RATE),
+        "hf_adamw": lambda: TorchHFAdamW(groups, lr=RATE),
+        "momentum": lambda: torch.optim.SGD(groups, lr=RATE, momentum=MOMENTUM, nesterov=True),
+        "sgd": lambda: torch.optim.SGD(groups, lr=RATE),
+    }[kind]()
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    return TorchRun(model, optimizer, schedule, squared)
 
 
-def apart(ours, reference) -> float:
-    """Largest difference in units of the largest value, over losses or weights."""
-    if isinstance(reference, dict):
-        return max(apart(ours[name], reference[name]) for name in reference)
-    ours, reference = np.asarray(ours), np.asarray(reference)
-    return float(np.abs(ours - reference).max() / np.abs(reference).max())
+def paddle_run(kind: str, *, decay=DECAY, rate=RATE, beta2=0.999, skip=(), ahead=0) -> PaddleRun:
+    """Options that a test changes are arguments."""
+    layers = (paddle.nn.Linear(6, 6), paddle.nn.Tanh(), paddle.nn.Linear(6, 3))
+    model = paddle.nn.Sequential(*layers)
+    model.to(dtype="float64")
+    named = list(model.named_parameters())
+    decayed = [p for n, p in named if "weight" in n and n not in skip]
+    names = {p.name for p in decayed}
+    rest = [p for _, p in named if p.name not in names]
+    schedule = paddle.optimizer.lr.LambdaDecay(rate, lambda step: factor(step + ahead))
+    by_name = {
+        "learning_rate": schedule,
+        "parameters": model.parameters(),
+        "weight_decay": decay,
+        "apply_decay_param_fun": lambda name: name in names,
+    }
+    groups = {
+        "learning_rate": schedule,
+        "parameters": [
+            {"params": decayed, "weight_decay": decay},
+            {"params": rest, "weight_decay": 0.0},
+        ],
+    }
+    make = paddle.optimizer
+    optimizer = {
+        "adamw": lambda: make.AdamW(beta2=beta2, **groups, weight_decay=0.5),
+        "amsgrad": lambda: make.AdamW(amsgrad=True, name="mine", **by_name),
+        "adam": lambda: make.Adam(**groups),
+        "hf_adamw": lambda: HFAdamW(**by_name),
+        "momentum": lambda: make.Momentum(momentum=MOMENTUM, use_nesterov=True, **groups),
+        "sgd": lambda: make.SGD(**groups),
+    }[kind]()
+    return PaddleRun(model, optimizer, schedule, squared)
 
 
 @pytest.fixture
@@ -164,8 +115,8 @@ def begun():
     """A PyTorch run after BEGUN steps, and what Paddle is given of it."""
 
     def make(kind: str):
-        run = TorchRun(kind)
-        run.steps(BEGUN)
+        run = torch_run(kind)
+        run.steps([BATCH] * BEGUN)
         return run, Way("paddle").arrays(run.weights()), convert(run.take(), Way("paddle"))
 
     return make
@@ -175,50 +126,28 @@ def begun():
 def test_a_run_begun_in_pytorch_goes_on_in_paddle_and_back(begun, kind):
     reference, weights, moved = begun(kind)
     state = reference.take()
-    ours = PaddleRun(kind)
-    ours.load(weights)
+    ours = paddle_run(kind).load(weights)
     ours.put(moved)
     returned = convert(ours.take(), Way("torch"))
     assert identical(returned, state) == []
     assert returned.schedule.position == BEGUN
-    again = TorchRun(kind)
-    again.load(reference.weights())
+    again = torch_run(kind).load(reference.weights())
     again.put(returned)
     assert identical(again.take(), state) == []
-    expected = reference.steps(AFTER)
-    assert again.steps(AFTER) == expected  # bit by bit
-    assert apart(ours.steps(AFTER), expected) < 1e-14
+    expected = reference.steps([BATCH] * AFTER)
+    assert again.steps([BATCH] * AFTER) == expected  # bit by bit
+    assert apart(ours.steps([BATCH] * AFTER), expected) < 1e-14
     assert apart(ours.weights(), Way("paddle").arrays(reference.weights())) < 1e-14
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_begun_in_paddle_goes_on_in_pytorch(kind):
-    ours = PaddleRun(kind)
-    ours.load(Way("paddle").arrays(TorchRun(kind).weights()))
-    ours.steps(BEGUN)
-    reference = TorchRun(kind)
-    reference.load(Way("torch").arrays(ours.weights()))
+    ours = paddle_run(kind).load(Way("paddle").arrays(torch_run(kind).weights()))
+    ours.steps([BATCH] * BEGUN)
+    reference = torch_run(kind).load(Way("torch").arrays(ours.weights()))
     reference.put(convert(ours.take(), Way("torch")))
-    assert apart(ours.steps(AFTER), reference.steps(AFTER)) < 1e-14
+    assert apart(ours.steps([BATCH] * AFTER), reference.steps([BATCH] * AFTER)) < 1e-14
     assert apart(ours.weights(), Way("paddle").arrays(reference.weights())) < 1e-14
-
-
-def lost_count(state):
-    return dataclasses.replace(state, steps=dict.fromkeys(state.steps, 0))
-
-
-def swapped(state):
-    positive = {name: np.abs(a) for name, a in state.moments["moment1"].items()}
-    held = {"moment1": state.moments["moment2"], "moment2": positive}
-    return dataclasses.replace(state, moments=held)
-
-
-def transposed(state):
-    held = {
-        kind: {n: a.T.copy() if n == "0.weight" else a for n, a in arrays.items()}
-        for kind, arrays in state.moments.items()
-    }
-    return dataclasses.replace(state, moments=held)
 
 
 @pytest.mark.parametrize("fault", [lost_count, swapped, transposed, None])
@@ -226,13 +155,12 @@ def transposed(state):
 def test_a_wrong_move_shows(begun, kind, fault):
     """The comparison that passes above fails with each of these: it is not blind to them."""
     reference, weights, moved = begun(kind)
-    ours = PaddleRun(kind)
-    ours.load(weights)
+    ours = paddle_run(kind).load(weights)
     ours.put(fault(moved) if fault else moved)
     if fault is None:
         ours.schedule.step()  # the schedule is one step ahead
-    expected = reference.steps(AFTER)
-    assert apart(ours.steps(AFTER), expected) > 1e-5
+    expected = reference.steps([BATCH] * AFTER)
+    assert apart(ours.steps([BATCH] * AFTER), expected) > 1e-5
     assert apart(ours.weights(), Way("paddle").arrays(reference.weights())) > 1e-4
 
 
@@ -248,8 +176,7 @@ def test_a_wrong_move_shows(begun, kind, fault):
 )
 def test_an_optimizer_with_other_options_is_refused(begun, options, message):
     _, weights, moved = begun("adamw")
-    ours = PaddleRun("adamw", **options)
-    ours.load(weights)
+    ours = paddle_run("adamw", **options).load(weights)
     with pytest.raises(ValueError, match=message):
         ours.put(moved)
 
@@ -257,23 +184,23 @@ def test_an_optimizer_with_other_options_is_refused(begun, options, message):
 def test_what_cannot_continue_is_refused(begun):
     reference, weights, moved = begun("adamw")
     with pytest.raises(ValueError, match="optimizer adam, expected adamw"):
-        PaddleRun("adam").put(moved)
+        paddle_run("adam").put(moved)
     with pytest.raises(ValueError, match="in PyTorch's names"):
-        PaddleRun("adamw").put(reference.take())
-    used = PaddleRun("adamw")
-    used.steps(1)
+        paddle_run("adamw").put(reference.take())
+    used = paddle_run("adamw")
+    used.steps([BATCH])
     with pytest.raises(ValueError, match="not fresh"):
         used.put(moved)
-    ahead = PaddleRun("adamw")
+    ahead = paddle_run("adamw")
     ahead.schedule.step()
     with pytest.raises(ValueError, match="scheduler is not fresh: at step 1"):
         ahead.put(moved)
     with pytest.raises(ValueError, match="the state has no schedule"):
-        PaddleRun("adamw").put(dataclasses.replace(moved, schedule=None))
+        paddle_run("adamw").put(dataclasses.replace(moved, schedule=None))
     with pytest.raises(ValueError, match="float32, the Paddle optimizer holds float64"):
-        PaddleRun("adamw").put(moved.astype("float32"))
-    fresh = TorchRun("adamw")
-    fresh.steps(1)
+        paddle_run("adamw").put(moved.astype("float32"))
+    fresh = torch_run("adamw")
+    fresh.steps([BATCH])
     with pytest.raises(ValueError, match="PyTorch scheduler is not fresh"):
         fresh.put(reference.take())
     with pytest.raises(ValueError, match="in Paddle's names: convert"):
@@ -283,8 +210,7 @@ def test_what_cannot_continue_is_refused(begun):
 def test_a_second_optimizer_in_the_process_and_a_file_serve_as_well(begun, tmp_path):
     """Paddle numbers the optimizers of a parameter: names end in _1 for the second one."""
     reference, weights, moved = begun("adamw")
-    first = PaddleRun("adamw")
-    first.load(weights)
+    first = paddle_run("adamw").load(weights)
     first.put(moved)
     parameters = first.model.parameters()
     second = paddle.optimizer.AdamW(
@@ -302,8 +228,7 @@ def test_a_second_optimizer_in_the_process_and_a_file_serve_as_well(begun, tmp_p
 
 def test_a_schedule_that_goes_by_the_epoch_is_placed_by_hand(begun):
     _, weights, moved = begun("adamw")
-    ours = PaddleRun("adamw")
-    ours.load(weights)
+    ours = paddle_run("adamw").load(weights)
     ours.put(dataclasses.replace(moved, schedule=None), position=BEGUN)
     assert ours.schedule.last_epoch == BEGUN
 
@@ -327,8 +252,8 @@ def test_unknown_optimizers_of_pytorch_are_refused(group, message):
 
 
 def test_state_dicts_that_contradict_themselves_are_refused():
-    run = TorchRun("adamw")
-    run.steps(1)
+    run = torch_run("adamw")
+    run.steps([BATCH])
     state = run.optimizer.state_dict()
     names = optimizer_torch_live.names_of(run.optimizer, run.model)
     with pytest.raises(ValueError, match="give their names"):
