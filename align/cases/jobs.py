@@ -6,14 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from align.cases.kinds.case_kinds import (
     Case,
-    DataCase,
-    GlueDataCase,
+    ImageTrainerCase,
     ModelCase,
-    PixelCase,
     TimmCase,
     TrainerCase,
+    ValueCase,
 )
-from align.cases.kinds.image_case_kinds import DrawnImagesCase, ImageTrainerCase
+
+_TIMM = ("pixel_values", "drawn_images")
+_TOKENIZERS = "token_values"
+"""Values that load a library which takes longer than their cases."""
 
 Job = tuple[Case, str, str | None]
 """(case, step, dtype)."""
@@ -42,15 +44,17 @@ def batches(todo: Sequence[Job]) -> list[Batch]:
 
 def _shared(case: Case, dtype: str | None) -> tuple[str, ...]:
     """What a job shares with the others of its batch."""
-    if isinstance(case, PixelCase | DrawnImagesCase | ImageTrainerCase) or (
-        isinstance(case, TimmCase) and case.quick
-    ):
-        return ("timm",)  # its import takes longer than these cases
-    if isinstance(case, ModelCase):
-        return (case.name, str(dtype))
-    if isinstance(case, DataCase | GlueDataCase):
-        return ("tokenizers",)
-    return (type(case).__name__,)
+    values = _module(case)
+    if values in _TIMM or isinstance(case, ImageTrainerCase):
+        return ("timm",)
+    if isinstance(case, TimmCase) and case.quick:
+        return ("timm",)
+    return (case.name, str(dtype)) if isinstance(case, ModelCase) else (values,)
+
+
+def _module(case: Case) -> str:
+    """The module of a case's values, "" for a model."""
+    return case.values.partition(":")[0] if isinstance(case, ValueCase) else ""
 
 
 def _rank(job: Job) -> int:
@@ -60,7 +64,7 @@ def _rank(job: Job) -> int:
         return 4  # a program of its own
     if not case.quick:
         return 5
-    if isinstance(case, DataCase | GlueDataCase) or step in ("training", "built"):
+    if _module(case) == _TOKENIZERS or step in ("training", "built"):
         return 3
     if isinstance(case, ModelCase) and case.subject == "images":
         return 2

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from align.cases.jobs import jobs
-from align.cases.kinds.case_kinds import LossCase, ModelCase
+from align.cases.kinds.case_kinds import ModelCase, ValueCase
 from align.cases.tables.cases import CASES
 from align.judge.noise_band import ILL_CONDITIONED
 from align.judge.spread import FALSE_ALARM
@@ -70,14 +70,13 @@ def _processor(fact: str) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(fact)), "")
 
 
-def float32_cases() -> list[ModelCase | LossCase]:
+def float32_cases() -> list[ModelCase | ValueCase]:
     """The cases of the quick suite that have float32 results."""
-    cases = (case for case in CASES if isinstance(case, ModelCase | LossCase) and case.quick)
-    return [case for case in cases if "float32" in case.dtypes]
+    return [case for case in CASES if case.quick and "float32" in case.dtypes]
 
 
-def _reseeded(case: ModelCase | LossCase, seed: int) -> ModelCase | LossCase:
-    if isinstance(case, LossCase):
+def _reseeded(case: ModelCase | ValueCase, seed: int) -> ModelCase | ValueCase:
+    if isinstance(case, ValueCase):
         return case
     batch = dataclasses.replace(case.batch, seed=case.batch.seed + _SEEDS_APART * seed)
     return dataclasses.replace(case, batch=batch)
@@ -114,7 +113,7 @@ def run_row(index: int) -> dict[str, Any]:
     }
 
 
-def _results(case: ModelCase | LossCase, seed: int, redrawn: list[str]) -> list[StepResult]:
+def _results(case: ModelCase | ValueCase, seed: int, redrawn: list[str]) -> list[StepResult]:
     """The float32 results of a case with the weights of a seed.
 
     Weights that amplify rounding beyond what can be judged are drawn again. That is seen on the

@@ -14,19 +14,14 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
     from align import processes
     from align.cases import job_sharing, runner
-    from align.cases.sides import checkpoint, paddle_side
+    from align.cases.sides import checkpoint
+    from align.cases.values import loss_values, rate_values
 
 from align import cli
-from align.cases.kinds.case_kinds import (
-    DataCase,
-    LossCase,
-    MetricCase,
-    ModelCase,
-    Recipe,
-    ScheduleCase,
-)
+from align.cases.kinds.case_kinds import ModelCase, Recipe
 from align.cases.tables.cases import CASES
 from align.record.results import STEPS
+from tests.align.small_values import data_case, loss_case, metric_case, rates_case
 from tests.align.tiny_bert import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,10 +33,10 @@ TINY = (
         dtypes=("float64",),
         recipe=Recipe(steps=6, warmup_steps=2, total_steps=8),
     ),
-    LossCase("tiny_loss"),
-    MetricCase("tiny_metric", "cola"),
-    ScheduleCase("tiny_rates", "linear", 1e-3, 3, 12),
-    DataCase("tiny_data", 24),
+    loss_case("tiny_loss"),
+    metric_case("tiny_metric"),
+    rates_case(name="tiny_rates"),
+    data_case(name="tiny_data"),
     ModelCase("big_bert", options=OPTIONS, quick=False),
 )
 SENTENCES = "Hello, café!\n\nTWO Words here\na third, rather longer sentence of words\n"
@@ -210,9 +205,9 @@ def test_a_dtype_may_be_chosen(tiny_table, capsys):
 def test_a_comparison_that_fails_exits_with_1_and_the_report_is_written(
     tiny_table, monkeypatch, capsys, tmp_path
 ):
-    right = paddle_side.classification_loss
+    right = loss_values.classification_loss
     monkeypatch.setattr(
-        paddle_side, "classification_loss", lambda logits, labels: 2 * right(logits, labels)
+        loss_values, "classification_loss", lambda logits, labels: 2 * right(logits, labels)
     )
     flags = ["--jobs", "0", "--case", "tiny_loss", "--dtype", "float64"]
     flags += ["--json", str(tmp_path / "new" / "a.json")]
@@ -228,8 +223,7 @@ def test_a_comparison_that_fails_exits_with_1_and_the_report_is_written(
 
 
 def test_a_control_that_is_not_caught_exits_with_1(tiny_table, monkeypatch, capsys):
-    module = sys.modules["align.cases.steps.runs.step_learning_rate"]
-    monkeypatch.setattr(module, "_faults", lambda case, ours: [("no fault", ours)])
+    monkeypatch.setattr(rate_values, "step_faults", lambda recipe, ours: {"no fault": ours})
     assert cli.main(["--jobs", "0", "--case", "tiny_rates"]) == 1
     assert "control not caught: no fault" in capsys.readouterr().out
 

@@ -63,8 +63,8 @@ def test_weights_that_do_not_come_back_bit_equal_exit_with_1(brief, monkeypatch,
 
 
 def test_a_failed_comparison_exits_with_1(brief, monkeypatch, capsys):
-    module = sys.modules["align.cases.steps.runs.step_learning_rate"]
-    monkeypatch.setattr(module, "_faults", lambda case, ours: [("no fault", ours)])
+    module = sys.modules["align.cases.values.rate_values"]
+    monkeypatch.setattr(module, "step_faults", lambda recipe, ours: {"no fault": ours})
     assert brief.main() == 1
     assert "alignment: FAIL" in capsys.readouterr().out
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from align.cases.kinds.case_kinds_built import BuiltCase, DefaultsCase, DrawsCase
-
 DTYPES = ("float64", "float32")
 WORDS_DIM = 13
 """Channels of the tokens that a ``words`` case feeds to its head."""
@@ -194,147 +192,90 @@ class TimmCase(ModelCase):
 
 
 @dataclass(frozen=True)
-class LossCase:
-    """A loss on random logits, with its gradient.
+class ImageTrainerCase(ModelCase):
+    """The image trainer as users run it, on a folder of pictures, against a plain PyTorch loop.
 
     Attributes:
-        num_classes: K, 1 for regression.
-        ignored: labels that count for nothing.
-        pair: two logits whose losses are added (``sum_loss``).
-        soft: targets (B, K) instead of labels.
-        samples: B.
+        pictures: training pictures and validation pictures.
+        batch_size: images of a step; both counts of pictures leave a remainder.
+        smoothing: of the integer labels, which are not mixed.
+        eval_metric: what selects the best checkpoint.
+        resume_at: step from which a second run continues, in the midst of an epoch.
+    """
+
+    pictures: tuple[int, int] = (22, 10)
+    batch_size: int = 4
+    smoothing: float = 0.1
+    eval_metric: str = "top1"
+    resume_at: int = 5
+
+
+@dataclass(frozen=True)
+class PairValuesCase(ModelCase):
+    """A pair of models of which something else than a step of every pair is compared.
+
+    Attributes:
+        values: as in `ValueCase`; the function gets the pair from its setting.
+        given: its options.
+    """
+
+    values: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ValueCase:
+    """What both sides compute without a model: a loss, a schedule, batches, a function.
+
+    Attributes:
+        name: unique.
+        values: ``module:function`` in `align.cases.values`, which computes both sides.
+        given: options of the function.
+        steps: that compare what it computes.
+        dtypes: precisions to run; None where the precision does not matter.
+        quick: whether ``--quick`` runs it.
     """
 
     name: str
-    num_classes: int = 5
-    ignored: int = 0
-    pair: bool = False
-    soft: bool = False
-    samples: int = 7
-    steps: tuple[str, ...] = ("loss",)
-    dtypes: tuple[str | None, ...] = DTYPES
-    quick: bool = True
-
-
-@dataclass(frozen=True)
-class MetricCase:
-    """The metrics of one GLUE task on random and on degenerate predictions."""
-
-    name: str
-    task: str
-    steps: tuple[str, ...] = ("metric",)
-    dtypes: tuple[str | None, ...] = (None,)
-    quick: bool = True
-
-
-@dataclass(frozen=True)
-class ScheduleCase:
-    """A whole learning-rate schedule, as each framework's optimizer applies it."""
-
-    name: str
-    schedule: str
-    learning_rate: float
-    warmup_steps: int
-    total_steps: int
-    steps: tuple[str, ...] = ("learning_rate",)
-    dtypes: tuple[str | None, ...] = (None,)
-    quick: bool = True
-
-
-@dataclass(frozen=True)
-class EpochScheduleCase:
-    """The rate of every epoch of a published vision run, against timm's scheduler."""
-
-    name: str
-    learning_rate: float
-    by_epoch: EpochSchedule = EpochSchedule()
-    steps: tuple[str, ...] = ("learning_rate",)
-    dtypes: tuple[str | None, ...] = (None,)
-    quick: bool = True
-
-
-@dataclass(frozen=True)
-class PixelCase:
-    """Pixels of the evaluation transform, or of one RandAugment operation, against timm's.
-
-    Attributes:
-        size: of the model's images, for the evaluation transform.
-        crop_pct: share of the resized image that the centre crop keeps.
-        operations: True compares every RandAugment operation instead, at several magnitudes.
-    """
-
-    name: str
-    size: int = 32
-    crop_pct: float = 0.875
-    operations: bool = False
+    values: str
+    given: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[str, ...] = ("data",)
     dtypes: tuple[str | None, ...] = (None,)
     quick: bool = True
 
 
-@dataclass(frozen=True)
-class DataCase:
-    """Token ids, masks and types of the embedded (or the user's) sentences.
+Case = ModelCase | ValueCase
 
-    Attributes:
-        max_length: padded length.
-        pairs: sentences in pairs, truncated longest first.
-        lower_case: lower-case and strip accents before splitting.
-        strip_accents: strip accents or keep them, None for what ``lower_case`` says.
-        file: of the vocabulary's folder that our tokenizer reads, "" for what it prefers.
-        stored: our tokenizer is told neither option: it reads them in ``tokenizer.json``.
-    """
-
-    name: str
-    max_length: int
-    pairs: bool = False
-    lower_case: bool = True
-    strip_accents: bool | None = None
-    file: str = ""
-    stored: bool = False
-    steps: tuple[str, ...] = ("data",)
-    dtypes: tuple[str | None, ...] = (None,)
-    quick: bool = True
+ABSENT = "(absent)"
+"""What a side has that does not know a fact."""
 
 
 @dataclass(frozen=True)
-class GlueDataCase:
-    """One epoch of padded batches of a GLUE task, read from the official layout.
+class StatedDifference:
+    """A deliberate difference; an unlisted one fails, and so does a listed one that is gone.
 
     Attributes:
-        task: lower-case name.
-        split: ``train``, ``dev`` or ``dev_mismatched``.
-        pad: ``max_length`` (as published) or ``longest`` of the batch.
-        bucket: batches of similar length.
-        max_length: tokens of a row at most.
+        name: tensor, module or option, in Paddle's names.
+        fact: what differs.
+        ours: Paddle's value, or ABSENT.
+        reference: the reference's.
+        why: the reason; ``docs/differences.md`` has it too.
     """
 
     name: str
-    task: str
-    split: str = "train"
-    pad: str = "max_length"
-    bucket: bool = False
-    max_length: int = 48
-    steps: tuple[str, ...] = ("data",)
-    dtypes: tuple[str | None, ...] = (None,)
-    quick: bool = True
-
-
-Case = (
-    ModelCase
-    | LossCase
-    | MetricCase
-    | ScheduleCase
-    | EpochScheduleCase
-    | PixelCase
-    | DataCase
-    | GlueDataCase
-    | BuiltCase
-    | DefaultsCase
-    | DrawsCase
-)
+    fact: str
+    ours: Any
+    reference: Any
+    why: str
 
 
 def recipe_with(recipe: Recipe, **changes: Any) -> Recipe:
     """A copy of a recipe with some values changed (how controls plant a fault)."""
     return dataclasses.replace(recipe, **changes)
+
+
+def value_cases(
+    values: str, rows: Mapping[str, Mapping[str, Any]], **shared: Any
+) -> tuple[ValueCase, ...]:
+    """A case for each row, name -> options of the function; ``shared`` are fields of them all."""
+    return tuple(ValueCase(name, values, given, **shared) for name, given in rows.items())

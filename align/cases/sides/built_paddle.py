@@ -20,9 +20,8 @@ from paddle.base.framework import EagerParamBase
 from paddle.nn import initializer
 
 import sot_paddle
-from align.cases.kinds.case_kinds_built import BuiltCase
 from align.cases.sides.built_records import Built, Named
-from align.cases.sides.paddle_side import default_dtype, stamp
+from align.frameworks.on_paddle import default_dtype, stamp
 from sot_paddle.backbones import token_stages
 from sot_paddle.backbones.layers import Attention, DropPath
 from sot_paddle.backbones.swin_blocks import PatchMerging, SwinBlock, WindowAttention
@@ -66,10 +65,10 @@ def noted_draws() -> Iterator[dict[str, Start]]:
         paddle.tensor.normal, EagerParamBase.set_value = normal, set_value
 
 
-def describe(case: BuiltCase) -> Built:
-    """Build the product's model of a case and say what it is."""
-    with default_dtype(case.precision), paddle.LazyGuard(), noted_draws() as drawn:
-        model = sot_paddle.create_model(case.model, **case.options)
+def describe(name: str, options: Mapping[str, Any], precision: str = "float32") -> Built:
+    """Build a model of the product and say what it is."""
+    with default_dtype(precision), paddle.LazyGuard(), noted_draws() as drawn:
+        model = sot_paddle.create_model(name, **options)
     buffers = {name: b.numpy() for name, b in model.state_dict().items() if not _is_parameter(b)}
     return Built(
         _tensors(model, drawn),

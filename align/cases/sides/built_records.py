@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from align.cases.kinds.case_kinds_built import ABSENT, StatedDifference
+from align.cases.kinds.case_kinds import ABSENT, StatedDifference
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
 from align.record.results import Comparison

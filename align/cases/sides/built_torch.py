@@ -18,9 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import sot_torch_ref
 from align.cases.covered.pause import unmeasured
-from align.cases.kinds.case_kinds_built import BuiltCase
 from align.cases.sides.built_records import Built, Named
-from align.cases.sides.torch_side import default_dtype, stamp
+from align.frameworks.on_torch import default_dtype, stamp
 from align.weights import build_plan
 from align.weights.engine.conversion_plan import ConversionPlan
 from sot_torch_ref.backbones import swin, token_embed, vit
@@ -103,20 +102,20 @@ _FILLS: Mapping[str, Callable[..., Start]] = {
 
 
 @unmeasured()
-def describe(case: BuiltCase) -> Built:
-    """Build the reference's model of a case and say what it is, in Paddle's names."""
+def describe(name: str, options: Mapping[str, Any], precision: str = "float32") -> Built:
+    """Build a model of the reference and say what it is, in Paddle's names."""
     recorder = DrawRecorder()
-    with default_dtype(case.precision), recorder:
-        model = sot_torch_ref.create_model(case.model, **case.options)
+    with default_dtype(precision), recorder:
+        model = sot_torch_ref.create_model(name, **options)
     state = model.state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    plan = build_plan("sot_torch_ref", case.model, shapes)
+    plan = build_plan("sot_torch_ref", name, shapes)
     buffers = {name: b for name, b in model.named_buffers() if not _COMPUTED.fullmatch(name)}
     kept = {n: b.numpy() for n, b in buffers.items() if n in state and n not in plan.ignored}
     values = plan.apply(kept, partial=True)
-    for name, buffer in buffers.items():
-        if name not in state:  # Swin's tables, which no checkpoint holds
-            values[re.sub(r"\.mask$", ".shift_mask", name)] = buffer.numpy()
+    for tensor, buffer in buffers.items():
+        if tensor not in state:  # Swin's tables, which no checkpoint holds
+            values[re.sub(r"\.mask$", ".shift_mask", tensor)] = buffer.numpy()
     return Built(
         _tensors(model, plan, recorder),
         _modules(model, plan),

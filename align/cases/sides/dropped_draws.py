@@ -8,14 +8,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import paddle
 import torch
 
+from align.frameworks import on_paddle, on_torch
+from align.record.recording import ROOT
 from sot_paddle.backbones.layers import DropPath
 from sot_torch_ref.backbones.layers import DropPath as ReferenceDropPath
+
+_FUNCTIONAL = {on_paddle.NAME: paddle.nn.functional, on_torch.NAME: torch.nn.functional}
 
 
 @dataclass(frozen=True)
@@ -67,63 +73,39 @@ class Draws:
 
 
 @contextlib.contextmanager
-def _told(functional: Any, draws: Draws) -> Iterator[None]:
-    """Let ``functional.dropout`` tell what it does."""
+def drawn(side: ModuleType, model: Any, seed: int) -> Iterator[Draws]:
+    """Record what a model draws within the block.
+
+    Args:
+        side: `align.frameworks.on_paddle` or `on_torch`, whose model it is.
+        model: in the mode in which it is to be run.
+        seed: of its generator; PyTorch's is put back.
+    """
+    draws, handles = Draws(), []
+
+    def leave(layer: Any, inputs: tuple, _options: dict, output: Any) -> None:
+        if isinstance(layer, DropPath | ReferenceDropPath):
+            draws.note(side.numpy(inputs[0]), side.numpy(output))
+        draws.inside.pop()
+
+    for name, layer in side.modules(model).items():
+        if name != ROOT:
+            enter = lambda *_, name=name: draws.inside.append(name)  # noqa: E731
+            handles += side.hook(layer, enter, leave)
+    functional = _FUNCTIONAL[side.NAME]
     original: Callable = functional.dropout
 
     def dropout(x: Any, *args: Any, **kwargs: Any) -> Any:
-        before = x.detach().numpy().copy()
+        before = side.numpy(x)
         output = original(x, *args, **kwargs)
-        draws.note(before, output.detach().numpy())
+        draws.note(before, side.numpy(output))
         return output
 
-    functional.dropout = dropout
-    try:
-        yield
-    finally:
-        functional.dropout = original
-
-
-@contextlib.contextmanager
-def drawn_by_paddle(model: paddle.nn.Layer, seed: int) -> Iterator[Draws]:
-    """Record what a Paddle model draws within the block."""
-    draws, handles = Draws(), []
-
-    def leave(layer: Any, inputs: tuple, output: Any) -> None:
-        if isinstance(layer, DropPath):
-            draws.note(inputs[0].detach().numpy(), output.detach().numpy())
-        draws.inside.pop()
-
-    for name, layer in model.named_sublayers():
-        enter = lambda _layer, _inputs, name=name: draws.inside.append(name)  # noqa: E731
-        handles += [layer.register_forward_pre_hook(enter), layer.register_forward_post_hook(leave)]
-    paddle.seed(seed)
-    try:
-        with _told(paddle.nn.functional, draws):
-            yield draws
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-@contextlib.contextmanager
-def drawn_by_torch(model: torch.nn.Module, seed: int) -> Iterator[Draws]:
-    """Record what a PyTorch model draws within the block."""
-    draws, handles = Draws(), []
-
-    def leave(module: Any, inputs: tuple, output: Any) -> None:
-        if isinstance(module, ReferenceDropPath):
-            draws.note(inputs[0].detach().numpy(), output.detach().numpy())
-        draws.inside.pop()
-
-    for name, module in model.named_modules():
-        enter = lambda _module, _inputs, name=name: draws.inside.append(name)  # noqa: E731
-        handles += [module.register_forward_pre_hook(enter), module.register_forward_hook(leave)]
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), mock.patch.object(functional, "dropout", dropout):
         torch.manual_seed(seed)
+        paddle.seed(seed)
         try:
-            with _told(torch.nn.functional, draws):
-                yield draws
+            yield draws
         finally:
-            for handle in handles:
-                handle.remove()
+            for remove in handles:
+                remove()

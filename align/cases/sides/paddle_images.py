@@ -19,7 +19,7 @@ from sot_paddle.data.image_augment import TrainDraws
 from sot_paddle.train.image_arguments import ImageTrainConfig
 from sot_paddle.train.image_splits import ImageSplits, load_splits
 
-Fault = tuple[dict[str, Any], Callable[[], contextlib.AbstractContextManager]]
+PipelineFault = tuple[dict[str, Any], Callable[[], contextlib.AbstractContextManager]]
 """Changed options, and a change of the product's functions."""
 
 
@@ -98,10 +98,10 @@ def _batch_arrays(epoch: int, splits: ImageSplits, pixels: np.ndarray, batch: Ar
     return found | {f"{key}/images": batch["images"]}
 
 
-def faults(folder: Path, options: Mapping[str, Any]) -> dict[str, Fault]:
+def faults(folder: Path, options: Mapping[str, Any]) -> dict[str, PipelineFault]:
     """Changed options and changed functions of the product, those that apply to the options."""
     config = train_config(folder, options)
-    found: dict[str, Fault] = {
+    found: dict[str, PipelineFault] = {
         "channels of the mean reversed": ({"mean": config.mean[::-1]}, contextlib.nullcontext),
         "means and deviations exchanged": (
             {"mean": config.std, "std": config.mean},

@@ -15,13 +15,10 @@ import sot_paddle
 from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe
 from align.record.arrays import Arrays, Pass, TrainingRun
 from sot_paddle.config import HeadConfig
-from sot_paddle.data.paddle_dataset import FeatureDataset, PadCollator
-from sot_paddle.data.token_features import TokenFeatures
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
 from sot_paddle.train import exact_state
 from sot_paddle.train.ema import ModelEma
-from sot_paddle.train.feeding import MicroBatches
 from sot_paddle.train.losses import classification_loss, image_loss
 from sot_paddle.train.optimizer import (
     ClipGradByGlobalNorm,
@@ -177,15 +174,6 @@ def run(
     )
 
 
-def loss_value(logits: Sequence[np.ndarray], labels: np.ndarray) -> tuple[np.ndarray, Arrays, dict]:
-    """Loss of raw logits with its gradients; more than one array is a ``sum_loss`` pair."""
-    tensors = [paddle.to_tensor(part, stop_gradient=False) for part in logits]
-    loss = _loss(tensors[0] if len(tensors) == 1 else tuple(tensors), labels)
-    loss.backward()
-    gradients = {f"logits.{i}": _numpy(t.grad) for i, t in enumerate(tensors)}
-    return _numpy(loss), gradients, stamp(loss)
-
-
 def _optimizer(model: paddle.nn.Layer, recipe: Recipe, learning_rate):
     clip = None if recipe.clip_norm is None else ClipGradByGlobalNorm(recipe.clip_norm)
     kind = {"hf_adamw": HFAdamW, "adamw": paddle.optimizer.AdamW}[recipe.optimizer]
@@ -227,19 +215,6 @@ def schedule_of(recipe: Recipe):
         warmup_steps=recipe.warmup_steps,
         total_steps=recipe.total_steps,
     )
-
-
-def learning_rates(recipe: Recipe) -> tuple[list[float], dict[str, Any]]:
-    """The rate that each step of a whole schedule applies, read from the optimizer."""
-    schedule = schedule_of(recipe)
-    parameter = paddle.create_parameter([1], "float64")
-    optimizer = paddle.optimizer.SGD(learning_rate=schedule, parameters=[parameter])
-    rates = []
-    for _ in range(recipe.length):
-        rates.append(optimizer.get_lr())
-        optimizer.step()
-        schedule.step()
-    return rates, stamp(parameter)
 
 
 def optimize(
@@ -325,25 +300,3 @@ def _finish(result: TrainingRun, model: paddle.nn.Layer, optimizer, recipe: Reci
         decayed=_DECAY_RULES[recipe.decay](model),
         stamp=stamp(next(iter(model.parameters()))),
     )
-
-
-def loaded(
-    features: TokenFeatures, batches: MicroBatches, collate: PadCollator
-) -> Iterator[dict[str, paddle.Tensor]]:
-    """One epoch of a process's micro-batches through the loader that the trainer builds."""
-    loader = paddle.io.DataLoader(
-        FeatureDataset(features), batch_sampler=batches, collate_fn=collate
-    )
-    for batch in loader:
-        yield {name: paddle.assign(value) for name, value in sorted(batch.items())}
-
-
-def load_batches(
-    features: TokenFeatures, batches: MicroBatches, collate: PadCollator
-) -> tuple[Arrays, dict[str, Any]]:
-    """The same as arrays, and who made them."""
-    found: Arrays = {}
-    for index, tensors in enumerate(loaded(features, batches, collate)):
-        found.update({f"batch {index}/{name}": _numpy(t) for name, t in tensors.items()})
-        last = tensors["input_ids"]
-    return found, stamp(last)

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from align.cases.case_pair import CasePair
-from align.cases.kinds.case_kinds import recipe_with
-from align.cases.kinds.image_case_kinds import ImageTrainerCase
+from align.cases.kinds.case_kinds import ImageTrainerCase, recipe_with
 from align.cases.sides import torch_side
 from align.record.arrays import Arrays, TrainingRun
 from sot_torch_ref.train.image_scores import best_evaluation, image_scores

@@ -16,7 +16,6 @@ from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe, TimmCase
 from align.record.arrays import Arrays, Pass, TrainingRun
 from sot_torch_ref.features import Features
 from sot_torch_ref.heads import HeadConfig, build_head
-from sot_torch_ref.train import image_transforms
 from sot_torch_ref.train.ema import ModelEma
 from sot_torch_ref.train.losses import soft_target_cross_entropy, task_loss
 from sot_torch_ref.train.optimizer import (
@@ -160,15 +159,6 @@ def run(
     )
 
 
-def loss_value(logits: Sequence[np.ndarray], labels: np.ndarray) -> tuple[np.ndarray, Arrays, dict]:
-    """Loss of raw logits with its gradients; more than one array is a ``sum_loss`` pair."""
-    tensors = [torch.from_numpy(part).requires_grad_(True) for part in logits]
-    loss = _loss(tensors[0] if len(tensors) == 1 else tuple(tensors), labels)
-    loss.backward()
-    gradients = {f"logits.{i}": _numpy(t.grad) for i, t in enumerate(tensors)}
-    return _numpy(loss), gradients, stamp(loss)
-
-
 def _optimizer(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     group = {"text": decay_groups, "vision": vision_decay_groups}[recipe.decay]
     groups = group(model, recipe.weight_decay)
@@ -216,19 +206,6 @@ class _ByEpoch:
         epoch = min(self._done // self._steps, len(self._rates) - 1)
         for group in self._optimizer.param_groups:
             group["lr"] = self._rates[epoch]
-
-
-def learning_rates(recipe: Recipe) -> tuple[list[float], dict[str, Any]]:
-    """The rate that each step of a whole schedule applies, read from the optimizer."""
-    parameter = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
-    optimizer = torch.optim.SGD([parameter], lr=recipe.learning_rate)
-    schedule = schedule_of(optimizer, recipe)
-    rates = []
-    for _ in range(recipe.length):
-        rates.append(optimizer.param_groups[0]["lr"])
-        optimizer.step()
-        schedule.step()
-    return rates, stamp(parameter)
 
 
 def optimize(
@@ -355,64 +332,3 @@ def _finish(
         decayed=decayed,
         stamp=stamp(next(model.parameters()).detach()),
     )
-
-
-@unmeasured()
-def load_glue_batches(
-    examples: Sequence[tuple[str, str | None, float]],
-    tokenizer: Any,
-    batches: list[list[int]],
-    pad_to: int | None,
-    max_length: int,
-) -> tuple[Arrays, dict[str, Any]]:
-    """One epoch through torch's DataLoader, tokenized by a tokenizer of transformers."""
-
-    def collate(rows: list[tuple[str, str | None, float]]) -> dict[str, torch.Tensor]:
-        encoded = tokenizer(
-            [row[0] for row in rows],
-            [row[1] for row in rows] if rows[0][1] is not None else None,
-            padding="max_length" if pad_to else "longest",
-            truncation="longest_first",
-            max_length=max_length,
-            return_tensors="pt",
-        )
-        labels = [row[2] for row in rows]
-        kind = torch.float32 if isinstance(labels[0], float) else torch.int64
-        return {**encoded, "labels": torch.tensor(labels, dtype=kind)}
-
-    loader = torch.utils.data.DataLoader(examples, batch_sampler=batches, collate_fn=collate)
-    found: Arrays = {}
-    for index, batch in enumerate(loader):
-        found.update({f"batch {index}/{name}": _numpy(t) for name, t in sorted(batch.items())})
-        last = batch["input_ids"]
-    return found, stamp(last)
-
-
-@unmeasured()
-def evaluation_pixels(pictures: Sequence[Any], size: int, crop_pct: float) -> Arrays:
-    """timm's evaluation transform of Pillow images, (3, H, W) each."""
-    transform = image_transforms.eval_transform(size, crop_pct)
-    return {f"{index}": transform(picture) for index, picture in enumerate(pictures)}
-
-
-def centre_crops(pictures: Sequence[Any], size: int) -> Arrays:
-    """torchvision's centre crop of Pillow images smaller than it, (size, size, 3) each."""
-    return {
-        f"border of {index}": np.array(image_transforms.centre_crop(picture, size))
-        for index, picture in enumerate(pictures)
-    }
-
-
-@unmeasured()
-def operated(pairs: Sequence[tuple[Any, float]], increasing: bool) -> Arrays:
-    """timm's RandAugment operations of one set on (picture, magnitude), (H, W, 3) bytes.
-
-    The sign of an operation is negative for every second pair.
-    """
-    found: Arrays = {}
-    for name in image_transforms.operation_names(increasing=increasing):
-        for index, (picture, level) in enumerate(pairs):
-            arguments = image_transforms.level_arguments(name, level, negate=bool(index % 2))
-            made = image_transforms.apply_operation(name, picture, arguments)
-            found[f"{'increasing' if increasing else 'plain'}/{name}/{level}"] = np.array(made)
-    return found

@@ -7,7 +7,6 @@ from typing import Any
 import paddle
 
 import sot_paddle
-from align.cases.kinds.case_kinds_built import BuiltCase
 from align.cases.sides import built_torch
 from align.cases.sides.built_records import Named
 from sot_paddle.train import command_line, glue_run, image_arguments, image_flags, image_run
@@ -15,8 +14,7 @@ from sot_paddle.train.feeding import Pace
 from sot_torch_ref.train import defaults as published
 from sot_torch_ref.train.optimizer import HFAdamW
 
-_TEXT = BuiltCase(
-    "",
+_TEXT = (
     "bert_base_mgcrp",
     {
         "hidden_size": 8,
@@ -27,7 +25,7 @@ _TEXT = BuiltCase(
         "max_position_embeddings": 12,
     },
 )
-_IMAGES = BuiltCase("", "sot_tiny", {"depth": 1, "normalization": "sqrt_t"})
+_IMAGES = ("sot_tiny", {"depth": 1, "normalization": "sqrt_t"})
 _STEPS = 10
 
 
@@ -38,7 +36,7 @@ def ours() -> Named:
     record = image_arguments.ImageTrainConfig
     bare = ["d", "sot_tiny", "--lr", "5e-4", "--weight-decay", ".05", "-b", "64"]  # main.py's
     image_record = image_flags.parse(record, "train_image.py", bare)
-    models = [sot_paddle.create_model(case.model, **case.options) for case in (_TEXT, _IMAGES)]
+    models = [sot_paddle.create_model(name, **options) for name, options in (_TEXT, _IMAGES)]
     made = (
         glue_run._optimizer(text_record, models[0], _STEPS),
         image_run._optimizer(image_record, models[1], Pace(_STEPS, 1)),
@@ -90,6 +88,6 @@ def reference() -> Named:
     }
 
 
-def _decayed(case: BuiltCase, rule: str) -> tuple[str, ...]:
-    tensors = built_torch.describe(case).tensors
+def _decayed(model: tuple[str, dict[str, Any]], rule: str) -> tuple[str, ...]:
+    tensors = built_torch.describe(*model).tensors
     return tuple(sorted(name for name, facts in tensors.items() if facts[rule]))

@@ -8,56 +8,24 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from align.cases.kinds.case_kinds import (
-    Batch,
-    Case,
-    DataCase,
-    GlueDataCase,
-    LossCase,
-    MetricCase,
-    ModelCase,
-    Recipe,
-    ScheduleCase,
-    TrainerCase,
-)
-from align.cases.kinds.function_case import FunctionCase
+from align.cases.kinds.case_kinds import Batch, Case, ModelCase, Recipe, TrainerCase
 from align.cases.tables.cases_built import BUILT
 from align.cases.tables.cases_calls import CALLS
 from align.cases.tables.cases_image_data import IMAGE_DATA
 from align.cases.tables.cases_models import MODELS, OTHER_KINDS
 from align.cases.tables.cases_text_runs import TEXT_RUNS
 from align.cases.tables.cases_unseen_options import UNSEEN_OPTIONS
+from align.cases.tables.cases_values import VALUES
 from align.cases.tables.cases_vision import VISION
+from align.cases.tables.model_options import HEAD, NO_DROPOUT, encoder
 
-_SMALL = {
-    "hidden_size": 48,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 96,
-    "vocab_size": 100,
-    "max_position_embeddings": 64,
-    "q_dim": 12,
-    "k_dim": 8,
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
+_SMALL = {**encoder(48, 3, 96, 100, 64), "q_dim": 12, "k_dim": 8}
 _TINY = {**_SMALL, "hidden_size": 20, "num_hidden_layers": 1, "intermediate_size": 28}
-_HEAD = {**_TINY, "q_dim": 7, "k_dim": 5, "head_num_heads": 3, "wr_dim": 4, "qkv_dim": 6}
+_HEAD = {**_TINY, **HEAD}
 _DEEP = {**_SMALL, "num_hidden_layers": 12, "hidden_size": 64, "intermediate_size": 144}
-_FULL = {
-    "vocab_size": 500,
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
+_FULL = {"vocab_size": 500, **NO_DROPOUT}
 _ALL = ("forward", "backward", "optimizer", "training")
 _MASKED = {"mask_padding": True}
-_REAL = {  # the encoder's sizes come from the checkpoint
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
 
 _TEXT = (
     ModelCase("bert_plain", "bert_base", _SMALL, steps=_ALL),
@@ -135,7 +103,7 @@ _CHECKPOINT = (
     ModelCase(
         "checkpoint_plain",
         "bert_base",
-        _REAL,
+        NO_DROPOUT,  # the encoder's sizes come from the checkpoint
         weights="checkpoint",
         train=False,
         batch=_EIGHT,
@@ -144,7 +112,7 @@ _CHECKPOINT = (
     ModelCase(
         "checkpoint_mgcrp",
         "bert_base_mgcrp",
-        _REAL,
+        NO_DROPOUT,
         weights="checkpoint",
         batch=_EIGHT,
         quick=False,
@@ -155,7 +123,7 @@ _SENTENCES = (
     ModelCase(
         "checkpoint_sentences",
         "bert_base_mgcrp",
-        _REAL,
+        NO_DROPOUT,
         steps=("forward",),
         weights="checkpoint",
         train=False,
@@ -207,76 +175,15 @@ _HEADS = (
 _NO_CLASS_TOKEN = tuple(
     ModelCase(
         f"words_only_{pooling}",
-        options={
-            "pooling": pooling,
-            "q_dim": 7,
-            "k_dim": 5,
-            "head_num_heads": 3,
-            "wr_dim": 4,
-            "qkv_dim": 6,
-            "head_dropout": 0.0,
-        },
+        options={"pooling": pooling, **HEAD, "head_dropout": 0.0},
         subject="words",
     )
     for pooling in _POOLINGS
 )
 
-_LOSSES = (
-    LossCase("loss_classification"),
-    LossCase("loss_regression", num_classes=1),
-    LossCase("loss_ignore_index", ignored=3),
-    LossCase("loss_sum_loss", pair=True),
-)
-
-_METRICS = tuple(
-    MetricCase(f"metric_{task}", task)
-    for task in (
-        "cola",
-        "sst-2",
-        "mrpc",
-        "sts-b",
-        "qqp",
-        "mnli",
-        "mnli-mm",
-        "qnli",
-        "rte",
-        "wnli",
-    )
-)
-
-_SCHEDULES = (
-    ScheduleCase("lr_linear_published", "linear", 2e-5, 0, 1342),
-    ScheduleCase("lr_linear_warmup", "linear", 3e-5, 234, 2343),
-    ScheduleCase("lr_linear_all_warmup", "linear", 1e-3, 50, 50),
-    ScheduleCase("lr_cosine_warmup", "cosine", 5e-4, 17, 400),
-    ScheduleCase("lr_constant_warmup", "constant", 1e-3, 31, 100),
-)
-
-_DATA = (
-    DataCase("data_single", 64),
-    DataCase("data_truncated", 9),
-    DataCase("data_pairs", 24, pairs=True),
-    DataCase("data_cased", 64, lower_case=False),
-    DataCase("data_accents_kept", 64, strip_accents=False),
-    DataCase("data_vocabulary_file", 24, pairs=True, file="vocab.txt"),
-    DataCase("data_stored_settings", 24, lower_case=False, strip_accents=True, stored=True),
-)
-
-_GLUE_DATA = (
-    *(
-        GlueDataCase(f"data_glue_{task}", task)
-        for task in ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli")
-    ),
-    GlueDataCase("data_glue_mnli_mismatched", "mnli", split="dev_mismatched"),
-    GlueDataCase("data_glue_rte_dynamic", "rte", pad="longest"),
-    GlueDataCase("data_glue_cola_bucketed", "cola", split="dev", pad="longest", bucket=True),
-    GlueDataCase("data_glue_qqp_truncated", "qqp", pad="longest", bucket=True, max_length=16),
-)
-
-CASES: tuple[Case | FunctionCase, ...] = (
+CASES: tuple[Case, ...] = (
     *BUILT,
-    *_DATA,
-    *_GLUE_DATA,
+    *VALUES,
     *_TEXT,
     *_TRAINING,
     *_TRAINER,
@@ -284,9 +191,6 @@ CASES: tuple[Case | FunctionCase, ...] = (
     *_NO_CLASS_TOKEN,
     *_CHECKPOINT,
     *_SENTENCES,
-    *_LOSSES,
-    *_METRICS,
-    *_SCHEDULES,
     *TEXT_RUNS,
     *VISION,
     *CALLS,

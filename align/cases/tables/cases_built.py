@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
-from align.cases.kinds.case_kinds_built import (
-    ABSENT,
-    BuiltCase,
-    DefaultsCase,
-    DrawsCase,
-    StatedDifference,
-)
+from align.cases.kinds.case_kinds import ABSENT, StatedDifference, ValueCase, value_cases
 
 _PADDING_ROW = (
     "transformers 4.55 starts the padding row of the word embedding at zero; paddlenlp draws it "
@@ -19,7 +12,14 @@ _PADDING_ROW = (
 )
 
 
-def _text(model: str, name: str = "", width: int = 768, **options: Any) -> BuiltCase:
+def _built(name: str, model: str, options: dict[str, Any], **more: Any) -> ValueCase:
+    given = {"name": model, "options": options, "published": _COUNTS.get(name), **more}
+    return ValueCase(f"built_{name}", "built_values:model", given, steps=("built",))
+
+
+def _text(
+    model: str, name: str = "", *, width: int = 768, precision: str = "float32", **options: Any
+) -> ValueCase:
     width = options.get("hidden_size", width)
     drawn = ("normal", 0.0, options.get("initializer_range", 0.02))
     row = StatedDifference(
@@ -29,12 +29,11 @@ def _text(model: str, name: str = "", width: int = 768, **options: Any) -> Built
         (*drawn, ("constant", 0.0, width)),
         _PADDING_ROW,
     )
-    published = _COUNTS.get(name or model, {})
-    return BuiltCase(f"built_{name or model}", model, options, published, (row,))
+    return _built(name or model, model, options, differences=(row,), precision=precision)
 
 
-def _vision(model: str, name: str = "", **options: Any) -> BuiltCase:
-    return BuiltCase(f"built_{name or model}", model, options, _COUNTS.get(name or model, {}))
+def _vision(model: str, name: str = "", *, precision: str = "float32", **options: Any) -> ValueCase:
+    return _built(name or model, model, options, precision=precision)
 
 
 _COUNTS = {
@@ -130,19 +129,24 @@ _HEADS = (
     ),
 )
 
-_FLOAT64 = tuple(
-    dataclasses.replace(case, name=f"{case.name}_float64", precision="float64")
-    for case in (
-        _vision("sot_tiny", "one_block", depth=1),
-        _vision("swin_tiny", "windows", **_STAGES),
-        _text("bert_base_mgcrp", "text", **_LITTLE),
-    )
+_WIDE = {"precision": "float64"}
+_FLOAT64 = (
+    _vision("sot_tiny", "one_block_float64", depth=1, **_WIDE),
+    _vision("swin_tiny", "windows_float64", **_STAGES, **_WIDE),
+    _text("bert_base_mgcrp", "text_float64", **_LITTLE, **_WIDE),
 )
 
-_DRAWS = (
-    DrawsCase("built_draws_text", "bert_base_mgcrp", _LITTLE),
-    DrawsCase("built_draws_tokens", "sot_tiny", {"depth": 1}),
-    DrawsCase("built_draws_windows", "swin_tiny", {"depths": (1, 1, 1), "num_heads": (3, 6, 12)}),
+_DRAWS = value_cases(
+    "drawn_weights:drawn_weights",
+    {
+        "built_draws_text": {"name": "bert_base_mgcrp", "options": _LITTLE},
+        "built_draws_tokens": {"name": "sot_tiny", "options": {"depth": 1}},
+        "built_draws_windows": {
+            "name": "swin_tiny",
+            "options": {"depths": (1, 1, 1), "num_heads": (3, 6, 12)},
+        },
+    },
+    steps=("built",),
 )
 
 _ALWAYS_GIVEN = "every model states it; alone it is never used"
@@ -163,39 +167,42 @@ def _differs(name: str, ours: Any, reference: Any, why: str) -> StatedDifference
     return StatedDifference(name, "default", ours, reference, why)
 
 
+def _default(
+    name: str,
+    table: str,
+    differences: tuple[StatedDifference, ...] = (),
+    own: tuple[str, ...] = (),
+    *,
+    quick: bool = True,
+) -> ValueCase:
+    given = {"name": table, "differences": differences, "own": own}
+    return ValueCase(name, "default_values:table", given, steps=("built",), quick=quick)
+
+
+_VIT_GIVEN = {"embed_dim": 240, "depth": 12, "num_heads": 4, "mlp_ratio": 2.5}
 _DEFAULTS = (
-    DefaultsCase("defaults_hf_adamw", "hf_adamw"),
-    DefaultsCase("defaults_adamw", "adamw"),
-    DefaultsCase("defaults_trainers", "trainers", quick=False),
-    DefaultsCase("defaults_epochs", "schedule by epoch"),
-    DefaultsCase("defaults_moving_average", "moving average"),
-    DefaultsCase("defaults_functions", "functions"),
-    DefaultsCase("defaults_shared_names", "shared names"),
-    DefaultsCase("defaults_counterparts", "counterparts"),
-    DefaultsCase(
+    _default("defaults_hf_adamw", "hf_adamw"),
+    _default("defaults_adamw", "adamw"),
+    _default("defaults_trainers", "trainers", quick=False),
+    _default("defaults_epochs", "schedule by epoch"),
+    _default("defaults_moving_average", "moving average"),
+    _default("defaults_functions", "functions"),
+    _default("defaults_shared_names", "shared names"),
+    _default("defaults_counterparts", "counterparts"),
+    _default(
         "defaults_head",
         "head options",
         (_differs("pooling", "mgcrp", "mgcrp_qk", _ALWAYS_GIVEN),),
     ),
-    DefaultsCase("defaults_encoder", "encoder options"),
-    DefaultsCase(
+    _default("defaults_encoder", "encoder options"),
+    _default(
         "defaults_vit",
         "vit options",
-        tuple(
-            _differs(name, value, ABSENT, _ALWAYS_GIVEN)
-            for name, value in (
-                ("embed_dim", 240),
-                ("depth", 12),
-                ("num_heads", 4),
-                ("mlp_ratio", 2.5),
-            )
-        ),
+        tuple(_differs(*given, ABSENT, _ALWAYS_GIVEN) for given in _VIT_GIVEN.items()),
     ),
-    DefaultsCase(
-        "defaults_swin", "swin options", (_differs("embed_dim", 96, ABSENT, _ALWAYS_GIVEN),)
-    ),
-    DefaultsCase("defaults_text_flags", "text flags", own=_OWN_TEXT),
-    DefaultsCase(
+    _default("defaults_swin", "swin options", (_differs("embed_dim", 96, ABSENT, _ALWAYS_GIVEN),)),
+    _default("defaults_text_flags", "text flags", own=_OWN_TEXT),
+    _default(
         "defaults_image_flags",
         "image flags",
         (
@@ -209,12 +216,12 @@ _DEFAULTS = (
         ),
         own=_OWN_IMAGE,
     ),
-    DefaultsCase("defaults_image_data", "image data"),
-    DefaultsCase("defaults_published_layers", "published layers"),
-    DefaultsCase("defaults_image_recipes", "image recipes"),
-    DefaultsCase("defaults_text_recipes", "text recipes"),
-    DefaultsCase("tables_glue_tasks", "glue tasks"),
-    DefaultsCase("tables_head_settings", "head settings"),
+    _default("defaults_image_data", "image data"),
+    _default("defaults_published_layers", "published layers"),
+    _default("defaults_image_recipes", "image recipes"),
+    _default("defaults_text_recipes", "text recipes"),
+    _default("tables_glue_tasks", "glue tasks"),
+    _default("tables_head_settings", "head settings"),
 )
 
 BUILT = (*_MODELS, *_EMBEDDINGS, *_VARIANTS, *_HEADS, *_FLOAT64, *_DRAWS, *_DEFAULTS)

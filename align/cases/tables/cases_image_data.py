@@ -1,38 +1,61 @@
-"""Image data, image evaluation and the image trainer: cases as data; no logic."""
+"""Image data, the image trainer and evaluation: cases as data; no logic."""
 
 from __future__ import annotations
 
-from align.cases.kinds.case_kinds import EpochSchedule, ImageBatch, Recipe
-from align.cases.kinds.image_case_kinds import (
-    BestChoiceCase,
-    DrawnImagesCase,
-    EvaluationCase,
-    ImageNetACase,
+from align.cases.kinds.case_kinds import (
+    EpochSchedule,
+    ImageBatch,
     ImageTrainerCase,
-    SmoothedLossCase,
+    PairValuesCase,
+    Recipe,
+    value_cases,
+)
+from align.cases.tables.model_options import encoder
+
+_PIXELS = (
+    *value_cases(
+        "pixel_values:evaluation_transform",
+        {
+            "data_eval_transform": {},
+            "data_eval_transform_224": {"size": 224},
+            "data_eval_transform_whole": {"size": 48, "crop_pct": 1.0},
+        },
+    ),
+    *value_cases("pixel_values:operations", {"data_randaugment": {}}),
 )
 
 _WHOLE = {"mixup": 0.0, "cutmix": 0.0}
-_DRAWN = (
-    DrawnImagesCase("data_train_images"),
-    DrawnImagesCase("data_mixup", {"cutmix": 0.0, "aa": None, "reprob": 0.0, "mixup_off_epoch": 3}),
-    DrawnImagesCase("data_cutmix", {"mixup": 0.0, "no_aug": True}),
-    DrawnImagesCase(
-        "data_erasing",
-        {**_WHOLE, "aa": "rand-m5-n3-mstd1.5", "reprob": 1.0, "remode": "rand", "recount": 3},
-    ),
-    DrawnImagesCase(
-        "data_crop_attempts_fail",
-        {
+_DRAWN = value_cases(
+    "drawn_images:drawn_images",
+    {
+        "data_train_images": {},
+        "data_mixup": {"cutmix": 0.0, "aa": None, "reprob": 0.0, "mixup_off_epoch": 3},
+        "data_cutmix": {"mixup": 0.0, "no_aug": True},
+        "data_erasing": {
+            **_WHOLE,
+            "aa": "rand-m5-n3-mstd1.5",
+            "reprob": 1.0,
+            "remode": "rand",
+            "recount": 3,
+        },
+        "data_crop_attempts_fail": {
             **_WHOLE,
             "scale": (0.9, 1.0),
             "ratio": (0.9, 1.1),
             "train_interpolation": "bilinear",
             "reprob": 0.8,
             "remode": "const",
+            "epochs": 2,
         },
-        epochs=2,
-    ),
+        # no crop of the whole area fits unless it has the picture's own shape: the central is left
+        "data_crop_whole_area": {
+            **_WHOLE,
+            "scale": (1.0, 1.0),
+            "aa": None,
+            "color_jitter": 0.0,
+            "reprob": 0.0,
+        },
+    },
 )
 
 _TRAINED = {
@@ -71,20 +94,8 @@ _TRAINER = ImageTrainerCase(
     eval_metric="loss",  # smaller is better, and the average's falls from epoch to epoch
 )
 
-_NAN = float("nan")
-_CHOICES = (
-    BestChoiceCase("best_largest", (0.2, 0.7, 0.7, _NAN, 0.5, 0.9, 0.9)),
-    BestChoiceCase("best_smallest", (2.0, 1.5, 1.5, _NAN, 1.7, 1.2), maximise=False),
-    BestChoiceCase("best_after_nan", (_NAN, 0.3, _NAN, 0.3, 0.1, 0.4)),
-)
-
 _ENCODER = {
-    "hidden_size": 20,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 4,
-    "intermediate_size": 28,
-    "vocab_size": 100,
-    "max_position_embeddings": 16,
+    **encoder(20, 1, 28, 100, 16),
     "q_dim": 7,
     "k_dim": 5,
     "mask_padding": True,
@@ -93,27 +104,16 @@ _ENCODER = {
     "attention_probs_dropout_prob": 0.5,
 }
 _EVALUATIONS = tuple(
-    EvaluationCase(
+    PairValuesCase(
         f"evaluation_{task}",
         options=_ENCODER,
         steps=("metric",),
         num_classes=classes,
         dtypes=("float64",),
-        task=task,
+        values="evaluation_values:text",
+        given={"task": task},
     )
     for task, classes in (("mrpc", 2), ("mnli", 3), ("sts-b", 1))
 )
 
-_LOSSES = (
-    SmoothedLossCase("loss_smoothed_labels"),
-    SmoothedLossCase("loss_smoothed_labels_sum_loss", smoothing=0.3, pair=True),
-)
-
-IMAGE_DATA = (
-    *_DRAWN,
-    _TRAINER,
-    *_CHOICES,
-    *_EVALUATIONS,
-    ImageNetACase("metric_imagenet_a"),
-    *_LOSSES,
-)
+IMAGE_DATA = (*_PIXELS, *_DRAWN, _TRAINER, *_EVALUATIONS)

@@ -9,49 +9,24 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from align.cases.kinds.case_kinds import DTYPES, Batch, Case, ImageBatch, ModelCase, TimmCase
-from align.cases.kinds.case_kinds_models import (
-    DrawnCase,
-    PaddingCase,
-    ResizedCase,
-    StatisticsCase,
-    ZeroMatrixCase,
+from align.cases.kinds.case_kinds import (
+    DTYPES,
+    Batch,
+    Case,
+    ImageBatch,
+    ModelCase,
+    PairValuesCase,
+    TimmCase,
 )
+from align.cases.tables.model_options import BERT, SOT, SWIN
 
-_BERT = {
-    "hidden_size": 20,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 4,
-    "intermediate_size": 28,
-    "vocab_size": 30,
-    "max_position_embeddings": 16,
-    "q_dim": 7,
-    "k_dim": 5,
-    "head_num_heads": 3,
-    "wr_dim": 4,
-    "qkv_dim": 6,
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
-_SWIN = {"embed_dim": 12, "depths": (2, 1), "num_heads": (2, 3), "mlp_ratio": 2.0}
-_SOT = {
-    "embed_dim": 20,
-    "depth": 1,
-    "num_heads": 4,
-    "mlp_ratio": 1.5,
-    "token_type": "linear",
-    "head_num_heads": 3,
-    "wr_dim": 4,
-    "head_dropout": 0.0,
-}
 _FEW_WORDS = Batch(lengths=(7, 2, 1, 5), length=8)  # of a class token and 6, 1, 0 and 4 words
 _PADDED = Batch()
 _FLOAT64 = ("float64",)
 
 
 def _text(name: str, train: bool = True, batch: Batch = _PADDED, **options: Any) -> ModelCase:
-    return ModelCase(name, options={**_BERT, **options}, train=train, batch=batch, dtypes=_FLOAT64)
+    return ModelCase(name, options={**BERT, **options}, train=train, batch=batch, dtypes=_FLOAT64)
 
 
 def _image(name: str, model: str, size: int, train: bool = True, **options: Any) -> ModelCase:
@@ -69,8 +44,8 @@ def _image(name: str, model: str, size: int, train: bool = True, **options: Any)
 
 _GRIDS = (
     # 5 x 5 tokens in windows of 4, shifted by 2: padded to 8 x 8; merged to 3 x 3, which is odd too
-    _image("swin_padded_grid", "swin_tiny", 20, window_size=4, **_SWIN),
-    _image("swin_window_8", "swin_tiny", 36, window_size=8, **_SWIN),  # 9 x 9 tokens
+    _image("swin_padded_grid", "swin_tiny", 20, window_size=4, **SWIN),
+    _image("swin_window_8", "swin_tiny", 36, window_size=8, **SWIN),  # 9 x 9 tokens
 )
 
 _WORDS = tuple(
@@ -86,27 +61,31 @@ _WORDS = tuple(
 
 _OPTIONS = (
     _text("head_mgcrp_sum_loss_eval", train=False, pooling="mgcrp", fusion="sum_loss"),
-    _image("sot_sum_loss_eval", "sot_tiny", 28, train=False, fusion="sum_loss", **_SOT),
+    _image("sot_sum_loss_eval", "sot_tiny", 28, train=False, fusion="sum_loss", **SOT),
     _text("bert_pad_id", pad_token_id=5),
-    _image("sot_qk_scale", "sot_tiny", 28, qk_scale=0.7, **_SOT),
-    _image("sot_linear_224", "sot_tiny", 224, **_SOT),
+    _image("sot_qk_scale", "sot_tiny", 28, qk_scale=0.7, **SOT),
+    _image("sot_linear_224", "sot_tiny", 224, **SOT),
 )
 
 
 def _resized(
     name: str, model: str, size: int, old: int, options: dict[str, Any], **windows: int
-) -> ResizedCase:
-    return ResizedCase(
+) -> PairValuesCase:
+    return PairValuesCase(
         name,
         model,
         {"img_size": size, **options, **windows},
+        steps=("weights",),
         subject="images",
         num_classes=3,
         train=False,
         batch=ImageBatch(samples=1, size=size),
         dtypes=_FLOAT64,
-        source={"img_size": old, **({"window_size": 7} if windows else {})},
-        sizes={"img_size": size, **windows},
+        values="resized_weights:resized",
+        given={
+            "source": {"img_size": old, **({"window_size": 7} if windows else {})},
+            "sizes": {"img_size": size, **windows},
+        },
     )
 
 
@@ -115,9 +94,9 @@ _DEIT = {"embed_dim": 6, "depth": 1, "num_heads": 1, "mlp_ratio": 1.0}
 _RESIZED = (
     _resized("resized_positions_384", "deit_tiny", 384, 224, _DEIT),  # 14 x 14 to 24 x 24 tokens
     _resized("resized_positions_160", "deit_tiny", 160, 224, _DEIT),  # shrunk: the kernel stretches
-    _resized("resized_windows_8", "swin_tiny", 64, 56, {**_SWIN, "depths": (1, 1)}, window_size=8),
+    _resized("resized_windows_8", "swin_tiny", 64, 56, {**SWIN, "depths": (1, 1)}, window_size=8),
     dataclasses.replace(
-        _resized("resized_sinusoid", "sot_tiny", 32, 24, {**_SOT, **_RESNET}), dtypes=DTYPES
+        _resized("resized_sinusoid", "sot_tiny", 32, 24, {**SOT, **_RESNET}), dtypes=DTYPES
     ),
 )
 
@@ -125,84 +104,74 @@ MODELS: tuple[Case, ...] = (*_GRIDS, *_WORDS, *_OPTIONS)
 OF_TWO_SIZES = _RESIZED
 
 STATISTICS = (
-    StatisticsCase(
+    PairValuesCase(
         "statistics_resnet",
         "sot_tiny",
-        {"img_size": 32, **_SOT, **_RESNET},  # it has both momenta, .9 and .99
+        {"img_size": 32, **SOT, **_RESNET},  # it has both momenta, .9 and .99
+        steps=("forward",),
         subject="images",
         batch=ImageBatch(),
+        dtypes=("float32",),
+        values="model_values:running_statistics",
     ),
 )
-ZERO_MATRICES = (
-    *(
-        ZeroMatrixCase(f"zero_matrix_{norm}_{rule}", norm, rule)
-        for norm in ("svpn", "mpn")
-        for rule in ("nan", "zero")
-    ),
-    ZeroMatrixCase("zero_matrix_epn", "epn"),
-)
-PADDING = (
-    PaddingCase("data_padding", "max_length", 7, "float32"),
-    PaddingCase("data_padding_longest", "longest", 3, "int64"),
-    PaddingCase("data_padding_unlabelled", "longest", 0, None),
-)
+
+
+def _drawn(name: str, model: str, options: dict[str, Any], **more: Any) -> PairValuesCase:
+    return PairValuesCase(
+        f"drawn_{name}",
+        model,
+        options,
+        steps=("forward",),
+        dtypes=_FLOAT64,
+        values="dropped_values:dropped",
+        **more,
+    )
+
+
+def _eight_pixels(samples: int) -> dict[str, Any]:
+    return {
+        "subject": "images",
+        "num_classes": 3,
+        "batch": ImageBatch(samples=samples, size=8),
+    }
+
+
 _DRAWING = {"drop_rate": 0.2, "attn_drop_rate": 0.3, "drop_path_rate": 0.4, "mlp_ratio": 1.0}
-_MANY = Batch(lengths=(6, 4) * 200, length=6)
+_VIT = {
+    **_DRAWING,
+    "token_type": "patch",
+    "img_size": 8,
+    "patch_size": 4,
+    "embed_dim": 6,
+    "depth": 3,
+    "num_heads": 2,
+    "head_num_heads": 2,
+    "wr_dim": 3,
+    "head_dropout": 0.5,
+}
+_WINDOWS = {
+    **_DRAWING,
+    "img_size": 8,
+    "patch_size": 2,
+    "embed_dim": 4,
+    "depths": (2, 1),
+    "num_heads": (2, 1),
+    "window_size": 2,
+}
+# the rates of the heads, which are not given: of images that of the tokens, of text their own
+_POOLER = {"drop_rate": 0.2, "pooling": "pooler", "img_size": 8, "patch_size": 4, **_DEIT}
+_TEXT_RATES = {
+    **{key: value for key, value in BERT.items() if key != "head_dropout"},
+    "hidden_dropout_prob": 0.2,
+    "attention_probs_dropout_prob": 0.3,
+}
 DRAWN = (
-    DrawnCase(
-        "drawn_vit",
-        "deit_tiny_sot",
-        {
-            **_DRAWING,
-            "token_type": "patch",
-            "img_size": 8,
-            "patch_size": 4,
-            "embed_dim": 6,
-            "depth": 3,
-            "num_heads": 2,
-            "head_num_heads": 2,
-            "wr_dim": 3,
-            "head_dropout": 0.5,
-        },
-        subject="images",
-        num_classes=3,
-        batch=ImageBatch(samples=1000, size=8),
-    ),
-    DrawnCase(
-        "drawn_swin",
-        "swin_tiny",
-        {
-            **_DRAWING,
-            "img_size": 8,
-            "patch_size": 2,
-            "embed_dim": 4,
-            "depths": (2, 1),
-            "num_heads": (2, 1),
-            "window_size": 2,
-        },
-        subject="images",
-        num_classes=3,
-        batch=ImageBatch(samples=1000, size=8),
-    ),
-    DrawnCase(
-        "drawn_vit_pooler",  # the rate of its head, which is not given, is that of the tokens
-        "deit_tiny",
-        {"drop_rate": 0.2, "pooling": "pooler", "img_size": 8, "patch_size": 4, **_DEIT},
-        subject="images",
-        num_classes=3,
-        batch=ImageBatch(samples=500, size=8),
-    ),
-    *(  # the heads' own rates, which are not given
-        DrawnCase(
-            f"drawn_{name}",
-            model,
-            {
-                **{key: value for key, value in _BERT.items() if key != "head_dropout"},
-                "hidden_dropout_prob": 0.2,
-                "attention_probs_dropout_prob": 0.3,
-            },
-            batch=_MANY,
-        )
+    _drawn("vit", "deit_tiny_sot", _VIT, **_eight_pixels(1000)),
+    _drawn("swin", "swin_tiny", _WINDOWS, **_eight_pixels(1000)),
+    _drawn("vit_pooler", "deit_tiny", _POOLER, **_eight_pixels(500)),
+    *(
+        _drawn(name, model, _TEXT_RATES, batch=Batch(lengths=(6, 4) * 200, length=6))
         for name, model in (("bert", "bert_base"), ("bert_mgcrp", "bert_base_mgcrp"))
     ),
 )
@@ -210,13 +179,13 @@ TIMM = (
     TimmCase(
         "timm_swin_padded_grid",
         "swin_tiny",
-        {"img_size": 20, "window_size": 4, **_SWIN},
+        {"img_size": 20, "window_size": 4, **SWIN},
         subject="images",
         batch=ImageBatch(samples=2, size=20),
         num_classes=5,
         dtypes=_FLOAT64,
         timm_model="swin_tiny_patch4_window7_224",
-        timm_options={"img_size": 20, "window_size": 4, **_SWIN, "drop_path_rate": 0.0},
+        timm_options={"img_size": 20, "window_size": 4, **SWIN, "drop_path_rate": 0.0},
         layout="swin_timm",
         hooks={
             "stages.0.blocks.0": "layers.0.blocks.0",
@@ -227,4 +196,4 @@ TIMM = (
         },
     ),
 )
-OTHER_KINDS = (*TIMM, *OF_TWO_SIZES, *STATISTICS, *ZERO_MATRICES, *PADDING, *DRAWN)
+OTHER_KINDS = (*TIMM, *OF_TWO_SIZES, *STATISTICS, *DRAWN)

@@ -9,19 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from align.cases.kinds.case_kinds import Batch, ModelCase
-from align.cases.kinds.function_case import FunctionCase
+from align.cases.tables.model_options import encoder
 
-_TINY = {
-    "hidden_size": 20,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 28,
-    "vocab_size": 50,
-    "max_position_embeddings": 16,
-    "head_dropout": 0.0,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-}
+_TINY = encoder(20, 2, 28, 50, 16)
 _HEAD = {**_TINY, "num_hidden_layers": 1, "head_num_heads": 3, "wr_dim": 4, "q_dim": 7}
 _ACTIVATIONS = ("gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
 
@@ -34,7 +24,7 @@ def _head(name: str, **options: Any) -> ModelCase:
     return ModelCase(f"head_{name}", options={**_HEAD, **options}, dtypes=("float64",))
 
 
-UNSEEN_OPTIONS: tuple[ModelCase | FunctionCase, ...] = (
+UNSEEN_OPTIONS: tuple[ModelCase, ...] = (
     *(_encoder(f"act_{name}", hidden_act=name) for name in _ACTIVATIONS),
     # a power of two: Paddle's kernel takes its epsilon as float32 (1e-5 shows as 1.4e-10)
     _encoder("layer_norm_eps", layer_norm_eps=2.0**-16),
@@ -64,16 +54,4 @@ UNSEEN_OPTIONS: tuple[ModelCase | FunctionCase, ...] = (
         subject="words",
         dtypes=("float64",),
     ),
-    FunctionCase(
-        "function_cov_forward", "cov_forward", (3, 5, 4, 2), ("cov_forward", {"scale": "tokens"})
-    ),
-    FunctionCase(
-        "function_cov_forward_tokens",
-        "cov_forward",
-        (3, 5, 4, 2),
-        ("cov_forward", {"scale": "published"}),
-        {"scale": "tokens"},
-    ),
-    FunctionCase("function_triu_forward", "triu_forward", (3, 5, 5), ("triu_vectorize", {})),
-    FunctionCase("function_triu_vectorize", "triu_vectorize", (3, 5, 5), ("triu_forward", {})),
 )

@@ -11,21 +11,18 @@ from typing import Any
 from align.cases.kinds.case_kinds import (
     Case,
     EpochSchedule,
-    EpochScheduleCase,
     ImageBatch,
-    LossCase,
     ModelCase,
-    PixelCase,
     Recipe,
     TimmCase,
 )
+from align.cases.tables.model_options import IMAGE_HEAD
 
-_HEAD = {"head_num_heads": 3, "wr_dim": 4, "head_dropout": 0.0}
-_SOT = {"img_size": 32, "embed_dim": 20, "depth": 2, "num_heads": 4, "mlp_ratio": 1.5, **_HEAD}
+_SOT = {"img_size": 32, "embed_dim": 20, "depth": 2, "num_heads": 4, "mlp_ratio": 1.5, **IMAGE_HEAD}
 _DEIT = {"img_size": 32, "embed_dim": 18, "depth": 3, "num_heads": 3, "mlp_ratio": 2.0}
 _SWIN = {"img_size": 56, "embed_dim": 12, "depths": (2, 2), "num_heads": (2, 3), "mlp_ratio": 2.0}
 _SWIN_SMALL_WINDOW = {**_SWIN, "img_size": 48, "window_size": 3}
-_SWIN_LEAST = {**_SWIN_SMALL_WINDOW, **_HEAD, "img_size": 24}  # 6 x 6 tokens, then one window
+_SWIN_LEAST = {**_SWIN_SMALL_WINDOW, **IMAGE_HEAD, "img_size": 24}  # 6 x 6 tokens, then one window
 _IMAGES = ImageBatch()
 _LARGER = ImageBatch(samples=3, size=56)
 
@@ -129,17 +126,17 @@ _FAMILIES = (
     _images("deit_plain", "deit_tiny", _DEIT),
     _images("deit_small_plain", "deit_small", {**_DEIT, "depth": 2}),
     _images("deit_base_plain", "deit_base", {**_DEIT, "depth": 2}),
-    *_convolutional("deit_sot", "deit_tiny_sot", {**_DEIT, **_HEAD}),
-    *_convolutional("deit_sot_eval", "deit_tiny_sot", {**_DEIT, **_HEAD}, train=False),
+    *_convolutional("deit_sot", "deit_tiny_sot", {**_DEIT, **IMAGE_HEAD}),
+    *_convolutional("deit_sot_eval", "deit_tiny_sot", {**_DEIT, **IMAGE_HEAD}, train=False),
     _images("deit_plain_eval", "deit_tiny", _DEIT, train=False),
-    *_convolutional("deit_small_sot_dims", "deit_small_sot", {**_DEIT, **_HEAD, "depth": 1}),
-    *_convolutional("deit_base_sot_dims", "deit_base_sot", {**_DEIT, **_HEAD, "depth": 1}),
+    *_convolutional("deit_small_sot_dims", "deit_small_sot", {**_DEIT, **IMAGE_HEAD, "depth": 1}),
+    *_convolutional("deit_base_sot_dims", "deit_base_sot", {**_DEIT, **IMAGE_HEAD, "depth": 1}),
     _images("swin_plain", "swin_tiny", _SWIN, batch=_LARGER),
     _images("swin_small_window", "swin_tiny", _SWIN_SMALL_WINDOW, batch=ImageBatch(3, 48)),
     _images("swin_base_plain", "swin_base", {**_SWIN, "depths": (2, 1)}, batch=_LARGER),
-    *_convolutional("swin_sot", "swin_tiny_sot", {**_SWIN, **_HEAD}, batch=_LARGER),
+    *_convolutional("swin_sot", "swin_tiny_sot", {**_SWIN, **IMAGE_HEAD}, batch=_LARGER),
     *_convolutional(
-        "swin_sot_eval", "swin_tiny_sot", {**_SWIN, **_HEAD}, batch=_LARGER, train=False
+        "swin_sot_eval", "swin_tiny_sot", {**_SWIN, **IMAGE_HEAD}, batch=_LARGER, train=False
     ),
     _images("swin_plain_eval", "swin_tiny", _SWIN, batch=_LARGER, train=False),
     *_convolutional("sot_large_output", "sot_tiny", {**_SOT, "large_output": True}),
@@ -152,7 +149,7 @@ _FAMILIES = (
     *_convolutional(
         "swin_base_sot_dims",
         "swin_base_sot",
-        {**_SWIN, **_HEAD, "depths": (1, 1)},
+        {**_SWIN, **IMAGE_HEAD, "depths": (1, 1)},
         batch=_LARGER,
     ),
 )
@@ -240,33 +237,10 @@ _TIMM = (
     ),
 )
 
-_LOSSES = (
-    LossCase("loss_soft_targets", soft=True),
-    LossCase("loss_soft_targets_sum_loss", soft=True, pair=True),
-)
-
-_SCHEDULES = (
-    EpochScheduleCase("lr_epochs_tiny_small", 1e-3),
-    EpochScheduleCase("lr_epochs_base", 5e-4),
-    EpochScheduleCase(
-        "lr_epochs_short", 2e-3, EpochSchedule(epochs=20, warmup_epochs=3, cooldown_epochs=2)
-    ),
-)
-
-_DATA = (
-    PixelCase("data_eval_transform"),
-    PixelCase("data_eval_transform_224", size=224),
-    PixelCase("data_eval_transform_whole", size=48, crop_pct=1.0),
-    PixelCase("data_randaugment", operations=True),
-)
-
 VISION: tuple[Case, ...] = (
-    *_DATA,
     *_TOKENS,
     *_FAMILIES,
     *_TRAINING,
     *_FULL,
     *_TIMM,
-    *_LOSSES,
-    *_SCHEDULES,
 )

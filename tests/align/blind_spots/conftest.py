@@ -15,11 +15,18 @@ from align.record.results import StepResult
 
 @pytest.fixture
 def run_case() -> Callable[..., StepResult]:
-    """Runs ``run_case(name, step, dtype=None, **changes)``; changes replace fields of the case."""
+    """Runs ``run_case(name, step, dtype=None, **changes)``.
+
+    Changes replace fields of the case, or options of its values.
+    """
     by_name = {case.name: case for case in CASES}
 
     def run(name: str, step: str, dtype: str | None = None, **changes: object) -> StepResult:
-        return run_job((dataclasses.replace(by_name[name], **changes), step, dtype), Context())
+        case = by_name[name]
+        given = {option: changes.pop(option) for option in [*changes] if not hasattr(case, option)}
+        if given:
+            case = dataclasses.replace(case, given={**case.given, **given})
+        return run_job((dataclasses.replace(case, **changes), step, dtype), Context())
 
     return run
 

@@ -81,7 +81,7 @@ def test_defaults_of_text_flags(change_default, places, option, value):
 
 
 def test_an_option_that_nobody_announced(run_case, failed):
-    own = tuple(name for name in CASES["defaults_text_flags"].own if name != "seeds")
+    own = tuple(name for name in CASES["defaults_text_flags"].given["own"] if name != "seeds")
     result = run_case("defaults_text_flags", "built", own=own)
     assert failed(result) == ["seeds"]
     result = run_case("defaults_text_flags", "built", own=(*own, "seeds", "gone"))
@@ -209,7 +209,7 @@ def test_the_trainers_of_the_unchanged_product_pass(run_case):
 
 def test_every_deliberate_difference_is_in_the_docs():
     text = (Path(__file__).parents[3] / "docs" / "differences.md").read_text(encoding="utf-8")
-    listed = [one for case in BUILT for one in getattr(case, "differences", ())]
+    listed = [one for case in BUILT for one in case.given.get("differences", ())]
     assert {one.name for one in listed} > {"weight_decay", "pooling"}
     assert [one.name for one in listed if f"`{one.name}`" not in text] == []
     assert all(one.why for one in listed)

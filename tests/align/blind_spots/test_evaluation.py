@@ -6,25 +6,20 @@ import warnings
 
 import pytest
 
-from align.cases.kinds.image_case_kinds import (
-    BestChoiceCase,
-    EvaluationCase,
-    ImageNetACase,
-    SmoothedLossCase,
-)
 from align.cases.tables.cases import CASES
 from tests.align.blind_spots.source_change import change_source
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align.cases.steps.runs import step_smoothed_loss
+    from align.cases.values import loss_values
     from sot_paddle.data import imagenet_a
     from sot_paddle.train import evaluation, image_scores, losses
     from sot_paddle.train.trainer import ExactTrainer
 
-KINDS = (BestChoiceCase, EvaluationCase, ImageNetACase, SmoothedLossCase)
-HERE = [case for case in CASES if isinstance(case, KINDS)]
+VALUES = ("score_values:best_choice", "evaluation_values:text", "score_values:imagenet_a_columns")
+VALUES += ("loss_values:smoothed",)
+HERE = [case for case in CASES if getattr(case, "values", "") in VALUES]
 NAN_RULE = "math.isnan(best) and not math.isnan(value)"
 
 CHANGES = [
@@ -52,7 +47,7 @@ CHANGES = [
     (ExactTrainer, "evaluate", "since_best += 1", "since_best = 1", "best_after_nan", "since"),
     # label smoothing of integers
     (
-        step_smoothed_loss,
+        loss_values,
         "image_loss",
         "if smoothing:",
         "if False:",
@@ -62,7 +57,7 @@ CHANGES = [
     (losses, "smooth_targets", "smoothing / num_classes", "smoothing / (num_classes - 1)")
     + ("loss_smoothed_labels", "loss"),
     (
-        step_smoothed_loss,
+        loss_values,
         "image_loss",
         "image_loss(part, labels, smoothing)",
         "image_loss(part, labels)",

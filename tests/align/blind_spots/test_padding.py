@@ -9,7 +9,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
-from align.cases.tables.cases_models import PADDING
+from align.cases.tables.cases_values import PADDING
 from sot_paddle.data import paddle_dataset, token_features
 from sot_paddle.data.token_features import TokenFeatures
 
@@ -37,9 +37,9 @@ def changed(monkeypatch, change):
     def pad(features, positions, **options):
         return change(features, positions, options)
 
-    from align.cases.steps.models import step_padding
+    from align.cases.values import padded_values
 
-    for place in (step_padding, paddle_dataset):
+    for place in (padded_values, paddle_dataset):
         monkeypatch.setattr(place, "pad_rows", pad)
 
 

@@ -9,8 +9,10 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
-from align.cases.steps.models import step_zero_matrices
-from align.cases.tables.cases_models import STATISTICS, ZERO_MATRICES
+from align.cases.tables.cases_models import STATISTICS
+from align.cases.tables.cases_values import ZERO_MATRICES
+from align.cases.values.zero_matrix_values import at_the_edge
+from align.frameworks import on_torch
 from sot_paddle import functional
 from sot_paddle.backbones.layers import BatchNorm2D
 
@@ -75,8 +77,7 @@ def test_power_norms_pass_as_the_product_is(case, run_case):
 
 def test_the_published_gradient_at_zero_is_nan_in_the_reference():
     for case in ZERO_MATRICES:
-        given, start = step_zero_matrices.matrices(), step_zero_matrices.matrices()[0, 0]
-        found, _ = step_zero_matrices._reference(case, given, start, given + 1.0)
+        found, _ = at_the_edge(on_torch, **{"on_zero": "nan", **case.given})
         missing = {name for name, value in found.items() if (value != value).any()}
         published = {
             "zero_matrix_svpn_nan": {"gradient (zeros)", "gradient of the start"},

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from align.cases.kinds.case_kinds_built import ABSENT, StatedDifference
+from align.cases.kinds.case_kinds import ABSENT, StatedDifference
 from align.cases.sides.built_records import (
     Built,
     alike,
@@ -14,7 +14,7 @@ from align.cases.sides.built_records import (
     compare_values,
     shifted,
 )
-from align.cases.steps.models.step_draws import FALSE_ALARMS, compare
+from align.cases.values.drawn_weights import FALSE_ALARMS, compare
 
 
 def failures(comparisons):

@@ -10,10 +10,11 @@ import pytest
 from align.cases import job_sharing
 from align.cases.context import Context
 from align.cases.jobs import jobs
-from align.cases.kinds.case_kinds import DTYPES, DataCase, LossCase, MetricCase, ScheduleCase
+from align.cases.kinds.case_kinds import DTYPES
 from align.record.results import STEPS, StepResult
+from tests.align.small_values import data_case, loss_case, metric_case, rates_case
 
-CASES = [MetricCase("metric", "cola"), LossCase("loss"), ScheduleCase("rates", "linear", 1, 3, 12)]
+CASES = [metric_case(), loss_case(), rates_case()]
 ALL_JOBS = list(jobs(CASES, STEPS, DTYPES))
 
 
@@ -71,6 +72,6 @@ def test_a_worker_that_fails_gives_one_clear_line(monkeypatch, act, message):
 def test_what_a_job_refuses_is_said_as_it_was(tmp_path):
     with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules
         warnings.simplefilter("ignore")
-        job = (DataCase("data", 24), "data", None)
+        job = (data_case(), "data", None)
         with pytest.raises(ValueError, match="nowhere"):
             list(job_sharing._do([job], {"checkpoint": tmp_path / "nowhere"}))

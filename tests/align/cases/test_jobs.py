@@ -5,20 +5,10 @@ import sys
 from pathlib import Path
 
 from align.cases.jobs import batches, jobs
-from align.cases.kinds.case_kinds import (
-    DTYPES,
-    DataCase,
-    GlueDataCase,
-    LossCase,
-    MetricCase,
-    ModelCase,
-    PixelCase,
-    ScheduleCase,
-    TimmCase,
-    TrainerCase,
-)
+from align.cases.kinds.case_kinds import DTYPES, ModelCase, TimmCase, TrainerCase, ValueCase
 from align.cases.tables.cases import CASES
 from align.record.results import STEPS
+from tests.align.small_values import data_case, loss_case, metric_case, rates_case
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -30,7 +20,7 @@ def shared(cases):
 
 
 def test_jobs_follow_the_cases_and_keep_the_steps_of_a_dtype_together():
-    cases = [ModelCase("a", steps=("forward", "training")), MetricCase("b", "cola"), LossCase("c")]
+    cases = [ModelCase("a", steps=("forward", "training")), metric_case("b"), loss_case("c")]
     found = [(case.name, step, dtype) for case, step, dtype in jobs(cases, STEPS, DTYPES)]
     assert found == [
         ("a", "forward", "float64"),
@@ -44,7 +34,7 @@ def test_jobs_follow_the_cases_and_keep_the_steps_of_a_dtype_together():
 
 
 def test_jobs_keep_to_the_chosen_steps_and_dtypes():
-    cases = [ModelCase("a"), MetricCase("b", "cola")]
+    cases = [ModelCase("a"), metric_case("b")]
     found = list(jobs(cases, ["backward", "metric"], ["float32"]))
     assert [job[1:] for job in found] == [("backward", "float32"), ("metric", None)]
     assert list(jobs(cases, ["data"], DTYPES)) == []
@@ -64,16 +54,25 @@ def test_the_steps_of_a_pair_stay_together_and_its_precisions_do_not():
 
 
 def test_cases_that_share_a_library_make_one_batch():
-    cases = [DataCase("a", 24), MetricCase("b", "cola"), PixelCase("c"), LossCase("d")]
-    cases += [GlueDataCase("e", "rte"), MetricCase("f", "rte"), TimmCase("g", dtypes=("float64",))]
-    cases += [ScheduleCase("h", "linear", 1e-3, 3, 12), LossCase("i", dtypes=("float32",))]
+    cases = [
+        data_case(name="a"),
+        metric_case("b"),
+        ValueCase("c", "pixel_values:operations"),
+        loss_case("d"),
+    ]
+    cases += [
+        ValueCase("e", "token_values:glue", {"task": "rte"}),
+        metric_case("f", "rte"),
+        TimmCase("g", dtypes=("float64",)),
+    ]
+    cases += [rates_case(name="h"), loss_case("i", dtypes=("float32",))]
     found = {tuple(dict.fromkeys(batch)) for batch in shared(cases)}
     assert found == {("a", "e"), ("b", "f"), ("c", "g"), ("d", "i"), ("h",)}
 
 
 def test_long_batches_come_first_and_equal_ones_keep_their_order():
     cases = [
-        LossCase("loss"),
+        loss_case(),
         ModelCase("text", dtypes=("float64",)),
         ModelCase("other text", dtypes=("float64",)),
         ModelCase("images", subject="images", dtypes=("float64",)),

@@ -1,5 +1,7 @@
 """Results; and faults planted by hand in the product: exit status 1, the place named."""
 
+import importlib
+import inspect
 import os
 import shutil
 import subprocess
@@ -15,22 +17,17 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     from align.cases import job_sharing, runner
     from align.cases.context import Context
     from align.cases.sides import paddle_side
+    from align.cases.values import loss_values
     from sot_paddle.backbones import bert
     from sot_paddle.heads.pooling import TokenBatchNorm
     from sot_paddle.train import schedule
 
 from align.cases.jobs import jobs
-from align.cases.kinds.case_kinds import (
-    DTYPES,
-    LossCase,
-    MetricCase,
-    ModelCase,
-    Recipe,
-    ScheduleCase,
-)
+from align.cases.kinds.case_kinds import DTYPES, ModelCase, PairValuesCase, Recipe, ValueCase
 from align.cases.tables.cases import CASES
 from align.record.results import STEPS
 from align.report.report import console
+from tests.align.small_values import loss_case, metric_case, rates_case
 from tests.align.tiny_bert import OPTIONS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,12 +40,22 @@ def verdict(case, step, dtype="float64"):
 
 
 def test_every_step_of_every_case_has_a_runner():
-    assert {(step, type(case)) for case in CASES for step in case.steps} == set(runner.RUNNERS)
+    assert all(runner.runner_of(case, step) for case in CASES for step in case.steps)
+    of_models = [c for c in CASES if not isinstance(c, ValueCase | PairValuesCase)]
+    assert {(step, type(case)) for case in of_models for step in case.steps} == set(runner.RUNNERS)
+
+
+def test_every_case_names_values_that_take_its_options():
+    for case in CASES:
+        if isinstance(case, ValueCase | PairValuesCase):
+            module, _, name = case.values.partition(":")
+            values = getattr(importlib.import_module(f"align.cases.values.{module}"), name)
+            inspect.signature(values).bind(None, **case.given)
 
 
 def test_a_run_times_its_results_and_reports_each_as_it_comes():
     seen = []
-    todo = [(LossCase("a"), "loss", "float64"), (MetricCase("b", "cola"), "metric", None)]
+    todo = [(loss_case("a"), "loss", "float64"), (metric_case("b"), "metric", None)]
     report = runner.run(todo, Context(), seen.append)
     assert seen == report.results
     assert [result.case for result in seen] == ["a", "b"]
@@ -60,7 +67,7 @@ def test_a_run_times_its_results_and_reports_each_as_it_comes():
 
 def test_worker_processes_find_what_this_process_finds():
     """Every number and every control, and what the report says of the machine."""
-    todo = list(jobs([MetricCase("metric", "cola"), LossCase("loss")], STEPS, DTYPES))
+    todo = list(jobs([metric_case(), loss_case()], STEPS, DTYPES))
     runs = []
     for run in (lambda *rest: job_sharing.run(*rest, lambda result: None, 2), runner.run):
         context = Context()
@@ -84,19 +91,19 @@ def test_a_schedule_shifted_by_one_step_is_caught(monkeypatch):
     linear = schedule.linear_factor
     shifted = {"linear": lambda step, warm_up, total: linear(step + 1, warm_up, total)}
     monkeypatch.setattr(schedule, "SCHEDULES", shifted)
-    report = verdict(ScheduleCase("rates", "linear", 1e-3, 3, 12), "learning_rate", None)
+    report = verdict(rates_case(), "learning_rate", None)
     assert report.exit_code == 1
     assert "first divergence: learning rates: " in console(report)
 
 
 def test_a_wrong_loss_is_caught(monkeypatch):
-    right = paddle_side.classification_loss
+    right = loss_values.classification_loss
     monkeypatch.setattr(
-        paddle_side,
+        loss_values,
         "classification_loss",
         lambda logits, labels: right(logits, labels) * (1 + 1e-9),
     )
-    report = verdict(LossCase("loss"), "loss")
+    report = verdict(loss_case(), "loss")
     assert report.exit_code == 1
     assert "first divergence: loss: " in console(report)
 

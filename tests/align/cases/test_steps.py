@@ -10,37 +10,25 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
     from align.cases.context import Context
-    from align.cases.runner import RUNNERS
-    from align.cases.sides import paddle_side, torch_side
+    from align.cases.runner import RUNNERS, runner_of
+    from align.cases.sides import paddle_side
     from align.cases.steps.models import step_backward, step_forward, step_training
     from align.cases.steps.models import step_optimizer as optimizer_step
     from align.cases.steps.models.step_judged_runs import pauses_before
-    from align.cases.steps.runs import step_data, step_learning_rate, step_metric
-    from align.cases.steps.runs import step_loss as loss
 
-from align.cases.kinds.case_kinds import (
-    DataCase,
-    LossCase,
-    MetricCase,
-    ModelCase,
-    Recipe,
-    ScheduleCase,
-)
+from align.cases.kinds.case_kinds import ModelCase, Recipe
 from align.cases.planted_controls import ModelFault
 from align.record.results import Report
+from tests.align.small_values import loss_case, metric_case
 from tests.align.tiny_bert import OPTIONS
 
 # small steps: Paddle's float32 powers of beta2 make its first updates 3e-6 to 7e-6 off, and in six
 # steps of 2e-3 that moves the smallest moments of so small a model beyond the suite's bound
 BRIEF = Recipe(steps=6, warmup_steps=2, total_steps=8, learning_rate=2e-4, weight_decay=0.1)
 QK = ModelCase("qk", options=OPTIONS, recipe=BRIEF)
-SCHEDULE = ScheduleCase("rates", "cosine", 1e-3, 3, 12)
-LOSS = LossCase("loss", ignored=2)
-METRIC = MetricCase("metric", "mrpc")
 MODEL_STEPS = ("forward", "backward", "optimizer", "training")
 NO_FAULT = ModelFault("no fault", lambda model: ("nowhere", lambda: None))
 NO_BACKWARD_FAULT = dataclasses.replace(NO_FAULT, backward_only=True)
-MIXED = ("Hello, café!", "TWO Words here", "a third, rather longer sentence of words")
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +36,8 @@ def context():
     return Context()
 
 
-@pytest.fixture
-def vocabulary(tmp_path):
-    letters = [chr(c) for c in (*range(97, 123), *range(65, 91))]
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, ",", "!", "hello", "two"]
-    words += [f"##{letter}" for letter in letters]
-    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
-    return tmp_path
-
-
 def run(step, case, dtype, context):
-    return RUNNERS[step, type(case)](case, dtype, context)
+    return runner_of(case, step)(case, dtype, context)
 
 
 def assert_proves(result, step, dtype):
@@ -91,132 +70,29 @@ def test_a_control_points_at_the_place_of_its_fault(context):
     assert located["warm-up one step longer"] in ("losses", "learning rates")
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize(
-    "case",
-    [LOSS, LossCase("one", num_classes=1), LossCase("two", pair=True)],
-    ids=lambda case: case.name,
-)
-def test_the_loss_step(context, case, dtype):
-    result = run("loss", case, dtype, context)
-    assert_proves(result, "loss", dtype)
-    assert {c.name for c in result.comparisons} >= {"loss", "logits.0"}
-
-
-@pytest.mark.parametrize("task", ["cola", "mrpc", "sts-b", "mnli"])
-def test_the_metric_step(context, task):
-    result = run("metric", MetricCase(f"metric_{task}", task), None, context)
-    assert_proves(result, "metric", None)
-    assert result.framework_free
-
-
-@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
-@pytest.mark.parametrize("warmup", [0, 5])
-def test_the_learning_rate_step(context, schedule, warmup):
-    case = ScheduleCase("rates", schedule, 1e-3, warmup, 12)
-    result = run("learning_rate", case, None, context)
-    assert_proves(result, "learning_rate", None)
-    assert ("warm-up one step longer" in {c.name for c in result.controls}) == (warmup > 0)
-    assert len(result.series["learning_rate"]["paddle"]) == 12
-
-
-@pytest.mark.parametrize("pairs", [False, True])
-def test_the_data_step(vocabulary, pairs):
-    context = Context(checkpoint=vocabulary, sentences=MIXED)
-    result = run("data", DataCase("data", 24, pairs=pairs), None, context)
-    assert_proves(result, "data", None)
-    assert [c.name for c in result.controls] == [
-        "the other letter case",
-        "rows in another order",
-        "one id shifted",
-        "padding not masked",
-        "types inverted",
-    ]
-
-
-@pytest.mark.parametrize("sentence", ["hello", "a b c d e f g h i j k", "??"])
-def test_one_sentence_of_the_user_is_enough(vocabulary, sentence):
-    """In another order or letter case it reads the same: that is no fault to be caught."""
-    context = Context(checkpoint=vocabulary, sentences=[sentence])
-    assert_proves(run("data", DataCase("data", 9), None, context), "data", None)
-
-
-def nothing_planted(step, monkeypatch, context):
-    """Replace a step's faults by one that changes nothing; returns the case to run."""
-    if step in ("data", "metric"):  # their faults are made inside: blind the comparison instead
-        module = {"data": step_data, "metric": step_metric}[step]
-        compare = module.compare_mappings
-        monkeypatch.setattr(
-            module, "compare_mappings", lambda ours, reference, rule: compare(ours, ours, rule)
-        )
-        return {"data": DataCase("data", 24), "metric": METRIC}[step]
+def nothing_planted(step, monkeypatch):
+    """Replace a step's faults by one that changes nothing."""
     if step in ("forward", "backward"):
         module = {"forward": step_forward, "backward": step_backward}[step]
         monkeypatch.setattr(module, "MODEL_FAULTS", (NO_FAULT, NO_BACKWARD_FAULT))
-        return QK
-    module = {
-        "loss": loss,
-        "learning_rate": step_learning_rate,
-        "optimizer": optimizer_step,
-        "training": step_training,
-    }[step]
-    unchanged = {
-        "loss": lambda case, ours: {"no fault": ours},
-        "learning_rate": lambda case, ours: [("no fault", ours)],
-    }.get(step, lambda recipe: {"no fault": recipe})
-    monkeypatch.setattr(module, "_faults", unchanged)
-    return {"loss": LOSS, "learning_rate": SCHEDULE}.get(step, QK)
+        return
+    module = {"optimizer": optimizer_step, "training": step_training}[step]
+    monkeypatch.setattr(module, "_faults", lambda recipe: {"no fault": recipe})
 
 
-NUMERIC = [(step, dtype) for step in (*MODEL_STEPS, "loss") for dtype in ("float64", "float32")]
-
-
-@pytest.mark.parametrize(
-    ("step", "dtype"), [*NUMERIC, ("learning_rate", None), ("metric", None), ("data", None)]
-)
-def test_a_control_that_is_not_caught_fails_the_result(
-    step, dtype, monkeypatch, context, vocabulary
-):
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("step", MODEL_STEPS)
+def test_a_control_that_is_not_caught_fails_the_result(step, dtype, monkeypatch, context):
     """Also: no step calls a fault caught that is none."""
-    case = nothing_planted(step, monkeypatch, context)
-    if step == "data":
-        context = Context(checkpoint=vocabulary, sentences=MIXED)
-    result = run(step, case, dtype, context)
+    nothing_planted(step, monkeypatch)
+    result = run(step, QK, dtype, context)
     missed = [control.name for control in result.controls if not control.caught]
-    assert missed
-    if step not in ("metric", "data"):
-        assert set(missed) == {"no fault"}
+    assert set(missed) == {"no fault"}
     assert result.failures == []
     assert not result.passed
     assert len(result.problems) == len(missed)
     assert result.problems[0].startswith(f"control not caught: {missed[0]} (nothing failed")
     assert Report({}, [result]).exit_code == 1
-
-
-def test_a_result_without_controls_fails(monkeypatch, context):
-    monkeypatch.setattr(step_learning_rate, "_faults", lambda case, ours: [])
-    result = run("learning_rate", SCHEDULE, None, context)
-    assert result.failures == []
-    assert not result.passed
-    assert result.problems == ["no negative control ran"]
-
-
-@pytest.mark.parametrize("blind", ["paddle", "torch"])
-@pytest.mark.parametrize("step", ["loss", "learning_rate"])
-def test_the_same_framework_on_both_sides_fails(step, blind, monkeypatch, context):
-    """The numbers agree to the last bit, and it proves nothing."""
-    name, case, dtype = {
-        "loss": ("loss_value", LOSS, "float64"),
-        "learning_rate": ("learning_rates", SCHEDULE, None),
-    }[step]
-    sides = {"paddle": paddle_side, "torch": torch_side}
-    own = getattr(sides[blind], name)
-    for side in sides.values():
-        monkeypatch.setattr(side, name, own)
-    result = run(step, case, dtype, context)
-    assert result.failures == []
-    assert not result.passed
-    assert result.problems == [f"both sides were computed by {blind}: nothing is proved"]
 
 
 def test_the_same_framework_in_the_forward_step_fails(monkeypatch):
@@ -302,8 +178,8 @@ def test_the_classic_checks_are_gathered(context):
     """The steps above ran in this module's context, in any order."""
     for step in MODEL_STEPS:
         run(step, QK, "float64", context)
-    run("loss", LOSS, "float64", context)
-    run("metric", METRIC, None, context)
+    run("loss", loss_case(), "float64", context)
+    run("metric", metric_case(), None, context)
     assert set(context.classic) == {
         "forward_align",
         "metric_align",

@@ -18,7 +18,7 @@ import numpy as np
 import sot_paddle
 from align.cases.case_pair import CasePair
 from align.cases.context import Context
-from align.cases.kinds.image_case_kinds import ImageTrainerCase
+from align.cases.kinds.case_kinds import ImageTrainerCase
 from align.cases.planted_controls import judge
 from align.cases.sides import torch_image_trainer, torch_images
 from align.cases.sides.picture_folder import write_pictures

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 import sot_paddle
+from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
 from align.cases.case_pair import draw_state, make_batch
-from align.cases.context import Context
-from align.cases.kinds.case_kinds_models import ResizedCase
-from align.cases.planted_controls import judge
+from align.cases.kinds.case_kinds import ModelCase
 from align.cases.sides import paddle_side, torch_side
 from align.judge.bounds import TOLERANCES
-from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
-from align.record.results import Comparison, ControlResult, StepResult
 from align.weights import build_plan, convert_file
 from sot_paddle import resampling
 from sot_paddle.checkpoint import write_tensors
@@ -36,36 +33,42 @@ _LAYOUT = "sot_torch_ref"
 _BUILT = "pos_embed (as built)"
 
 
-def run(case: ResizedCase, dtype: str, context: Context) -> StepResult:
-    """Compare the tensors and logits of a resized model."""
-    source = dataclasses.replace(case, options={**case.options, **case.source})
+def resized(setting: Setting, *, source: Mapping[str, Any], sizes: Mapping[str, int]) -> BothSides:
+    """The tensors and logits of a model loaded with a file of another size.
+
+    Both precisions are judged alike: a table in float32 is a rounded one, of equal numbers.
+
+    Args:
+        setting: the model.
+        source: options in which the model of the file differs.
+        sizes: options of the conversion.
+    """
+    case, dtype, place = setting.case, setting.dtype, setting.folder()
+    of_file = dataclasses.replace(case, options={**case.options, **source})
     state = {
         name: np.asarray(value, dtype if value.dtype == np.float64 else None)
-        for name, value in draw_state(source, None).items()
+        for name, value in draw_state(of_file, None).items()
     }
     expected, stamp = _reference(case, dtype, state)
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        write_tensors(place / _SOURCE, state, {})
-        ours, our_stamp = _converted(case, dtype, place, "plain")
-        changed = _other_coefficients(case, dtype, place, expected)
-    comparisons = _compare(ours, expected)
-    return StepResult(
-        case.name,
-        "weights",
-        dtype,
-        comparisons,
-        [*changed, *_array_controls(ours, expected)],
-        stamps={"ours": our_stamp, "reference": stamp},
+    write_tensors(place / _SOURCE, state, {})
+    ours, our_stamp = _converted(case, dtype, place, "plain", sizes)
+    name = next(n for n in ours if n.endswith(("pos_embed", "relative_position_bias_table")))
+    shifted = np.roll(ours[name], 1, axis=1 if ours[name].ndim == 3 else 0)
+    faults = {"rows shifted by one": ValueFault(ours | {name: shifted}, place=name)}
+    if _BUILT not in expected:  # a fixed table is computed, not interpolated
+        with _swapped_coefficients():
+            faulty, _ = _converted(case, dtype, place, "swapped", sizes)
+        faults["the other cubic parameter"] = ValueFault(faulty, place="sot_paddle.resampling")
+    return BothSides(
+        ours,
+        expected,
+        faults,
+        rule=TOLERANCES["forward", "float64"],
+        stamps=stamps(our_stamp, stamp),
     )
 
 
-def _compare(ours: Arrays, expected: Arrays) -> list[Comparison]:
-    """Both precisions are judged alike: a table in float32 is a rounded one, of equal numbers."""
-    return compare_mappings(ours, expected, TOLERANCES["forward", "float64"])
-
-
-def _reference(case: ResizedCase, dtype: str, state: Arrays) -> tuple[Arrays, dict]:
+def _reference(case: ModelCase, dtype: str, state: Arrays) -> tuple[Arrays, dict]:
     """What the resized reference holds and computes, in Paddle's names."""
     model = torch_side.build(case, dtype)
     own = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
@@ -91,20 +94,22 @@ def _resized(name: str, old: np.ndarray, own: np.ndarray, *, fixed: bool) -> np.
     return old
 
 
-def _batch(case: ResizedCase, dtype: str) -> Arrays:
+def _batch(case: ModelCase, dtype: str) -> Arrays:
     return {
         name: value.astype(dtype) if value.dtype.kind == "f" else value
         for name, value in make_batch(case).items()
     }
 
 
-def _converted(case: ResizedCase, dtype: str, place: Path, name: str) -> tuple[Arrays, dict]:
+def _converted(
+    case: ModelCase, dtype: str, place: Path, name: str, sizes: Mapping[str, int]
+) -> tuple[Arrays, dict]:
     """What the product's model holds and computes after conversion and loading."""
     model = paddle_side.build(case, dtype)
     fixed = "pos_embed" in dict(model.named_buffers())
     built = {_BUILT: model.pos_embed.numpy().copy()} if fixed else {}
     file = place / f"{name}.safetensors"
-    convert_file(place / _SOURCE, file, _LAYOUT, case.model, **case.sizes)
+    convert_file(place / _SOURCE, file, _LAYOUT, case.model, **sizes)
     sot_paddle.load_weights(model, file)
     passed = paddle_side.run(model, _batch(case, dtype), dtype, backward=False)
     held = {key: tensor.numpy().copy() for key, tensor in model.state_dict().items()}
@@ -121,21 +126,3 @@ def _swapped_coefficients() -> Iterator[None]:
         yield
     finally:
         resampling._SHARP, resampling._SMOOTH = sharp, smooth
-
-
-def _other_coefficients(
-    case: ResizedCase, dtype: str, place: Path, expected: Arrays
-) -> list[ControlResult]:
-    if _BUILT in expected:
-        return []  # a fixed table is computed, not interpolated
-    with _swapped_coefficients():
-        faulty, _ = _converted(case, dtype, place, "swapped")
-    return [judge("the other cubic parameter", _compare(faulty, expected), "sot_paddle.resampling")]
-
-
-def _array_controls(ours: Arrays, expected: Arrays) -> list[ControlResult]:
-    """A table one row off."""
-    name = next(n for n in ours if n.endswith(("pos_embed", "relative_position_bias_table")))
-    axis = 1 if ours[name].ndim == 3 else 0
-    shifted = {**ours, name: np.roll(ours[name], 1, axis=axis)}
-    return [judge("rows shifted by one", _compare(shifted, expected), name)]

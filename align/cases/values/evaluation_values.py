@@ -7,6 +7,7 @@ unequal size in another order than the examples'. The reference runs each exampl
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
@@ -14,70 +15,79 @@ import numpy as np
 import paddle
 import torch
 
+from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
 from align.cases.case_pair import CasePair
-from align.cases.context import Context
-from align.cases.kinds.image_case_kinds import EvaluationCase
-from align.cases.planted_controls import judge
-from align.cases.sides import paddle_side, torch_side
+from align.cases.kinds.case_kinds import PairValuesCase
+from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import TOLERANCES
-from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
-from align.record.results import Comparison, StepResult, Tolerance
+from align.record.tolerance import Tolerance
 from sot_torch_ref.train.losses import task_loss
 from sot_torch_ref.train.metrics import glue_metrics
 
 
-def run(case: EvaluationCase, dtype: str, context: Context) -> StepResult:
-    """Compare logits in the examples' order, decisions, loss and metrics."""
+def text(
+    setting: Setting,
+    *,
+    task: str,
+    lengths: tuple[int, ...] = (5, 9, 3, 7, 7, 4, 8),
+    batch_size: int = 3,
+) -> BothSides:
+    """Logits in the examples' order, decisions, loss and metrics.
+
+    Args:
+        setting: the models.
+        task: whose metrics are scored; its number of classes is the case's ``num_classes``.
+        lengths: tokens of each example, longest batches first as the trainer has them.
+        batch_size: examples of a forward pass; the last one has fewer.
+    """
     from sot_paddle.train import evaluation  # loads scikit-learn: for this step alone
 
-    pair = context.pair(case, dtype)
-    examples = _examples(case)
+    pair, case = setting.pair, setting.case
+    examples = _examples(case, lengths)
     labels = np.array([example["labels"] for example in examples])
-    batches = _batches(case)
+    batches = _batches(lengths, batch_size)
 
     def evaluated() -> Arrays:
         logits = evaluation.predict_logits(pair.ours.train(), examples, batches, _collate)
         kept = {"training mode kept": np.asarray(int(pair.ours.training))}
-        scores = evaluation.score(case.task, logits, labels)
+        scores = evaluation.score(task, logits, labels)
         whole = kept | _named(logits, evaluation.decide(logits), scores)
-        return whole | _of_single(evaluation.score(case.task, single, labels))
+        return whole | _of_single(evaluation.score(task, single, labels))
 
-    def compare(arrays: Arrays, expected: np.ndarray) -> list[Comparison]:
-        theirs = {"training mode kept": np.asarray(1), **_scored(case, expected, labels)}
-        theirs |= _of_single(_scores(case, single, labels)[1])
-        return compare_mappings(arrays, theirs, lambda name: _rule(name, dtype))
+    def expected(logits: np.ndarray) -> Arrays:
+        whole = _named(logits, *_scores(task, logits, labels))
+        return {"training mode kept": np.asarray(1), **whole} | of_single
 
     reference, stamp = _reference(pair, examples)
     single = reference.astype(np.float32)
+    of_single = _of_single(_scores(task, single, labels)[1])
     ours = evaluated()
     paddle.seed(case.batch.seed)
     with mock.patch.object(evaluation, "evaluation_mode", contextlib.nullcontext):
         dropped = evaluated()
     order = np.concatenate([np.asarray(batch) for batch in batches])
-    controls = [
-        judge("dropout in evaluation", compare(dropped, reference)),
-        judge("the order of the batches", compare(ours, reference[order])),
-        judge("the examples in reverse", compare(ours, reference[::-1].copy())),
-        judge("the least likely class", compare(ours, -reference)),
-    ]
-    return StepResult(
-        case.name,
-        "metric",
-        dtype,
-        compare(ours, reference),
-        controls,
+    return BothSides(
+        ours,
+        expected(reference),
+        {
+            "dropout in evaluation": dropped,
+            "the order of the batches": ValueFault(reference=expected(reference[order])),
+            "the examples in reverse": ValueFault(reference=expected(reference[::-1].copy())),
+            "the least likely class": ValueFault(reference=expected(-reference)),
+        },
+        rule=lambda name: _rule(name, setting.dtype),
         note=f"{len(examples)} examples in batches of {[len(batch) for batch in batches]}",
-        stamps={"ours": paddle_side.stamp(pair.ours.parameters()[0]), "reference": stamp},
+        stamps=stamps(on_paddle.stamp(pair.ours.parameters()[0]), stamp),
     )
 
 
-def _examples(case: EvaluationCase) -> list[dict[str, Any]]:
+def _examples(case: PairValuesCase, lengths: Sequence[int]) -> list[dict[str, Any]]:
     rng = np.random.default_rng(case.batch.seed)
     vocabulary = case.options["vocab_size"]
     return [
         {"ids": rng.integers(1, vocabulary, length), "labels": _label(rng, case.num_classes)}
-        for length in case.lengths
+        for length in lengths
     ]
 
 
@@ -86,10 +96,10 @@ def _label(rng: np.random.Generator, num_classes: int) -> int | float:
     return int(rng.integers(num_classes)) if num_classes > 1 else round(rng.uniform(0, 5), 2)
 
 
-def _batches(case: EvaluationCase) -> list[list[int]]:
+def _batches(lengths: Sequence[int], size: int) -> list[list[int]]:
     """Longest first, as bucketed evaluation has them; the last one is smaller."""
-    order = sorted(range(len(case.lengths)), key=lambda index: -case.lengths[index])
-    return [order[at : at + case.batch_size] for at in range(0, len(order), case.batch_size)]
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    return [order[at : at + size] for at in range(0, len(order), size)]
 
 
 def _collate(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
@@ -106,27 +116,23 @@ def _collate(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
 def _reference(pair: CasePair, examples: list[dict[str, Any]]) -> tuple[np.ndarray, dict]:
     model = pair.fresh_reference().eval()
     rows = []
-    with torch.no_grad(), torch_side.default_dtype(pair.dtype):
+    with torch.no_grad(), on_torch.default_dtype(pair.dtype):
         for example in examples:
             inputs = _collate([example])
             inputs.pop("labels")
             rows.append(model(**{name: torch.from_numpy(v) for name, v in inputs.items()}))
     model.train(pair.case.train)
-    return torch.cat(rows).numpy(), torch_side.stamp(rows[0])
-
-
-def _scored(case: EvaluationCase, logits: np.ndarray, labels: np.ndarray) -> Arrays:
-    return _named(logits, *_scores(case, logits, labels))
+    return torch.cat(rows).numpy(), on_torch.stamp(rows[0])
 
 
 def _scores(
-    case: EvaluationCase, logits: np.ndarray, labels: np.ndarray
+    task: str, logits: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, dict[str, float]]:
     """Decisions and scores of logits, in float64 whatever the logits are."""
     tensor = torch.from_numpy(logits)
-    decided = tensor.argmax(dim=1).numpy() if case.num_classes > 1 else logits[:, 0]
+    decided = tensor.argmax(dim=1).numpy() if logits.shape[1] > 1 else logits[:, 0]
     scores = {"loss": task_loss(tensor.double(), torch.from_numpy(labels)).item()}
-    return decided, scores | glue_metrics(case.task, decided, labels)
+    return decided, scores | glue_metrics(task, decided, labels)
 
 
 def _of_single(scores: dict[str, float]) -> Arrays:

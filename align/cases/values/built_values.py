@@ -6,50 +6,64 @@ them, constants of every module, tables and masks by value, and the counts that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from align.cases.context import Context
-from align.cases.kinds.case_kinds_built import BuiltCase
-from align.cases.planted_controls import judge
+from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
+from align.cases.kinds.case_kinds import StatedDifference
 from align.cases.sides import built_paddle, built_torch
 from align.cases.sides.built_records import Built, collapse, compare_facts, compare_values, shifted
-from align.record.results import Comparison, ControlResult, StepResult
+from align.record.results import Comparison
 
 Plant = Callable[[Built], str | None]
 
 
-def run(case: BuiltCase, dtype: None, context: Context) -> StepResult:
-    """Compare the two models of a case as built."""
-    ours, reference = built_paddle.describe(case), built_torch.describe(case)
-    return StepResult(
-        case.name,
-        "built",
-        None,
-        collapse(compare(case, ours, reference)),
-        [*_controls(case, ours, reference)],
-        stamps={"ours": dict(ours.stamp), "reference": dict(reference.stamp)},
-    )
+def model(
+    setting: Setting,
+    *,
+    name: str,
+    options: Mapping[str, Any],
+    published: Mapping[str, int] | None = None,
+    differences: Sequence[StatedDifference] = (),
+    precision: str = "float32",
+) -> BothSides:
+    """A model as built: tensors, constants, tables, decay sets and initial distributions.
 
-
-def compare(case: BuiltCase, ours: Built, reference: Built) -> Iterator[Comparison]:
-    """Judge one record against the other, and the published counts."""
-    yield from compare_facts(ours.options, reference.options)
-    yield from compare_facts(ours.modules, reference.modules)
-    yield from compare_facts(ours.tensors, reference.tensors, case.differences)
-    yield from compare_values(ours.values, reference.values)
-    if case.published:
-        counts = ours.counts()
-        found = {name: counts[name] for name in case.published}
-        yield from compare_facts({"(counts)": found}, {"(counts)": dict(case.published)})
-
-
-def _controls(case: BuiltCase, ours: Built, reference: Built) -> Iterator[ControlResult]:
-    """Faults in what the Paddle side says of itself."""
-    for name, plant in _FAULTS.items():
+    Args:
+        setting: of the case.
+        name: in the registry of both sides.
+        options: overrides on both sides; empty for the published sizes.
+        published: counts that the specification states, see
+            `align.cases.sides.built_records.COUNTS`.
+        differences: deliberate ones.
+        precision: default dtype while it is built.
+    """
+    ours = built_paddle.describe(name, options, precision)
+    reference = built_torch.describe(name, options, precision)
+    faults = {}
+    for title, plant in FAULTS.items():
         faulty = ours.copied()
         where = plant(faulty)
         if where is not None:
-            yield judge(name, compare(case, faulty, reference), where)
+            faults[title] = ValueFault(faulty, place=where)
+
+    def compare(built: Built, expected: Built) -> Iterator[Comparison]:
+        yield from compare_facts(built.options, expected.options)
+        yield from compare_facts(built.modules, expected.modules)
+        yield from compare_facts(built.tensors, expected.tensors, differences)
+        yield from compare_values(built.values, expected.values)
+        if published:
+            counts = built.counts()
+            found = {kind: counts[kind] for kind in published}
+            yield from compare_facts({"(counts)": found}, {"(counts)": dict(published)})
+
+    return BothSides(
+        ours,
+        reference,
+        faults,
+        compare=lambda *sides: collapse(compare(*sides)),
+        stamps=stamps(ours.stamp, reference.stamp),
+    )
 
 
 def _tensor(built: Built, accept: Callable[[Mapping], bool]) -> str | None:
@@ -108,7 +122,7 @@ def _table_shifted(built: Built) -> str | None:
     return None
 
 
-_FAULTS: Mapping[str, Plant] = {
+FAULTS: Mapping[str, Plant] = {
     "an initial deviation doubled": _deviation_doubled,
     "uniform instead of normal": _another_family,
     "one row too many": _one_row_more,
@@ -117,3 +131,4 @@ _FAULTS: Mapping[str, Plant] = {
     "an epsilon 1 % larger": _epsilon_larger,
     "a table shifted by one element": _table_shifted,
 }
+"""Faults in what the Paddle side says of itself; each returns where it is, None for nowhere."""

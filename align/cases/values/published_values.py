@@ -14,20 +14,17 @@ import paddle
 import torch
 
 import sot_torch_ref
-from align.cases.context import Context
-from align.cases.kinds.case_kinds_calls import PublishedCase
-from align.cases.planted_controls import judge
+from align.cases.both_sides import BothSides, Setting, stamps
 from align.cases.sides import paddle_side, torch_side
-from align.judge.bounds import TOLERANCES
-from align.judge.comparator import compare_mappings
+from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
-from align.record.results import Comparison, StepResult
 from align.weights import build_plan
 from sot_paddle import published
 from sot_torch_ref.features import Features
 from sot_torch_ref.heads import HeadConfig, build_head
 
 _DIM, _CLASSES, _SIZE, _SEED = 12, 5, 32, 13
+_FIRST = "output 0"
 _BERT = {
     "hidden_size": _DIM,
     "num_hidden_layers": 1,
@@ -40,11 +37,27 @@ _BERT = {
 _SOT = {"img_size": _SIZE, "embed_dim": _DIM, "depth": 1, "num_heads": 2, "mlp_ratio": 1.0}
 
 
-def run(case: PublishedCase, dtype: str, context: Context) -> StepResult:
-    """Compare what both layers make of the same random tokens (or images)."""
+def layer(
+    setting: Setting,
+    *,
+    named: str,
+    dictionary: Mapping[str, Any],
+    options: Mapping[str, Any],
+    fault: Mapping[str, Any] | None = None,
+) -> BothSides:
+    """What both sides' layers make of the same random tokens (or images).
+
+    Args:
+        setting: the precision.
+        named: class of ``sot_paddle.published``.
+        dictionary: what the original's README gives it.
+        options: the reference's own options of the same layer.
+        fault: a dictionary that takes the same weights and computes something else, None for none.
+    """
+    dtype = setting.dtype
     torch.manual_seed(_SEED)
-    with torch_side.default_dtype(dtype):
-        whole, part, prefix = _hosts(case)
+    with on_torch.default_dtype(dtype):
+        whole, part, prefix = _hosts(named, options)
     rng = np.random.default_rng(_SEED)
     state = {name: _away_from_zero(value, rng) for name, value in whole.state_dict().items()}
     torch_side.load_state(whole, state)
@@ -58,30 +71,34 @@ def run(case: PublishedCase, dtype: str, context: Context) -> StepResult:
     }
     with torch.no_grad():
         expected = _parts(part(torch.from_numpy(given)))
-    reference = {name: value.numpy() for name, value in expected.items()}
-    ours, ours_stamp = _ours(case, case.dictionary, weights, given, dtype)
 
-    def compare(arrays: Arrays) -> list[Comparison]:
-        return compare_mappings(arrays, reference, TOLERANCES["forward", dtype])
+    def of_ours(described: Mapping[str, Any], tokens: np.ndarray) -> dict[str, Any]:
+        return _of_ours(named, described, weights, tokens, dtype)
 
-    louder, _ = _ours(case, case.dictionary, weights, 1.01 * given, dtype)
-    controls = [judge("inputs 1 % larger", compare(louder), case.layer)]
-    if case.fault is not None:
-        faulty, _ = _ours(case, case.fault, weights, given, dtype)
-        controls.append(judge(f"built from {dict(case.fault)}", compare(faulty), case.layer))
-    stamps = {"ours": ours_stamp, "reference": torch_side.stamp(next(iter(expected.values())))}
-    return StepResult(case.name, "forward", dtype, compare(ours), controls, stamps=stamps)
+    ours = of_ours(dictionary, given)
+    faults = {"inputs 1 % larger": of_ours(dictionary, 1.01 * given)}
+    if fault is not None:
+        faults[f"built from {dict(fault)}"] = of_ours(fault, given)
+    return BothSides(
+        _arrays(ours),
+        _arrays(expected),
+        {name: _arrays(parts) for name, parts in faults.items()},
+        named,
+        stamps=stamps(on_paddle.stamp(ours[_FIRST]), on_torch.stamp(expected[_FIRST])),
+    )
 
 
-def _hosts(case: PublishedCase) -> tuple[torch.nn.Module, Callable, str]:
+def _hosts(
+    named: str, options: Mapping[str, Any]
+) -> tuple[torch.nn.Module, Callable[[torch.Tensor], Any], str]:
     """A whole reference model, the call of its part, and the name of the part in it."""
-    if case.layer == "TokenEmbed":
-        whole = sot_torch_ref.create_model("sot_tiny", _CLASSES, **_SOT, **case.options)
+    if named == "TokenEmbed":
+        whole = sot_torch_ref.create_model("sot_tiny", _CLASSES, **_SOT, **options)
         return whole, lambda images: whole.embed(images)[0], "embed"
-    whole = sot_torch_ref.create_model("bert_base_mgcrp", _CLASSES, **_BERT, **case.options)
-    if case.layer == "Classifier":
+    whole = sot_torch_ref.create_model("bert_base_mgcrp", _CLASSES, **_BERT, **options)
+    if named == "Classifier":
         return whole, lambda x: whole.head(Features(x[:, 0], x[:, 1:], None))[0], "head"
-    config = HeadConfig(**case.options, head_dropout=0.0)
+    config = HeadConfig(**options, head_dropout=0.0)
     alone = build_head(config, hidden_size=_DIM, num_classes=_CLASSES, has_class_token=False)
 
     def words(x: torch.Tensor) -> torch.Tensor:
@@ -105,24 +122,22 @@ def _parts(output: Any) -> dict[str, Any]:
     return {f"output {index}": tensor for index, tensor in enumerate(outputs)}
 
 
-def _ours(
-    case: PublishedCase,
-    dictionary: Mapping[str, Any],
-    weights: Arrays,
-    given: np.ndarray,
-    dtype: str,
-) -> tuple[Arrays, Mapping[str, Any]]:
+def _arrays(parts: Mapping[str, Any]) -> Arrays:
+    return {name: tensor.numpy() for name, tensor in parts.items()}
+
+
+def _of_ours(
+    named: str, dictionary: Mapping[str, Any], weights: Arrays, given: np.ndarray, dtype: str
+) -> dict[str, Any]:
     """Build the product's layer from a dictionary, load the weights and call it."""
-    build = getattr(published, case.layer)
-    with paddle_side.default_dtype(dtype), paddle.no_grad():
-        if case.layer == "TokenEmbed":
-            layer = build(dictionary, img_size=_SIZE, embed_dim=_DIM)
-            inner = layer.tokens
+    build = getattr(published, named)
+    with on_paddle.default_dtype(dtype), paddle.no_grad():
+        if named == "TokenEmbed":
+            made = build(dictionary, img_size=_SIZE, embed_dim=_DIM)
+            inner = made.tokens
         else:
-            layer = build(dictionary, num_classes=_CLASSES, input_dim=_DIM)
-            inner = layer.head
+            made = build(dictionary, num_classes=_CLASSES, input_dim=_DIM)
+            inner = made.head
         paddle_side.load_state(inner, weights)
-        layer.train()
-        parts = _parts(layer(paddle.to_tensor(given)))
-    arrays = {name: tensor.numpy() for name, tensor in parts.items()}
-    return arrays, paddle_side.stamp(parts["output 0"])
+        made.train()
+        return _parts(made(paddle.to_tensor(given)))

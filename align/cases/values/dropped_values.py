@@ -12,19 +12,22 @@ within samples. In evaluation nothing may be drawn.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
-from align.cases.context import Context
-from align.cases.kinds.case_kinds_models import DrawnCase
-from align.cases.planted_controls import judge
+from align.cases.both_sides import BothSides, Setting, stamps
+from align.cases.case_pair import CasePair
 from align.cases.sides import paddle_side, torch_side
-from align.cases.sides.dropped_draws import Draws, DroppedDraw, drawn_by_paddle, drawn_by_torch
-from align.judge.comparator import compare_mappings
+from align.cases.sides.dropped_draws import Draws, DroppedDraw, drawn
+from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
-from align.record.results import Comparison, ControlResult, StepResult, Tolerance
+from align.record.tolerance import Tolerance
 
 _SIGMAS, _SEED = 6.0, 23
 _EVALUATION = "(draws in evaluation)"
@@ -44,35 +47,41 @@ _TEXT_NAMES = (  # transformers' layers that draw -> paddlenlp's
 )
 
 
-def run(case: DrawnCase, dtype: str, context: Context) -> StepResult:
-    """Compare what both models drop in training mode and in evaluation."""
-    pair = context.pair(case, dtype)
-    ours, reference = pair.ours, pair.fresh_reference()
-    found: list[dict[str, DroppedDraw]] = []
-    counts = []
+def dropped(setting: Setting) -> BothSides:
+    """What both models drop in training mode and in evaluation: where, how much, what together."""
+    pair = setting.pair
+    counts: list[list[int]] = []
     for train in (False, True):
-        ours.train() if train else ours.eval()
-        reference.train(train)
-        with drawn_by_paddle(ours, _SEED) as our_draws, paddle_side.buffers_kept(ours):
-            our_pass = paddle_side.run(ours, pair.batch, dtype, backward=False)
-        with drawn_by_torch(reference, _SEED) as draws:
-            passed = torch_side.run(reference, pair.batch, dtype, backward=False)
-        found = [our_draws.found, _renamed(draws)]
-        counts.append([len(side) for side in found])
-    sides = [
+        passes = [_passed(pair, side, train) for side in (on_paddle, on_torch)]
+        counts.append([len(draws.found) for draws, _ in passes])
+    (our_draws, our_stamp), (their_draws, stamp) = passes
+    found = our_draws.found, _renamed(their_draws)
+    ours, reference = (
         {_EVALUATION: np.asarray(count), **_statistics(draws)}
         for draws, count in zip(found, counts[0], strict=True)
-    ]
-    rules = _rules(found[1])
-    return StepResult(
-        case.name,
-        "forward",
-        dtype,
-        _compare(*sides, rules),
-        _controls(*sides, rules),
-        stamps={"ours": our_pass.stamp, "reference": passed.stamp},
-        note=f"shares within {_SIGMAS:g} standard deviations",
     )
+    rules = _rules(found[1])
+    return BothSides(
+        ours,
+        reference,
+        _faults(ours),
+        next(_layers(ours)),
+        rule=lambda name: rules.get(name, _EXACT),
+        note=f"shares within {_SIGMAS:g} standard deviations",
+        stamps=stamps(our_stamp, stamp),
+    )
+
+
+def _passed(pair: CasePair, side: ModuleType, train: bool) -> tuple[Draws, Mapping[str, Any]]:
+    """The draws of one side's forward pass."""
+    ours = side is on_paddle
+    model = pair.ours if ours else pair.fresh_reference()
+    model.train() if train else model.eval()
+    kept = paddle_side.buffers_kept(model) if ours else contextlib.nullcontext()
+    run = paddle_side.run if ours else torch_side.run
+    with drawn(side, model, _SEED) as draws, kept:
+        done = run(model, pair.batch, pair.dtype, backward=False)
+    return draws, done.stamp
 
 
 def _renamed(draws: Draws) -> dict[str, DroppedDraw]:
@@ -124,18 +133,14 @@ def _rules(draws: dict[str, DroppedDraw]) -> dict[str, Tolerance]:
     return rules
 
 
-def _compare(ours: Arrays, reference: Arrays, rules: dict[str, Tolerance]) -> list[Comparison]:
-    comparisons = []
-    for name in dict.fromkeys([*reference, *ours]):
-        sides = ({name: side[name]} if name in side else {} for side in (ours, reference))
-        comparisons += compare_mappings(*sides, rules.get(name, _EXACT))
-    return comparisons
+def _layers(arrays: Arrays) -> Iterator[str]:
+    return (name.removesuffix(" dropped") for name in arrays if name.endswith(" dropped"))
 
 
-def _controls(ours: Arrays, reference: Arrays, rules: dict[str, Tolerance]) -> list[ControlResult]:
-    name = next(key.removesuffix(" dropped") for key in ours if key.endswith(" dropped"))
+def _faults(ours: Arrays) -> dict[str, Arrays]:
+    name = next(_layers(ours))
     dropped, scale, shared = f"{name} dropped", f"{name} scale", f"{name} {_SHARED[1]}"
-    faults = {
+    return {
         "dropped twice as often": {**ours, dropped: 2.0 * ours[dropped]},
         "not scaled": {**ours, scale: np.ones(2)},
         "the same mask for all samples": {**ours, f"{name} {_SHARED[0]}": np.asarray(1)},
@@ -143,6 +148,3 @@ def _controls(ours: Arrays, reference: Arrays, rules: dict[str, Tolerance]) -> l
         "active in evaluation": {**ours, _EVALUATION: ours[_EVALUATION] + 1},
         "a layer that draws no more": {key: ours[key] for key in ours if key != dropped},
     }
-    return [
-        judge(label, _compare(arrays, reference, rules), name) for label, arrays in faults.items()
-    ]

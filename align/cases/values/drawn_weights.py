@@ -10,19 +10,19 @@ is the one for FALSE_ALARMS, so at most that share of correct tensors fails, wha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import paddle
 
 import sot_paddle
-from align.cases.context import Context
-from align.cases.kinds.case_kinds_built import BuiltCase, DrawsCase
-from align.cases.planted_controls import judge
-from align.cases.sides import built_torch, paddle_side
+from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
+from align.cases.sides import built_torch
 from align.cases.sides.built_records import compare_facts
+from align.frameworks import on_paddle
 from align.record.arrays import Arrays
-from align.record.results import Comparison, ControlResult, StepResult
+from align.record.results import Comparison
 from align.record.tolerance import Tolerance
 
 FALSE_ALARMS = 1e-9
@@ -34,21 +34,28 @@ MOST = 1 << 14
 Starts = dict[str, tuple]
 
 
-def run(case: DrawsCase, dtype: None, context: Context) -> StepResult:
-    """Judge every parameter of a model that Paddle initialises."""
-    with paddle_side.default_dtype("float32"):
+def drawn_weights(setting: Setting, *, name: str, options: Mapping[str, Any]) -> BothSides:
+    """Initial values that a small model really draws, against the declared distributions.
+
+    Args:
+        setting: of the case.
+        name: of the model, in the registry of both sides.
+        options: overrides on both sides; small, but with enough values in the tensors that count.
+    """
+    with on_paddle.default_dtype("float32"):
         paddle.seed(7)
-        model = sot_paddle.create_model(case.model, **case.options)
-    ours = {name: _sample(p.numpy()) for name, p in model.named_parameters()}
-    reference = built_torch.describe(BuiltCase(case.name, case.model, case.options))
+        model = sot_paddle.create_model(name, **options)
+    ours = {parameter: _sample(p.numpy()) for parameter, p in model.named_parameters()}
+    reference = built_torch.describe(name, options)
     starts = {n: facts["start"] for n, facts in reference.tensors.items() if facts["parameter"]}
-    stamps = {
-        "ours": paddle_side.stamp(next(iter(model.parameters()))),
-        "reference": dict(reference.stamp),
-    }
-    found = list(compare(ours, starts))
-    controls = [*_controls(ours, starts)]
-    return StepResult(case.name, "built", None, found, controls, stamps=stamps)
+    our_stamp = on_paddle.stamp(next(iter(model.parameters())))
+    return BothSides(
+        ours,
+        starts,
+        _faults(ours, starts),
+        compare=compare,
+        stamps=stamps(our_stamp, reference.stamp),
+    )
 
 
 def compare(ours: Arrays, starts: Starts) -> Iterator[Comparison]:
@@ -109,7 +116,7 @@ def _deviation(family: str, first: float, second: float = 0.0) -> float:
     return {"normal": second, "uniform": (second - first) / math.sqrt(12.0)}.get(family, 0.0)
 
 
-def _controls(ours: Arrays, starts: Starts) -> Iterator[ControlResult]:
+def _faults(ours: Arrays, starts: Starts) -> dict[str, ValueFault]:
     """Faults in the largest drawn tensor, and a constant that is not."""
     name = max((n for n in ours if starts[n][0] == "normal"), key=lambda n: ours[n].size)
     values, std = ours[name], starts[name][2]
@@ -120,8 +127,8 @@ def _controls(ours: Arrays, starts: Starts) -> Iterator[ControlResult]:
         "uniform of the same deviation": {**ours, name: even},
         "cut at 1.5 deviations": {**ours, name: np.clip(values, -1.5 * std, 1.5 * std)},
         "all zero": {**ours, name: 0 * values},
-        "a constant moved": {**ours, fixed: ours[fixed] + 1e-6},
         "a tensor missing": {n: v for n, v in ours.items() if n != name},
     }
-    for label, faulty in faults.items():
-        yield judge(label, compare(faulty, starts), fixed if "constant" in label else name)
+    found = {label: ValueFault(faulty, place=name) for label, faulty in faults.items()}
+    moved = {**ours, fixed: ours[fixed] + 1e-6}
+    return {**found, "a constant moved": ValueFault(moved, place=fixed)}

@@ -1,0 +1,277 @@
+"""What is compared without a model: text data, losses, metrics, rates, updates; no logic."""
+
+from __future__ import annotations
+
+from align.cases.kinds.case_kinds import DTYPES, EpochSchedule, Recipe, value_cases
+
+_FLOAT64 = ("float64",)
+
+_SENTENCES = value_cases(
+    "token_values:sentences",
+    {
+        "data_single": {"max_length": 64},
+        "data_truncated": {"max_length": 9},
+        "data_pairs": {"max_length": 24, "pairs": True},
+        "data_cased": {"max_length": 64, "lower_case": False},
+        "data_accents_kept": {"max_length": 64, "strip_accents": False},
+        "data_vocabulary_file": {"max_length": 24, "pairs": True, "file": "vocab.txt"},
+        "data_stored_settings": {
+            "max_length": 24,
+            "lower_case": False,
+            "strip_accents": True,
+            "stored": True,
+        },
+    },
+)
+
+_LONGEST = {"pad": "longest"}
+_BUCKETS = {**_LONGEST, "bucket": True}
+_GLUE = value_cases(
+    "token_values:glue",
+    {
+        **{
+            f"data_glue_{task}": {"task": task}
+            for task in ("cola", "sst-2", "mrpc", "sts-b", "qqp", "mnli", "qnli", "rte", "wnli")
+        },
+        "data_glue_mnli_mismatched": {"task": "mnli", "split": "dev_mismatched"},
+        "data_glue_rte_dynamic": {"task": "rte", **_LONGEST},
+        "data_glue_cola_bucketed": {"task": "cola", "split": "dev", **_BUCKETS},
+        "data_glue_qqp_truncated": {"task": "qqp", **_BUCKETS, "max_length": 16},
+    },
+)
+
+PADDING = value_cases(
+    "padded_values:padded",
+    {
+        "data_padding": {"pad": "max_length", "pad_id": 7, "labels": "float32"},
+        "data_padding_longest": {**_LONGEST, "pad_id": 3, "labels": "int64"},
+        "data_padding_unlabelled": {**_LONGEST, "pad_id": 0, "labels": None},
+    },
+)
+
+_FEEDING = value_cases(
+    "fed_values:shares",
+    {
+        "data_feeding_unequal_shares": {},
+        "data_feeding_a_share_of_nothing": {"rows": 13, "batch": 6, "processes": 3, **_LONGEST},
+        "data_feeding_resumed": {"epochs": 3, "start": (1, 1), "pad_id": 3},
+    },
+)
+
+_METRICS = value_cases(
+    "score_values:glue",
+    {
+        f"metric_{task}": {"task": task}
+        for task in (
+            *("cola", "sst-2", "mrpc", "sts-b", "qqp"),
+            *("mnli", "mnli-mm", "qnli", "rte", "wnli"),
+        )
+    },
+    steps=("metric",),
+)
+
+_NAN = float("nan")
+_CHOICES = value_cases(
+    "score_values:best_choice",
+    {
+        "best_largest": {"values": (0.2, 0.7, 0.7, _NAN, 0.5, 0.9, 0.9)},
+        "best_smallest": {"values": (2.0, 1.5, 1.5, _NAN, 1.7, 1.2), "maximise": False},
+        "best_after_nan": {"values": (_NAN, 0.3, _NAN, 0.3, 0.1, 0.4)},
+    },
+    steps=("metric",),
+)
+
+_IMAGENET_A = value_cases(
+    "score_values:imagenet_a_columns", {"metric_imagenet_a": {}}, steps=("metric",)
+)
+
+_LOSSES = (
+    *value_cases(
+        "loss_values:task",
+        {
+            "loss_classification": {},
+            "loss_regression": {"num_classes": 1},
+            "loss_ignore_index": {"ignored": 3},
+            "loss_sum_loss": {"pair": True},
+            "loss_soft_targets": {"soft": True},
+            "loss_soft_targets_sum_loss": {"soft": True, "pair": True},
+        },
+        steps=("loss",),
+        dtypes=DTYPES,
+    ),
+    *value_cases(
+        "loss_values:smoothed",
+        {
+            "loss_smoothed_labels": {},
+            "loss_smoothed_labels_sum_loss": {"smoothing": 0.3, "pair": True},
+        },
+        steps=("loss",),
+        dtypes=DTYPES,
+    ),
+)
+
+_BY_STEP = value_cases(
+    "rate_values:by_step",
+    {
+        name: {
+            "schedule": schedule,
+            "learning_rate": rate,
+            "warmup_steps": warmup,
+            "total_steps": total,
+        }
+        for name, schedule, rate, warmup, total in (
+            ("lr_linear_published", "linear", 2e-5, 0, 1342),
+            ("lr_linear_warmup", "linear", 3e-5, 234, 2343),
+            ("lr_linear_all_warmup", "linear", 1e-3, 50, 50),
+            ("lr_cosine_warmup", "cosine", 5e-4, 17, 400),
+            ("lr_constant_warmup", "constant", 1e-3, 31, 100),
+            ("lr_constant", "constant", 1e-3, 0, 60),
+            ("lr_cosine", "cosine", 2e-4, 0, 90),
+        )
+    },
+    steps=("learning_rate",),
+)
+
+_BY_EPOCH = value_cases(
+    "rate_values:by_epoch",
+    {
+        name: {"learning_rate": rate, "epochs": EpochSchedule(**epochs)}
+        for name, rate, epochs in (
+            ("lr_epochs_tiny_small", 1e-3, {}),
+            ("lr_epochs_base", 5e-4, {}),
+            ("lr_epochs_short", 2e-3, {"epochs": 20, "warmup_epochs": 3, "cooldown_epochs": 2}),
+            (
+                "lr_epochs_constant",
+                1e-3,
+                {"epochs": 12, "warmup_epochs": 3, "cooldown_epochs": 2, "kind": "constant"},
+            ),
+            (
+                "lr_epochs_of_several_steps",
+                2e-3,
+                {"epochs": 9, "warmup_epochs": 2, "cooldown_epochs": 1, "steps": 3},
+            ),
+        )
+    },
+    steps=("learning_rate",),
+)
+
+_CLIPPED = Recipe(clip_norm=5.0)
+_OTHER_BETAS = {"betas": (0.8, 0.95), "epsilon": 1e-6, "clip_norm": None}
+_ADAMW = {
+    "optimizer": "adamw",
+    "weight_decay": 2.0**-7,  # Paddle stores AdamW's coefficient in float32
+    "clip_norm": None,
+}
+_UPDATES = value_cases(
+    "update_values:updates",
+    {
+        "update_below_the_clip": {"recipe": _CLIPPED, "norm": 0.5},
+        # torch's factor c / (norm + 1e-6) is below 1 from c - 1e-6 on
+        "update_just_below_the_clip": {"recipe": _CLIPPED, "norm": 1.0 - 1e-7},
+        "update_at_the_clip": {"recipe": _CLIPPED, "norm": 1.0},
+        "update_without_bias_correction": {
+            "recipe": Recipe(correct_bias=False, clip_norm=None),
+        },
+        "update_other_betas": {"recipe": Recipe(**_OTHER_BETAS)},
+        "update_reloaded": {"recipe": Recipe(**_OTHER_BETAS), "reloaded": True},
+        # epsilon and betas are those that each side's class has when none are given
+        "update_default_options": {"recipe": Recipe(betas=None, epsilon=None, clip_norm=None)},
+        "update_vision_decay": {"recipe": Recipe(decay="vision", **_ADAMW)},
+        "update_adamw_other_betas": {"recipe": Recipe(**{**_ADAMW, **_OTHER_BETAS})},
+    },
+    steps=("optimizer",),
+    dtypes=_FLOAT64,
+)
+
+ZERO_MATRICES = value_cases(
+    "zero_matrix_values:zero_matrices",
+    {
+        **{
+            f"zero_matrix_{norm}_{rule}": {"norm": norm, "on_zero": rule}
+            for norm in ("svpn", "mpn")
+            for rule in ("nan", "zero")
+        },
+        "zero_matrix_epn": {"norm": "epn"},
+    },
+    steps=("backward",),
+    dtypes=_FLOAT64,
+)
+
+_UNCENTRED = {
+    "name": "cross_covariance",
+    "shape": (4, 7, 5),
+    "options": {"centering": "none"},
+    "inputs": 2,
+}
+_COVARIANCE = {"name": "cov_forward", "shape": (3, 5, 4, 2)}
+_FUNCTIONS = {
+    "function_uncentred": {
+        **_UNCENTRED,
+        "mistaken_for": ("cross_covariance", {"centering": "scalar"}),
+    },
+    "function_uncentred_masked": {
+        **_UNCENTRED,
+        "mistaken_for": ("cross_covariance", {"centering": "channel"}),
+        "valid": (7, 5, 1, 0),
+    },
+    "function_svpn_exact": {
+        "name": "sv_power_norm_exact",
+        "shape": (3, 6, 4),
+        "mistaken_for": ("sv_power_norm_exact", {"alpha": 0.5}),
+        "options": {"alpha": 0.4},
+    },
+    "function_cov_forward": {
+        **_COVARIANCE,
+        "mistaken_for": ("cov_forward", {"scale": "tokens"}),
+    },
+    "function_cov_forward_tokens": {
+        **_COVARIANCE,
+        "mistaken_for": ("cov_forward", {"scale": "published"}),
+        "options": {"scale": "tokens"},
+    },
+    "function_triu_forward": {
+        "name": "triu_forward",
+        "shape": (3, 5, 5),
+        "mistaken_for": ("triu_vectorize", {}),
+    },
+    "function_triu_vectorize": {
+        "name": "triu_vectorize",
+        "shape": (3, 5, 5),
+        "mistaken_for": ("triu_forward", {}),
+    },
+}
+_FUNCTION_CASES = (
+    *value_cases(
+        "function_values:function", _FUNCTIONS, steps=("forward", "backward"), dtypes=_FLOAT64
+    ),
+    *value_cases(
+        "function_values:function",
+        {
+            # of a symmetric matrix each eigh reads another triangle on the way back
+            "function_sqrt_exact": {
+                "name": "matrix_sqrt_exact",
+                "shape": (3, 7, 4),
+                "mistaken_for": ("matrix_sqrt", {"num_iter": 3}),
+                "symmetric": True,
+            }
+        },
+        steps=("forward",),
+        dtypes=_FLOAT64,
+    ),
+)
+
+VALUES = (
+    *_SENTENCES,
+    *_GLUE,
+    *PADDING,
+    *_FEEDING,
+    *_METRICS,
+    *_CHOICES,
+    *_IMAGENET_A,
+    *_LOSSES,
+    *_BY_STEP,
+    *_BY_EPOCH,
+    *_UPDATES,
+    *_FUNCTION_CASES,
+    *ZERO_MATRICES,
+)

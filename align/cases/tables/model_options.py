@@ -1,0 +1,39 @@
+"""Options of small models that several tables share; dimensions are all different."""
+
+from __future__ import annotations
+
+from typing import Any
+
+NO_DROPOUT = {
+    "head_dropout": 0.0,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+HEAD = {"q_dim": 7, "k_dim": 5, "head_num_heads": 3, "wr_dim": 4, "qkv_dim": 6}
+"""Sizes of every text head."""
+IMAGE_HEAD = {"head_num_heads": 3, "wr_dim": 4, "head_dropout": 0.0}
+
+
+def encoder(width: int, layers: int, inner: int, vocabulary: int, positions: int) -> dict[str, Any]:
+    """A BERT of these sizes, with four attention heads and without dropout."""
+    return {
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "intermediate_size": inner,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": positions,
+        **NO_DROPOUT,
+    }
+
+
+BERT = {**encoder(20, 1, 28, 30, 16), **HEAD}
+SOT = {
+    "embed_dim": 20,
+    "depth": 1,
+    "num_heads": 4,
+    "mlp_ratio": 1.5,
+    "token_type": "linear",
+    **IMAGE_HEAD,
+}
+SWIN = {"embed_dim": 12, "depths": (2, 1), "num_heads": (2, 3), "mlp_ratio": 2.0}

@@ -1,0 +1,59 @@
+"""A function of tensors run on one side: its value and the gradients of its inputs, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from align.frameworks import on_paddle, on_torch
+from align.record.arrays import Arrays
+
+
+class Computed(NamedTuple):
+    """A value, the gradients of the inputs, and who computed them."""
+
+    value: np.ndarray
+    gradients: list[np.ndarray]
+    stamp: Mapping[str, Any]
+
+    def named(self, value: str, gradient: str) -> Arrays:
+        """Value and gradients by name; the gradients are numbered."""
+        numbered = {f"{gradient}.{i}": array for i, array in enumerate(self.gradients)}
+        return {value: self.value, **numbered}
+
+
+def computed(
+    side: ModuleType,
+    function: Callable[..., Any],
+    inputs: Sequence[np.ndarray],
+    weights: Callable[[tuple[int, ...]], np.ndarray] | None = None,
+) -> Computed:
+    """Run a function and its backward pass.
+
+    Args:
+        side: `align.frameworks.on_paddle` or `on_torch`.
+        function: of that framework's tensors, one for each input.
+        inputs: arrays of one floating dtype.
+        weights: shape -> random weights w; the gradient is that of ``sum(w * value)``. None for a
+            value that is a scalar.
+    """
+    leaves = [_leaf(side, array) for array in inputs]
+    value = function(*leaves)
+    total = value
+    if weights is not None:
+        own = weights(tuple(value.shape)).astype(inputs[0].dtype)
+        total = (value * side.tensor(own)).sum()
+    total.backward()
+    gradients = [side.numpy(leaf.grad) for leaf in leaves if leaf.grad is not None]
+    return Computed(side.numpy(value), gradients, side.stamp(value))
+
+
+def _leaf(side: ModuleType, array: np.ndarray) -> Any:
+    if side is on_paddle:
+        return on_paddle.leaf(array)
+    assert side is on_torch
+    return torch.from_numpy(np.array(array, order="C")).requires_grad_(True)

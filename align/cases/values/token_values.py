@@ -1,0 +1,218 @@
+"""Step ``data`` of text: encoded sentences, and the batches of a GLUE task."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from align.cases.both_sides import BothSides, Setting, stamps
+from align.cases.covered.pause import unmeasured
+from align.cases.sides.glue_fixtures import write_fixture
+from align.cases.values.fed_values import loaded
+from align.frameworks import on_paddle, on_torch
+from align.record.arrays import Arrays
+from sot_paddle.data.batching import EpochOrder
+from sot_paddle.data.cache import tokenize_split
+from sot_paddle.data.glue_tasks import get_task
+from sot_paddle.data.paddle_dataset import PadCollator
+from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.train.feeding import MicroBatches
+
+_KEYS = ("input_ids", "token_type_ids", "attention_mask")
+ROWS = 200
+BATCH = 8
+
+
+def sentences(
+    setting: Setting,
+    *,
+    max_length: int,
+    pairs: bool = False,
+    lower_case: bool = True,
+    strip_accents: bool | None = None,
+    file: str = "",
+    stored: bool = False,
+) -> BothSides:
+    """Token ids, masks and types of the embedded (or the user's) sentences, row by row.
+
+    Args:
+        setting: the user's sentences and vocabulary.
+        max_length: padded length.
+        pairs: sentences in pairs, truncated longest first.
+        lower_case: lower-case and strip accents before splitting.
+        strip_accents: strip accents or keep them, None for what ``lower_case`` says.
+        file: of the vocabulary's folder that our tokenizer reads, "" for what it prefers.
+        stored: our tokenizer is told neither option: it reads them in ``tokenizer.json``.
+    """
+    context = setting.context
+    options = {"do_lower_case": lower_case, "strip_accents": strip_accents}
+    first = list(context.texts)
+    second = first[1:] + first[:1] if pairs else None
+    tokenizer = _as_stored(setting, options) if stored else context.tokenizer(file=file, **options)
+
+    def encoded(by: Any, one: list[str], other: list[str] | None) -> Arrays:
+        made = by.encode_batch(one, other, max_length=max_length)
+        return {key: made[key] for key in _KEYS}
+
+    ours = encoded(tokenizer, first, second)
+    ids, mask = ours["input_ids"], ours["attention_mask"]
+    other_case = context.tokenizer(do_lower_case=not lower_case)
+    faults = {
+        "the other letter case": encoded(other_case, first, second),
+        "rows in another order": encoded(tokenizer, first[::-1], second and second[::-1]),
+        "one id shifted": ours | {"input_ids": ids + (np.arange(ids.size) == 1).reshape(ids.shape)},
+        "padding not masked": ours | {"attention_mask": np.ones_like(mask)},
+        "types inverted": ours | {"token_type_ids": 1 - ours["token_type_ids"]},
+    }
+    by_reference = context.reference_tokenizer(**options)
+    rows = [
+        by_reference(
+            text,
+            second[index] if second else None,
+            padding="max_length",
+            truncation="longest_first",
+            max_length=max_length,
+        )
+        for index, text in enumerate(first)
+    ]
+    return BothSides(
+        ours,
+        {key: np.asarray([row[key] for row in rows], dtype="int64") for key in _KEYS},
+        # a single lower-case sentence reads the same in another order or letter case: no fault
+        {
+            name: arrays
+            for name, arrays in faults.items()
+            if not all(np.array_equal(arrays[key], ours[key]) for key in _KEYS)
+        },
+        "the encoded rows",
+        framework_free=True,
+        note=f"{len(first)} rows; ours: tokenizers (Rust), reference: transformers' BertTokenizer",
+    )
+
+
+def _as_stored(setting: Setting, options: dict[str, bool | None]) -> WordPieceTokenizer:
+    """Our tokenizer on a copy of ``tokenizer.json`` that holds the options."""
+    source, folder = setting.context.vocabulary / "tokenizer.json", setting.folder()
+    content = json.loads(source.read_text(encoding="utf-8"))
+    stored = {"lowercase": options["do_lower_case"], "strip_accents": options["strip_accents"]}
+    content["normalizer"] |= stored
+    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    return WordPieceTokenizer(folder)
+
+
+def glue(
+    setting: Setting,
+    *,
+    task: str,
+    split: str = "train",
+    pad: str = "max_length",
+    bucket: bool = False,
+    max_length: int = 48,
+) -> BothSides:
+    """One epoch of padded batches of a GLUE task, read from the official layout.
+
+    Ours: the TSV reader, the tokenizers library, and the sampler and loader of the trainer.
+    Reference: transformers' own GLUE processors, its slow tokenizer and torch's DataLoader. The
+    order of the samples is explicit and given to both.
+
+    Args:
+        setting: the user's files.
+        task: lower-case name.
+        split: ``train``, ``dev`` or ``dev_mismatched``.
+        pad: ``max_length`` (as published) or ``longest`` of the batch.
+        bucket: batches of similar length.
+        max_length: tokens of a row at most.
+    """
+    context, title = setting.context, get_task(task).title
+    if context.glue_dir is None:
+        folder = write_fixture(setting.folder() / title, task, context.texts)
+    else:
+        folder = context.glue_dir / title
+    features = tokenize_split(folder, task, split, context.tokenizer(max_length=max_length))
+    rows = min(len(features), ROWS)
+    lengths = features.lengths[:rows] if bucket else None
+    order = EpochOrder(rows, BATCH, seed=3, epoch=1, lengths=lengths)
+    batches = MicroBatches(lambda epoch: order.at_epoch(epoch).batches())
+    batches.seek(order.epoch, 0)
+    epoch = list(loaded(features, batches, PadCollator(pad, max_length)))
+    ours = _numbered([{n: on_paddle.numpy(t) for n, t in batch.items()} for batch in epoch])
+    examples = _reference_examples(folder, task, split)
+    fixed = pad == "max_length"
+    chosen = [batch.tolist() for batch in order.batches()]
+    theirs = _reference_batches(setting, examples, chosen, max_length, fixed=fixed)
+    ids, labels = (next(n for n in ours if n.endswith(end)) for end in ("input_ids", "labels"))
+    mask = next(n for n in ours if n.endswith("attention_mask") and not ours[n].all())
+    source = "the user's files" if context.glue_dir else "embedded rows in the official layout"
+    return BothSides(
+        ours,
+        _numbered([{name: tensor.numpy() for name, tensor in batch.items()} for batch in theirs]),
+        {
+            "two rows swapped": ours | {ids: ours[ids][::-1]},
+            "labels shifted by one row": ours | {labels: np.roll(ours[labels], 1)},
+            "padding not masked": ours | {mask: np.ones_like(ours[mask])},
+            "the last batch lost": dict(list(ours.items())[:-4]),
+        },
+        "the batches",
+        note=f"{rows} rows of {source}, {len(order)} batches",
+        stamps=stamps(
+            on_paddle.stamp(epoch[-1]["input_ids"]), on_torch.stamp(theirs[-1]["input_ids"])
+        ),
+    )
+
+
+def _numbered(batches: list[Arrays]) -> Arrays:
+    return {
+        f"batch {index}/{name}": batch[name]
+        for index, batch in enumerate(batches)
+        for name in sorted(batch)
+    }
+
+
+def _reference_examples(folder: Path, task: str, split: str) -> list[tuple[str, str | None, float]]:
+    """(first text, second text, label index or score) by transformers' processors."""
+    from transformers import glue_processors
+
+    import sot_torch_ref  # noqa: F401 (makes transformers importable beside a CPU build of torch)
+
+    name = "mnli-mm" if split == "dev_mismatched" else task
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # transformers announces their removal
+        processor = glue_processors[name]()
+        read = processor.get_train_examples if split == "train" else processor.get_dev_examples
+        examples = read(str(folder))
+        labels = processor.get_labels()
+    value = float if labels == [None] else labels.index
+    return [(example.text_a, example.text_b, value(example.label)) for example in examples]
+
+
+@unmeasured()
+def _reference_batches(
+    setting: Setting,
+    examples: list[tuple[str, str | None, float]],
+    batches: list[list[int]],
+    max_length: int,
+    *,
+    fixed: bool,
+) -> list[dict[str, torch.Tensor]]:
+    """One epoch through torch's DataLoader, tokenized by a tokenizer of transformers."""
+    tokenizer = setting.context.reference_tokenizer()
+
+    def collate(rows: list[tuple[str, str | None, float]]) -> dict[str, torch.Tensor]:
+        encoded = tokenizer(
+            [row[0] for row in rows],
+            [row[1] for row in rows] if rows[0][1] is not None else None,
+            padding="max_length" if fixed else "longest",
+            truncation="longest_first",
+            max_length=max_length,
+            return_tensors="pt",
+        )
+        labels = [row[2] for row in rows]
+        kind = torch.float32 if isinstance(labels[0], float) else torch.int64
+        return {**encoded, "labels": torch.tensor(labels, dtype=kind)}
+
+    return list(torch.utils.data.DataLoader(examples, batch_sampler=batches, collate_fn=collate))

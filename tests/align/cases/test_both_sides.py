@@ -1,0 +1,217 @@
+"""The one way from both sides' values to a result, and the values that the small cases compute."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    import sot_paddle.registry  # noqa: F401
+    from align.cases import both_sides
+    from align.cases.both_sides import BothSides, Setting, ValueFault
+    from align.cases.context import Context
+    from align.cases.runner import run_job
+    from align.cases.values import fed_values, loss_values, rate_values
+
+from align.cases.kinds.case_kinds import ValueCase
+from align.frameworks import on_paddle, on_torch
+from align.record.results import Report
+from align.record.tolerance import Tolerance
+from tests.align.small_values import data_case, loss_case, metric_case, rates_case
+
+STAMPS = {"ours": {"framework": "paddle"}, "reference": {"framework": "torch"}}
+ONE = {"a": np.array([1.0, 2.0])}
+TWICE = {"a": 2 * ONE["a"]}
+MIXED = ("Hello, café!", "TWO Words here", "a third, rather longer sentence of words")
+
+
+def judged(step="loss", dtype="float64", context=None, **sides):
+    case = ValueCase("case", "nothing:here", steps=(step,), dtypes=(dtype,))
+    given = {"ours": ONE, "reference": ONE, "faults": {"doubled": TWICE}, "stamps": STAMPS}
+    setting = Setting(case, step, dtype, context or Context())
+    return both_sides.result(setting, BothSides(**{**given, **sides}))
+
+
+def caught(result):
+    return {control.name: control.caught for control in result.controls}
+
+
+def test_equal_values_pass_with_the_bound_of_their_step():
+    result = judged()
+    assert result.passed, result.problems
+    assert (result.case, result.step, result.dtype) == ("case", "loss", "float64")
+    assert [c.bound for c in result.comparisons] == [1e-10]
+    assert judged("data", None, framework_free=True, stamps={}).comparisons[0].bound == 0.0
+
+
+def test_values_that_differ_fail_by_name():
+    result = judged(ours=TWICE, faults={"right": ONE})
+    assert [c.name for c in result.failures] == ["a"]
+    assert caught(result) == {"right": False}
+
+
+def test_a_rule_of_its_own_by_name():
+    rules = {"a": Tolerance("absolute", 3.0, "as far as that")}
+    assert judged(ours=TWICE, rule=rules.__getitem__).comparisons[0].passed
+
+
+def test_a_control_that_nothing_notices_fails_the_result():
+    result = judged(faults={"none": ONE, "doubled": TWICE}, place="here")
+    assert caught(result) == {"none": False, "doubled": True}
+    assert not result.passed
+    assert result.problems == ["control not caught: none (nothing failed (here))"]
+    assert Report({}, [result]).exit_code == 1
+
+
+def test_a_result_without_controls_or_stamps_fails():
+    assert judged(faults={}).problems == ["no negative control ran"]
+    assert judged(stamps={}).problems
+    assert judged(stamps={}, framework_free=True).passed
+
+
+def test_a_fault_is_arrays_or_makes_them_or_is_the_references_or_elsewhere():
+    faults = {
+        "made": lambda: TWICE,
+        "theirs": ValueFault(reference=TWICE),
+        "theirs, made": ValueFault(reference=lambda: TWICE),
+        "both alike": ValueFault(TWICE, TWICE),
+        "elsewhere": ValueFault(TWICE, place="there"),
+    }
+    result = judged(faults=faults, place="here")
+    assert caught(result) == {name: name != "both alike" for name in faults}
+    places = {control.name: control.detail.partition(":")[0] for control in result.controls}
+    assert (places["made"], places["elsewhere"]) == ("here", "there")
+
+
+def test_another_way_to_judge_is_asked_no_further_than_its_first_failure():
+    asked = []
+
+    def compare(ours, reference):
+        for name in ("a", "b"):
+            asked.append(name)
+            yield from both_sides.compare_mappings(
+                {name: ours["a"]}, {name: reference["a"]}, Tolerance("exact", 0.0, "equal or not")
+            )
+
+    result = judged(compare=compare)
+    assert [c.name for c in result.comparisons] == ["a", "b"]
+    assert asked == ["a", "b", "a"]
+    assert caught(result) == {"doubled": True}
+
+
+def test_a_failure_is_explained_by_the_edits_of_the_reference_that_do_the_same():
+    edits = {"twice": lambda: TWICE, "thrice": lambda: {"a": 3 * ONE["a"]}}
+    result = judged(ours=TWICE, faults={"right": ONE}, edits=edits)
+    assert result.failures[0].hint == "the reference does the same with: twice"
+    assert judged(ours=TWICE, edits={"thrice": edits["thrice"]}).failures[0].hint == ""
+    assert judged(edits={"never tried": pytest.fail}).comparisons[0].hint == ""
+
+
+def test_classic_arrays_are_kept_under_case_and_precision():
+    context = Context()
+    judged(context=context, log="loss_align")
+    judged("metric", None, context=context, log="metric_align")
+    assert {check: list(sides[0]) for check, sides in context.classic.items()} == {
+        "loss_align": ["case/float64/a"],
+        "metric_align": ["case/a"],
+    }
+
+
+def test_a_folder_is_there_until_the_values_are_judged(monkeypatch):
+    made = []
+
+    def values(setting, *, text):
+        made.append(setting.folder())
+        (made[0] / "file").write_text(text, encoding="utf-8")
+        read = lambda: {"a": np.array(len((made[0] / "file").read_text(encoding="utf-8")))}  # noqa: E731
+        return BothSides({"a": np.array(2)}, {"a": np.array(2)}, {"read late": read}, stamps=STAMPS)
+
+    monkeypatch.setattr(rate_values, "scratch", values, raising=False)
+    case = ValueCase("case", "rate_values:scratch", {"text": "abc"}, steps=("loss",))
+    assert both_sides.run(case, "loss", "float64", Context()).passed
+    assert not made[0].exists()
+
+
+# What the cases compute
+
+
+@pytest.fixture
+def vocabulary(tmp_path):
+    letters = [chr(c) for c in (*range(97, 123), *range(65, 91))]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, ",", "!", "hello", "two"]
+    words += [f"##{letter}" for letter in letters]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def proven(case, dtype, context=None):
+    result = run_job((case, case.steps[0], dtype), context or Context())
+    assert result.passed, (result.problems, result.failures)
+    assert result.controls
+    assert all(control.caught and control.detail for control in result.controls)
+    return result
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("given", [{"ignored": 2}, {"num_classes": 1}, {"pair": True}], ids=str)
+def test_losses(given, dtype):
+    result = proven(loss_case(**given), dtype)
+    assert {c.name for c in result.comparisons} >= {"loss", "logits.0"}
+    assert {stamp["dtype"] for stamp in result.stamps.values()} == {dtype}
+
+
+@pytest.mark.parametrize("task", ["cola", "mrpc", "sts-b", "mnli"])
+def test_metrics(task):
+    assert proven(metric_case(task=task), None).framework_free
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
+@pytest.mark.parametrize("warmup", [0, 5])
+def test_learning_rates(schedule, warmup):
+    result = proven(rates_case(schedule, warmup), None)
+    assert ("warm-up one step longer" in caught(result)) == (warmup > 0)
+    assert len(result.series["learning_rate"]["paddle"]) == 12
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_encoded_sentences(vocabulary, pairs):
+    context = Context(checkpoint=vocabulary, sentences=MIXED)
+    assert list(caught(proven(data_case(pairs=pairs), None, context))) == [
+        "the other letter case",
+        "rows in another order",
+        "one id shifted",
+        "padding not masked",
+        "types inverted",
+    ]
+
+
+@pytest.mark.parametrize("sentence", ["hello", "a b c d e f g h i j k", "??"])
+def test_one_sentence_of_the_user_is_enough(vocabulary, sentence):
+    """In another order or letter case it reads the same: that is no fault to be caught."""
+    proven(data_case(9), None, Context(checkpoint=vocabulary, sentences=[sentence]))
+
+
+@pytest.mark.parametrize("blind", ["paddle", "torch"])
+@pytest.mark.parametrize("step", ["loss", "learning_rate"])
+def test_the_same_framework_on_both_sides_fails(step, blind, monkeypatch):
+    """The numbers agree to the last bit, and it proves nothing."""
+    if step == "loss":
+        case, dtype, right = loss_case(), "float64", loss_values.loss_of
+        side = {"paddle": on_paddle, "torch": on_torch}[blind]
+        monkeypatch.setattr(loss_values, "loss_of", lambda _, *rest: right(side, *rest))
+    else:
+        case, dtype = rates_case(), None
+        names = {"paddle": "rates_of_ours", "torch": "rates_of_reference"}
+        for name in names.values():
+            monkeypatch.setattr(rate_values, name, getattr(rate_values, names[blind]))
+    result = run_job((case, step, dtype), Context())
+    assert result.failures == []
+    assert result.problems == [f"both sides were computed by {blind}: nothing is proved"]
+
+
+def test_the_weighted_mean_of_shares_is_the_mean_of_the_rows():
+    labels = {"b process 0/labels": np.array([0, 1]), "b process 1/labels": np.array([2])}
+    weights = {"b process 0/weight": np.array(4 / 3), "b process 1/weight": np.array(2 / 3)}
+    (mean,) = fed_values.means(labels | weights, 2).values()
+    assert mean == pytest.approx(np.cos([1.0, 2.0, 3.0]).mean())
