@@ -23,16 +23,12 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", metavar="DIR", type=Path, default=Path("align_report/stress"))
     parser.add_argument("--processes", metavar="N", type=int, default=2, help="rows at a time")
     parser.add_argument("--rows", metavar="N", type=int, nargs="+", help="only these rows")
-    parser.add_argument("--row", metavar="N", type=int, help="run one row in this process")
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the rows; returns the exit status."""
     options = _options(arguments)
-    if options.row is not None:
-        stress.write(options.out, stress.run_row(options.row))
-        return 0
     count = len(stress.rows())
     chosen = options.rows or range(count)
     if options.processes < 1 or not all(0 <= row < count for row in chosen):
@@ -42,9 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    command = [sys.executable, __file__, "--out", str(options.out), "--row"]
     try:
-        found = stress.run(options.out, command, chosen, options.processes)
+        found = stress.run(options.out, chosen, options.processes)
     except (ValueError, OSError) as error:
         print(f"stress_align: error: {error}", file=sys.stderr)
         return 2

@@ -7,13 +7,12 @@ a process of its own and leaves one JSON file, so that an interrupted run goes o
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-import os
 import platform
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from align.cases.kinds.case_kinds import ModelCase, ValueCase
 from align.cases.tables.cases import CASES
 from align.judge.noise_band import ILL_CONDITIONED
 from align.judge.spread import FALSE_ALARM
+from align.processes import Failure, TaskBatch, Work, outcomes
 from align.record.results import StepResult
 from sot_paddle.atomic import write_atomically
 from sot_paddle.strict_json import dumps
@@ -35,12 +35,13 @@ VARIABLES: Mapping[str, Sequence[str]] = {
     "MKL_DEBUG_CPU_TYPE": ("", "5"),
     "SOT_PADDLE_TUNE": ("0", "1"),
 }
-"""What a row sets; "" leaves a variable unset. MKL_DEBUG_CPU_TYPE matters to an old MKL only."""
+"""What a row sets; "" leaves a variable as it is. MKL_DEBUG_CPU_TYPE matters to an old MKL only."""
 
 STEPS = ("forward", "backward", "loss", "optimizer", "training")
 DRAWS = 9
 """Draws of weights at most: those that the reference finds ill-conditioned are drawn again."""
 _SEEDS_APART, _REDRAWN = 1000, 100
+_THREADS = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}  # threads that wait do not spin
 
 
@@ -140,19 +141,19 @@ def _problems(result: StepResult) -> list[str]:
 
 def run(
     folder: Path,
-    command: Sequence[str],
     chosen: Sequence[int],
     processes: int = 2,
     say: Callable[[str], None] = print,
+    work: Work | None = None,
 ) -> list[dict[str, Any]]:
-    """Run rows in processes; those whose file is there already are read.
+    """Run rows in worker processes; those whose file is there already are read.
 
     Args:
         folder: receives ``row_07.json`` and so on.
-        command: runs one row, given its number as a further argument, and writes its file.
         chosen: numbers of rows.
         processes: at a time.
         say: is told of every row as it ends.
+        work: what a worker does with rows, None for `run_row`.
 
     Returns:
         What the rows found, in their order.
@@ -162,40 +163,29 @@ def run(
     """
     folder.mkdir(parents=True, exist_ok=True)
     waiting = [index for index in chosen if not _file(folder, index).exists()]
-    running: dict[int, subprocess.Popen[bytes]] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < processes:
-                index = waiting.pop(0)
-                environment = {**os.environ, **_PASSIVE, **rows()[index]}
-                for name, value in rows()[index].items():
-                    if not value:
-                        del environment[name]
-                running[index] = subprocess.Popen([*command, str(index)], env=environment)  # noqa: S603
-            for index in [i for i, process in running.items() if process.poll() is not None]:
-                status = running.pop(index).returncode
-                if not _file(folder, index).exists():
-                    raise ValueError(f"row {index} ended with status {status} and without a result")
-                say(line(read(folder, index)))
-            time.sleep(0.2)
-    finally:
-        for process in running.values():
-            process.terminate()
-    return [read(folder, index) for index in chosen]
+    batches = [TaskBatch([at], _environment(index)) for at, index in enumerate(waiting)]
+    with contextlib.closing(outcomes(waiting, work or _run_rows, batches, processes)) as results:
+        for position, found in results:
+            if isinstance(found, Failure):
+                raise ValueError(f"row {waiting[position]} has no result: it {found.why}")
+            write_atomically(_file(folder, found["row"]), dumps(found).encode())
+            say(line(found))
+    return [json.loads(_file(folder, index).read_text(encoding="utf-8")) for index in chosen]
+
+
+def _environment(index: int) -> dict[str, str]:
+    """The settings of a row; every library takes its number of threads."""
+    settings = {name: value for name, value in rows()[index].items() if value}
+    threads = dict.fromkeys(_THREADS, settings["OMP_NUM_THREADS"])
+    return {**_PASSIVE, **threads, **settings}
+
+
+def _run_rows(indices: Sequence[int]) -> Iterator[dict[str, Any]]:
+    yield from map(run_row, indices)
 
 
 def _file(folder: Path, index: int) -> Path:
     return folder / f"row_{index:02d}.json"
-
-
-def write(folder: Path, found: Mapping[str, Any]) -> None:
-    """Write what a row found, complete or not at all."""
-    write_atomically(_file(folder, found["row"]), dumps(found).encode())
-
-
-def read(folder: Path, index: int) -> dict[str, Any]:
-    """What a row found."""
-    return json.loads(_file(folder, index).read_text(encoding="utf-8"))
 
 
 def line(found: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Imitated processors: every two values meet, rows go on where they stopped, alarms are told."""
 
 import itertools
-import json
+import os
 import sys
 
 import pytest
@@ -10,15 +10,26 @@ from align.cases import stress
 from align.cases.tables.cases import CASES
 from tools import stress_align
 
-COMMAND = """
-import json, os, sys
-index = int(sys.argv[2])
-found = {"row": index, "settings": json.loads(sys.argv[3])[index], "tensors": 5, "controls": 2,
-         "redrawn": [], "failures": ["a forward: t: differs"] if index == 4 else [],
-         "nearest": ["a", 0.5], "processor": "one", "threads": os.environ["OMP_NUM_THREADS"],
-         "unset": "MKL_CBWR" not in os.environ}
-open(os.path.join(sys.argv[1], f"row_{index:02d}.json"), "w").write(json.dumps(found))
-"""
+
+def found_by(indices):
+    """What a worker sends of each row."""
+    for index in indices:
+        yield {
+            "row": index,
+            "settings": stress.rows()[index],
+            "tensors": 5,
+            "controls": 2,
+            "redrawn": [],
+            "failures": ["a forward: t: differs"] if index == 4 else [],
+            "nearest": ["a", 0.5],
+            "processor": "one",
+            "threads": [os.environ[n] for n in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")],
+            "unset": "MKL_CBWR" not in os.environ,
+        }
+
+
+def leaving(indices):
+    sys.exit(7)
 
 
 def test_every_two_values_of_two_variables_meet():
@@ -37,23 +48,15 @@ def test_every_quick_case_with_a_float32_result_takes_part():
     assert names <= {case.name for case in CASES}
 
 
-def command(tmp_path):
-    script = tmp_path / "row.py"
-    script.write_text(
-        COMMAND.replace("sys.argv[3]", repr(json.dumps(stress.rows()))), encoding="utf-8"
-    )
-    return [sys.executable, str(script), str(tmp_path / "out")]
-
-
 def test_rows_run_under_their_settings_and_are_not_run_again(tmp_path):
     said = []
-    found = stress.run(tmp_path / "out", command(tmp_path), [0, 4], 2, said.append)
+    found = stress.run(tmp_path / "out", [0, 4], 2, said.append, found_by)
     assert [row["row"] for row in found] == [0, 4]
     assert len(said) == 2
     for row in found:
-        assert row["threads"] == row["settings"]["OMP_NUM_THREADS"]
+        assert row["threads"] == [row["settings"]["OMP_NUM_THREADS"]] * 2
         assert row["unset"] == (row["settings"]["MKL_CBWR"] == "")
-    again = stress.run(tmp_path / "out", ["/nowhere"], [0, 4], 2, said.append)
+    again = stress.run(tmp_path / "out", [0, 4], 2, said.append, leaving)
     assert (again, len(said)) == (found, 2)
     text = stress.table(found)
     assert "10 float32 tensors, 1 failures" in text
@@ -61,8 +64,8 @@ def test_rows_run_under_their_settings_and_are_not_run_again(tmp_path):
 
 
 def test_a_row_without_a_result_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="row 3 ended with status 7 and without a result"):
-        stress.run(tmp_path, [sys.executable, "-c", "raise SystemExit(7)"], [3], 1)
+    with pytest.raises(ValueError, match="row 3 has no result: it ended with status 7"):
+        stress.run(tmp_path, [3], 1, work=leaving)
 
 
 def test_weights_that_amplify_rounding_are_drawn_again(monkeypatch):
