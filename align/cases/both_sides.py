@@ -119,7 +119,7 @@ def stamps(ours: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, d
 def run(case: ValueCase | PairValuesCase, step: str, dtype: str, context: Context) -> StepResult:
     """Compute the values of a case on both sides and judge them."""
     module, _, name = case.values.partition(":")
-    values = getattr(importlib.import_module(f"{_VALUES}.{module}"), name)
+    values = getattr(importlib.import_module(f"{_VALUES}.{module}"), name or step)
     setting = Setting(case, step, dtype, context)
     with setting.until_judged:
         return result(setting, values(setting, **case.given))

@@ -13,15 +13,12 @@ from align.cases.context import Context
 from align.cases.jobs import Job, jobs
 from align.cases.kinds.case_kinds import (
     Case,
-    ImageTrainerCase,
     ModelCase,
     PairValuesCase,
     TimmCase,
-    TrainerCase,
     ValueCase,
 )
 from align.cases.steps.models import step_backward, step_forward, step_optimizer, step_training
-from align.cases.steps.runs import step_image_trainer, step_trainer_run
 from align.record.results import Report, StepResult
 from sot_paddle.runtime import environment_stamp
 
@@ -29,17 +26,12 @@ __all__ = ["RUNNERS", "environment_stamp", "jobs", "run", "run_job"]
 
 Runner = Callable[[Any, Any, Context], StepResult]
 RUNNERS: Mapping[tuple[str, type], Runner] = {
-    ("data", ImageTrainerCase): step_image_trainer.run_data,
-    ("training", ImageTrainerCase): step_image_trainer.run_training,
-    ("metric", ImageTrainerCase): step_image_trainer.run_metric,
     ("forward", ModelCase): step_forward.run,
     ("forward", TimmCase): step_forward.run,
     ("backward", ModelCase): step_backward.run,
     ("backward", TimmCase): step_backward.run,
     ("optimizer", ModelCase): step_optimizer.run,
     ("training", ModelCase): step_training.run,
-    ("training", TrainerCase): step_trainer_run.run_training,
-    ("learning_rate", TrainerCase): step_trainer_run.run_learning_rate,
 }
 """What runs a step of a kind of case that has steps of its own."""
 

@@ -155,26 +155,6 @@ class ModelCase:
 
 
 @dataclass(frozen=True)
-class TrainerCase(ModelCase):
-    """The GLUE trainer as a program of its own against a plain PyTorch loop.
-
-    Attributes:
-        processes: data-parallel processes; the reference has one, with the whole batch.
-        epochs: passes over the file.
-        rows: sentences in the file, None for all; the last batch may be smaller.
-        interrupted_after: optimizer steps after which the run is stopped and the same command is
-            given again; the reference is not interrupted.
-        here: run the trainer in this process instead of in a program of its own.
-    """
-
-    processes: int = 1
-    epochs: int = 2
-    rows: int | None = None
-    interrupted_after: tuple[int, ...] = ()
-    here: bool = False
-
-
-@dataclass(frozen=True)
 class TimmCase(ModelCase):
     """A plain vision model against timm's own, with weights converted from timm's names.
 
@@ -192,25 +172,6 @@ class TimmCase(ModelCase):
 
 
 @dataclass(frozen=True)
-class ImageTrainerCase(ModelCase):
-    """The image trainer as users run it, on a folder of pictures, against a plain PyTorch loop.
-
-    Attributes:
-        pictures: training pictures and validation pictures.
-        batch_size: images of a step; both counts of pictures leave a remainder.
-        smoothing: of the integer labels, which are not mixed.
-        eval_metric: what selects the best checkpoint.
-        resume_at: step from which a second run continues, in the midst of an epoch.
-    """
-
-    pictures: tuple[int, int] = (22, 10)
-    batch_size: int = 4
-    smoothing: float = 0.1
-    eval_metric: str = "top1"
-    resume_at: int = 5
-
-
-@dataclass(frozen=True)
 class PairValuesCase(ModelCase):
     """A pair of models of which something else than a step of every pair is compared.
 
@@ -224,12 +185,54 @@ class PairValuesCase(ModelCase):
 
 
 @dataclass(frozen=True)
+class TrainerCase(PairValuesCase):
+    """The GLUE trainer as a program of its own against a plain PyTorch loop.
+
+    Attributes:
+        processes: data-parallel processes; the reference has one, with the whole batch.
+        epochs: passes over the file.
+        rows: sentences in the file, None for all; the last batch may be smaller.
+        interrupted_after: optimizer steps after which the run is stopped and the same command is
+            given again; the reference is not interrupted.
+        here: run the trainer in this process instead of in a program of its own.
+    """
+
+    values: str = "trainer_values:"
+    processes: int = 1
+    epochs: int = 2
+    rows: int | None = None
+    interrupted_after: tuple[int, ...] = ()
+    here: bool = False
+
+
+@dataclass(frozen=True)
+class ImageTrainerCase(PairValuesCase):
+    """The image trainer as users run it, on a folder of pictures, against a plain PyTorch loop.
+
+    Attributes:
+        pictures: training pictures and validation pictures.
+        batch_size: images of a step; both counts of pictures leave a remainder.
+        smoothing: of the integer labels, which are not mixed.
+        eval_metric: what selects the best checkpoint.
+        resume_at: step from which a second run continues, in the midst of an epoch.
+    """
+
+    values: str = "image_trainer_values:"
+    pictures: tuple[int, int] = (22, 10)
+    batch_size: int = 4
+    smoothing: float = 0.1
+    eval_metric: str = "top1"
+    resume_at: int = 5
+
+
+@dataclass(frozen=True)
 class ValueCase:
     """What both sides compute without a model: a loss, a schedule, batches, a function.
 
     Attributes:
         name: unique.
-        values: ``module:function`` in `align.cases.values`, which computes both sides.
+        values: ``module:function`` in `align.cases.values`, which computes both sides; without a
+            function, that of the step's name.
         given: options of the function.
         steps: that compare what it computes.
         dtypes: precisions to run; None where the precision does not matter.

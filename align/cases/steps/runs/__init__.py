@@ -1,1 +1,0 @@
-"""Steps that compare data and parts of training runs."""
