@@ -49,8 +49,9 @@ def test_every_case_names_values_that_take_its_options():
     for case in CASES:
         if isinstance(case, ValueCase | PairValuesCase):
             module, _, name = case.values.partition(":")
-            values = getattr(importlib.import_module(f"align.cases.values.{module}"), name)
-            inspect.signature(values).bind(None, **case.given)
+            held = importlib.import_module(f"align.cases.values.{module}")
+            for step in case.steps:
+                inspect.signature(getattr(held, name or step)).bind(None, **case.given)
 
 
 def test_a_run_times_its_results_and_reports_each_as_it_comes():
