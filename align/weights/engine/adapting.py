@@ -200,7 +200,7 @@ def shapes_for(
     Raises:
         ValueError: an option that this model does not have, or a size that cannot be.
     """
-    shapes = {entry.destination: entry.destination_shape for entry in plan.entries}
+    shapes = plan.destination_shapes
     traits = known_traits(plan.model)
     for option, value in (("img-size", img_size), ("window-size", window_size)):
         if value is not None and not traits.embed:

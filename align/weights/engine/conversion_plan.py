@@ -128,6 +128,11 @@ class ConversionPlan:
         side = "ignore_paddle" if self.reverse else "ignore_torch"
         return {"map": table, side: dict(self.ignored)}
 
+    @property
+    def destination_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the converted tensors by name, counters left out."""
+        return {entry.destination: entry.destination_shape for entry in self.entries}
+
     @cached_property
     def grouped(self) -> Mapping[str, tuple[PlanEntry, ...]]:
         """Destination -> its entries: one, or the pieces of a joined tensor in order."""

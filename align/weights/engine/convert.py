@@ -181,9 +181,8 @@ class _Job:
         if all(value is None for value in sizes.values()):
             return
         plan, source = self.plan, self.source.tensors
-        shapes = {entry.destination: entry.destination_shape for entry in plan.entries}
         wanted = shapes_for(plan, **sizes)
-        made = adapt(shapes, wanted, lambda name: plan.convert(name, source))
+        made = adapt(plan.destination_shapes, wanted, lambda name: plan.convert(name, source))
         self.changes = made.changes
         self.notes += made.notes() or ["no tensor depends on the sizes asked for"]
         left = {e.source: made.dropped[e.destination] for e in plan.entries

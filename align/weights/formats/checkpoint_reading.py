@@ -148,7 +148,7 @@ def _fit(
     if plan is None:
         shapes = source.tensors.shapes
     else:
-        shapes = {entry.destination: entry.destination_shape for entry in plan.entries}
+        shapes = plan.destination_shapes
         notes.append(f"layout {plan.layout}: {len(shapes)} tensors converted")
         notes += [f"ignored: {text}" for text in by_reason(plan.ignored)]
 

@@ -87,8 +87,7 @@ def _to_paddle(request: StateRequest, notes: list[str]) -> tuple[OptimizerState,
         )
         state = _read_torch(request, held, plan, notes)
         moved = convert(state, PlanWay(plan))
-        shapes = {entry.destination: entry.destination_shape for entry in plan.entries}
-        moved.check(shapes, untouched=request.unused)
+        moved.check(plan.destination_shapes, untouched=request.unused)
     step = _agreed_step(request, held.step, moved, notes)
     if like is not None:
         beside = target.parent.resolve() == like.folder.resolve().parent
@@ -218,9 +217,7 @@ def _target_names(
     """The order of the PyTorch optimizer that will load the state."""
     if request.names is not None:
         return read_names(request.names)
-    forward = build_plan(
-        request.layout, plan.model, {e.destination: e.destination_shape for e in plan.entries}
-    )
+    forward = build_plan(request.layout, plan.model, plan.destination_shapes)
     if request.like is not None:
         like = open_torch(request.like, find_table(request.layout, plan.model))
         names, rule = _torch_names(None, like, forward)

@@ -165,7 +165,7 @@ def _plain_plan():
     state = create_model("bert_base", 3, **_TINY).state_dict()
     shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
     back = build_plan("bert_hf", "bert_base", shapes, reverse=True)
-    there = {entry.destination: entry.destination_shape for entry in back.entries}
+    there = back.destination_shapes
     return build_plan("bert_hf", "bert_base", there)
 
 

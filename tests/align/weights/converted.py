@@ -35,11 +35,6 @@ class Conversion:
         return read_tensors(self.folder / name)[0]
 
 
-def paddle_shapes(plan) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of what a plan makes."""
-    return {entry.destination: entry.destination_shape for entry in plan.entries}
-
-
 def assert_same_file(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """A file holds these arrays: names, dtypes, shapes and every bit."""
     tensors, _ = read_tensors(path)
@@ -58,7 +53,7 @@ def assert_comes_back(plan, layout: str, model: str, arrays: Mapping[str, np.nda
     Returns:
         The plan of the way back.
     """
-    back = build_plan(layout, model, paddle_shapes(plan), reverse=True)
+    back = build_plan(layout, model, plan.destination_shapes, reverse=True)
     returned = back.apply(plan.apply(arrays))
     constants = {n for n in arrays if n.endswith(("relative_position_index", "attn_mask"))}
     assert set(returned) == set(arrays) - constants

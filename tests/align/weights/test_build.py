@@ -9,7 +9,7 @@ from align import weights
 from align.weights import LAYOUTS, Layout, Row, build_plan
 from align.weights.engine.build import plan_with
 from align.weights.engine.layout import HeadTable
-from tests.align.weights.converted import assert_comes_back, paddle_shapes
+from tests.align.weights.converted import assert_comes_back
 
 HEADS = ("pooler", "mgcrp_qk", "mgcrp", "gcp", "gcp_text", "fc", "gap")
 
@@ -145,9 +145,9 @@ def test_prefix_and_task_head_are_optional(hf_shapes, prefix, classifier):
     assert made.prefix == prefix
     assert made.depth == 2
     assert made.absent == (() if classifier else ("head.cls_fc.weight", "head.cls_fc.bias"))
-    back = build_plan("bert_hf", "bert_base", paddle_shapes(made), reverse=True, prefix=prefix)
-    assert {entry.destination: entry.destination_shape for entry in back.entries} == shapes
-    usual = build_plan("bert_hf", "bert_base", paddle_shapes(made), reverse=True)
+    back = build_plan("bert_hf", "bert_base", made.destination_shapes, reverse=True, prefix=prefix)
+    assert back.destination_shapes == shapes
+    usual = build_plan("bert_hf", "bert_base", made.destination_shapes, reverse=True)
     assert usual.prefix == ("bert." if classifier else "")
 
 
@@ -159,7 +159,7 @@ def test_old_layer_norm_names_are_read_and_new_ones_written(hf_shapes):
         for name, shape in hf_shapes().items()
     }
     made = build_plan("bert_hf", "bert_base", shapes)
-    back = build_plan("bert_hf", "bert_base", paddle_shapes(made), reverse=True)
+    back = build_plan("bert_hf", "bert_base", made.destination_shapes, reverse=True)
     assert {entry.destination for entry in back.entries} == set(hf_shapes())
     shapes["bert.embeddings.LayerNorm.weight"] = shapes["bert.embeddings.LayerNorm.gamma"]
     with pytest.raises(ValueError, match="doubly mapped: bert.embeddings.layer_norm.weight"):
@@ -188,7 +188,7 @@ def test_absent_head_tensors_are_listed_not_fatal(official_shapes):
     headless = {n: s for n, s in official_shapes.items() if ".pooler." not in n}
     made = build_plan("sot_nlp_official", "bert_base_mgcrp", headless)
     assert len(made.absent) == 15
-    back = build_plan("sot_nlp_official", "bert_base_mgcrp", paddle_shapes(made), reverse=True)
+    back = build_plan("sot_nlp_official", "bert_base_mgcrp", made.destination_shapes, reverse=True)
     assert name in back.absent
     assert back.counters == ()
 
@@ -258,7 +258,7 @@ def test_the_official_head_of_one_branch(official_shapes, random_arrays, svpn):
     np.testing.assert_array_equal(
         found["head.pooling.proj_norm.running_var"], arrays[f"{block}1.running_var"]
     )
-    back = build_plan("sot_nlp_official", "bert_base_mgcrp", paddle_shapes(made), reverse=True)
+    back = build_plan("sot_nlp_official", "bert_base_mgcrp", made.destination_shapes, reverse=True)
     returned = back.apply(found)
     assert set(returned) == set(arrays)
     assert all(np.array_equal(returned[n], arrays[n]) for n in arrays if "tracked" not in n)
@@ -324,7 +324,7 @@ def test_config_sizes_are_held_against_the_tensors(hf_shapes, hf_config):
 def test_a_head_that_cannot_be_is_refused(ref_shapes, layout, model, head, reverse, message):
     shapes = ref_shapes(head) if head else ref_shapes("mgcrp_qk")
     if reverse:
-        shapes = paddle_shapes(build_plan("sot_torch_ref", model_for(head), shapes))
+        shapes = build_plan("sot_torch_ref", model_for(head), shapes).destination_shapes
     with pytest.raises(ValueError, match=re.escape(message)):
         build_plan(layout, model, shapes, reverse=reverse)
 
@@ -337,7 +337,7 @@ def test_two_heads_in_one_file_are_refused(ref_shapes):
 
 def test_encoder_only_leaves_the_head_out_with_a_reason(ref_shapes, hf_shapes):
     forward = build_plan("sot_torch_ref", "bert_base_mgcrp", ref_shapes("mgcrp_qk"))
-    shapes = paddle_shapes(forward)
+    shapes = forward.destination_shapes
     with pytest.raises(ValueError, match="--encoder-only leaves it out"):
         build_plan("bert_hf", "bert_base_mgcrp", shapes, reverse=True)
     made = build_plan("bert_hf", "bert_base_mgcrp", shapes, reverse=True, encoder_only=True)
@@ -351,7 +351,7 @@ def test_hints_name_the_right_layout_and_direction(hf_shapes, official_shapes):
         build_plan("bert_hf", "bert_base", official_shapes)
     with pytest.raises(ValueError, match="PyTorch names of layout bert_hf: drop --reverse"):
         build_plan("bert_hf", "bert_base", hf_shapes(""), reverse=True)
-    paddle = paddle_shapes(build_plan("bert_hf", "bert_base", hf_shapes()))
+    paddle = build_plan("bert_hf", "bert_base", hf_shapes()).destination_shapes
     with pytest.raises(ValueError, match="these are Paddle names: add --reverse"):
         build_plan("bert_hf", "bert_base", paddle)
 
@@ -379,7 +379,7 @@ def test_apply_to_gradients_is_partial_and_strict(ref_shapes, random_arrays):
     converted = made.apply(gradients, partial=True)
     assert list(converted) == [q_proj]
     np.testing.assert_array_equal(converted[q_proj], arrays[q_proj][:, :, 0, 0].T)
-    back = build_plan("sot_torch_ref", "bert_base_mgcrp", paddle_shapes(made), reverse=True)
+    back = build_plan("sot_torch_ref", "bert_base_mgcrp", made.destination_shapes, reverse=True)
     np.testing.assert_array_equal(back.apply(converted, partial=True)[q_proj], arrays[q_proj])
     with pytest.raises(ValueError, match="missing: bert.embeddings.word_embeddings.weight"):
         made.apply(gradients)

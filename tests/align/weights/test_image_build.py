@@ -8,7 +8,7 @@ import pytest
 from align.weights import LAYOUTS, build_plan
 from align.weights.engine.known_models import MODELS, registry_name
 from align.weights.engine.registry import find_table, recognise
-from tests.align.weights.converted import assert_comes_back, paddle_shapes
+from tests.align.weights.converted import assert_comes_back
 
 CASES = [
     ("sot_official", "sot_tiny", {}),
@@ -104,7 +104,7 @@ def test_a_plain_checkpoint_gives_our_models_their_backbone(
     assert all(name.startswith(("embed.", "head.")) for name in plan.absent)
     assert not any(e.destination.startswith(("embed.", "head.")) for e in plan.entries)
     assert ("head.cls_fc.weight" in plan.absent) == (model == "deit_tiny_sot")
-    full = {**paddle_shapes(plan), "head.pooling.wr.weight": (12, 16)}
+    full = {**plan.destination_shapes, "head.pooling.wr.weight": (12, 16)}
     full |= {"embed.stem.conv.weight": (64, 3, 3, 3)}
     with pytest.raises(ValueError, match="unmapped: .*--encoder-only leaves it out"):
         build_plan(layout, model, full, reverse=True)
@@ -112,7 +112,7 @@ def test_a_plain_checkpoint_gives_our_models_their_backbone(
 
 def test_encoder_only_leaves_head_and_tokens_out(image_shapes):
     plan = build_plan("sot_official", "sot_tiny", image_shapes("sot_official"))
-    shapes = paddle_shapes(plan)
+    shapes = plan.destination_shapes
     with pytest.raises(ValueError, match="does not hold this"):
         build_plan("deit_timm", "deit_tiny_sot", shapes, reverse=True)
     made = build_plan("deit_timm", "deit_tiny_sot", shapes, reverse=True, encoder_only=True)
@@ -220,9 +220,9 @@ def test_a_missing_tensor_is_no_sign_of_another_layout_with_the_same_names(image
 
 def test_the_wrong_direction_is_seen_where_both_sides_have_the_same_names(image_shapes):
     plan = build_plan("sot_official", "sot_tiny", image_shapes("sot_official"))
-    ours = paddle_shapes(plan)
+    ours = plan.destination_shapes
     back = build_plan("sot_torch_ref", "sot_tiny", ours, reverse=True)
-    theirs = {entry.destination: entry.destination_shape for entry in back.entries}
+    theirs = back.destination_shapes
     assert recognise(ours) == ("sot_torch_ref", "paddle")
     assert recognise(theirs) == ("sot_torch_ref", "torch")
     with pytest.raises(ValueError, match="wrong shape: .*these are Paddle names: add --reverse"):

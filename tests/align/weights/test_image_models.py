@@ -193,7 +193,7 @@ def forward_plan(sot_paddle, model: str, **options):
     built = sot_paddle.create_model(model, num_classes=5, **options)
     shapes = {name: tuple(tensor.shape) for name, tensor in built.state_dict().items()}
     back = build_plan("sot_torch_ref", model, shapes, reverse=True)
-    torch_shapes = {entry.destination: entry.destination_shape for entry in back.entries}
+    torch_shapes = back.destination_shapes
     return build_plan("sot_torch_ref", model, torch_shapes), shapes
 
 

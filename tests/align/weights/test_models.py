@@ -89,7 +89,7 @@ def test_reference_and_port_have_the_names_and_shapes_of_the_table(model, option
     torch_shapes = {name: tuple(tensor.shape) for name, tensor in theirs.items()}
     paddle_shapes = {name: tuple(tensor.shape) for name, tensor in ours.items()}
     plan = build_plan("sot_torch_ref", model, torch_shapes)
-    assert {e.destination: e.destination_shape for e in plan.entries} == paddle_shapes
+    assert plan.destination_shapes == paddle_shapes
     back = build_plan("sot_torch_ref", model, paddle_shapes, reverse=True)
-    written = {e.destination: e.destination_shape for e in back.entries}
+    written = back.destination_shapes
     assert written | dict.fromkeys(back.counters, ()) == torch_shapes

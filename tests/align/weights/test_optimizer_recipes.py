@@ -137,14 +137,14 @@ def begun(double) -> Begun:
     losses = reference.steps(batches[BEGUN:])
     shapes = {name: array.shape for name, array in weights.items()}
     there = build_plan("sot_torch_ref", MODEL, shapes)
-    own = {entry.destination: entry.destination_shape for entry in there.entries}
+    own = there.destination_shapes
     back = build_plan("sot_torch_ref", MODEL, own, reverse=True)
     return Begun(batches, start, weights, state, losses, reference.weights(), there, back)
 
 
 def test_pytorch_begins_and_paddle_goes_on(begun):
     moved = convert(begun.state, PlanWay(begun.there))
-    moved.check({e.destination: e.destination_shape for e in begun.there.entries})
+    moved.check(begun.there.destination_shapes)
     ours = paddle_run().load(begun.to_paddle(begun.weights))
     ours.put(moved)
     assert identical(convert(ours.take(), PlanWay(begun.back)), begun.state) == []

@@ -84,7 +84,7 @@ def test_moments_take_the_way_of_their_weights_and_come_back(bert):
     assert moved.steps[own] == 7
     assert own in moved.groups[0].names
     assert moved.groups[0].options == ADAM
-    shapes = {entry.destination: entry.destination_shape for entry in plan.entries}
+    shapes = plan.destination_shapes
     moved.check(shapes)
     back = build_plan("bert_hf", "bert_base", shapes, reverse=True)
     returned = convert(moved, PlanWay(back))
@@ -101,7 +101,7 @@ def test_every_layout_with_fused_or_squeezed_weights_comes_back(official_shapes,
     q = "bert.pooler.representation.conv_dr_block.0.0.weight"
     expected = arrays[q][:, :, 0, 0].T
     np.testing.assert_array_equal(moved.moments["moment1"]["head.pooling.q_proj.weight"], expected)
-    shapes = {entry.destination: entry.destination_shape for entry in plan.entries}
+    shapes = plan.destination_shapes
     back = build_plan("sot_nlp_official", "bert_base_mgcrp", shapes, reverse=True)
     assert identical(convert(moved, PlanWay(back)), make_state(arrays)) == []
 

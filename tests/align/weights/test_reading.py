@@ -21,7 +21,7 @@ def saved(tmp_path, image_shapes, random_arrays):
         path = tmp_path / f"{layout}.safetensors"
         write_tensors(path, arrays)
         plan = build_plan(layout, model, image_shapes(layout))
-        return path, arrays, {e.destination: e.destination_shape for e in plan.entries}
+        return path, arrays, plan.destination_shapes
 
     return write
 
@@ -149,7 +149,7 @@ def test_averaged_weights_are_preferred_unless_refused(tmp_path, image_shapes, r
     averaged = {n: t + 1 for n, t in state.items()}
     torch.save({"state_dict": state, "state_dict_ema": averaged}, tmp_path / "a.pth.tar")
     plan = build_plan("sot_official", "sot_tiny", image_shapes("sot_official"))
-    shapes = {e.destination: e.destination_shape for e in plan.entries}
+    shapes = plan.destination_shapes
     for ema, moved in ((None, 1), (True, 1), (False, 0)):
         fitted = read_for_model(tmp_path / "a.pth.tar", "sot_tiny", shapes, ema=ema)
         assert fitted.averaged is bool(moved)
