@@ -10,7 +10,7 @@ from typing import Any
 
 from align.commands.steps import LOSS, Steps, left_out
 from align.explain import locate
-from align.explain.isolation_backward import isolated_backward
+from align.explain.backward_causes import isolated_backward
 from align.judge import output_structure
 from align.pair.any_pair import AnyPair, Setup
 from align.record import precision

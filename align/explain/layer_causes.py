@@ -1,18 +1,12 @@
-"""The cause of one wrong layer: formulas and experiments, the stronger evidence first.
-
-A formula says what both sides compute, with fitted numbers: best for a single layer. An experiment
-undoes a slip and sees the difference vanish, and knows the line of code: best for a container,
-where a formula may describe a consequence.
-"""
+"""The cause of one wrong layer: experiments first, then what is recorded, then a guess."""
 
 from __future__ import annotations
 
+from align.explain.arrays.output_edits import of_output
 from align.explain.calls import backward_repair, search
-from align.explain.hints import layer_hints
+from align.explain.guesses import guess
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty
-
-_WEAK = "is "  # "is 0.75 x the reference": true, but no cause
 
 
 def forward(pair: AnyPair, guilty: Guilty) -> str:
@@ -22,13 +16,12 @@ def forward(pair: AnyPair, guilty: Guilty) -> str:
         pair: the user's pair.
         guilty: from inject mode.
     """
+    if guilty.note:
+        return guilty.note
     layer, module, weights = pair.layer(guilty.place)
-    formula = layer_hints.explain(guilty, weights, layer, module)
-    single = layer is not None and not layer.sublayers()
-    if guilty.note or (single and formula and not formula.startswith(_WEAK)):
-        return formula
     study = search.study(pair, guilty)
-    return study.proved or formula or study.likely
+    said = study.proved or study.recorded or of_output(guilty, weights)
+    return said or study.guess or guess(guilty, layer, module)
 
 
 def of_backward(pair: AnyPair, place: str, formula: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from align.explain.hints import layer_hints
+from align.explain import guesses
 from align.judge import output_structure
 from align.pair.isolation import Guilty, merged
 from align.pair.pair import Pair
@@ -29,7 +29,7 @@ def _describe(pair: Pair, one: Guilty, *, first: bool) -> Divergence:
         cause = layer_causes.forward(pair, one)
     else:
         layer, module, weights = pair.layer(one.place)
-        cause = layer_hints.explain(one, weights, layer, module)
+        cause = guesses.of_tensors(one, weights, layer, module)
     if not cause:
         inside = ", ".join(dict.fromkeys(one.siblings[:4]))
         hidden = f"layers without a partner run there: {inside}" if inside else ""
@@ -170,7 +170,7 @@ def _divisor(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> 
             word, other = ("n", "n - 1") if mean < 1 else ("n - 1", "n")
             return (
                 f"{name}: the running variance is divided by {word} in Paddle, by {other} in "
-                f"PyTorch (n = {round(n)}): biased or unbiased"
+                f"PyTorch (n = {round(n)}): by n it is biased"
             )
     return ""
 

@@ -2,7 +2,7 @@
 
 Both sides recorded what every layer was given. A layer is guilty when it was given the right and
 returned the wrong; when nothing inside it is guilty, its own code is. `align.pair.isolation` and
-`align.explain.isolation_backward` find the same by feeding a live model.
+`align.pair.isolation_backward` find the same by feeding a live model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from align.explain.hints.hint_gradients import GradientCase, explain_gradient
+from align.explain.arrays.gradient_edits import GradientCase, explain_gradient
 from align.explain.losses import loss_causes
 from align.explain.losses.loss_causes import LossRun
 from align.judge import bounds

@@ -7,7 +7,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,10 +79,14 @@ class WatchedCall:
 
     def with_argument(self, name: str, value: Any) -> Any:
         """The call with one argument changed, however it was passed."""
+        return self.with_arguments({name: value})
+
+    def with_arguments(self, values: Mapping[str, Any]) -> Any:
+        """The call with some arguments changed, however they were passed."""
         bound = self._bound()
-        if bound is None or name not in bound.arguments:
-            raise TypeError(f"{self.name} has no argument {name}")
-        bound.arguments[name] = value
+        if bound is None or not set(values) <= set(bound.arguments):
+            raise TypeError(f"{self.name} has no argument {', '.join(values)}")
+        bound.arguments.update(values)
         return self.function(*bound.args, **bound.kwargs)
 
     def _bound(self) -> inspect.BoundArguments | None:

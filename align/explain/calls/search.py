@@ -1,27 +1,19 @@
-"""Try every known slip in a wrong layer; the first that mends it is the cause."""
+"""Try the candidate edits of a wrong layer: its options, calls, arrays, the layers inside."""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from align.explain.calls import (
-    attributes,
-    call_order,
-    readings,
-    slips_layer,
-    slips_shape,
-    slips_value,
-)
-from align.explain.calls.calls import ACTIVATIONS, WatchedCall, watched
-from align.explain.calls.trials import ERRORS, Bench
+from align.explain.calls import call_edits, layer_edits, number_edits, structure_edits
+from align.explain.calls.call_values import Around
+from align.explain.calls.calls import WatchedCall, watched
+from align.explain.calls.trials import Bench
 from align.explain.experiment import Edit, explain
 from align.frameworks import on_paddle, on_torch
 from align.pair.any_pair import AnyPair
@@ -29,34 +21,11 @@ from align.pair.isolation import Guilty
 
 MANY = 200  # watched calls of one layer; beyond that it is a whole network
 LARGE = 4_000_000  # elements of the tensor in question; experiments on more take too long
-
 WORK = 200_000_000  # elements times trials of one layer
 LEAST, MOST = 100, 2_000  # trials of a large layer, and of a small one
+NUMBERS = 20  # lines of code whose numbers are fitted
 
-Slips = Callable[[WatchedCall], Iterator[slips_shape.Slip]]
-SLIPS: Mapping[str, Slips] = {
-    **dict.fromkeys(ACTIVATIONS, slips_value.activated),
-    **dict.fromkeys(("concat", "stack"), slips_shape.joined),
-    **dict.fromkeys(("split", "chunk", "unbind"), slips_shape.parted),
-    **dict.fromkeys(("mean", "sum", "max", "min", "var", "std"), slips_value.reduced),
-    **dict.fromkeys(("multiply", "divide"), slips_value.multiplied),
-    **dict.fromkeys(("matmul", "bmm"), slips_value.multiplied_matrices),
-    **dict.fromkeys(("sqrt", "rsqrt"), slips_value.rooted),
-    **dict.fromkeys(("reshape", "flatten"), slips_shape.reshaped),
-    **dict.fromkeys(slips_layer.OPTIONS, slips_layer.options),
-    "transpose": slips_shape.transposed,
-    "index": slips_shape.indexed,
-    "arange": slips_shape.counted,
-    "roll": slips_shape.rolled,
-    "flip": slips_shape.flipped,
-    "embedding": slips_shape.looked_up,
-    "where": slips_value.chosen,
-    "add": slips_value.added,
-    "subtract": slips_value.subtracted,
-    "pow": slips_value.raised,
-    "linear": slips_layer.without_bias,
-}
-"""Function -> what may be wrong with a call of it."""
+Changes = Iterator[tuple[str, AbstractContextManager]]
 
 
 @dataclass(frozen=True)
@@ -64,12 +33,14 @@ class Study:
     """What the experiments on one wrong layer gave.
 
     Attributes:
-        proved: the cause, because the difference vanished when it was undone; "" without.
-        likely: what is odd about the layer otherwise, "" without.
+        proved: the cause: the layer agrees after its edit; "" without.
+        recorded: what both sides' records of the calls in it say, "" when they are alike.
+        guess: what is odd about the layer otherwise, "" without.
     """
 
     proved: str = ""
-    likely: str = ""
+    recorded: str = ""
+    guess: str = ""
 
 
 def study(pair: AnyPair, guilty: Guilty) -> Study:
@@ -82,44 +53,42 @@ def study(pair: AnyPair, guilty: Guilty) -> Study:
     size = 0 if guilty.expected is None else guilty.expected.size
     if size > LARGE:
         return Study()
-    rows = readings.rows(guilty, pair.layer(guilty.place)[2])
-    if rows:
-        return Study(rows)
     with Bench(pair, guilty.place).ready() as bench, np.errstate(all="ignore"):
         calls: list[WatchedCall] = []
-        if not bench.trial(_watching(bench, lambda call: calls.append(call) or call.go())):
+        if not bench.trial(watching(bench, lambda call: calls.append(call) or call.go())):
             return Study()  # it does not fail on its own, or not twice in the same way
-        proved = call_order.swapped(bench) or call_order.unused(pair, bench)
-        likely = call_order.uneven(bench)
-        repairs = [attributes.repairs(pair, bench), call_order.insertions(bench)]
-        if len(calls) <= MANY:
-            repairs.append(_slips(pair, bench, calls))
-        edits = (Edit(said, lambda _, c=change: c) for said, change in itertools.chain(*repairs))
-        if not proved:
-            budget = max(LEAST, min(MOST, WORK // max(size, 1)))
-            found = explain(None, edits, bench.mended_by, budget)
-            proved = "" if found is None else found.cause
-        likely = likely or call_order.arguments(bench)
-    return Study(proved, likely or readings.factors(guilty.ours, guilty.expected))
+        recorded = structure_edits.recorded(bench)
+        guess = structure_edits.unused(pair, bench) or structure_edits.arguments(bench)
+        budget = max(LEAST, min(MOST, WORK // max(size, 1)))
+        changes = _changes(pair, bench, guilty, calls if len(calls) <= MANY else [])
+        edits = (Edit(said, lambda _, c=change: c) for said, change in changes)
+        found = explain(None, edits, bench.mended_by, budget)
+    return Study("" if found is None else found.cause, recorded, guess)
 
 
-def _slips(
-    pair: AnyPair, bench: Bench, calls: list[WatchedCall]
-) -> Iterator[tuple[str, AbstractContextManager]]:
-    masks = _masks(pair, bench)
-    widths = _widths(bench, calls)
+def _changes(pair: AnyPair, bench: Bench, guilty: Guilty, calls: list[WatchedCall]) -> Changes:
+    """Every edit, the plain ones first."""
+    _, module, _ = pair.layer(bench.key)
+    yield from layer_edits.options(bench, module)
+    yield from layer_edits.rows(bench, guilty)
+    yield from layer_edits.weights(bench)
+    yield from structure_edits.insertions(bench)
+    around = Around(_masks(bench, module), _widths(bench, calls))
     for numbers in together(calls):
         call = calls[numbers[0]]
-        slips = SLIPS.get(call.name)
-        if call.name in ("softmax", "log_softmax"):
-            found = slips_value.softmaxed(call, masks, widths)
-        elif slips is None:
-            continue
-        else:
-            found = slips(call)
-        with contextlib.suppress(*ERRORS):  # a call of an unforeseen form has no known slip
-            for said, answer in found:
-                yield f"{said} ({call.place})", _instead(bench, numbers, answer)
+        for said, answer in call_edits.edits(call, around):
+            yield _told(bench, said, call), _instead(bench, numbers, answer)
+    yield from layer_edits.inputs(bench)
+    for numbers in number_edits.lines(calls)[:NUMBERS]:
+        call = calls[numbers[0]]
+        for said, answer in number_edits.fitted(call, _miss(bench, numbers)):
+            yield _told(bench, said, call), _instead(bench, numbers, answer)
+
+
+def _told(bench: Bench, said: str, call: WatchedCall) -> str:
+    """A sentence with the line of the call; inside one layer of the framework it says nothing."""
+    own = type(bench.layer).__module__.startswith("paddle.nn.") and not bench.layer.sublayers()
+    return said if own else f"{said} ({call.place})"
 
 
 def together(calls: Sequence[WatchedCall]) -> list[list[int]]:
@@ -134,23 +103,39 @@ def _instead(
     bench: Bench, numbers: Sequence[int], answer: Callable[[WatchedCall], Any]
 ) -> AbstractContextManager:
     """Some calls answered in another way, all others as they are."""
-    return _watching(bench, lambda call: answer(call) if call.number in numbers else call.go())
+    return watching(bench, lambda call: answer(call) if call.number in numbers else call.go())
 
 
-def _watching(bench: Bench, answer: Callable[[WatchedCall], Any]) -> AbstractContextManager:
+def _miss(bench: Bench, numbers: Sequence[int]) -> number_edits.Miss:
+    """How far the layer is off along its own error."""
+    first = bench.trial()[0]
+    error = first.ours - first.expected
+    energy = float(np.vdot(error, error))
+
+    def miss(answer: Callable[[WatchedCall], Any]) -> float | None:
+        held = bench.trial(_instead(bench, numbers, answer))
+        if not held:
+            return None if held is None else 0.0
+        same = held[0].shown_at == first.shown_at and held[0].ours.shape == error.shape
+        return float(np.vdot(held[0].ours - first.expected, error)) / energy if same else None
+
+    return miss
+
+
+def watching(bench: Bench, answer: Callable[[WatchedCall], Any]) -> AbstractContextManager:
+    """Every call in the layer's own code through ``answer``."""
     layers = [bench.layer, *bench.layer.sublayers()]
     names = dict.fromkeys(kind.__module__ for layer in layers for kind in type(layer).__mro__)
     own = [sys.modules[n] for n in names if n in sys.modules]
     return watched(lambda: bench.inside, answer, (*own, *layers))
 
 
-def _masks(pair: AnyPair, bench: Bench) -> list[np.ndarray]:
+def _masks(bench: Bench, module: Any) -> list[np.ndarray]:
     """Arrays that may be masks: flags, whole numbers 0 and 1, zeros and low values.
 
     They are looked for among what the partner and the model were given, and among constants that
     both layers hold.
     """
-    _, module, _ = pair.layer(bench.key)
     constants = [] if module is None else [on_torch.numpy(b) for b in module.buffers()]
     constants += [on_paddle.numpy(b) for b in bench.layer.buffers()]
     found = []

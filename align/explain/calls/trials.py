@@ -17,7 +17,15 @@ from align.pair.isolation import Guilty, Isolation
 from align.record.arrays import Arrays
 from align.record.recording import ROOT, Call
 
-ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 """What a changed layer may raise: then the change does not fit."""
 
 
@@ -34,6 +42,7 @@ class Bench(Isolation):
         self.pair, self.key = pair, key
         self._ours = set(pair.ours.counts())
         self.children: list[str] = []
+        self.given: Callable[[tuple], tuple] | None = None
         self.after: Callable[[str, Any], Any] | None = None
         self._hooking = False
         self.held: tuple[Any, tuple, dict] | None = None
@@ -66,6 +75,16 @@ class Bench(Isolation):
             if self._counts_as_layer(call) and self.partner
             if self._above(call) == self.partner.key
         ]
+
+    def idle_inside(self) -> set[str]:
+        """Paddle's names of the layers inside that return what they were given (a dropout)."""
+        names = self.judge.modules.to_paddle
+        moving = [
+            call
+            for call in self.recording.calls.values()
+            if not (call.inputs and call.outputs and _equal(call.inputs[0][1], call.outputs[0][1]))
+        ]
+        return set(names.values()) - {names.get(call.name, "") for call in moving}
 
     def _above(self, call: Call) -> str:
         """The nearest call around one of the reference's that is a layer on both sides."""
@@ -104,6 +123,8 @@ class Bench(Isolation):
         if self.held is None and self._stack[-1].key == self.key != ROOT:
             self._counts, self._outside = counts, outside
             self.held = (layer, *(changed or (args, kwargs)))
+        if self.given is not None and self._stack[-1].key == self.key:
+            changed = self.given(changed or (args, kwargs))
         return changed
 
     def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
@@ -166,6 +187,10 @@ class Bench(Isolation):
     def mended_by(self, change: AbstractContextManager) -> bool:
         """Whether a change makes the layer agree with the reference."""
         return self.trial(change) == []
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and np.array_equal(a, b)
 
 
 def put_back(model: Any, state: Arrays) -> None:

@@ -138,7 +138,7 @@ def test_training_mode_compares_running_statistics() -> None:
 @pytest.mark.parametrize(
     ("fault", "tap", "place", "cause"),
     [
-        ("epsilon", "norm2", "norm2", "Paddle computes with 1e-05, PyTorch with 1e-12"),
+        ("epsilon", "norm2", "norm2", "epsilon: Paddle's layer has 1e-05, PyTorch's 1e-12; with"),
         ("tanh", "act", "act", "Paddle computes GELU (tanh approximation), PyTorch GELU (erf)"),
         ("axis", "soft", "soft", "Paddle takes axis 1, PyTorch axis 2"),
         ("residual", "norm1", "(model)", "is not added (a missing residual"),
@@ -238,7 +238,7 @@ def test_images_with_losses_of_the_user_pass_and_the_average_pool_is_explained()
     assert result.passed, str(result)
     first = align.compare(TorchImage(), PaddleImage(True), IMAGES, dtype="float64").first_divergence
     assert first.place == "pool"
-    assert "exclusive=False" in first.cause
+    assert "exclusive: Paddle's layer has True, PyTorch's False" in first.cause
 
 
 def test_factories_of_optimizer_and_schedule_are_compared_rate_by_rate() -> None:

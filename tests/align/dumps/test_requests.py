@@ -221,5 +221,5 @@ def test_the_example_of_the_documentation(tmp_path, capsys) -> None:
     assert main_compare([torch, paddle]) == 0
     assert "PASS: " in capsys.readouterr().out
     assert main_compare([torch, wrong]) == 1
-    said = "FAIL: forward pass, at blocks.0.norm2: epsilon of the layer norm: Paddle computes with "
-    assert capsys.readouterr().out.startswith(f"{said}1e-05, PyTorch with 1e-06")
+    said = "FAIL: forward pass, at blocks.0.norm2: epsilon: Paddle's layer has 1e-05, PyTorch's "
+    assert capsys.readouterr().out.startswith(f"{said}1e-06")

@@ -73,7 +73,7 @@ def test_the_faulty_layer_is_named_with_its_cause(torch_dump, wrong_dump) -> Non
     assert found.exit_code == 1
     root = found.root
     assert (root.step, root.place, root.dtype) == ("forward", "norm", "float64")
-    assert "Paddle computes with 1e-06, PyTorch with 1e-05" in root.cause
+    assert "epsilon: Paddle's layer has 1e-06, PyTorch's 1e-05" in root.cause
     assert "LayerNorm.forward" in root.source
     assert found.first_backward_divergence.follows == "forward"
     assert [one.place for one in found.report.repairs] == ["norm"]

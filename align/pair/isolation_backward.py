@@ -10,16 +10,14 @@ its output.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from align.explain.hints.hint_gradients import GradientCase, explain_gradient
 from align.frameworks import on_paddle
 from align.judge import bounds
-from align.judge.comparator import compare_arrays
 from align.judge.judging import compare_outputs
 from align.pair import runs
 from align.pair.any_pair import AnyPair
@@ -28,7 +26,7 @@ from align.record.arrays import Arrays
 from align.record.entries import named
 from align.record.nested import leaves, pair_leaves, replace
 from align.record.recording import ROOT, Call
-from align.record.results import Comparison, ControlResult, Divergence, StepResult
+from align.record.results import Comparison
 from align.record.tolerance import Tolerance
 
 
@@ -60,12 +58,17 @@ class WrongGradient:
     Attributes:
         place: key of the Paddle call.
         comparison: what differed.
-        case: both gradients and those that they were made from.
+        ours, expected: both gradients, of one shape.
+        seeds: gradients that arrive at the outputs of the same code, the reference's.
+        value: the tensor whose gradient it is, None when unknown.
     """
 
     place: str
     comparison: Comparison
-    case: GradientCase
+    ours: np.ndarray
+    expected: np.ndarray
+    seeds: Sequence[np.ndarray]
+    value: np.ndarray | None
 
 
 class BackwardIsolation(Isolation):
@@ -238,10 +241,7 @@ class BackwardIsolation(Isolation):
             return
         self.comparisons.append(found)
         if not found.passed:
-            same = [seed for seed in seeds if seed.shape == expected.shape]
-            lengths = {f"axis {i}": n for seed in seeds[:1] for i, n in enumerate(seed.shape)}
-            case = GradientCase(mine, expected, same, value, lengths)
-            self.wrong.append(WrongGradient(place, found, case))
+            self.wrong.append(WrongGradient(place, found, mine, expected, seeds, value))
 
     def _rule_for(self, expected: np.ndarray, seeds: list[np.ndarray], scale: float) -> Tolerance:
         """The rule of isolated layers, with room where large gradients cancel to a small one."""
@@ -274,8 +274,6 @@ _CANCELS = (
     "that arrive"
 )
 
-_FORWARD = "its forward pass differs as well, fix that first"
-
 
 def _leader(path: str, held: list[tuple[str, np.ndarray]], gradients: Mapping[str, Any]) -> str:
     """The path under which PyTorch counts a tensor: one that is given twice has one gradient."""
@@ -298,100 +296,3 @@ def _arrived(piece: _Piece, side: Any) -> Iterator[tuple[str, np.ndarray, np.nda
         unasked = expected is None and " at input " in name  # the caller's piece answers for it
         if not unasked:
             yield name, known, ours[name], value
-
-
-def isolated_backward(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
-    """Every layer's backward pass on the reference's own inputs and gradients.
-
-    Args:
-        pair: the user's pair; it must have a backward pass.
-
-    Returns:
-        StepResult of step "backward" named "... (inject)", and one divergence for each guilty
-        layer, in backward order. A container is guilty only of its own code.
-    """
-    run = BackwardIsolation(pair).go()
-    controls = []
-    key = _to_plant(pair, run)
-    if key:
-        planted = BackwardIsolation(pair, tripled=key).go()
-        places = {one.place for one in planted.wrong} - {one.place for one in run.wrong}
-        detail = f"wrong: {', '.join(sorted(places)) or 'as before'}"
-        caught = key in places
-        controls.append(ControlResult("gradient x 3 in one layer", caught, detail, key))
-    else:
-        rule = bounds.ISOLATED["float32"]
-        bad = compare_arrays("gradient", np.asarray([3.0]), np.asarray([1.0]), rule)
-        controls.append(ControlResult("a gradient x 3", not bad.passed, bad.reason))
-    result = StepResult(
-        f"{pair.plan.name} (inject)",
-        "backward",
-        pair.dtype,
-        run.comparisons,
-        controls,
-        note="each layer was fed the reference's inputs and gradients: errors do not travel",
-        stamps={"ours": pair.ours.stamp, "reference": pair.reference.stamp},
-    )
-    return result, guilty_backward(pair, run)
-
-
-def _to_plant(pair: AnyPair, run: BackwardIsolation) -> str:
-    """A call whose gradient is right, one of a layer without parameters where there is one."""
-    wrong = {one.place for one in run.wrong}
-    keys = [
-        c.name.partition(" of ")[2] for c in run.comparisons if " at input " in c.name and c.passed
-    ]
-    keys = [key for key in dict.fromkeys(keys) if key not in wrong]
-    keys.sort(key=lambda key: key == ROOT)
-    owners = {row.destination.owner for row in pair.setup.weights.rows}
-    bare = [key for key in keys if key.partition("#")[0] not in owners]
-    moving = [key for key in bare + keys if any(seed.any() for seed in run.seeds_of(key))]
-    return next(iter(moving), "")
-
-
-def guilty_backward(pair: AnyPair, run: BackwardIsolation) -> list[Divergence]:
-    """One entry for each wrong layer, its first wrong gradient, in backward order.
-
-    Args:
-        pair: the user's pair.
-        run: that has gone.
-    """
-    found: dict[str, Divergence] = {}
-    for one in run.wrong:
-        layer_name = one.place.partition("#")[0]
-        if layer_name in found:
-            continue
-        cause = padding_row(pair, one.place) or explain_gradient(one.case)
-        if one.place in run.forward_wrong:
-            cause = _FORWARD + (f": {cause}" if cause else "")
-        found[layer_name] = Divergence(
-            one.comparison.name,
-            layer_name,
-            "backward",
-            pair.dtype,
-            one.comparison.reason,
-            cause,
-            pair.code(one.place),
-        )
-    return list(found.values())
-
-
-def padding_row(pair: AnyPair, key: str) -> str:
-    """An embedding row that PyTorch does not train and Paddle does, or the other way round.
-
-    Args:
-        pair: the user's pair.
-        key: call of a Paddle layer.
-    """
-    name = f"{key.partition('#')[0]}.weight"
-    ours = pair.ours.gradients.get(name)
-    expected = pair.setup.weights.to_paddle(pair.reference.gradients).get(name)
-    if ours is None or expected is None or ours.ndim != 2 or ours.shape != expected.shape:
-        return ""
-    still, own_still = ~expected.any(axis=1), ~ours.any(axis=1)
-    rows = np.flatnonzero(still != own_still)
-    if len(rows) != 1:
-        return ""
-    who = "Paddle trains it" if still[rows[0]] else "Paddle does not train it"
-    other = "PyTorch does not" if still[rows[0]] else "PyTorch does"
-    return f"padding_idx: row {rows[0]} of the embedding: {who}, {other}"

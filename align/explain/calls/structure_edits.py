@@ -10,7 +10,7 @@ from typing import Any
 
 import paddle
 
-from align.explain.calls.slips_value import FORMULAS
+from align.explain.calls.call_values import FORMULAS
 from align.explain.calls.trials import Bench
 from align.frameworks import on_paddle
 from align.pair.any_pair import AnyPair
@@ -20,7 +20,38 @@ from align.record.recording import ROOT
 INSERTED = ("ReLU", "GELU (erf)", "tanh", "SiLU", "sigmoid")
 
 
-def swapped(bench: Bench) -> str:
+def insertions(bench: Bench) -> Iterator[tuple[str, AbstractContextManager]]:
+    """An activation after each of the layers that the container calls."""
+    for key in dict.fromkeys(bench.children):
+        for name in INSERTED:
+            said = f"activation: {name} is missing after {key} (Paddle: the identity)"
+            yield said, _after(bench, key, name)
+
+
+@contextlib.contextmanager
+def _after(bench: Bench, key: str, name: str) -> Iterator[None]:
+    formula = FORMULAS[name]
+
+    def change(called: str, output: Any) -> Any:
+        return formula(output) if called == key and isinstance(output, paddle.Tensor) else output
+
+    bench.after = change
+    try:
+        yield
+    finally:
+        bench.after = None
+
+
+def recorded(bench: Bench) -> str:
+    """What the records of both sides say of the calls inside: a fact, not an experiment.
+
+    Args:
+        bench: after a trial of the layer as it is.
+    """
+    return _swapped(bench) or _uneven(bench)
+
+
+def _swapped(bench: Bench) -> str:
     """Two layers called the other way round, the first of which got a wrong input."""
     own, expected = _calls(bench)
     if sorted(own) != sorted(expected):
@@ -28,22 +59,18 @@ def swapped(bench: Bench) -> str:
     shown = {one.shown_at for one in bench.guilty}
     for a, b in zip(own, expected, strict=True):
         if a != b and f"input of {a}" in shown:
-            return (
-                f"order of the layers: Paddle calls {a} before {b}, PyTorch {b} before {a} (such "
-                "as a norm before or after its block)"
-            )
+            return f"order of the layers: Paddle calls {a} before {b}, PyTorch {b} before {a}"
     return ""
 
 
-def uneven(bench: Bench) -> str:
+def _uneven(bench: Bench) -> str:
     """A layer that Paddle calls less often or more often than PyTorch."""
     own, expected = (Counter(names) for names in _calls(bench))
+    idle = bench.idle_inside()
     for name in expected:
-        if own[name] != expected[name]:
-            return (
-                f"{name} is {_times(own[name])} called in Paddle, {_times(expected[name])} in "
-                "PyTorch"
-            )
+        if own[name] != expected[name] and name not in idle:
+            counts = _times(own[name]), _times(expected[name])
+            return "{} is {} called in Paddle, {} in PyTorch".format(name, *counts)
     return ""
 
 
@@ -62,7 +89,7 @@ def unused(pair: AnyPair, bench: Bench) -> str:
 
 
 def arguments(bench: Bench) -> str:
-    """A tensor that PyTorch hands to the layer and Paddle does not, or of another shape."""
+    """A guess: a tensor that PyTorch hands to the layer and Paddle does not."""
     if bench.held is None or bench.partner is None:
         return ""
     given = [t for _, t in leaves(bench.held[1:], on_paddle.is_tensor)]
@@ -75,7 +102,7 @@ def arguments(bench: Bench) -> str:
         return f"{bench.key} is given a tensor of shape {more[0]}, in PyTorch of {missing[0]}"
     return (
         f"{bench.key} is given {len(given)} tensors, in PyTorch {len(bench.partner.inputs)}: one "
-        f"of shape {missing[0]} is left out (a mask?)"
+        f"of shape {missing[0]} is left out (perhaps a mask)"
     )
 
 
@@ -88,25 +115,3 @@ def _calls(bench: Bench) -> tuple[list[str], list[str]]:
 
 def _times(count: int) -> str:
     return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")
-
-
-def insertions(bench: Bench) -> Iterator[tuple[str, AbstractContextManager]]:
-    """An activation after each of the layers that the container calls."""
-    for key in dict.fromkeys(bench.children):
-        for name in INSERTED:
-            said = f"activation: {name} is missing after {key} (Paddle: the identity)"
-            yield said, _after(bench, key, name)
-
-
-@contextlib.contextmanager
-def _after(bench: Bench, key: str, name: str):
-    formula = FORMULAS[name]
-
-    def change(called: str, output: Any) -> Any:
-        return formula(output) if called == key and isinstance(output, paddle.Tensor) else output
-
-    bench.after = change
-    try:
-        yield
-    finally:
-        bench.after = None

@@ -1,0 +1,296 @@
+"""What may stand in the place of an argument or a result of a call: the values of candidate edits.
+
+Legend: call is one watched call of Paddle, around is what its layer has at hand.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import paddle
+from paddle.nn import functional as F
+
+from align.explain.calls.calls import WatchedCall
+
+FEW = 4  # parts or axes whose permutations are all tried
+LOW = -1e30
+REDUCTIONS = ("mean", "sum", "max", "min")
+MODES = ("reflect", "replicate", "circular")
+FORMULAS: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
+    "GELU (erf)": lambda x: F.gelu(x),
+    "GELU (tanh approximation)": lambda x: F.gelu(x, approximate=True),
+    "ReLU": F.relu,
+    "SiLU": F.silu,
+    "tanh": paddle.tanh,
+    "sigmoid": F.sigmoid,
+    "ELU": F.elu,
+    "leaky ReLU (slope 0.01)": F.leaky_relu,
+    "leaky ReLU (slope 0.2)": lambda x: F.leaky_relu(x, 0.2),
+    "ReLU6": F.relu6,
+    "hard swish": F.hardswish,
+    "hard sigmoid (PyTorch: x/6 + 1/2)": F.hardsigmoid,
+    "Mish": F.mish,
+    "softplus": F.softplus,
+    "softsign": F.softsign,
+    "GELU (sigmoid approximation)": lambda x: x * F.sigmoid(1.702 * x),
+    "the identity": lambda x: x,
+}
+"""Name -> elementwise formula; the activations that ports exchange."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a layer has at hand.
+
+    Attributes:
+        masks: arrays that may be masks: flags, zeros and low values.
+        widths: last sizes of what is multiplied in it: widths of a head, of all heads.
+    """
+
+    masks: Sequence[np.ndarray] = ()
+    widths: Sequence[int] = ()
+
+
+def first(call: WatchedCall) -> Any:
+    """The first argument of a call, however it was passed."""
+    return call.args[0] if call.args else call.argument("x")
+
+
+def formula(call: WatchedCall) -> str:
+    """The name of the activation that a call computes."""
+    x, made = first(call), call.go()
+    same = (name for name, f in FORMULAS.items() if bool((f(x) == made).all()))
+    return next(same, call.name)
+
+
+def formulas(call: WatchedCall, around: Around) -> list[str]:
+    """The names of the other activations."""
+    return [name for name in FORMULAS if name != formula(call)]
+
+
+def axes(call: WatchedCall, around: Around) -> list[int]:
+    """Every other axis."""
+    x = first(call)
+    rank = len((x[0] if isinstance(x, (list, tuple)) else x).shape)
+    own = call.argument("axis", -1)
+    return [axis for axis in range(rank) if axis != own % rank]
+
+
+def axis_sets(call: WatchedCall, around: Around) -> list[list[int]]:
+    """Every other set of axes to reduce."""
+    rank, own = len(call.args[0].shape), call.argument("axis")
+    own = range(rank) if own is None else [own] if isinstance(own, int) else own
+    held = {axis % rank for axis in own}
+    sets = [list(s) for n in range(1, rank + 1) for s in itertools.combinations(range(rank), n)]
+    return [one for one in sets if set(one) != held]
+
+
+def orders(call: WatchedCall, around: Around) -> list[tuple[int, ...]]:
+    """Every other order of the parts that a call joins; of many the reverse."""
+    return _orders(len(first(call)))
+
+
+def result_orders(call: WatchedCall, around: Around) -> list[tuple[int, ...]]:
+    """Every other order of the parts that a call returns; of many the reverse."""
+    return _orders(len(call.go()))
+
+
+def _orders(count: int) -> list[tuple[int, ...]]:
+    own = tuple(range(count))
+    return list(itertools.permutations(own))[1:] if count <= FEW else [own[::-1]]
+
+
+def perms(call: WatchedCall, around: Around) -> list[list[int]]:
+    """Every other order of the axes, those first that give the same shape."""
+    x, own = call.args[0], list(call.argument("perm"))
+    found = [list(p) for p in _orders(len(own)) if list(p) != own and len(own) <= FEW]
+    found += [list(range(len(own)))] if own != list(range(len(own))) else []
+    shape = call.go().shape
+    return sorted(found, key=lambda p: [x.shape[i] for i in p] != shape)
+
+
+def input_perms(call: WatchedCall, around: Around) -> list[list[int]]:
+    """Orders of the axes of what is reshaped."""
+    rank = len(call.args[0].shape)
+    return [list(p) for p in _orders(rank)] if 3 <= rank <= FEW else []
+
+
+def size_swaps(
+    call: WatchedCall, around: Around
+) -> Iterator[tuple[int, int, list[int], list[int]]]:
+    """Two sizes of a reshaped tensor exchanged: the axes, the sizes read, the sizes then."""
+    shape = list(call.go().shape)
+    for i, j in itertools.combinations(range(len(shape)), 2):
+        if shape[i] > 1 and shape[j] > 1:
+            swapped = list(shape)
+            swapped[i], swapped[j] = shape[j], shape[i]
+            yield i, j, shape, swapped
+
+
+def regrouped(call: WatchedCall, value: tuple[int, int, list[int], list[int]]) -> paddle.Tensor:
+    """The input in the swapped sizes, the two axes exchanged afterwards."""
+    i, j, shape, swapped = value
+    order = list(range(len(shape)))
+    order[i], order[j] = j, i
+    return paddle.transpose(paddle.reshape(call.args[0], swapped), order)
+
+
+def places(call: WatchedCall, around: Around) -> Iterator[tuple[str, Any]]:
+    """A place or the ends of a slice moved: (index in words, index)."""
+    key = call.args[1]
+    entries = list(key) if isinstance(key, tuple) else [key]
+    for at, entry in enumerate(entries):
+        for other in _moved(entry):
+            changed = [*entries[:at], other, *entries[at + 1 :]]
+            yield index(changed), tuple(changed) if isinstance(key, tuple) else changed[0]
+
+
+def _moved(entry: Any) -> list[Any]:
+    if isinstance(entry, bool):
+        return []
+    if isinstance(entry, int):
+        return [i for i in (0, -1, entry + 1, entry - 1) if i != entry]
+    if not isinstance(entry, slice) or not all(
+        end is None or isinstance(end, int) for end in (entry.start, entry.stop)
+    ):
+        return []
+    begin, end = entry.start or 0, entry.stop
+    moves = [(1, 0), (-1, 0)] + ([(0, 1), (0, -1), (1, 1), (-1, -1)] if end is not None else [])
+    held = [(begin + a, None if end is None else end + b) for a, b in moves]
+    return [slice(a, b, entry.step) for a, b in held if a >= 0 or begin < 0]
+
+
+def index(entries: Any) -> str:
+    """An index as it is written."""
+
+    def one(entry: Any) -> str:
+        if isinstance(entry, slice):
+            ends = ["" if e is None else str(e) for e in (entry.start, entry.stop)]
+            return ":".join(ends) + ("" if entry.step is None else f":{entry.step}")
+        if isinstance(entry, (paddle.Tensor, np.ndarray, list)):
+            return "an array"
+        return "..." if entry is Ellipsis else str(entry)
+
+    entries = entries if isinstance(entries, (list, tuple)) else [entries]
+    return ", ".join(one(entry) for entry in entries)
+
+
+def shifts(call: WatchedCall, around: Around) -> list[Any]:
+    """The other direction of a roll, other amounts."""
+    own = call.argument("shifts")
+    if not isinstance(own, (list, tuple)):
+        return [-own, *range(-3, 4)]
+    return [[-s for s in own], *([s] * len(own) for s in range(-3, 4))]
+
+
+def scales(call: WatchedCall, around: Around) -> list[tuple[str, float]]:
+    """Factors of attention scores, in words and as numbers."""
+    powers = itertools.product(around.widths, (-0.5, 0.5, -1.0))
+    single = [
+        (f"they have to be multiplied by {n} ** {p:g} once more", float(n) ** p) for n, p in powers
+    ]
+    pairs = itertools.permutations(around.widths, 2)
+    told = "Paddle divides by the root of {}, PyTorch of {}"
+    return single + [(told.format(a, b), (a / b) ** 0.5) for a, b in pairs]
+
+
+def keeps(call: WatchedCall, around: Around) -> Iterator[np.ndarray]:
+    """Which scores may be seen, by every reading of a mask that broadcasts to them."""
+    shape, seen = list(call.args[0].shape), set()
+    for mask in around.masks:
+        for keep in [mask > -1.0] if mask.dtype.kind == "f" else [mask != 0, mask == 0]:
+            wide = _spread(keep, shape)
+            if wide is None or wide.all() or not wide.any() or wide.tobytes() in seen:
+                continue
+            seen.add(wide.tobytes())
+            yield wide
+
+
+def earlier(call: WatchedCall, around: Around) -> list[np.ndarray]:
+    """Which scores a causal mask leaves, where there are as many queries as keys."""
+    shape = call.args[0].shape
+    square = len(shape) > 1 and shape[-1] == shape[-2] > 1
+    return [np.broadcast_to(np.tri(shape[-1], dtype=bool), shape)] if square else []
+
+
+def _spread(keep: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
+    if keep.ndim == 2 and len(shape) > 2 and keep.shape[0] == shape[0]:
+        keep = keep.reshape(keep.shape[0], *[1] * (len(shape) - 2), keep.shape[1])
+    if keep.ndim == len(shape) and keep.shape[1:] == tuple(shape[1:]):
+        keep = np.tile(keep, (max(shape[0] // keep.shape[0], 1), *[1] * (keep.ndim - 1)))
+    try:
+        return np.broadcast_to(keep, tuple(shape))
+    except ValueError:
+        return None
+
+
+def hidden(scores: paddle.Tensor, keep: np.ndarray) -> paddle.Tensor:
+    """Scores with a very low number where they may not be seen."""
+    return paddle.where(
+        paddle.to_tensor(np.ascontiguousarray(keep)), scores, paddle.full_like(scores, LOW)
+    )
+
+
+def masks_at(call: WatchedCall, around: Around) -> list[int]:
+    """Which operands are additive masks: two values, zero and one below it."""
+    return [at for at, x in enumerate(call.args[:2]) if _is_mask(x)]
+
+
+def _is_mask(x: Any) -> bool:
+    if not isinstance(x, paddle.Tensor) or not paddle.is_floating_point(x):
+        return False
+    values = np.unique(x.numpy())
+    return values.size == 2 and 0.0 in values and values.min() < 0
+
+
+def fills_at(call: WatchedCall, around: Around) -> list[int]:
+    """Which branches of ``where`` are one number."""
+    return [at for at, x in enumerate(call.args) if at in (1, 2) and _is_constant(x)]
+
+
+def _is_constant(x: Any) -> bool:
+    same = isinstance(x, paddle.Tensor) and x.size > 0 and bool((x == x.flatten()[0]).all())
+    return same or is_number(x)
+
+
+def strong(mask: paddle.Tensor, *, inverted: bool) -> paddle.Tensor:
+    """An additive mask that hides, where the given one does or does not."""
+    places_ = (mask == 0) if inverted else (mask != 0)
+    return paddle.where(places_, paddle.full_like(mask, LOW), paddle.zeros_like(mask))
+
+
+def is_number(x: Any) -> bool:
+    """Whether an operand is one number, in a tensor too."""
+    number = isinstance(x, (int, float)) and not isinstance(x, bool)
+    return number or (isinstance(x, paddle.Tensor) and x.size == 1)
+
+
+def factor(call: WatchedCall, around: Around) -> list[str]:
+    """The second operand in words, where it is one number."""
+    return [f"{float(call.args[1]):.6g}"] if is_number(call.args[1]) else []
+
+
+def operands(call: WatchedCall, around: Around) -> list[int]:
+    """Which operands have the shape of the result: it may be there without the other one."""
+    shape = call.go().shape
+    return [
+        at
+        for at, x in enumerate(call.args[:2])
+        if isinstance(x, paddle.Tensor) and x.shape == shape
+    ]
+
+
+def put(call: WatchedCall, at: int, value: Any) -> Any:
+    """The call with another positional argument."""
+    return call.go(*call.args[:at], value, *call.args[at + 1 :])
+
+
+def turned(x: paddle.Tensor) -> paddle.Tensor:
+    """The last two axes exchanged."""
+    order = list(range(len(x.shape)))
+    order[-2:] = order[:-3:-1]
+    return paddle.transpose(x, order)

@@ -1,0 +1,90 @@
+"""Options of two layers that ought to be equal, by a table of synonyms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Convert = Callable[[Any], Any]
+SYNONYMS: Mapping[str, tuple[str, Convert]] = {
+    "epsilon": ("eps", lambda value: value),
+    "exclusive": ("count_include_pad", lambda value: not value),
+    "ksize": ("kernel_size", lambda value: value),
+    "momentum": ("momentum", lambda value: 1 - value),
+}
+"""Paddle's word -> PyTorch's, and its value in Paddle's convention; others have one word."""
+SILENT = ("inplace", "training", "name", "return_mask")
+"""Options that change no number, and the mode that a whole model is in."""
+UNITS = {"num_groups": " groups"}
+
+
+@dataclass(frozen=True)
+class Unequal:
+    """An option that differs.
+
+    Attributes:
+        attribute: of Paddle's layer.
+        own: its value.
+        value: PyTorch's, in the form in which Paddle's layer holds it.
+    """
+
+    attribute: str
+    own: Any
+    value: Any
+
+    @property
+    def says(self) -> str:
+        """Both values."""
+        word = _plain(self.attribute)
+        a, b = (f"{_shown(value)}{UNITS.get(word, '')}" for value in (self.own, self.value))
+        return f"{word}: Paddle's layer has {a}, PyTorch's {b}"
+
+
+def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
+    """The options of a Paddle layer that PyTorch's module has with another value."""
+    if layer is None or module is None:
+        return
+    theirs = {_plain(name): value for name, value in vars(module).items() if _is_option(value)}
+    for name, own in list(vars(layer).items()):
+        word = _plain(name)
+        if word in SILENT or not _is_option(own):
+            continue
+        other, convert = SYNONYMS.get(word, (word, None))
+        if other not in theirs:
+            other, convert = word, None
+        value = theirs.get(other, own)
+        if isinstance(value, str) != isinstance(own, str):
+            continue
+        value = value if convert is None or value is None else convert(value)
+        if _single(own) != _single(value):
+            yield Unequal(name, own, _like(own, value))
+
+
+def _plain(name: str) -> str:
+    return name.lstrip("_").lower()
+
+
+def _is_option(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return 0 < len(value) <= 4 and all(isinstance(one, (int, float)) for one in value)
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _single(value: Any) -> Any:
+    """A pair of equal numbers as the number."""
+    if isinstance(value, (list, tuple)) and all(one == value[0] for one in value):
+        return value[0]
+    return value
+
+
+def _like(own: Any, value: Any) -> Any:
+    """PyTorch's value in the form in which Paddle's layer holds it."""
+    if isinstance(own, (list, tuple)) and not isinstance(value, (list, tuple)):
+        return type(own)([value] * len(own))
+    return type(own)(value) if isinstance(own, (list, tuple)) else value
+
+
+def _shown(value: Any) -> str:
+    value = _single(value)
+    return f"{value:.4g}" if isinstance(value, float) else repr(value)

@@ -1,1 +1,0 @@
-"""What the tensors of one layer show by themselves."""

@@ -1,0 +1,141 @@
+"""Edits of one output and guesses about it: each explains its own fault, none another."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from align.explain import formulas
+from align.explain.arrays.output_edits import LARGE, of_output
+from align.explain.guesses import guess
+from align.explain.locate import momentum_hint
+from align.pair.isolation import Guilty
+
+RNG = np.random.default_rng(3)
+X, C = RNG.normal(size=(2, 5, 6)), RNG.normal(size=(2, 5, 6))
+IMAGE = RNG.normal(size=(2, 6, 7, 9))
+MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+RING = ((0, 0), (0, 0), (1, 1), (1, 1))
+GELU, TANH = (formulas.ACTIVATIONS[f"GELU ({kind})"] for kind in ("erf", "tanh approximation"))
+
+
+def guilty(ours: np.ndarray, expected: np.ndarray, inputs: tuple = ()) -> Guilty:
+    return Guilty("place", None, "place", list(inputs), ours, expected)
+
+
+OUTPUTS = {
+    "residual": (
+        (X, X + C, [("input 0", X), ("output of fc", C)]),
+        "output of fc is not added (a missing residual connection)",
+    ),
+    "twice": ((X + C, X, [("output of fc", C)]), "output of fc is added once too often"),
+    "sign": ((X - C, X + C, [("output of fc", C)]), "output of fc is subtracted instead of added"),
+    "as it is": ((X, C, [("output of norm1", C)]), "PyTorch hands over output of norm1 as it is"),
+    "another tensor": (
+        (X, C, [("input 0", X), ("output of norm1", C)]),
+        "PyTorch hands over output of norm1 as it is, Paddle does not: Paddle hands over input 0",
+    ),
+    "activation left out": (
+        (X, np.maximum(X, 0)),
+        "activation: PyTorch applies ReLU to this tensor",
+    ),
+    "activation": (
+        (np.tanh(X), X),
+        "activation: Paddle applies tanh to this tensor, PyTorch does not",
+    ),
+    "GELU": (
+        (TANH(X), GELU(X), [("input 0", X)]),
+        "activation of input 0: Paddle computes GELU (tanh approximation), PyTorch GELU (erf)",
+    ),
+    "softmax": (
+        (formulas.softmax(X, 1), formulas.softmax(X, 2), [("input 0", X)]),
+        "softmax axis of input 0: Paddle computes the softmax over axis 1, PyTorch the softmax",
+    ),
+    "last token": (
+        (X[:, -1], X[:, 0], [("output of encoder", X)]),
+        "another index: Paddle takes token 4 of output of encoder, PyTorch token 0",
+    ),
+}
+CERTAIN = ("as it is", "another tensor", "mask")  # true whatever Paddle computes
+GUESSES = {
+    "mask": ((X, np.where(X > 0, -1e9, X)), "perhaps another mask: Paddle hides 0 of 60 scores"),
+    "1/N": (
+        (X * 5.0, X, [("input 0", np.ones((4, 5)))]),
+        "is 5 x the reference: perhaps a division by n is missing (1/N) (n = 5 is the length of",
+    ),
+    "scale": ((X * 0.7, X), "is 0.7 x the reference: perhaps a scale"),
+    "unbiased": ((X * 5 / 4, X), "perhaps it is divided by n - 1 (unbiased), in PyTorch by n"),
+    "counts": (
+        (X * np.array([0.5, 2.0]).reshape(2, 1, 1), X),
+        "each index of axis 0 has a factor of its own (0.5, 2): perhaps a count",
+    ),
+    "padding": (
+        (X + 0.3 * (1 - MASK)[..., None] * C, X, [("input 1", MASK)]),
+        "only positions where input 1 is 0 differ (rows 1)",
+    ),
+    "border": (
+        (np.pad(IMAGE, RING), np.pad(IMAGE, RING, "edge")),
+        "only the border of the image differs",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_an_edit_of_the_output_is_named(name: str) -> None:
+    given, said = OUTPUTS[name]
+    assert of_output(guilty(*given), {}).startswith(said)
+
+
+@pytest.mark.parametrize("name", GUESSES)
+def test_a_guess_is_worded_as_one(name: str) -> None:
+    given, said = GUESSES[name]
+    assert of_output(guilty(*given), {}) == ""
+    assert said in guess(guilty(*given))
+
+
+@pytest.mark.parametrize("name", [n for n in (*OUTPUTS, *GUESSES) if n not in CERTAIN])
+def test_what_does_not_explain_the_difference_is_not_named(name: str) -> None:
+    (ours, expected, *rest), _ = {**OUTPUTS, **GUESSES}[name]
+    noise = 0.3 * RNG.normal(size=ours.shape) * min(np.abs(ours - expected).max(), 10.0)
+    wrong = guilty(ours + noise, expected, *rest)
+    assert of_output(wrong, {}) == guess(wrong) == ""
+
+
+def test_own_arrays_of_a_layer_are_terms_too() -> None:
+    assert of_output(guilty(X, X + C[:1]), {"pos_embed": C[:1]}).startswith(
+        "pos_embed is not added"
+    )
+    assert of_output(guilty(X, X + C[0, 0]), {"bias": C[0, 0]}) == "the bias is not added"
+
+
+def test_of_a_large_batch_the_samples_that_differ_most_are_looked_at() -> None:
+    x = RNG.normal(size=(40, 100, 100))
+    term = np.zeros_like(x)
+    term[33] = 1.0
+    assert x.size > LARGE
+    assert of_output(guilty(x, x + term, [("input 0", term)]), {}).startswith("input 0 is not")
+
+
+def test_what_cannot_be_compared_is_left_alone() -> None:
+    assert of_output(guilty(X, X[:1]), {}) == guess(guilty(X, X[:1])) == ""
+    assert of_output(guilty(X * np.nan, X), {}) == guess(guilty(X * np.nan, X)) == ""
+
+
+def test_options_that_differ_are_told_without_a_run() -> None:
+    layer = SimpleNamespace(_epsilon=1e-5, exclusive=True, training=False, _stride=[2, 2])
+    module = SimpleNamespace(eps=1e-6, count_include_pad=False, training=True, stride=2)
+    said = "epsilon: Paddle's layer has 1e-05, PyTorch's 1e-06"
+    assert guess(guilty(X, C), layer, module) == said
+
+
+def test_the_convention_of_the_momentum_and_the_divisor_of_the_variance_are_told_apart() -> None:
+    before, batch = RNG.uniform(0.5, 1.5, 4), RNG.uniform(0.5, 1.5, 4)
+    expected = 0.9 * before + 0.1 * batch
+    swapped = momentum_hint("bn", before, 0.1 * before + 0.9 * batch, expected)
+    assert "use momentum=0.9" in swapped
+    biased = momentum_hint("bn", before, 0.9 * before + 0.1 * batch * 5 / 6, expected)
+    assert "divided by n in Paddle, by n - 1 in PyTorch (n = 6)" in biased
+    assert "does not move it" in momentum_hint("bn", before, before, expected)
+    assert momentum_hint("bn", before, RNG.normal(size=4), expected) == ""
