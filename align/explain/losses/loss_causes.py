@@ -14,14 +14,20 @@ import numpy as np
 
 from align.explain.experiment import Edit
 from align.explain.experiment import explain as first_edit
-from align.explain.formulas import log_softmax
-from align.explain.losses import loss_contrast
+from align.explain.losses import loss_options
 from align.record.arrays import Arrays
 
 EXPLAINED = 0.01  # part of the difference that an edit may leave
 SAME = 1e-6  # relative difference of numbers that are one
 LARGEST = 500_000  # elements; the formulas are not worth more
 BUDGET = 100  # trials
+
+PENALTIES = {
+    "the sum of the squares of the output": (lambda z: (z**2).sum(), lambda z: 2 * z),
+    "the sum of the absolute values of the output": (lambda z: np.abs(z).sum(), np.sign),
+    "the sum of the output": (np.sum, np.ones_like),
+}
+"""Terms of an output: its value and its slope."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +67,23 @@ def explain(outputs: Arrays, labels: np.ndarray | None, ours: LossRun, reference
         return f"the loss is {a.dtype.name} in Paddle and {b.dtype.name} in PyTorch: a cast"
     if not all(np.isfinite(x).all() for x in (a, *ours.gradients.values())):
         return "the loss or its gradient is not finite in Paddle"
-    ours, reference = (_wide(run) for run in (ours, reference))
-    judge = _SameLoss(ours, reference)
-    if judge(reference):
+    ours, reference = (
+        run.changed(
+            run.value.astype(np.float64),
+            {p: g.astype(np.float64) for p, g in run.gradients.items()},
+        )
+        for run in (ours, reference)
+    )
+
+    def passes(made: LossRun) -> bool:
+        """Whether an edit of PyTorch's loss is Paddle's."""
+        parts = [(ours.value, reference.value, made.value)]
+        for path, b in reference.gradients.items():
+            own, edited = (run.gradients.get(path, np.zeros_like(b)) for run in (ours, made))
+            parts.append((own, b, edited))
+        return all(a.shape == b.shape and _near(a, b, c) for a, b, c in parts)
+
+    if passes(reference):
         return ""
     with np.errstate(all="ignore"):
         edits = itertools.chain(
@@ -71,27 +91,8 @@ def explain(outputs: Arrays, labels: np.ndarray | None, ours: LossRun, reference
             _of_options(outputs, labels, ours, reference),
             _of_the_whole(outputs, ours, reference),
         )
-        found = first_edit(reference, edits, judge, BUDGET)
+        found = first_edit(reference, edits, passes, BUDGET)
     return "" if found is None else found.cause
-
-
-def _wide(run: LossRun) -> LossRun:
-    gradients = {p: g.astype(np.float64) for p, g in run.gradients.items()}
-    return run.changed(run.value.astype(np.float64), gradients)
-
-
-class _SameLoss:
-    """Whether an edit of PyTorch's loss is Paddle's."""
-
-    def __init__(self, ours: LossRun, reference: LossRun) -> None:
-        self.ours, self.reference = ours, reference
-
-    def __call__(self, made: LossRun) -> bool:
-        parts = [(self.ours.value, self.reference.value, made.value)]
-        for path, b in self.reference.gradients.items():
-            zero = np.zeros_like(b)
-            parts.append((self.ours.gradients.get(path, zero), b, made.gradients.get(path, zero)))
-        return all(a.shape == b.shape and _near(a, b, c) for a, b, c in parts)
 
 
 def _near(a: np.ndarray, b: np.ndarray, made: np.ndarray) -> bool:
@@ -101,24 +102,13 @@ def _near(a: np.ndarray, b: np.ndarray, made: np.ndarray) -> bool:
 
 
 def _shape(a: np.ndarray, b: np.ndarray) -> str:
-    if a.size == b.size == 1:
-        return (
-            f"the loss has the shape {a.shape} in Paddle and {b.shape} in PyTorch: only the shape "
-            "differs"
-        )
-    one, many, who = (a, b, "Paddle") if a.size < b.size else (b, a, "PyTorch")
-    other = "PyTorch" if who == "Paddle" else "Paddle"
-    edits = (
-        Edit(
-            f"reduction: {who} takes the {title}, {other} returns one value for each of "
-            f"{many.size} items (reduction='none')",
-            reduce,
-        )
-        for title, reduce in (("mean", np.mean), ("sum", np.sum))
-    )
-    found = first_edit(many, edits, lambda made: _near(one, one, made), BUDGET)
     shapes = f"the loss has the shape {a.shape} in Paddle and {b.shape} in PyTorch"
-    return shapes if found is None else found.cause
+    if a.size == b.size:
+        return f"{shapes}: only the shape differs"
+    one, many, who = (a, b, "Paddle") if a.size < b.size else (b, a, "PyTorch")
+    made = {"mean": np.mean(many), "sum": np.sum(many)} if one.size == 1 else {}
+    taken = [title for title, value in made.items() if _near(one, one, value)]
+    return f"{shapes}: reduction: {who} takes the {taken[0]} of the other's" if taken else shapes
 
 
 def _factor(a: np.ndarray, b: np.ndarray) -> float:
@@ -137,8 +127,7 @@ def _of_parts(ours: LossRun, reference: LossRun) -> Iterator[Edit[LossRun]]:
     how = "is zero" if ours.gradients else "does not exist"
     where = "the graph is cut between output and loss (detach, stop_gradient, no_grad, NumPy)"
     for value, text in ((b, "the value is right"), (a, "and the value differs")):
-        edited = reference.changed(value, {})
-        yield Edit(f"the gradient {how}, {text}: {where}", lambda _, edited=edited: edited)
+        yield Edit(f"the gradient {how}, {text}: {where}", lambda r, v=value: r.changed(v, {}))
     for path, (own, theirs) in pairs.items() if len(pairs) > 1 else ():
         factor = _factor(own, theirs)
         edited = reference.changed(a, {**slopes, path: factor * theirs})  # its value is unknown
@@ -148,10 +137,9 @@ def _of_parts(ours: LossRun, reference: LossRun) -> Iterator[Edit[LossRun]]:
         if abs(factor - 1) > SAME:
             yield Edit(text, lambda _, edited=edited: edited)
     factor = _factor(*(np.concatenate([x[i].ravel() for x in pairs.values()]) for i in (0, 1)))
-    where = "a scale in the backward pass only (a hook, a PyLayer, or a part that is detached)"
-    yield Edit("the gradient has the opposite sign, the value is right", lambda r: r.changed(b, -1))
     yield Edit(
-        f"the gradient is {factor:.6g} times PyTorch's, the value is right: {where}",
+        f"the gradient is {factor:.6g} times PyTorch's, the value is right: a scale in the "
+        "backward pass only",
         lambda r: r.changed(b, factor),
     )
     yield Edit("the value has the opposite sign, the gradient is right", lambda r: r.changed(-b))
@@ -177,7 +165,7 @@ def _of_options(
     if path is None or outputs[path].size > LARGEST or ours.value.size > 1:
         return
     sides = [(float(r.value.ravel()[0]), r.gradients[path]) for r in (ours, reference)]
-    text = loss_contrast.explain(outputs[path], labels, *sides)
+    text = loss_options.explain(outputs[path], labels, *sides)
     if text:
         yield Edit(text, lambda _: ours)  # both losses were made again by their options
 
@@ -188,27 +176,17 @@ def _of_the_whole(outputs: Arrays, ours: LossRun, reference: LossRun) -> Iterato
     output = next(iter(outputs.values()), np.zeros(()))
     what = "every value of the loss is" if each else "loss and gradient are"
     yield Edit(
-        f"{what} {factor:.6g} times PyTorch's{loss_contrast.named_factor(factor, output)}",
+        f"{what} {factor:.6g} times PyTorch's{loss_options.named_factor(factor, output)}",
         lambda r: r.changed(factor * r.value, factor),
     )
     (path, slope), *others = reference.gradients.items() or [("", None)]
     if not output.ndim or others or path not in ours.gradients or slope.shape != output.shape:
         return
-    for title, value, extra in _penalties(output.astype(np.float64)):
+    for title, (value, slope_of) in PENALTIES.items():
+        extra = slope_of(output.astype(np.float64))
         weight = _factor(ours.gradients[path] - slope, extra)
         who = "only Paddle adds" if weight > 0 else "Paddle lacks"
-        edited = reference.changed(reference.value + weight * value, {path: slope + weight * extra})
+        total = reference.value + weight * float(value(output))
+        edited = reference.changed(total, {path: slope + weight * extra})
         text = f"another term: {who} {abs(weight):.6g} x {title}"
         yield Edit(text, lambda _, edited=edited: edited)
-
-
-def _penalties(z: np.ndarray) -> Iterator[tuple[str, float, np.ndarray]]:
-    """Terms of an output: name, value, slope."""
-    log_p = log_softmax(z, -1)
-    p = np.exp(log_p)
-    entropy = (p * log_p).sum(axis=-1, keepdims=True)
-    yield "the sum of the squares of the output", float((z**2).sum()), 2 * z
-    yield "the sum of the absolute values of the output", float(np.abs(z).sum()), np.sign(z)
-    yield "the sum of the output", float(z.sum()), np.ones_like(z)
-    name = "the sum of p log p of the softmax (minus its entropy)"
-    yield name, float(entropy.sum()), p * (log_p - entropy)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from align.explain.experiment import fitted
 from align.explain.losses.loss_formulas import (
     BATCH,
     HUBER,
@@ -30,7 +31,6 @@ LARGE = 100_000  # elements; above, no number is searched for
 DIRECTIONS = 4  # two prove a formula whose items are independent
 STEP = 1e-30  # of the complex step: its square vanishes beside 1
 TINY = 1e-9  # part of the largest slope below which an item has none
-_GRID = np.exp(np.linspace(-7.0, 5.0, 97))  # of searched numbers
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class LossRecipe:
         formula: its terms.
         factors: (M,) what each term counts.
         kept: (M,) False where an item counts nothing.
-        constant: what is left of the loss's value.
+        constant: what is left of the loss's value, a share of it.
         uniform: every kept item has the same factor; else it depends on the label.
     """
 
@@ -121,8 +121,22 @@ class Measured:
         sizes = np.abs(self._gradient).max(axis=1)
         self._moved = sizes > TINY * sizes.max()
 
-    def candidates(self, smoothing: float) -> Iterator[LossFormula]:
-        """Every formula; `smoothing` is the other framework's, tried beside another edit."""
+    def recipe(self, smoothing: float = 0.0) -> LossRecipe | None:
+        """The first formula that gives the loss; at the last one with more than plain terms.
+
+        Args:
+            smoothing: the other framework's, tried beside another edit.
+        """
+        held: list[tuple[bool, bool, LossRecipe]] = []
+        for formula in self._candidates(smoothing):
+            made = self._fitted(formula)
+            if made is not None:
+                held.append((abs(made.constant) > NEAR, not made.uniform, made))
+                if not any(held[-1][:2]):
+                    return made
+        return min(held, key=lambda one: one[:2], default=(None,))[-1]
+
+    def _candidates(self, smoothing: float) -> Iterator[LossFormula]:
         z, y = self.items.scores, self.items.labels
         if z.shape[1] == 1:
             for name, one in OF_VALUES.items():
@@ -150,11 +164,8 @@ class Measured:
         sides = np.stack(slopes), self._slopes[:count]
         return tuple(x.sum(1, keepdims=True) for x in sides) if formula.name == BATCH else sides
 
-    def recipe(self, formula: LossFormula) -> LossRecipe | None:
-        """How the loss is made of a formula's terms, None when it is not.
-
-        One factor for all items is tried first, then one for each label.
-        """
+    def _fitted(self, formula: LossFormula) -> LossRecipe | None:
+        """One factor for all items, else one for each label; None when the loss is no such sum."""
         values = formula.terms(self.items.scores)
         together = formula.name == BATCH
         slopes, wanted = self._along(formula, DIRECTIONS if together else 2)
@@ -163,9 +174,7 @@ class Measured:
         sizes = np.abs(slopes).max(axis=0)
         has_slope = sizes > TINY * sizes.max()
         kept = np.ones(1, bool) if together else self._moved | ~has_slope
-        for groups in (np.zeros(len(kept), np.int64), None if together else self._groups()):
-            if groups is None:
-                continue
+        for groups in (np.zeros(len(kept), np.int64), *([] if together else self._groups())):
             products, energies = (
                 np.bincount(groups, np.where(kept & has_slope, (slopes * x).sum(axis=0), 0))
                 for x in (wanted, slopes)
@@ -173,36 +182,27 @@ class Measured:
             factors = np.where(kept, (products / np.where(energies > 0, energies, 1))[groups], 0)
             if np.abs(wanted - factors * slopes).max() <= NEAR * np.abs(wanted).max():
                 factors, kept = (np.broadcast_to(x, values.shape) for x in (factors, kept))
-                constant = self.value - float(factors @ values)
+                constant = (self.value - float(factors @ values)) / (abs(self.value) or 1.0)
                 return LossRecipe(formula, factors, kept, constant, not groups.any())
         return None
 
-    def _groups(self) -> np.ndarray | None:
-        """(M,) the label of each item as a number, None where labels say too little."""
+    def _groups(self) -> list[np.ndarray]:
+        """(M,) the label of each item as a number, where labels say enough."""
         y = self.items.labels
-        if y.ndim != 1:
-            return None
         values, groups = np.unique(y, return_inverse=True)
         most = len(y) // 2 if self.items.scores.shape[1] < 3 else len(y)  # scores prove the formula
-        return groups if 1 < len(values) <= most else None
+        return [groups] if y.ndim == 1 and 1 < len(values) <= most else []
 
     def _searched(self, name: str, title: str, terms: Callable[..., np.ndarray]) -> LossFormula:
         """The formula with the number that explains the gradient best."""
 
-        def made(value: float) -> LossFormula:
+        def made(log: float) -> LossFormula:
+            value = float(np.exp(log))
             return LossFormula(name, lambda z: terms(z, value), value, title)
 
-        def misfit(value: float) -> float:
-            slopes, wanted = (x[:, self._moved].ravel() for x in self._along(made(value), 1))
+        def misfit(log: float) -> float:
+            slopes, wanted = (x[:, self._moved].ravel() for x in self._along(made(log), 1))
             energy = float(slopes @ slopes)
             return -(float(slopes @ wanted) ** 2) / energy if energy else 0.0
 
-        best = int(np.argmin([misfit(value) for value in _GRID]))
-        low, high = (float(_GRID[i]) for i in (max(best - 1, 0), min(best + 1, len(_GRID) - 1)))
-        for _ in range(60):
-            third = (high - low) / 3
-            if misfit(low + third) < misfit(high - third):
-                high -= third
-            else:
-                low += third
-        return made((low + high) / 2)
+        return made(fitted(misfit, -7.0, 5.0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -18,18 +18,20 @@ from align.explain.experiment import explain as first_edit
 SAME = 2e-6  # relative difference below which two scores are one
 BUDGET = 100  # trials of changes of a number
 
-_CHANGES: Mapping[str, Callable[[float], float]] = {
-    "per cent in Paddle, a fraction in PyTorch (100 times)": lambda x: 100 * x,
-    "a fraction in Paddle, per cent in PyTorch (1/100)": lambda x: x / 100,
-    "Paddle's is 1 minus PyTorch's": lambda x: 1 - x,
-    "Paddle's is 100 minus PyTorch's": lambda x: 100 - x,
-    "Paddle's has the opposite sign": lambda x: -x,
-    "Paddle's is the square root of PyTorch's": lambda x: math.sqrt(max(x, 0)),
-    "Paddle's is the square of PyTorch's": lambda x: x * x,
-    "Paddle's is the exponential of PyTorch's (perplexity)": lambda x: math.exp(min(x, 700)),
-    "Paddle's is the logarithm of PyTorch's": lambda x: math.log(x) if x > 0 else math.nan,
-    **{f"rounded to {n} digits in Paddle": lambda x, n=n: round(x, n) for n in (1, 2, 3, 4)},
+CHANGES: Mapping[str, Callable[[float, int], float]] = {
+    "per cent in Paddle, a fraction in PyTorch (100 times)": lambda x, rows: 100 * x,
+    "a fraction in Paddle, per cent in PyTorch (1/100)": lambda x, rows: x / 100,
+    "Paddle's is 1 minus PyTorch's": lambda x, rows: 1 - x,
+    "Paddle's has the opposite sign": lambda x, rows: -x,
+    "Paddle's is the square root of PyTorch's": lambda x, rows: math.sqrt(max(x, 0)),
+    "Paddle's is the square of PyTorch's": lambda x, rows: x * x,
+    "Paddle's is the exponential of PyTorch's (perplexity)": lambda x, rows: math.exp(min(x, 700)),
+    "rounded to 2 digits in Paddle": lambda x, rows: round(x, 2),
+    "rounded to 4 digits in Paddle": lambda x, rows: round(x, 4),
+    "a sum over the rows for their mean in PyTorch": lambda x, rows: x * rows,
+    "a mean over the rows for their sum in PyTorch": lambda x, rows: x / rows,
 }
+"""What is said -> Paddle's number from PyTorch's and the number of rows."""
 
 
 def explain(
@@ -54,11 +56,9 @@ def explain(
     if math.isnan(a) or math.isnan(b):
         shown = ["undefined (NaN)" if math.isnan(v) else f"{v:.6g}" for v in (a, b)]
         return f"the score is {shown[0]} in Paddle, {shown[1]} in PyTorch"
-    text = _named(name, a, b, output, labels)
-    if text:
-        return text
-    found = first_edit(b, _changes(len(output)), lambda made: _same(made, a), BUDGET)
-    return "" if found is None else found.cause
+    edits = (Edit(says, lambda x, f=f: f(x, len(output))) for says, f in CHANGES.items())
+    found = first_edit(b, edits, lambda made: _same(made, a), BUDGET)
+    return _named(name, a, b, output, labels) or ("" if found is None else found.cause)
 
 
 def _absent(name: str, ours: Mapping[str, float], reference: Mapping[str, float]) -> str:
@@ -82,32 +82,24 @@ def _named(name: str, a: float, b: float, output: np.ndarray, labels: np.ndarray
         from align.explain.losses.metric_scores import scores
     except ImportError:  # two dumps are compared where NumPy alone is installed
         return ""
-    held = list(scores(output, labels))
-    scale = next((f for f in (1.0, 100.0) if any(_same(b, f * v) for *_, v in held)), 1.0)
-    own, theirs = (
-        [(i, *one[:2]) for i, one in enumerate(held) if _same(x, scale * one[2])] for x in (a, b)
-    )
+
+    held = list(enumerate(scores(output, labels)))
+    scale = next((f for f in (1.0, 100.0) if any(_same(b, f * s.value) for _, s in held)), 1.0)
+    own, theirs = ([one for one in held if _same(x, scale * one[1].value)] for x in (a, b))
     asked = set(re.findall(r"[a-z]{2,}\d*", name.lower())) - {"metric", "score"}
 
     def rank(pair: tuple) -> tuple:
-        (i, mine, how), (j, other, plain) = pair
-        said = other.lower().replace("-", "").replace(" ", "")
-        edits = (mine != other) + (how != plain)
-        words = set(mine.split()) ^ set(other.split())
-        return not any(word in said for word in asked), edits, plain, j, len(words), i
+        (i, mine), (j, other) = pair
+        said = other.name.lower().replace("-", "").replace(" ", "")
+        edits = (mine.name != other.name) + (mine.reading != other.reading)
+        words = set(mine.name.split()) ^ set(other.name.split())
+        return not any(word in said for word in asked), edits, other.reading, j, len(words), i
 
     pairs = [(one, other) for one in own for other in theirs if one != other]
     if not pairs:
         return ""
-    titles = ["".join(one[1:]) for one in min(pairs, key=rank)]
+    titles = [one.name + one.reading for _, one in min(pairs, key=rank)]
     return (
         f"another score: Paddle returns {titles[0]} ({a:.6g}), PyTorch {titles[1]} ({b:.6g}), both "
         "computed again from output and labels"
     )
-
-
-def _changes(rows: int) -> Iterator[Edit[float]]:
-    for says, change in _CHANGES.items():
-        yield Edit(says, change)
-    yield Edit(f"{rows} times PyTorch's: a sum over the rows for their mean", lambda x: rows * x)
-    yield Edit(f"1/{rows} of PyTorch's: divided by the number of rows", lambda x: x / rows)

@@ -301,7 +301,7 @@ CROSS = theirs.cross_entropy
         ),
         (CROSS, lambda z, y: entropy(with_margin(z, y, 0.35), y), "at the label (margin 0.35)"),
         (CROSS, lambda z, y: focal(z, y, 2.0), "Paddle computes focal loss (gamma 2), PyTorch"),
-        (CROSS, lambda z, y: -entropy(z, y), "the sign: Paddle's loss is -1 times"),
+        (CROSS, lambda z, y: -entropy(z, y), "-1 times PyTorch's (the opposite sign)"),
         (
             CROSS,
             lambda z, y: entropy(z.detach(), y),
@@ -325,7 +325,7 @@ CROSS = theirs.cross_entropy
         (
             CROSS,
             lambda z, y: entropy(z, y, reduction="none"),
-            "PyTorch takes the mean, Paddle returns one value for each of 8 items",
+            "reduction: PyTorch takes the mean of the other's",
         ),
         (
             CROSS,
