@@ -61,7 +61,12 @@ def explain(ours: Rates, reference: Rates) -> str:
     if np.array_equal(a, b):
         return ""
     found = first(b, _edits(a, b), partial(_same, a), TRIALS)
-    return found.cause if found is not None else _restarts(a, b) or _exchanged(a, b)
+    told = _restarts(a, b) if found is None else found.cause
+    numbers = [] if told else _exchanged(a, b)
+    if not told and len(numbers) != 1:
+        found = first(b, _stepped(b), partial(_same, a), TRIALS)
+        told = "" if found is None else found.cause
+    return told or "; ".join(numbers)
 
 
 def _same(curve: Rates, edited: Rates) -> bool:
@@ -83,11 +88,12 @@ def _edits(a: Rates, b: Rates) -> Edits:
     yield from _misread(b, "Paddle", "scheduler()")
     for edit in _misread(a, "PyTorch", "scheduler.get_last_lr()"):
         yield Edit(edit.says, lambda x, edit=edit: a if _same(x, edit.apply(a)) else None)
-    yield from _shifted(b)
+    yield from _shifted(b, range(1, 2))
     factor = float(a @ b) / (float(b @ b) or 1.0)
     largest = f"at every step (largest: {both(a.max(), b.max())})"
     says = f"constant factor: Paddle's rate is {number(factor)} x PyTorch's {largest}"
     yield Edit(says, lambda x: factor * x if factor else None)
+    yield from _shifted(b, range(2, min(len(b) // 2, SHIFTS) + 1))
     yield from _paced(a, b)
 
 
@@ -106,7 +112,8 @@ def _misread(x: Rates, who: str, getter: str) -> Edits:
     ):
         if np.abs(made - x).max() > 0:
             yield Edit(f"{who}'s rates are held in float32 ({what})", lambda _, made=made: made)
-    for floor in {0.0: 0, float(x.min()): 0}:
+    shape = describe(x)
+    for floor in dict.fromkeys((0.0, float(x.min()), shape.floor if shape else 0.0)):
         before, now = x[:-1] - floor, x[1:] - floor
         usable = np.abs(before) > 1e-2 * np.abs(x).max()  # at its floor a recurrence ends
         ahead = np.where(usable, now**2 / np.where(usable, before, 1.0), np.nan) + floor
@@ -117,17 +124,17 @@ def _misread(x: Rates, who: str, getter: str) -> Edits:
         )
 
 
-def _shifted(b: Rates) -> Edits:
+def _shifted(b: Rates, steps: range) -> Edits:
     """Some steps late or early as a whole; by one step in the warm-up only."""
     changes, top = _changes(b), rise(b)
-    for k in range(1, min(len(b) // 2, SHIFTS) + 1):
-        gap, steps = np.full(k, np.nan), f"{k} step{'s' if k > 1 else ''}"
+    for k in steps:
+        gap, count = np.full(k, np.nan), f"{k} step{'s' if k > 1 else ''}"
         for word, made, seen in (
             ("late", np.append(gap, b[:-k]), changes < len(b) - k),
             ("early", np.append(b[k:], gap), changes > k),
         ):
             if seen.sum() >= max(2, len(changes) // 2):
-                says = f"shifted by {steps}: Paddle's rates come too {word}"
+                says = f"shifted by {count}: Paddle's rates come too {word}"
                 yield Edit(says, lambda _, made=made: made)
     for word, early in (("next step", b[1 : top + 1]), ("step before", np.append(np.nan, b[:top]))):
         says = f"until step {top} Paddle's rate is PyTorch's of the {word}"
@@ -139,7 +146,7 @@ def _shifted(b: Rates) -> Edits:
 
 
 def _paced(a: Rates, b: Rates) -> Edits:
-    """The scheduler of one side is stepped less often, or several times for each step."""
+    """The scheduler of one side is stepped less often."""
     t = np.arange(len(b))
     for slow, fast, title in (
         (a, b, "per epoch instead of per step: Paddle's"),
@@ -153,6 +160,10 @@ def _paced(a: Rates, b: Rates) -> Edits:
                 if _same(slow, fast[at]):
                     yield Edit(f"{title} rate changes every {k} steps, {how} once in {k} steps",
                                lambda _: a)  # fmt: skip
+
+
+def _stepped(b: Rates) -> Edits:
+    """Paddle's scheduler makes several steps for each one; the rest of its curve is unknown."""
     for k in range(2, TIMES + 1):
         taken = b[::k]
         if len(_changes(taken)) > 2:
@@ -173,11 +184,11 @@ def _restarts(a: Rates, b: Rates) -> str:
     return told if _same(a[:end], b[:end]) else ""
 
 
-def _exchanged(a: Rates, b: Rates) -> str:
-    """The fewest numbers of Paddle's curve that have to be PyTorch's."""
+def _exchanged(a: Rates, b: Rates) -> list[str]:
+    """The fewest numbers of Paddle's curve that have to be PyTorch's, a sentence for each."""
     shapes = describe(a), describe(b)
     if None in shapes:
-        return ""
+        return []
     ours, reference = _same_end(*shapes), _same_end(*reversed(shapes))
     groups = [("warmup",), ("start",), ("rise",), ("peak",)]
     if not (ours.warmup and reference.warmup):
@@ -189,7 +200,7 @@ def _exchanged(a: Rates, b: Rates) -> str:
              partial(_with, reference, group)) for group in groups
     ]  # fmt: skip
     found = fewest(ours, edits, lambda s: _same(b, s.curve(len(b))), TRIALS)
-    return "; ".join(edit.says for edit in found)
+    return [edit.says for edit in found]
 
 
 def _same_end(shape: Shape, other: Shape) -> Shape:

@@ -205,6 +205,11 @@ FAULTS = {
         "stepped 2 times per step",
     ),
     "getter of a cosine": (again(cosine(warmup=0)), cosine(warmup=0), "getter misuse: Paddle's"),
+    "getter with a floor": (
+        again(cosine(warmup=0, floor=1e-5), 1e-5),
+        cosine(warmup=0, floor=1e-5),
+        "getter misuse: Paddle's .* read scheduler..",
+    ),
     "getter of a factor": (again(exponential(0.9)), exponential(0.9), "getter misuse: Paddle's"),
     "getter of a ramp": (
         again(0.1 + 0.1 * np.minimum(np.arange(20), 9)),
