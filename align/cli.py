@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         "--coverage",
         action="store_true",
         help="with --quick: measure which lines of sot_paddle the cases run; one that computes, "
-        "that no case runs and align/cases/covered/not_aligned.py does not name is a failure",
+        "that no case runs and align/cases/covered/not_aligned.toml does not name is a failure",
     )
     parser.add_argument(
         "--certificate",

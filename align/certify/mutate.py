@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from align.cases.covered.not_aligned import NOT_ALIGNED
+from align.cases.covered.coverage_verdict import NOT_ALIGNED
 from align.cases.covered.syntax import parse
 from align.certify.mutation_order import SCENE, CheckRecord, Checks, check_names
 from align.certify.mutation_result import Drawn, MutantOutcome, Mutants

@@ -4,13 +4,11 @@ that change nothing): data with reasons."""
 from __future__ import annotations
 
 import ast
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from align.cases.covered.coverage_verdict import NotAligned
+from align.cases.covered.coverage_verdict import NotAligned, reasons_in
 from align.cases.covered.syntax import SourceFile
 from align.certify.value_edits import written
 
@@ -76,19 +74,16 @@ CHANGES: Mapping[str, Callable[[str], str]] = {
 """Name in the list -> what it makes of a piece of text."""
 
 
-def _groups(name: str) -> list[dict[str, Any]]:
-    path = Path(__file__).with_name(name)
-    return tomllib.loads(path.read_text(encoding="utf-8"))["because"]
-
+_HERE = Path(__file__).parent
 
 NOT_MUTATED = tuple(
     NotMutated(place, group["reason"])
-    for group in _groups("not_mutated.toml")
+    for group in reasons_in(_HERE / "not_mutated.toml")
     for place in group["places"]
 )
 EQUAL_EDITS = tuple(
     EqualEdit(file, old, *(new or [CHANGES[group["change"]](old)]), group["reason"])
-    for group in _groups("equal_edits.toml")
+    for group in reasons_in(_HERE / "equal_edits.toml")
     for file, old, *new in group["edits"]
 )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from align.cases.covered.coverage_verdict import (
+    NOT_ALIGNED,
     PRODUCT_NAME,
     NotAligned,
     Unlisted,
@@ -15,12 +16,11 @@ from align.cases.covered.coverage_verdict import (
     verdict_on,
 )
 from align.cases.covered.measure import PRODUCT, Record
-from align.cases.covered.not_aligned import NOT_ALIGNED
 from align.cases.covered.syntax import SourceFile, parse
 from align.record.results import Comparison, ControlResult, StepResult
 from align.record.tolerance import Tolerance
 
-LIST = "align/cases/covered/not_aligned.py"
+LIST = "align/cases/covered/not_aligned.toml"
 CONTROLLED = "functional.py"
 """The file in which the controls are planted: every line of it computes."""
 _NONE = Tolerance(

@@ -7,8 +7,11 @@ the list that accepts nothing is refused itself, so that the list cannot grow ol
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from align.cases.covered.measure import FileRecord, Record
 from align.cases.covered.syntax import SourceFile
@@ -44,6 +47,19 @@ class NotAligned:
             return inside
         starts = [at for at in source.blocks if at in inside and text in source.line(at)]
         return frozenset().union(*(source.blocks[at] for at in starts))
+
+
+def reasons_in(path: Path) -> list[dict[str, Any]]:
+    """The entries of a list that is kept as data: each has a ``reason``."""
+    return tomllib.loads(path.read_text(encoding="utf-8"))["because"]
+
+
+NOT_ALIGNED = tuple(
+    NotAligned(place, group["reason"], group.get("by_chance", False))
+    for group in reasons_in(Path(__file__).with_name("not_aligned.toml"))
+    for place in group["places"]
+)
+"""What is deliberately not compared."""
 
 
 @dataclass(frozen=True)

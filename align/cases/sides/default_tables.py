@@ -159,4 +159,4 @@ TABLES: Mapping[str, Table] = {
     ),
     "head settings": (command_defaults.head_settings, command_defaults.published_settings),
 }
-"""Ours and the reference's, by the name that a DefaultsCase gives."""
+"""Ours and the reference's, by the name that a case gives."""

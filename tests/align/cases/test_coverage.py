@@ -10,9 +10,8 @@ import pytest
 
 from align import cli
 from align.cases.covered.coverage_result import CONTROLLED, coverage_result
-from align.cases.covered.coverage_verdict import NotAligned, verdict_on
+from align.cases.covered.coverage_verdict import NOT_ALIGNED, NotAligned, verdict_on
 from align.cases.covered.measure import PRODUCT, FileRecord, measured, read
-from align.cases.covered.not_aligned import NOT_ALIGNED
 from align.cases.covered.pause import STARTED_BY, unmeasured
 from align.cases.covered.syntax import parse
 from align.record.results import Report
