@@ -13,7 +13,7 @@ from align.explain import locate
 from align.explain.backward_causes import isolated_backward
 from align.judge import output_structure
 from align.pair.any_pair import AnyPair, Setup
-from align.record import precision
+from align.record.casting import is_low
 from align.record.request import Request, documented, request_of
 from align.record.results import Comparison, Divergence, Report, StepResult
 from align.report.outcome import Outcome
@@ -66,14 +66,15 @@ def compared(request: Request, out: str | Path | None = None) -> Outcome:
         request: what to compare.
         out: folder for report.html and report.json (and the draft of a table).
     """
-    low_precision.check(request.dtypes)
+    if any(map(is_low, request.dtypes)):
+        low_precision.check(request.dtypes)
     setup = Setup(request, Path(out) if out is not None else Path())
     outcome = _begun(setup)
     steps = LiveSteps(outcome)
     steps.once(AnyPair(setup, request.dtypes[0]))
     for dtype in request.dtypes:
         pair = AnyPair(setup, dtype)
-        run = steps.low_precision if precision.is_low(dtype) else steps.precision
+        run = steps.low_precision if is_low(dtype) else steps.precision
         run(pair)
     outcome.report.environment = environment_stamp()
     outcome.report.about = setup.about()

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from align.commands.steps import Steps, left_out
-from align.match.dump_names import table_of
 from align.match.name_table import Table
+from align.match.paired_names import table_of
 from align.pair.dump_pair import DumpPair, Names
 from align.record.files.dump_meta import SIDES, same_request
 from align.record.files.dump_reading import Dump

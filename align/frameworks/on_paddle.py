@@ -16,10 +16,9 @@ from align.frameworks import masks_paddle
 from align.frameworks.code_lines import builders_recorded
 from align.frameworks.factories import unpack
 from align.record.arrays import Arrays
-from align.record.casting import cast, is_array, output_weights
+from align.record.casting import cast, held_dtype, is_array, is_low, output_weights
 from align.record.entries import Entry, canonical, qualified_types
 from align.record.nested import leaves, replace
-from align.record.precision import held_dtype, is_low
 from align.record.recording import ROOT
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, by_kind

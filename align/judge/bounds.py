@@ -15,7 +15,7 @@ import numpy as np
 from align.judge.distance import Gap, norm_of, peak
 from align.judge.noise_band import FLOOR
 from align.judge.spread import FALSE_ALARM, KERNELS
-from align.record.precision import UNIT
+from align.record.casting import UNIT
 from align.record.tolerance import Tolerance
 
 NOISE_FACTOR = 32.0

@@ -24,10 +24,9 @@ from align.match.mapping import WeightMapping
 from align.match.module_map import ModuleMap
 from align.match.renamed import to_paddle
 from align.record.nested import pair_leaves
-from align.record.read_ahead import ahead
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison
-from align.record.stored_arrays import Lazy, paths_of
+from align.record.stored_arrays import Lazy, ahead, paths_of
 from align.record.tolerance import Tolerance
 
 

@@ -19,6 +19,7 @@ from align.match.known_names import KNOWN
 from align.match.module_map import ModuleMap, pair_modules
 from align.match.name_table import OPEN, Table, known_table
 from align.record.entries import Entry
+from align.record.files.dump_meta import Meta
 
 
 @dataclass(frozen=True)
@@ -133,3 +134,19 @@ def _refusal(found: mapping.Unfinished, total: int, path: Path, draft: Mapping[s
     if found.mistakes:
         text += f"; beside that {len(found.mistakes)} mistakes: {'; '.join(found.mistakes)}"
     return text
+
+
+def table_of(torch: Meta, paddle: Meta) -> Table:
+    """The names that the dumps were made with: Paddle's, which loaded by them, else PyTorch's."""
+    for one in (paddle, torch):
+        if one.table is not None:
+            held = dict(one.table)
+            rows = held.pop("map", {})
+            return Table(rows, **held, origin=f"the table of the {one.title} dump")
+    return Table()
+
+
+def settled(torch: Meta, paddle: Meta, table: Table, folder: Path) -> PairedNames:
+    """The names of both records, see `pair_names`."""
+    sides = (SideNames(m.entries, [one.name for one in m.modules]) for m in (torch, paddle))
+    return pair_names(*sides, table, folder)

@@ -14,8 +14,8 @@ import numpy as np
 from align.judge import drift, noise_numbers
 from align.judge.judging import Judge
 from align.judge.rate_curves import Curve
-from align.match.dump_names import settled
 from align.match.name_table import Table
+from align.match.paired_names import settled
 from align.match.renamed import to_paddle
 from align.pair.side_records import METRIC, scored_output, widened
 from align.pair.training_runs import Ours, TrainingRuns, tensor_title

@@ -3,21 +3,28 @@
 Building BERT-base takes longer than running it, and every copy weighs as much as its weights. A
 model that is asked for again gets its weights, its mode and its trainable flags back; what it keeps
 outside of its state dict is its own.
+
+What moves a model and its inputs by one unit in the last place measures how sensitive the reference
+is to rounding: every floating number moves to the next one above or below, by chance. Neighbouring
+floating numbers of one sign have neighbouring bit patterns, so adding or subtracting one does it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from align.pair.unit_noise import groups, move, perturbed
+from align.record.casting import is_array
 from align.record.entries import Entry, canonical, named
+from align.record.nested import replace
 from align.record.request import Request
 from align.record.stored_arrays import Lazy
 
+_PIECE = 2**16  # numbers moved at a time: they stay in the processor's cache
+_GROUP = 2**22  # numbers of the weights written back to a model at a time
 _FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
 
 
@@ -106,3 +113,54 @@ def perturb(side: Any, model: Any, rng: np.random.Generator) -> None:
             move(tensor.detach().numpy(), rng)
         else:
             side.load(model, {name: perturbed(side.numpy(tensor), rng)})
+
+
+def perturbed(value: Any, rng: np.random.Generator) -> Any:
+    """A structure with its floating arrays moved by one unit in the last place, up or down.
+
+    Args:
+        value: any nesting of tuples, lists, dicts and arrays; whole numbers stay as they are.
+        rng: decides on the directions.
+    """
+    return replace(value, is_array, lambda _, array: _moved(np.asarray(array), rng))
+
+
+def _moved(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A moved copy."""
+    found = np.array(array, order="C")
+    move(found, rng)
+    return found
+
+
+def move(array: np.ndarray, rng: np.random.Generator) -> None:
+    """Move a contiguous array in place.
+
+    Zeros become the smallest number of either sign; infinities, NaN and whole numbers stay.
+    """
+    if array.dtype.kind != "f":
+        return
+    flat = array.reshape(-1)
+    whole = np.dtype(f"i{array.dtype.itemsize}")
+    for start in range(0, flat.size, _PIECE):
+        piece = flat[start : start + _PIECE]
+        drawn = np.frombuffer(rng.bytes(-(-piece.size // 8)), np.uint8)
+        up = np.unpackbits(drawn, count=piece.size).view(np.int8)
+        still, zero, before = ~np.isfinite(piece), piece == 0, piece.copy()
+        piece.view(whole)[...] += 2 * up - 1
+        if still.any():
+            piece[still] = before[still]
+        if zero.any():
+            tiny = np.finfo(array.dtype).smallest_subnormal
+            piece[zero] = np.where(up[zero], tiny, -tiny)
+
+
+def groups(tensors: Iterable[tuple[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
+    """Named arrays in groups of bounded size, so that a whole model is never held twice."""
+    held: dict[str, np.ndarray] = {}
+    for name, array in tensors:
+        held[name] = array
+        if sum(a.size for a in held.values()) >= _GROUP:
+            yield held
+            held = {}
+    if held:
+        yield held

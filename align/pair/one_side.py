@@ -15,10 +15,9 @@ import numpy as np
 
 from align.frameworks.masks import Masks
 from align.judge import drift
-from align.match.dump_names import settled
 from align.match.module_map import ModuleMap
 from align.match.name_table import read_table
-from align.match.paired_names import PairedNames
+from align.match.paired_names import PairedNames, settled
 from align.match.renamed import to_paddle
 from align.pair import runs
 from align.pair.identity import environment, has_stock_partner, module_of, told_spec, told_table

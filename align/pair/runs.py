@@ -10,13 +10,12 @@ import numpy as np
 
 from align.frameworks.masks import Masks
 from align.pair import models
-from align.pair.unit_noise import perturbed
+from align.pair.models import perturbed
 from align.record.arrays import Arrays, TrainingRun
 from align.record.casting import cast
-from align.record.read_ahead import settle
 from align.record.recording import Recorder, Recording
 from align.record.request import Request
-from align.record.stored_arrays import Store
+from align.record.stored_arrays import Store, settle
 
 
 def dropout_mode(

@@ -1,4 +1,10 @@
-"""Arrays of a structure rounded and cast to a precision, and the weights of the default loss."""
+"""Arrays of a structure rounded and cast to a precision, and the weights of the default loss.
+
+In a low precision both sides run under automatic mixed precision, as one trains with it: weights,
+inputs and losses stay float32, the framework casts the operators on its list (torch.autocast, and
+paddle.amp.auto_cast at level O1). The backward pass runs outside of it, as both manuals say. Arrays
+that leave a run are float32, which holds every value of the low formats.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,20 @@ from typing import Any
 import numpy as np
 
 from align.record.nested import replace
-from align.record.precision import held_dtype
+from align.record.results import LOW_PRECISION
+
+UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+"""Largest relative error of rounding a number to the format."""
+
+
+def is_low(dtype: str) -> bool:
+    """Whether a run of this precision is one of mixed precision."""
+    return dtype in LOW_PRECISION
+
+
+def held_dtype(dtype: str) -> str:
+    """The dtype in which weights and inputs are held in a run of precision ``dtype``."""
+    return "float32" if is_low(dtype) else dtype
 
 
 def is_array(value: Any) -> bool:

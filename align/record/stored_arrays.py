@@ -13,16 +13,22 @@ import queue
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
 
 import numpy as np
 
 from align.record.nested import Leaf
-from align.record.read_ahead import WORKERS, ahead
 
 MEMORY = 64 * 2**20
 """Bytes that a store keeps in memory; what comes after them goes to the file."""
+
+WORKERS = 2
+Result = TypeVar("Result")
+_begun: set[Future] = set()
+"""What some thread does, or is about to do."""
 
 Reader = Callable[[], np.ndarray]
 
@@ -194,3 +200,34 @@ class Store:
 def _bytes(array: np.ndarray) -> np.ndarray:
     """The memory of a contiguous array, of a dtype that NumPy itself does not know as well."""
     return array.reshape(-1).view(np.uint8)
+
+
+def ahead(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
+    """Results of some functions in their order; no more than WORKERS of them wait or run.
+
+    Args:
+        tasks: functions without arguments that do not depend on each other. One that nobody asks
+            for is not begun, but for those WORKERS.
+    """
+    held: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(WORKERS) as pool:
+        try:
+            for task in tasks:
+                held.append(pool.submit(task))
+                _begun.add(held[-1])
+                held[-1].add_done_callback(_begun.discard)
+                if len(held) > WORKERS:
+                    yield held.popleft().result()
+            while held:
+                yield held.popleft().result()
+        finally:
+            for future in held:
+                future.cancel()
+
+
+def settle() -> None:
+    """Wait for what was begun and perhaps never asked for, before the arrays it reads go.
+
+    Whoever stops at the first failed comparison may still hold the iterator of the others.
+    """
+    wait(tuple(_begun))

@@ -23,11 +23,10 @@ from align.judge.comparator import compare_mappings
 from align.judge.distance import absolute_difference, norm_of
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.pair.unit_noise import perturbed
+from align.pair.models import perturbed
 from align.record.arrays import Arrays
-from align.record.casting import output_weights
+from align.record.casting import held_dtype, output_weights
 from align.record.nested import replace
-from align.record.precision import held_dtype
 from align.record.recording import ROOT
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.stages.stages import judged_control

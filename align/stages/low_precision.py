@@ -18,7 +18,7 @@ from align.judge import bounds
 from align.judge.comparator import compare_arrays
 from align.pair.any_pair import AnyPair
 from align.pair.rounding_scatter import left_out, with_noise
-from align.record import precision
+from align.record.casting import is_low
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Divergence, StepResult
 from align.stages.stages import fault, judged_control
@@ -36,7 +36,7 @@ def check(dtypes: Sequence[str]) -> None:
     Raises:
         ValueError: one of them is low, and a framework is on the CPU.
     """
-    low = [dtype for dtype in dtypes if precision.is_low(dtype)]
+    low = [dtype for dtype in dtypes if is_low(dtype)]
     without = [side.NAME for side in (on_torch, on_paddle) if low and not side.has_gpu()]
     if without:
         raise ValueError(

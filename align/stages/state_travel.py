@@ -15,8 +15,8 @@ import numpy as np
 
 from align.frameworks import on_paddle, on_torch
 from align.pair.any_pair import AnyPair
+from align.pair.models import perturbed
 from align.pair.state_way import MappingWay, to_torch
-from align.pair.unit_noise import perturbed
 from align.record.arrays import Arrays
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.stored_arrays import Store

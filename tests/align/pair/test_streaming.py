@@ -20,9 +20,9 @@ from align.judge.judging import each
 from align.match import mapping
 from align.match.name_table import read_table
 from align.match.renamed import to_paddle
-from align.pair import models, runs, unit_noise
+from align.pair import models, runs
 from align.pair.any_pair import AnyPair, Setup
-from align.pair.unit_noise import groups, perturbed
+from align.pair.models import groups, perturbed
 from align.record import stored_arrays
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, LazyLeaves, Store, paths_of
@@ -182,7 +182,7 @@ def peak_of(memory: int, monkeypatch) -> float:
     ours = nn.Sequential(*(nn.Linear(width, width) for _ in range(4)))
     x = RNG.normal(size=(2, width))
     monkeypatch.setattr(stored_arrays, "MEMORY", memory)
-    monkeypatch.setattr(unit_noise, "_GROUP", 1)
+    monkeypatch.setattr(models, "_GROUP", 1)
     tracemalloc.start()
     try:
         recipe = {"loss": "mse", "labels": np.ones((2, width)), "optimizer": "sgd", "steps": 1}
