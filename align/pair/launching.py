@@ -45,7 +45,9 @@ def launch(request: Mapping[str, Any], weights: Mapping[str, np.ndarray], proces
         text = json.dumps({**request, "spec": str(Path(request["spec"]).resolve())})
         (folder / "request.json").write_text(text, encoding="utf-8")
         batch_slices.write(folder, "weights.safetensors", weights)
-        _run([*launcher(processes, folder), str(WORKER), str(folder)], folder, processes)
+        run([*launcher(processes, folder), str(WORKER), str(folder)], folder, processes)
+        if not (folder / batch_slices.RECORD).is_file():
+            raise ValueError(f"distributed: no process left a record; {_last_words(folder)}")
         return batch_slices.read(folder)
 
 
@@ -70,9 +72,22 @@ def launcher(processes: int, folder: Path) -> list[str]:
     return [*command, "--devices", ",".join(str(i) for i in range(processes))]
 
 
-def _run(command: list[str], folder: Path, processes: int) -> None:
-    """Run the launcher in a process group of its own, so that none of its children stays behind."""
+def run(
+    command: list[str], folder: Path, processes: int, settings: Mapping[str, str] | None = None
+) -> None:
+    """Run the launcher in a process group of its own, so that none of its children stays behind.
+
+    Args:
+        command: begins with that of `launcher`.
+        folder: where it runs, and leaves what it prints.
+        processes: for what is said when it fails.
+        settings: variables of its environment beside ours.
+
+    Raises:
+        ValueError: a process died or took too long.
+    """
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")}
+    environment |= settings or {}
     with open(folder / "launch.log", "wb") as log:
         started = subprocess.Popen(  # noqa: S603 (our own worker)
             command,
@@ -93,7 +108,7 @@ def _run(command: list[str], folder: Path, processes: int) -> None:
             if started.poll() is None:
                 os.killpg(started.pid, signal.SIGKILL)
                 started.wait()
-    if status or not (folder / batch_slices.RECORD).is_file():
+    if status:
         raise ValueError(
             f"distributed: the run in {processes} processes ended with status {status}; "
             f"{_last_words(folder)}"

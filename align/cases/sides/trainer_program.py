@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +20,7 @@ from align.cases.context import Context
 from align.cases.kinds.case_kinds import TrainerCase
 from align.cases.sides import paddle_side
 from align.cases.sides.glue_fixtures import write_fixture
+from align.pair import launching
 from align.record.arrays import Arrays, TrainingRun
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.data.cache import tokenize_split
@@ -31,7 +30,6 @@ from sot_paddle.data.tokenization import WordPieceTokenizer
 MAX_LENGTH = 16
 GLOBAL_BATCH = 4
 SEED = 42
-TIMEOUT_S = 600
 WORKER = Path(__file__).with_name("trainer_worker.py")
 """The program that is started."""
 
@@ -127,7 +125,11 @@ def _flags(case: TrainerCase, data: Path, model: Path, scratch: Path) -> list[st
 
 def _run(case: TrainerCase, record: Path, stop: int, flags: list[str], scratch: Path) -> None:
     if not case.here:
-        _execute([*_launcher(case, scratch), str(record), str(stop), *flags], scratch)
+        several = case.processes > 1
+        begin = launching.launcher(case.processes, scratch) if several else [sys.executable]
+        one_thread = {"OMP_NUM_THREADS": "1"}  # so that the numbers do not depend on the machine
+        command = [*begin, str(WORKER), str(record), str(stop), *flags]
+        launching.run(command, scratch, case.processes, one_thread)
         return
     from align.cases.sides import (
         trainer_worker,  # paddlenlp's Trainer: not for cases that need none
@@ -152,28 +154,3 @@ def _state_kept() -> Iterator[None]:
             yield
     finally:
         exact_state.restore_random_states(states)
-
-
-def _launcher(case: TrainerCase, scratch: Path) -> list[str]:
-    if case.processes == 1:
-        return [sys.executable, str(WORKER)]
-    launch = ["-m", "paddle.distributed.launch", "--backend", "gloo"]
-    launch += ["--nproc_per_node", str(case.processes), "--log_dir", str(scratch / "log")]
-    return [sys.executable, *launch, str(WORKER)]
-
-
-def _execute(command: list[str], scratch: Path) -> None:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")}
-    environment["OMP_NUM_THREADS"] = "1"  # so that the numbers do not depend on the machine
-    done = subprocess.run(  # noqa: S603 (our own worker)
-        command,
-        cwd=scratch,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        lines = (done.stdout + done.stderr).strip().splitlines()
-        raise ValueError(f"the training process ended with {done.returncode}: {lines[-1:]}")

@@ -211,7 +211,7 @@ def test_a_dead_process_is_one_line(logs, message, tmp_path) -> None:
     for index, text in enumerate(logs):
         code += f"open('log/workerlog.{index}', 'w').write('{text}')\n"
     with pytest.raises(ValueError, match=message) as caught:
-        launching._run(_process(tmp_path, code + "sys.exit(3)"), tmp_path, 2)
+        launching.run(_process(tmp_path, code + "sys.exit(3)"), tmp_path, 2)
     assert "status 3" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
@@ -221,7 +221,7 @@ def test_a_run_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch) -> N
     child = "import time; time.sleep(2); open('late', 'w')"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     with pytest.raises(ValueError, match="did not end within 1 s"):
-        launching._run(_process(tmp_path, code), tmp_path, 2)
+        launching.run(_process(tmp_path, code), tmp_path, 2)
     time.sleep(1.5)
     assert not (tmp_path / "late").exists()
 
