@@ -31,14 +31,14 @@ class TrainingRuns:
         reference: PyTorch's run.
         oracle: its float64 run, for a pair in float32.
         band: how far one unit in the last place before every step moves each quantity.
-        ours: Paddle's run, to be judged in a ``with`` block.
+        ours: Paddle's run, to be judged in a ``with`` block; None where it is handed in.
         ahead: the noise band of the drift, by step; [] where the drift is not known.
     """
 
     reference: TrainingRun
     oracle: TrainingRun | None
     band: Distances
-    ours: Callable[[], contextlib.AbstractContextManager[Ours]]
+    ours: Callable[[], contextlib.AbstractContextManager[Ours]] | None = None
     ahead: list[float] = field(default_factory=list)
 
 
@@ -67,7 +67,7 @@ def live(pair: Any, theirs: Any, own: Any) -> TrainingRuns:
     pair.share("training", reference)
     oracle = pair.train_oracle()
     with pair.trained_reference(pair.plan.seed + 1, other.watch) as moved:
-        band = _noise(pair.setup.weights, moved, reference)
+        band = noise_between(pair.setup.weights, moved, reference)
     steady = sample.steady(plain, other)
 
     @contextlib.contextmanager
@@ -79,8 +79,14 @@ def live(pair: Any, theirs: Any, own: Any) -> TrainingRuns:
     return TrainingRuns(reference, oracle, band, ours, other.apart(plain, steady))
 
 
-def _noise(weights: WeightMapping, moved: TrainingRun, plain: TrainingRun) -> Distances:
-    """How far one unit in the last place before every step moves what a run leaves."""
+def noise_between(weights: WeightMapping, moved: TrainingRun, plain: TrainingRun) -> Distances:
+    """How far one unit in the last place before every step moves what a run leaves.
+
+    Args:
+        weights: the mapping.
+        moved: the reference, moved.
+        plain: the reference.
+    """
     band = {"losses": apart(np.asarray(moved.losses), np.asarray(plain.losses), "l2")}
     expected = kinds_of(weights, plain, layout=False)
     for kind, arrays in kinds_of(weights, moved, layout=False).items():

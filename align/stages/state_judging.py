@@ -1,26 +1,27 @@
-"""What two continuations of a moved training are compared in, and within which bounds."""
+"""What two continuations of a moved training are compared in: a training run, and its counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from align.judge import bounds
 from align.judge.comparator import compare_arrays
-from align.judge.judging import apart, each, largest
-from align.match.renamed import to_paddle
-from align.pair.any_pair import AnyPair
+from align.judge.judging import each, largest
+from align.pair.pair import Pair
 from align.pair.state_way import MappingWay
+from align.pair.training_runs import STATE, TrainingRuns, noise_between
+from align.record.arrays import Distances, TrainingRun
 from align.record.results import Comparison
 from align.record.stored_arrays import Lazy
 from align.record.tolerance import Tolerance
+from align.stages.training import TrainingJudge
 from align.weights.optimizer.optimizer_state import OptimizerState
-
-Kinds = Mapping[str, Mapping[str, np.ndarray]]
-"""Kind of tensor -> arrays by name."""
 
 WEIGHTS, THERE_AND_BACK = "weights", "there and back"
 _BITS = Tolerance("exact", 0.0, "moving a state there and back changes no number")
@@ -36,14 +37,14 @@ class Snapshot:
     """What a run holds after some steps, in the names of its side.
 
     Attributes:
-        side: "torch" or "paddle".
-        kinds: "weights" and each moment.
-        steps: updates by weight.
+        state: the weights.
+        moments: by kind.
+        counts: updates by weight.
     """
 
-    side: str
-    kinds: Kinds
-    steps: Mapping[str, int]
+    state: Mapping[str, np.ndarray]
+    moments: Mapping[str, Mapping[str, np.ndarray]]
+    counts: Mapping[str, int]
 
 
 @dataclass
@@ -60,6 +61,13 @@ class Stretch:
         """Steps."""
         return len(self.losses)
 
+    def until(self, steps: int) -> TrainingRun:
+        """The first steps as a training run; without tensors where no snapshot was taken."""
+        held = self.snapshots.get(steps, Snapshot({}, {}, {}))
+        run = TrainingRun(self.losses[:steps], self.rates[:steps], stamp=self.stamp)
+        run.state, run.moments = held.state, dict(held.moments)
+        return run
+
 
 @dataclass(frozen=True)
 class Expected:
@@ -67,17 +75,57 @@ class Expected:
 
     Attributes:
         plain: in the pair's precision.
-        noise: "kind/name" -> how far one unit in the last place of inputs and weights before every
-            step moves it by the end, in units of its size; "losses" as well.
+        noise: how far one unit in the last place of inputs and weights before every step moves
+            each quantity by the end, as of a training run.
         oracle: the same in float64, for a pair in float32.
     """
 
     plain: Stretch
-    noise: Mapping[str, float]
+    noise: Distances
     oracle: Stretch | None = None
 
 
-def compare(pair: AnyPair, ours: Stretch, expected: Expected, way: str) -> Iterator[Comparison]:
+class MovedJudge(TrainingJudge):
+    """The judge of training; weights that rounding alone moves have a rule of their own.
+
+    Args:
+        pair: gives mapping and precision.
+        expected: the PyTorch side.
+        steps: after the move.
+    """
+
+    def __init__(self, pair: Pair, expected: Expected, steps: int) -> None:
+        oracle = None if expected.oracle is None else expected.oracle.until(steps)
+        runs = TrainingRuns(expected.plain.until(steps), oracle, expected.noise)
+        super().__init__(pair, runs, pair.plan.steps + steps)
+        self._drifting = self._without_gradient(2.0 * sum(map(abs, expected.plain.rates)))
+
+    def _without_gradient(self, farthest: float) -> Distances:
+        """Weights without a gradient in exact arithmetic -> how far apart they may drift.
+
+        Such as the bias of a key, or before a batch normalisation: Adam divides the rounding that
+        arrives there by its own size, so that every step may go either way by the learning rate.
+
+        Args:
+            farthest: what the rates add up to in both directions.
+        """
+        firsts = self._expected.get("moment1", {})
+        floor = bounds.TINY_GRADIENT[self._dtype] * largest(firsts.values())
+        found, weights = {}, self._expected[STATE]
+        for name, array in firsts.items():
+            if float(np.abs(array).max()) < floor and name in weights:
+                size = float(np.linalg.norm(weights[name]))
+                moved = self.runs.band.get(name, 0.0) * size
+                found[name] = min(farthest, max(bounds.NOISE_FACTOR * moved, floor))
+        return found
+
+    def _rule(self, name: str) -> Tolerance:
+        if name in self._drifting:
+            return Tolerance("absolute", float(f"{self._drifting[name]:.1g}"), _DRIFT)
+        return super()._rule(name)
+
+
+def compare(pair: Pair, ours: Stretch, expected: Expected, way: str) -> Iterator[Comparison]:
     """Losses, rates, tensors, moments and counts; of a shorter run what both have.
 
     Args:
@@ -86,49 +134,31 @@ def compare(pair: AnyPair, ours: Stretch, expected: Expected, way: str) -> Itera
         expected: the PyTorch side.
         way: what is said before every name.
     """
-    at, plain, oracle = ours.length, expected.plain, expected.oracle
-    rates = (np.asarray(side) for side in (ours.rates, plain.rates[:at]))
-    yield compare_arrays(f"{way}: learning rates", *rates, bounds.RATE)
-    base = bounds.training(pair.dtype, pair.setup.pooled, pair.plan.steps + at)
-    yield compare_arrays(
-        f"{way}: losses",
-        np.asarray(ours.losses),
-        np.asarray(plain.losses[:at]),
-        bounds.rules(base, expected.noise)("losses"),
-        oracle=None if oracle is None else np.asarray(oracle.losses[:at]),
-    )
+    at, plain = ours.length, expected.plain
+    judge, run = MovedJudge(pair, expected, at), ours.until(at)
+    yield _named(way, judge.rates(run.learning_rates))
+    yield _named(way, judge.losses(run.losses))
     if at not in ours.snapshots or at not in plain.snapshots:
         return
-    own, theirs = (kinds_of(pair, run.snapshots[at]) for run in (ours, plain))
-    judged = None if oracle is None else kinds_of(pair, oracle.snapshots[at])
-    for kind in theirs:
-        scale = None if kind == WEIGHTS else largest(theirs[kind].values())
-        held = [None if k is None else _titled(way, kind, k[kind]) for k in (own, theirs, judged)]
-        rule = _rule(pair, kind, base, expected, theirs, scale)
-        yield from each(held[0], held[1], held[2], rule, scale)
+    known = set(pair.setup.weights.paddle_names.values())
+    held = {STATE: run.state, **run.moments}
+    for kind in (STATE, *plain.snapshots[at].moments):
+        own = held[kind]
+        own = Lazy({name: partial(own.__getitem__, name) for name in own if name in known})
+        for comparison in judge.tensors(kind, own):
+            yield _named(way if kind else f"{way}: {WEIGHTS}/", comparison)
     yield from _counts(pair, ours.snapshots[at], plain.snapshots[at], way)
 
 
-def kinds_of(pair: AnyPair, snapshot: Snapshot) -> Kinds:
-    """A snapshot in Paddle's names, each tensor read on access; only what the mapping holds."""
-    weights = pair.setup.weights
-    if snapshot.side == "torch":
-        return {kind: to_paddle(weights, arrays) for kind, arrays in snapshot.kinds.items()}
-    known = set(weights.paddle_names.values())
-    return {
-        kind: Lazy({n: lambda n=n, held=held: held[n] for n in held if n in known})
-        for kind, held in snapshot.kinds.items()
-    }
+def _named(way: str, comparison: Comparison) -> Comparison:
+    space = "" if way.endswith("/") else ": "
+    return dataclasses.replace(comparison, name=f"{way}{space}{comparison.name}")
 
 
-def noise_of(pair: AnyPair, moved: Stretch, plain: Stretch) -> dict[str, float]:
+def noise_of(pair: Pair, moved: Stretch, plain: Stretch) -> Distances:
     """`Expected.noise` from the two runs."""
-    found = {"losses": apart(np.asarray(moved.losses), np.asarray(plain.losses), "l2")}
-    kinds, expected = (kinds_of(pair, run.snapshots[run.length]) for run in (moved, plain))
-    for kind, arrays in kinds.items():
-        for name, array in arrays.items():
-            found[f"{kind}/{name}"] = apart(array, expected[kind][name], "l2")
-    return found
+    runs = (run.until(run.length) for run in (moved, plain))
+    return noise_between(pair.setup.weights, *runs)
 
 
 def identical_bits(returned: OptimizerState, state: OptimizerState) -> Iterator[Comparison]:
@@ -144,61 +174,10 @@ def identical_bits(returned: OptimizerState, state: OptimizerState) -> Iterator[
     yield compare_arrays(f"{way}: counts and place", *counts, _COUNTS)
 
 
-def _rule(
-    pair: AnyPair,
-    kind: str,
-    base: Tolerance,
-    expected: Expected,
-    reference: Kinds,
-    scale: float | None,
-) -> Callable[[str, Mapping, Mapping | None], Tolerance]:
-    """The rule of a tensor: moments may vanish, running statistics have their own."""
-    rows = pair.setup.weights.rows
-    statistics = {row.destination.name for row in rows if row.source.buffer}
-    drifting = _drifting(pair, reference, expected) if kind == WEIGHTS else {}
-
-    def rule(title: str, expected_one: Mapping, judged: Mapping | None) -> Tolerance:
-        name = title.partition("/")[2]
-        noise = {title: expected.noise.get(f"{kind}/{name}", 0.0)}
-        if kind != WEIGHTS:
-            given = (base, noise, expected_one, judged, scale, pair.dtype)
-            return bounds.gradient_rules(*given)(title)
-        if name in drifting:
-            return Tolerance("absolute", float(f"{drifting[name]:.1g}"), _DRIFT)
-        return bounds.rules(bounds.STATISTICS[pair.dtype] if name in statistics else base, noise)(
-            title
-        )
-
-    return rule
-
-
-def _drifting(pair: AnyPair, reference: Kinds, expected: Expected) -> dict[str, float]:
-    """Weights without a gradient in exact arithmetic -> how far apart they may drift.
-
-    Such as the bias of a key, or before a batch normalisation: Adam divides the rounding that
-    arrives there by its own size, so that every step may go either way by the learning rate.
-    """
-    firsts = reference.get("moment1", {})
-    floor = bounds.TINY_GRADIENT[pair.dtype] * largest(firsts.values())
-    farthest = 2.0 * sum(abs(rate) for rate in expected.plain.rates)
-    found = {}
-    for name, array in firsts.items():
-        if float(np.abs(array).max()) < floor and name in reference[WEIGHTS]:
-            size = float(np.linalg.norm(reference[WEIGHTS][name]))
-            moved = expected.noise.get(f"{WEIGHTS}/{name}", 0.0) * size
-            found[name] = min(farthest, max(bounds.NOISE_FACTOR * moved, floor))
-    return found
-
-
-def _counts(pair: AnyPair, ours: Snapshot, plain: Snapshot, way: str) -> Iterator[Comparison]:
+def _counts(pair: Pair, ours: Snapshot, plain: Snapshot, way: str) -> Iterator[Comparison]:
     targets = MappingWay(pair.setup.weights).targets()
-    expected = {t: count for name, count in plain.steps.items() for t in targets.get(name, ())}
+    expected = {t: count for name, count in plain.counts.items() for t in targets.get(name, ())}
     if expected:
-        counts = ([held.get(n, -1) for n in expected] for held in (ours.steps, expected))
+        counts = ([held.get(n, -1) for n in expected] for held in (ours.counts, expected))
         arrays = (np.asarray(held) for held in counts)
         yield compare_arrays(f"{way}: counts of updates", *arrays, _COUNTS)
-
-
-def _titled(way: str, kind: str, arrays: Mapping[str, np.ndarray]) -> Lazy:
-    """Arrays under their full titles; whole numbers are nothing that a training moves."""
-    return Lazy({f"{way}: {kind}/{n}": lambda n=n: arrays[n] for n in arrays})

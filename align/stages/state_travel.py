@@ -19,7 +19,7 @@ from align.pair.models import perturbed
 from align.pair.state_way import MappingWay, to_torch
 from align.record.arrays import Arrays
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
-from align.record.stored_arrays import Store
+from align.record.stored_arrays import Lazy, Store
 from align.record.tolerance import Tolerance
 from align.stages import state_judging
 from align.stages.state_faults import faults
@@ -116,13 +116,12 @@ class Training:
 
     def _snapshot(self, store: Store) -> Snapshot:
         state = self.take()
-        held = {WEIGHTS: self.side.state(self.model), **state.moments}
-        floating = {
-            kind: {n: a for n, a in arrays.items() if a.dtype.kind == "f" and a.size}
-            for kind, arrays in held.items()
-        }
-        kinds = {kind: store.keep(arrays) for kind, arrays in floating.items()}
-        return Snapshot(state.side, kinds, dict(state.steps))
+
+        def kept(arrays: Arrays) -> Lazy:
+            return store.keep({n: a for n, a in arrays.items() if a.dtype.kind == "f" and a.size})
+
+        moments = {kind: kept(arrays) for kind, arrays in state.moments.items()}
+        return Snapshot(kept(self.side.state(self.model)), moments, dict(state.steps))
 
 
 def why_not(pair: AnyPair) -> str:

@@ -78,9 +78,10 @@ class TrainingJudge:
     Args:
         pair: both sides.
         runs: the reference's runs, and what they say of rounding.
+        steps: over which rounding has grown, by default those of the runs.
     """
 
-    def __init__(self, pair: Pair, runs: TrainingRuns) -> None:
+    def __init__(self, pair: Pair, runs: TrainingRuns, steps: int = 0) -> None:
         self.runs, self.reference, self._oracle = runs, runs.reference, runs.oracle
         weights, self._dtype = pair.setup.weights, pair.dtype
         self._expected = kinds_of(weights, self.reference)
@@ -90,7 +91,8 @@ class TrainingJudge:
         sizes = {names[r.destination.name]: math.prod(r.destination.shape) for r in rows}
         self.widest = max(sizes, key=sizes.__getitem__, default="")
         self._empty = {row.destination.name for row in rows if 0 in row.destination.shape}
-        self._base = bounds.training(pair.dtype, pair.setup.pooled, len(self.reference.losses))
+        steps = steps or len(self.reference.losses)
+        self._base = bounds.training(pair.dtype, pair.setup.pooled, steps)
         self._scales = {
             kind: largest(arrays.values())
             for kind, arrays in kinds_of(weights, self.reference, layout=False).items()
