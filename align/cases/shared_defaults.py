@@ -126,3 +126,37 @@ def of_counterparts(side: int) -> Named:
         given = _given(getattr(importlib.import_module(module), name))
         found[ours] = {"default": given[parameter]}
     return found
+
+
+POLICIES = ("rand-m10", "rand-m7-inc1", "rand-n3-inc0", "rand-m9-mstd0.5-p0.7")
+
+
+def our_policies() -> Named:
+    """What the texts of POLICIES mean to us."""
+    from sot_paddle.data.image_randaugment import parse_randaugment
+
+    found: Named = {}
+    for text in POLICIES:
+        read = parse_randaugment(text)
+        found[text] = {
+            "layers": read.layers,
+            "magnitude": float(read.magnitude),
+            "deviation": float(read.std),
+            "probability": read.prob,
+            "operations": tuple(read.names),
+        }
+    return found
+
+
+def timm_policies() -> Named:
+    """What they mean to timm."""
+    from timm.data.auto_augment import rand_augment_transform
+
+    found: Named = {}
+    for text in POLICIES:
+        read = rand_augment_transform(text, {})
+        (facts,) = {(float(op.magnitude), float(op.magnitude_std), op.prob) for op in read.ops}
+        names = ("magnitude", "deviation", "probability")
+        found[text] = {"layers": read.num_layers, **dict(zip(names, facts, strict=True))}
+        found[text]["operations"] = tuple(op.name for op in read.ops)
+    return found

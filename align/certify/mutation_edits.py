@@ -33,7 +33,10 @@ UNSEEN_OPTIONS = {"strict", "repr", "stacklevel", "where"}
 """Options of calls that only refuse or only say something."""
 _COMMUTING = {"min", "max", "isclose", "gcd"}
 _OF_TENSORS = {"paddle", "F"}
-_WITHOUT_GRADIENT = {"to_tensor", "zeros", "ones", "full", "arange", "no_grad", "auto_cast"}
+_WITHOUT_GRADIENT = {
+    *("to_tensor", "zeros", "ones", "full", "arange", "eye", "rand"),
+    *("zeros_like", "ones_like", "full_like", "no_grad", "auto_cast"),
+}
 """Functions of Paddle whose result has no gradient to cut."""
 
 _DEFAULTS = {

@@ -137,6 +137,7 @@ TABLES: Mapping[str, Table] = {
         lambda: shared_defaults.of_counterparts(0),
         lambda: shared_defaults.of_counterparts(1),
     ),
+    "RandAugment texts": (shared_defaults.our_policies, shared_defaults.timm_policies),
     "text flags": (command_defaults.text_flags, _text_reference),
     "image flags": (command_defaults.image_flags, _image_reference),
     "image data": (command_defaults.image_data, command_defaults.published_image_data),

@@ -20,16 +20,17 @@ from sot_paddle.train.trainer import ExactTrainer
 METRIC = "score"
 
 
-def choices(values: Sequence[float], maximise: bool) -> dict[str, list[int]]:
+def choices(values: Sequence[float], maximise: bool, patience: int) -> dict[str, list[int]]:
     """Evaluate once for each value, as the trainer does after an epoch.
 
     Returns:
         After each evaluation, counted from 0: ``best`` by the trainer's record, ``kept`` by the
-        folder of the best model, ``since`` the evaluations in vain.
+        folder of the best model, ``since`` the evaluations in vain, ``stops`` 1 where the run
+        stops early.
     """
     logger.set_level("ERROR")  # as the trainer's commands do
     scripted = iter(values)
-    found: dict[str, list[int]] = {"best": [], "kept": [], "since": []}
+    found: dict[str, list[int]] = {"best": [], "kept": [], "since": [], "stops": []}
     with tempfile.TemporaryDirectory() as scratch, contextlib.redirect_stdout(io.StringIO()):
         recipe = Recipe(
             arguments=TrainingArguments(
@@ -42,6 +43,7 @@ def choices(values: Sequence[float], maximise: bool) -> dict[str, list[int]]:
             evaluate=lambda: {METRIC: next(scripted)},
             main_metric=METRIC,
             maximise=maximise,
+            patience=patience,
         )
         batches = MicroBatches(lambda epoch: [[0]])
         model = paddle.nn.Linear(1, 1)
@@ -53,4 +55,5 @@ def choices(values: Sequence[float], maximise: bool) -> dict[str, list[int]]:
             found["best"].append(trainer.progress.best_step)
             found["kept"].append(json.loads(text)["step"])
             found["since"].append(trainer.progress.since_best)
+            found["stops"].append(int(trainer.out_of_patience))
     return found

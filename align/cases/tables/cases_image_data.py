@@ -33,7 +33,7 @@ _DRAWN = value_cases(
         "data_cutmix": {"mixup": 0.0, "no_aug": True},
         "data_erasing": {
             **_WHOLE,
-            "aa": "rand-m5-n3-mstd1.5",
+            "aa": "rand-m9-n3-mstd2",
             "reprob": 1.0,
             "remode": "rand",
             "recount": 3,

@@ -119,20 +119,25 @@ def _named(columns: np.ndarray, scores: dict[str, float]) -> Arrays:
     return {"columns": columns, **{name: np.array(value) for name, value in scores.items()}}
 
 
-def best_choice(setting: Setting, *, values: tuple[float, ...], maximise: bool = True) -> BothSides:
-    """Which evaluation the trainer keeps, after each one.
+def best_choice(
+    setting: Setting, *, values: tuple[float, ...], maximise: bool = True, patience: int = 2
+) -> BothSides:
+    """Which evaluation the trainer keeps, after each one, and whether it stops early.
 
     Args:
         setting: of the case.
         values: of the main metric, one for each evaluation; nan is none.
         maximise: whether larger is better.
+        patience: evaluations in vain after which a run stops.
     """
     from align.cases.sides.paddle_best_choice import choices
 
     def of(choose: Callable[[Sequence[float]], int]) -> Arrays:
         best = [choose(values[: end + 1]) for end in range(len(values))]
         since = [end - place for end, place in enumerate(best)]
-        return {"best": np.array(best), "kept": np.array(best), "since": np.array(since)}
+        stops = [int(count >= patience) for count in since]
+        named = {"best": best, "kept": best, "since": since, "stops": stops}
+        return {name: np.array(found) for name, found in named.items()}
 
     def chosen(given: Sequence[float]) -> int:
         return best_evaluation(given, maximise=maximise)
@@ -145,7 +150,7 @@ def best_choice(setting: Setting, *, values: tuple[float, ...], maximise: bool =
         "the newest": of(lambda given: len(given) - 1),
     }
     return BothSides(
-        {name: np.array(found) for name, found in choices(values, maximise).items()},
+        {name: np.array(found) for name, found in choices(values, maximise, patience).items()},
         reference,
         {
             name: ValueFault(reference=other)
