@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from align.explain.arrays.output_edits import of_output
-from align.explain.calls import backward_repair, search
+from align.explain.calls import gradient_search, search
 from align.explain.guesses import guess
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty
@@ -32,4 +32,4 @@ def of_backward(pair: AnyPair, place: str, formula: str) -> str:
         place: key of the wrong layer's call.
         formula: what inject mode says of it.
     """
-    return backward_repair.explain(pair, place) or formula
+    return gradient_search.explained(pair, place) or formula

@@ -11,8 +11,8 @@ from paddle.nn import functional as F
 
 from align.explain.calls import call_values as values
 from align.explain.calls.call_values import Around
-from align.explain.calls.calls import ACTIVATIONS, WatchedCall
-from align.explain.calls.trials import ERRORS
+from align.frameworks.watched_calls import ACTIVATIONS, WatchedCall
+from align.pair.bench import ERRORS
 
 
 @dataclass(frozen=True)

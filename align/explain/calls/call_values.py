@@ -14,7 +14,7 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from align.explain.calls.calls import WatchedCall
+from align.frameworks.watched_calls import WatchedCall
 
 FEW = 4  # parts or axes whose permutations are all tried
 LOW = -1e30

@@ -12,8 +12,8 @@ import paddle
 
 from align.explain.calls.call_values import turned
 from align.explain.calls.layer_words import unequal
-from align.explain.calls.trials import ERRORS, Bench
 from align.frameworks import on_paddle
+from align.pair.bench import ERRORS, Bench
 from align.pair.isolation import Guilty
 from align.record.nested import leaves, replace
 

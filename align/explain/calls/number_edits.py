@@ -10,7 +10,7 @@ import paddle
 from scipy import optimize
 
 from align.explain.calls.call_values import is_number
-from align.explain.calls.calls import WatchedCall
+from align.frameworks.watched_calls import WatchedCall
 
 Miss = Callable[[Callable[[WatchedCall], Any]], float | None]
 """How far a layer is off under an answer, with a sign: 1 as it is, 0 when it agrees, None when it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ import numpy as np
 
 from align.explain.calls import call_edits, layer_edits, number_edits, structure_edits
 from align.explain.calls.call_values import Around
-from align.explain.calls.calls import WatchedCall, watched
-from align.explain.calls.trials import Bench
 from align.explain.experiment import Edit, explain
 from align.frameworks import on_paddle, on_torch
+from align.frameworks.watched_calls import WatchedCall, watched_in
 from align.pair.any_pair import AnyPair
+from align.pair.bench import Bench
 from align.pair.isolation import Guilty
 
 MANY = 200  # watched calls of one layer; beyond that it is a whole network
@@ -124,10 +123,7 @@ def _miss(bench: Bench, numbers: Sequence[int]) -> number_edits.Miss:
 
 def watching(bench: Bench, answer: Callable[[WatchedCall], Any]) -> AbstractContextManager:
     """Every call in the layer's own code through ``answer``."""
-    layers = [bench.layer, *bench.layer.sublayers()]
-    names = dict.fromkeys(kind.__module__ for layer in layers for kind in type(layer).__mro__)
-    own = [sys.modules[n] for n in names if n in sys.modules]
-    return watched(lambda: bench.inside, answer, (*own, *layers))
+    return watched_in(bench.layer, answer, lambda: bench.inside)
 
 
 def _masks(bench: Bench, module: Any) -> list[np.ndarray]:

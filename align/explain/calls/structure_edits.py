@@ -11,9 +11,9 @@ from typing import Any
 import paddle
 
 from align.explain.calls.call_values import FORMULAS
-from align.explain.calls.trials import Bench
 from align.frameworks import on_paddle
 from align.pair.any_pair import AnyPair
+from align.pair.bench import Bench
 from align.record.nested import leaves
 from align.record.recording import ROOT
 

@@ -61,5 +61,7 @@ def test_what_inject_mode_knows_needs_no_experiment(monkeypatch) -> None:
 
 def test_of_the_backward_pass_the_experiment_comes_first(monkeypatch) -> None:
     for found, said in (("detach() cuts the graph", "detach() cuts the graph"), ("", "formula")):
-        monkeypatch.setattr(layer_causes.backward_repair, "explain", lambda *_, found=found: found)
+        monkeypatch.setattr(
+            layer_causes.gradient_search, "explained", lambda *_, found=found: found
+        )
         assert layer_causes.of_backward(Pair(), "a", "formula") == said

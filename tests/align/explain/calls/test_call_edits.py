@@ -244,7 +244,7 @@ def test_what_no_edit_mends_is_not_explained(name: str) -> None:
 
 
 def test_every_row_has_a_function_that_is_watched() -> None:
-    from align.explain.calls.calls import NAMES
+    from align.frameworks.watched_calls import NAMES
 
     named = {name for row in call_edits.ROWS for name in row.functions.split()}
     assert named <= set(NAMES.values())

@@ -9,7 +9,7 @@ import torch
 from paddle import nn
 from paddle.nn import functional as F
 
-from align.explain.calls import backward_repair, search
+from align.explain.calls import gradient_search, search
 from align.pair.any_pair import AnyPair, Setup
 from align.record.request import Request
 from align.stages import stages
@@ -115,7 +115,7 @@ def test_a_weak_mask_is_named_by_where_it_is_made_or_used() -> None:
 
 
 def test_a_cut_graph_is_found_in_the_backward_pass() -> None:
-    cause = backward_repair.explain(pair_of("detached"), "(model)")
+    cause = gradient_search.explained(pair_of("detached"), "(model)")
     assert cause == ""  # the model as a whole is not run again: nothing is claimed
 
 
@@ -165,9 +165,31 @@ class TorchAround(torch.nn.Module):
 def test_a_cut_in_a_loop_is_undone_as_a_whole() -> None:
     plan = Request(TorchAround, lambda: Around(Detaching()), (TOKENS,), dtype=("float64",))
     pair = AnyPair(Setup(plan), "float64")
-    cause = backward_repair.explain(pair, "inner")
+    cause = gradient_search.explained(pair, "inner")
     assert cause.startswith("detach() cuts the graph")
     assert "test_search.py:" in cause
+
+
+class TorchCut(TorchAround):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Detached()
+
+
+class Detached(torch.nn.Module):
+    def forward(self, x):
+        return x * torch.tanh(x).detach()
+
+
+class Joined(nn.Layer):
+    def forward(self, x):
+        return x * paddle.tanh(x)
+
+
+def test_a_cut_that_paddle_lacks_is_found() -> None:
+    plan = Request(TorchCut, lambda: Around(Joined()), (TOKENS,), dtype=("float64",))
+    cause = gradient_search.explained(AnyPair(Setup(plan), "float64"), "inner")
+    assert cause.startswith("PyTorch cuts the graph after tanh, Paddle does not: detach()")
 
 
 class Unknown(nn.Layer):

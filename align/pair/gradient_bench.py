@@ -1,62 +1,23 @@
-"""The cause of a wrong backward pass by experiment: run one layer's again with a slip undone."""
+"""Run one Paddle layer again, forward and backward, on the reference's inputs and gradients."""
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import paddle
 
-from align.explain.calls.calls import WatchedCall, watched
-from align.explain.calls.search import together
-from align.explain.calls.trials import ERRORS, Bench
 from align.frameworks import on_paddle
 from align.judge.bounds import POOLED
 from align.pair import runs
 from align.pair.any_pair import AnyPair
+from align.pair.bench import ERRORS
 from align.record.nested import leaves, replace
-from align.record.recording import ROOT
-
-CUTS = {
-    "detach": "detach() cuts the graph: no gradient passes there, in PyTorch it does",
-    "diag_embed": "paddle.diag_embed has no gradient: it cuts the graph; multiply by an identity",
-}
-"""Function -> what a call of it does to the gradient."""
 
 
-def explain(pair: AnyPair, key: str) -> str:
-    """The cause of a wrong backward pass of one layer whose forward pass is right, "" unknown.
-
-    Args:
-        pair: the user's pair.
-        key: call of the layer.
-    """
-    reference = Bench(pair, key).partner
-    if key == ROOT or reference is None:
-        return ""
-    with Bench(pair, key).ready() as bench:
-        held = bench.held
-    if held is None:
-        return ""
-    trial = Rerun(pair, held, reference)
-    calls: list[WatchedCall] = []
-    ours = trial.gradients(trial.watch(lambda call: calls.append(call) or call.go()))
-    if ours is None or trial.right(ours):
-        return ""
-    for numbers in together([call for call in calls if call.name in CUTS]):
-        call = calls[numbers[0]]
-        if trial.mended_by(trial.watch(_without(numbers))):
-            return f"{CUTS[call.name]} ({call.place})"
-    if trial.mended_by(_gradients_on()):
-        return "no_grad() cuts the graph: no gradient passes there, in PyTorch it does"
-    return ""
-
-
-class Rerun:
+class GradientBench:
     """One layer called again with gradients, as part of no model.
 
     Args:
@@ -115,35 +76,3 @@ class Rerun:
         """Whether a change makes the gradients right."""
         ours = self.gradients(change)
         return ours is not None and self.right(ours)
-
-    def watch(self, answer: Any) -> AbstractContextManager:
-        """Every call in the layer, and in the layers inside, through ``answer``."""
-        layers = [self.layer, *self.layer.sublayers()]
-        names = dict.fromkeys(kind.__module__ for layer in layers for kind in type(layer).__mro__)
-        own = [sys.modules[n] for n in names if n in sys.modules]
-        return watched(lambda: True, answer, (*own, *layers))
-
-
-def _without(numbers: Sequence[int]) -> Any:
-    """The calls with these numbers in a form that hands gradients on."""
-
-    def answer(call: WatchedCall) -> Any:
-        if call.number not in numbers:
-            return call.go()
-        x = call.args[0]
-        if call.name == "diag_embed":
-            return x.unsqueeze(-1) * paddle.eye(x.shape[-1], dtype=x.dtype)
-        return x
-
-    return answer
-
-
-@contextlib.contextmanager
-def _gradients_on() -> Iterator[None]:
-    """``paddle.no_grad`` without effect."""
-    own = paddle.no_grad
-    paddle.no_grad = contextlib.nullcontext
-    try:
-        yield
-    finally:
-        paddle.no_grad = own

@@ -8,6 +8,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,21 @@ def watched(
     finally:
         for owner, attribute, function in held:
             setattr(owner, attribute, function)
+
+
+def watched_in(
+    layer: Any, answer: Callable[[WatchedCall], Any], active: Callable[[], bool] = lambda: True
+) -> AbstractContextManager:
+    """The same for what a layer, and the layers inside, may call.
+
+    Args:
+        layer: its modules and itself are owners.
+        answer, active: see `watched`.
+    """
+    layers = [layer, *layer.sublayers()]
+    names = dict.fromkeys(kind.__module__ for one in layers for kind in type(one).__mro__)
+    own = [sys.modules[n] for n in names if n in sys.modules]
+    return watched(active, answer, (*own, *layers))
 
 
 def _place(frame: Any) -> str:
