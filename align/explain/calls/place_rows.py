@@ -1,0 +1,109 @@
+"""Rows of edits that move values: orders, axes, indices, shifts, windows, sizes of images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import paddle
+from paddle.nn import functional as F
+
+from align.explain.calls import call_values as values
+from align.explain.calls.call_row import CallRow, option
+from align.frameworks.watched_calls import WatchedCall
+
+
+def _joined(call: WatchedCall, order: tuple[int, ...]) -> Any:
+    chosen = [values.first(call)[i] for i in order]
+    return call.go(chosen, *call.args[1:]) if call.args else call.go(x=chosen)
+
+
+def _bordered(call: WatchedCall, mode: str) -> Any:
+    """A convolution whose padding is filled in by a mode."""
+    pads = call.argument("padding")
+    pads = [pads, pads] if isinstance(pads, int) else list(pads)
+    wide = F.pad(values.first(call), [pads[1], pads[1], pads[0], pads[0]], mode=mode)
+    bound = {"padding": 0, "x": wide}
+    return call.with_arguments(bound)
+
+
+PLACE_ROWS = (
+    CallRow("flip", "flip: PyTorch does not flip", lambda call, _: call.args[0]),
+    CallRow(
+        "concat stack",
+        "order of the parts in {name}: PyTorch has {value} of Paddle's list",
+        _joined,
+        values.orders,
+    ),
+    option("concat stack", "axis", values.axes),
+    CallRow(
+        "split chunk unbind",
+        "order of the parts of {name}: swapped; PyTorch's are numbers {value} of Paddle's",
+        lambda call, order: [call.go()[i] for i in order],
+        values.result_orders,
+    ),
+    option(
+        "transpose",
+        "perm",
+        values.perms,
+        "axes of transpose: Paddle's order is {{own}}, with {{value}} it agrees",
+    ),
+    CallRow(
+        "reshape flatten",
+        "{name} without a transposition of its input: with the axes in the order {value} before "
+        "it, it agrees (the heads are not put back)",
+        lambda call, order: values.put(call, 0, paddle.transpose(call.args[0], order)),
+        values.input_perms,
+    ),
+    CallRow(
+        "reshape flatten",
+        "order of the sizes in {name}: Paddle reads {value[2]}, PyTorch {value[3]} with the axes "
+        "{value[0]} and {value[1]} swapped after",
+        values.regrouped,
+        values.size_swaps,
+    ),
+    CallRow(
+        "index",
+        "index: Paddle takes [{own}], with [{value}] it agrees",
+        lambda call, value: call.go(call.args[0], value[1]),
+        values.places,
+        lambda call: values.index(call.args[1]),
+    ),
+    CallRow(
+        "arange embedding",
+        "positions are off by one: Paddle's are {value:+d} to PyTorch's",
+        lambda call, by: (
+            call.go() - by if call.name == "arange" else call.go(call.args[0] - by, *call.args[1:])
+        ),
+        lambda call, around: (1, -1),
+    ),
+    option(
+        "embedding",
+        "padding_idx",
+        (None,),
+        "{argument}: Paddle's embedding gives zeros for that index, PyTorch the row",
+    ),
+    option(
+        "roll",
+        "shifts",
+        values.shifts,
+        "shift of roll: Paddle rolls by {{own}}, with {{value}} it agrees",
+    ),
+    CallRow(
+        "conv2d",
+        "padding of the convolution: Paddle fills in zeros, with mode {value!r} it agrees",
+        _bordered,
+        lambda call, around: values.MODES,
+    ),
+    option("conv2d", "padding", (0, 1, 2, 3)),
+    option("conv2d", "stride", (1, 2, 4)),
+    option("conv2d", "dilation", (1, 2, 3)),
+    option("pad", "mode", ("constant", *values.MODES)),
+    option("avg_pool2d", "exclusive", (True, False)),
+    option("avg_pool2d max_pool2d", "ceil_mode", (True, False)),
+    option("max_pool2d", "padding", (0, 1, 2, 3)),
+    option("interpolate", "align_corners", (True, False)),
+    option("interpolate", "mode", ("bilinear", "nearest", "bicubic", "area")),
+    option("interpolate", "align_mode", (0, 1)),
+    option("cumsum normalize", "axis", (-1, 0, 1)),
+)
+"""In the order in which they are tried."""

@@ -1,0 +1,219 @@
+"""Rows of edits that change values: formulas, scales, masks, means, products, norms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import paddle
+
+from align.explain.calls import call_values as values
+from align.explain.calls.call_row import CallRow, option
+from align.frameworks.watched_calls import ACTIVATIONS, WatchedCall
+
+
+def _reduced(call: WatchedCall, name: str) -> paddle.Tensor:
+    options = {"axis": call.argument("axis"), "keepdim": call.argument("keepdim", False)}
+    return getattr(paddle, name)(call.args[0], **options)
+
+
+def _rms(call: WatchedCall, _: Any) -> Any:
+    x, width = call.args[0], call.args[0].shape[-1]
+    made = x * paddle.rsqrt((x * x).mean(-1, keepdim=True) + call.argument("epsilon", 1e-5))
+    weight, bias = call.argument("weight"), call.argument("bias")
+    made = made if weight is None else made * weight.reshape([width])
+    return made if bias is None else made + bias.reshape([width])
+
+
+_BATCH = "normalisation: Paddle computes batch norm ({}), PyTorch batch norm ({})"
+_RUN, _OWN = "running statistics", "statistics of the batch"
+VALUE_ROWS = (
+    CallRow(
+        " ".join(ACTIVATIONS),
+        "activation: Paddle computes {own}, PyTorch {value}",
+        lambda call, value: values.FORMULAS[value](values.first(call)),
+        values.formulas,
+        values.formula,
+    ),
+    option(
+        "softmax log_softmax",
+        "axis",
+        values.axes,
+        "softmax {argument}: Paddle takes axis {{own}}, PyTorch axis {{value}}",
+    ),
+    CallRow(
+        "softmax",
+        "Paddle computes the softmax, PyTorch its logarithm",
+        lambda call, _: paddle.log(call.go()),
+    ),
+    CallRow(
+        "log_softmax",
+        "Paddle computes the logarithm of a softmax, PyTorch the softmax",
+        lambda call, _: paddle.exp(call.go()),
+    ),
+    CallRow(
+        "softmax log_softmax",
+        "scale of the attention scores: {value}",
+        lambda call, value: values.put(call, 0, call.args[0] * value[1]),
+        values.scales,
+    ),
+    CallRow(
+        "softmax log_softmax",
+        "mask: the causal mask is missing: Paddle attends to later positions, PyTorch does not",
+        lambda call, keep: values.put(call, 0, values.hidden(call.args[0], keep)),
+        values.earlier,
+    ),
+    CallRow(
+        "softmax log_softmax",
+        "mask: it is not applied; minus infinity in its places makes the layer agree",
+        lambda call, keep: values.put(call, 0, values.hidden(call.args[0], keep)),
+        values.keeps,
+    ),
+    CallRow(
+        "where",
+        "mask: it is inverted (the condition of where is the other way round)",
+        lambda call, _: values.put(call, 0, paddle.logical_not(call.args[0])),
+    ),
+    CallRow(
+        "where",
+        "mask: in Paddle only, PyTorch does without",
+        lambda call, at: call.args[at],
+        lambda call, around: (1, 2),
+    ),
+    CallRow(
+        "where",
+        "mask value: what Paddle fills in is too weak; a very low number makes the layer agree",
+        lambda call, at: values.put(call, at, paddle.full_like(call.args[3 - at], values.LOW)),
+        values.fills_at,
+    ),
+    CallRow(
+        "add",
+        "mask value: what Paddle adds to the scores is too weak; a very low number makes the layer "
+        "agree",
+        lambda call, at: values.put(call, at, values.strong(call.args[at], inverted=False)),
+        values.masks_at,
+    ),
+    CallRow(
+        "add",
+        "mask: it is inverted (Paddle hides what PyTorch keeps)",
+        lambda call, at: values.put(call, at, values.strong(call.args[at], inverted=True)),
+        values.masks_at,
+    ),
+    CallRow(
+        "add",
+        "a term of a sum is added once too often: PyTorch does without",
+        lambda call, at: call.args[at],
+        values.operands,
+    ),
+    option("scaled_dot_product_attention", "is_causal", (True, False)),
+    option(
+        "scaled_dot_product_attention",
+        "attn_mask",
+        (None,),
+        "mask: in Paddle only ({argument}), PyTorch does without",
+    ),
+    CallRow(
+        "subtract", "swapped operands of a difference (a wrong sign)", lambda call, _: -call.go()
+    ),
+    CallRow(
+        "subtract",
+        "a difference: PyTorch does not subtract (n for n - 1, a mean that stays)",
+        lambda call, at: call.args[at],
+        lambda call, around: [0] if isinstance(call.args[0], paddle.Tensor) else [],
+    ),
+    CallRow(
+        "divide",
+        "quotient: PyTorch divides by the root of what Paddle divides by",
+        lambda call, _: call.args[0] / paddle.sqrt(call.args[1]),
+    ),
+    CallRow(
+        "divide",
+        "quotient: Paddle divides by the root of what PyTorch divides by",
+        lambda call, _: call.args[0] / (call.args[1] * call.args[1]),
+    ),
+    CallRow(
+        "multiply divide",
+        "scale: Paddle has a factor {value} ({name}) that PyTorch has not",
+        lambda call, _: call.args[0],
+        values.factor,
+    ),
+    CallRow(
+        "multiply divide",
+        "scale: Paddle has the inverse of PyTorch's factor {value}",
+        lambda call, _: (
+            call.args[0] / call.args[1] if call.name == "multiply" else call.args[0] * call.args[1]
+        ),
+        values.factor,
+    ),
+    CallRow(
+        " ".join(values.REDUCTIONS),
+        "{name} instead of {value}: with {value} over the same axes it agrees",
+        _reduced,
+        lambda call, around: [name for name in values.REDUCTIONS if name != call.name],
+    ),
+    option(
+        " ".join(values.REDUCTIONS),
+        "axis",
+        values.axis_sets,
+        "axes of {{name}}: Paddle takes {{own}}, with {{value}} it agrees",
+    ),
+    CallRow(
+        "mean",
+        "mean: PyTorch does not subtract it (zero instead makes the layer agree)",
+        lambda call, _: paddle.zeros_like(call.go()),
+    ),
+    CallRow(
+        "var std",
+        "variance: Paddle divides by {own}, with the other divisor it agrees (n - 1: unbiased)",
+        lambda call, _: call.with_argument("unbiased", call.argument("unbiased") is False),
+        own=lambda call: "n" if call.argument("unbiased") is False else "n - 1",
+    ),
+    CallRow("sqrt rsqrt", "{name}: PyTorch does not take the root", lambda call, _: call.args[0]),
+    CallRow(
+        "matmul bmm",
+        "matrix product: swapped operands (query and key)",
+        lambda call, _: call.go(call.args[1], call.args[0]),
+    ),
+    CallRow(
+        "matmul bmm",
+        "matrix product: swapped operands (query and key): its result has to be transposed",
+        lambda call, _: values.turned(call.go()),
+    ),
+    CallRow(
+        "matmul bmm",
+        "matrix product: operand {value} is transposed in one framework only",
+        lambda call, at: values.put(call, at, values.turned(call.args[at])),
+        lambda call, around: (0, 1),
+    ),
+    CallRow(
+        "matmul bmm",
+        "centring: the factors of a product have to be centred (their mean over the axes {value} "
+        "subtracted)",
+        lambda call, axes: call.go(*(x - x.mean(axes, keepdim=True) for x in call.args[:2])),
+        lambda call, around: ([-2], [-1], [-2, -1]),
+    ),
+    CallRow(
+        "layer_norm",
+        "normalisation: Paddle computes layer norm, PyTorch RMS norm (the mean is not subtracted)",
+        _rms,
+    ),
+    CallRow(
+        "batch_norm",
+        _BATCH.format(_OWN, _RUN),
+        lambda call, _: call.with_arguments({"training": False, "use_global_stats": True}),
+    ),
+    CallRow(
+        "batch_norm",
+        _BATCH.format(_RUN, _OWN),
+        lambda call, _: call.with_arguments({"training": True, "use_global_stats": False}),
+    ),
+    option("group_norm", "num_groups", (1, 2, 3, 4, 6, 8, 16, 32)),
+    option(
+        "dropout",
+        "p",
+        (0.0,),
+        "dropout is active, {argument}: Paddle has {{own}}, PyTorch drops none",
+    ),
+    option("dropout", "mode", ("upscale_in_train", "downscale_in_infer")),
+    option("normalize", "p", (1, 2)),
+)
+"""In the order in which they are tried."""
