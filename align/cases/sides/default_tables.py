@@ -6,6 +6,7 @@ Where the original has a program with options, the reference side is its table i
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -94,6 +95,11 @@ def _functions(module: Any, norms: Any) -> Named:
     return {**found, **_signatures({"SvPN": norms.SvPN})}
 
 
+def _both(read: Callable[[Any], Named], ours: Any, reference: Any) -> Table:
+    """One way to read either side."""
+    return functools.partial(read, ours), functools.partial(read, reference)
+
+
 _PUBLISHED = ("Classifier", "OnlyVisualTokensClassifier", "TokenEmbed")
 TABLES: Mapping[str, Table] = {
     "hf_adamw": (
@@ -105,38 +111,19 @@ TABLES: Mapping[str, Table] = {
         lambda: _built_reference(torch.optim.AdamW, _FIELDS),
     ),
     "trainers": (lambda: _trainers().ours(), lambda: _trainers().reference()),
-    "schedule by epoch": (
-        lambda: _numbers(schedule.EpochRates),
-        lambda: _numbers(reference_schedule.vision_learning_rates),
+    "schedule by epoch": _both(
+        _numbers, schedule.EpochRates, reference_schedule.vision_learning_rates
     ),
-    "head options": (
-        lambda: fields(config.HeadConfig),
-        lambda: fields(reference_heads.HeadConfig),
-    ),
-    "encoder options": (
-        lambda: fields(config.EncoderConfig),
-        lambda: fields(reference_bert.EncoderConfig),
-    ),
-    "vit options": (
-        lambda: fields(vision_config.ViTConfig),
-        lambda: fields(reference_vision.ViTConfig),
-    ),
-    "swin options": (
-        lambda: fields(vision_config.SwinConfig),
-        lambda: fields(reference_vision.SwinConfig),
-    ),
+    "head options": _both(fields, config.HeadConfig, reference_heads.HeadConfig),
+    "encoder options": _both(fields, config.EncoderConfig, reference_bert.EncoderConfig),
+    "vit options": _both(fields, vision_config.ViTConfig, reference_vision.ViTConfig),
+    "swin options": _both(fields, vision_config.SwinConfig, reference_vision.SwinConfig),
     "functions": (
         lambda: _functions(functional, power_norm),
         lambda: _functions(reference_functional, reference_norms),
     ),
-    "shared names": (
-        lambda: shared_defaults.of_package(0),
-        lambda: shared_defaults.of_package(1),
-    ),
-    "counterparts": (
-        lambda: shared_defaults.of_counterparts(0),
-        lambda: shared_defaults.of_counterparts(1),
-    ),
+    "shared names": _both(shared_defaults.of_package, 0, 1),
+    "counterparts": _both(shared_defaults.of_counterparts, 0, 1),
     "RandAugment texts": (shared_defaults.our_policies, shared_defaults.timm_policies),
     "text flags": (command_defaults.text_flags, _text_reference),
     "image flags": (command_defaults.image_flags, _image_reference),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import paddle
@@ -36,29 +37,33 @@ def in_our_names(arrays: Mapping[str, np.ndarray]) -> Arrays:
 
 def paddle_bag(arrays: Mapping[str, np.ndarray]) -> paddle.nn.Layer:
     """A layer with these values under the names of ours; it computes nothing."""
-    bag = paddle.nn.Layer()
-    for name, value in in_our_names(arrays).items():
-        *path, last = name.split(".")
-        layer = bag
-        for part in path:
-            if part not in layer._sub_layers:
-                layer.add_sublayer(part, paddle.nn.Layer())
-            layer = layer._sub_layers[part]
+
+    def adopt(layer: paddle.nn.Layer, name: str, value: np.ndarray) -> None:
         parameter = paddle.create_parameter(list(value.shape), str(value.dtype))
         parameter.set_value(value)
-        layer.add_parameter(last, parameter)
-    return bag
+        layer.add_parameter(name, parameter)
+
+    return _bag(in_our_names(arrays), paddle.nn.Layer, adopt)
 
 
 def torch_bag(arrays: Mapping[str, np.ndarray]) -> torch.nn.Module:
     """A module with these values under the reference's names; it computes nothing."""
-    bag = torch.nn.Module()
+
+    def adopt(module: torch.nn.Module, name: str, value: np.ndarray) -> None:
+        module.register_parameter(name, torch.nn.Parameter(torch.from_numpy(value.copy())))
+
+    return _bag(arrays, torch.nn.Module, adopt)
+
+
+def _bag(arrays: Mapping[str, np.ndarray], kind: type, adopt: Callable) -> Any:
+    """Nested modules of a kind, each with its own parameters."""
+    bag = kind()
     for name, value in arrays.items():
         *path, last = name.split(".")
         module = bag
         for part in path:
-            if part not in module._modules:
-                module.add_module(part, torch.nn.Module())
-            module = module._modules[part]
-        module.register_parameter(last, torch.nn.Parameter(torch.from_numpy(value.copy())))
+            if not hasattr(module, part):
+                setattr(module, part, kind())
+            module = getattr(module, part)
+        adopt(module, last, value)
     return bag

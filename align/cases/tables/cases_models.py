@@ -16,8 +16,8 @@ from align.cases.kinds.case_kinds import (
     ImageBatch,
     ModelCase,
     PairValuesCase,
-    TimmCase,
 )
+from align.cases.tables.cases_vision import timm_swin
 from align.cases.tables.model_options import BERT, SOT, SWIN
 
 _FEW_WORDS = Batch(lengths=(7, 2, 1, 5), length=8)  # of a class token and 6, 1, 0 and 4 words
@@ -176,24 +176,12 @@ DRAWN = (
     ),
 )
 TIMM = (
-    TimmCase(
+    timm_swin(
         "timm_swin_padded_grid",
-        "swin_tiny",
         {"img_size": 20, "window_size": 4, **SWIN},
-        subject="images",
+        (2, 1),
         batch=ImageBatch(samples=2, size=20),
-        num_classes=5,
         dtypes=_FLOAT64,
-        timm_model="swin_tiny_patch4_window7_224",
-        timm_options={"img_size": 20, "window_size": 4, **SWIN, "drop_path_rate": 0.0},
-        layout="swin_timm",
-        hooks={
-            "stages.0.blocks.0": "layers.0.blocks.0",
-            "stages.0.blocks.1": "layers.0.blocks.1",
-            "stages.1.downsample": "layers.1.downsample",
-            "stages.1.blocks.0": "layers.1.blocks.0",
-            "norm": "norm",
-        },
     ),
 )
 OTHER_KINDS = (*TIMM, *OF_TWO_SIZES, *STATISTICS, *DRAWN)

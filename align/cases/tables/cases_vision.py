@@ -167,74 +167,53 @@ _FULL = tuple(
     for model, samples in (("sot_tiny", 2), ("sot_small", 1), ("sot_base", 1))
 )
 
+
+def _timm(name: str, family: str, options: Mapping[str, Any], **more: Any) -> TimmCase:
+    """A plain model against timm's own; its last norm is compared in every case."""
+    hooks = {**more.pop("hooks"), "norm": "norm"}
+    shared = {"subject": "images", "num_classes": 5, "layout": f"{family}_timm", "hooks": hooks}
+    return TimmCase(name, f"{family}_tiny", options, **{**shared, **more})
+
+
+def _timm_deit(name: str, options: Mapping[str, Any], depth: int, **more: Any) -> TimmCase:
+    hooks = {f"blocks.{index}": f"blocks.{index}" for index in range(depth)}
+    named = {"timm_model": "deit_tiny_patch16_224", "timm_options": options}
+    return _timm(name, "deit", options, hooks=hooks, **named, **more)
+
+
+def timm_swin(
+    name: str,
+    options: Mapping[str, Any],
+    depths: tuple[int, ...],
+    *,
+    downsample: bool = True,
+    **more: Any,
+) -> TimmCase:
+    """A Swin of these depths against timm's; the last merging of patches is compared if asked."""
+    hooks = {
+        f"stages.{stage}.blocks.{block}": f"layers.{stage}.blocks.{block}"
+        for stage, depth in enumerate(depths)
+        for block in range(depth)
+    }
+    if downsample:
+        last = len(depths) - 1
+        hooks[f"stages.{last}.downsample"] = f"layers.{last}.downsample"
+    given = {**options, "drop_path_rate": 0.0}
+    named = {"timm_model": "swin_tiny_patch4_window7_224", "timm_options": given}
+    return _timm(name, "swin", options, hooks=hooks, **named, **more)
+
+
+_PUBLISHED_SIZE: dict[str, Any] = {
+    "batch": ImageBatch(samples=2, size=224),
+    "num_classes": 1000,
+    "dtypes": ("float64",),
+    "quick": False,
+}
 _TIMM = (
-    TimmCase(
-        "timm_deit",
-        "deit_tiny",
-        _DEIT,
-        subject="images",
-        batch=_IMAGES,
-        num_classes=5,
-        timm_model="deit_tiny_patch16_224",
-        timm_options={
-            "img_size": 32,
-            "embed_dim": 18,
-            "depth": 3,
-            "num_heads": 3,
-            "mlp_ratio": 2.0,
-        },
-        layout="deit_timm",
-        hooks={f"blocks.{index}": f"blocks.{index}" for index in range(3)} | {"norm": "norm"},
-    ),
-    TimmCase(
-        "timm_swin",
-        "swin_tiny",
-        _SWIN,
-        subject="images",
-        batch=_LARGER,
-        num_classes=5,
-        timm_model="swin_tiny_patch4_window7_224",
-        timm_options={**_SWIN, "drop_path_rate": 0.0},
-        layout="swin_timm",
-        hooks={
-            f"stages.{stage}.blocks.{block}": f"layers.{stage}.blocks.{block}"
-            for stage in range(2)
-            for block in range(2)
-        }
-        | {"stages.1.downsample": "layers.1.downsample", "norm": "norm"},
-    ),
-    TimmCase(
-        "timm_deit_full",
-        "deit_tiny",
-        {},
-        subject="images",
-        batch=ImageBatch(samples=2, size=224),
-        num_classes=1000,
-        dtypes=("float64",),
-        quick=False,
-        timm_model="deit_tiny_patch16_224",
-        layout="deit_timm",
-        hooks={f"blocks.{index}": f"blocks.{index}" for index in range(12)} | {"norm": "norm"},
-    ),
-    TimmCase(
-        "timm_swin_full",
-        "swin_tiny",
-        {},
-        subject="images",
-        batch=ImageBatch(samples=2, size=224),
-        num_classes=1000,
-        dtypes=("float64",),
-        quick=False,
-        timm_model="swin_tiny_patch4_window7_224",
-        timm_options={"drop_path_rate": 0.0},
-        layout="swin_timm",
-        hooks={
-            f"stages.{stage}.blocks.{block}": f"layers.{stage}.blocks.{block}"
-            for stage, depth in enumerate((2, 2, 6, 2))
-            for block in range(depth)
-        }
-        | {"norm": "norm"},
-    ),
+    _timm_deit("timm_deit", _DEIT, 3, batch=_IMAGES),
+    timm_swin("timm_swin", _SWIN, (2, 2), batch=_LARGER),
+    _timm_deit("timm_deit_full", {}, 12, **_PUBLISHED_SIZE),
+    timm_swin("timm_swin_full", {}, (2, 2, 6, 2), downsample=False, **_PUBLISHED_SIZE),
 )
 
 VISION: tuple[Case, ...] = (

@@ -64,12 +64,7 @@ def rates_of_ours(recipe: Recipe) -> tuple[Rates, dict[str, Any]]:
     schedule = paddle_side.schedule_of(recipe)
     parameter = paddle.create_parameter([1], "float64")
     optimizer = paddle.optimizer.SGD(learning_rate=schedule, parameters=[parameter])
-    rates = []
-    for _ in range(recipe.length):
-        rates.append(optimizer.get_lr())
-        optimizer.step()
-        schedule.step()
-    return rates, on_paddle.stamp(parameter)
+    return _stepped(on_paddle, optimizer, schedule, recipe.length), on_paddle.stamp(parameter)
 
 
 def rates_of_reference(recipe: Recipe) -> tuple[Rates, dict[str, Any]]:
@@ -77,12 +72,16 @@ def rates_of_reference(recipe: Recipe) -> tuple[Rates, dict[str, Any]]:
     parameter = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
     optimizer = torch.optim.SGD([parameter], lr=recipe.learning_rate)
     schedule = torch_side.schedule_of(optimizer, recipe)
+    return _stepped(on_torch, optimizer, schedule, recipe.length), on_torch.stamp(parameter)
+
+
+def _stepped(side: Any, optimizer: Any, schedule: Any, steps: int) -> Rates:
     rates = []
-    for _ in range(recipe.length):
-        rates.append(optimizer.param_groups[0]["lr"])
+    for _ in range(steps):
+        rates.append(side.rate(optimizer))
         optimizer.step()
         schedule.step()
-    return rates, on_torch.stamp(parameter)
+    return rates
 
 
 def step_faults(recipe: Recipe, ours: Rates) -> dict[str, Rates]:
