@@ -34,18 +34,17 @@ class Treatment:
 
     def apply(self, gradients: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Whole gradients after it; the weights are not added."""
-        if self.kind == "value":
-            return {n: np.clip(g, -self.limit, self.limit) for n, g in gradients.items()}
         norms = {n: float(np.linalg.norm(g.astype(np.float64))) for n, g in gradients.items()}
         if self.kind == "global norm":
             norms = dict.fromkeys(norms, math.sqrt(sum(norm**2 for norm in norms.values())))
-        return {n: g * self.factor(norms[n]) for n, g in gradients.items()}
+        return {n: self.of(g, norms[n]) for n, g in gradients.items()}
 
-    def factor(self, norm: float) -> float:
-        """What a gradient is multiplied by that is clipped by this norm."""
-        if self.kind in ("none", "scaled"):
-            return self.limit
-        return self.limit / max(self.limit, norm)
+    def of(self, gradient: np.ndarray, norm: float) -> np.ndarray:
+        """One gradient after it, of which the norm is known that it may be clipped by."""
+        if self.kind == "value":
+            return np.clip(gradient, -self.limit, self.limit)
+        clipped = self.kind not in ("none", "scaled")
+        return gradient * (self.limit / max(self.limit, norm) if clipped else self.limit)
 
     def __str__(self) -> str:
         if self.kind == "none":
@@ -88,31 +87,27 @@ def treatment_of(side: SideTrace) -> Treatment | None:
     """
     weight = _weight(side)
     pairs = [
-        (step, name, g, e - weight * one.weights[step])
-        for name, one in side.main.items()
+        (side.norms[step], one.norms[step], g, e - weight * one.weights[step])
+        for one in side.main.values()
         for step, (g, e) in enumerate(zip(one.gradients, one.used, strict=False))
         if g is not None and e is not None and g.any() and step != SMALL_STEP
         if ALIKE * np.abs(g).max() > 8 * side.eps * weight * np.abs(one.weights[step]).max()
     ]  # the small step is below every limit, and lost in rounding in float32
-    return next((one for one in _candidates(side, pairs, weight) if _fits(side, one, pairs)), None)
-
-
-def _candidates(side: SideTrace, pairs: list[tuple], weight: float) -> list[Treatment]:
-    """One of each kind, with its number from the largest gradient."""
     if not pairs:
-        return [Treatment()]
-    factors = [(slope(e.ravel(), g.ravel()), step, name) for step, name, g, e in pairs]
-    factor, step, name = min(factors)
-    if factor <= 0:
-        return []  # cleared after the step: nothing is left to read
-    largest = max(float(np.abs(e).max()) for *_, e in pairs)
-    return [
-        Treatment("none", 1.0, weight),
-        Treatment("scaled", factors[0][0], weight),
-        Treatment("value", largest, weight),
-        Treatment("global norm", factor * side.norms[step], weight),
-        Treatment("norm of each tensor", factor * side.main[name].norms[step], weight),
-    ]
+        return Treatment()
+    factors = [slope(e.ravel(), g.ravel()) for *_, g, e in pairs]
+    least = int(np.argmin(factors))
+    if factors[least] <= 0:
+        return None  # cleared after the step: nothing is left to read
+    limits = {
+        "none": 1.0,
+        "scaled": factors[0],
+        "value": max(float(np.abs(e).max()) for *_, e in pairs),
+        "global norm": factors[least] * pairs[least][0],
+        "norm of each tensor": factors[least] * pairs[least][1],
+    }
+    made = (Treatment(kind, limit, weight) for kind, limit in limits.items())
+    return next((one for one in made if _fits(one, pairs)), None)
 
 
 def _weight(side: SideTrace) -> float:
@@ -125,13 +120,9 @@ def _weight(side: SideTrace) -> float:
     return float(np.median(found)) if found else 0.0
 
 
-def _fits(side: SideTrace, treatment: Treatment, pairs: list[tuple]) -> bool:
-    for step, name, g, e in pairs:
-        norm = side.norms[step] if treatment.kind == "global norm" else side.main[name].norms[step]
-        if treatment.kind == "value":
-            made = np.clip(g, -treatment.limit, treatment.limit)
-        else:
-            made = g * treatment.factor(norm)
-        if np.abs(made - e).max() > ALIKE * np.abs(e).max():
-            return False
-    return True
+def _fits(treatment: Treatment, pairs: list[tuple]) -> bool:
+    at = 0 if treatment.kind == "global norm" else 1
+    return all(
+        np.abs(treatment.of(pair[2], pair[at]) - pair[3]).max() <= ALIKE * np.abs(pair[3]).max()
+        for pair in pairs
+    )

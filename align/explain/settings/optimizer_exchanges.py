@@ -172,7 +172,8 @@ class Differences:
                 yield self._of_all(text, partial(paddles.put_gradients, treat=scale, alone=False))
             yield self._of_all(text, alone)
         elif "step" in vars(self._mine):
-            yield self._of_all(self._hook(), alone)
+            text = "double decay: Paddle's before_step changes the weights themselves"
+            yield self._of_all(text, alone)
 
     def _unused(self) -> tuple[str, ...]:
         """Parameters that move in a step in which they have no gradient, on one side only."""
@@ -184,18 +185,6 @@ class Differences:
                 g is None and one.update(i).any() and not self._reference.main[name].update(i).any()
                 for i, g in enumerate(one.gradients)
             )
-        )
-
-    def _hook(self) -> str:
-        """What before_step does to the weights, from the step with zero gradients."""
-        shares = []
-        for side in (self._ours, self._reference):
-            steps = (side.still[n] for n in self._wrong if side.still[n].rates[0] > 0)
-            moved = (gradients.slope(s.update(0), s.weights[0]) / s.rates[0] for s in steps)
-            shares.append(float(f"{max(moved, key=abs, default=0.0):.4g}"))
-        return (
-            "double decay: Paddle's before_step decays as well; in a step with zero gradients "
-            f"weights move by this x rate: {exchange.both(*shares)}"
         )
 
     def _decay(self) -> Iterator[Cause]:

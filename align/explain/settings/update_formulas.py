@@ -15,9 +15,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
-from align.explain.experiment import Edit
+from align.explain.experiment import Edit, fitted
 from align.explain.experiment import explain as first
 from align.explain.settings import exchange
 from align.judge.update_trace import ParameterTrace, SideTrace
@@ -179,21 +178,14 @@ def _edit(rule: Rule, name: str, value: Any) -> Edit[Rule]:
 
 
 def _fitted(rule: Rule, name: str, left: Callable[[Rule], float]) -> float:
-    """The number for which a rule comes nearest to Paddle's steps."""
+    """The number for which a rule comes nearest to Paddle's steps: a share, by what it lacks to 1."""
+    whole = name in ("epsilon", "factor")
+
+    def value(log: float) -> float:
+        return 10.0**log if whole else 1.0 - 10.0**log
 
     def error(log: float) -> float:
-        found = left(replace(rule, **{name: _value(name, log)}))
+        found = left(replace(rule, **{name: value(log)}))
         return math.log10(max(found, 1e-9)) if math.isfinite(found) else 300.0
 
-    logs = np.linspace(-16.0, 2.0 if name == "factor" else 0.0, 73)
-    start = float(logs[int(np.argmin([error(log) for log in logs]))])
-    best = optimize.minimize_scalar(
-        error, bounds=(start - 0.25, start + 0.25), method="bounded", options={"xatol": 1e-12}
-    )
-    return float(f"{_value(name, best.x):.6g}")
-
-
-def _value(name: str, log: float) -> float:
-    """The number behind a searched logarithm: of a share, that of what it lacks to 1."""
-    value = 10.0**log
-    return value if name in ("epsilon", "factor") else 1.0 - value
+    return float(f"{value(fitted(error, -16.0, 2.0 if name == 'factor' else 0.0)):.6g}")
