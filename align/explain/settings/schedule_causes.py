@@ -1,8 +1,8 @@
 """Why two learning-rate curves differ: an edit after which they agree.
 
-First edits of a curve as a whole, each with at most one number; then the numbers behind both curves
-(`schedule_shape`), Paddle's set to PyTorch's. What remains is at most 1e-10 of the peak. NumPy
-only; without scipy some decays are not read.
+Edits of PyTorch's curve, each with at most one number; nothing is assumed of its form. What remains
+is at most 1e-10 of the peak, 1e-3 where a curve is read between its steps. NumPy only; without
+scipy a length is coarse.
 
 Legend: a (N,) = Paddle's rate of each step, b (N,) = PyTorch's; NaN in an edited curve = unknown.
 """
@@ -10,39 +10,21 @@ Legend: a (N,) = Paddle's rate of each step, b (N,) = PyTorch's; NaN in an edite
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from align.explain.experiment import Edit, fewest
+from align.explain.experiment import Edit, fitted
 from align.explain.experiment import explain as first
 from align.explain.settings.exchange import both, number
-from align.explain.settings.schedule_shape import EXACT, Shape, describe, restarts, rise
 
 TRIALS = 10_000  # comparisons of curves
+EXACT, NEAR = 1e-10, 1e-3  # of the peak: what an edit may leave, and one read between steps
+JUMP = 0.3  # of the range of the curve: a rise this large in one step is a restart
+ALIKE, FEW = 0.5, 4  # correlation that a guess needs, changes that show a recurrence
 SHIFTS, TIMES = 2000, 16  # how far a shift is searched, and how many scheduler steps in one
 Rates = np.ndarray
 Edits = Iterator[Edit[Rates]]
-
-TITLES = {
-    "warmup": "warm-up length in steps",
-    "start": "the warm-up starts from another value",
-    "rise": "the form of the warm-up",
-    "peak": "another peak",
-    "decay": "the form of the decay",
-    "lag": "the decay counts from another step (after the warm-up)",
-    "end": "total length: the decay ends at another step",
-    "floor": "decays to another floor",
-    "power": "the power of the polynomial decay",
-    "gamma": "gamma: the factor of each step",
-    "milestones": "milestones: the rate drops at other steps",
-    "factors": "gamma: each drop multiplies the rate by another factor",
-    "clamped": "the rate stays at its floor after the end",
-}
-"""Number of a shape -> what it is called."""
-DECAY = tuple(TITLES)[5:]
-"""The numbers of a decay."""
 
 
 def explain(ours: Rates, reference: Rates) -> str:
@@ -60,13 +42,11 @@ def explain(ours: Rates, reference: Rates) -> str:
         return ""
     if np.array_equal(a, b):
         return ""
-    found = first(b, _edits(a, b), partial(_same, a), TRIALS)
-    told = _restarts(a, b) if found is None else found.cause
-    numbers = [] if told else _exchanged(a, b)
-    if not told and len(numbers) != 1:
-        found = first(b, _stepped(b), partial(_same, a), TRIALS)
-        told = "" if found is None else found.cause
-    return told or "; ".join(numbers)
+    with np.errstate(all="ignore"):
+        found = first(b, _edits(a, b), partial(_same, a), TRIALS)
+        told = found.cause if found is not None else _restarts(a, b) or _warped(a, b)
+        found = None if told else first(b, _decayed(a, b), partial(_same, a), TRIALS)
+        return told or (found.cause if found is not None else _guess(a, b))
 
 
 def _same(curve: Rates, edited: Rates) -> bool:
@@ -85,8 +65,8 @@ def _edits(a: Rates, b: Rates) -> Edits:
         names = ("Paddle", "PyTorch") if held[0] else ("PyTorch", "Paddle")
         rate = number(a[0] if held[0] else b[0])
         yield Edit(f"{names[0]}'s rate never changes ({rate}), {names[1]}'s does", lambda _: a)
-    yield from _misread(b, "Paddle", "scheduler()")
-    for edit in _misread(a, "PyTorch", "scheduler.get_last_lr()"):
+    yield from _misread(b, a, "Paddle", "scheduler()")
+    for edit in _misread(a, b, "PyTorch", "scheduler.get_last_lr()"):
         yield Edit(edit.says, lambda x, edit=edit: a if _same(x, edit.apply(a)) else None)
     yield from _shifted(b, range(1, 2))
     factor = float(a @ b) / (float(b @ b) or 1.0)
@@ -95,6 +75,7 @@ def _edits(a: Rates, b: Rates) -> Edits:
     yield Edit(says, lambda x: factor * x if factor else None)
     yield from _shifted(b, range(2, min(len(b) // 2, SHIFTS) + 1))
     yield from _paced(a, b)
+    yield from _stepped(b) if rise(b) > 1 else ()  # else it is a matter of the length
 
 
 def _changes(x: Rates) -> Rates:
@@ -102,21 +83,20 @@ def _changes(x: Rates) -> Rates:
     return np.flatnonzero(np.abs(np.diff(x)) > 1e-12 * np.abs(x).max()) + 1
 
 
-def _misread(x: Rates, who: str, getter: str) -> Edits:
+def _misread(x: Rates, read: Rates, who: str, getter: str) -> Edits:
     """Rounded, or read with a getter that is none."""
     peak = float(x.max()) or 1.0
     single = np.asarray(x.astype(np.float32), np.float64)
-    for made, what in (
-        (single, "each of them"),
-        (x * (float(np.float32(peak)) / peak), "a factor"),
-    ):
+    for made in (single, x * (float(np.float32(peak)) / peak)):
         if np.abs(made - x).max() > 0:
-            yield Edit(f"{who}'s rates are held in float32 ({what})", lambda _, made=made: made)
-    shape = describe(x)
-    for floor in dict.fromkeys((0.0, float(x.min()), shape.floor if shape else 0.0)):
-        before, now = x[:-1] - floor, x[1:] - floor
-        usable = np.abs(before) > 1e-2 * np.abs(x).max()  # at its floor a recurrence ends
-        ahead = np.where(usable, now**2 / np.where(usable, before, 1.0), np.nan) + floor
+            yield Edit(f"{who}'s rates are held in float32", lambda _, made=made: made)
+    before, now = x[:-1], x[1:]
+    bent = 2 * now - read[1:] - before
+    at = int(np.argmax(np.abs(bent)))
+    fitted_floor = float((now[at] ** 2 - read[1:][at] * before[at]) / (bent[at] or 1.0))
+    for floor in (0.0, fitted_floor) if len(_changes(x)) > FEW else (0.0,):
+        usable = np.abs(before - floor) > 1e-2 * np.abs(x).max()  # at its floor a recurrence ends
+        ahead = np.where(usable, (now - floor) ** 2 / (before - floor), np.nan) + floor
         yield Edit(
             f"getter misuse: {who}'s rates are one recurrence ahead (rate x rate / the rate before "
             f"it): scheduler.get_lr() is no getter, it applies the recurrence again; read {getter}",
@@ -172,51 +152,93 @@ def _stepped(b: Rates) -> Edits:
             yield Edit(says, lambda _, made=made: made)
 
 
+def _decayed(a: Rates, b: Rates) -> Edits:
+    """One number of the warm-up, of the decay, or of both sides' drops."""
+    top, peak = rise(b), float(b.max())
+    for title, part, values in (
+        ("the warm-up starts from another value", slice(0, top), (a[0], b[0])),
+        ("decays to another floor", slice(top, None), (a[top:].min(), b[top:].min())),
+    ):
+        own, theirs = a[part] - peak, b[part] - peak
+        share = float(own @ theirs) / (float(theirs @ theirs) or 1.0)
+        made = b.copy()
+        made[part] = peak + share * theirs
+        yield Edit(f"{title}: {both(*values)}", lambda _, made=made: made)
+    logs = [np.log(np.where(x > 0, x / peak, np.nan)) for x in (a, b)]
+    at = int(np.nanargmin(logs[1]))
+    power = float(logs[0][at] / logs[1][at]) if logs[1][at] else 1.0
+    factors = [x[c[0]] / x[c[0] - 1] if len(c := _changes(x)) else 1.0 for x in (a, b)]
+    yield Edit(
+        f"gamma (power) of the decay: Paddle's is PyTorch's to the power {power:.6g} (the first "
+        f"change multiplies the rate by: {both(*factors)})",
+        lambda x: peak * np.exp(power * logs[1]),
+    )
+    drops = [_changes(x) for x in (a, b)]
+    if len(drops[0]) == len(drops[1]) < len(a) // 4:
+        levels = np.append(b[0], b[drops[1]])
+        made = levels[np.searchsorted(drops[0], np.arange(len(a)), side="right")]
+        steps = both(*([int(step) for step in one] for one in drops))
+        yield Edit(f"milestones: the rate drops at other steps: {steps}", lambda _: made)
+
+
+def _warped(a: Rates, b: Rates) -> str:
+    """Another length of the warm-up, of the decay: PyTorch's curve along another time."""
+    (top, own_top), t = (rise(b), rise(a)), np.arange(len(b), dtype=float)
+    moving = np.flatnonzero(np.abs(b - b[-1]) > 1e-12 * np.abs(b).max())
+    end, size = int(moving[-1]) + 2 if len(moving) else len(b), float(np.abs(b).max())
+    end = min(end, len(b))
+
+    def made(pace: float) -> Rates:
+        steps = np.where(t < own_top, t * top / max(own_top, 1), top + pace * (t - own_top))
+        return np.where(steps <= t[-1], np.interp(steps, t, b), np.nan)
+
+    def apart(log: float) -> float:
+        return float(np.nanmax(np.abs(made(np.exp(log)) - a)))
+
+    same = float(np.log((end - top) / max(end - own_top, 1)))
+    log = same if apart(same) <= NEAR * size else fitted(apart, -1.0, 1.0)
+    own_end = own_top + (end - top) / float(np.exp(log))
+    if apart(log) > NEAR * size or abs(own_end - round(own_end)) > 0.01:
+        return ""
+    told = [f"warm-up length in steps: {both(own_top, top)}"] if own_top != top else []
+    if round(own_end) != end:
+        told.append(f"total length: the decay ends at another step: {both(round(own_end), end)}")
+    return "; ".join(told)
+
+
 def _restarts(a: Rates, b: Rates) -> str:
     """Rates that start again at other steps and agree until then."""
     mine, theirs = restarts(a), restarts(b)
-    if mine == theirs:
-        return ""
+    end = min((*mine, *theirs), default=0)
     at = [f"at steps {', '.join(map(str, s[:4]))}" if s else "never" for s in (mine, theirs)]
-    odd = "missing" if not mine else "in Paddle only" if not theirs else "differ"
-    end = min((*mine, *theirs))
-    told = f"restarts {odd}: Paddle restarts {at[0]}, PyTorch {at[1]}"
-    return told if _same(a[:end], b[:end]) else ""
+    told = f"restarts differ: Paddle restarts {at[0]}, PyTorch {at[1]}"
+    return told if mine != theirs and _same(a[:end], b[:end]) else ""
 
 
-def _exchanged(a: Rates, b: Rates) -> list[str]:
-    """The fewest numbers of Paddle's curve that have to be PyTorch's, a sentence for each."""
-    shapes = describe(a), describe(b)
-    if None in shapes:
-        return []
-    ours, reference = _same_end(*shapes), _same_end(*reversed(shapes))
-    groups = [("warmup",), ("start",), ("rise",), ("peak",)]
-    if not (ours.warmup and reference.warmup):
-        groups = [("warmup", "start", "rise"), ("peak",)]
-    same = ours.decay == reference.decay
-    groups += [(name,) for name in DECAY] if same else [("decay", *DECAY)]
-    edits = [
-        Edit(f"{TITLES[group[0]]}: {both(*(_value(s, group[0]) for s in (ours, reference)))}",
-             partial(_with, reference, group)) for group in groups
-    ]  # fmt: skip
-    found = fewest(ours, edits, lambda s: _same(b, s.curve(len(b))), TRIALS)
-    return [edit.says for edit in found]
+def _guess(a: Rates, b: Rates) -> str:
+    """The first thing that both curves show where no edit explains them."""
+    if np.corrcoef(a, b)[0, 1] < ALIKE:
+        return ""
+    if rise(a) != rise(b):
+        return f"perhaps warm-up length in steps: {both(rise(a), rise(b))}"
+    if abs(a.max() - b.max()) > NEAR * b.max():
+        return f"perhaps another peak: {both(a.max(), b.max())}"
+    at = int(np.argmax(np.abs(a - b)))
+    return f"perhaps another form of the decay: at step {at} {both(a[at], b[at])}"
 
 
-def _same_end(shape: Shape, other: Shape) -> Shape:
-    """A line that would end between two steps ends where the other one does, at another floor."""
-    between = np.isfinite(shape.end) and shape.end != round(shape.end)
-    if shape.decay != "linear" or other.decay != "linear" or shape.floor or not between:
-        return shape
-    slope = -shape.peak / (shape.end - shape.warmup)
-    return replace(shape, end=other.end, floor=shape.peak + slope * (other.end - shape.warmup))
+def restarts(rates: Rates) -> tuple[int, ...]:
+    """Steps at which a curve that had fallen jumps up again.
+
+    Args:
+        rates: (N,).
+    """
+    size = JUMP * float(np.ptp(rates))
+    fallen = np.maximum.accumulate(rates) - rates > size
+    return tuple(int(i) for i in np.flatnonzero((np.diff(rates) > size) & fallen[:-1]) + 1)
 
 
-def _value(shape: Shape, name: str) -> object:
-    power = f" of power {number(shape.power)}" if shape.power != 1 else ""
-    return f"{shape.decay} decay{power}" if name == "decay" else getattr(shape, name)
-
-
-def _with(other: Shape, group: tuple[str, ...], shape: Shape) -> Shape:
-    """A shape with some numbers of another one."""
-    return replace(shape, **{name: getattr(other, name) for name in group})
+def rise(rates: Rates) -> int:
+    """Steps of the rise at the beginning of a curve."""
+    falls = np.flatnonzero(np.diff(rates) <= 1e-12 * float(np.abs(rates).max()))
+    return int(falls[0]) if len(falls) else len(rates) - 1

@@ -178,7 +178,7 @@ def _edit(rule: Rule, name: str, value: Any) -> Edit[Rule]:
 
 
 def _fitted(rule: Rule, name: str, left: Callable[[Rule], float]) -> float:
-    """The number for which a rule comes nearest to Paddle's steps: a share, by what it lacks to 1."""
+    """The number for which a rule comes nearest; a share is searched by what it lacks to 1."""
     whole = name in ("epsilon", "factor")
 
     def value(log: float) -> float:
