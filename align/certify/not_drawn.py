@@ -13,22 +13,13 @@ from align.cases.covered.syntax import SourceFile
 from align.certify.value_edits import written
 
 
-@dataclass(frozen=True)
-class NotMutated:
-    """Lines of which no mutant is made.
-
-    Attributes:
-        place: ``file``, ``file::Class.function``, ``file::function::text`` or ``file::::text``.
-        reason: why no comparison can see an edit there.
-    """
-
-    place: str
-    reason: str
+class NotMutated(NotAligned):
+    """Lines of which no mutant is made, and why no comparison can see an edit there."""
 
     def lines(self, file: str, source: SourceFile) -> frozenset[int]:
         """The lines of a file that it names: statements that begin with such a line, whole, and
         single lines of longer ones."""
-        statements = NotAligned(self.place, self.reason).lines(file, source)
+        statements = super().lines(file, source)
         path, _, rest = self.place.partition("::")
         name, _, text = rest.partition("::")
         if path != file or not text:

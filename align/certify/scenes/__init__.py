@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Mapping
 
@@ -55,4 +56,4 @@ def build(name: str, seed: int) -> Scene:
     if name not in SCENES:
         raise ValueError(f"scene {name!r}: expected one of {', '.join(SCENES)}")
     module = importlib.import_module(f"align.certify.scenes.scene_{SCENES[name]}")
-    return getattr(module, name)(seed)
+    return dataclasses.replace(getattr(module, name)(seed), name=name, seed=seed)

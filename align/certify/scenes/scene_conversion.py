@@ -18,11 +18,12 @@ from align.certify.scenes.scene_text import distilbert
 from align.certify.scenes.scene_vision import resnet
 
 
-def _converted(scene: Scene, name: str, convert: Callable[[Any, dict], Any]) -> Scene:
+def _converted(make: Callable[[int], Scene], seed: int, convert: Callable[[dict], Any]) -> Scene:
     """The scene with one PyTorch model, as after training, and a Paddle layer filled from it."""
-    torch.manual_seed(scene.seed)
+    scene = make(seed)
+    torch.manual_seed(seed)
     model = scene.torch_module().float()
-    rng = np.random.default_rng((scene.seed, 14))
+    rng = np.random.default_rng((seed, 14))
     with torch.no_grad():
         for key, tensor in model.state_dict().items():
             if tensor.dim() == 1 and tensor.is_floating_point():
@@ -33,13 +34,12 @@ def _converted(scene: Scene, name: str, convert: Callable[[Any, dict], Any]) -> 
         arrays = {key: tensor.numpy() for key, tensor in model.state_dict().items()}
         default = paddle.get_default_dtype()
         paddle.set_default_dtype("float32")
-        built = convert(scene.paddle_layer(), arrays)
+        built = port_converting.fill(scene.paddle_layer(), convert(arrays))
         paddle.set_default_dtype(default)
         return built
 
     return dataclasses.replace(
         scene,
-        name=name,
         torch_module=lambda: copy.deepcopy(model),
         paddle_layer=layer,
         converted=True,
@@ -48,26 +48,14 @@ def _converted(scene: Scene, name: str, convert: Callable[[Any, dict], Any]) -> 
 
 def converted_text(seed: int) -> Scene:
     """DistilBERT's weights in the port of the docs."""
-    return _converted(
-        distilbert(seed),
-        "converted_text",
-        lambda layer, arrays: port_converting.fill(layer, port_converting.distilbert(arrays)),
-    )
+    return _converted(distilbert, seed, port_converting.distilbert)
 
 
 def converted_vision(seed: int) -> Scene:
     """ResNet-D's weights and running statistics in its port."""
-    return _converted(
-        resnet(seed),
-        "converted_vision",
-        lambda layer, arrays: port_converting.fill(layer, port_converting.resnet(arrays)),
-    )
+    return _converted(resnet, seed, port_converting.resnet)
 
 
 def converted_encoder(seed: int) -> Scene:
     """Packed projections in Paddle's separate ones."""
-    return _converted(
-        encoders.encoder(seed),
-        "converted_encoder",
-        lambda layer, arrays: port_converting.fill(layer, port_converting.encoder(arrays)),
-    )
+    return _converted(encoders.encoder, seed, port_converting.encoder)

@@ -46,6 +46,4 @@ def encoder(seed: int) -> Scene:
         {"x": rng.normal(size=(2, 7, DIM)), "padding": padding},
         weights={"map": {}, "modules": {"layers.{}.dropout": None}},
         train=True,  # in eval mode PyTorch's layer takes a fused path without its modules
-        name="encoder",
-        seed=seed,
     )

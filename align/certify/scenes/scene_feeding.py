@@ -65,7 +65,6 @@ def sentence_pairs(seed: int) -> Scene:
     given = first, second, labels
     return dataclasses.replace(
         bert(seed),
-        name="sentence_pairs",
         data=(
             functools.partial(_pairs, *given),
             functools.partial(port_loading.sentences, vocabulary(), *given),
@@ -95,7 +94,6 @@ def single_sentences(seed: int) -> Scene:
     texts = _texts(np.random.default_rng((seed, 16)), SAMPLES, 2, 10)
     return dataclasses.replace(
         bert(seed),
-        name="single_sentences",
         data=(
             functools.partial(_single, texts),
             functools.partial(port_loading.single, vocabulary(), texts),
@@ -126,7 +124,6 @@ def images(seed: int) -> Scene:
     labels[:3] = 0, 4, 2
     return dataclasses.replace(
         resnet(seed),
-        name="images",
         data=(
             functools.partial(_images, files, labels),
             functools.partial(port_loading.images, files, labels),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
-import sot_torch_ref
 from align.certify.scene import Scene
-from align.certify.scenes.scene_text import BERT, BERT_MAP, BERT_MODULES, tokens
-from sot_paddle import registry
+from align.certify.scenes.scene_text import BERT, BERT_MAP, BERT_MODULES, project_pair, tokens
 
 TEXT = {**BERT, "num_hidden_layers": 1, "q_dim": 7, "k_dim": 5}
 CHANNELS_FIRST = {
@@ -33,58 +30,49 @@ VISION = {
 }
 
 
-def _text(name: str, seed: int, **options: Any) -> Scene:
+def _text(seed: int, **options: Any) -> Scene:
     rng = np.random.default_rng((seed, 2))
-    build = {"bert_base_mgcrp": 3, **TEXT, **options}
-    classes = build.pop("bert_base_mgcrp")
     return Scene(
-        functools.partial(sot_torch_ref.create_model, "bert_base_mgcrp", classes, **build),
-        functools.partial(registry.create_model, "bert_base_mgcrp", classes, **build),
+        *project_pair("bert_base_mgcrp", 3, {**TEXT, **options}),
         tokens(seed, 60, (9, 5, 7)),
         loss="cross_entropy",
-        labels=rng.integers(0, classes, 3),
+        labels=rng.integers(0, 3, 3),
         weights={"map": BERT_MAP, "modules": {**BERT_MODULES, **CHANNELS_FIRST}},
         train=True,
-        name=name,
-        seed=seed,
     )
 
 
 def bert_head(seed: int) -> Scene:
     """The text release's head on BERT, padding pooled as published, in training mode."""
-    return _text("bert_head", seed)
+    return _text(seed)
 
 
 def bert_head_masked(seed: int) -> Scene:
     """The same with padded words left out of every statistic."""
-    return _text("bert_head_masked", seed, mask_padding=True)
+    return _text(seed, mask_padding=True)
 
 
-def _vision(name: str, seed: int, **options: Any) -> Scene:
+def _vision(seed: int, **options: Any) -> Scene:
     rng = np.random.default_rng((seed, 3))
-    build = {**VISION, **options}
     return Scene(
-        functools.partial(sot_torch_ref.create_model, "deit_tiny", 5, **build),
-        functools.partial(registry.create_model, "deit_tiny", 5, **build),
+        *project_pair("deit_tiny", 5, {**VISION, **options}),
         rng.normal(size=(2, 3, 24, 24)),
         loss="cross_entropy",
         labels=rng.integers(0, 5, 2),
         weights={"map": {}, "modules": {"blocks.{}.attn.attn_drop": None}},
-        name=name,
-        seed=seed,
     )
 
 
 def vit_sum(seed: int) -> Scene:
     """A vision transformer with MGCrP and svPN, word and class scores summed."""
-    return _vision("vit_sum", seed)
+    return _vision(seed)
 
 
 def vit_concat(seed: int) -> Scene:
     """The same with one classifier on class token and pooled words."""
-    return _vision("vit_concat", seed, fusion="concat")
+    return _vision(seed, fusion="concat")
 
 
 def vit_gcp(seed: int) -> Scene:
     """Global covariance pooling with the iterative matrix root, class token pooled as well."""
-    return _vision("vit_gcp", seed, pooling="gcp", qkv_dim=4, fusion="aggre_all")
+    return _vision(seed, pooling="gcp", qkv_dim=4, fusion="aggre_all")

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-import sot_torch_ref
 from align.certify.ports import port_losses
 from align.certify.ports.port_losses import BETA, IGNORED, SMOOTHING, WEIGHTS
 from align.certify.scene import Scene
-from align.certify.scenes.scene_heads import vit_sum
-from align.certify.scenes.scene_text import BERT, BERT_MAP, BERT_MODULES, tokens
+from align.certify.scenes.scene_heads import VISION, vit_sum
+from align.certify.scenes.scene_text import BERT, BERT_MAP, BERT_MODULES, project_pair, tokens
 from align.certify.scenes.scene_vision import KINDS, resnet, segmenter
-from sot_paddle import registry
 from sot_torch_ref.train.metrics import pearson_correlation
 
 SIDE = 18, 22  # pixels of the segmenter's scores
@@ -27,9 +24,7 @@ def pixel_loss(seed: int) -> Scene:
     rng = np.random.default_rng((seed, 9))
     labels = rng.integers(0, KINDS, (2, *SIDE))
     labels[rng.random(labels.shape) < 0.2] = IGNORED
-    return dataclasses.replace(
-        segmenter(seed), name="pixel_loss", loss=(_pixels, port_losses.pixels), labels=labels
-    )
+    return dataclasses.replace(segmenter(seed), loss=(_pixels, port_losses.pixels), labels=labels)
 
 
 def _pixels(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -41,7 +36,6 @@ def smoothed_loss(seed: int) -> Scene:
     """Cross entropy with label smoothing on an image classifier, and its accuracy."""
     return dataclasses.replace(
         resnet(seed),
-        name="smoothed_loss",
         loss=(_smoothed, port_losses.smoothed),
         metric=(_accuracy, port_losses.accuracy),
         inputs=np.random.default_rng((seed, 10)).normal(size=(11, 3, 37, 35)),
@@ -62,15 +56,12 @@ def regression(seed: int) -> Scene:
     """BERT with one score, a squared error, and the correlation with the targets."""
     rng = np.random.default_rng((seed, 12))
     return Scene(
-        functools.partial(sot_torch_ref.create_model, "bert_base", 1, **BERT),
-        functools.partial(registry.create_model, "bert_base", 1, **BERT),
+        *project_pair("bert_base", 1, BERT),
         tokens(seed, 60, (6, 4, 5, 6)),
         loss=(_squares, port_losses.squares),
         labels=rng.uniform(0, 5, 4),
         metric=(_pearson, port_losses.pearson),
         weights={"map": BERT_MAP, "modules": BERT_MODULES},
-        name="regression",
-        seed=seed,
     )
 
 
@@ -84,7 +75,7 @@ def _squares(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 def huber_loss(seed: int) -> Scene:
     """Smooth L1 on the scores of an image classifier."""
-    return dataclasses.replace(resnet(seed), name="huber_loss", loss=(_huber, port_losses.huber))
+    return dataclasses.replace(resnet(seed), loss=(_huber, port_losses.huber))
 
 
 def _huber(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -94,13 +85,11 @@ def _huber(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 def two_losses(seed: int) -> Scene:
     """The ``sum_loss`` fusion: two classifiers whose losses are summed in training."""
-    held = vit_sum(seed)
-    build = {**held.torch_module.keywords, "fusion": "sum_loss"}
+    torch_module, paddle_layer = project_pair("deit_tiny", 5, {**VISION, "fusion": "sum_loss"})
     return dataclasses.replace(
-        held,
-        name="two_losses",
-        torch_module=functools.partial(sot_torch_ref.create_model, "deit_tiny", 5, **build),
-        paddle_layer=functools.partial(registry.create_model, "deit_tiny", 5, **build),
+        vit_sum(seed),
+        torch_module=torch_module,
+        paddle_layer=paddle_layer,
         loss=(_two, port_losses.two_scores),
         train=True,
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,15 @@ BERT = {
 }
 
 
+def project_pair(name: str, classes: int, options: Mapping[str, Any]) -> tuple[Any, Any]:
+    """What builds a model of this project: the reference's, and ours."""
+    given = {"num_classes": classes, **options}
+    return tuple(
+        functools.partial(package.create_model, name, **given)
+        for package in (sot_torch_ref, registry)
+    )
+
+
 def tokens(seed: int, vocab: int, lengths: tuple[int, ...]) -> dict[str, np.ndarray]:
     """Padded batches of token numbers with their types and mask, each (B, N)."""
     rng = np.random.default_rng(seed)
@@ -76,8 +86,6 @@ def distilbert(seed: int) -> Scene:
         given.paddle_layer,
         {name: drawn[name] for name in ("input_ids", "attention_mask")},
         weights=given.weights,
-        name="distilbert",
-        seed=seed,
     )
 
 
@@ -109,8 +117,6 @@ def tied(seed: int) -> Scene:
             "vocab_projector": "project",
             "vocab_projector.weight": {"to": "project.weight", "transform": "copy"},
         },
-        name="tied",
-        seed=seed,
     )
 
 
@@ -122,12 +128,9 @@ def bert(seed: int) -> Scene:
     """BERT with its pooler and classifier: transformers' encoder against paddlenlp's."""
     rng = np.random.default_rng((seed, 1))
     return Scene(
-        functools.partial(sot_torch_ref.create_model, "bert_base", 3, **BERT),
-        functools.partial(registry.create_model, "bert_base", 3, **BERT),
+        *project_pair("bert_base", 3, BERT),
         tokens(seed, 60, (9, 5)),
         loss="cross_entropy",
         labels=rng.integers(0, 3, 2),
         weights={"map": BERT_MAP, "modules": BERT_MODULES},
-        name="bert",
-        seed=seed,
     )

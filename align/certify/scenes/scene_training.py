@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-import sot_torch_ref
 from align.certify.ports import port_finetuning
 from align.certify.ports.port_finetuning import CLIP, DECAY, MICRO, RATE, TOTAL
 from align.certify.scene import Scene
 from align.certify.scenes.scene_heads import vit_concat
-from align.certify.scenes.scene_text import BERT, BERT_MAP, BERT_MODULES, bert, tokens
+from align.certify.scenes.scene_text import BERT, BERT_MAP, BERT_MODULES, bert, project_pair, tokens
 from align.certify.scenes.scene_vision import resnet, segmenter
-from sot_paddle import registry
 
 DROPPED = {
     **BERT,
@@ -32,16 +29,13 @@ def finetune(seed: int) -> Scene:
     """BERT with dropout on (masks shared), AdamW by groups, clipping, linear schedule."""
     rng = np.random.default_rng((seed, 8))
     return Scene(
-        functools.partial(sot_torch_ref.create_model, "bert_base", 3, **DROPPED),
-        functools.partial(registry.create_model, "bert_base", 3, **DROPPED),
+        *project_pair("bert_base", 3, DROPPED),
         tokens(seed, 60, (9, 5, 7)),
         loss="cross_entropy",
         labels=rng.integers(0, 3, 3),
         optimizer=(_adamw, port_finetuning.optimizer),
         weights={"map": BERT_MAP, "modules": BERT_MODULES},
         steps=4,
-        name="finetune",
-        seed=seed,
         train=True,
         schedule_steps=TOTAL + 3,
         dropout="exchange",
@@ -68,7 +62,6 @@ def accumulated(seed: int) -> Scene:
     """Adam with L2 decay on gradients that were summed over micro-batches."""
     return dataclasses.replace(
         bert(seed),
-        name="accumulated",
         optimizer=(_adam, port_finetuning.accumulating),
         steps=3,
     )
@@ -89,7 +82,6 @@ def momentum(seed: int) -> Scene:
     """ResNet-D with Nesterov momentum, two rates, drops after epochs of 7 steps."""
     return dataclasses.replace(
         resnet(seed),
-        name="momentum",
         optimizer=(_sgd, port_finetuning.momentum),
         steps=2,
         schedule_steps=60,
@@ -113,7 +105,6 @@ def vision_adamw(seed: int) -> Scene:
     """A vision transformer with AdamW, no decay on vectors, cosine schedule."""
     return dataclasses.replace(
         vit_concat(seed),
-        name="vision_adamw",
         optimizer=(_vision, port_finetuning.vision),
         steps=3,
         schedule_steps=50,
@@ -138,7 +129,6 @@ def one_cycle(seed: int) -> Scene:
     """The one-cycle schedules of both frameworks, logged."""
     return dataclasses.replace(
         segmenter(seed),
-        name="one_cycle",
         schedule=(_one_cycle, port_finetuning.one_cycle),
         schedule_steps=40,
     )
@@ -156,7 +146,6 @@ def cosine(seed: int) -> Scene:
     """The cosine schedules of both frameworks, logged."""
     return dataclasses.replace(
         segmenter(seed),
-        name="cosine",
         schedule=(_cosine, port_finetuning.cosine),
         schedule_steps=50,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import sot_torch_ref
 from align.certify.ports.port_resnet import ResNet
 from align.certify.ports.port_segmenter import Segmenter
 from align.certify.scene import Scene
-from sot_paddle import registry
+from align.certify.scenes.scene_text import project_pair
 
 SWIN = {
     "img_size": 28,
@@ -36,14 +34,11 @@ def swin(seed: int) -> Scene:
     """Windows of 3 on a grid of 7 (padded), shifted in the second block, one merging."""
     rng = np.random.default_rng((seed, 4))
     return Scene(
-        functools.partial(sot_torch_ref.create_model, "swin_tiny", 5, **SWIN),
-        functools.partial(registry.create_model, "swin_tiny", 5, **SWIN),
+        *project_pair("swin_tiny", 5, SWIN),
         rng.normal(size=(2, 3, 28, 28)),
         loss="cross_entropy",
         labels=rng.integers(0, 5, 2),
         weights={"map": {}, "modules": {"stages.{}.blocks.{}.attn.attn_drop": None}},
-        name="swin",
-        seed=seed,
     )
 
 
@@ -63,7 +58,7 @@ def _timm_resnet() -> nn.Module:
     )
 
 
-def _resnet(name: str, seed: int, **options: Any) -> Scene:
+def _resnet(seed: int, **options: Any) -> Scene:
     rng = np.random.default_rng((seed, 5))
     return Scene(
         _timm_resnet,
@@ -71,20 +66,18 @@ def _resnet(name: str, seed: int, **options: Any) -> Scene:
         rng.normal(size=(3, 3, 37, 35)),
         loss="cross_entropy",
         labels=rng.integers(0, CLASSES, 3),
-        name=name,
-        seed=seed,
         **options,
     )
 
 
 def resnet(seed: int) -> Scene:
     """timm's ResNet-D, small, against a port, in eval mode."""
-    return _resnet("resnet", seed)
+    return _resnet(seed)
 
 
 def resnet_train(seed: int) -> Scene:
     """The same in training mode: statistics of the batch, running statistics, SGD."""
-    return _resnet("resnet_train", seed, train=True, optimizer={"name": "sgd", "lr": 0.05}, steps=2)
+    return _resnet(seed, train=True, optimizer={"name": "sgd", "lr": 0.05}, steps=2)
 
 
 class TorchSegmenter(nn.Module):
@@ -117,6 +110,4 @@ def segmenter(seed: int) -> Scene:
         lambda: TorchSegmenter(WIDTH, GROUPS, KINDS),
         lambda: Segmenter(WIDTH, GROUPS, KINDS),
         rng.normal(size=(2, 3, 9, 11)),
-        name="segmenter",
-        seed=seed,
     )
