@@ -10,7 +10,6 @@ from typing import Any
 
 from align.commands.steps import LOSS, Steps, left_out
 from align.explain import locate
-from align.explain.backward_causes import isolated_backward
 from align.judge import output_structure
 from align.pair.any_pair import AnyPair, Setup
 from align.record.casting import is_low
@@ -20,6 +19,7 @@ from align.report.outcome import Outcome
 from align.stages import low_precision, stages
 from align.stages.batch_data import data
 from align.stages.dropout_exchange import exchanged
+from align.stages.isolated_gradients import isolated_backward
 from align.stages.loss_stage import loss
 from align.stages.optimizing import optimizer
 from align.stages.state_travel import travel, why_not

@@ -8,10 +8,10 @@ import pytest
 import torch
 from paddle import nn
 
-from align.explain.backward_causes import isolated_backward
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.isolation_backward import BackwardIsolation
 from align.record.request import Request
+from align.stages.isolated_gradients import isolated_backward
 
 X = np.random.default_rng(1).normal(size=(3, 4, 6))
 
