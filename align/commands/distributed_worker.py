@@ -25,8 +25,7 @@ import paddle.distributed as dist  # noqa: E402
 
 from align.commands.spec import USER_ERRORS, read_spec  # noqa: E402
 from align.frameworks import on_paddle  # noqa: E402
-from align.pair import models  # noqa: E402
-from align.pair.runs import dropout_mode  # noqa: E402
+from align.pair import models, runs  # noqa: E402
 from align.record import (
     batch_slices,  # noqa: E402
     entries,  # noqa: E402
@@ -84,22 +83,21 @@ def _train(
     """Losses, rates and the stamp of this process's steps; its first gradients are written."""
     losses: list[float] = []
     rates: list[float] = []
-    with on_paddle.default_dtype(dtype), dropout_mode(on_paddle, layer, True, None):
-        optimizer, scheduler = on_paddle.make_optimizer(plan, layer)
-        for step in range(plan.steps):
-            batch = plan.batch(step)
-            output, _ = on_paddle.call(caller, batch.cast(dtype, dtype))
-            loss = on_paddle.loss_of(batch, output, dtype, dtype)
-            on_paddle.backward(loss)
-            synchronise()
-            if step == 0 and dist.get_rank() == 0:
-                batch_slices.write(
-                    folder, batch_slices.GRADIENTS, models.gradients(on_paddle, layer)
-                )
-            losses.append(float(on_paddle.numpy(loss)))
-            rates.append(on_paddle.rate(optimizer))
-            on_paddle.advance(optimizer, scheduler, layer)
-    return losses, rates, on_paddle.stamp(loss)
+    stamps: list[dict[str, Any]] = []
+
+    def between(step: int) -> None:
+        synchronise()
+        if step == 0 and dist.get_rank() == 0:
+            batch_slices.write(folder, batch_slices.GRADIENTS, models.gradients(on_paddle, layer))
+
+    with on_paddle.default_dtype(dtype):
+        made = (on_paddle, layer, plan, dtype, dtype, on_paddle.make_optimizer(plan, layer))
+        every = runs.descend(*made, steps=range(plan.steps), caller=caller, between=between)
+        for loss, rate, stamp in every:
+            losses.append(loss)
+            rates.append(rate)
+            stamps.append(dict(stamp))
+    return losses, rates, stamps[-1]
 
 
 def _apart(layer: Any) -> dict[str, float]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from align.frameworks.masks import Masks
 from align.pair import models
-from align.pair.models import perturbed
 from align.record.arrays import Arrays, TrainingRun
 from align.record.casting import cast
 from align.record.recording import Recorder, Recording
@@ -75,7 +74,7 @@ def passed(
     before = {name: live[name] for name in live if name in kept}
     inputs = plan.cast(dtype, rounded)
     if noise is not None:
-        inputs = perturbed(inputs, noise)
+        inputs = models.perturbed(inputs, noise)
         models.perturb(side, model, noise)
     side.clear(model)
     with contextlib.ExitStack() as stack:
@@ -111,6 +110,52 @@ def run(
     with passed(side, model, plan, dtype, rounded, **options) as found:
         found.gradients = found.store.keep(found.gradients)
     return found
+
+
+def descend(
+    side: Any,
+    model: Any,
+    plan: Request,
+    dtype: str,
+    rounded: str,
+    optimizer: tuple[Any, Any],
+    *,
+    steps: Iterable[int],
+    noise: np.random.Generator | None = None,
+    masks: Masks | None = None,
+    caller: Any = None,
+    between: Callable[[int], None] = lambda _: None,
+) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
+    """Make training steps; yields the loss of each, the rate it applied and the loss's stamp.
+
+    Args:
+        side: `on_torch` or `on_paddle`.
+        model: in training mode; it is changed.
+        plan: batches and loss.
+        dtype: precision of the run.
+        rounded: precision of the pair.
+        optimizer: and its scheduler, as `make_optimizer` returns them.
+        steps: which ones, counted from 0: they say with which batch.
+        noise: moves inputs and weights by one unit in the last place before every step.
+        masks: dropout masks that both sides share, None for dropout off.
+        caller: what is called, by default the model.
+        between: called with the step between the backward pass and the update.
+    """
+    for step in steps:
+        batch = plan.batch(step)
+        fed = batch.cast(dtype, rounded)
+        if noise is not None:
+            fed = models.perturbed(fed, noise)
+            models.perturb(side, model, noise)
+        with dropout_mode(side, model, True, masks, step):
+            output, _ = side.call(model if caller is None else caller, fed)
+            loss = side.loss_of(batch, output, dtype, rounded)
+            side.backward(loss)
+        between(step)
+        made = float(side.numpy(loss)), side.rate(optimizer[0]), side.stamp(loss)
+        del output, loss
+        side.advance(*optimizer, model)
+        yield made
 
 
 @contextlib.contextmanager
@@ -149,22 +194,12 @@ def trained(
             follow(optimizer, model)
         watch = watch or (lambda _: None)
         watch(model)
-        for step in range(plan.steps):
-            batch = plan.batch(step)
-            fed = batch.cast(dtype, rounded)
-            if noise is not None:
-                fed = perturbed(fed, noise)
-                models.perturb(side, model, noise)
-            with dropout_mode(side, model, True, masks, step):
-                output, _ = side.call(model, fed)
-                loss = side.loss_of(batch, output, dtype, rounded)
-                side.backward(loss)
-            result.losses.append(float(side.numpy(loss)))
-            result.learning_rates.append(side.rate(optimizer))
-            side.advance(optimizer, scheduler, model)
+        given = (side, model, plan, dtype, rounded, (optimizer, scheduler))
+        options = {"steps": range(plan.steps), "noise": noise, "masks": masks}
+        for loss, rate, result.stamp in descend(*given, **options):
+            result.losses.append(loss)
+            result.learning_rates.append(rate)
             watch(model)
-        result.stamp = side.stamp(loss)
-        del output, loss
         result.moments = side.moments(optimizer, model)
         del optimizer, scheduler
     result.state = models.views(side, model)

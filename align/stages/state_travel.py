@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from align.frameworks import on_paddle, on_torch
+from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.pair.models import perturbed
 from align.pair.state_way import MappingWay, to_torch
 from align.record.arrays import Arrays
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
@@ -96,22 +96,21 @@ class Training:
         """
         begin = pair.plan.steps if begin is None else begin
         side, found, store = self.side, Stretch(), Store()
-        with side.default_dtype(self.dtype), side.dropout_off():
-            for step in range(1, steps + 1):
-                batch = pair.plan.batch(begin + step - 1)
-                fed = batch.cast(self.dtype, pair.dtype)
-                if noise is not None:
-                    fed = perturbed(fed, noise)
-                    side.load(self.model, perturbed(side.state(self.model), noise))
-                output, _ = side.call(self.model, fed)
-                loss = side.loss_of(batch, output, self.dtype, pair.dtype)
-                side.backward(loss)
-                found.losses.append(float(side.numpy(loss)))
-                found.rates.append(side.rate(self.optimizer))
-                side.advance(self.optimizer, self.schedule, self.model)
+        made = (
+            side,
+            self.model,
+            pair.plan,
+            self.dtype,
+            pair.dtype,
+            (self.optimizer, self.schedule),
+        )
+        with side.default_dtype(self.dtype):
+            every = runs.descend(*made, steps=range(begin, begin + steps), noise=noise)
+            for step, (loss, rate, found.stamp) in enumerate(every, 1):
+                found.losses.append(loss)
+                found.rates.append(rate)
                 if step in (min(EARLY, steps), steps):
                     found.snapshots[step] = self._snapshot(store)
-            found.stamp = side.stamp(loss)
         return found
 
     def _snapshot(self, store: Store) -> Snapshot:

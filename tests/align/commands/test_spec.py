@@ -153,22 +153,3 @@ def test_every_option_of_a_spec_is_read(tmp_path) -> None:
     given = read_spec(path)
     assert (given.seed, given.weights, given.name) == (4, {"0": "0"}, "mine")
     assert given.inputs[0].shape == (5, 4)
-
-
-def test_timm_resnet_against_paddles_own_needs_no_table() -> None:
-    import paddle
-
-    import align
-    import sot_torch_ref  # noqa: F401 (declares operators that timm needs)
-
-    timm = pytest.importorskip("timm")
-    import numpy as np
-
-    images = np.random.default_rng(0).normal(size=(1, 3, 32, 32))
-    result = align.compare(
-        lambda: timm.create_model("resnet18", num_classes=5),
-        lambda: paddle.vision.models.resnet18(num_classes=5),
-        images,
-        dtype="float64",
-    )
-    assert result.passed, str(result)

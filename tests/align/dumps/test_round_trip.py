@@ -10,10 +10,6 @@ import pytest
 from align.commands import dump_comparing
 from align.commands.comparing import compared
 from align.commands.spec import read_spec
-from align.match.name_table import read_table
-from align.pair.any_pair import AnyPair, Setup
-from align.pair.dump_pair import DumpPair, Names
-from align.record.arrays import TrainingRun
 from align.record.files import record_files, storage
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording
@@ -156,28 +152,3 @@ def test_equal_arrays_are_stored_once(torch_dump: Dump) -> None:
     calls = torch_dump.recording("float64").calls
     taps = [a for c in calls.values() for _, a in (*c.outputs, *c.inputs)]
     assert len(stored) == len({storage.digest(a) for a in taps}) < len(taps)
-
-
-def test_the_noise_band_is_the_one_of_one_process(folder, torch_dump, paddle_dump) -> None:
-    given = read_spec(folder / "from_torch_spec.py")
-    expected = AnyPair(Setup(given, folder), "float32").noise
-    names = Names(torch_dump, paddle_dump, read_table(given.weights), folder)
-    found = DumpPair(names, "float32").noise
-    for own, b in zip(found, expected, strict=True):
-        assert own.keys() == b.keys()
-        assert all(np.isclose(own[name], b[name], rtol=1e-12, atol=0) for name in b)
-    assert "q.weight" in found[1]  # a part of a packed tensor
-
-
-def test_a_training_run_comes_back(tmp_path: Path) -> None:
-    run = TrainingRun(
-        [1.5, 1.25], [0.1, 0.05], {"w": np.arange(3.0)}, {"moment1": {"w": np.ones(3)}}
-    )
-    run.stamp = {"framework": "torch"}
-    with storage.new_folder(tmp_path / "x") as new:
-        record_files.write_training(run, new / "float64")
-    again = record_files.read_training(storage.Folder(tmp_path / "x"), "float64")
-    assert again.losses == run.losses
-    assert again.learning_rates == run.learning_rates
-    assert np.array_equal(again.state["w"], run.state["w"])
-    assert np.array_equal(again.moments["moment1"]["w"], np.ones(3))
