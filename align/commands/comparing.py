@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from align.commands import without_models
 from align.commands.steps import LOSS, Steps, left_out
 from align.explain import locate
 from align.judge import output_structure
@@ -56,6 +57,8 @@ def compare(
         ValueError: an argument means nothing, or names do not match; then a draft of the table is
             written and named, and nothing is compared.
     """
+    if torch_module is None or paddle_layer is None:
+        inputs = without_models.scores((torch_module, paddle_layer), inputs, options)
     return compared(request_of(torch_module, paddle_layer, inputs, **options), out)
 
 
@@ -68,9 +71,12 @@ def compared(request: Request, out: str | Path | None = None) -> Outcome:
     """
     if any(map(is_low, request.dtypes)):
         low_precision.check(request.dtypes)
+    kind = LiveSteps
+    if request.torch_module is None:
+        kind, request = StepsWithoutModels, without_models.with_identities(request)
     setup = Setup(request, Path(out) if out is not None else Path())
     outcome = _begun(setup)
-    steps = LiveSteps(outcome)
+    steps = kind(outcome)
     steps.once(AnyPair(setup, request.dtypes[0]))
     for dtype in request.dtypes:
         pair = AnyPair(setup, dtype)
@@ -194,3 +200,14 @@ class LiveSteps(Steps):
     def wrong_loss(self, pair: AnyPair, first: Divergence) -> Divergence:
         """It follows from what the stage "loss" found."""
         return self.outcome.after([LOSS], [first])[0]
+
+
+class StepsWithoutModels(LiveSteps):
+    """What needs no model: the models hand on the scores that they get."""
+
+    def precision(self, pair: AnyPair) -> None:
+        """The losses."""
+        self.loss(pair)
+
+    def low_precision(self, pair: AnyPair) -> None:
+        """Nothing: losses are computed in float32 then, and compared there."""

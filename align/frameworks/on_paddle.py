@@ -46,6 +46,11 @@ def default_dtype(dtype: str) -> Iterator[None]:
         paddle.set_default_dtype(previous)
 
 
+def identity() -> paddle.nn.Layer:
+    """A layer that hands on what it gets."""
+    return paddle.nn.Identity()
+
+
 def has_gpu() -> bool:
     """Whether this framework computes on a CUDA device."""
     return paddle.get_device().startswith("gpu")

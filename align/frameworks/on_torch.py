@@ -48,6 +48,11 @@ def default_dtype(dtype: str) -> Iterator[None]:
         torch.set_default_dtype(previous)
 
 
+def identity() -> torch.nn.Module:
+    """A module that hands on what it gets."""
+    return torch.nn.Identity()
+
+
 def has_gpu() -> bool:
     """Whether this framework computes on a CUDA device."""
     return torch.cuda.is_available()
