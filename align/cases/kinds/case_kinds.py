@@ -249,28 +249,6 @@ class ValueCase:
 
 Case = ModelCase | ValueCase
 
-ABSENT = "(absent)"
-"""What a side has that does not know a fact."""
-
-
-@dataclass(frozen=True)
-class StatedDifference:
-    """A deliberate difference; an unlisted one fails, and so does a listed one that is gone.
-
-    Attributes:
-        name: tensor, module or option, in Paddle's names.
-        fact: what differs.
-        ours: Paddle's value, or ABSENT.
-        reference: the reference's.
-        why: the reason; ``docs/differences.md`` has it too.
-    """
-
-    name: str
-    fact: str
-    ours: Any
-    reference: Any
-    why: str
-
 
 def recipe_with(recipe: Recipe, **changes: Any) -> Recipe:
     """A copy of a recipe with some values changed (how controls plant a fault)."""

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from align.cases.kinds.case_kinds import ABSENT, StatedDifference
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
 from align.record.results import Comparison
@@ -31,6 +30,29 @@ COUNTS = ("trainable", "all values", "decayed", "undecayed", "head")
 _ALIKE = 1e-9
 _EQUAL = Tolerance("exact", 0.0, "what is there before training is decided, not computed")
 _INDEX = re.compile(r"\d+")
+
+
+ABSENT = "(absent)"
+"""What a side has that does not know a fact."""
+
+
+@dataclass(frozen=True)
+class StatedDifference:
+    """A deliberate difference; an unlisted one fails, and so does a listed one that is gone.
+
+    Attributes:
+        name: tensor, module or option, in Paddle's names.
+        fact: what differs.
+        ours: Paddle's value, or ABSENT.
+        reference: the reference's.
+        why: the reason; ``docs/differences.md`` has it too.
+    """
+
+    name: str
+    fact: str
+    ours: Any
+    reference: Any
+    why: str
 
 
 @dataclass

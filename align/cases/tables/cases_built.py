@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.cases.kinds.case_kinds import ABSENT, StatedDifference, ValueCase, value_cases
+from align.cases.kinds.case_kinds import ValueCase, value_cases
+from align.cases.sides.built_records import ABSENT, StatedDifference
 
 _PADDING_ROW = (
     "transformers 4.55 starts the padding row of the word embedding at zero; paddlenlp draws it "

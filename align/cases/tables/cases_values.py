@@ -1,8 +1,8 @@
-"""What is compared without a model: text data, losses, metrics, rates, updates; no logic."""
+"""What is compared without a model: text data, losses, metrics, functions; no logic."""
 
 from __future__ import annotations
 
-from align.cases.kinds.case_kinds import DTYPES, EpochSchedule, Recipe, value_cases
+from align.cases.kinds.case_kinds import DTYPES, value_cases
 
 _FLOAT64 = ("float64",)
 
@@ -110,79 +110,6 @@ _LOSSES = (
     ),
 )
 
-_BY_STEP = value_cases(
-    "rate_values:by_step",
-    {
-        name: {
-            "schedule": schedule,
-            "learning_rate": rate,
-            "warmup_steps": warmup,
-            "total_steps": total,
-        }
-        for name, schedule, rate, warmup, total in (
-            ("lr_linear_published", "linear", 2e-5, 0, 1342),
-            ("lr_linear_warmup", "linear", 3e-5, 234, 2343),
-            ("lr_linear_all_warmup", "linear", 1e-3, 50, 50),
-            ("lr_cosine_warmup", "cosine", 5e-4, 17, 400),
-            ("lr_constant_warmup", "constant", 1e-3, 31, 100),
-            ("lr_constant", "constant", 1e-3, 0, 60),
-            ("lr_cosine", "cosine", 2e-4, 0, 90),
-        )
-    },
-    steps=("learning_rate",),
-)
-
-_BY_EPOCH = value_cases(
-    "rate_values:by_epoch",
-    {
-        name: {"learning_rate": rate, "epochs": EpochSchedule(**epochs)}
-        for name, rate, epochs in (
-            ("lr_epochs_tiny_small", 1e-3, {}),
-            ("lr_epochs_base", 5e-4, {}),
-            ("lr_epochs_short", 2e-3, {"epochs": 20, "warmup_epochs": 3, "cooldown_epochs": 2}),
-            (
-                "lr_epochs_constant",
-                1e-3,
-                {"epochs": 12, "warmup_epochs": 3, "cooldown_epochs": 2, "kind": "constant"},
-            ),
-            (
-                "lr_epochs_of_several_steps",
-                2e-3,
-                {"epochs": 9, "warmup_epochs": 2, "cooldown_epochs": 1, "steps": 3},
-            ),
-        )
-    },
-    steps=("learning_rate",),
-)
-
-_CLIPPED = Recipe(clip_norm=5.0)
-_OTHER_BETAS = {"betas": (0.8, 0.95), "epsilon": 1e-6, "clip_norm": None}
-_ADAMW = {
-    "optimizer": "adamw",
-    "weight_decay": 2.0**-7,  # Paddle stores AdamW's coefficient in float32
-    "clip_norm": None,
-}
-_UPDATES = value_cases(
-    "update_values:updates",
-    {
-        "update_below_the_clip": {"recipe": _CLIPPED, "norm": 0.5},
-        # torch's factor c / (norm + 1e-6) is below 1 from c - 1e-6 on
-        "update_just_below_the_clip": {"recipe": _CLIPPED, "norm": 1.0 - 1e-7},
-        "update_at_the_clip": {"recipe": _CLIPPED, "norm": 1.0},
-        "update_without_bias_correction": {
-            "recipe": Recipe(correct_bias=False, clip_norm=None),
-        },
-        "update_other_betas": {"recipe": Recipe(**_OTHER_BETAS)},
-        "update_reloaded": {"recipe": Recipe(**_OTHER_BETAS), "reloaded": True},
-        # epsilon and betas are those that each side's class has when none are given
-        "update_default_options": {"recipe": Recipe(betas=None, epsilon=None, clip_norm=None)},
-        "update_vision_decay": {"recipe": Recipe(decay="vision", **_ADAMW)},
-        "update_adamw_other_betas": {"recipe": Recipe(**{**_ADAMW, **_OTHER_BETAS})},
-    },
-    steps=("optimizer",),
-    dtypes=_FLOAT64,
-)
-
 ZERO_MATRICES = value_cases(
     "zero_matrix_values:zero_matrices",
     {
@@ -269,9 +196,6 @@ VALUES = (
     *_CHOICES,
     *_IMAGENET_A,
     *_LOSSES,
-    *_BY_STEP,
-    *_BY_EPOCH,
-    *_UPDATES,
     *_FUNCTION_CASES,
     *ZERO_MATRICES,
 )

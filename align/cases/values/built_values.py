@@ -10,9 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
-from align.cases.kinds.case_kinds import StatedDifference
 from align.cases.sides import built_paddle, built_torch
-from align.cases.sides.built_records import Built, collapse, compare_facts, compare_values, shifted
+from align.cases.sides.built_records import (
+    Built,
+    StatedDifference,
+    collapse,
+    compare_facts,
+    compare_values,
+    shifted,
+)
 from align.record.results import Comparison
 
 Plant = Callable[[Built], str | None]

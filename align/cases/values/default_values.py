@@ -9,8 +9,7 @@ import paddle
 import torch
 
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
-from align.cases.kinds.case_kinds import StatedDifference
-from align.cases.sides.built_records import Named, compare_facts
+from align.cases.sides.built_records import Named, StatedDifference, compare_facts
 from align.frameworks import on_paddle, on_torch
 
 

@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from align.cases.kinds.case_kinds import ABSENT, StatedDifference
 from align.cases.sides.built_records import (
+    ABSENT,
     Built,
+    StatedDifference,
     alike,
     collapse,
     compare_facts,
