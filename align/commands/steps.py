@@ -141,10 +141,10 @@ class Steps:
         """The step that judges the rates of the optimizer, where one does."""
         return ()
 
-    def data(self, pair: Pair) -> None:
-        """Live models only, like dropout, loss, optimizer and travel."""
+    def live_only(self, pair: Pair) -> None:
+        """Nothing: records hold none of these steps."""
 
-    dropout = loss = optimizer = travel = data
+    data = dropout = loss = optimizer = travel = live_only
 
 
 def left_out(ignored: Mapping[str, str]) -> list[str]:
