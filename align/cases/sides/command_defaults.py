@@ -53,7 +53,7 @@ def image_flags() -> Named:
     return {_FLAGS.get(name, name): facts for name, facts in found.items() if name != "data_dir"}
 
 
-_OF_DATA: Mapping[str, tuple[Any, Mapping[str, str]]] = {
+OF_DATA: Mapping[str, tuple[Any, Mapping[str, str]]] = {
     "training transform": (
         image_augment.AugmentConfig,
         {"interpolation": "train_interpolation", "auto_augment": "aa"},
@@ -80,7 +80,7 @@ def image_data() -> Named:
     """Defaults of the image data's own options, under the names of the flags that set them."""
     return {
         f"{part}: {names.get(name, name)}": {"default": parameter.default}
-        for part, (options, names) in _OF_DATA.items()
+        for part, (options, names) in OF_DATA.items()
         for name, parameter in inspect.signature(options).parameters.items()
         if parameter.default is not inspect.Parameter.empty
         and names.get(name, name) in published.IMAGE_FLAGS

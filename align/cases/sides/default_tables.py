@@ -14,7 +14,7 @@ from typing import Any
 import paddle
 import torch
 
-from align.cases import shared_defaults
+from align.cases import handed_options, shared_defaults
 from align.cases.sides import command_defaults
 from align.cases.sides.built_records import Named
 from align.cases.sides.command_defaults import defaults, fields
@@ -125,6 +125,7 @@ TABLES: Mapping[str, Table] = {
     "shared names": _both(shared_defaults.of_package, 0, 1),
     "counterparts": _both(shared_defaults.of_counterparts, 0, 1),
     "RandAugment texts": (shared_defaults.our_policies, shared_defaults.timm_policies),
+    "image options": (handed_options.arrived, handed_options.given),
     "text flags": (command_defaults.text_flags, _text_reference),
     "image flags": (command_defaults.image_flags, _image_reference),
     "image data": (command_defaults.image_data, command_defaults.published_image_data),

@@ -84,7 +84,8 @@ _TRAINER = ImageTrainerCase(
         learning_rate=5e-3,
         weight_decay=0.25,
         epsilon=1e-4,  # a bias before a batch norm has no gradient: Adam would magnify rounding
-        clip_norm=None,
+        betas=(0.8, 0.97),
+        clip_norm=0.5,
         decay="vision",
         by_epoch=EpochSchedule(2, 1, 0, min_lr=1e-3, warmup_lr=2e-3, steps=4),
         ema_decay=0.99996,  # the published one: a cap on it would show

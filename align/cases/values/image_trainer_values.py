@@ -222,6 +222,7 @@ def trainer_options(case: ImageTrainerCase, dtype: str) -> dict[str, Any]:
         "lr": recipe.learning_rate,
         "weight_decay": recipe.weight_decay,
         "opt_eps": recipe.epsilon,
+        "opt_betas": recipe.betas,
         "clip_grad": recipe.clip_norm,
         "model_ema_decay": recipe.ema_decay,
         "epochs": schedule.epochs,
