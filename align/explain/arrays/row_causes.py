@@ -94,7 +94,7 @@ def explain_key(key: str, ours: RowLog, reference: RowLog) -> str:
     codes = _codes(ours, reference, [key])
     if codes is None or len(set(codes[1].tolist())) < 2:
         return ""
-    text = _first(*codes, _reordered(*codes)[:2])
+    text = _first(*codes, _reordered(*codes)[:3])
     return f"{text}; the other keys do not follow it" if text else ""
 
 
@@ -144,40 +144,21 @@ def _ended(
 
 
 def _reordered(a: np.ndarray, b: np.ndarray) -> list[Edit[np.ndarray]]:
-    """The same rows in another order, some left out, some again in the place of others."""
+    """The same rows in another order, some left out, some again."""
     wanted, held = Counter(a.tolist()), Counter(b.tolist())
     extra, lost = wanted - held, held - wanted
     again, missing = sum(extra.values()), sum(lost.values())
     where = int(np.argmax(a != b[: len(a)])) if len(a) <= len(b) else 0
-    moved = f"row {where} of Paddle is row {int(np.argmax(b == a[where]))} of PyTorch"
+    rest = f", and {missing} rows are missing" if missing else ""
+    moved = f"{rest}: row {where} of Paddle is row {int(np.argmax(b == a[where]))} of PyTorch"
     rows = ", ".join(str(int(np.argmax(b == code))) for code in list(extra or lost)[:SHOWN])
-    left = np.isin(b, list(lost))
-    spare = np.isin(a, list(extra)) & ~np.isin(
-        np.arange(len(a)), np.unique(a, return_index=True)[1]
-    )
-    rest = f" and {missing} rows are missing" if missing else ""
-
-    def repeated(x: np.ndarray) -> np.ndarray | None:
-        known, kept = again and set(extra) <= set(held), a[~spare]
-        in_place = len(a) == len(x) and (a == x).mean() >= 0.5
-        return a if known and (in_place or np.array_equal(kept, x)) else None
-
+    left, known = np.isin(b, list(lost)), set(extra) <= set(held)
     return [
         Edit("sample order: the rows come in reverse order", lambda x: x[::-1]),
-        Edit(
-            f"sample order: the same rows in another order: {moved}",
-            lambda x: None if again or missing else a,
-        ),
-        Edit(
-            f"Paddle leaves {missing} of PyTorch's {len(b)} rows out: row {rows}",
-            lambda x: x[~left],
-        ),
-        Edit(
-            f"duplicates: {again} rows come once more{rest and ',' + rest}: row {rows} of PyTorch",
-            repeated,
-        ),
-        Edit(
-            f"sample order: the same rows in another order{rest and ',' + rest}: {moved}",
-            lambda x: None if again else a,
-        ),
-    ]
+        Edit(f"Paddle leaves {missing} of PyTorch's {len(b)} rows out: row {rows}",
+             lambda x: x[~left] if missing else None),
+        Edit(f"sample order: the same rows in another order{moved}",
+             lambda x: None if again else a),
+        Edit(f"duplicates: {again} rows come once more{rest}: row {rows} of PyTorch",
+             lambda x: a if known else None),
+    ]  # fmt: skip

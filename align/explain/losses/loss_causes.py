@@ -22,13 +22,6 @@ SAME = 1e-6  # relative difference of numbers that are one
 LARGEST = 500_000  # elements; the formulas are not worth more
 BUDGET = 100  # trials
 
-PENALTIES = {
-    "the sum of the squares of the output": (lambda z: (z**2).sum(), lambda z: 2 * z),
-    "the sum of the absolute values of the output": (lambda z: np.abs(z).sum(), np.sign),
-    "the sum of the output": (np.sum, np.ones_like),
-}
-"""Terms of an output: its value and its slope."""
-
 
 @dataclass(frozen=True)
 class LossRun:
@@ -171,7 +164,7 @@ def _of_options(
 
 
 def _of_the_whole(outputs: Arrays, ours: LossRun, reference: LossRun) -> Iterator[Edit[LossRun]]:
-    """Value and gradient times one number, or a term of the output alone besides."""
+    """Value and gradient times one number."""
     factor, each = _factor(ours.value, reference.value), ours.value.size > 1
     output = next(iter(outputs.values()), np.zeros(()))
     what = "every value of the loss is" if each else "loss and gradient are"
@@ -179,14 +172,3 @@ def _of_the_whole(outputs: Arrays, ours: LossRun, reference: LossRun) -> Iterato
         f"{what} {factor:.6g} times PyTorch's{loss_options.named_factor(factor, output)}",
         lambda r: r.changed(factor * r.value, factor),
     )
-    (path, slope), *others = reference.gradients.items() or [("", None)]
-    if not output.ndim or others or path not in ours.gradients or slope.shape != output.shape:
-        return
-    for title, (value, slope_of) in PENALTIES.items():
-        extra = slope_of(output.astype(np.float64))
-        weight = _factor(ours.gradients[path] - slope, extra)
-        who = "only Paddle adds" if weight > 0 else "Paddle lacks"
-        total = reference.value + weight * float(value(output))
-        edited = reference.changed(total, {path: slope + weight * extra})
-        text = f"another term: {who} {abs(weight):.6g} x {title}"
-        yield Edit(text, lambda _, edited=edited: edited)

@@ -1,7 +1,6 @@
 """PyTorch's update rule in NumPy with one edit: for what no option of an optimizer shows.
 
-The unedited rule has to make PyTorch's own steps; an edit is the cause when it makes Paddle's. An
-edit holds at most one number, fitted to Paddle's steps.
+The unedited rule has to make PyTorch's own steps; an edit is the cause when it makes Paddle's.
 
 Legend: g = gradient as the optimizer got it, w = weight, m and v = first and second moment.
 """
@@ -9,14 +8,14 @@ Legend: g = gradient as the optimizer got it, w = weight, m and v = first and se
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from align.explain.experiment import Edit, fitted
+from align.explain.experiment import Edit
 from align.explain.experiment import explain as first
 from align.explain.settings import exchange
 from align.judge.update_trace import ParameterTrace, SideTrace
@@ -37,7 +36,6 @@ class Rule:
         where: epsilon stands "outside" the root, "inside" it, or "before" the bias correction.
         corrected: the moments are corrected for their start at zero.
         rated: the velocity holds the learning rate.
-        factor: of the whole update.
     """
 
     kind: str
@@ -52,7 +50,6 @@ class Rule:
     dampening: float = 0.0
     nesterov: bool = False
     rated: bool = False
-    factor: float = 1.0
 
     def updates(self, trace: ParameterTrace, decay: tuple[float, float]) -> list[np.ndarray]:
         """The update of every step, from the gradients that the optimizer got.
@@ -67,7 +64,7 @@ class Rule:
                 found.append(np.zeros_like(w))
                 continue
             made = rate * decay[0] * w + self._move(state, g + decay[1] * w, rate)
-            found.append(self.factor * made)
+            found.append(made)
             w = w - found[-1]
         return found
 
@@ -100,18 +97,17 @@ class Rule:
 
 
 EDITS = {
-    "Adam": ("corrected", "where", "amsgrad", "epsilon", "beta1", "beta2", "factor"),
-    "RMSProp": ("where", "epsilon", "rho", "factor"),
-    "Momentum": ("nesterov", "rated", "momentum", "dampening", "factor"),
-    "SGD": ("factor",),
+    "Adam": ("corrected", "where", "amsgrad"),
+    "RMSProp": ("where",),
+    "Momentum": ("nesterov", "rated"),
+    "SGD": (),
 }
-"""Kind -> fields, each an edit by itself: a flag is turned, a number is fitted."""
+"""Kind -> fields that are turned, each by itself; numbers are options of an optimizer."""
 PLACES = ("inside", "before", "outside")
 WORDS = {
     "corrected": "bias correction",
     "where": "epsilon's place in the square root",
     "rated": "learning rate inside the velocity",
-    "factor": "factor of the whole update",
 }
 
 
@@ -138,8 +134,7 @@ def explain(
     left = partial(_left, reference, decays, moving)
     if left(rule, reference) > 1:
         return ""  # PyTorch computes something else: this is not its rule
-    edits = _edits(rule, lambda one: left(one, ours))
-    found = first(rule, edits, lambda one: left(one, ours) <= 1, TRIALS)
+    found = first(rule, _edits(rule), lambda one: left(one, ours) <= 1, TRIALS)
     return "" if found is None else found.cause
 
 
@@ -160,32 +155,14 @@ def _left(
     return worst
 
 
-def _edits(rule: Rule, left: Callable[[Rule], float]) -> Iterator[Edit[Rule]]:
+def _edits(rule: Rule) -> Iterator[Edit[Rule]]:
     for name in EDITS[rule.kind]:
-        value = getattr(rule, name)
-        if isinstance(value, bool):
-            yield _edit(rule, name, not value)
-        elif isinstance(value, str):
-            yield from (_edit(rule, name, place) for place in PLACES if place != value)
-        else:
-            yield _edit(rule, name, _fitted(rule, name, left))
-
-
-def _edit(rule: Rule, name: str, value: Any) -> Edit[Rule]:
-    both = exchange.sentence([(WORDS.get(name, name), value, getattr(rule, name))])
-    says = f"Paddle's steps are those of PyTorch's formula with one edit: {both}"
-    return Edit(says, lambda one: replace(one, **{name: value}))
-
-
-def _fitted(rule: Rule, name: str, left: Callable[[Rule], float]) -> float:
-    """The number for which a rule comes nearest; a share is searched by what it lacks to 1."""
-    whole = name in ("epsilon", "factor")
-
-    def value(log: float) -> float:
-        return 10.0**log if whole else 1.0 - 10.0**log
-
-    def error(log: float) -> float:
-        found = left(replace(rule, **{name: value(log)}))
-        return math.log10(max(found, 1e-9)) if math.isfinite(found) else 300.0
-
-    return float(f"{value(fitted(error, -16.0, 2.0 if name == 'factor' else 0.0)):.6g}")
+        held = getattr(rule, name)
+        for value in (
+            (not held,) if isinstance(held, bool) else (place for place in PLACES if place != held)
+        ):
+            both = exchange.sentence([(WORDS.get(name, name), value, held)])
+            yield Edit(
+                f"Paddle's steps are those of PyTorch's formula with one edit: {both}",
+                lambda one, name=name, value=value: replace(one, **{name: value}),
+            )

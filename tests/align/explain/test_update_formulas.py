@@ -70,15 +70,8 @@ EDITS = {
     "no correction": (ADAM, {"corrected": False}, "bias correction: only PyTorch has it"),
     "epsilon inside": (ADAM, {"where": "inside"}, "Paddle inside, PyTorch outside"),
     "epsilon before": (ADAM, {"where": "before"}, "Paddle before, PyTorch outside"),
-    "epsilon": (ADAM, {"epsilon": 1e-6}, "epsilon: Paddle 1e-06, PyTorch 1e-08"),
-    "beta1": (ADAM, {"beta1": 0.8}, "beta1: Paddle 0.8, PyTorch 0.9"),
-    "beta2": (ADAM, {"beta2": 0.999}, "beta2: Paddle 0.999, PyTorch 0.99"),
     "amsgrad": (ADAM, {"amsgrad": True}, "amsgrad: only Paddle has it"),
-    "momentum": (MOMENTUM, {"momentum": 0.8}, "momentum: Paddle 0.8, PyTorch 0.9"),
-    "dampening": (MOMENTUM, {"dampening": 0.25}, "dampening: Paddle 0.25, PyTorch 0"),
     "nesterov": (MOMENTUM, {"nesterov": True}, "nesterov: only Paddle has it"),
-    "factor": (SGD, {"factor": 0.5}, "factor of the whole update: Paddle 0.5, PyTorch 1"),
-    "rho": (RMS, {"rho": 0.9}, "rho: Paddle 0.9, PyTorch 0.95"),
     "Paddle's RMSProp": (RMS, {"where": "inside"}, "Paddle inside, PyTorch outside"),
 }
 
@@ -97,6 +90,6 @@ def test_nothing_is_named_where_nothing_fits_or_pytorchs_rule_is_another() -> No
     rng = np.random.default_rng(5)
     wrong.main["fc"].weights[1:] = [rng.normal(size=SHAPE) for _ in range(STEPS)]
     assert explain(wrong, theirs, ["fc"], ADAM, DECAYS) == ""
-    edited = trace_of(replace(ADAM, epsilon=1e-6))
+    edited = trace_of(replace(ADAM, where="inside"))
     assert explain(edited, theirs, ["fc"], RMS, DECAYS) == ""
     assert explain(edited, theirs, ["fc"], None, DECAYS) == ""
