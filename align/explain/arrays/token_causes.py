@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -21,23 +21,6 @@ BUDGET = 100  # trials for each side
 
 Row = list[int]
 Tokens = list[Row]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A batch of ids, taken apart.
-
-    Attributes:
-        tokens: the unpadded ids of each row.
-        length: padded length.
-        pad: the id of the padding, None without any.
-        side: "left", "right", or "" without padding.
-    """
-
-    tokens: Tokens
-    length: int
-    pad: int | None
-    side: str
 
 
 def padding_mask(batch: Arrays, shape: tuple[int, ...], besides: str = "") -> np.ndarray | None:
@@ -77,12 +60,12 @@ def explain_batch(ours: Arrays, reference: Arrays, key: str) -> str:
         key: of the ids.
     """
     batches = [(batch[key], padding_mask(batch, batch[key].shape)) for batch in (ours, reference)]
-    sides = [_taken_apart(*one) for one in batches]
-    a, b = (side.tokens for side in sides)
+    (a, mine), (b, theirs) = (_taken_apart(*batch) for batch in batches)
     if len(a) != len(b):
         return ""
     if a == b:
-        return _padding(*sides)
+        differ = (says for says in mine if says in theirs and mine[says] != theirs[says])
+        return "; ".join(says.format(mine[says], theirs[says]) for says in differ)
     longest = max(map(len, (*a, *b)))
     known = [i for i, pair in enumerate(zip(a, b, strict=True)) if min(map(len, pair)) < longest]
     for made, given, who, other in ((a, b, "Paddle", "PyTorch"), (b, a, "PyTorch", "Paddle")):
@@ -97,14 +80,20 @@ def explain_batch(ours: Arrays, reference: Arrays, key: str) -> str:
     return _guess(a, b, known)
 
 
-def _taken_apart(ids: np.ndarray, mask: np.ndarray | None) -> Rows:
-    """Tokens and padding of (B, L) ids; without a mask the runs at an edge are padding."""
+def _taken_apart(ids: np.ndarray, mask: np.ndarray | None) -> tuple[Tokens, Mapping[str, Any]]:
+    """Tokens of (B, L) ids, and the options of their padding by the sentence of a difference.
+
+    Without a mask the runs at an edge are padding.
+    """
     kept = _guessed(ids) if mask is None or not mask.any(axis=1).all() else mask
-    spare = ids[~kept]
-    side = "left" if kept[:, -1].all() else "right" if kept[:, 0].all() else "both"
-    pad = int(spare[0]) if spare.size and (spare == spare[0]).all() else None
     tokens = [row[held].tolist() for row, held in zip(ids, kept, strict=True)]
-    return Rows(tokens, ids.shape[1], pad, "" if kept.all() else side)
+    options: dict[str, Any] = {}
+    if not kept.all():
+        side = "left" if kept[:, -1].all() else "right" if kept[:, 0].all() else "both sides"
+        options["padding is on the {} in Paddle, on the {} in PyTorch"] = side
+        options["padding id: Paddle pads with {}, PyTorch with {}"] = int(ids[~kept][0])
+    options["padded length: {} in Paddle, {} in PyTorch"] = ids.shape[1]
+    return tokens, options
 
 
 def _guessed(ids: np.ndarray) -> np.ndarray:
@@ -116,17 +105,6 @@ def _guessed(ids: np.ndarray) -> np.ndarray:
         if 2 <= runs.sum(axis=1).max() < ids.shape[1]:
             return ~runs[:, ::step]
     return np.ones(ids.shape, dtype=bool)
-
-
-def _padding(ours: Rows, reference: Rows) -> str:
-    """The same tokens: every option in which the padding differs."""
-    options = {
-        "padding is on the {} in Paddle, on the {} in PyTorch": (ours.side, reference.side),
-        "padding id: Paddle pads with {}, PyTorch with {}": (ours.pad, reference.pad),
-        "padded length: {} in Paddle, {} in PyTorch": (ours.length, reference.length),
-    }
-    told = [says.format(a, b) for says, (a, b) in options.items() if a != b and None not in (a, b)]
-    return "; ".join(told if ours.side and reference.side else told[-1:])
 
 
 def _edits(made: Tokens, given: Tokens, who: str, other: str) -> Iterator[Edit[Tokens]]:

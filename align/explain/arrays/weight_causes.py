@@ -23,6 +23,7 @@ ROUNDING = 3e-7  # of the largest value: what one computation in float32 leaves
 EXPLAINED = 0.01  # part of the difference that an edit may leave
 FRESH = 16  # elements from which a correlation says something
 BUDGET = 120  # trials
+LARGEST = 1_000_000  # elements; above, edits are tried one by one only
 
 
 class Explainer:
@@ -58,7 +59,8 @@ class Explainer:
             return made.shape == a.shape and bool(np.abs(made - a).max() <= near)
 
         with np.errstate(all="ignore"):
-            tried = itertools.chain(array_edits.single(a, b), array_edits.pairs(a, b))
+            pairs = array_edits.pairs(a, b) if a.size <= LARGEST else ()
+            tried = itertools.chain(array_edits.single(a, b), pairs)
             edits = itertools.chain(sources, tried if a.size == 1 or np.ptp(a) else ())
             found = first_edit(b, edits, passes, BUDGET)
         return _guess(a, b) if found is None else found.cause
