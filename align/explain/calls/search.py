@@ -22,7 +22,6 @@ MANY = 200  # watched calls of one layer; beyond that it is a whole network
 LARGE = 4_000_000  # elements of the tensor in question; experiments on more take too long
 WORK = 200_000_000  # elements times trials of one layer
 LEAST, MOST = 100, 2_000  # trials of a large layer, and of a small one
-NUMBERS = 20  # lines of code whose numbers are fitted
 
 Changes = Iterator[tuple[str, AbstractContextManager]]
 
@@ -59,14 +58,16 @@ def study(pair: AnyPair, guilty: Guilty) -> Study:
         recorded = structure_edits.recorded(bench)
         guess = structure_edits.unused(pair, bench) or structure_edits.arguments(bench)
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
-        changes = _changes(pair, bench, guilty, calls if len(calls) <= MANY else [])
+        changes = _changes(pair, bench, guilty, calls if len(calls) <= MANY else [], budget)
         edits = (Edit(said, lambda _, c=change: c) for said, change in changes)
         found = explain(None, edits, bench.mended_by, budget)
     return Study("" if found is None else found.cause, recorded, guess)
 
 
-def _changes(pair: AnyPair, bench: Bench, guilty: Guilty, calls: list[WatchedCall]) -> Changes:
-    """Every edit, the plain ones first."""
+def _changes(
+    pair: AnyPair, bench: Bench, guilty: Guilty, calls: list[WatchedCall], budget: int
+) -> Changes:
+    """Every edit, the plain ones first; what fits a number makes trials of the same budget."""
     _, module, _ = pair.layer(bench.key)
     yield from layer_edits.options(bench, module)
     yield from layer_edits.rows(bench, guilty)
@@ -78,7 +79,9 @@ def _changes(pair: AnyPair, bench: Bench, guilty: Guilty, calls: list[WatchedCal
         for said, answer in call_edits.edits(call, around):
             yield _told(bench, said, call), _instead(bench, numbers, answer)
     yield from layer_edits.inputs(bench)
-    for numbers in number_edits.lines(calls)[:NUMBERS]:
+    for numbers in number_edits.lines(calls):
+        if bench.trials >= budget:
+            return
         call = calls[numbers[0]]
         for said, answer in number_edits.fitted(call, _miss(bench, numbers)):
             yield _told(bench, said, call), _instead(bench, numbers, answer)
