@@ -142,9 +142,9 @@ def guilty_backward(pair: DumpPair) -> list[Divergence]:
 
 def _wrong_calls(pair: DumpPair) -> list[_Wrong]:
     """Calls that get a right gradient and hand on a wrong one, in backward order."""
-    rule = ROUGH if pair.dtype == "float32" else bounds.FLOORS["backward", pair.dtype]
-    if pair.setup.pooled and pair.dtype == "float64":
-        rule = bounds.POOLED
+    rule = ROUGH
+    if pair.dtype == "float64":
+        rule = bounds.backward(pair.dtype, pair.setup.pooled)
     held = {key: (own, call) for key, own, call in pair.judge.taps(pair.ours, pair.reference)}
     scale = largest(g for _, call in held.values() for g in call.grad_outputs.values())
     expected = to_paddle(pair.setup.weights, pair.reference.gradients)

@@ -86,9 +86,11 @@ class MovedRoundings(TorchDispatchMode):
         return tensor.numpy()
 
     def _move(self, tensor: torch.Tensor) -> None:
-        """Move a tensor in place; zeros, infinities and NaN stay."""
+        """Move a tensor in place; zeros, infinities, NaN and a count (of steps) stay."""
         size = tensor.numel()
         if tensor.dtype is not self._dtype or not size:
+            return
+        if not tensor.dim() and float(tensor).is_integer():
             return
         factors = self._factors if size <= _DRAWS else self._factors.repeat(-(-size // _DRAWS))
         start = int(self._random() * (max(size, _DRAWS) - size + 1))

@@ -3,24 +3,21 @@
 Whole states of every step would weigh gigabytes, so the same elements of both sides are taken: all
 of a small tensor, up to LIMIT drawn ones of a large one. They follow from PyTorch's names and
 shapes alone, so that the PyTorch side can be recorded where Paddle's names are not known; the
-Paddle side finds them through the mapping. The band is the drift of two runs of the reference, one
-of which is moved by one unit in the last place before every step. A tensor whose gradient is zero
-in exact arithmetic (a bias before a normalisation) is driven by rounding alone and would drown all
-others: it is left out.
+Paddle side finds them through the mapping.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from align.judge import bounds
-from align.judge.judging import apart
+from align.judge.comparator import compare_arrays
 from align.match.mapping import WeightMapping
 from align.match.renamed import to_paddle
 from align.record.entries import Entry, canonical, named
@@ -30,7 +27,6 @@ from align.record.tolerance import Tolerance
 
 LIMIT = 1024
 NAME = "drift of the weights"
-UNSTEADY = 1e3  # times as sensitive to noise as the median tensor, in units of the tensor's way
 
 
 class Sample:
@@ -59,6 +55,8 @@ class Sample:
         found = {} if weights is None else to_paddle(weights, numbers)
         self._ours = {name: _places(array) for name, array in found.items()}
         self.parts = [places for _, places in self._ours.values()]
+        if weights is None:
+            self.parts = [np.arange(self.size)]
 
     def reference(self, side: Any, model: Any) -> np.ndarray:
         """(size,) The elements of the PyTorch model, float64."""
@@ -74,20 +72,16 @@ class Sample:
             found[places] = _pick(side, held[name], few)
         return found
 
-    def steady(self, plain: Track, moved: Track) -> np.ndarray:
-        """Places of the elements of all Paddle tensors but those that rounding drives.
-
-        Args:
-            plain: the reference.
-            moved: the reference, moved by one unit in the last place before every step.
-        """
-        way, noise = plain[-1] - plain[0], moved[-1] - plain[-1]
-        sizes = [[float(np.linalg.norm(a[part])) for a in (noise, way)] for part in self.parts]
-        shares = [a / b if b > 0 else math.inf for a, b in sizes]
-        most = UNSTEADY * max(float(np.median(shares or [0.0])), float(np.finfo(np.float64).eps))
-        pairs = zip(self.parts, shares, strict=True)
-        kept = [part for part, share in pairs if share <= most] or self.parts
-        return np.concatenate([np.zeros(0, np.int64), *kept])
+    def without(self, names: Collection[str]) -> np.ndarray:
+        """Places of the elements that both sides have, but those of some PyTorch tensors."""
+        kept = np.zeros(self.size, bool)
+        for part in self.parts:
+            kept[part] = True
+        start = 0
+        for name, few in self._theirs.items():
+            kept[start : start + few.size] &= name not in names
+            start += few.size
+        return np.flatnonzero(kept)
 
 
 def _drawn(entry: Entry) -> np.ndarray:
@@ -142,46 +136,47 @@ class Track:
     def __getitem__(self, step: int) -> np.ndarray:
         return self._held[step]()
 
-    def apart(self, other: Track, chosen: np.ndarray) -> list[float]:
-        """L2 distance of the chosen weights after each step, in units of the other run's norm."""
-        pairs = ((self[i], other[i]) for i in range(1, len(self)))
-        return [apart(a[chosen], b[chosen], "l2") for a, b in pairs]
 
-
-def allowed(band: Sequence[float], base: Tolerance) -> list[float]:
-    """What is allowed at each step: the band with its factor, at least the floor of `base`."""
-    return [bounds.widened(base, noise).lowest_bound for noise in band]
-
-
-def judge(found: Sequence[float], band: Sequence[float], base: Tolerance) -> Comparison:
-    """Every step's distance against what the noise band of that step allows.
+def compare(
+    ours: Sequence[np.ndarray],
+    reference: Sequence[np.ndarray],
+    oracle: Sequence[np.ndarray] | None,
+    steady: np.ndarray,
+    base: Tolerance,
+) -> list[Comparison]:
+    """One comparison of the samples of each step, named by `step_name`.
 
     Args:
-        found: distance of Paddle's weights from PyTorch's after each step.
-        band: the same of the two reference runs.
-        base: the training rule, whose floor holds where the band is narrower.
-
-    Returns:
-        Comparison: its position is the worst step, counted from 0.
+        ours: Paddle's samples, before the first step and after every one.
+        reference: PyTorch's.
+        oracle: those of its float64 run, for a pair in float32.
+        steady: places of the samples that are judged.
+        base: the training rule.
     """
-    most = allowed(band, base)
-    ratios = [a / b if math.isfinite(a) else math.inf for a, b in zip(found, most, strict=True)]
-    at = int(np.argmax(ratios))
-    rule = Tolerance(
-        "scaled",
-        most[at],
-        f"{bounds.NOISE_FACTOR:g} x the drift of two runs of the reference that are one unit in "
-        f"the last place apart ({band[at]:.1e} at step {at + 1}), at least {base.lowest_bound:g}: "
-        f"{base.why}",
-        norm="l2",
-    )
+    rule, found = dataclasses.replace(base, norm="l2"), []
+    for step in range(1, len(ours)):
+        a, b = (track[step][steady] for track in (ours, reference))
+        judge = None if oracle is None else oracle[step][steady]
+        found.append(compare_arrays(step_name(step), a, b, rule, oracle=judge))
+    return found
+
+
+def step_name(step: int) -> str:
+    """Of the comparison of the samples after a step, counted from 1."""
+    return f"{NAME} after step {step}"
+
+
+def judged(steps: Sequence[Comparison]) -> Comparison:
+    """The worst of the settled comparisons of the steps; its position is the step, from 0."""
+    at = int(np.argmax([one.severity for one in steps]))
+    worst = steps[at]
     reason = ""
-    if not ratios[at] <= 1:
-        first = next(i for i, ratio in enumerate(ratios) if not ratio <= 1)
+    if not all(one.passed for one in steps):
+        first = next(i for i, one in enumerate(steps) if not one.passed)
         reason = (
             f"the weights leave the noise band at step {first + 1}; worst at step {at + 1}: "
-            f"{found[at]:.2e} of their norm from PyTorch's, {most[at]:.2e} is allowed"
+            f"{worst.worst:.2e} of their norm from PyTorch's, {worst.bound:.2e} is allowed"
         )
-    return Comparison(
-        NAME, not reason, found[at], most[at], 1.0, found[at], (at,), None, None, rule, reason
+    return dataclasses.replace(
+        worst, name=NAME, passed=not reason, position=(at,), reason=reason, hint=""
     )

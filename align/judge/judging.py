@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,9 +17,12 @@ import numpy as np
 
 from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
-from align.judge.distance import MASK, Gap, peak
+from align.judge.distance import MASK, peak
+from align.judge.noise_band import Find, Kinds
 from align.judge.output_structure import are_uneven, missing_outputs
-from align.match.mapping import WeightMapping
+from align.judge.spread import Spread, Spreads, joined
+from align.match import layer_kinds
+from align.match.mapping import MappedRow, WeightMapping
 from align.match.module_map import ModuleMap
 from align.match.renamed import to_paddle
 from align.record.nested import pair_leaves
@@ -47,6 +49,7 @@ class Judge:
     dtype: str
     pooled: bool = False
     notes: list[str] = field(default_factory=list)
+    _places: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def taps(
         self, ours: Recording, reference: Recording, only: Collection[str] | None = None
@@ -77,26 +80,22 @@ class Judge:
         if text not in self.notes:
             self.notes.append(text)
 
-    def forward(
-        self,
-        ours: Recording,
-        reference: Recording,
-        oracle: Recording | None,
-        noise: Mapping[str, float] | None,
-    ) -> list[Comparison]:
-        """Judge every tap; both orders of trainable and tied parameters first."""
-        return list(self.each_tap(ours, reference, oracle, noise))
-
     def each_tap(
         self,
         ours: Recording,
         reference: Recording,
         oracle: Recording | None,
-        noise: Mapping[str, float] | None,
         only: Collection[str] | None = None,
     ) -> Iterator[Comparison]:
-        """`forward`, one comparison at a time; ``only`` of some of Paddle's layers."""
-        rule = bounds.rules(bounds.FLOORS["forward", self.dtype], noise)
+        """Judge every tap; both orders of trainable and tied parameters first.
+
+        Args:
+            ours: Paddle's recording.
+            reference: PyTorch's.
+            oracle: its float64 run, None for a pair in float64.
+            only: some of Paddle's layers, None for all.
+        """
+        rule = bounds.TOLERANCES["forward", self.dtype]
         yield from self._structure()
         for key, own, call in self.taps(ours, reference, only):
             judge = None if oracle is None else dict(oracle.calls[call.key].outputs)
@@ -110,7 +109,8 @@ class Judge:
                     continue
                 name = f"{key}[{label}]" if label else key
                 o = None if judge is None else judge[label if label in judge else paths[i]]
-                comparison = compare_outputs(name, a, b, o, rule(name))
+                self._places[name] = "taps", f"{call.key}[{paths[i]}]"
+                comparison = compare_outputs(name, a, b, o, rule)
                 if comparison is not None:
                     yield comparison
             if (left or own_left) and not uneven:
@@ -123,41 +123,27 @@ class Judge:
             _flags("trainable parameters", trained),
         ]
 
-    def backward(
-        self,
-        ours: Recording,
-        reference: Recording,
-        oracle: Recording | None,
-        noise: Mapping[str, float] | None,
-    ) -> list[Comparison]:
-        """Judge the loss, the taps' gradients in backward order, then parameters and inputs."""
-        return list(self.each_gradient(ours, reference, oracle, noise))
-
     def each_gradient(
-        self,
-        ours: Recording,
-        reference: Recording,
-        oracle: Recording | None,
-        noise: Mapping[str, float] | None,
+        self, ours: Recording, reference: Recording, oracle: Recording | None, scale: float
     ) -> Iterator[Comparison]:
-        """`backward`, one comparison at a time."""
-        base = bounds.FLOORS["backward", self.dtype]
-        if self.pooled and self.dtype == "float64":
-            base = bounds.POOLED
+        """Judge the loss, the taps' gradients in backward order, then parameters and inputs.
+
+        Args:
+            ours: Paddle's recording.
+            reference: PyTorch's.
+            oracle: its float64 run, None for a pair in float64.
+            scale: the reference's largest gradient, see `largest_gradient`.
+        """
         order, expected, judged, own = self._gradient_taps(ours, reference, oracle)
-        scale = largest(itertools.chain(expected.values(), reference.gradients.values()))
         yield compare_arrays(
             "loss",
             ours.loss,
             reference.loss,
-            bounds.rules(bounds.FLOORS["forward", self.dtype], noise)("loss"),
+            bounds.TOLERANCES["forward", self.dtype],
             oracle=None if oracle is None else oracle.loss,
             zero_scale=scale,
         )
-
-        def rule(name: str, b: Mapping, o: Mapping | None) -> Tolerance:
-            return bounds.gradient_rules(base, noise, b, o, scale, self.dtype)(name)
-
+        rule = bounds.backward(self.dtype, self.pooled)
         yield from each(own, expected, judged, rule, scale, order)
         recordings = (ours, reference, oracle)
         own, expected, judged = (None if r is None else r.gradients for r in recordings)
@@ -174,6 +160,7 @@ class Judge:
             pairs, _, _ = pair_leaves([(p, p) for p in paths], [(p, p) for p in own_paths])
             for label, path, ours_path in pairs:
                 name = f"gradient at {key}[{label}]" if label else f"gradient at {key}"
+                self._places[name] = "gradients at taps", f"{call.key}[{path}]"
                 if path in call.grad_outputs:
                     expected.hold(name, functools.partial(call.grad_outputs.__getitem__, path))
                     place[call.key, path] = name
@@ -195,14 +182,13 @@ class Judge:
         ours: Recording,
         reference: Recording,
         oracle: Recording | None,
-        noise: Mapping[str, float] | None,
     ) -> list[Comparison]:
         """Judge the tensors that training mode moves without an optimizer (running statistics)."""
         expected = self.statistics(reference)
         own = {name: ours.state[name] for name in expected}
         if not own:
             return []
-        rule = bounds.rules(bounds.STATISTICS[self.dtype], noise)
+        rule = bounds.TOLERANCES["statistics", self.dtype]
         judged = None if oracle is None else self.statistics(oracle)
         return compare_mappings(own, expected, rule, oracle=judged)
 
@@ -216,12 +202,86 @@ class Judge:
         held = {name: reference.state[name] for name in names}
         return self.weights.to_paddle(held) if held else {}
 
+    def find(self, name: str) -> Find | None:
+        """What picks the spread of a comparison of a pass, from the arrays of `kinds_of`."""
+        if name in self._places:
+            place = self._places[name]
+            return lambda spreads: spreads.get(place)
+        if name == "loss" or name.startswith("input "):
+            return lambda spreads: spreads.get(("inputs", name))
+        return self.find_tensor("gradients", name) or self.find_tensor("state", name)
+
+    def is_gradient(self, name: str) -> bool:
+        """Whether a comparison of a pass is one of a gradient."""
+        held = self._places.get(name)
+        rows = self._sources.get(name)
+        return (
+            name.startswith("input ")
+            or (held is not None and held[0] != "taps")
+            or (held is None and rows is not None and not rows[0].source.buffer)
+        )
+
+    def find_tensor(self, kind: str, name: str) -> Find | None:
+        """The same of a Paddle tensor, which may be a part of PyTorch's or consist of several."""
+        rows = self._sources.get(name)
+        if rows is None or (kind == "gradients" and rows[0].source.buffer):
+            return None
+        return lambda spreads: _of_rows(self.weights, rows, kind, spreads)
+
+    @functools.cached_property
+    def _sources(self) -> dict[str, list[MappedRow]]:
+        """Paddle's canonical name -> the rows that lead there."""
+        found: dict[str, list[MappedRow]] = {}
+        for row in self.weights.rows:
+            found.setdefault(self.weights.paddle_names[row.destination.name], []).append(row)
+        return found
+
+
+def _of_rows(
+    weights: WeightMapping, rows: Sequence[MappedRow], kind: str, spreads: Spreads
+) -> Spread | None:
+    """The spread of a Paddle tensor; None when one of its sources has none."""
+    found = []
+    for row in rows if rows[0].piece is not None else rows[-1:]:
+        one = spreads.get((kind, weights.torch_names[row.source.name]))
+        if one is None:
+            return None
+        if row.part is not None:
+            first = layer_kinds.part_axis(row.source) == 0
+            one = one.part(*row.part) if first else one.part(0, 1)
+        found.append(one)
+    return joined(found)
+
+
+def kinds_of(recording: Recording) -> Kinds:
+    """What the noise band measures of a pass of the reference, in PyTorch's names."""
+    taps, gradients = Lazy(), Lazy()
+    for call in recording.calls.values():
+        for i, path in enumerate(paths_of(call.outputs)):
+            taps.hold(f"{call.key}[{path}]", lambda c=call, i=i: c.outputs[i][1])
+        for path in call.grad_outputs:
+            read = functools.partial(call.grad_outputs.__getitem__, path)
+            gradients.hold(f"{call.key}[{path}]", read)
+    return {
+        "taps": taps,
+        "gradients at taps": gradients,
+        "gradients": recording.gradients,
+        "inputs": {"loss": recording.loss, **(_of_inputs(recording) or {})},
+        "state": recording.state,
+    }
+
+
+def largest_gradient(reference: Recording) -> float:
+    """The largest value of all gradients of a pass, 1 when there is none above 0."""
+    taps = (array for call in reference.calls.values() for array in call.grad_outputs.values())
+    return largest(itertools.chain(taps, reference.gradients.values()))
+
 
 def each(
     ours: Mapping[str, np.ndarray],
     expected: Mapping[str, np.ndarray],
     oracle: Mapping[str, np.ndarray] | None,
-    rule: Callable[[str, Mapping, Mapping | None], Tolerance],
+    rule: Tolerance | Callable[[str], Tolerance],
     zero_scale: float | None,
     order: Sequence[str] = (),
 ) -> Iterator[Comparison]:
@@ -231,7 +291,7 @@ def each(
         ours: Paddle's arrays.
         expected: PyTorch's, in Paddle's names.
         oracle: the float64 ones.
-        rule: from a name, and the reference's and the oracle's array under it, to the tolerance.
+        rule: one tolerance, or from a name to its tolerance.
         zero_scale: see `align.judge.comparator.compare_arrays`.
         order: the names to begin with.
     """
@@ -239,7 +299,7 @@ def each(
     def one(name: str) -> list[Comparison]:
         a, b = ({name: held[name]} if name in held else {} for held in (ours, expected))
         o = None if oracle is None else {name: oracle[name]} if name in oracle else {}
-        return compare_mappings(a, b, rule(name, b, o), oracle=o, zero_scale=zero_scale)
+        return compare_mappings(a, b, rule, oracle=o, zero_scale=zero_scale)
 
     names = dict.fromkeys([*order, *expected, *ours])
     for found in ahead(functools.partial(one, name) for name in names):
@@ -278,55 +338,6 @@ def without_masks(*arrays: np.ndarray | None) -> tuple[np.ndarray | None, ...]:
     if not everywhere.any():
         return arrays
     return tuple(None if a is None else np.where(everywhere, a.dtype.type(0), a) for a in arrays)
-
-
-def noise_of(
-    judge: Judge, plain: Recording, moved: Recording
-) -> tuple[dict[str, float], dict[str, float]]:
-    """How far one unit in the last place moves each tap, and each gradient, of the reference."""
-    forward: dict[str, float] = {}
-    backward: dict[str, float] = {"loss": apart(moved.loss, plain.loss, "max")}
-    for call in plain.calls.values():
-        target = judge.modules.to_paddle.get(call.name)
-        other = moved.calls.get(call.key)
-        if target is None or other is None:
-            continue
-        key = Call(target, call.number).key
-        for (path, a), (_, b) in zip(other.outputs, call.outputs, strict=False):
-            size = apart(a, b, "max")
-            for name in (key, f"{key}[{path}]"):
-                forward[name] = max(size, forward.get(name, 0.0))
-        for path, b in call.grad_outputs.items():
-            if path in other.grad_outputs:
-                size = apart(other.grad_outputs[path], b, "l2")
-                for name in (f"gradient at {key}", f"gradient at {key}[{path}]"):
-                    backward[name] = max(size, backward.get(name, 0.0))
-    b, a = (to_paddle(judge.weights, r.gradients, layout=False) for r in (plain, moved))
-    backward.update(distances(a, b))
-    for path, b in plain.input_gradients.items():
-        backward[f"input {path}"] = apart(moved.input_gradients[path], b, "l2")
-    return forward, backward
-
-
-def apart(a: np.ndarray, b: np.ndarray, norm: str) -> float:
-    """Distance of two arrays in units of the second one's norm ("max" or "l2")."""
-    if a.shape != b.shape or a.size == 0 or a.dtype.kind != "f":
-        return 0.0
-    a, b, _ = without_masks(a, b, None)
-    found = Gap.between(a, b)
-    if not found.finite:
-        return math.inf
-    scale = found.size(norm)
-    return found.apart(norm) / scale if scale > 0 else 0.0
-
-
-def distances(
-    arrays: Mapping[str, np.ndarray], others: Mapping[str, np.ndarray]
-) -> dict[str, float]:
-    """L2 distances of the arrays that both mappings hold, in units of the second one's norms."""
-    names = [name for name in others if name in arrays]
-    tasks = (lambda n=name: apart(arrays[n], others[n], "l2") for name in names)
-    return dict(zip(names, ahead(tasks), strict=True))
 
 
 def _of_inputs(recording: Recording | None) -> dict[str, np.ndarray] | None:

@@ -119,8 +119,17 @@ class NoiseBand:
                     self._errors.setdefault((kind, name), Errors()).add(a, b)
 
     def of(self, kind: str) -> Settle:
-        """Settles comparisons whose names are those of a kind of arrays."""
-        return lambda one: self.settle(one, lambda spreads: spreads.get((kind, one.name)))
+        """Settles comparisons whose names are those of a kind of arrays.
+
+        A distance of 1 and more, that of a tensor of zeros, is no rounding.
+        """
+
+        def settle(one: Comparison) -> Comparison:
+            if one.worst >= 1.0:
+                return one
+            return self.settle(one, lambda spreads: spreads.get((kind, one.name)))
+
+        return settle
 
     def settle(
         self,
@@ -129,7 +138,6 @@ class NoiseBand:
         *,
         widest: float = CEILING,
         zero_scale: float | None = None,
-        further: bool = True,
     ) -> Comparison:
         """Judge a failed comparison by the moved runs, of which as few as possible are made.
 
@@ -139,17 +147,12 @@ class NoiseBand:
             widest: a wider band judges nothing, and the reason says so.
             zero_scale: the largest value of its kind, where the tensor may be zero in exact
                 arithmetic.
-            further: False makes no run; what the runs say that were made already holds.
         """
-        if one.passed or one.tolerance.kind not in ("scaled", "band"):
-            return one
-        hopeless = one.worst >= 1.0 and zero_scale is None
-        if not math.isfinite(one.worst) or hopeless:
+        measured = one.tolerance.kind in ("scaled", "band") and math.isfinite(one.worst)
+        if one.passed or not measured:
             return one
         judged = one
         for runs in (FEW, RUNS):
-            if self.runs < runs and not further:
-                break
             spread = find(self.measured(runs))
             if spread is None:
                 break

@@ -13,8 +13,11 @@ import numpy as np
 
 from align.frameworks import code_lines, on_paddle, on_torch, stepping_paddle, stepping_torch
 from align.frameworks.masks import Masks
+from align.frameworks.moved_roundings import MovedRoundings
 from align.judge.distance import exact_in_float32, peak
-from align.judge.judging import Judge, noise_of
+from align.judge.drift import Track
+from align.judge.judging import Judge, kinds_of
+from align.judge.noise_band import Kinds, NoiseBand
 from align.judge.rate_curves import Curve
 from align.match.module_map import ModuleMap
 from align.match.name_table import read_table
@@ -23,9 +26,10 @@ from align.match.renamed import to_paddle
 from align.pair import runs, side_records, training_runs
 from align.pair.isolation import Isolation
 from align.pair.models import Models, load, tensors
+from align.pair.pair import Pair
 from align.pair.training_runs import TrainingRuns
 from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun
-from align.record.casting import cast, is_array, output_weights
+from align.record.casting import cast, is_array
 from align.record.nested import leaves
 from align.record.provenance import described, origin
 from align.record.recording import ROOT, Recording
@@ -106,7 +110,7 @@ class Setup:
         return all(exact_in_float32(array) for array in arrays)
 
 
-class AnyPair:
+class AnyPair(Pair):
     """Both sides in one precision, run on demand, each once.
 
     Args:
@@ -118,9 +122,8 @@ class AnyPair:
     live = True
 
     def __init__(self, setup: Setup, dtype: str) -> None:
-        self.setup, self.plan, self.dtype = setup, setup.plan, dtype
-        self.unjudged: set[str] = set()  # taps that rounding alone decides about in this precision
-        self.judge = Judge(setup.weights, setup.modules, dtype, setup.pooled)
+        super().__init__(Judge(setup.weights, setup.modules, dtype, setup.pooled), setup.plan)
+        self.setup = setup
 
     def reference_model(self, dtype: str, train: bool) -> Any:
         """The reference with its weights; its norms follow what Paddle's kernels hold in float32.
@@ -156,15 +159,36 @@ class AnyPair:
             held.clean[dtype] = dtype
         return model
 
-    def run_reference(
-        self, dtype: str | None = None, *, deep: bool = False, seed: int | None = None
-    ) -> Recording:
-        """The reference now; with a seed moved by one unit in the last place."""
+    def _moved_reference(self, moves: MovedRoundings, train: bool) -> Any:
+        """The same with moved weights."""
+        model = self.setup.references.get(self.dtype, train)
+        self.setup.references.clean.pop(self.dtype, None)
+
+        def change(part: Arrays) -> Arrays:
+            return moves.arrays(runs.rounded_state(part, self.dtype, self.dtype))
+
+        load(on_torch, model, self.setup.state, change)
+        return model
+
+    def run_reference(self, dtype: str | None = None, *, deep: bool = False) -> Recording:
+        """The reference now."""
         dtype = dtype or self.dtype
-        hand_out = self._reference if seed is None else self.reference_model
-        model = hand_out(dtype, self.plan.train)
-        options = {"deep": deep, "noise": _rng(seed), "masks": self.setup.masks}
-        return runs.run(on_torch, model, self.plan, dtype, self.dtype, **options)
+        model, options = self._reference(dtype, self.plan.train), {"masks": self.setup.masks}
+        return runs.run(on_torch, model, self.plan, dtype, self.dtype, deep=deep, **options)
+
+    @contextlib.contextmanager
+    def _moved_pass(self, number: int) -> Iterator[Kinds]:
+        moves = MovedRoundings(number, self.dtype)
+        model = self._moved_reference(moves, self.plan.train)
+        options = {"moves": moves, "masks": self.setup.masks}
+        given = on_torch, model, self.plan, self.dtype, self.dtype
+        with runs.passed(*given, **options) as found:
+            yield kinds_of(found)
+
+    @functools.cached_property
+    def band(self) -> NoiseBand:
+        """How far rounding alone moves what a pass leaves; measured when it is asked for."""
+        return NoiseBand(lambda: kinds_of(self.oracle or self.reference), self._moved_pass)
 
     @functools.cached_property
     def reference(self) -> Recording:
@@ -186,26 +210,6 @@ class AnyPair:
 
     def _shared(self, kind: str) -> Any:
         return self.setup.shared.get(kind) if self.dtype == "float32" else None
-
-    @functools.cached_property
-    def noise(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Distances between two runs of the reference one unit in the last place apart."""
-        plain, plan = self.reference, self.plan
-        model = self.reference_model(self.dtype, plan.train)
-        options = {"noise": _rng(plan.seed + 1), "masks": self.setup.masks}
-        with runs.passed(on_torch, model, plan, self.dtype, self.dtype, **options) as moved:
-            forward, backward = noise_of(self.judge, plain, moved)
-        if self.plan.loss is None:  # a sum of both signs: what cancels rounds all the same
-            terms = self._size_of_terms() / (abs(float(self.reference.loss)) or 1.0)
-            backward["loss"] = max(backward["loss"], terms * float(np.finfo(self.dtype).eps))
-        return forward, backward
-
-    def _size_of_terms(self) -> float:
-        """Root of the summed squares of the default loss's terms."""
-        outputs = [a for _, a in self.reference.calls[ROOT].outputs if a.dtype.kind == "f"]
-        weights = (output_weights(a.shape, i, self.plan.seed) for i, a in enumerate(outputs))
-        sizes = [np.linalg.norm(a * w) for a, w in zip(outputs, weights, strict=True)]
-        return float(np.linalg.norm(sizes))
 
     @property
     def model(self) -> Any:
@@ -240,21 +244,21 @@ class AnyPair:
         with runs.dropout_mode(on_paddle, self.model, self.plan.train, self.setup.masks):
             return isolation.run(self.plan)
 
-    def train_reference(
-        self, dtype: str, seed: int | None = None, watch: Watch | None = None
-    ) -> TrainingRun:
-        """Train the reference; with a seed moved by one unit before every step."""
-        model, masks, follow = self.reference_model(dtype, True), self.setup.masks, self._follow
-        noise = _rng(seed)
-        return runs.train(
-            on_torch, model, self.plan, dtype, self.dtype, noise, masks, watch, follow
-        )
+    def train_reference(self, dtype: str, watch: Watch | None = None) -> TrainingRun:
+        """Train the reference."""
+        model = self.reference_model(dtype, True)
+        options = {"masks": self.setup.masks, "watch": watch, "follow": self._follow}
+        return runs.train(on_torch, model, self.plan, dtype, self.dtype, **options)
 
-    def train_oracle(self) -> TrainingRun | None:
-        """The reference trained in float64, for a pair in float32."""
-        if self.dtype == "float64":
-            return None
-        return self._shared("training") or self.train_reference("float64")
+    def trained_once(
+        self, dtype: str, pick: Callable[[Any], np.ndarray]
+    ) -> tuple[TrainingRun, Track]:
+        """The reference's training in a precision, and what ``pick`` takes of its steps."""
+        kept = self._shared("training") if dtype == "float64" else None
+        if kept is None:
+            track = Track(pick)
+            kept = self.train_reference(dtype, track.watch), track
+        return self.share("training", kept)
 
     @functools.cached_property
     def _follow(self) -> Callable[[Any, Any], None] | None:
@@ -267,25 +271,27 @@ class AnyPair:
             return None
         return lambda theirs, model: stepping_torch.as_paddle(theirs, model, which)
 
-    def trained_reference(
-        self, seed: int | None = None, watch: Watch | None = None
+    def trained_moved(
+        self, number: int, watch: Watch | None = None
     ) -> contextlib.AbstractContextManager[TrainingRun]:
-        """The same, to be judged in a ``with`` block and not kept; see `runs.trained`."""
-        model, masks, dtype = self.reference_model(self.dtype, True), self.setup.masks, self.dtype
-        noise, follow = _rng(seed), self._follow
-        return runs.trained(on_torch, model, self.plan, dtype, dtype, noise, masks, watch, follow)
+        """The reference trained with moved roundings, to be looked at in a ``with`` block."""
+        moves = MovedRoundings(number, self.dtype)
+        model, dtype = self._moved_reference(moves, True), self.dtype
+        options = {"masks": self.setup.masks, "watch": watch, "follow": self._follow}
+        return runs.trained(on_torch, model, self.plan, dtype, dtype, moves=moves, **options)
 
     def train_ours(self) -> TrainingRun:
         """Train the Paddle model."""
         model, masks = self.our_model(True), self.setup.masks
-        return runs.train(on_paddle, model, self.plan, self.dtype, self.dtype, None, masks)
+        return runs.train(on_paddle, model, self.plan, self.dtype, self.dtype, masks=masks)
 
     def trained_ours(
         self, watch: Watch | None = None, plan: Request | None = None
     ) -> contextlib.AbstractContextManager[TrainingRun]:
         """The same, to be judged in a ``with`` block and not kept; see `runs.trained`."""
         model, masks, dtype = self.our_model(True), self.setup.masks, self.dtype
-        return runs.trained(on_paddle, model, plan or self.plan, dtype, dtype, None, masks, watch)
+        options = {"masks": masks, "watch": watch}
+        return runs.trained(on_paddle, model, plan or self.plan, dtype, dtype, **options)
 
     def trainings(self) -> TrainingRuns:
         """The training runs of both sides; Paddle's when it is asked for."""
@@ -370,7 +376,3 @@ class AnyPair:
         ends = {n: n.removeprefix(prefix) for n in live if n.startswith(prefix)}
         own = {end: live[n].astype(np.float64) for n, end in ends.items() if "." not in end}
         return layer, theirs, own
-
-
-def _rng(seed: int | None) -> np.random.Generator | None:
-    return None if seed is None else np.random.default_rng(seed)

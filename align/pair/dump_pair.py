@@ -11,15 +11,17 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from align.judge import drift, noise_numbers
+from align.judge import drift
 from align.judge.judging import Judge
+from align.judge.noise_band import NoiseBand
 from align.judge.rate_curves import Curve
 from align.match.name_table import Table
 from align.match.paired_names import settled
 from align.match.renamed import to_paddle
+from align.pair.pair import Pair
 from align.pair.side_records import METRIC, scored_output, widened
-from align.pair.training_runs import Ours, TrainingRuns, tensor_title
-from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun
+from align.pair.training_runs import Ours, TrainingRuns, steady
+from align.record.arrays import Arrays, BothScores, BothWeights
 from align.record.files.dump_meta import Module
 from align.record.files.dump_reading import Dump
 from align.record.recording import ROOT, Recording
@@ -59,7 +61,7 @@ class Names:
         ]
 
 
-class DumpPair:
+class DumpPair(Pair):
     """Both sides in one precision, read when they are asked for.
 
     Args:
@@ -70,9 +72,9 @@ class DumpPair:
     live = False
 
     def __init__(self, names: Names, dtype: str) -> None:
-        self.setup, self.plan, self.dtype = names, names.torch.meta, dtype
-        self.unjudged: set[str] = set()
-        self.judge = Judge(names.weights, names.modules, dtype, names.pooled)
+        judge = Judge(names.weights, names.modules, dtype, names.pooled)
+        super().__init__(judge, names.torch.meta)
+        self.setup = names
 
     @functools.cached_property
     def ours(self) -> Recording:
@@ -90,54 +92,34 @@ class DumpPair:
         return self.setup.torch.oracle(self.dtype)
 
     @functools.cached_property
-    def noise(self) -> tuple[noise_numbers.Distances, noise_numbers.Distances]:
-        """How far one unit in the last place moves each tap and each gradient, Paddle's names."""
-        forward, backward, rows = self.setup.torch.noise(self.dtype)
-        weights, names = self.setup.weights, self.setup.modules.to_paddle
-        both = [noise_numbers.renamed(t, self.reference, names) for t in (forward, backward)]
-        both[1].update(noise_numbers.parameter_noise(weights, self.reference.gradients, rows))
-        return both[0], both[1]
+    def band(self) -> NoiseBand:
+        """How far rounding alone moves what PyTorch's pass leaves, as it was measured there."""
+        return NoiseBand.stored(self.setup.torch.noise(self.dtype))
 
     def trainings(self) -> TrainingRuns:
         """The training runs of both sides."""
         torch, dtype = self.setup.torch, self.dtype
         reference, oracle = torch.training(dtype), torch.training_oracle(dtype)
-        found, ahead = self._drift()
+        sample = drift.Sample(self.plan.entries, self.setup.weights)
+        sides = (self.setup.paddle, "weights"), (torch, "weights"), (torch, "exact")
+        ours, plain, exact = (self._track(dump, kind, sample.size) for dump, kind in sides)
 
         @contextlib.contextmanager
-        def ours() -> Iterator[Ours]:
-            yield self.setup.paddle.training(dtype), found
+        def run() -> Iterator[Ours]:
+            yield self.setup.paddle.training(dtype), ours
 
-        return TrainingRuns(reference, oracle, self._band(reference), ours, ahead)
+        band = NoiseBand.stored(torch.training_noise(dtype))
+        chosen = steady(sample, oracle or reference)
+        return TrainingRuns(reference, oracle, band, run, plain, exact, chosen)
 
-    def _band(self, reference: TrainingRun) -> noise_numbers.Distances:
-        """Distances of two training runs of the reference, one unit in the last place apart."""
-        rows = self.setup.torch.training_noise(self.dtype)
-        size = float(np.linalg.norm(reference.losses))
-        moved = float(np.sqrt(rows["losses"].sum())) if "losses" in rows else 0.0
-        found = {"losses": moved / size if size > 0 else 0.0}
-        for kind, arrays in {"state": reference.state, **reference.moments}.items():
-            own = {n.partition("/")[2]: row for n, row in rows.items() if n.startswith(f"{kind}/")}
-            held = noise_numbers.parameter_noise(self.setup.weights, arrays, own)
-            prefix = "" if kind == "state" else kind
-            found.update({tensor_title(prefix, name): value for name, value in held.items()})
-        return found
-
-    def _drift(self) -> tuple[list[float], list[float]]:
-        """Distance of Paddle's weights from PyTorch's after every step, and the noise band.
-
-        Both are empty when the Paddle side ran on weights of its own.
-        """
-        torch, paddle = (side.drift(self.dtype) for side in (self.setup.torch, self.setup.paddle))
-        held = [paddle.get("weights"), torch.get("weights"), torch.get("moved")]
-        if any(rows is None for rows in held):
-            return [], []
-        sample = drift.Sample(self.plan.entries, self.setup.weights)
-        if any(rows.shape != (self.plan.steps + 1, sample.size) for rows in held):
+    def _track(self, dump: Dump, kind: str, size: int) -> drift.Track | None:
+        """The sampled weights of a side's steps; None when Paddle ran on weights of its own."""
+        rows = dump.drift(self.dtype).get(kind)
+        if rows is None:
+            return None
+        if rows.shape != (self.plan.steps + 1, size):
             raise ValueError(f"{self.dtype}: the drift of both dumps is not of the same elements")
-        ours, plain, moved = (drift.Track(rows=rows) for rows in held)
-        steady = sample.steady(plain, moved)
-        return ours.apart(plain, steady), moved.apart(plain, steady)
+        return drift.Track(rows=rows)
 
     def asks(self, step: str) -> bool:
         """Whether "weights", "metric" or "learning_rate" is to be compared."""

@@ -10,6 +10,7 @@ its output.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 from align.frameworks import on_paddle
 from align.judge import bounds
 from align.judge.judging import compare_outputs
+from align.judge.spread import ONE_DIRECTION
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Isolation, is_mask
@@ -248,9 +250,13 @@ class BackwardIsolation(Isolation):
         size = float(np.abs(expected).max(initial=0))
         terms = sum(seed.size for seed in seeds) / max(expected.size, 1)
         lost = float(np.finfo(expected.dtype).eps) * scale * max(terms, 1.0) ** 0.5
-        if not size or bounds.NOISE_FACTOR * lost / size > bounds.LARGEST:
-            return Tolerance("absolute", float(f"{bounds.NOISE_FACTOR * lost:.1g}"), _CANCELS)
-        return bounds.widened(self._gradient_rule, lost / size)
+        room = ONE_DIRECTION * lost
+        if not size or room / size > _LARGEST:
+            return Tolerance("absolute", float(f"{room:.1g}"), _CANCELS)
+        if room / size <= self._gradient_rule.value:
+            return self._gradient_rule
+        value = float(f"{room / size:.1g}")
+        return dataclasses.replace(self._gradient_rule, value=value, why=_CANCELS)
 
     def _judge_parameters(self) -> None:
         """The parameters' gradients, summed over the pieces that they take part in."""
@@ -269,9 +275,10 @@ class BackwardIsolation(Isolation):
             self._judge(place, name, mine, gradient, None, seeds)
 
 
+_LARGEST = 0.05  # of its own size: a gradient with a wider bound is judged absolutely
 _CANCELS = (
-    "large gradients cancel to almost nothing here: 32 units in the last place of the gradients "
-    "that arrive"
+    "large gradients cancel here: what the noise band allows a single number of which one unit in "
+    "the last place of the gradients that arrive, by the root of their count, is a draw"
 )
 
 

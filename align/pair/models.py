@@ -17,13 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from align.record.casting import is_array
 from align.record.entries import Entry, canonical, named
-from align.record.nested import replace
 from align.record.request import Request
 from align.record.stored_arrays import Lazy
 
-_PIECE = 2**16  # numbers moved at a time: they stay in the processor's cache
 _GROUP = 2**22  # numbers of the weights written back to a model at a time
 _FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
 
@@ -103,55 +100,6 @@ def load(side: Any, model: Any, arrays: Mapping[str, np.ndarray], change: Callab
     """Overwrite tensors group by group, each changed on its way."""
     for part in groups(arrays.items()):
         side.load(model, part if change is None else change(part))
-
-
-def perturb(side: Any, model: Any, rng: np.random.Generator) -> None:
-    """Move every floating tensor of a model by one unit in the last place."""
-    for name, tensor in named(side, model).items():
-        shared = side.NAME == "PyTorch" and tensor.device.type == "cpu" and tensor.is_contiguous()
-        if shared:  # NumPy sees the tensor's own memory
-            move(tensor.detach().numpy(), rng)
-        else:
-            side.load(model, {name: perturbed(side.numpy(tensor), rng)})
-
-
-def perturbed(value: Any, rng: np.random.Generator) -> Any:
-    """A structure with its floating arrays moved by one unit in the last place, up or down.
-
-    Args:
-        value: any nesting of tuples, lists, dicts and arrays; whole numbers stay as they are.
-        rng: decides on the directions.
-    """
-    return replace(value, is_array, lambda _, array: _moved(np.asarray(array), rng))
-
-
-def _moved(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A moved copy."""
-    found = np.array(array, order="C")
-    move(found, rng)
-    return found
-
-
-def move(array: np.ndarray, rng: np.random.Generator) -> None:
-    """Move a contiguous array in place.
-
-    Zeros become the smallest number of either sign; infinities, NaN and whole numbers stay.
-    """
-    if array.dtype.kind != "f":
-        return
-    flat = array.reshape(-1)
-    whole = np.dtype(f"i{array.dtype.itemsize}")
-    for start in range(0, flat.size, _PIECE):
-        piece = flat[start : start + _PIECE]
-        drawn = np.frombuffer(rng.bytes(-(-piece.size // 8)), np.uint8)
-        up = np.unpackbits(drawn, count=piece.size).view(np.int8)
-        still, zero, before = ~np.isfinite(piece), piece == 0, piece.copy()
-        piece.view(whole)[...] += 2 * up - 1
-        if still.any():
-            piece[still] = before[still]
-        if zero.any():
-            tiny = np.finfo(array.dtype).smallest_subnormal
-            piece[zero] = np.where(up[zero], tiny, -tiny)
 
 
 def groups(tensors: Iterable[tuple[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:

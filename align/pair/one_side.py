@@ -6,29 +6,35 @@ import contextlib
 import dataclasses
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from align.frameworks.masks import Masks
 from align.judge import drift
+from align.judge.drift import Track
+from align.judge.judging import kinds_of
+from align.judge.noise_band import Kinds
 from align.match.module_map import ModuleMap
 from align.match.name_table import read_table
 from align.match.paired_names import PairedNames, settled
 from align.match.renamed import to_paddle
-from align.pair import runs
+from align.pair import runs, training_runs
 from align.pair.identity import environment, has_stock_partner, module_of, told_spec, told_table
 from align.pair.models import Models, load, tensors
-from align.record.arrays import TrainingRun
+from align.record.arrays import Arrays, TrainingRun
 from align.record.entries import Entry
 from align.record.files import dump_meta
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, Store
+
+if TYPE_CHECKING:
+    from align.frameworks.moved_roundings import MovedRoundings
 
 MASKS = (
     "dropout='exchange' draws its masks by the names of both sides' layers: first `dump --side "
@@ -177,23 +183,39 @@ class OneSide:
         options = {"deep": deep, "masks": self.masks}
         return runs.run(self.side, model, self.plan, dtype, rounded, **options)
 
-    def moved(self, dtype: str) -> contextlib.AbstractContextManager[Recording]:
-        """One pass one unit in the last place away, to be looked at in a ``with`` block."""
-        model = self.model(dtype, dtype, self.plan.train)
-        options = {"noise": self._chance(), "masks": self.masks}
-        return runs.passed(self.side, model, self.plan, dtype, dtype, **options)
+    @contextlib.contextmanager
+    def moved_pass(self, dtype: str, number: int) -> Iterator[Kinds]:
+        """A pass of the reference with moved roundings, as `judging.kinds_of`."""
+        moves, model = self._moved(dtype, number, self.plan.train)
+        options = {"moves": moves, "masks": self.masks}
+        with runs.passed(self.side, model, self.plan, dtype, dtype, **options) as found:
+            yield kinds_of(found)
+
+    def _moved(self, dtype: str, number: int, train: bool) -> tuple[MovedRoundings, Any]:
+        """Moved roundings, and the model with moved weights."""
+        from align.frameworks.moved_roundings import MovedRoundings  # PyTorch's side alone
+
+        moves = MovedRoundings(number, dtype)
+        model = self._models.get(dtype, train)
+        state: Lazy = self.state
+
+        def change(part: Arrays) -> Arrays:
+            return moves.arrays(runs.rounded_state(part, dtype, dtype))
+
+        load(self.side, model, state, change)
+        return moves, model
 
     def train(self, dtype: str, rounded: str, watch: Watch | None = None) -> TrainingRun:
         """One training run, kept."""
         model, masks = self.model(dtype, rounded, True), self.masks
-        return runs.train(self.side, model, self.plan, dtype, rounded, None, masks, watch)
+        options = {"masks": masks, "watch": watch}
+        return runs.train(self.side, model, self.plan, dtype, rounded, **options)
 
-    def trained_moved(
-        self, dtype: str, watch: Watch | None = None
-    ) -> contextlib.AbstractContextManager[TrainingRun]:
-        """One training run, moved before every step, to be looked at in a ``with`` block."""
-        model, masks = self.model(dtype, dtype, True), self.masks
-        return runs.trained(self.side, model, self.plan, dtype, dtype, self._chance(), masks, watch)
-
-    def _chance(self) -> np.random.Generator:
-        return np.random.default_rng(self.plan.seed + 1)
+    @contextlib.contextmanager
+    def moved_training(self, dtype: str, number: int, steady: np.ndarray) -> Iterator[Kinds]:
+        """A training of the reference with moved roundings, as `training_runs.measured`."""
+        moves, model = self._moved(dtype, number, True)
+        track = Track(functools.partial(self.sample, self.side))
+        options = {"moves": moves, "masks": self.masks, "watch": track.watch}
+        with runs.trained(self.side, model, self.plan, dtype, dtype, **options) as found:
+            yield training_runs.measured(found, track, steady)

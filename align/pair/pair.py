@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
-from align.judge.judging import Judge
+from align.judge.judging import Judge, largest_gradient
+from align.judge.noise_band import NoiseBand
 from align.judge.rate_curves import Curve
+from align.judge.settling import Settling
 from align.match.mapping import WeightMapping
 from align.match.module_map import ModuleMap
 from align.pair.training_runs import TrainingRuns
 from align.record.arrays import Arrays, BothScores, BothWeights
 from align.record.recording import Recording
+from align.record.results import Comparison
 
 
 class Settled(Protocol):
@@ -32,32 +36,64 @@ class Settled(Protocol):
     layers: Mapping[str, str]
 
 
-class Pair(Protocol):
+class Pair:
     """Both sides in one precision: `AnyPair` runs them, `DumpPair` reads what they left.
+
+    A pass is judged by its floors (`taps`, `gradients`), then by the noise band (`settling`).
+
+    Args:
+        judge: what both sides are called on the other.
+        plan: what was asked for (name, mode, steps, ...).
 
     Attributes:
         live: the models are here and can run again; what needs that asks first.
         setup: what holds for every precision.
-        plan: what was asked for (name, mode, steps, ...).
         dtype: precision.
-        judge: what both sides are called on the other.
-        unjudged: receives the taps that rounding alone decides about.
         reference: PyTorch's pass.
         oracle: its float64 pass on the same rounded numbers, None for a pair in float64.
         ours: Paddle's pass.
-        noise: how far rounding moves taps, and gradients; for the judge.
+        band: how far rounding alone moves what a pass of PyTorch leaves.
     """
 
     live: bool
     setup: Settled
-    plan: Any
-    dtype: str
-    judge: Judge
-    unjudged: set[str]
     reference: Recording
     oracle: Recording | None
     ours: Recording
-    noise: Any
+    band: NoiseBand
+
+    def __init__(self, judge: Judge, plan: Any) -> None:
+        self.judge, self.plan, self.dtype = judge, plan, judge.dtype
+
+    @functools.cached_property
+    def largest_gradient(self) -> float:
+        """The largest value among the reference's gradients."""
+        return largest_gradient(self.reference)
+
+    @functools.cached_property
+    def settling(self) -> Settling:
+        """Judges what missed its floor in a pass."""
+        return Settling(self.band, self.judge.find, self._scale, exact=self.dtype == "float64")
+
+    def _scale(self, name: str) -> float | None:
+        """The size that a gradient which is zero in exact arithmetic is judged by."""
+        return self.largest_gradient if self.judge.is_gradient(name) else None
+
+    @property
+    def unjudged(self) -> set[str]:
+        """Taps that rounding alone decides about in this precision."""
+        return self.settling.unjudged
+
+    def taps(self, ours: Recording, only: Collection[str] | None = None) -> Iterator[Comparison]:
+        """Every tap by its floor, then the running statistics of a pass in training mode."""
+        yield from self.judge.each_tap(ours, self.reference, self.oracle, only)
+        if self.plan.train:
+            yield from self.judge.buffers(ours, self.reference, self.oracle)
+
+    def gradients(self, ours: Recording) -> Iterator[Comparison]:
+        """The loss and every gradient by their floors."""
+        scale = self.largest_gradient
+        return self.judge.each_gradient(ours, self.reference, self.oracle, scale)
 
     def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
         """Paddle's pass with each fault of "forward" or "backward": what, where, the pass.

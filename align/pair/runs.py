@@ -11,7 +11,8 @@ import numpy as np
 from align.frameworks.masks import Masks
 from align.pair import models
 from align.record.arrays import Arrays, TrainingRun
-from align.record.casting import cast
+from align.record.casting import cast, is_array
+from align.record.nested import replace
 from align.record.recording import Recorder, Recording
 from align.record.request import Request
 from align.record.stored_arrays import Store, settle
@@ -34,6 +35,11 @@ def dropout_mode(
     return side.dropout_off() if masks is None else side.dropout_exchanged(side, masks, model, step)
 
 
+def moved(value: Any, moves: Any) -> Any:
+    """A structure with its floating arrays moved, as they are without `MovedRoundings`."""
+    return value if moves is None else replace(value, is_array, lambda _, a: moves.array(a))
+
+
 @contextlib.contextmanager
 def passed(
     side: Any,
@@ -44,7 +50,7 @@ def passed(
     *,
     deep: bool = False,
     tripled: str = "",
-    noise: np.random.Generator | None = None,
+    moves: Any = None,
     masks: Masks | None = None,
     backward: bool = True,
 ) -> Iterator[Recording]:
@@ -61,8 +67,7 @@ def passed(
         rounded: precision of the pair, to which floating inputs are rounded first.
         deep: record the inputs of every call as well.
         tripled: key of a call whose gradient is planted wrong.
-        noise: draws the perturbation by one unit in the last place of inputs and weights; the
-            trained weights stay moved.
+        moves: `MovedRoundings` of the reference, whose weights are moved already; None for none.
         masks: dropout masks that both sides share, None for dropout off.
         backward: False for the forward pass and the loss alone.
 
@@ -72,15 +77,13 @@ def passed(
     kept = models.untrained(side.entries(model))
     live = models.tensors(side, model)
     before = {name: live[name] for name in live if name in kept}
-    inputs = plan.cast(dtype, rounded)
-    if noise is not None:
-        inputs = models.perturbed(inputs, noise)
-        models.perturb(side, model, noise)
+    inputs = moved(plan.cast(dtype, rounded), moves)
     side.clear(model)
     with contextlib.ExitStack() as stack:
         stack.enter_context(side.default_dtype(dtype))
         stack.enter_context(dropout_mode(side, model, plan.train, masks))
         held = stack.enter_context(Recorder(side, model, deep=deep, tripled=tripled))
+        stack.enter_context(moves or contextlib.nullcontext())
         output, watched = side.call(model, inputs)
         loss = side.loss_of(plan, output, dtype, rounded)
         if backward:
@@ -93,8 +96,8 @@ def passed(
     found.input_gradients = {
         path: side.numpy(value.grad) for path, value in watched.items() if value.grad is not None
     }
-    moved = models.tensors(side, model)
-    found.state = {name: moved[name] for name in before}
+    after = models.tensors(side, model)
+    found.state = {name: after[name] for name in before}
     try:
         yield found
     finally:
@@ -121,7 +124,7 @@ def descend(
     optimizer: tuple[Any, Any],
     *,
     steps: Iterable[int],
-    noise: np.random.Generator | None = None,
+    moves: Any = None,
     masks: Masks | None = None,
     caller: Any = None,
     between: Callable[[int], None] = lambda _: None,
@@ -136,25 +139,23 @@ def descend(
         rounded: precision of the pair.
         optimizer: and its scheduler, as `make_optimizer` returns them.
         steps: which ones, counted from 0: they say with which batch.
-        noise: moves inputs and weights by one unit in the last place before every step.
+        moves: `MovedRoundings` of the reference; None for none.
         masks: dropout masks that both sides share, None for dropout off.
         caller: what is called, by default the model.
         between: called with the step between the backward pass and the update.
     """
     for step in steps:
         batch = plan.batch(step)
-        fed = batch.cast(dtype, rounded)
-        if noise is not None:
-            fed = models.perturbed(fed, noise)
-            models.perturb(side, model, noise)
-        with dropout_mode(side, model, True, masks, step):
-            output, _ = side.call(model if caller is None else caller, fed)
-            loss = side.loss_of(batch, output, dtype, rounded)
-            side.backward(loss)
-        between(step)
-        made = float(side.numpy(loss)), side.rate(optimizer[0]), side.stamp(loss)
-        del output, loss
-        side.advance(*optimizer, model)
+        fed = moved(batch.cast(dtype, rounded), moves)
+        with moves or contextlib.nullcontext():
+            with dropout_mode(side, model, True, masks, step):
+                output, _ = side.call(model if caller is None else caller, fed)
+                loss = side.loss_of(batch, output, dtype, rounded)
+                side.backward(loss)
+            between(step)
+            made = float(side.numpy(loss)), side.rate(optimizer[0]), side.stamp(loss)
+            del output, loss
+            side.advance(*optimizer, model)
         yield made
 
 
@@ -165,7 +166,7 @@ def trained(
     plan: Request,
     dtype: str,
     rounded: str,
-    noise: np.random.Generator | None = None,
+    moves: Any = None,
     masks: Masks | None = None,
     watch: Callable[[Any], None] | None = None,
     follow: Callable[[Any, Any], None] | None = None,
@@ -178,14 +179,14 @@ def trained(
         plan: batches, loss, optimizer and number of steps.
         dtype: precision of the run.
         rounded: precision of the pair.
-        noise: moves inputs and weights by one unit in the last place before every step.
+        moves: `MovedRoundings` of the reference, whose weights are moved already; None for none.
         masks: dropout masks that both sides share, None for dropout off.
         watch: called with the model before the first step and after every step.
         follow: called with the optimizer and the model before the first step.
 
     Yields:
         TrainingRun: losses, rates, final tensors and moments, by canonical name; the tensors are
-        read off the live model.
+        read off the live model and gone at the end of the block.
     """
     result = TrainingRun()
     with side.default_dtype(dtype):
@@ -195,7 +196,7 @@ def trained(
         watch = watch or (lambda _: None)
         watch(model)
         given = (side, model, plan, dtype, rounded, (optimizer, scheduler))
-        options = {"steps": range(plan.steps), "noise": noise, "masks": masks}
+        options = {"steps": range(plan.steps), "moves": moves, "masks": masks}
         for loss, rate, result.stamp in descend(*given, **options):
             result.losses.append(loss)
             result.learning_rates.append(rate)
@@ -207,6 +208,7 @@ def trained(
         yield result
     finally:
         settle()
+        result.state, result.moments = {}, {}
 
 
 def train(
@@ -215,8 +217,9 @@ def train(
     """`trained` with everything kept; the options are the same."""
     store = Store()
     with trained(side, model, plan, dtype, rounded, *options, **named) as found:
-        found.state = store.keep(found.state)
-        found.moments = {kind: store.keep(arrays) for kind, arrays in found.moments.items()}
+        state = store.keep(found.state)
+        moments = {kind: store.keep(arrays) for kind, arrays in found.moments.items()}
+    found.state, found.moments = state, moments
     return found
 
 

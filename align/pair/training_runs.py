@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from align.judge import drift
-from align.judge.judging import apart, distances
+from align.judge.drift import Sample, Track
+from align.judge.driven import FIRST, driven_by_rounding
+from align.judge.noise_band import Kinds, NoiseBand
 from align.match.mapping import WeightMapping
 from align.match.renamed import to_paddle
-from align.record.arrays import Distances, TrainingRun
+from align.record.arrays import TrainingRun
+from align.record.stored_arrays import Lazy
 
 STATE = ""
 """Kind of the parameters and buffers; the moments are kinds of their own."""
-Kinds = dict[str, Mapping[str, np.ndarray]]
-Ours = tuple[TrainingRun, list[float]]
-"""Paddle's run, and how far its weights are from PyTorch's after each step."""
+Ours = tuple[TrainingRun, Track | None]
+"""Paddle's run, and the sampled weights of its steps where they are known."""
 
 
 @dataclass
@@ -30,22 +31,26 @@ class TrainingRuns:
     Attributes:
         reference: PyTorch's run.
         oracle: its float64 run, for a pair in float32.
-        band: how far one unit in the last place before every step moves each quantity.
+        band: how far rounding moves what a run leaves, and its sampled weights by step.
         ours: Paddle's run, to be judged in a ``with`` block; None where it is handed in.
-        ahead: the noise band of the drift, by step; [] where the drift is not known.
+        plain: the sampled weights of the reference's steps, None where they are not known.
+        exact: those of its float64 run.
+        steady: places of the samples that are judged, from `steady`.
     """
 
     reference: TrainingRun
     oracle: TrainingRun | None
-    band: Distances
+    band: NoiseBand
     ours: Callable[[], contextlib.AbstractContextManager[Ours]] | None = None
-    ahead: list[float] = field(default_factory=list)
+    plain: Track | None = None
+    exact: Track | None = None
+    steady: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
-def kinds_of(weights: WeightMapping, run: TrainingRun, *, layout: bool = True) -> Kinds:
+def in_paddle(weights: WeightMapping, run: TrainingRun) -> dict[str, Mapping[str, np.ndarray]]:
     """Tensors and moments of a reference run in Paddle's names, each converted on access."""
     held = {STATE: run.state, **run.moments}
-    return {kind: to_paddle(weights, arrays, layout=layout) for kind, arrays in held.items()}
+    return {kind: to_paddle(weights, arrays) for kind, arrays in held.items()}
 
 
 def tensor_title(kind: str, name: str) -> str:
@@ -53,43 +58,58 @@ def tensor_title(kind: str, name: str) -> str:
     return f"{kind}/{name}" if kind else name
 
 
+def measured(run: TrainingRun, track: Track | None, steady: np.ndarray) -> Kinds:
+    """What the noise band measures of a run of the reference, in PyTorch's names."""
+    steps = range(1, len(track) if track is not None else 0)
+    drift = {str(step): functools.partial(_chosen, track, step, steady) for step in steps}
+    return {
+        "losses": {"losses": np.asarray(run.losses)},
+        "state": run.state,
+        "drift": Lazy(drift),
+        **run.moments,
+    }
+
+
+def _chosen(track: Track, step: int, steady: np.ndarray) -> np.ndarray:
+    return track[step][steady]
+
+
+def steady(sample: Sample, exact: TrainingRun) -> np.ndarray:
+    """Places of the samples of all tensors but those that rounding drives: they would drown all.
+
+    Args:
+        sample: which elements are followed.
+        exact: the most exact run of the reference.
+    """
+    return sample.without(driven_by_rounding(exact.moments.get(FIRST, {})))
+
+
 def live(pair: Any, theirs: Any, own: Any) -> TrainingRuns:
-    """Train the reference, twice with one unit in the last place between, and in float64.
+    """Train the reference, and in float64; moved when the band asks for it.
 
     Args:
         pair: an `AnyPair` with an optimizer and a number of steps.
         theirs: `on_torch`.
         own: `on_paddle`.
     """
-    sample = drift.Sample(pair.setup.entries, pair.setup.weights)
-    plain, other = (drift.Track(partial(sample.reference, theirs)) for _ in range(2))
-    reference = pair.train_reference(pair.dtype, watch=plain.watch)
-    pair.share("training", reference)
-    oracle = pair.train_oracle()
-    with pair.trained_reference(pair.plan.seed + 1, other.watch) as moved:
-        band = noise_between(pair.setup.weights, moved, reference)
-    steady = sample.steady(plain, other)
+    sample = Sample(pair.setup.entries, pair.setup.weights)
+    pick = functools.partial(sample.reference, theirs)
+    reference, plain = pair.trained_once(pair.dtype, pick)
+    oracle, exact = (None, None) if pair.dtype == "float64" else pair.trained_once("float64", pick)
+    chosen = steady(sample, oracle or reference)
 
     @contextlib.contextmanager
     def ours() -> Iterator[Ours]:
-        track = drift.Track(partial(sample.ours, own))
+        track = Track(functools.partial(sample.ours, own))
         with pair.trained_ours(track.watch) as run:
-            yield run, track.apart(plain, steady)
+            yield run, track
 
-    return TrainingRuns(reference, oracle, band, ours, other.apart(plain, steady))
+    @contextlib.contextmanager
+    def moved(number: int) -> Iterator[Kinds]:
+        track = Track(pick)
+        with pair.trained_moved(number, track.watch) as run:
+            yield measured(run, track, chosen)
 
-
-def noise_between(weights: WeightMapping, moved: TrainingRun, plain: TrainingRun) -> Distances:
-    """How far one unit in the last place before every step moves what a run leaves.
-
-    Args:
-        weights: the mapping.
-        moved: the reference, moved.
-        plain: the reference.
-    """
-    band = {"losses": apart(np.asarray(moved.losses), np.asarray(plain.losses), "l2")}
-    expected = kinds_of(weights, plain, layout=False)
-    for kind, arrays in kinds_of(weights, moved, layout=False).items():
-        found = distances(arrays, expected[kind])
-        band.update({tensor_title(kind, name): size for name, size in found.items()})
-    return band
+    centre = (reference, plain) if exact is None else (oracle, exact)
+    band = NoiseBand(lambda: measured(*centre, chosen), moved)
+    return TrainingRuns(reference, oracle, band, ours, plain, exact, chosen)

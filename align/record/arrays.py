@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
-Distances = dict[str, float]
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ GUIDE = (
     "an empty comparison fail too.",
     "The tree of layers takes the colour of the worst tensor below each name: follow it down to "
     "the first layer that is beyond its limit. The drift of a training run is Paddle's distance "
-    "from PyTorch after each step; the noise band is the distance between two runs of PyTorch that "
-    "differ by one unit in the last place, so what stays near it is rounding.",
+    "from PyTorch after each step, beside what is allowed; where a floor was missed, PyTorch ran "
+    "again with every rounding moved, and the noise band is how far those runs scatter.",
 )
 
 

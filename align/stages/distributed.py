@@ -8,7 +8,7 @@ process on the whole batch, and those of the PyTorch reference.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -30,7 +30,7 @@ from align.record.batch_slices import Shares
 from align.record.request import DTYPES, Request
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.stored_arrays import Lazy
-from align.record.tolerance import Tolerance
+from align.record.tolerance import JUDGED_BY_ORACLE, Tolerance
 from align.stages.stages import judged_control
 from align.stages.training import STATE, TrainingJudge
 
@@ -141,26 +141,26 @@ class _DistributedJudge:
     def __init__(self, pair: AnyPair) -> None:
         self._pair, self._training = pair, TrainingJudge(pair, pair.trainings())
         self.reference = self._training.reference
-        weights, self._noise = pair.setup.weights, pair.noise[1]
+        weights = pair.setup.weights
         self._gradients = to_paddle(weights, pair.reference.gradients)
         oracle = pair.oracle
         self._oracle = None if oracle is None else to_paddle(weights, oracle.gradients)
         self._scale = largest(pair.reference.gradients.values())
         self.own = pair.ours.gradients
         self._one: TrainingRun = pair.train_ours()
-        pooled = pair.setup.pooled and pair.dtype == "float64"
-        self._base = bounds.POOLED if pooled else bounds.FLOORS["backward", pair.dtype]
+        self._base = bounds.backward(pair.dtype, pair.setup.pooled)
 
     def everything(self, found: Shares) -> Iterator[Comparison]:
         """Weights of all processes, rates, losses, first gradients, final weights."""
+        settle = self._training.settling.settle
         yield self.same(found.apart)
         yield self._training.rates(found.rates)
-        losses = self._training.losses(found.mean_losses)
+        (losses,) = settle([self._training.losses(found.mean_losses)])
         yield losses
         sides = np.asarray(found.mean_losses), np.asarray(self._one.losses)
         yield _against_one("losses", *sides, losses)
-        yield from self.gradients(found.gradients)
-        judged = self._training.tensors(STATE, found.state)
+        yield from self.gradients(found.gradients, self._pair.settling.settle)
+        judged = settle(self._training.tensors(STATE, found.state))
         yield from self._twice(judged, found.state, self._one.state, "", None)
 
     def same(self, apart: Mapping[str, float]) -> Comparison:
@@ -176,19 +176,27 @@ class _DistributedJudge:
         reason = f"process 0's {worst} is up to {values.max():.3g} from another process's"
         return found if found.passed else dataclasses.replace(found, reason=reason)
 
-    def gradients(self, own: Mapping[str, np.ndarray]) -> Iterator[Comparison]:
-        """The gradients of the first step."""
-        given = (self._base, self._noise)
+    def gradients(
+        self,
+        own: Mapping[str, np.ndarray],
+        judge: Callable[[Iterable[Comparison]], Iterable[Comparison]],
+    ) -> Iterator[Comparison]:
+        """The gradients of the first step.
 
-        def rule(name: str, b: Mapping, o: Mapping | None) -> Tolerance:
-            return bounds.gradient_rules(*given, b, o, self._scale, self._pair.dtype)(name)
-
-        judged = each(own, self._gradients, self._oracle, rule, self._scale)
+        Args:
+            own: of the processes.
+            judge: `settle` of the pair's settling, or `planted` for a fault.
+        """
+        judged = judge(each(own, self._gradients, self._oracle, self._base, self._scale))
         yield from self._twice(judged, own, self.own, GRADIENT, self._scale)
+
+    def planted(self, own: Mapping[str, np.ndarray]) -> Iterator[Comparison]:
+        """The same of faulty ones."""
+        return self.gradients(own, self._pair.settling.planted)
 
     def _twice(
         self,
-        judged: Iterator[Comparison],
+        judged: Iterable[Comparison],
         own: Mapping[str, np.ndarray],
         one: Mapping[str, np.ndarray],
         prefix: str,
@@ -212,7 +220,9 @@ def _against_one(
 ) -> Comparison:
     """N processes against one, with the room that the comparison with PyTorch has."""
     rule = judged.tolerance
-    if rule.kind == "oracle":
+    if judged.unit == "zero_scale" and judged.passed:
+        rule = Tolerance("absolute", judged.bound * judged.scale, _ROUNDING)
+    elif rule.kind in JUDGED_BY_ORACLE:
         rule = Tolerance("scaled", judged.bound, _ROUNDING, norm=rule.norm)
     return compare_arrays(f"{ONE}{name}", own, one, rule, zero_scale=zero_scale)
 
@@ -222,8 +232,8 @@ def _controls(judge: _DistributedJudge, found: Shares, slices: Slices) -> list[C
     count = len(found.losses)
     name = max(found.apart, key=found.apart.__getitem__, default="")
     faults: dict[str, Callable[[], Iterator[Comparison]]] = {
-        "gradients added up, not averaged": lambda: judge.gradients(_times(judge.own, count)),
-        "the first process's gradients alone": lambda: judge.gradients(slices.gradients[0]),
+        "gradients added up, not averaged": lambda: judge.planted(_times(judge.own, count)),
+        "the first process's gradients alone": lambda: judge.planted(slices.gradients[0]),
         "one process on its own": lambda: iter([judge.same({name: 1e-3})]),
     }
     return [judged_control(title, chain(make()), "processes") for title, make in faults.items()]

@@ -7,19 +7,22 @@ inputs, and the noise band. Nothing here imports a framework; the side is loaded
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from align.judge import noise_numbers
-from align.pair import side_records
+from align.judge import drift
+from align.judge.judging import kinds_of
+from align.judge.noise_band import NoiseBand
+from align.pair import side_records, training_runs
 from align.pair.one_side import DumpRequest, OneSide
-from align.record.casting import cast, output_weights
+from align.record.casting import cast
 from align.record.files import dump_meta, dump_reading, record_files, storage
 from align.record.files.dump_reading import Dump
-from align.record.recording import ROOT, Recording
+from align.record.recording import Recording
 from align.record.request import Request, request_of
 from align.record.results import LOW_PRECISION
 
@@ -124,17 +127,12 @@ def _write_passes(one: OneSide, folder: Path, dtype: str) -> Recording:
     record_files.write_recording(_slim(one, _with_inputs(one, plain, dtype)), folder)
     if not one.is_torch:
         return plain
-    with one.moved(dtype) as moved:
-        forward, backward = noise_numbers.tap_noise(plain, moved, dtype)
-        energies = noise_numbers.row_energies(plain.gradients, moved.gradients)
-    if one.plan.loss is None:  # a sum of both signs: what cancels rounds all the same
-        floor = _terms(plain, one.plan) * float(np.finfo(dtype).eps)
-        backward["loss"] = max(backward["loss"], floor)
-    storage.write_json(folder / dump_reading.NOISE, {"forward": forward, "backward": backward})
-    storage.write_tensors(folder / dump_reading.ROWS, energies)
+    exact = plain
     if dtype != "float64":
-        oracle = one.run("float64", dtype)
-        record_files.write_recording(_slim(one, oracle), folder / dump_reading.ORACLE)
+        exact = one.run("float64", dtype)
+        record_files.write_recording(_slim(one, exact), folder / dump_reading.ORACLE)
+    band = NoiseBand(lambda: kinds_of(exact), functools.partial(one.moved_pass, dtype))
+    storage.write_tensors(folder / dump_reading.NOISE, band.to_store())
     return plain
 
 
@@ -165,34 +163,28 @@ def _slim(one: OneSide, recording: Recording) -> Recording:
 
 
 def _write_training(one: OneSide, folder: Path, dtype: str) -> None:
-    """The run, its weights after every step, and what one unit in the last place does to both."""
-    steps: list[np.ndarray] = []
-    moved_steps: list[np.ndarray] = []
-
-    def watch(into: list[np.ndarray]) -> Any:
-        sample = one.sample
-        return None if sample is None else lambda model: into.append(sample(one.side, model))
-
-    run = one.train(dtype, dtype, watch(steps))
+    """The run, its weights after every step, and how far rounding moves both."""
+    track = None if one.sample is None else drift.Track(functools.partial(one.sample, one.side))
+    run = one.train(dtype, dtype, None if track is None else track.watch)
     record_files.write_training(run, folder)
-    drift = {"weights": np.asarray(steps)} if steps else {}
+    rows = {"weights": _rows(track)} if track is not None else {}
     if one.is_torch:
-        with one.trained_moved(dtype, watch(moved_steps)) as moved:
-            energies = noise_numbers.training_energies(run, moved)
-        storage.write_tensors(folder / dump_reading.TRAINING_ROWS, energies)
-        drift["moved"] = np.asarray(moved_steps)
+        exact, exact_track = run, track
         if dtype != "float64":
-            oracle = one.train("float64", dtype)
-            record_files.write_training(oracle, folder / dump_reading.ORACLE)
-    storage.write_tensors(folder / dump_reading.DRIFT, drift)
+            exact_track = drift.Track(functools.partial(one.sample, one.side))
+            exact = one.train("float64", dtype, exact_track.watch)
+            record_files.write_training(exact, folder / dump_reading.ORACLE)
+            rows["exact"] = _rows(exact_track)
+        steady = training_runs.steady(drift.Sample(one.entries), exact)
+        centre = training_runs.measured(exact, exact_track, steady)
+        moved = functools.partial(one.moved_training, dtype, steady=steady)
+        band = NoiseBand(lambda: centre, moved)
+        storage.write_tensors(folder / dump_reading.TRAINING_NOISE, band.to_store())
+    storage.write_tensors(folder / dump_reading.DRIFT, rows)
 
 
-def _terms(recording: Recording, plan: Request) -> float:
-    """Root of the summed squares of the default loss's terms, in units of the loss."""
-    outputs = [a for _, a in recording.calls[ROOT].outputs if a.dtype.kind == "f"]
-    weights = (output_weights(a.shape, i, plan.seed) for i, a in enumerate(outputs))
-    sizes = [np.linalg.norm(a * w) for a, w in zip(outputs, weights, strict=True)]
-    return float(np.linalg.norm(sizes)) / (abs(float(recording.loss)) or 1.0)
+def _rows(track: drift.Track) -> np.ndarray:
+    return np.stack([track[step] for step in range(len(track))])
 
 
 def _merged(plain: Recording, deep: Recording) -> Recording:

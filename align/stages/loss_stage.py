@@ -6,9 +6,10 @@ layer shows in the forward stage, a wrong reduction here.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ from align.explain.losses import loss_causes
 from align.explain.losses.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.code_lines import source_of
+from align.frameworks.moved_roundings import MovedRoundings
 from align.judge import bounds
 from align.judge.comparator import compare_mappings
-from align.judge.distance import absolute_difference, norm_of
+from align.judge.noise_band import Kinds, NoiseBand
+from align.judge.settling import Settling
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.pair.models import perturbed
 from align.record.arrays import Arrays
 from align.record.casting import held_dtype, output_weights
 from align.record.nested import replace
@@ -51,13 +53,13 @@ def loss(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
         raise ValueError("the loss stage needs loss=: there is none to compare")
     judge = _LossJudge(pair)
     ours, reference = judge.run(on_paddle), judge.reference
-    comparisons = judge.compare(ours)
+    comparisons = judge.settling.settle(judge.compare(ours))
     result = StepResult(
         pair.plan.name,
         "loss",
         pair.dtype,
         comparisons,
-        _controls(judge, reference),
+        _controls(judge, reference, comparisons),
         note=_note(pair),
         stamps={"ours": ours.stamp, "reference": reference.stamp},
     )
@@ -82,13 +84,27 @@ class _LossJudge:
         self._structures: dict[str, Any] = {}
         self.reference = self.run(on_torch)
         self.oracle = None if self.dtype == "float64" else self.run(on_torch, "float64")
-        moved = perturbed(self.floating, np.random.default_rng(self.plan.seed + 1))
-        self.noise = _apart(_named(self.run(on_torch, moved=moved)), _named(self.reference))
+        sizes = [float(np.abs(g).max()) for g in self.reference.gradients.values() if g.size]
+        self.scale = max([s for s in sizes if np.isfinite(s)], default=0.0) or None
+        band = NoiseBand(lambda: _kinds(self.oracle or self.reference), self._moved)
+        self.settling = Settling(
+            band,
+            lambda name: lambda spreads: spreads.get((LOSS, name)),
+            lambda name: None if name == LOSS else self.scale,
+            exact=self.dtype == "float64",
+        )
 
-    def run(self, side: Any, dtype: str | None = None, moved: Arrays | None = None) -> LossRun:
+    @contextlib.contextmanager
+    def _moved(self, number: int) -> Iterator[Kinds]:
+        moves = MovedRoundings(number, self.dtype)
+        yield _kinds(self.run(on_torch, moves=moves))
+
+    def run(
+        self, side: Any, dtype: str | None = None, moves: MovedRoundings | None = None
+    ) -> LossRun:
         """One side's loss and the gradients of the outputs."""
         dtype = dtype or self.dtype
-        values = {**self.outputs, **(moved or {})}
+        values = moves.arrays(self.outputs) if moves else self.outputs
         leaf: dict[str, Any] = {}
 
         def feed(path: str) -> Any:
@@ -98,7 +114,7 @@ class _LossJudge:
             leaf[path] = _watched(side, array.astype(dtype))
             return side.clone(leaf[path])
 
-        with side.default_dtype(dtype):
+        with side.default_dtype(dtype), moves or contextlib.nullcontext():
             value = side.loss_of(self.plan, self._output(side, feed), dtype, self.dtype)
             if not side.is_tensor(value):
                 raise ValueError(
@@ -143,25 +159,22 @@ class _LossJudge:
         return output
 
     def compare(self, ours: LossRun) -> list[Comparison]:
-        """Judge the value, then the gradient of each output."""
+        """Judge the value, then the gradient of each output, by their floors."""
         oracle = None if self.oracle is None else _named(self.oracle)
         own, expected = _named(ours), _named(self.reference)
-        rules = {
-            step: bounds.rules(bounds.FLOORS[step, self.dtype], self.noise)
-            for step in ("forward", "backward")
-        }
-        sizes = [float(np.abs(g).max()) for g in self.reference.gradients.values() if g.size]
-        scale = max([s for s in sizes if np.isfinite(s)], default=0.0) or None
         value = compare_mappings(
-            {LOSS: own.pop(LOSS)}, {LOSS: expected.pop(LOSS)}, rules["forward"], oracle=oracle
+            {LOSS: own.pop(LOSS)},
+            {LOSS: expected.pop(LOSS)},
+            bounds.TOLERANCES["loss", self.dtype],
+            oracle=oracle,
         )
         for one, other in ((own, expected), (expected, own)):  # no gradient is one of zeros
             for name in [n for n, g in one.items() if n not in other and not g.any()]:
                 del one[name]
         if not own and not expected:
             return value
-        rule = rules["backward"]
-        return value + compare_mappings(own, expected, rule, oracle=oracle, zero_scale=scale)
+        rule = bounds.TOLERANCES["backward", self.dtype]
+        return value + compare_mappings(own, expected, rule, oracle=oracle, zero_scale=self.scale)
 
 
 def _watched(side: Any, array: np.ndarray) -> Any:
@@ -191,20 +204,14 @@ def _named(run: LossRun) -> Arrays:
     return found
 
 
-def _apart(moved: Mapping[str, np.ndarray], plain: Arrays) -> dict[str, float]:
-    """Relative distances by name."""
-    found = {}
-    for name, b in plain.items():
-        norm = "max" if name == LOSS else "l2"
-        a, scale = moved.get(name), norm_of(b, norm) if b.size else 0.0
-        if a is not None and a.shape == b.shape and scale > 0 and np.isfinite(scale):
-            found[name] = norm_of(absolute_difference(a, b), norm) / scale
-    return found
+def _kinds(run: LossRun) -> Kinds:
+    return {LOSS: _named(run)}
 
 
-def _controls(judge: _LossJudge, reference: LossRun) -> list[ControlResult]:
+def _controls(
+    judge: _LossJudge, reference: LossRun, right: list[Comparison]
+) -> list[ControlResult]:
     """Wrong losses made from the reference's right one, beyond the room that it has."""
-    right = judge.compare(reference)
     room = max([1e-3, *(20 * c.bound for c in right if np.isfinite(c.bound))])
 
     def changed(value: Any, slope: float = 1.0) -> LossRun:
@@ -221,7 +228,8 @@ def _controls(judge: _LossJudge, reference: LossRun) -> list[ControlResult]:
     if any(g.any() for g in reference.gradients.values()):
         faults["a gradient of the opposite sign"] = changed(value, -1.0)
         faults["no gradient"] = LossRun(value, {}, reference.stamp)
-    return [judged_control(k, judge.compare(run), "the loss") for k, run in faults.items()]
+    judged = {name: judge.settling.planted(judge.compare(run)) for name, run in faults.items()}
+    return [judged_control(name, found, "the loss") for name, found in judged.items()]
 
 
 def _note(pair: AnyPair) -> str:

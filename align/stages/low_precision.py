@@ -9,21 +9,25 @@ effect on both sides, and that a fault of 4 % would have been seen.
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from align.frameworks import on_paddle, on_torch
 from align.judge import bounds
-from align.judge.comparator import compare_arrays
+from align.judge.bounds import UNCERTAIN
+from align.judge.comparator import compare_arrays, within
 from align.pair.any_pair import AnyPair
-from align.pair.rounding_scatter import left_out, with_noise
 from align.record.casting import is_low
 from align.record.recording import ROOT, Call, Recording
-from align.record.results import Comparison, Divergence, StepResult
+from align.record.results import Comparison, Divergence, StepResult, some
+from align.record.tolerance import Tolerance
 from align.stages.stages import fault, judged_control
 
 FAULT = 0.04  # what the controls plant
+TINY = {"bfloat16": 2.0**-10, "float16": 2.0**-13}
+"""Part of the largest gradient below which another one is rounding."""
 Found = tuple[StepResult, list[Divergence]]
 
 
@@ -57,11 +61,9 @@ def forward(pair: AnyPair) -> Found:
     unsure: set[str] = set()
 
     def judge(ours: Recording) -> list[Comparison]:
-        found = pair.judge.each_tap(ours, pair.reference, pair.oracle, None)
+        found = pair.taps(ours)
         kept = [c for c in found if c.tolerance != bounds.EXACT or c.name.startswith("(")]
-        if pair.plan.train:
-            kept += pair.judge.buffers(ours, pair.reference, pair.oracle, None)
-        return with_noise(kept, {}, 1.0, unsure)
+        return _certain(kept, unsure)
 
     effect = [_in_format(side, pair.dtype) for side in (pair.ours, pair.reference)]
     judged = judge(pair.ours)
@@ -73,7 +75,7 @@ def forward(pair: AnyPair) -> Found:
     ]
     note = f"taps that hold {pair.dtype} numbers: Paddle {effect[0]}, PyTorch {effect[1]}"
     comparisons = [*judged, _effect(*effect)]
-    return _found(pair, "forward", comparisons, controls, f"{note}; {left_out(unsure)}")
+    return _found(pair, "forward", comparisons, controls, f"{note}; {_left_out(unsure)}")
 
 
 def backward(pair: AnyPair) -> Found:
@@ -90,9 +92,9 @@ def backward(pair: AnyPair) -> Found:
     unsure: set[str] = set()
 
     def judge(ours: Recording) -> list[Comparison]:
-        found = pair.judge.each_gradient(ours, pair.reference, pair.oracle, None)
-        kept = [c for c in found if c.name != "loss" or pair.plan.loss is not None]
-        return with_noise(kept, {}, 1.0, unsure)
+        kept = [c for c in pair.gradients(ours) if c.name != "loss" or pair.plan.loss is not None]
+        tiny = TINY[pair.dtype] * pair.largest_gradient
+        return [_vanishing(one, tiny) for one in _certain(kept, unsure)]
 
     comparisons = judge(pair.ours)
     share = fault(comparisons, 2 * FAULT)
@@ -100,10 +102,38 @@ def backward(pair: AnyPair) -> Found:
     grown.gradients = dict(_scaled(pair.ours.gradients.items(), 1 + share))
     name = f"gradients {share:.0%} too large"
     controls = [judged_control(name, judge(grown), "all gradients")]
-    note = f"the backward pass runs uncast; {left_out(unsure)}"
+    note = f"the backward pass runs uncast; {_left_out(unsure)}"
     if pair.plan.steps:
         note += "; training is compared in float64 and float32"
     return _found(pair, "backward", comparisons, controls, note)
+
+
+def _certain(found: Sequence[Comparison], unsure: set[str]) -> list[Comparison]:
+    """The comparisons of tensors of which PyTorch's own run knows the first digit.
+
+    Args:
+        found: by their floors.
+        unsure: receives the names of the others.
+    """
+    wide = {c.name for c in found if (c.tolerance.factor or 0.0) * (c.peer or 0.0) >= UNCERTAIN}
+    unsure |= wide
+    return [c for c in found if c.name not in wide]
+
+
+def _vanishing(one: Comparison, tiny: float) -> Comparison:
+    """A gradient far below the largest one: what it is off may be a share of that one."""
+    if one.passed or not one.max_abs <= tiny or one.tolerance.kind != "oracle":
+        return one
+    why = "a gradient far below the largest one is judged by a rounding of that one"
+    rule = Tolerance("absolute", tiny, why)
+    return within(dataclasses.replace(one, worst=one.max_abs, scale=1.0, unit=""), tiny, rule)
+
+
+def _left_out(unsure: set[str]) -> str:
+    """One remark about the tensors that were not judged."""
+    if not unsure:
+        return "every tensor was judged"
+    return f"PyTorch's own runs scatter too far to judge {len(unsure)}: {some(sorted(unsure))}"
 
 
 def _in_format(recording: Recording, dtype: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from align.judge import bounds
 from align.judge.comparator import compare_arrays
 from align.pair.isolation import Guilty
 from align.pair.pair import Pair
-from align.pair.rounding_scatter import RoundingScatter
 from align.record.recording import ROOT, Recording
 from align.record.results import Comparison, ControlResult, StepResult
 
@@ -41,8 +40,7 @@ def judged_control(
 
 def fault(found: list[Comparison], size: float) -> float:
     """What a control plants: the given share, more when even the tightest bound is wider."""
-    bounds_held = [c.bound for c in found if c.tolerance.kind == "oracle"]
-    return max(size, 2.0 * min(bounds_held, default=0.0))
+    return max(size, 2.0 * min((c.bound for c in found), default=0.0))
 
 
 def _stamps(pair: Pair) -> dict:
@@ -52,27 +50,19 @@ def _stamps(pair: Pair) -> dict:
 def forward(pair: Pair) -> StepResult:
     """Every tap, in execution order; running statistics in training mode."""
 
-    def judge(ours: Recording, only: Collection[str] | None = None) -> Iterator[Comparison]:
-        noise = pair.noise[0]
-        yield from pair.judge.each_tap(ours, pair.reference, pair.oracle, noise, only)
-        if pair.plan.train:
-            yield from pair.judge.buffers(ours, pair.reference, pair.oracle, noise)
-
-    scatter = RoundingScatter(pair, 0)
-    comparisons = scatter.settle(list(judge(pair.ours)))
-    judged = [c.name for c in comparisons if not scatter.leaves_out(c.name)]
-    at = _judged_tap(pair.ours, judged)
+    settling = pair.settling
+    comparisons = settling.settle(pair.taps(pair.ours))
+    at = _judged_tap(pair.ours, [c.name for c in comparisons])
     only, where = [at.partition("#")[0]], "the model's output" if at == ROOT else at
     controls = [
-        judged_control(name, scatter.judged(judge(recording, only)), where, comparisons)
+        judged_control(name, settling.planted(pair.taps(recording, only)), where, comparisons)
         for name, recording in _array_faults(pair.ours, comparisons, at)
     ]
     controls += [
-        judged_control(name, scatter.judged(judge(recording)), place, comparisons)
+        judged_control(name, settling.planted(pair.taps(recording)), place, comparisons)
         for name, place, recording in pair.planted("forward")
     ]
-    pair.unjudged = scatter.unsure
-    note = "; ".join(filter(None, [*pair.judge.notes, scatter.note]))
+    note = "; ".join(filter(None, [*pair.judge.notes, settling.note]))
     case = pair.plan.name
     return StepResult(
         case, "forward", pair.dtype, comparisons, controls, note=note, stamps=_stamps(pair)
@@ -107,25 +97,22 @@ def _array_faults(
 def backward(pair: Pair) -> StepResult:
     """The loss, every tap's gradient in backward order, parameters' and inputs' gradients."""
 
-    def judge(ours: Recording) -> Iterator[Comparison]:
-        return pair.judge.each_gradient(ours, pair.reference, pair.oracle, pair.noise[1])
-
-    scatter = RoundingScatter(pair, 1)
-    comparisons = scatter.settle(list(judge(pair.ours)))
+    settling = pair.settling
+    comparisons = settling.settle(pair.gradients(pair.ours))
     controls = []
     if len(comparisons) > 1:
         controls += [
-            judged_control(name, scatter.judged(judge(recording)), place, comparisons)
+            judged_control(name, settling.planted(pair.gradients(recording)), place, comparisons)
             for name, place, recording in pair.planted("backward")
         ]
-    if "loss" not in scatter.unsure:
+    if "loss" not in settling.unjudged:
         size = fault([c for c in comparisons if c.name == "loss"], 1e-3)
         more = 0.0 if comparisons[1:] and pair.ours.loss else 1e-3
         faulty = dataclasses.replace(pair.ours, loss=pair.ours.loss * (1 + size) + more)
-        found = scatter.judged(judge(faulty))
+        found = settling.planted(pair.gradients(faulty))
         name = f"loss {100 * size:.1g} % too large"
         controls.append(judged_control(name, found, "the loss", comparisons))
-    case, note = pair.plan.name, scatter.note
+    case, note = pair.plan.name, settling.note
     return StepResult(
         case, "backward", pair.dtype, comparisons, controls, note=note, stamps=_stamps(pair)
     )

@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from align.judge import bounds
 from align.judge.comparator import compare_arrays
-from align.judge.judging import each, largest
+from align.judge.judging import each
+from align.judge.noise_band import Kinds, NoiseBand
+from align.judge.settling import Settling
+from align.pair import training_runs
 from align.pair.pair import Pair
 from align.pair.state_way import MappingWay
-from align.pair.training_runs import STATE, TrainingRuns, noise_between
-from align.record.arrays import Distances, TrainingRun
+from align.pair.training_runs import STATE, TrainingRuns
+from align.record.arrays import TrainingRun
 from align.record.results import Comparison
 from align.record.stored_arrays import Lazy
 from align.record.tolerance import Tolerance
@@ -26,10 +28,6 @@ from align.weights.optimizer.optimizer_state import OptimizerState
 WEIGHTS, THERE_AND_BACK = "weights", "there and back"
 _BITS = Tolerance("exact", 0.0, "moving a state there and back changes no number")
 _COUNTS = Tolerance("exact", 0.0, "a count of updates is right or wrong")
-_DRIFT = (
-    "no gradient reaches this weight in exact arithmetic, and Adam divides the rounding by its own "
-    "size: 32 x its measured noise, at most what the learning rates add up to in both directions"
-)
 
 
 @dataclass(frozen=True)
@@ -75,58 +73,17 @@ class Expected:
 
     Attributes:
         plain: in the pair's precision.
-        noise: how far one unit in the last place of inputs and weights before every step moves
-            each quantity by the end, as of a training run.
+        band: how far rounding moves each quantity by the end, as of a training run.
         oracle: the same in float64, for a pair in float32.
     """
 
     plain: Stretch
-    noise: Distances
+    band: NoiseBand
     oracle: Stretch | None = None
 
 
-class MovedJudge(TrainingJudge):
-    """The judge of training; weights that rounding alone moves have a rule of their own.
-
-    Args:
-        pair: gives mapping and precision.
-        expected: the PyTorch side.
-        steps: after the move.
-    """
-
-    def __init__(self, pair: Pair, expected: Expected, steps: int) -> None:
-        oracle = None if expected.oracle is None else expected.oracle.until(steps)
-        runs = TrainingRuns(expected.plain.until(steps), oracle, expected.noise)
-        super().__init__(pair, runs, pair.plan.steps + steps)
-        self._drifting = self._without_gradient(2.0 * sum(map(abs, expected.plain.rates)))
-
-    def _without_gradient(self, farthest: float) -> Distances:
-        """Weights without a gradient in exact arithmetic -> how far apart they may drift.
-
-        Such as the bias of a key, or before a batch normalisation: Adam divides the rounding that
-        arrives there by its own size, so that every step may go either way by the learning rate.
-
-        Args:
-            farthest: what the rates add up to in both directions.
-        """
-        firsts = self._expected.get("moment1", {})
-        floor = bounds.TINY_GRADIENT[self._dtype] * largest(firsts.values())
-        found, weights = {}, self._expected[STATE]
-        for name, array in firsts.items():
-            if float(np.abs(array).max()) < floor and name in weights:
-                size = float(np.linalg.norm(weights[name]))
-                moved = self.runs.band.get(name, 0.0) * size
-                found[name] = min(farthest, max(bounds.NOISE_FACTOR * moved, floor))
-        return found
-
-    def _rule(self, name: str) -> Tolerance:
-        if name in self._drifting:
-            return Tolerance("absolute", float(f"{self._drifting[name]:.1g}"), _DRIFT)
-        return super()._rule(name)
-
-
 def compare(pair: Pair, ours: Stretch, expected: Expected, way: str) -> Iterator[Comparison]:
-    """Losses, rates, tensors, moments and counts; of a shorter run what both have.
+    """Losses, rates, tensors, moments and counts by their floors; of a shorter run what both have.
 
     Args:
         pair: gives mapping and precision.
@@ -135,7 +92,9 @@ def compare(pair: Pair, ours: Stretch, expected: Expected, way: str) -> Iterator
         way: what is said before every name.
     """
     at, plain = ours.length, expected.plain
-    judge, run = MovedJudge(pair, expected, at), ours.until(at)
+    oracle = None if expected.oracle is None else expected.oracle.until(at)
+    runs = TrainingRuns(plain.until(at), oracle, expected.band)
+    judge, run = TrainingJudge(pair, runs, pair.plan.steps + at), ours.until(at)
     yield _named(way, judge.rates(run.learning_rates))
     yield _named(way, judge.losses(run.losses))
     if at not in ours.snapshots or at not in plain.snapshots:
@@ -145,7 +104,7 @@ def compare(pair: Pair, ours: Stretch, expected: Expected, way: str) -> Iterator
     for kind in (STATE, *plain.snapshots[at].moments):
         own = held[kind]
         own = Lazy({name: partial(own.__getitem__, name) for name in own if name in known})
-        for comparison in judge.tensors(kind, own):
+        for comparison in judge.of_kind(kind, own):
             yield _named(way if kind else f"{way}: {WEIGHTS}/", comparison)
     yield from _counts(pair, ours.snapshots[at], plain.snapshots[at], way)
 
@@ -155,17 +114,37 @@ def _named(way: str, comparison: Comparison) -> Comparison:
     return dataclasses.replace(comparison, name=f"{way}{space}{comparison.name}")
 
 
-def noise_of(pair: Pair, moved: Stretch, plain: Stretch) -> Distances:
-    """`Expected.noise` from the two runs."""
-    runs = (run.until(run.length) for run in (moved, plain))
-    return noise_between(pair.setup.weights, *runs)
+def measured(run: Stretch) -> Kinds:
+    """What the noise band measures of a stretch of the reference, in PyTorch's names."""
+    return training_runs.measured(run.until(run.length), None, np.zeros(0, np.int64))
+
+
+def settling(pair: Pair, expected: Expected) -> Settling:
+    """Judges what missed its floor; of a shorter run by what rounding does to the whole.
+
+    Args:
+        pair: gives mapping and precision.
+        expected: the reference.
+    """
+    plain = expected.plain.until(expected.plain.length)
+    judge = TrainingJudge(pair, TrainingRuns(plain, None, expected.band))
+
+    def own(name: str) -> str:
+        return name.partition(": ")[2].removeprefix(f"{WEIGHTS}/")
+
+    return Settling(
+        expected.band,
+        lambda name: judge.find(own(name)),
+        lambda name: judge.scale(own(name)),
+        exact=pair.dtype == "float64",
+    )
 
 
 def identical_bits(returned: OptimizerState, state: OptimizerState) -> Iterator[Comparison]:
     """A state that came back against the one that left: the same bits, counts and place."""
     way = THERE_AND_BACK
     arrays = [{f"{way}: {n}": a for n, a in s.arrays().items()} for s in (returned, state)]
-    yield from each(arrays[0], arrays[1], None, lambda *_: _BITS, None)
+    yield from each(arrays[0], arrays[1], None, _BITS, None)
     names = sorted({*returned.steps, *state.steps})
     counts = [
         np.asarray([*(s.steps.get(n, -1) for n in names), s.schedule.position if s.schedule else 0])

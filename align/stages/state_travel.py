@@ -7,6 +7,7 @@ and precision, so that one run is at work at a time; what it leaves waits in a s
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,9 @@ from typing import Any
 import numpy as np
 
 from align.frameworks import on_paddle, on_torch
+from align.frameworks.moved_roundings import MovedRoundings
+from align.judge.noise_band import Kinds, NoiseBand
+from align.judge.settling import Settling
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.state_way import MappingWay, to_torch
@@ -83,7 +87,7 @@ class Training:
         self,
         pair: AnyPair,
         steps: int,
-        noise: np.random.Generator | None = None,
+        moves: MovedRoundings | None = None,
         begin: int | None = None,
     ) -> Stretch:
         """Train on the plan's batches, dropout off; snapshots after `EARLY` steps and at the end.
@@ -91,7 +95,7 @@ class Training:
         Args:
             pair: both sides.
             steps: how many.
-            noise: moves inputs and weights by one unit in the last place before every step.
+            moves: moves every rounding of the reference; None for none.
             begin: steps before these, by default the plan's: with which batch to go on.
         """
         begin = pair.plan.steps if begin is None else begin
@@ -105,7 +109,7 @@ class Training:
             (self.optimizer, self.schedule),
         )
         with side.default_dtype(self.dtype):
-            every = runs.descend(*made, steps=range(begin, begin + steps), noise=noise)
+            every = runs.descend(*made, steps=range(begin, begin + steps), moves=moves)
             for step, (loss, rate, found.stamp) in enumerate(every, 1):
                 found.losses.append(loss)
                 found.rates.append(rate)
@@ -163,24 +167,31 @@ def travel(pair: AnyPair, steps: int = STEPS) -> tuple[StepResult, list[Divergen
 def _travel(pair: AnyPair, steps: int) -> tuple[StepResult, list[Divergence]]:
     mapping = pair.setup.weights
     weights, state, plain = _begun(pair, on_torch, steps)
-    own_weights, moved = mapping.to_paddle(weights), convert(state, MappingWay(mapping))
-    ours = _resumed(pair, on_paddle, own_weights, moved)
+    own_weights, sent = mapping.to_paddle(weights), convert(state, MappingWay(mapping))
+    ours = _resumed(pair, on_paddle, own_weights, sent)
     returned = convert(ours.take(), MappingWay(mapping, "torch"))
     continued = ours.run(pair, steps)
-    rng = np.random.default_rng(pair.plan.seed + 1)
-    shaken = _resumed(pair, on_torch, weights, state).run(pair, steps, rng)
-    noise = state_judging.noise_of(pair, shaken, plain)
-    expected = Expected(plain, noise, _oracle(pair, weights, state, steps))
+    oracle = _oracle(pair, weights, state, steps)
+
+    @contextlib.contextmanager
+    def shaken(number: int) -> Iterator[Kinds]:
+        moves = MovedRoundings(number, pair.dtype)
+        run = _resumed(pair, on_torch, moves.arrays(weights), state)
+        yield state_judging.measured(run.run(pair, steps, moves))
+
+    band = NoiseBand(lambda: state_judging.measured(oracle or plain), shaken)
+    expected = Expected(plain, band, oracle)
+    settling = state_judging.settling(pair, expected)
+    found = [
+        *state_judging.compare(pair, continued, expected, "to Paddle"),
+        *_back(pair, steps, band),
+    ]
     result = StepResult(
         _case(pair),
         "optimizer",
         pair.dtype,
-        [
-            *state_judging.identical_bits(returned, state),
-            *state_judging.compare(pair, continued, expected, "to Paddle"),
-            *_back(pair, steps, expected),
-        ],
-        _controls(pair, own_weights, moved, expected),
+        [*state_judging.identical_bits(returned, state), *settling.settle(found)],
+        _controls(pair, own_weights, sent, expected, settling),
         note=f"{pair.plan.steps} steps, a move with moments, counts and place in the schedule, and "
         f"{steps} steps on both sides; in both directions; dropout is off",
         series={"loss": {"paddle": continued.losses, "pytorch": plain.losses}},
@@ -220,19 +231,23 @@ def _oracle(pair: AnyPair, weights: Arrays, state: OptimizerState, steps: int) -
     return _resumed(pair, on_torch, weights, state, "float64").run(pair, steps)
 
 
-def _back(pair: AnyPair, steps: int, forth: Expected) -> Iterator[Comparison]:
-    """A run begun in Paddle, continued in PyTorch and in Paddle; noise as on the way there."""
+def _back(pair: AnyPair, steps: int, band: NoiseBand) -> Iterator[Comparison]:
+    """A run begun in Paddle, continued in PyTorch and in Paddle; the band of the way there."""
     mapping = pair.setup.weights
     own_weights, own_state, continued = _begun(pair, on_paddle, steps)
     weights = to_torch(mapping, own_weights)
     state = convert(own_state, MappingWay(mapping, "torch"))
     plain = _resumed(pair, on_torch, weights, state).run(pair, steps)
-    expected = Expected(plain, forth.noise, _oracle(pair, weights, state, steps))
+    expected = Expected(plain, band, _oracle(pair, weights, state, steps))
     yield from state_judging.compare(pair, continued, expected, "to PyTorch")
 
 
 def _controls(
-    pair: AnyPair, weights: Arrays, state: OptimizerState, expected: Expected
+    pair: AnyPair,
+    weights: Arrays,
+    state: OptimizerState,
+    expected: Expected,
+    settling: Settling,
 ) -> list[ControlResult]:
     """Faults of the move, each planted and judged by the stage's own comparison."""
     found = []
@@ -242,7 +257,7 @@ def _controls(
         for _ in range(fault.late):
             run.schedule.step()
         compared = state_judging.compare(pair, run.run(pair, fault.length), expected, "to Paddle")
-        failed = next((c for c in compared if not c.passed), None)
+        failed = next((c for c in settling.planted(compared) if not c.passed), None)
         detail = f"{failed.name}: {failed.reason}" if failed else "nothing failed"
         located = failed.name if failed else ""
         found.append(ControlResult(fault.name, failed is not None, detail, located))

@@ -17,10 +17,13 @@ import numpy as np
 from align.explain import locate
 from align.explain.settings import schedule_causes
 from align.judge import bounds, drift
-from align.judge.comparator import compare_arrays
+from align.judge.comparator import compare_arrays, within
+from align.judge.driven import FIRST, driven
 from align.judge.judging import each, largest
+from align.judge.noise_band import Find, Kinds
+from align.judge.settling import Settling
 from align.pair.pair import Pair
-from align.pair.training_runs import STATE, Kinds, TrainingRuns, kinds_of, tensor_title
+from align.pair.training_runs import STATE, TrainingRuns, in_paddle, tensor_title
 from align.record.arrays import TrainingRun
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.stored_arrays import Lazy
@@ -40,36 +43,37 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
         PyTorch after each step, the noise band, and what it allows), and the first divergence.
     """
     judge = TrainingJudge(pair, pair.trainings())
-    with judge.runs.ours() as (ours, found):
-        comparisons = list(judge.everything(ours, found))
-        controls = _controls(judge, ours, found)
+    with judge.runs.ours() as (ours, track):
+        found, drifts = list(judge.everything(ours)), judge.drift(track)
+        wrong = judge.one_percent_off(ours)
+    comparisons = judge.settle(found, drifts)
+    controls = _controls(judge, ours, wrong)
     if pair.live:
         controls += _other_order(pair, judge)
     reference = judge.reference
     rates = {"paddle": ours.learning_rates, "pytorch": reference.learning_rates}
     series = {"loss": {"paddle": ours.losses, "pytorch": reference.losses}, "learning_rate": rates}
-    if found:
-        limits = {"noise band": judge.runs.ahead, "allowed": judge.allowed}
-        series["drift"] = {"paddle": found, **limits}
+    if judge.drifts:
+        series["drift"] = judge.curves()
     result = StepResult(
         pair.plan.name,
         "training",
         pair.dtype,
         comparisons,
         controls,
-        note=_note(pair, judge, bool(found)),
+        note=_note(pair, judge),
         series=series,
         stamps={"ours": ours.stamp, "reference": reference.stamp},
     )
     return result, _divergences(pair, result, rates)
 
 
-def _note(pair: Pair, judge: TrainingJudge, drifts: bool) -> str:
-    width = f"{judge.runs.band['losses']:.1e} of their size over {pair.plan.steps} steps"
-    weights = f", of the weights {max(judge.runs.ahead):.1e}" if drifts else ""
+def _note(pair: Pair, judge: TrainingJudge) -> str:
+    count = judge.settling.band.runs
+    made = f"judged by {count} moved runs of PyTorch" if count else "no moved run was needed"
     exchanged = "dropout is on, with the same masks on both sides"
     dropout = exchanged if pair.plan.dropout == "exchange" else "dropout is off on both sides"
-    return f"noise band of the losses: {width}{weights}; {dropout}"
+    return "; ".join(filter(None, [made, judge.settling.note, dropout]))
 
 
 class TrainingJudge:
@@ -79,13 +83,17 @@ class TrainingJudge:
         pair: both sides.
         runs: the reference's runs, and what they say of rounding.
         steps: over which rounding has grown, by default those of the runs.
+
+    Attributes:
+        settling: judges what missed its floor.
+        drifts: the settled comparisons of the drift, one for each step; [] where it is not known.
     """
 
     def __init__(self, pair: Pair, runs: TrainingRuns, steps: int = 0) -> None:
         self.runs, self.reference, self._oracle = runs, runs.reference, runs.oracle
         weights, self._dtype = pair.setup.weights, pair.dtype
-        self._expected = kinds_of(weights, self.reference)
-        self._judged = None if self._oracle is None else _float64(kinds_of(weights, self._oracle))
+        self._expected = in_paddle(weights, self.reference)
+        self._judged = None if self._oracle is None else _float64(in_paddle(weights, self._oracle))
         rows, names = weights.rows, weights.paddle_names
         self._statistics = {row.destination.name for row in rows if row.source.buffer}
         sizes = {names[r.destination.name]: math.prod(r.destination.shape) for r in rows}
@@ -93,22 +101,73 @@ class TrainingJudge:
         self._empty = {row.destination.name for row in rows if 0 in row.destination.shape}
         steps = steps or len(self.reference.losses)
         self._base = bounds.training(pair.dtype, pair.setup.pooled, steps)
+        self._find_tensor = pair.judge.find_tensor
         self._scales = {
-            kind: largest(arrays.values())
-            for kind, arrays in kinds_of(weights, self.reference, layout=False).items()
-            if kind
+            kind: largest(arrays.values()) for kind, arrays in self.reference.moments.items()
         }
-        self.allowed = drift.allowed(runs.ahead, self._base)
+        self.settling = Settling(runs.band, self.find, self.scale, exact=pair.dtype == "float64")
+        self.drifts: list[Comparison] = []
 
-    def everything(self, run: TrainingRun, found: Sequence[float]) -> Iterator[Comparison]:
-        """Rates, losses, drift where it is known, then every tensor."""
+    def find(self, name: str) -> Find | None:
+        """What picks the spread of a comparison."""
+        if name == "losses":
+            return lambda spreads: spreads.get(("losses", name))
+        if name.startswith(drift.NAME):
+            step = name.rpartition(" ")[2]
+            return lambda spreads: spreads.get(("drift", step))
+        kind, _, tensor = name.rpartition("/")
+        return self._find_tensor(kind or "state", tensor)
+
+    def scale(self, name: str) -> float | None:
+        """The largest value of the kind of a comparison, None for the weights."""
+        return self._scales.get(name.rpartition("/")[0])
+
+    def everything(self, run: TrainingRun) -> Iterator[Comparison]:
+        """Rates, losses, then every tensor, by their floors."""
         own = {STATE: run.state, **run.moments}
         kinds = dict.fromkeys([*self._expected, *own])
         yield self.rates(run.learning_rates)
         yield self.losses(run.losses)
-        if found:
-            yield self.drift(found)
-        yield from chain(*(self.tensors(kind, own.get(kind, {})) for kind in kinds))
+        yield from chain(*(self.of_kind(kind, own.get(kind, {})) for kind in kinds))
+
+    def of_kind(self, kind: str, own: Mapping[str, np.ndarray]) -> Iterator[Comparison]:
+        """Every tensor of a kind; weights that rounding drives by how far a run can go."""
+        found = self.tensors(kind, own)
+        if kind:
+            return found
+        firsts = (self._judged or self._expected).get(FIRST, {})
+        return driven(found, firsts, self.reference.learning_rates)
+
+    def drift(self, ours: drift.Track | None) -> list[Comparison]:
+        """The sampled weights after each step by their floors; [] where they are not known."""
+        if ours is None or self.runs.plain is None:
+            return []
+        runs = self.runs
+        return drift.compare(ours, runs.plain, runs.exact, runs.steady, self._base)
+
+    def settle(self, found: list[Comparison], drifts: list[Comparison]) -> list[Comparison]:
+        """Everything, judged by the band where a floor was missed; the drift is one comparison."""
+        settled = self.settling.settle([*found, *drifts])
+        names = {one.name for one in drifts}
+        self.drifts = [one for one in settled if one.name in names]
+        rest = [one for one in settled if one.name not in names]
+        after = [drift.judged(self.drifts)] if self.drifts else []
+        return [*rest[:2], *after, *rest[2:]]
+
+    def curves(self) -> dict[str, list[float]]:
+        """The drift by step, and what is allowed; the noise band where it was measured."""
+        found = {
+            "paddle": [one.worst for one in self.drifts],
+            "allowed": [one.bound for one in self.drifts],
+        }
+        band = self.settling.band
+        if band.runs:
+            spreads = band.measured(band.runs)
+            sizes = [spreads["drift", str(i)].size("l2") for i in range(1, len(self.drifts) + 1)]
+            found["noise band"] = [
+                size / one.scale for size, one in zip(sizes, self.drifts, strict=True)
+            ]
+        return found
 
     def rates(self, rates: Sequence[float]) -> Comparison:
         """The learning rates that the steps applied."""
@@ -118,12 +177,8 @@ class TrainingJudge:
     def losses(self, losses: Sequence[float]) -> Comparison:
         """The loss of every step."""
         oracle = None if self._oracle is None else np.asarray(self._oracle.losses)
-        expected, rule = np.asarray(self.reference.losses), self._rule("losses")
-        return compare_arrays("losses", np.asarray(losses), expected, rule, oracle=oracle)
-
-    def drift(self, found: Sequence[float]) -> Comparison:
-        """The distance of the weights after every step."""
-        return drift.judge(found, self.runs.ahead, self._base)
+        sides = np.asarray(losses), np.asarray(self.reference.losses)
+        return compare_arrays("losses", *sides, self._base, oracle=oracle)
 
     def tensors(
         self, kind: str, own: Mapping[str, np.ndarray], only: Sequence[str] | None = None
@@ -134,20 +189,21 @@ class TrainingJudge:
         if kind:
             names += [name for name in own if name not in sides[1]]
         a, b, o = (_titled(kind, side, names) for side in sides)
-        scale = self._scales.get(kind)
-
-        def rule(name: str, expected: Mapping, judged: Mapping | None) -> Tolerance:
-            if not kind:
-                return self._rule(name)
-            given = (self._base, self.runs.band, expected, judged, scale, self._dtype)
-            return bounds.gradient_rules(*given)(name)
-
-        yield from each(a, b, None if self._judged is None else o, rule, scale)
+        rule = self._base if kind else self._rule
+        yield from each(a, b, None if self._judged is None else o, rule, self._scales.get(kind))
 
     def _rule(self, name: str) -> Tolerance:
         """The training rule; running statistics have their own."""
-        base = bounds.STATISTICS[self._dtype] if name in self._statistics else self._base
-        return bounds.rules(base, self.runs.band)(name)
+        if name in self._statistics:
+            return bounds.TOLERANCES["statistics", self._dtype]
+        return self._base
+
+    def one_percent_off(self, run: TrainingRun) -> list[Comparison]:
+        """The largest tensor with an error of 1 %, by its floor."""
+        name = self.widest
+        if name not in run.state:
+            return []
+        return list(self.tensors(STATE, {name: run.state[name] * 1.01 + 0.01}, [name]))
 
 
 def _float64(kinds: Kinds) -> Kinds:
@@ -169,7 +225,7 @@ def _titled(kind: str, arrays: Mapping[str, np.ndarray], names: Sequence[str]) -
 
 
 def _controls(
-    judge: TrainingJudge, run: TrainingRun, found: Sequence[float]
+    judge: TrainingJudge, run: TrainingRun, wrong: Sequence[Comparison]
 ) -> list[ControlResult]:
     """Faults that this very run must catch."""
     rates = run.learning_rates
@@ -177,14 +233,15 @@ def _controls(
     if late == rates:  # a constant schedule is scaled instead
         late = [rate * 1.001 for rate in rates]
     faults: dict[str, Iterable[Comparison]] = {"a rate one step late": [judge.rates(late)]}
-    if found:
-        away = [*found[:-1], found[-1] + 2 * judge.allowed[-1]]
+    if judge.drifts:
+        last = judge.drifts[-1]
         what = "weights twice the allowed drift away after the last step"
-        faults[what] = [judge.drift(away)]
-    name = judge.widest
-    if name in run.state:
-        wrong = {name: run.state[name] * 1.01 + 0.01}
-        faults["one tensor 1 % off at the end"] = judge.tensors(STATE, wrong, [name])
+        away = dataclasses.replace(
+            last, worst=last.worst + 2 * last.bound, passed=False, reason=what
+        )
+        faults[what] = [drift.judged([*judge.drifts[:-1], within(away, last.bound)])]
+    if wrong:
+        faults["one tensor 1 % off at the end"] = judge.settling.planted(wrong)
     return [judged_control(title, comparisons, "the run") for title, comparisons in faults.items()]
 
 
@@ -196,7 +253,7 @@ def _other_order(pair: Pair, judge: TrainingJudge) -> list[ControlResult]:
     title = f"batches[0] and batches[{number}] exchanged"
     with pair.trained_ours(plan=dataclasses.replace(pair.plan, batches=batches)) as run:
         found = chain([judge.losses(run.losses)], judge.tensors(STATE, run.state))
-        return [judged_control(title, found, "the run")]
+        return [judged_control(title, judge.settling.planted(found), "the run")]
 
 
 def _divergences(

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from align.record.arrays import Arrays, Distances, TrainingRun
+from align.record.arrays import Arrays, TrainingRun
 from align.record.files import dump_meta, record_files
 from align.record.files.storage import Folder
 from align.record.recording import Recording
 
 META, WEIGHTS = "meta.json", "weights.safetensors"
 LABELS = "labels.safetensors"
-NOISE, ROWS = "noise.json", "noise.safetensors"
-TRAINING_ROWS, ORACLE = "training_noise.safetensors", "oracle"
+NOISE, TRAINING_NOISE = "noise.safetensors", "training_noise.safetensors"
+ORACLE = "oracle"
 DRIFT, NUMBERS = "drift.safetensors", "numbers.json"
 
 
@@ -67,12 +67,9 @@ class Dump:
             return None
         return record_files.read_recording(self.folder, f"{dtype}/{ORACLE}")
 
-    def noise(self, dtype: str) -> tuple[Distances, Distances, Arrays]:
-        """The noise band of taps, of gradients at taps, and the parameters' row by row."""
-        where = str(self.path / dtype / NOISE)
-        raw = self.folder.json(f"{dtype}/{NOISE}")
-        tables = [_numbers(raw.get(key), f"{where}, {key}") for key in ("forward", "backward")]
-        return tables[0], tables[1], self.folder.tensors(f"{dtype}/{ROWS}")
+    def noise(self, dtype: str) -> Arrays:
+        """The noise band of PyTorch's pass, as `NoiseBand.to_store` made it."""
+        return self.folder.tensors(f"{dtype}/{NOISE}")
 
     def training(self, dtype: str) -> TrainingRun:
         """The training run in one precision."""
@@ -86,12 +83,12 @@ class Dump:
             return None
         return record_files.read_training(self.folder, f"{dtype}/{ORACLE}")
 
-    def training_noise(self, dtype: str) -> Mapping[str, np.ndarray]:
-        """The noise band of a training run, row by row."""
-        return self.folder.tensors(f"{dtype}/{TRAINING_ROWS}")
+    def training_noise(self, dtype: str) -> Arrays:
+        """The same of its training run."""
+        return self.folder.tensors(f"{dtype}/{TRAINING_NOISE}")
 
     def drift(self, dtype: str) -> Arrays:
-        """ "weights" (steps, N) after every step, and for PyTorch "moved"; empty when not known."""
+        """ "weights" (steps + 1, N), and of PyTorch's float64 run "exact"; empty when not known."""
         return self.folder.tensors(f"{dtype}/{DRIFT}")
 
     def numbers(self) -> dict[str, dict[str, list[float]]]:

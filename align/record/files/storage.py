@@ -22,7 +22,7 @@ from sot_paddle import checkpoint, strict_json
 from sot_paddle.atomic import atomic_directory
 from sot_paddle.checkpoint import TensorSpec
 
-FORMAT, VERSION = "align dump", 1
+FORMAT, VERSION = "align dump", 2
 MANIFEST = "manifest.json"
 _CHUNK = 1 << 20
 

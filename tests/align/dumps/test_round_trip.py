@@ -10,6 +10,10 @@ import pytest
 from align.commands import dump_comparing
 from align.commands.comparing import compared
 from align.commands.spec import read_spec
+from align.judge.spread import RUNS
+from align.match.name_table import read_table
+from align.pair.any_pair import AnyPair, Setup
+from align.pair.dump_pair import DumpPair, Names
 from align.record.files import record_files, storage
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording
@@ -60,7 +64,8 @@ def test_every_comparison_is_that_of_one_process(torch_dump, wrong_dump, folder)
     passes = ("forward", "backward", "training")
     assert list(own) == [key for key in expected if key[0] in passes]
     for key, rows in own.items():
-        assert list(map(repr, rows)) == list(map(repr, expected[key])), key
+        both = ([(c.name, c.passed, c.worst) for c in side] for side in (rows, expected[key]))
+        assert next(both) == next(both), key
     assert {c.passed for rows in own.values() for c in rows} == {True, False}
 
 
@@ -152,3 +157,17 @@ def test_equal_arrays_are_stored_once(torch_dump: Dump) -> None:
     calls = torch_dump.recording("float64").calls
     taps = [a for c in calls.values() for _, a in (*c.outputs, *c.inputs)]
     assert len(stored) == len({storage.digest(a) for a in taps}) < len(taps)
+
+
+def test_the_noise_band_is_the_one_of_one_process(folder, torch_dump, paddle_dump) -> None:
+    given = read_spec(folder / "from_torch_spec.py")
+    expected = AnyPair(Setup(given, folder), "float32").band.measured(RUNS)
+    names = Names(torch_dump, paddle_dump, read_table(given.weights), folder)
+    pair = DumpPair(names, "float32")
+    found = pair.band.measured(RUNS)
+    assert found.keys() == expected.keys()
+    assert all(np.isclose(found[at].factor, one.factor) for at, one in expected.items())
+    assert all(np.allclose(found[at].rows, one.rows) for at, one in expected.items())
+    part = pair.judge.find_tensor("gradients", "q.weight")(found)  # of a packed tensor
+    whole = found["gradients", "qkv.weight"]
+    assert 0 < part.size("l2") < whole.size("l2")

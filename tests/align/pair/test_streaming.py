@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import tempfile
 import time
@@ -16,13 +17,15 @@ from paddle import nn
 import align
 from align.frameworks import on_paddle, on_torch
 from align.judge import bounds, drift
+from align.judge.comparator import compare_arrays
+from align.judge.driven import driven, driven_by_rounding
 from align.judge.judging import each
 from align.match import mapping
 from align.match.name_table import read_table
 from align.match.renamed import to_paddle
 from align.pair import models, runs
 from align.pair.any_pair import AnyPair, Setup
-from align.pair.models import groups, perturbed
+from align.pair.models import groups
 from align.record import stored_arrays
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, LazyLeaves, Store, paths_of
@@ -137,12 +140,12 @@ def test_comparisons_are_made_when_they_are_asked_for() -> None:
         raise AssertionError("read without need")
 
     ours = Lazy({"good": lambda: np.ones(2), "bad": lambda: np.zeros(2), "rest": never})
-    rule = bounds.FLOORS["forward", "float64"]
-    found = each(ours, Lazy({n: lambda: np.ones(2) for n in ours}), None, lambda *_: rule, None)
+    rule = bounds.TOLERANCES["forward", "float64"]
+    found = each(ours, Lazy({n: lambda: np.ones(2) for n in ours}), None, rule, None)
     assert [next(found).passed, next(found).passed] == [True, False]
     with pytest.raises(AssertionError):
         next(found)
-    assert [c.reason for c in each({}, {"x": X}, None, lambda *_: rule, None)] == [
+    assert [c.reason for c in each({}, {"x": X}, None, rule, None)] == [
         "missing on the Paddle side"
     ]
 
@@ -188,8 +191,8 @@ def peak_of(memory: int, monkeypatch) -> float:
         recipe = {"loss": "mse", "labels": np.ones((2, width)), "optimizer": "sgd", "steps": 1}
         setup = Setup(Request(theirs, ours, x, dtype=("float64",), **recipe))
         pair = AnyPair(setup, "float64")
-        judge = pair.judge.each_gradient(pair.ours, pair.reference, pair.oracle, pair.noise[1])
-        assert all(comparison.passed for comparison in judge)
+        assert all(comparison.passed for comparison in pair.gradients(pair.ours))
+        assert pair.band.measured(1)
         with pair.trained_ours() as run:
             assert set(run.state) == set(to_paddle(setup.weights, setup.state))
         pair.train_reference("float64")
@@ -242,23 +245,7 @@ def test_a_model_comes_back_as_it_was() -> None:
         np.testing.assert_array_equal(value, before[name])
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
-def test_noise_is_one_unit_in_the_last_place(dtype) -> None:
-    x = RNG.normal(size=(9, 7)).astype(dtype)
-    found = perturbed({"x": x, "n": np.arange(3)}, np.random.default_rng(0))
-    np.testing.assert_array_equal(found["n"], np.arange(3))
-    up, down = (np.nextafter(x, np.array(way, dtype)) for way in (np.inf, -np.inf))
-    assert ((found["x"] == up) | (found["x"] == down)).all()
-    assert (found["x"] == up).any()
-    assert (found["x"] == down).any()
-    assert found["x"].dtype == x.dtype
-
-
-def test_noise_leaves_infinities_and_moves_zeros_least() -> None:
-    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan])
-    found = perturbed(x, np.random.default_rng(0))
-    np.testing.assert_array_equal(np.abs(found[:2]), [5e-324, 5e-324])
-    np.testing.assert_array_equal(found[2:], x[2:])
+def test_weights_are_grouped_by_size() -> None:
     assert [list(g) for g in groups([("a", np.ones(2**22)), ("b", X)])] == [["a"], ["b"]]
 
 
@@ -315,7 +302,6 @@ def test_drift_stays_within_the_noise_band(dtype) -> None:
     curves = found.series["drift"]
     assert found.passed, [c.reason for c in found.failures] + found.problems
     assert {len(curve) for curve in curves.values()} == {4}
-    assert max(curves["paddle"]) < 100 * max(curves["noise band"])
     assert all(a <= b for a, b in zip(curves["paddle"], curves["allowed"], strict=True))
 
 
@@ -324,21 +310,22 @@ def test_a_rate_that_is_a_thousandth_off_leaves_the_band() -> None:
     one = next(c for c in found.comparisons if c.name == drift.NAME)
     assert "leave the noise band at step 1" in one.reason
     curves = found.series["drift"]
-    assert curves["paddle"][-1] > curves["allowed"][-1] > curves["noise band"][-1]
+    assert curves["paddle"][-1] > curves["allowed"][-1] >= curves["noise band"][-1]
 
 
-def test_a_tensor_that_rounding_drives_does_not_widen_the_band() -> None:
+def test_a_weight_that_rounding_drives_is_left_out_and_judged_by_the_rates() -> None:
+    """The bias of the keys shifts every score alike: no gradient reaches it in exact arithmetic."""
     theirs, _, weights = attention()
     sample = drift.Sample(on_torch.entries(theirs), weights)
-    start = np.zeros(sample.size)
-    way, aside = np.ones(sample.size), np.full(sample.size, 1e-12)
-    part = next(p for p in sample.parts if p.size == 40)
-    aside[part] = 1e-3  # a bias whose gradient is zero but for rounding
-    plain, moved = drift.Track(rows=[start, way]), drift.Track(rows=[start, way + aside])
-    everything = np.arange(sample.size)
-    steady = sample.steady(plain, moved)
-    assert set(everything) - set(steady) == set(part)
-    assert moved.apart(plain, steady)[0] < 1e-10 < moved.apart(plain, everything)[0]
+    firsts = {"in_proj_bias": np.full(120, 1e-18), "out_proj.bias": np.ones(40)}
+    everything, kept = (sample.without(n) for n in ((), driven_by_rounding(firsts)))
+    assert everything.size - kept.size == 120
+    off = compare_arrays("out_proj.bias", X + 1e-3, X, bounds.TOLERANCES["training", "float64"])
+    names = ("in_proj_bias", "out_proj.bias")
+    found = [dataclasses.replace(off, name=name) for name in names]
+    judged = list(driven(found, firsts, [1e-3] * 4))
+    assert [one.passed for one in judged] == [True, False]
+    assert judged[0].bound == pytest.approx(8e-3)
 
 
 def shared(x: np.ndarray, loss: str | None, never: bool, monkeypatch) -> tuple[list, int]:
@@ -360,7 +347,7 @@ def shared(x: np.ndarray, loss: str | None, never: bool, monkeypatch) -> tuple[l
     found = []
     for dtype in plan.dtypes:
         pair = AnyPair(setup, dtype)
-        found += pair.judge.backward(pair.ours, pair.reference, pair.oracle, pair.noise[1])
+        found += pair.settling.settle(pair.gradients(pair.ours))
         found += training.training(pair)[0].comparisons
     assert all(comparison.passed for comparison in found)
     return [(c.name, c.worst, c.bound, c.peer) for c in found], runs_made.count("float64")
