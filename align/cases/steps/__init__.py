@@ -1,1 +1,1 @@
-"""The steps of the suite, one file each; each has ``run(case, dtype, context) -> StepResult``."""
+"""The steps of whole models, a file each: ``run(case, dtype, context) -> StepResult``."""
