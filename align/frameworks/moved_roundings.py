@@ -10,7 +10,7 @@ nothing.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -68,9 +68,8 @@ class MovedRoundings(TorchDispatchMode):
         if rounds is None:
             rounds = self._rounds[func] = _rounds(func)
         if rounds:
-            for tensor in result if isinstance(result, tuple | list) else (result,):
-                if isinstance(tensor, torch.Tensor):
-                    self._move(tensor)
+            for tensor in _tensors(_written(func, args) if result is None else result):
+                self._move(tensor)
         return result
 
     def arrays(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
@@ -95,6 +94,21 @@ class MovedRoundings(TorchDispatchMode):
         factors = self._factors if size <= _DRAWS else self._factors.repeat(-(-size // _DRAWS))
         start = int(self._random() * (max(size, _DRAWS) - size + 1))
         tensor.mul_(factors[start : start + size].view(tensor.shape))
+
+
+def _tensors(made: Any) -> Iterator[torch.Tensor]:
+    """The tensors of what an operator made, lists of them included."""
+    for one in made if isinstance(made, tuple | list) else (made,):
+        if isinstance(one, torch.Tensor):
+            yield one
+        elif isinstance(one, list):
+            yield from one
+
+
+def _written(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What an operator that hands nothing out writes into (the fused step of an optimizer)."""
+    given = zip(func._schema.arguments, args, strict=False)
+    return tuple(value for told, value in given if told.alias_info and told.alias_info.is_write)
 
 
 def _rounds(func: Any) -> bool:

@@ -17,7 +17,10 @@ from align.judge.update_trace import ParameterTrace, SideTrace
 from align.record.results import Comparison
 from align.record.tolerance import Tolerance
 
-FLOOR = {"float64": 1e-10, "float32": 3e-5}
+FLOOR = {
+    "float64": bounds.TOLERANCES["optimizer", "float64"].lowest_bound,
+    "float32": bounds.TOLERANCES["training of a pair", "float32"].lowest_bound,
+}
 ROOM = 8.0  # units in the last place of a weight that its update may be off
 FOLLOWED = 2.0  # times what the numbers of Paddle's kernels do to the reference
 LARGEST = 0.05

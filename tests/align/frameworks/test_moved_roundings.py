@@ -99,3 +99,18 @@ def test_float64_is_moved_by_its_own_unit_and_float32_then_stays():
     held = np.linspace(1, 2, 9)
     assert (moves.array(held) != held).all()
     assert moves.array(held.astype(np.float32)).dtype == np.float32
+
+
+@pytest.mark.parametrize("options", [{"fused": True}, {"foreach": True}, {}])
+def test_every_form_of_an_optimizer_is_moved_and_its_count_stays(options):
+    def stepped():
+        weight = torch.nn.Parameter(X.clone())
+        optimizer = torch.optim.AdamW([weight], lr=0.1, **options)
+        weight.grad = torch.ones_like(weight)
+        optimizer.step()
+        optimizer.step()
+        return weight.detach(), optimizer.state[weight]["step"]
+
+    (plain, count), (found, same) = stepped(), moved(stepped)
+    assert 0.4 * UNIT < (found / plain - 1).abs().max() < 1e-5
+    assert count == same == 2

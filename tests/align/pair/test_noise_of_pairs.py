@@ -1,0 +1,72 @@
+"""What misses its floor is judged by moved runs of PyTorch; real faults still fail."""
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import align
+
+import sot_torch_ref  # noqa: F401  isort: skip (declares the operators that torchvision lacks)
+import torchvision  # isort: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"), [("resnet18", 0), ("resnet18", 1), ("resnet18", 2), ("mobilenet_v2", 1)]
+)
+def test_a_right_model_passes_where_its_batch_norm_sees_two_values(name, seed):
+    torch.manual_seed(seed)
+    theirs = getattr(torchvision.models, name)(num_classes=10)
+    ours = getattr(paddle.vision.models, name)(num_classes=10)
+    image = np.random.default_rng(seed).normal(size=(2, 3, 32, 32)).astype("float32")
+    found = align.compare(theirs, ours, image, train=True, dtype="float32")
+    assert found.passed, str(found)
+    forward = next(r for r in found.report.results if r.step == "forward")
+    assert len(forward.comparisons) > 50
+
+
+def test_a_fault_still_fails_after_the_scatter_was_measured():
+    theirs = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.BatchNorm1d(5), torch.nn.ReLU())
+
+    class Ours(paddle.nn.Sequential):
+        def forward(self, x):
+            return super().forward(x) * 1.001
+
+    ours = Ours(paddle.nn.Linear(6, 5), paddle.nn.BatchNorm1D(5), paddle.nn.ReLU())
+    data = np.random.default_rng(3).normal(size=(7, 6)).astype("float32")
+    found = align.compare(theirs, ours, data, train=True, dtype="float32")
+    assert not found.passed
+    assert found.first_divergence is not None
+
+
+LARGE = {"float32": 2.0**6, "float64": 2.0**24}
+"""What a layer adds and takes away again: its last digits are lost."""
+
+
+class Rough(torch.nn.Linear):
+    """A badly conditioned layer: rounding moves what it returns by a unit of a large number."""
+
+    def forward(self, x):
+        large = LARGE[str(x.dtype).removeprefix("torch.")]
+        return (super().forward(x) + large) - large
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("times", "passes"), [(1, True), (10, False)])
+def test_an_error_as_large_as_a_rounding_passes_and_ten_times_as_much_fails(dtype, times, passes):
+    unit = LARGE[dtype] * float(np.finfo(dtype).eps)
+
+    class Ours(paddle.nn.Linear):
+        def forward(self, x):
+            signs = paddle.to_tensor(np.resize([1.0, -1.0, -1.0], 5).astype(dtype))
+            return super().forward(x) + times * unit * signs
+
+    data = np.random.default_rng(3).normal(size=(7, 6))
+    torch.manual_seed(0)
+    theirs = torch.nn.Sequential(Rough(6, 5))
+    found = align.compare(theirs, paddle.nn.Sequential(Ours(6, 5)), data, dtype=dtype)
+    forward = next(r for r in found.report.results if r.step == "forward")
+    assert forward.passed == passes, str(found)
+    taps = [c for c in forward.comparisons if c.name in ("0", "(model)")]
+    assert {c.tolerance.kind for c in taps} == {"band"}
+    assert all(c.worst > c.tolerance.value for c in taps)  # no floor holds it
