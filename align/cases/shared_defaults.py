@@ -106,6 +106,10 @@ COUNTERPARTS: Mapping[str, str] = {
     "data.image_operations level_to_argument negate": (
         "sot_torch_ref.train.image_transforms level_arguments negate"
     ),
+    "data.image_operations apply_operation fill": (
+        "sot_torch_ref.train.image_transforms apply_operation fill"
+    ),
+    "data.paddle_dataset PadCollator pad_id": "transformers BertConfig pad_token_id",
     "data.image_randaugment RandAugmentConfig prob": "timm.data.auto_augment AugmentOp prob",
     "data.token_features pad_rows pad_id": "transformers BertConfig pad_token_id",
     "train.losses cross_entropy ignore_index": "torch.nn.functional cross_entropy ignore_index",

@@ -29,8 +29,8 @@ from align.certify.value_edits import (
 
 CONTAINERS = {"list", "tuple", "dict", "str", "iter"}
 """Calls that only change the kind of a container: they are not dropped."""
-UNSEEN_OPTIONS = {"strict", "repr", "stacklevel", "where"}
-"""Options of calls that only refuse or only say something."""
+UNSEEN_OPTIONS = {"strict", "repr", "stacklevel", "where", "compare", "init"}
+"""Options of calls that only refuse, only say something, or only shape a record's own methods."""
 _COMMUTING = {"min", "max", "isclose", "gcd"}
 _OF_TENSORS = {"paddle", "F"}
 _WITHOUT_GRADIENT = {
