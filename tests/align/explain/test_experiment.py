@@ -47,6 +47,8 @@ def test_a_budget_counts_trials_and_edits_are_made_one_at_a_time() -> None:
         (lambda x: x.astype("float16").astype("float64"), "rounded to float16"),
         (lambda x: x + 2, "offset: PyTorch's values plus 2"),
         (lambda x: np.where(np.arange(6)[:, None, None] == 4, 0, x), "only row 4 differs: zero"),
+        (lambda x: 2 * x[:, ::-1], "reversed along axis 1; scaled: 2 x PyTorch's"),
+        (lambda x: x.transpose(0, 2, 1) + 3, "axes are swapped: Paddle's are PyTorch's in the ord"),
         (lambda x: x + RNG.normal(size=x.shape), ""),
     ],
 )
