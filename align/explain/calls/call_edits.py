@@ -20,8 +20,8 @@ def edits(call: WatchedCall, around: Around) -> Iterator[tuple[str, Callable[[Wa
         if call.name not in row.functions.split():
             continue
         try:
-            held = list(row.values(call, around))
+            held = [(row.sentence(call, v), v) for v in row.values(call, around)]
         except ERRORS:  # a call of an unforeseen form has no such edit
             continue
-        for value in held:
-            yield row.sentence(call, value), lambda one, row=row, v=value: row.answer(one, v)
+        for said, value in held:
+            yield said, lambda one, row=row, v=value: row.answer(one, v)

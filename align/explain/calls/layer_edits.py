@@ -124,7 +124,9 @@ def rows(bench: Bench, guilty: Guilty) -> Iterator[Change]:
     if ours is None or right is None or len(numbers) != 1:
         return
     path, given = numbers[0]
-    steps = np.unique(ours - right)
+    if not ours.size == right.size == given.size:
+        return
+    steps = np.unique(ours.ravel() - right.ravel())
     how = ""
     if steps.size == 1:
         how = f": every row {abs(steps[0])} too {'late' if steps[0] > 0 else 'early'}"

@@ -203,3 +203,37 @@ def test_what_no_known_slip_explains_stays_unexplained() -> None:
     guilty = stages.isolated(pair)[1]
     assert guilty[0].place == "inner"
     assert search.study(pair, guilty[0]) == search.Study()
+
+
+class Rows(nn.Layer):
+    """Looks up other rows than PyTorch: the numbers are moved, and one more is looked up."""
+
+    def __init__(self, step: int, more: int = 0) -> None:
+        super().__init__()
+        self.words, self.step, self.more = nn.Embedding(7, 4), step, more
+
+    def forward(self, ids):
+        return self.words(paddle.concat([ids + self.step, ids[:, : self.more]], axis=1))
+
+
+class TorchRows(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = torch.nn.Embedding(7, 4)
+
+    def forward(self, ids):
+        return self.words(ids)
+
+
+def cause_of_rows(step: int, more: int = 0) -> str:
+    ids = np.array([[1, 4, 2], [5, 0, 3]])
+    plan = Request(TorchRows, lambda: Rows(step, more), (ids,), dtype=("float64",))
+    pair = AnyPair(Setup(plan), "float64")
+    found = {one.place: one for one in stages.isolated(pair)[1]}
+    return search.study(pair, found["words"]).proved
+
+
+def test_rows_that_were_looked_up_are_told() -> None:
+    said = "Paddle reads [2, 5, 3, 6, 1, ...], PyTorch [1, 4, 2, 5, 0, ...]: every row 1 too late"
+    assert said in cause_of_rows(1)
+    assert cause_of_rows(0, 1) == ""  # of another length: nothing is claimed, nothing fails
