@@ -11,6 +11,8 @@ floating numbers of one sign have neighbouring bit patterns, so adding or subtra
 
 from __future__ import annotations
 
+import gc
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -22,6 +24,7 @@ from align.record.request import Request
 from align.record.stored_arrays import Lazy
 
 _GROUP = 2**22  # numbers of the weights written back to a model at a time
+_LARGE = 2**24  # numbers of a model that is too large to wait for the next collection
 _FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
 
 
@@ -89,6 +92,12 @@ def gradients(side: Any, model: Any) -> Lazy:
             if p.grad is not None and id(p) in names
         }
     )
+
+
+def release(side: Any, model: Any) -> None:
+    """Free what an optimizer in a cycle of references still holds, where that is large."""
+    if sum(math.prod(entry.shape) for entry in side.entries(model)) > _LARGE:
+        gc.collect()
 
 
 def untrained(entries: Iterable[Entry]) -> set[str]:

@@ -202,13 +202,14 @@ def trained(
             result.learning_rates.append(rate)
             watch(model)
         result.moments = side.moments(optimizer, model)
-        del optimizer, scheduler
+        del optimizer, scheduler, given
     result.state = models.views(side, model)
     try:
         yield result
     finally:
         settle()
         result.state, result.moments = {}, {}
+        models.release(side, model)
 
 
 def train(
