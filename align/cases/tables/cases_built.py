@@ -90,7 +90,15 @@ _VARIANTS = (
     _vision("swin_tiny_sot", "swin_rates", **_STAGES, **_RATES),
     _vision("sot_tiny", "sot_scale", depth=1, qk_scale=0.3, qkv_bias=True, layer_norm_eps=1e-4),
     _vision("swin_tiny", "swin_window_8", **_STAGES, img_size=256, window_size=8),
-    _vision("swin_tiny", "swin_padded", **_STAGES, img_size=160, window_size=6, patch_norm=False),
+    _vision(
+        "swin_tiny",
+        "swin_padded",
+        **_STAGES,
+        img_size=160,
+        window_size=6,
+        patch_norm=False,
+        layer_norm_eps=1e-4,
+    ),
 )
 
 _LITTLE = {
