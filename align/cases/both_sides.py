@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from align.cases.case_pair import CasePair
 from align.cases.context import Context
 from align.cases.kinds.case_kinds import PairValuesCase, ValueCase
+from align.cases.model_pair import ModelPair
 from align.cases.planted_controls import judge
 from align.judge.bounds import TOLERANCES
 from align.judge.comparator import Settle, compare_mappings
@@ -46,7 +46,7 @@ class Setting:
     until_judged: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     @property
-    def pair(self) -> CasePair:
+    def pair(self) -> ModelPair:
         """Both models of a case that has some, with the same weights."""
         assert isinstance(self.case, PairValuesCase)
         return self.context.pair(self.case, self.dtype)

@@ -15,7 +15,7 @@ from sot_paddle.data.real_sentences import REAL_SENTENCES
 from sot_paddle.data.tokenization import WordPieceTokenizer
 
 if TYPE_CHECKING:
-    from align.cases.case_pair import CasePair
+    from align.cases.model_pair import ModelPair
 
 Classic = dict[str, tuple[Arrays, Arrays]]
 
@@ -41,7 +41,7 @@ class Context:
     trainer_runs: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False)
     _tokenizers: dict[tuple[Any, ...], Any] = field(default_factory=dict, repr=False)
     _key: tuple[str, str] | None = field(default=None, repr=False)
-    _pair: CasePair | None = field(default=None, repr=False)
+    _pair: ModelPair | None = field(default=None, repr=False)
 
     @property
     def choices(self) -> dict[str, Any]:
@@ -84,19 +84,23 @@ class Context:
             self._tokenizers[key] = BertTokenizer(path, **options)
         return self._tokenizers[key]
 
-    def pair(self, case: ModelCase, dtype: str) -> CasePair:
+    def pair(self, case: ModelCase, dtype: str) -> ModelPair:
         """The pair of a case in one precision; the last one is kept, older ones are dropped."""
         if self._key != (case.name, dtype):
-            from align.cases.case_pair import CasePair
+            from align.cases.model_pair import ModelPair
 
             self._key, self._pair = None, None  # free the old pair before the new one is built
-            if case.weights == "checkpoint":  # its own sizes, whatever checkpoint the user gave
-                options = {**case.options, **encoder_sizes(self.checkpoint)}
-                case = dataclasses.replace(case, options=options)
-            self._pair = CasePair(case, dtype, self.checkpoint, self.texts)
+            self._pair = ModelPair(self._sized(case), dtype, self.checkpoint, self.texts)
             self._key = (case.name, dtype)
         assert self._pair is not None
         return self._pair
+
+    def _sized(self, case: ModelCase) -> ModelCase:
+        """The case with the checkpoint's own sizes, whatever checkpoint the user gave."""
+        if case.weights != "checkpoint":
+            return case
+        options = {**case.options, **encoder_sizes(self.checkpoint)}
+        return dataclasses.replace(case, options=options)
 
     def log_classic(self, check: str, prefix: str, torch_arrays: Arrays, ours: Arrays) -> None:
         """Keep arrays for the reprod_log files, under ``prefix/name``."""

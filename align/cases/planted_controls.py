@@ -1,13 +1,13 @@
 """Negative controls: faults that each step plants in the Paddle side and must catch, every run.
 
-A model fault changes the built Paddle model and is undone afterwards; an array fault changes what
-the Paddle side handed over. A control is caught when the step's own comparison then fails.
+A model fault changes the built Paddle model and is undone afterwards. A control is caught when the
+step's own comparison then fails.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,6 @@ import paddle
 from paddle import nn
 
 from align.cases.covered.pause import unmeasured
-from align.record.arrays import Arrays
 from align.record.results import Comparison, ControlResult
 from sot_paddle.backbones.layers import Attention
 from sot_paddle.backbones.swin_blocks import SwinBlock
@@ -308,7 +307,6 @@ MODEL_FAULTS: tuple[ModelFault, ...] = (
         "running variance biased",
         _biased_running_variance,
         ("float64",),  # a momentum of .99 hides it in float32's rounding
-        True,
     ),
     ModelFault(
         "gradient x 3 in a layer without parameters",
@@ -317,36 +315,3 @@ MODEL_FAULTS: tuple[ModelFault, ...] = (
         True,
     ),
 )
-
-
-def array_faults(
-    arrays: Mapping[str, np.ndarray], beyond: Mapping[str, float]
-) -> dict[str, Arrays]:
-    """What the known tools let through, made from passing arrays.
-
-    Args:
-        arrays: the Paddle side's arrays.
-        beyond: an absolute difference that no bound of the tensor allows, by name.
-
-    Returns:
-        Control name to the corrupted mapping.
-    """
-    name = max(arrays, key=lambda key: arrays[key].size)
-    value = arrays[name]
-    bumped = value.copy()
-    bumped.reshape(-1)[value.size // 2] += max(beyond[name], np.finfo(value.dtype).tiny)
-    poisoned = value.copy()
-    poisoned.reshape(-1)[0] = np.nan
-    other = np.float32 if value.dtype == np.float64 else np.float64
-    faults = {
-        "one element beyond its bound": {**arrays, name: bumped},
-        "one NaN": {**arrays, name: poisoned},
-        "another dtype": {**arrays, name: value.astype(other)},
-        "an extra axis that would broadcast": {**arrays, name: value[None]},
-        "a missing tensor": {key: array for key, array in arrays.items() if key != name},
-        "nothing to compare": {},
-    }
-    if value.ndim > 1 and not np.array_equal(value.reshape(-1), value.T.reshape(-1)):
-        moved = np.ascontiguousarray(value.T).reshape(value.shape)
-        faults["transposed in memory"] = {**arrays, name: moved}
-    return faults

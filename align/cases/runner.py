@@ -18,7 +18,7 @@ from align.cases.kinds.case_kinds import (
     TimmCase,
     ValueCase,
 )
-from align.cases.steps.models import step_backward, step_forward, step_optimizer, step_training
+from align.cases.steps.models import step_passes
 from align.record.results import Report, StepResult
 from sot_paddle.runtime import environment_stamp
 
@@ -26,12 +26,12 @@ __all__ = ["RUNNERS", "environment_stamp", "jobs", "run", "run_job"]
 
 Runner = Callable[[Any, Any, Context], StepResult]
 RUNNERS: Mapping[tuple[str, type], Runner] = {
-    ("forward", ModelCase): step_forward.run,
-    ("forward", TimmCase): step_forward.run,
-    ("backward", ModelCase): step_backward.run,
-    ("backward", TimmCase): step_backward.run,
-    ("optimizer", ModelCase): step_optimizer.run,
-    ("training", ModelCase): step_training.run,
+    ("forward", ModelCase): step_passes.run_forward,
+    ("forward", TimmCase): step_passes.run_forward,
+    ("backward", ModelCase): step_passes.run_backward,
+    ("backward", TimmCase): step_passes.run_backward,
+    ("optimizer", ModelCase): step_passes.run_optimizer,
+    ("training", ModelCase): step_passes.run_training,
 }
 """What runs a step of a kind of case that has steps of its own."""
 

@@ -88,7 +88,8 @@ def _train(
     def between(step: int) -> None:
         synchronise()
         if step == 0 and dist.get_rank() == 0:
-            batch_slices.write(folder, batch_slices.GRADIENTS, models.gradients(on_paddle, layer))
+            found = models.gradients(on_paddle, layer, on_paddle.entries(layer))
+            batch_slices.write(folder, batch_slices.GRADIENTS, found)
 
     with on_paddle.default_dtype(dtype):
         made = (on_paddle, layer, plan, dtype, dtype, on_paddle.make_optimizer(plan, layer))

@@ -1,9 +1,11 @@
 """What a user's optimizer factory may return, brought to one form.
 
-A factory takes the model and returns the optimizer, ``(optimizer, scheduler)``, or
-``(optimizer, scheduler, before_step)``. ``before_step`` is a callable that gets the model and runs
-before each optimizer step: the place for what PyTorch does outside of its optimizers, such as
-``clip_grad_norm_``. The scheduler may be None.
+A factory takes the model and returns the optimizer, ``(optimizer, scheduler)``,
+``(optimizer, scheduler, before_step)`` or ``(optimizer, scheduler, before_step, average)``.
+``before_step`` is a callable that gets the model and runs before each optimizer step: the place for
+what PyTorch does outside of its optimizers, such as ``clip_grad_norm_``. ``average`` is a moving
+average of the model: its ``update()`` runs after each step, and its ``arrays()`` (NumPy, by the
+model's names) are compared at the end. All but the optimizer may be None.
 """
 
 from __future__ import annotations
@@ -15,11 +17,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-FORMS = "the optimizer, (optimizer, scheduler) or (optimizer, scheduler, before_step)"
+FORMS = "the optimizer, (optimizer, scheduler), or also before_step and a moving average"
+
+AVERAGE = "_align_moving_average"
+"""Attribute of an optimizer that holds the moving average that goes with it."""
 
 
 def unpack(made: Any, model: Any) -> tuple[Any, Any]:
-    """The optimizer, with ``before_step`` hooked into its step, and the scheduler.
+    """The optimizer, with what surrounds a step hooked into it, and the scheduler.
 
     Args:
         made: what the factory returned.
@@ -32,9 +37,9 @@ def unpack(made: Any, model: Any) -> tuple[Any, Any]:
         ValueError: not one of FORMS.
     """
     parts = made if isinstance(made, tuple) else (made,)
-    if not 1 <= len(parts) <= 3:
+    if not 1 <= len(parts) <= 4:
         raise ValueError(f"optimizer factory: got {len(parts)} values, expected {FORMS}")
-    optimizer, scheduler, before = (*parts, None, None)[:3]
+    optimizer, scheduler, before, average = (*parts, None, None, None)[:4]
     for what, value in (("optimizer", optimizer), ("scheduler", scheduler)):
         wanted = what == "optimizer" or value is not None
         if wanted and not callable(getattr(value, "step", None)):
@@ -48,28 +53,40 @@ def unpack(made: Any, model: Any) -> tuple[Any, Any]:
                 f"optimizer factory: before_step is a {type(before).__name__}, expected a "
                 "callable of the model"
             )
-        _hook(optimizer, lambda: before(model))
+        _hook(optimizer, "pre", lambda: before(model))
+    if average is not None:
+        if not all(callable(getattr(average, name, None)) for name in ("update", "arrays")):
+            raise ValueError(
+                f"optimizer factory: its moving average is a {type(average).__name__} without "
+                "update() and arrays()"
+            )
+        _hook(optimizer, "post", average.update)
+        setattr(optimizer, AVERAGE, average)
     return optimizer, scheduler
 
 
-def _hook(optimizer: Any, before: Callable[[], Any]) -> None:
-    """Run ``before`` ahead of every step of this optimizer."""
-    register = getattr(optimizer, "register_step_pre_hook", None)  # PyTorch has one, Paddle not
+def _hook(optimizer: Any, when: str, call: Callable[[], Any]) -> None:
+    """Run ``call`` before ("pre") or after ("post") every step of this optimizer."""
+    register = getattr(optimizer, f"register_step_{when}_hook", None)  # PyTorch has, Paddle not
     if register is not None:
-        register(lambda *_: _silent(before))
+        register(lambda *_: _silent(call))
         return
     step = optimizer.step
 
     def stepped(*args: Any, **options: Any) -> Any:
-        before()
-        return step(*args, **options)
+        if when == "pre":
+            call()
+        made = step(*args, **options)
+        if when == "post":
+            call()
+        return made
 
     optimizer.step = stepped
 
 
-def _silent(before: Callable[[], Any]) -> None:
+def _silent(call: Callable[[], Any]) -> None:
     """Run a hook whose result would otherwise replace the arguments of the step."""
-    before()
+    call()
 
 
 def source_of(function: Any) -> str:

@@ -135,6 +135,12 @@ def step(optimizer: Any) -> None:
         ) from error
 
 
+def clips_as_paddle(optimizer: Any) -> bool:
+    """Whether gradients are clipped by a class of Paddle's: the formula of another is not known."""
+    clip = getattr(optimizer, "_grad_clip", None)
+    return clip is None or type(clip).__module__.startswith("paddle.")
+
+
 def held_in_float32(optimizer: Any) -> tuple[str, ...] | None:
     """PyTorch's names of the settings that this optimizer's kernel holds in float32; None: any."""
     return FLOAT32.get(type(optimizer).__name__)

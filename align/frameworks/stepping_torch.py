@@ -137,7 +137,9 @@ def _is_clipped(before: float, after: float) -> bool:
     return abs(ratio - round(ratio)) > 1e-9 * ratio
 
 
-def as_paddle(optimizer: Any, model: torch.nn.Module, which: Sequence[str] | None) -> None:
+def as_paddle(
+    optimizer: Any, model: torch.nn.Module, which: Sequence[str] | None, clips: bool = True
+) -> None:
     """Let an optimizer compute with the numbers of Paddle's kernels from its next step on.
 
     PADDLE: coefficients are float32 numbers; gradients are clipped by their norm, not by norm +
@@ -147,10 +149,11 @@ def as_paddle(optimizer: Any, model: torch.nn.Module, which: Sequence[str] | Non
         optimizer: it is changed; one without hooks keeps its clipping.
         model: whose gradients are clipped.
         which: see `round_settings`.
+        clips: whether Paddle's own class clips on the other side.
     """
     round_settings(optimizer, which)
     hooks = getattr(optimizer, "_optimizer_step_pre_hooks", None)
-    if not hooks:
+    if not hooks or not clips:
         return
     norms = [0.0]
 

@@ -54,7 +54,7 @@ def pair_modules(
     for name in torch_names:
         told, target = table.module(name)
         if told and target is None:
-            pairs[name] = None
+            pairs[name] = None if name != ROOT else ROOT
         elif told and target in own:
             pairs[name] = target
         elif target is not None and name in table.modules and target not in tensors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,13 +117,18 @@ class AnyPair(Pair):
         setup: what holds for every precision.
         dtype: "float64" or "float32"; in float32 the float64 run of the reference, on the same
             rounded weights and inputs, is the judge.
+
+    Attributes:
+        backward: whether somebody asks for gradients.
     """
 
-    live = True
+    live, backward = True, True
 
     def __init__(self, setup: Setup, dtype: str) -> None:
         super().__init__(Judge(setup.weights, setup.modules, dtype, setup.pooled), setup.plan)
         self.setup = setup
+        whole = set(setup.modules.to_paddle) == {ROOT}  # no layer is compared beside the model
+        self._options = {"masks": setup.masks, "only": {ROOT} if whole else None}
 
     def reference_model(self, dtype: str, train: bool) -> Any:
         """The reference with its weights; its norms follow what Paddle's kernels hold in float32.
@@ -173,14 +178,15 @@ class AnyPair(Pair):
     def run_reference(self, dtype: str | None = None, *, deep: bool = False) -> Recording:
         """The reference now."""
         dtype = dtype or self.dtype
-        model, options = self._reference(dtype, self.plan.train), {"masks": self.setup.masks}
-        return runs.run(on_torch, model, self.plan, dtype, self.dtype, deep=deep, **options)
+        model = self._reference(dtype, self.plan.train)
+        options = {"deep": deep, "backward": self.backward, **self._options}
+        return runs.run(on_torch, model, self.plan, dtype, self.dtype, **options)
 
     @contextlib.contextmanager
     def _moved_pass(self, number: int) -> Iterator[Kinds]:
         moves = MovedRoundings(number, self.dtype)
         model = self._moved_reference(moves, self.plan.train)
-        options = {"moves": moves, "masks": self.setup.masks}
+        options = {"moves": moves, "backward": self.backward, **self._options}
         given = on_torch, model, self.plan, self.dtype, self.dtype
         with runs.passed(*given, **options) as found:
             yield kinds_of(found)
@@ -223,14 +229,14 @@ class AnyPair(Pair):
 
     def run_ours(self, *, deep: bool = False, tripled: str = "") -> Recording:
         """The Paddle side now."""
-        options = {"deep": deep, "tripled": tripled, "masks": self.setup.masks}
+        options = {"deep": deep, "tripled": tripled, "backward": self.backward, **self._options}
         return runs.run(on_paddle, self.model, self.plan, self.dtype, self.dtype, **options)
 
     def pass_ours(
         self, *, tripled: str = "", backward: bool = True
     ) -> contextlib.AbstractContextManager[Recording]:
         """The Paddle side now, to be judged in a ``with`` block and not kept; see `runs.passed`."""
-        options = {"tripled": tripled, "backward": backward, "masks": self.setup.masks}
+        options = {"tripled": tripled, "backward": backward, **self._options}
         return runs.passed(on_paddle, self.model, self.plan, self.dtype, self.dtype, **options)
 
     @functools.cached_property
@@ -269,7 +275,8 @@ class AnyPair(Pair):
         which = stepping_paddle.held_in_float32(optimizer)
         if which is None:  # a class that is not known: it is compared as it is
             return None
-        return lambda theirs, model: stepping_torch.as_paddle(theirs, model, which)
+        clips = stepping_paddle.clips_as_paddle(optimizer)
+        return lambda theirs, model: stepping_torch.as_paddle(theirs, model, which, clips)
 
     def trained_moved(
         self, number: int, watch: Watch | None = None
@@ -359,6 +366,10 @@ class AnyPair(Pair):
             yield name
         finally:
             on_paddle.load(self.model, {name: held})
+
+    def faulty_optimizers(self, step: str) -> Mapping[str, Callable[[Any], Any]]:
+        """Paddle's factories with a fault that "optimizer" or "training" must see, by name."""
+        return {}
 
     def code(self, key: str) -> str:
         """Where to look, by a call's key."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -70,9 +70,10 @@ class Models:
         return model
 
 
-def tensors(side: Any, model: Any) -> Lazy:
+def tensors(side: Any, model: Any, entries: Sequence[Entry] | None = None) -> Lazy:
     """The same as arrays, each copied when it is read."""
-    return Lazy({n: partial(side.numpy, tensor) for n, tensor in named(side, model).items()})
+    held = named(side, model, entries)
+    return Lazy({n: partial(side.numpy, tensor) for n, tensor in held.items()})
 
 
 def views(side: Any, model: Any) -> Lazy:
@@ -80,9 +81,8 @@ def views(side: Any, model: Any) -> Lazy:
     return Lazy({n: partial(side.view, tensor) for n, tensor in named(side, model).items()})
 
 
-def gradients(side: Any, model: Any) -> Lazy:
+def gradients(side: Any, model: Any, entries: Sequence[Entry]) -> Lazy:
     """Every gradient of a live model by canonical name, for a look."""
-    entries = side.entries(model)
     first = canonical(entries)
     names = {entry.identity: first[entry.name] for entry in entries}
     return Lazy(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from align.frameworks.factories import AVERAGE
 from align.frameworks.masks import Masks
 from align.pair import models
 from align.record.arrays import Arrays, TrainingRun
@@ -15,7 +16,7 @@ from align.record.casting import cast, is_array
 from align.record.nested import replace
 from align.record.recording import Recorder, Recording
 from align.record.request import Request
-from align.record.stored_arrays import Store, settle
+from align.record.stored_arrays import Lazy, Store, settle
 
 
 def dropout_mode(
@@ -53,6 +54,7 @@ def passed(
     moves: Any = None,
     masks: Masks | None = None,
     backward: bool = True,
+    only: Collection[str] | None = None,
 ) -> Iterator[Recording]:
     """One forward and backward pass, to be looked at inside a ``with`` block.
 
@@ -70,19 +72,21 @@ def passed(
         moves: `MovedRoundings` of the reference, whose weights are moved already; None for none.
         masks: dropout masks that both sides share, None for dropout off.
         backward: False for the forward pass and the loss alone.
+        only: the layers to record, None for all.
 
     Yields:
         Recording.
     """
-    kept = models.untrained(side.entries(model))
-    live = models.tensors(side, model)
+    entries = side.entries(model)
+    kept = models.untrained(entries)
+    live = models.tensors(side, model, entries)
     before = {name: live[name] for name in live if name in kept}
     inputs = moved(plan.cast(dtype, rounded), moves)
     side.clear(model)
     with contextlib.ExitStack() as stack:
         stack.enter_context(side.default_dtype(dtype))
         stack.enter_context(dropout_mode(side, model, plan.train, masks))
-        held = stack.enter_context(Recorder(side, model, deep=deep, tripled=tripled))
+        held = stack.enter_context(Recorder(side, model, deep=deep, tripled=tripled, only=only))
         stack.enter_context(moves or contextlib.nullcontext())
         output, watched = side.call(model, inputs)
         loss = side.loss_of(plan, output, dtype, rounded)
@@ -92,11 +96,11 @@ def passed(
     found = held.recording
     found.loss, found.stamp = side.numpy(loss), side.stamp(loss)
     del loss
-    found.gradients = models.gradients(side, model)
+    found.gradients = models.gradients(side, model, entries)
     found.input_gradients = {
         path: side.numpy(value.grad) for path, value in watched.items() if value.grad is not None
     }
-    after = models.tensors(side, model)
+    after = models.tensors(side, model, entries)
     found.state = {name: after[name] for name in before}
     try:
         yield found
@@ -129,7 +133,7 @@ def descend(
     caller: Any = None,
     between: Callable[[int], None] = lambda _: None,
 ) -> Iterator[tuple[float, float, Mapping[str, Any]]]:
-    """Make training steps; yields the loss of each, the rate it applied and the loss's stamp.
+    """Make training steps; yields each's (mean) loss, the rate it applied and the loss's stamp.
 
     Args:
         side: `on_torch` or `on_paddle`.
@@ -144,16 +148,20 @@ def descend(
         caller: what is called, by default the model.
         between: called with the step between the backward pass and the update.
     """
+    share = plan.accumulate
     for step in steps:
-        batch = plan.batch(step)
-        fed = moved(batch.cast(dtype, rounded), moves)
+        total = 0.0
         with moves or contextlib.nullcontext():
-            with dropout_mode(side, model, True, masks, step):
-                output, _ = side.call(model if caller is None else caller, fed)
-                loss = side.loss_of(batch, output, dtype, rounded)
-                side.backward(loss)
+            for number in range(step * share, (step + 1) * share):
+                batch = plan.batch(number)
+                fed = moved(batch.cast(dtype, rounded), moves)
+                with dropout_mode(side, model, True, masks, number):
+                    output, _ = side.call(model if caller is None else caller, fed)
+                    loss = side.loss_of(batch, output, dtype, rounded)
+                    side.backward(loss / share if share > 1 else loss)
+                total += float(side.numpy(loss))
             between(step)
-            made = float(side.numpy(loss)), side.rate(optimizer[0]), side.stamp(loss)
+            made = total / share, side.rate(optimizer[0]), side.stamp(loss)
             del output, loss
             side.advance(*optimizer, model)
         yield made
@@ -202,7 +210,12 @@ def trained(
             result.learning_rates.append(rate)
             watch(model)
         result.moments = side.moments(optimizer, model)
-        del optimizer, scheduler, given
+        average = getattr(optimizer, AVERAGE, None)
+        if average is not None:
+            arrays = average.arrays()
+            read = {name: lambda array=array: array for name, array in arrays.items()}
+            result.moments["average"] = Lazy(read)
+        del optimizer, scheduler, given, average
     result.state = models.views(side, model)
     try:
         yield result

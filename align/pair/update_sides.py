@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,6 +26,7 @@ from align.judge.update_trace import (
     sample,
 )
 from align.pair.any_pair import AnyPair
+from align.record.request import Request
 
 Change = Callable[[Any, Any], Any]
 """Of a fresh Paddle optimizer and its model; may return another optimizer."""
@@ -101,6 +103,12 @@ class UpdateSides:
                 trace.gradients, trace.norms = captured[name].gradients, captured[name].norms
         return ours, UpdateJudge(reference, oracle, near, pair.dtype)
 
+    def under(self, factory: Callable[[Any], Any]) -> SideTrace:
+        """Paddle's side with the optimizer of another factory."""
+        plan = self._pair.plan
+        faulty = dataclasses.replace(plan, optimizer=(lambda _: None, factory))
+        return self._follow_ours((), faulty)[0]
+
     def optimizers(self) -> tuple[Any, Any]:
         """A fresh optimizer of PyTorch, and one of Paddle."""
         pair, made = self._pair, []
@@ -128,7 +136,7 @@ class UpdateSides:
         return all(comparison.passed for comparison in judge.compare(ours))
 
     def _follow_ours(
-        self, changes: tuple[Change, ...]
+        self, changes: tuple[Change, ...], plan: Request | None = None
     ) -> tuple[SideTrace, dict[str, ParameterTrace]]:
         """Paddle's side, and the gradients it was given by name."""
 
@@ -156,7 +164,7 @@ class UpdateSides:
             on_paddle,
             stepping_paddle,
             self.model,
-            self._pair.plan,
+            plan or self._pair.plan,
             View(list(own.values()), dict, own),
             given,
             self._pair.dtype,
@@ -200,10 +208,12 @@ class UpdateSides:
         which = stepping_paddle.held_in_float32(ours)
         theirs = on_torch.make_optimizer(pair.plan, self.module)[0]
         changed = stepping_torch.round_settings(theirs, which)
-        if not changed and all(share > 1 - 1e-12 for share in reference.clipped):
+        clips = stepping_paddle.clips_as_paddle(ours)
+        clipped = clips and not all(share > 1 - 1e-12 for share in reference.clipped)
+        if not changed and not clipped:
             return None
 
         def prepare(own: Any) -> None:
-            stepping_torch.as_paddle(own, self.module, which)
+            stepping_torch.as_paddle(own, self.module, which, clips)
 
         return self._follow_theirs(self.module, pair.dtype, prepare)

@@ -48,7 +48,8 @@ def qualified_types(owner: object) -> tuple[str, ...]:
     return tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(owner).__mro__)
 
 
-def named(side: Any, model: Any) -> dict[str, Any]:
-    """Every live tensor by canonical name."""
+def named(side: Any, model: Any, entries: Sequence[Entry] | None = None) -> dict[str, Any]:
+    """Every live tensor by canonical name; the model's entries where they are known already."""
     held = model.state_dict()
-    return {name: held[name] for name in dict.fromkeys(canonical(side.entries(model)).values())}
+    entries = side.entries(model) if entries is None else entries
+    return {name: held[name] for name in dict.fromkeys(canonical(entries).values())}

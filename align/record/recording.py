@@ -9,7 +9,7 @@ of a tensor that is also used elsewhere says nothing about the branch through th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,10 +85,11 @@ class Recording:
             found[call.name] = found.get(call.name, 0) + 1
         return found
 
-    def with_output(self, key: str, at: int, array: np.ndarray) -> Recording:
-        """The pass with another array in place number ``at`` of a call's output."""
+    def with_output(self, key: str, at: int, array: np.ndarray | None) -> Recording:
+        """The pass with another array (None: none) in place ``at`` of a call's output."""
         call = self.calls[key]
-        outputs = [*call.outputs[:at], (call.outputs[at][0], array), *call.outputs[at + 1 :]]
+        own = [] if array is None else [(call.outputs[at][0], array)]
+        outputs = [*call.outputs[:at], *own, *call.outputs[at + 1 :]]
         changed = {**self.calls, key: dataclasses.replace(call, outputs=outputs)}
         return dataclasses.replace(self, calls=changed)
 
@@ -101,13 +102,23 @@ class Recorder:
         model: the model to watch.
         deep: record inputs and their gradients as well (to find the wrong layer).
         tripled: key of a call whose gradient is multiplied by three (a negative control).
+        only: names of the modules to watch, None for all.
     """
 
-    def __init__(self, side: Any, model: Any, *, deep: bool = False, tripled: str = "") -> None:
+    def __init__(
+        self,
+        side: Any,
+        model: Any,
+        *,
+        deep: bool = False,
+        tripled: str = "",
+        only: Collection[str] | None = None,
+    ) -> None:
         self.side, self.deep, self.tripled = side, deep, tripled
         self.recording = Recording()
-        self._names = {id(module): name for name, module in side.modules(model).items()}
-        self._modules: Sequence[Any] = list(side.modules(model).values())
+        held = {n: m for n, m in side.modules(model).items() if only is None or n in only}
+        self._names = {id(module): name for name, module in held.items()}
+        self._modules: Sequence[Any] = list(held.values())
         self._stack: list[Call] = []
         self._seen: dict[str, int] = {}
         self._removers: list[Callable[[], None]] = []

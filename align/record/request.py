@@ -46,14 +46,16 @@ class Request:
         labels: NumPy array for the loss.
         batches: training only: (inputs, labels) of the batch of each step, each in the form of
             `inputs` and `labels`, in a sequence, or a callable without arguments that returns one.
-            The first `steps` of them are read; when there are fewer, they are used again from the
-            first. Their sizes may differ. Without it every step trains on `inputs` and `labels`.
+            The first `steps` of them (times `accumulate`) are read; when there are fewer, they are
+            used again from the first. Their sizes may differ. Without it every step trains on
+            `inputs` and `labels`.
         optimizer: "sgd", "adamw", {"name": ..., options}, or a pair of factories that take the
             model and return the optimizer, or (optimizer, scheduler).
         weights: names that do not match: a dict of PyTorch -> Paddle names (``{}`` for an index,
             ``*`` for any text), the path of a table, such as a confirmed draft, or the
             `align.weights.ConversionPlan` of a layout, in either direction.
         steps: training steps to compare.
+        accumulate: batches for each step: the mean of their losses gives its gradient.
         dtype: one or more of "float64", "float32", and on a GPU "bfloat16", "float16" (forward and
             backward).
         seed: of everything that is drawn.
@@ -91,6 +93,7 @@ class Request:
     optimizer: Any = None
     weights: Any = None
     steps: int = 0
+    accumulate: int = 1
     dtype: Any = DTYPES
     seed: int = 0
     train: bool = False
@@ -114,7 +117,8 @@ class Request:
         self._check_optimizer()
         self._check_stages()
         if self.batches is not None:
-            batches = read_batches(self.batches, self.steps, self.inputs, self.labels)
+            count = self.steps * self.accumulate
+            batches = read_batches(self.batches, count, self.inputs, self.labels)
             self._hold("batches", tuple(batches))
 
     def _checked_outputs(self) -> tuple[Any, Any]:
@@ -146,13 +150,13 @@ class Request:
         """What the reader of the report has to know about the request."""
         count = len(self.batches or ())
         said = f"{count} batches for {self.steps} steps: they are used again from the first"
-        return [said] if 0 < count < self.steps else []
+        return [said] if 0 < count < self.steps * self.accumulate else []
 
-    def batch(self, step: int) -> Request:
-        """The request with the inputs and labels of a training step, counted from 0."""
+    def batch(self, number: int) -> Request:
+        """The request with the inputs and labels of a training batch, counted from 0."""
         if not self.batches:
             return self
-        inputs, labels = self.batches[step % len(self.batches)]
+        inputs, labels = self.batches[number % len(self.batches)]
         return dataclasses.replace(self, inputs=inputs, labels=labels, batches=None)
 
     def cast(self, dtype: str, rounded: str) -> Any:
@@ -191,6 +195,10 @@ class Request:
     def _check_optimizer(self) -> None:
         if self.steps and self.optimizer is None:
             raise ValueError("steps= needs optimizer=: sgd, adamw, or a pair of factories")
+        if self.accumulate < 1 or (self.accumulate > 1 and not self.steps):
+            raise ValueError(
+                f"accumulate {self.accumulate!r}: expected 1 or more batches for each of steps="
+            )
         if self.optimizer is not None and not (self.steps or self.schedule_steps):
             raise ValueError("optimizer= without steps=: say how many steps to train")
         given = self.optimizer

@@ -87,6 +87,8 @@ def _check(plan: Request, processes: int) -> None:
             "distributed: needs a loss that is a mean over the samples, and optimizer= and steps=: "
             "without loss= the outputs are summed with weights that no slice of a batch has"
         )
+    if plan.accumulate > 1:
+        raise ValueError("distributed: accumulate= is not compared in several processes")
     batch_slices.cut(plan, processes, 0)
 
 

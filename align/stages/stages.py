@@ -89,9 +89,19 @@ def _array_faults(
     bumped, poisoned = value.copy(), value.copy()
     bumped.reshape(-1)[value.size // 2] += max(20 * room, 1e-6 * float(np.abs(value).max()) or 1.0)
     poisoned.reshape(-1)[0] = np.nan
-    yield "one element off by 20 bounds", recording.with_output(key, at, bumped)
-    yield "one NaN", recording.with_output(key, at, poisoned)
-    yield "an extra axis that would broadcast", recording.with_output(key, at, value[None])
+    other = np.float32 if value.dtype == np.float64 else np.float64
+    faults = {
+        "one element off by 20 bounds": bumped,
+        "one NaN": poisoned,
+        "an extra axis that would broadcast": value[None],
+        "another dtype": value.astype(other),
+    }
+    if value.ndim > 1 and not np.array_equal(value.reshape(-1), value.T.reshape(-1)):
+        faults["transposed in memory"] = np.ascontiguousarray(value.T).reshape(value.shape)
+    for name, array in faults.items():
+        yield name, recording.with_output(key, at, array)
+    if key == ROOT:  # of a layer inside, a note says what has no partner
+        yield "a missing tensor", recording.with_output(key, at, None)
 
 
 def backward(pair: Pair) -> StepResult:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,9 @@ from align.record.tolerance import Tolerance
 from align.record.training_batches import exchanged
 from align.stages.stages import judged_control
 
+PAUSE = 3
+"""Step after which a faulty run is judged first: a warm-up has moved the rate by then."""
+
 
 def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     """Losses, rates, drift of the weights, final tensors and moments after the plan's steps.
@@ -50,6 +54,10 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     controls = _controls(judge, ours, wrong)
     if pair.live:
         controls += _other_order(pair, judge)
+        controls += [
+            _under(pair, judge, fault, factory)
+            for fault, factory in pair.faulty_optimizers("training").items()
+        ]
     reference = judge.reference
     rates = {"paddle": ours.learning_rates, "pytorch": reference.learning_rates}
     series = {"loss": {"paddle": ours.losses, "pytorch": reference.losses}, "learning_rate": rates}
@@ -180,6 +188,16 @@ class TrainingJudge:
         sides = np.asarray(losses), np.asarray(self.reference.losses)
         return compare_arrays("losses", *sides, self._base, oracle=oracle)
 
+    def begun(self, run: TrainingRun) -> Iterator[Comparison]:
+        """Rates and losses of a run that was stopped before the end."""
+        rates, losses = len(run.learning_rates), len(run.losses)
+        expected = np.asarray(self.reference.learning_rates[:rates])
+        found = np.asarray(run.learning_rates)
+        yield compare_arrays("learning rates", found, expected, bounds.RATE)
+        oracle = None if self._oracle is None else np.asarray(self._oracle.losses[:losses])
+        sides = np.asarray(run.losses), np.asarray(self.reference.losses[:losses])
+        yield compare_arrays("losses", *sides, self._base, oracle=oracle)
+
     def tensors(
         self, kind: str, own: Mapping[str, np.ndarray], only: Sequence[str] | None = None
     ) -> Iterator[Comparison]:
@@ -254,6 +272,26 @@ def _other_order(pair: Pair, judge: TrainingJudge) -> list[ControlResult]:
     with pair.trained_ours(plan=dataclasses.replace(pair.plan, batches=batches)) as run:
         found = chain([judge.losses(run.losses)], judge.tensors(STATE, run.state))
         return [judged_control(title, judge.settling.planted(found), "the run")]
+
+
+def _under(
+    pair: Any, judge: TrainingJudge, fault: str, factory: Callable[[Any], Any]
+) -> ControlResult:
+    """A run of Paddle with another optimizer, stopped as soon as the fault shows."""
+    for steps in sorted({min(PAUSE, pair.plan.steps), pair.plan.steps}):
+        made = (pair.plan.optimizer[0], factory)
+        with pair.trained_ours(
+            plan=dataclasses.replace(pair.plan, optimizer=made, steps=steps)
+        ) as run:
+            found: Iterable[Comparison] = judge.begun(run)
+            if steps == pair.plan.steps:
+                kinds = {STATE: run.state, **run.moments}
+                found = chain(found, *(judge.of_kind(kind, held) for kind, held in kinds.items()))
+            place = f"the optimizer, after {steps} of {pair.plan.steps} steps"
+            result = judged_control(fault, judge.settling.planted(found), place)
+        if result.caught:
+            break
+    return result
 
 
 def _divergences(

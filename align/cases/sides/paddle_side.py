@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import paddle
 
 import sot_paddle
 from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe
-from align.record.arrays import Arrays, Pass, TrainingRun
+from align.record.arrays import Arrays, TrainingRun
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
@@ -103,38 +103,10 @@ def load_state(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> None:
         tensor.set_value(value.astype(str(tensor.dtype).removeprefix("paddle.")))
 
 
-def drop_gradients(model: paddle.nn.Layer) -> None:
-    """Leave every parameter without a gradient, as it is when newly made."""
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
-
-
-def _taken_gradients(model: paddle.nn.Layer) -> Arrays:
-    """Every gradient as an array, freed as soon as it is copied: two sets would not fit."""
-    gradients: Arrays = {}
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None:
-            gradients[name] = parameter.grad.numpy()
-            parameter.clear_gradient(False)
-    return gradients
-
-
-def _call(model: paddle.nn.Layer, batch: Mapping[str, np.ndarray]):
-    inputs = {name: paddle.to_tensor(value) for name, value in batch.items() if name != "labels"}
-    if "tokens" in inputs:
-        inputs["tokens"] = inputs["tokens"].astype(model.head.word_fc.weight.dtype)
-        inputs["tokens"].stop_gradient = False
-        output, taps = model(inputs["tokens"])
-    else:
-        output, taps = model(**inputs, return_taps=True)
-    return output, taps, inputs
-
-
-def _loss(logits, labels: np.ndarray) -> paddle.Tensor:
+def loss(logits, labels: paddle.Tensor) -> paddle.Tensor:
     """The product's loss: soft targets (B, K) are those of images."""
-    loss = image_loss if labels.ndim == 2 else classification_loss
-    return loss(logits, paddle.to_tensor(labels))
+    chosen = image_loss if labels.ndim == 2 else classification_loss
+    return chosen(logits, labels)
 
 
 def _numpy(tensor: paddle.Tensor) -> np.ndarray:
@@ -151,27 +123,14 @@ def stamp(tensor: paddle.Tensor) -> dict[str, Any]:
     }
 
 
-def run(
-    model: paddle.nn.Layer, batch: Mapping[str, np.ndarray], dtype: str, *, backward: bool = True
-) -> Pass:
-    """One forward pass, and a backward pass unless only the forward one is wanted."""
-    gradients: Arrays = {}
-    with default_dtype(dtype), paddle.set_grad_enabled(backward):
-        output, taps, inputs = _call(model, batch)
-        loss = _loss(output, batch["labels"])
-        if backward:
-            drop_gradients(model)
-            loss.backward()
-            gradients = _taken_gradients(model)
-            if "tokens" in inputs:
-                gradients["(tokens)"] = _numpy(inputs["tokens"].grad)
-    return Pass(
-        {name: _numpy(tap) for name, tap in taps.items()},
-        _numpy(loss),
-        gradients,
-        {name: _numpy(b) for name, b in model.named_buffers() if "running" in name},
-        stamp(loss),
-    )
+def forward(
+    model: paddle.nn.Layer, batch: Mapping[str, np.ndarray], dtype: str
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The logits of a batch, and who computed them."""
+    inputs = {name: paddle.to_tensor(value) for name, value in batch.items() if name != "labels"}
+    with default_dtype(dtype), paddle.no_grad():
+        logits = model(**inputs)
+    return _numpy(logits), stamp(logits)
 
 
 def _optimizer(model: paddle.nn.Layer, recipe: Recipe, learning_rate):
@@ -185,6 +144,17 @@ def _optimizer(model: paddle.nn.Layer, recipe: Recipe, learning_rate):
         grad_clip=clip,
         **_stated(recipe),
     )
+
+
+def factory(recipe: Recipe) -> Callable[[paddle.nn.Layer], tuple]:
+    """A recipe as the optimizer factory of a pair: schedule and moving average too."""
+
+    def make(model: paddle.nn.Layer) -> tuple:
+        schedule = schedule_of(recipe)
+        average = None if recipe.ema_decay is None else ModelEma(model, recipe.ema_decay)
+        return _optimizer(model, recipe, schedule), schedule, None, average
+
+    return make
 
 
 def _stated(recipe: Recipe) -> dict[str, Any]:
@@ -246,44 +216,6 @@ def optimize(
             optimizer.step()
         if step in pauses or step == len(gradients):
             yield _finish(TrainingRun(), model, optimizer, recipe)
-
-
-def train(
-    model: paddle.nn.Layer,
-    batches: Sequence[Mapping[str, np.ndarray]],
-    recipe: Recipe,
-    dtype: str,
-    pauses: Collection[int] = (),
-) -> Generator[TrainingRun, None, None]:
-    """Train on given batches, ``recipe.accumulate`` for each optimizer step.
-
-    Yields:
-        The run after each optimizer step of ``pauses`` and at its end.
-    """
-    losses: list[float] = []
-    rates: list[float] = []
-    with default_dtype(dtype):
-        schedule = schedule_of(recipe)
-        optimizer = _optimizer(model, recipe, schedule)
-        average = None if recipe.ema_decay is None else ModelEma(model, recipe.ema_decay)
-    for index, batch in enumerate(batches, 1):
-        with default_dtype(dtype):
-            output, _, _ = _call(model, batch)
-            loss = _loss(output, batch["labels"])
-            (loss / recipe.accumulate).backward()
-            losses.append(float(loss))
-            if index % recipe.accumulate == 0:
-                rates.append(optimizer.get_lr())
-                optimizer.step()
-                schedule.step()
-                if average is not None:
-                    average.update()
-                optimizer.clear_grad(set_to_zero=False)
-        if index == len(batches) or index in {pause * recipe.accumulate for pause in pauses}:
-            run = TrainingRun(list(losses), list(rates))
-            if average is not None:
-                run.average = average.arrays()
-            yield _finish(run, model, optimizer, recipe)
 
 
 def _finish(result: TrainingRun, model: paddle.nn.Layer, optimizer, recipe: Recipe) -> TrainingRun:

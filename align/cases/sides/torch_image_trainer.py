@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from align.cases.case_pair import CasePair
 from align.cases.kinds.case_kinds import ImageTrainerCase, recipe_with
+from align.cases.model_pair import ModelPair
 from align.cases.sides import torch_side
 from align.record.arrays import Arrays, TrainingRun
 from sot_torch_ref.train.image_scores import best_evaluation, image_scores
@@ -38,7 +38,7 @@ class Evaluated:
 
 
 def train(
-    pair: CasePair, batches: Sequence[Arrays], case: ImageTrainerCase, **changes: Any
+    pair: ModelPair, batches: Sequence[Arrays], case: ImageTrainerCase, **changes: Any
 ) -> list[TrainingRun]:
     """Train the reference; the state after every epoch.
 
@@ -64,7 +64,7 @@ def _soft(labels: np.ndarray, classes: int, smoothing: float) -> np.ndarray:
 
 
 def evaluate(
-    pair: CasePair, runs: Sequence[TrainingRun], batch: Arrays, case: ImageTrainerCase
+    pair: ModelPair, runs: Sequence[TrainingRun], batch: Arrays, case: ImageTrainerCase
 ) -> list[Evaluated]:
     """The logits of all validation images at once, for each state of a run."""
     labels = torch.from_numpy(batch["labels"])
@@ -77,7 +77,7 @@ def evaluate(
     return found
 
 
-def _loaded(pair: CasePair, state: Arrays) -> torch.nn.Module:
+def _loaded(pair: ModelPair, state: Arrays) -> torch.nn.Module:
     model = copy.deepcopy(pair.fresh_reference())
     missing, unexpected = model.load_state_dict(
         {name: torch.from_numpy(value) for name, value in state.items()}, strict=False

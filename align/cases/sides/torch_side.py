@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 import sot_torch_ref
 from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe, TimmCase
-from align.record.arrays import Arrays, Pass, TrainingRun
+from align.record.arrays import Arrays, TrainingRun
 from sot_torch_ref.features import Features
 from sot_torch_ref.heads import HeadConfig, build_head
 from sot_torch_ref.train.ema import ModelEma
@@ -84,37 +84,23 @@ def build_seeded(case: ModelCase) -> torch.nn.Module:
 
 def load_state(model: torch.nn.Module, state: Mapping[str, np.ndarray]) -> None:
     """Load arrays by name, strictly, in the model's precision; gradients are dropped."""
-    lend_state(model, {name: value.copy() for name, value in state.items()})
-
-
-def lend_state(model: torch.nn.Module, state: Mapping[str, np.ndarray]) -> None:
-    """Make arrays the model's own parameters, for a pass that changes none of them.
-
-    Buffers are copied, because a pass in training mode moves them; so is what has another
-    precision than the model.
-    """
     own = model.state_dict()
-    parameters = {name for name, _ in model.named_parameters()}
-    tensors = {name: torch.from_numpy(value).to(own[name].dtype) for name, value in state.items()}
-    tensors |= {name: t.clone() for name, t in tensors.items() if name not in parameters}
+    tensors = {n: torch.from_numpy(value.copy()).to(own[n].dtype) for n, value in state.items()}
     model.load_state_dict(tensors, strict=True, assign=True)
     model.zero_grad(set_to_none=True)
 
 
-def _call(model: torch.nn.Module, batch: Mapping[str, np.ndarray]):
-    inputs = {name: torch.from_numpy(value) for name, value in batch.items() if name != "labels"}
-    if "tokens" in inputs:
-        dtype = next(model.parameters()).dtype
-        inputs["tokens"] = inputs["tokens"].to(dtype).requires_grad_(True)
-        output, taps = model(inputs["tokens"])
-    else:
-        output, taps = model(**inputs, return_taps=True)
-    return output, taps, inputs
+def _logits(model: torch.nn.Module, batch: Mapping[str, np.ndarray]):
+    return model(**{name: torch.from_numpy(v) for name, v in batch.items() if name != "labels"})
+
+
+def loss(logits, labels: torch.Tensor) -> torch.Tensor:
+    """The reference's loss: soft targets (B, K) are those of images."""
+    chosen = soft_target_cross_entropy if labels.ndim == 2 else task_loss
+    return chosen(logits, labels)
 
 
 def _loss(logits, labels: np.ndarray) -> torch.Tensor:
-    """The reference's loss: soft targets (B, K) are those of images."""
-    loss = soft_target_cross_entropy if labels.ndim == 2 else task_loss
     return loss(logits, torch.from_numpy(labels))
 
 
@@ -133,30 +119,13 @@ def stamp(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 @unmeasured()
-def run(
-    model: torch.nn.Module, batch: Mapping[str, np.ndarray], dtype: str, *, backward: bool = True
-) -> Pass:
-    """One forward pass, and a backward pass unless only the forward one is wanted."""
-    gradients: Arrays = {}
-    model.zero_grad(set_to_none=True)
-    with default_dtype(dtype), torch.set_grad_enabled(backward):
-        output, taps, inputs = _call(model, batch)
-        loss = _loss(output, batch["labels"])
-        if backward:
-            loss.backward()
-            gradients = {
-                n: p.grad.numpy() for n, p in model.named_parameters() if p.grad is not None
-            }
-            if "tokens" in inputs:
-                gradients["(tokens)"] = _numpy(inputs["tokens"].grad)
-            model.zero_grad(set_to_none=True)  # the arrays alone hold them now
-    return Pass(
-        {name: _numpy(tap) for name, tap in taps.items()},
-        _numpy(loss),
-        gradients,
-        {name: _numpy(b) for name, b in model.named_buffers() if "running" in name},
-        stamp(loss),
-    )
+def forward(
+    model: torch.nn.Module, batch: Mapping[str, np.ndarray], dtype: str
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """The logits of a batch, and who computed them."""
+    with default_dtype(dtype), torch.no_grad():
+        logits = _logits(model, batch)
+    return _numpy(logits), stamp(logits)
 
 
 def _optimizer(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
@@ -183,6 +152,38 @@ def schedule_of(optimizer: torch.optim.Optimizer, recipe: Recipe):
         "cosine": optimization.get_cosine_schedule_with_warmup,
     }[recipe.schedule]
     return factory(optimizer, warmup, total)
+
+
+def factory(recipe: Recipe) -> Callable[[torch.nn.Module], tuple]:
+    """A recipe as the optimizer factory of a pair: schedule, clipping and moving average too."""
+
+    def make(model: torch.nn.Module) -> tuple:
+        optimizer = _optimizer(model, recipe)
+        average = None if recipe.ema_decay is None else _Average(model, recipe.ema_decay)
+        clip = None
+        if recipe.clip_norm is not None:
+            clip = lambda trained: torch.nn.utils.clip_grad_norm_(  # noqa: E731
+                trained.parameters(), recipe.clip_norm
+            )
+        return optimizer, schedule_of(optimizer, recipe), clip, average
+
+    return make
+
+
+class _Average(ModelEma):
+    """The reference's moving average bound to its model."""
+
+    def __init__(self, model: torch.nn.Module, decay: float) -> None:
+        super().__init__(model, decay)
+        self._model = model
+
+    def update(self, model: torch.nn.Module | None = None) -> None:
+        """Take in the model's present state."""
+        super().update(self._model if model is None else model)
+
+    def arrays(self) -> Arrays:
+        """The averages by name."""
+        return {name: _numpy(tensor) for name, tensor in self.state.items()}
 
 
 class _ByEpoch:
@@ -259,8 +260,7 @@ def train(
     ends = range(recipe.accumulate, len(batches) + 1, recipe.accumulate) if ends is None else ends
     for index, batch in enumerate(batches, 1):
         with default_dtype(dtype), unmeasured():
-            output, _, _ = _call(model, batch)
-            loss = _loss(output, batch["labels"])
+            loss = _loss(_logits(model, batch), batch["labels"])
             (loss / recipe.accumulate).backward()
             losses.append(loss.item())
             if index in ends:
@@ -297,7 +297,7 @@ def weighted_gradients(
     model.zero_grad(set_to_none=True)
     with default_dtype(dtype):
         for batch, own in zip(batches, weights, strict=True):
-            logits, _, _ = _call(model, batch)
+            logits = _logits(model, batch)
             rows = [slice(row, row + 1) for row in range(len(own))]
             losses = [_loss(logits[row], batch["labels"][row]) for row in rows]
             (torch.stack(losses) * torch.from_numpy(own)).sum().backward()

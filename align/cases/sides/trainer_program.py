@@ -15,9 +15,9 @@ import numpy as np
 import paddle
 
 import sot_paddle
-from align.cases.case_pair import CasePair
 from align.cases.context import Context
 from align.cases.kinds.case_kinds import TrainerCase
+from align.cases.model_pair import ModelPair
 from align.cases.sides import paddle_side
 from align.cases.sides.glue_fixtures import write_fixture
 from align.pair import launching
@@ -51,7 +51,7 @@ class TrainerRecord:
     features: TokenFeatures
 
 
-def train(case: TrainerCase, pair: CasePair, context: Context) -> TrainerRecord:
+def train(case: TrainerCase, pair: ModelPair, context: Context) -> TrainerRecord:
     """Run the trainer as often as it is interrupted, and once more to its end.
 
     Raises:
@@ -81,9 +81,9 @@ def train(case: TrainerCase, pair: CasePair, context: Context) -> TrainerRecord:
         return TrainerRecord(run, first, tokenize_split(data, "rte", "train", tokenizer))
 
 
-def _write_model(case: TrainerCase, pair: CasePair, context: Context, model: Path) -> Path:
+def _write_model(case: TrainerCase, pair: ModelPair, context: Context, model: Path) -> Path:
     model.mkdir()
-    sot_paddle.save_weights(pair.ours, model / "model.safetensors")
+    sot_paddle.save_weights(pair.model, model / "model.safetensors")
     config = {"model_type": "bert", "vocab_size": case.options["vocab_size"]}
     config |= {name: case.options[name] for name in (*_SIZES, "max_position_embeddings")}
     (model / "config.json").write_text(json.dumps(config), encoding="utf-8")

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from align.cases.both_sides import BothSides, Setting, stamps
-from align.cases.case_pair import CasePair
+from align.cases.model_pair import ModelPair
 from align.cases.sides import paddle_side, torch_side
 from align.cases.sides.dropped_draws import Draws, DroppedDraw, drawn
 from align.frameworks import on_paddle, on_torch
@@ -72,16 +72,16 @@ def dropped(setting: Setting) -> BothSides:
     )
 
 
-def _passed(pair: CasePair, side: ModuleType, train: bool) -> tuple[Draws, Mapping[str, Any]]:
+def _passed(pair: ModelPair, side: ModuleType, train: bool) -> tuple[Draws, Mapping[str, Any]]:
     """The draws of one side's forward pass."""
     ours = side is on_paddle
-    model = pair.ours if ours else pair.fresh_reference()
+    model = pair.model if ours else pair.fresh_reference()
     model.train() if train else model.eval()
     kept = paddle_side.buffers_kept(model) if ours else contextlib.nullcontext()
-    run = paddle_side.run if ours else torch_side.run
+    run = paddle_side.forward if ours else torch_side.forward
     with drawn(side, model, _SEED) as draws, kept:
-        done = run(model, pair.batch, pair.dtype, backward=False)
-    return draws, done.stamp
+        _, stamp = run(model, pair.batch, pair.dtype)
+    return draws, stamp
 
 
 def _renamed(draws: Draws) -> dict[str, DroppedDraw]:

@@ -16,8 +16,8 @@ import paddle
 import torch
 
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
-from align.cases.case_pair import CasePair
 from align.cases.kinds.case_kinds import PairValuesCase
+from align.cases.model_pair import ModelPair
 from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
@@ -49,8 +49,9 @@ def text(
     batches = _batches(lengths, batch_size)
 
     def evaluated() -> Arrays:
-        logits = evaluation.predict_logits(pair.ours.train(), examples, batches, _collate)
-        kept = {"training mode kept": np.asarray(int(pair.ours.training))}
+        model = pair.model.train()
+        logits = evaluation.predict_logits(model, examples, batches, _collate)
+        kept = {"training mode kept": np.asarray(int(model.training))}
         scores = evaluation.score(task, logits, labels)
         whole = kept | _named(logits, evaluation.decide(logits), scores)
         return whole | _of_single(evaluation.score(task, single, labels))
@@ -78,7 +79,7 @@ def text(
         },
         rule=lambda name: _rule(name, setting.dtype),
         note=f"{len(examples)} examples in batches of {[len(batch) for batch in batches]}",
-        stamps=stamps(on_paddle.stamp(pair.ours.parameters()[0]), stamp),
+        stamps=stamps(on_paddle.stamp(pair.model.parameters()[0]), stamp),
     )
 
 
@@ -113,7 +114,7 @@ def _collate(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     return {"input_ids": ids, "attention_mask": mask, "labels": labels}
 
 
-def _reference(pair: CasePair, examples: list[dict[str, Any]]) -> tuple[np.ndarray, dict]:
+def _reference(pair: ModelPair, examples: list[dict[str, Any]]) -> tuple[np.ndarray, dict]:
     model = pair.fresh_reference().eval()
     rows = []
     with torch.no_grad(), on_torch.default_dtype(pair.dtype):

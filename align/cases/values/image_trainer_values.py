@@ -8,7 +8,7 @@ targets, moving average and scores.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,13 @@ import numpy as np
 
 import sot_paddle
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
-from align.cases.case_pair import CasePair
 from align.cases.kinds.case_kinds import ImageTrainerCase
-from align.cases.sides import paddle_side, torch_image_trainer, torch_images
+from align.cases.model_pair import ModelPair
+from align.cases.sides import torch_image_trainer, torch_images
 from align.cases.sides.picture_folder import write_pictures
 from align.cases.sides.torch_image_trainer import Evaluated
 from align.judge.bounds import TOLERANCES
-from align.judge.comparator import compare_mappings
+from align.judge.comparator import compare_arrays, compare_mappings
 from align.record.arrays import Arrays, TrainingRun
 from align.record.results import Comparison
 from align.record.tolerance import Tolerance
@@ -37,7 +37,7 @@ _WRITTEN = Tolerance("absolute", 6e-7, "the tool writes six decimals")
 class _Runs:
     """Both sides of a case, run once for all its steps."""
 
-    pair: CasePair
+    pair: ModelPair
     ours: Any
     keys: np.ndarray
     batches: list[Arrays]
@@ -93,10 +93,16 @@ def training(setting: Setting) -> BothSides:
     reported = {f"reported {name}": np.array(value) for name, value in summary.items()}
 
     def judged(ours: TrainingRun, expected: TrainingRun) -> list[Comparison]:
-        theirs = dataclasses.replace(pair.in_paddle_names(expected), moments={})
-        found = pair.compare_training("training", ours, theirs, None)
         # a wrong decayed set or rate comes first: it shows in every loss and weight after it
-        return sorted(found, key=lambda c: not c.name.startswith(("(decayed", "learning")))
+        partners = pair.setup.weights.partners()
+        decayed = {name for source in expected.decayed for name in partners[source]}
+        rates = np.asarray(ours.learning_rates), np.asarray(expected.learning_rates)
+        sides = _left(ours), _left(expected, pair.to_paddle)
+        return [
+            _decayed(ours.decayed, decayed),
+            compare_arrays("learning rates", *rates, TOLERANCES["learning_rate", None]),
+            *compare_mappings(*sides, TOLERANCES["training", pair.dtype]),
+        ]
 
     def compare(_: None, expected: TrainingRun) -> Iterator[Comparison]:
         rest = dataclasses.replace(
@@ -176,7 +182,7 @@ def _prepared(setting: Setting) -> _Runs:
     return held[key]
 
 
-def _run(case: ImageTrainerCase, pair: CasePair, scratch: Path) -> _Runs:
+def _run(case: ImageTrainerCase, pair: ModelPair, scratch: Path) -> _Runs:
     from align.cases.sides import paddle_image_trainer as trainer
 
     _make_louder(pair)
@@ -184,7 +190,7 @@ def _run(case: ImageTrainerCase, pair: CasePair, scratch: Path) -> _Runs:
     val = [(18, 16 + number % 4) for number in range(case.pictures[1])]
     folder = write_pictures(scratch, train=train, val=val, classes=case.num_classes)
     start = folder / "start.safetensors"
-    sot_paddle.save_weights(pair.ours, start)
+    sot_paddle.save_weights(pair.model, start)
     options = trainer_options(case, pair.dtype) | {"initial_checkpoint": str(start)}
     ours = trainer.train_images(folder, options, case.resume_at)
     epochs = case.recipe.by_epoch.epochs + case.recipe.by_epoch.cooldown_epochs
@@ -195,11 +201,28 @@ def _run(case: ImageTrainerCase, pair: CasePair, scratch: Path) -> _Runs:
     return _Runs(pair, ours, keys, batches, trained[-1], evaluated)
 
 
-def _make_louder(pair: CasePair) -> None:
-    for name, value in pair.reference_state.items():
-        if name.endswith(("cls_fc.weight", "word_fc.weight")):
-            value *= LOUDER
-    paddle_side.load_state(pair.ours, pair.to_paddle(pair.reference_state))
+def _make_louder(pair: ModelPair) -> None:
+    state = pair.setup.state
+    pair.change(
+        {n: LOUDER * state[n] for n in state if n.endswith(("cls_fc.weight", "word_fc.weight"))}
+    )
+
+
+def _left(run: TrainingRun, rename: Callable[[Arrays], Arrays] = dict) -> Arrays:
+    """Losses, weights, statistics and their moving average."""
+    average = {f"average/{name}": value for name, value in rename(run.average).items()}
+    return {"losses": np.asarray(run.losses), **rename(run.state), **average}
+
+
+def _decayed(ours: set[str], expected: set[str]) -> Comparison:
+    """Weight decay must apply to the same parameters, by name."""
+    names, wrong = sorted(expected | ours), sorted(expected ^ ours)
+    return compare_arrays(
+        f"(decayed parameters{': ' + ', '.join(wrong) if wrong else ''})",
+        np.asarray([name in ours for name in names], dtype="int64"),
+        np.asarray([name in expected for name in names], dtype="int64"),
+        TOLERANCES["data", None],
+    )
 
 
 def trainer_options(case: ImageTrainerCase, dtype: str) -> dict[str, Any]:

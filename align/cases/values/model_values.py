@@ -40,14 +40,14 @@ def plain_call(setting: Setting) -> BothSides:
         return {"logits": side.numpy(logits)}, side.stamp(logits)
 
     reference, stamp = of(on_torch, pair.fresh_reference(), torch)
-    ours, our_stamp = of(on_paddle, pair.ours, paddle)
+    ours, our_stamp = of(on_paddle, pair.model, paddle)
     faults = {}
     for fault in MODEL_FAULTS:
         if fault.backward_only:
             continue
-        with planted(fault, pair.ours) as where:
+        with planted(fault, pair.model) as where:
             if where is not None:
-                faults[fault.name] = ValueFault(of(on_paddle, pair.ours, paddle)[0], place=where)
+                faults[fault.name] = ValueFault(of(on_paddle, pair.model, paddle)[0], place=where)
     return BothSides(ours, reference, faults, stamps=stamps(our_stamp, stamp))
 
 
@@ -59,8 +59,10 @@ def running_statistics(setting: Setting) -> BothSides:
     here.
     """
     pair = setting.pair
-    ours, reference = pair.ours_pass.buffers, pair.to_paddle(pair.reference_pass.buffers)
-    before = pair.to_paddle(pair.reference_state)
+    held = pair.judge.statistics(pair.reference).items()
+    reference = {name: value for name, value in held if "running" in name}
+    ours = {name: pair.ours.state[name] for name in reference}
+    before = pair.to_paddle(dict(pair.setup.state))
     faults = {}
     for kind in ("running_mean", "running_var"):
         names = [name for name in ours if name.endswith(kind)]
@@ -74,5 +76,5 @@ def running_statistics(setting: Setting) -> BothSides:
         reference,
         faults,
         rule=_KEPT,
-        stamps=stamps(pair.ours_pass.stamp, pair.reference_pass.stamp),
+        stamps=stamps(pair.ours.stamp, pair.reference.stamp),
     )

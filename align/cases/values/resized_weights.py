@@ -18,9 +18,9 @@ import torch
 
 import sot_paddle
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
-from align.cases.case_pair import draw_state, make_batch
 from align.cases.kinds.case_kinds import ModelCase
 from align.cases.sides import paddle_side, torch_side
+from align.cases.sides.drawn_models import draw_state, make_batch
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
 from align.weights import build_plan, convert_file
@@ -77,9 +77,9 @@ def _reference(case: ModelCase, dtype: str, state: Arrays) -> tuple[Arrays, dict
     torch_side.load_state(model, resized)
     shapes = {name: tuple(value.shape) for name, value in resized.items()}
     named = build_plan(_LAYOUT, case.model, shapes).apply(resized)
-    passed = torch_side.run(model, _batch(case, dtype), dtype, backward=False)
-    logits = {"logits": passed.taps["logits"]} if dtype == "float64" else {}
-    return {**built, **named, **logits}, dict(passed.stamp)
+    made, stamp = torch_side.forward(model, _batch(case, dtype), dtype)
+    logits = {"logits": made} if dtype == "float64" else {}
+    return {**built, **named, **logits}, stamp
 
 
 def _resized(name: str, old: np.ndarray, own: np.ndarray, *, fixed: bool) -> np.ndarray:
@@ -111,10 +111,10 @@ def _converted(
     file = place / f"{name}.safetensors"
     convert_file(place / _SOURCE, file, _LAYOUT, case.model, **sizes)
     sot_paddle.load_weights(model, file)
-    passed = paddle_side.run(model, _batch(case, dtype), dtype, backward=False)
+    made, stamp = paddle_side.forward(model, _batch(case, dtype), dtype)
     held = {key: tensor.numpy().copy() for key, tensor in model.state_dict().items()}
-    logits = {"logits": passed.taps["logits"]} if dtype == "float64" else {}
-    return {**built, **held, **logits}, dict(passed.stamp)
+    logits = {"logits": made} if dtype == "float64" else {}
+    return {**built, **held, **logits}, stamp
 
 
 @contextlib.contextmanager

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
-from align.cases.case_pair import CasePair, largest
 from align.cases.kinds.case_kinds import TrainerCase, recipe_with
+from align.cases.model_pair import ModelPair
 from align.cases.sides import first_step, torch_side
 from align.cases.sides.trainer_program import GLOBAL_BATCH, MAX_LENGTH, SEED, TrainerRecord, train
 from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
+from align.judge.distance import peak
 from align.record.arrays import Arrays, TrainingRun
 from align.record.results import Comparison
 from sot_paddle.data.batching import EpochOrder
@@ -96,7 +97,7 @@ def _compared(ours: Parts, reference: Parts, dtype: str) -> Iterator[Comparison]
     for kind, step in (("gradient", "backward"), ("weight", "training")):
         if kind in reference:
             expected = reference[kind]
-            largest_one = max(map(largest, expected.values())) if kind == "gradient" else None
+            largest_one = max(map(peak, expected.values())) if kind == "gradient" else None
             yield from compare_mappings(
                 _prefixed(kind, ours[kind]),
                 _prefixed(kind, expected),
@@ -110,7 +111,7 @@ def _compared(ours: Parts, reference: Parts, dtype: str) -> Iterator[Comparison]
         yield from compare_mappings(shared, expected, TOLERANCES["training", dtype])
 
 
-def _shared(pair: CasePair, run: TrainingRun, ours: Mapping[str, np.ndarray]) -> Arrays:
+def _shared(pair: ModelPair, run: TrainingRun, ours: Mapping[str, np.ndarray]) -> Arrays:
     """The state of a run of the reference in Paddle's names, of the tensors that ours has."""
     state = pair.to_paddle(run.state)
     return {name: state[name] for name in state if name in ours}
@@ -142,7 +143,7 @@ def _rates(rates: list[float]) -> Arrays:
     return {"learning rates": np.asarray(rates)}
 
 
-def _prepared(setting: Setting) -> tuple[CasePair, TrainerRecord]:
+def _prepared(setting: Setting) -> tuple[ModelPair, TrainerRecord]:
     """The pair, and the trainer's run, which both steps share."""
     pair, runs = setting.pair, setting.context.trainer_runs
     key = setting.case.name, setting.dtype
@@ -191,7 +192,7 @@ def _plan(case: TrainerCase, features: TokenFeatures, seed: int, shards: int) ->
 
 
 def _reference(
-    pair: CasePair,
+    pair: ModelPair,
     features: TokenFeatures,
     *,
     seed: int,

@@ -99,7 +99,7 @@ def test_windows_of_8_shifted_as_windows_of_7(places, monkeypatch):
 def test_another_default_window_does_not_hold_the_reference_s_tables(run_case, monkeypatch):
     monkeypatch.setitem(SwinConfig.__init__.__kwdefaults__, "window_size", 8)
     with pytest.raises(
-        ValueError, match=r"relative_position_bias_table: expected shape \(225, 2\)"
+        ValueError, match=r"relative_position_bias_table of shape \(225, 2\): does not fit"
     ):
         run_case("swin_plain", "forward", "float64")
 
@@ -118,14 +118,14 @@ def test_another_combination_of_the_two_scores_in_evaluation(case, wrong, places
 
 
 def test_the_pair_of_scores_in_evaluation_too(places, monkeypatch):
-    """The taps are those of the sum: the loss, which is the sum of two, shows it."""
+    """The taps are those of the sum: the pair in place of it, and the loss of two, show it."""
 
     def forward(self, features, taps=None):
         word = self.word_logits(features, taps)
         return self.cls_logits(features, taps), word
 
     monkeypatch.setattr(fusion.SumLossHead, "forward", forward)
-    assert places("sot_sum_loss_eval") == [None, "loss"]
+    assert places("sot_sum_loss_eval") == ["(outputs of the model)", "loss"]
 
 
 @pytest.mark.parametrize("row", [0, None], ids=["the row of id 0", "no row"])

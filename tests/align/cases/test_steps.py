@@ -3,18 +3,16 @@
 import dataclasses
 import warnings
 
-import numpy as np
 import pytest
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
+    from align.cases import model_pair
     from align.cases.context import Context
-    from align.cases.runner import RUNNERS, runner_of
-    from align.cases.sides import paddle_side
-    from align.cases.steps.models import step_backward, step_forward, step_training
-    from align.cases.steps.models import step_optimizer as optimizer_step
-    from align.cases.steps.models.step_judged_runs import pauses_before
+    from align.cases.runner import runner_of
+    from align.cases.sides import drawn_models
+    from align.stages import training
 
 from align.cases.kinds.case_kinds import ModelCase, Recipe
 from align.cases.planted_controls import ModelFault
@@ -25,8 +23,8 @@ from tests.align.tiny_bert import OPTIONS
 # small steps: Paddle's float32 powers of beta2 make its first updates 3e-6 to 7e-6 off, and in six
 # steps of 2e-3 that moves the smallest moments of so small a model beyond the suite's bound
 BRIEF = Recipe(steps=6, warmup_steps=2, total_steps=8, learning_rate=2e-4, weight_decay=0.1)
-QK = ModelCase("qk", options=OPTIONS, recipe=BRIEF)
 MODEL_STEPS = ("forward", "backward", "optimizer", "training")
+QK = ModelCase("qk", options=OPTIONS, recipe=BRIEF, steps=MODEL_STEPS)
 NO_FAULT = ModelFault("no fault", lambda model: ("nowhere", lambda: None))
 NO_BACKWARD_FAULT = dataclasses.replace(NO_FAULT, backward_only=True)
 
@@ -73,11 +71,9 @@ def test_a_control_points_at_the_place_of_its_fault(context):
 def nothing_planted(step, monkeypatch):
     """Replace a step's faults by one that changes nothing."""
     if step in ("forward", "backward"):
-        module = {"forward": step_forward, "backward": step_backward}[step]
-        monkeypatch.setattr(module, "MODEL_FAULTS", (NO_FAULT, NO_BACKWARD_FAULT))
+        monkeypatch.setattr(model_pair, "MODEL_FAULTS", (NO_FAULT, NO_BACKWARD_FAULT))
         return
-    module = {"optimizer": optimizer_step, "training": step_training}[step]
-    monkeypatch.setattr(module, "_faults", lambda recipe: {"no fault": recipe})
+    monkeypatch.setattr(model_pair, "recipe_faults", lambda _, recipe: {"no fault": recipe})
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -98,78 +94,36 @@ def test_a_control_that_is_not_caught_fails_the_result(step, dtype, monkeypatch,
 def test_the_same_framework_in_the_forward_step_fails(monkeypatch):
     """The whole Paddle side replaced by the reference itself."""
     case = ModelCase("qk", options=OPTIONS, train=False)
-    monkeypatch.setattr(step_forward, "MODEL_FAULTS", ())
+    monkeypatch.setattr(model_pair, "MODEL_FAULTS", ())
     context = Context()
     pair = context.pair(case, "float64")
-    pair.ours_pass = pair.reference_pass
+    pair.ours = pair.reference
     result = run("forward", case, "float64", context)
     assert result.failures == []
     assert result.problems == ["both sides were computed by torch: nothing is proved"]
-
-
-def test_the_optimizer_step_feeds_gradients_far_below_epsilon(context):
-    pair = context.pair(QK, "float64")
-    sizes = np.concatenate(
-        [np.abs(g).ravel() for step in optimizer_step.draw_gradients(pair) for g in step.values()]
-    )
-    assert (sizes < QK.recipe.epsilon).mean() > 0.05
-    assert (sizes > 1e-3).mean() > 0.05
-
-
-@pytest.mark.parametrize("step", ["optimizer", "training"])
-def test_a_faulty_run_is_stopped_at_its_pause(step, context, monkeypatch):
-    """Nothing after the pause is run: a control costs a part of the run that it belongs to."""
-    name, steps = {"optimizer": ("optimize", 5), "training": ("train", BRIEF.steps)}[step]
-    right, yielded = getattr(paddle_side, name), []
-
-    def counted(*rest):
-        for run in right(*rest):
-            yielded.append(run)
-            yield run
-
-    monkeypatch.setattr(paddle_side, name, counted)
-    result = RUNNERS[step, ModelCase](QK, "float64", context)
-    assert result.passed
-    early = {"optimizer": "after 1 of 5 steps", "training": f"after 3 of {steps} steps"}[step]
-    assert all(early in control.detail for control in result.controls)
-    assert len(yielded) == 2 + len(result.controls)
 
 
 def test_a_fault_that_does_not_show_at_the_pause_is_judged_at_the_end(context, monkeypatch):
     late = dataclasses.replace(QK.recipe, learning_rate=0.0)
     case = dataclasses.replace(QK, name="no rate", recipe=late)
     faults = {"decays": dataclasses.replace(late, weight_decay=0.5), "clips": late}
-    monkeypatch.setattr(step_training, "_faults", lambda recipe: faults)
-    controls = step_training.run(case, "float64", context).controls
+    monkeypatch.setattr(model_pair, "recipe_faults", lambda *_: faults)
+    controls = [c for c in run("training", case, "float64", context).controls if c.name in faults]
     assert [control.caught for control in controls] == [False, False]
     assert all("after 6 of 6 steps" in control.detail for control in controls)
 
 
-def test_a_run_that_differs_at_its_pause_fails_the_result(context, monkeypatch):
-    """Else a control could be caught there for the run's own fault, whatever was planted."""
-    right = paddle_side.train
-
-    def wrong_at_first(*rest):
-        first, last = right(*rest)
-        yield dataclasses.replace(first, losses=[loss * 2 for loss in first.losses])
-        yield last
-
-    monkeypatch.setattr(paddle_side, "train", wrong_at_first)
-    result = step_training.run(QK, "float64", context)
-    assert not result.passed
-    assert [c.name for c in result.failures] == ["losses (after 3 of 6 steps)"]
+def test_a_faulty_run_is_stopped_as_soon_as_its_fault_shows(context):
+    controls = {c.name: c for c in run("training", QK, "float64", context).controls}
+    early = f"after {training.PAUSE} of {BRIEF.steps} steps"
+    for name in model_pair.recipe_faults("training", BRIEF):
+        assert early in controls[name].detail, name
 
 
-def test_a_run_shorter_than_its_pause_is_judged_at_its_end():
-    assert pauses_before(20, 3) == (3, 20)
-    assert pauses_before(3, 3) == (3,)
-    assert pauses_before(2, 3) == (2,)
-
-
-def test_the_training_step_has_a_batch_of_its_own_for_each_forward_pass(context):
+def test_the_training_step_has_a_batch_of_its_own_for_each_forward_pass():
     recipe = dataclasses.replace(BRIEF, accumulate=2)
     case = dataclasses.replace(QK, recipe=recipe)
-    batches = step_training.make_batches(case, context)
+    batches = drawn_models.training_batches(case)
     assert len(batches) == 12
     assert len({batch["input_ids"].tobytes() for batch in batches}) == 12
 

@@ -66,6 +66,8 @@ def test_an_unknown_argument_is_named_with_the_one_that_is_meant(options, messag
         ({"travel": True}, "travel= needs optimizer= and steps="),
         ({"dropout": "on"}, "dropout 'on': expected one of off, exchange"),
         ({"dropout": "exchange"}, "needs train=True or steps="),
+        ({"accumulate": 2}, "accumulate 2: expected 1 or more batches"),
+        ({**TRAINED, "accumulate": 0}, "accumulate 0: expected 1 or more batches"),
         ({"batches": [(X, None)]}, "batches= needs optimizer= and steps="),
         ({**TRAINED, "batches": 5}, "batches: got int, expected a sequence"),
         ({**TRAINED, "batches": {"x": X}}, "batches: got dict, expected a sequence"),

@@ -122,6 +122,21 @@ def test_batches_in_another_order_on_one_side_are_found(other, monkeypatch) -> N
     assert (result.root.step, result.root.place) == ("training", "loss")
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_a_step_takes_the_mean_of_the_batches_that_it_accumulates(right, monkeypatch) -> None:
+    inputs, options = asked(steps=2, accumulate=2)
+    plan = Request(theirs, ours, inputs, **options)
+    assert len(plan.batches) == 3
+    found = runs.train(on_paddle, on_paddle.prepare(plan, "float64", True), plan, *["float64"] * 2)
+    assert (len(found.losses), len(found.learning_rates)) == (2, 2)
+    backward = on_paddle.backward
+    if not right:  # a sum in place of the mean
+        monkeypatch.setattr(on_paddle, "backward", lambda loss: backward(loss * 2))
+    result = align.compare(theirs, ours, inputs, **options)
+    (training,) = (r for r in result.report.results if r.step == "training")
+    assert training.passed == right
+
+
 def test_batches_that_are_alike_have_no_other_order() -> None:
     (batch, *_) = drawn()
     assert exchanged([batch, batch]) == (0, [])

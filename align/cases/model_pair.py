@@ -1,0 +1,248 @@
+"""A model case as a pair: both models with the case's weights, their taps and scores as outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import torch
+
+from align.cases.covered.pause import unmeasured
+from align.cases.kinds.case_kinds import Batch, ModelCase, TimmCase
+from align.cases.planted_controls import MODEL_FAULTS, planted
+from align.cases.recipe_faults import recipe_faults
+from align.cases.sides import paddle_side, torch_side
+from align.cases.sides.drawn_models import draw_state, make_batch, planned_shapes, training_batches
+from align.judge.bounds import TOLERANCES
+from align.judge.comparator import compare_mappings
+from align.judge.distance import peak
+from align.judge.judging import Judge
+from align.pair.any_pair import AnyPair, Setup
+from align.record.arrays import Arrays
+from align.record.recording import ROOT, Recording
+from align.record.request import Request
+from align.record.results import Comparison
+from align.record.stored_arrays import Lazy
+from align.weights import build_plan
+
+ORDER = "(order of the taps)"
+Outputs = dict[str, Any]
+
+
+def request_of(
+    case: ModelCase, dtype: str, checkpoint: Path | None = None, sentences: Sequence[str] = ()
+) -> Request:
+    """What a case asks of a comparison.
+
+    Args:
+        case: what to build.
+        dtype: precision of the pair.
+        checkpoint: directory of the real checkpoint, for the cases that use it.
+        sentences: for the cases that use real sentences.
+    """
+    state = draw_state(case, checkpoint)
+    inputs, labels = _fed(case, make_batch(case, sentences=sentences, checkpoint=checkpoint))
+    valid = _valid_positions(case, inputs)
+    shown = (*case.hooks, "logits") if isinstance(case, TimmCase) else None
+
+    def reference() -> torch.nn.Module:
+        model = torch_side.build(case, str(torch.get_default_dtype()).removeprefix("torch."))
+        torch_side.load_state(model, state)
+        return model
+
+    return Request(
+        reference,
+        lambda: paddle_side.build(case, paddle.get_default_dtype()),
+        inputs,
+        outputs=(
+            functools.partial(_outputs, torch.tensor, valid, None),
+            functools.partial(_outputs, paddle.to_tensor, valid, shown),
+        ),
+        loss=(_loss_of(torch_side.loss), _loss_of(paddle_side.loss)),
+        labels=labels,
+        weights=_mapping(case, state),
+        train=case.train,
+        shake=False,
+        name=case.name,
+        dtype=dtype,
+        **_training(case, checkpoint),
+    )
+
+
+def _fed(case: ModelCase, batch: Arrays) -> tuple[dict[str, Any], np.ndarray]:
+    """Inputs and labels of a batch; a head alone returns its taps unasked."""
+    inputs: dict[str, Any] = {name: value for name, value in batch.items() if name != "labels"}
+    return inputs | ({} if case.subject == "words" else {"return_taps": True}), batch["labels"]
+
+
+def _training(case: ModelCase, checkpoint: Path | None) -> dict[str, Any]:
+    """The recipe as optimizer factories, and a batch for each forward pass."""
+    trainer = type(case) not in (ModelCase, TimmCase)  # it makes its own batches and runs itself
+    if trainer or not {"optimizer", "training"} & set(case.steps):
+        return {}
+    recipe = case.recipe
+    return {
+        "optimizer": (torch_side.factory(recipe), paddle_side.factory(recipe)),
+        "steps": recipe.steps,
+        "accumulate": recipe.accumulate,
+        "batches": [_fed(case, batch) for batch in training_batches(case, checkpoint)],
+    }
+
+
+def _mapping(case: ModelCase, state: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The conversion plan; the models' layers are not compared one by one, their taps are."""
+    layout = case.layout if isinstance(case, TimmCase) else "sot_torch_ref"
+    names = build_plan(layout, case.model, planned_shapes(case, state)).names()
+    rows = {name: row for name, row in names["map"].items() if name in state}
+    return {**names, "map": rows, "modules": {"*": None}}
+
+
+def _valid_positions(case: ModelCase, inputs: Mapping[str, Any]) -> np.ndarray | None:
+    """Which positions hold words, for the cases of real sentences."""
+    wanted = isinstance(case.batch, Batch) and case.batch.sentences
+    return np.flatnonzero(inputs["attention_mask"]) if wanted else None
+
+
+def _outputs(
+    tensor: Callable, valid: np.ndarray | None, shown: Sequence[str] | None, output: Any
+) -> Outputs:
+    """(logits, taps) as one mapping: the taps, what the loss takes, and the order of the taps.
+
+    Of real sentences the last hidden states come at valid positions as well: padded positions are
+    ill-conditioned, the words themselves are not.
+
+    Args:
+        tensor: makes a tensor of the framework.
+        valid: flat positions of the words.
+        shown: the taps that both sides have, None for all.
+        output: what the model returned.
+    """
+    if not isinstance(output, tuple) or not isinstance(output[1], dict):
+        return output  # a plain call
+    logits, taps = output
+    taps = {name: tap for name, tap in taps.items() if shown is None or name in shown}
+    found: Outputs = {}
+    if valid is not None:
+        last = [name for name in taps if name.startswith("layers.")][-1]
+        found[f"{last} (valid positions)"] = taps[last].flatten(0, 1)[tensor(valid)]
+    found.update(taps)
+    if isinstance(logits, tuple):
+        found["output"] = logits
+    places = sorted(taps)
+    found[ORDER] = tensor([places.index(name) for name in taps])
+    return found
+
+
+def _loss_of(loss: Callable) -> Callable:
+    return lambda outputs, labels: loss(outputs.get("output", outputs["logits"]), labels)
+
+
+class ExactStatistics(Judge):
+    """Judges running statistics as exactly as taps: no kernel of Paddle's updates these."""
+
+    def buffers(self, ours: Recording, reference: Recording, *more: Any) -> list[Comparison]:
+        """Judge the tensors that training mode moves without an optimizer."""
+        expected = self.statistics(reference)
+        if self.dtype != "float64" or not expected:
+            return super().buffers(ours, reference, *more)
+        found = {name: ours.state[name] for name in expected}
+        return compare_mappings(found, expected, TOLERANCES["forward", self.dtype])
+
+
+class ModelPair(AnyPair):
+    """The pair of a case in one precision; beside a pair's own faults it plants those of a model.
+
+    Args:
+        case: what to build.
+        dtype: precision.
+        given: see `request_of`.
+    """
+
+    def __init__(self, case: ModelCase, dtype: str, *given: Any) -> None:
+        setup = Setup(request_of(case, dtype, *given))
+        setup.pooled = False  # the product pools over powers of two, which float32 divides exactly
+        super().__init__(setup, dtype)
+        self.judge = ExactStatistics(setup.weights, setup.modules, dtype, setup.pooled)
+        self.case = case
+        self.backward = case.steps != ("forward",)
+
+    @property
+    def batch(self) -> Arrays:
+        """The arrays of the batch, labels included."""
+        inputs = {n: v for n, v in self.plan.inputs.items() if isinstance(v, np.ndarray)}
+        return {**inputs, "labels": np.asarray(self.plan.labels)}
+
+    def change(self, state: Mapping[str, np.ndarray]) -> None:
+        """Give both models other weights, by the reference's names."""
+        for name, value in state.items():
+            self.setup.state.hold(name, lambda value=value: value)
+        for held in (self.setup.references, self.setup.ports):
+            held.clean.clear()
+
+    def fresh_reference(self) -> torch.nn.Module:
+        """The reference with the pair's weights put back, in the case's mode."""
+        return self.reference_model(self.dtype, self.case.train)
+
+    def to_paddle(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
+        """Reference arrays in Paddle's names and layout."""
+        return self.setup.weights.to_paddle(arrays)
+
+    def outputs(self, recording: Recording) -> Arrays:
+        """What a model of the pair returned, by name."""
+        return dict(recording.calls[ROOT].outputs)
+
+    def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
+        """Our pass with each fault that the step "forward" or "backward" must see.
+
+        All faults of the forward pass are planted in its own step; one shows that gradients see
+        them too.
+        """
+        yield from super().planted(step)
+        backward, forward_faults = step == "backward", 0
+        for fault in MODEL_FAULTS:
+            elsewhere = fault.backward_only != backward
+            if self.dtype not in fault.dtypes or (elsewhere and (forward_faults or not backward)):
+                continue
+            with planted(fault, self.model) as where:
+                if where is not None:
+                    forward_faults += not fault.backward_only
+                    with self.pass_ours(backward=backward) as faulty:
+                        yield fault.name, where, faulty
+        if backward:
+            yield from self._wrong_gradients()
+        else:
+            nothing = dataclasses.replace(self.ours.calls[ROOT], outputs=[])
+            calls = {**self.ours.calls, ROOT: nothing}
+            yield "nothing to compare", "no taps", dataclasses.replace(self.ours, calls=calls)
+
+    def _wrong_gradients(self) -> Iterator[tuple[str, str, Recording]]:
+        """A lost gradient, one that should not be there, one scaled, one padded row trained."""
+        held = self.ours.gradients
+        name = max(held, key=lambda key: peak(held[key]))
+        faults: dict[str, Mapping[str, np.ndarray | None]] = {
+            "a gradient 0.1 % too large": {name: held[name] * 1.001},
+            "a lost gradient": {name: None},
+            "an extra one": {"head.not_there": np.ones(3, self.dtype)},
+        }
+        rows = "bert.embeddings.word_embeddings.weight"
+        if rows in held:
+            padded = held[rows].copy()
+            padded[0] = padded[1:].max(axis=0)
+            faults["the [PAD] row trained"] = {rows: padded}
+        for title, changes in faults.items():
+            kept = {n: functools.partial(held.__getitem__, n) for n in held if n not in changes}
+            given = {n: lambda a=a: a for n, a in changes.items() if a is not None}
+            faulty = dataclasses.replace(self.ours, gradients=Lazy({**kept, **given}))
+            yield title, "the Paddle side's gradients", faulty
+
+    def faulty_optimizers(self, step: str) -> Mapping[str, Callable[[Any], Any]]:
+        """Paddle's optimizer under the case's recipe with a fault, by its name."""
+        return {
+            name: unmeasured()(paddle_side.factory(recipe))
+            for name, recipe in recipe_faults(step, self.case.recipe).items()
+        }

@@ -1,0 +1,44 @@
+"""Faults of a recipe that the steps ``optimizer`` and ``training`` plant in ours, every run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from align.cases.kinds.case_kinds import Recipe, recipe_with
+
+
+def recipe_faults(step: str, recipe: Recipe) -> Mapping[str, Recipe]:
+    """The name of each fault and the recipe with it.
+
+    Args:
+        step: ``optimizer`` (single updates) or ``training`` (a run with its schedule).
+        recipe: the right one.
+    """
+    faults = {"no weight decay": recipe_with(recipe, weight_decay=0.0)}
+    if step == "optimizer":
+        other = {"hf_adamw": "adamw", "adamw": "hf_adamw"}[recipe.optimizer]
+        return {
+            **faults,
+            "the other AdamW": recipe_with(recipe, optimizer=other),
+            "epsilon ten times larger": recipe_with(recipe, epsilon=10 * recipe.epsilon),
+            "clipped at half the norm": recipe_with(recipe, clip_norm=(recipe.clip_norm or 1) / 2),
+        }
+    if recipe.clip_norm is not None:
+        faults["no clipping"] = recipe_with(recipe, clip_norm=None)
+    if recipe.ema_decay is not None:
+        slower = 1.0 - 0.99 * (1.0 - recipe.ema_decay)
+        faults["moving average 1 % slower"] = recipe_with(recipe, ema_decay=slower)
+    if recipe.by_epoch is None:
+        longer = recipe_with(recipe, warmup_steps=recipe.warmup_steps + 1)
+        return {**faults, "warm-up one step longer": longer}
+    epochs = recipe.by_epoch
+    late = dataclasses.replace(epochs, warmup_epochs=epochs.warmup_epochs + 1)
+    by_step = dataclasses.replace(epochs, steps=1)
+    other_rule = {"text": "vision", "vision": "text"}[recipe.decay]
+    return {
+        **faults,
+        "warm-up one epoch longer": recipe_with(recipe, by_epoch=late),
+        "the schedule stepped every step": recipe_with(recipe, by_epoch=by_step),
+        "the other rule of decay": recipe_with(recipe, decay=other_rule),
+    }
