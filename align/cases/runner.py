@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from align.cases import both_sides
+from align.cases import both_sides, model_steps
 from align.cases.context import Context
 from align.cases.jobs import Job, jobs
 from align.cases.kinds.case_kinds import (
@@ -18,7 +18,6 @@ from align.cases.kinds.case_kinds import (
     TimmCase,
     ValueCase,
 )
-from align.cases.steps.models import step_passes
 from align.record.results import Report, StepResult
 from sot_paddle.runtime import environment_stamp
 
@@ -26,12 +25,12 @@ __all__ = ["RUNNERS", "environment_stamp", "jobs", "run", "run_job"]
 
 Runner = Callable[[Any, Any, Context], StepResult]
 RUNNERS: Mapping[tuple[str, type], Runner] = {
-    ("forward", ModelCase): step_passes.run_forward,
-    ("forward", TimmCase): step_passes.run_forward,
-    ("backward", ModelCase): step_passes.run_backward,
-    ("backward", TimmCase): step_passes.run_backward,
-    ("optimizer", ModelCase): step_passes.run_optimizer,
-    ("training", ModelCase): step_passes.run_training,
+    ("forward", ModelCase): model_steps.run_forward,
+    ("forward", TimmCase): model_steps.run_forward,
+    ("backward", ModelCase): model_steps.run_backward,
+    ("backward", TimmCase): model_steps.run_backward,
+    ("optimizer", ModelCase): model_steps.run_optimizer,
+    ("training", ModelCase): model_steps.run_training,
 }
 """What runs a step of a kind of case that has steps of its own."""
 

@@ -11,26 +11,6 @@ import numpy as np
 Arrays = dict[str, np.ndarray]
 
 
-@dataclass(frozen=True)
-class Pass:
-    """One forward (and backward) pass.
-
-    Attributes:
-        taps: intermediate tensors by name, in execution order.
-        loss: scalar array.
-        gradients: by parameter name in the framework's own layout; parameters without a
-            gradient are absent.
-        buffers: running statistics after the pass.
-        stamp: which framework computed the tensors, read off the tensors themselves.
-    """
-
-    taps: Arrays
-    loss: np.ndarray
-    gradients: Arrays
-    buffers: Arrays
-    stamp: Mapping[str, Any]
-
-
 @dataclass
 class TrainingRun:
     """A training run.

@@ -13,6 +13,7 @@ import paddle
 
 import sot_paddle
 from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe
+from align.frameworks.on_paddle import default_dtype, numpy, stamp
 from align.record.arrays import Arrays, TrainingRun
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features, Taps, record
@@ -36,20 +37,9 @@ _DECAY_RULES = {"text": decayed_names, "vision": decayed_names_by_shape}
 
 
 @contextlib.contextmanager
-def default_dtype(dtype: str) -> Iterator[None]:
-    """Build and run in ``dtype``, then restore the default."""
-    previous = paddle.get_default_dtype()
-    paddle.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        paddle.set_default_dtype(previous)
-
-
-@contextlib.contextmanager
 def buffers_kept(model: paddle.nn.Layer) -> Iterator[None]:
     """Put the running statistics back afterwards, so that every pass starts from the same ones."""
-    before = [(buffer, _numpy(buffer)) for buffer in model.buffers()]
+    before = [(buffer, numpy(buffer)) for buffer in model.buffers()]
     try:
         yield
     finally:
@@ -109,20 +99,6 @@ def loss(logits, labels: paddle.Tensor) -> paddle.Tensor:
     return chosen(logits, labels)
 
 
-def _numpy(tensor: paddle.Tensor) -> np.ndarray:
-    return np.array(tensor.detach().numpy(), copy=True)
-
-
-def stamp(tensor: paddle.Tensor) -> dict[str, Any]:
-    """Who computed ``tensor``, read off its type."""
-    return {
-        "framework": type(tensor).__module__.split(".")[0],
-        "version": paddle.__version__,
-        "device": str(tensor.place),
-        "dtype": str(tensor.dtype).removeprefix("paddle."),
-    }
-
-
 def forward(
     model: paddle.nn.Layer, batch: Mapping[str, np.ndarray], dtype: str
 ) -> tuple[np.ndarray, dict[str, Any]]:
@@ -130,7 +106,7 @@ def forward(
     inputs = {name: paddle.to_tensor(value) for name, value in batch.items() if name != "labels"}
     with default_dtype(dtype), paddle.no_grad():
         logits = model(**inputs)
-    return _numpy(logits), stamp(logits)
+    return numpy(logits), stamp(logits)
 
 
 def _optimizer(model: paddle.nn.Layer, recipe: Recipe, learning_rate):
@@ -224,10 +200,10 @@ def _finish(result: TrainingRun, model: paddle.nn.Layer, optimizer, recipe: Reci
     for key, tensor in optimizer.state_dict().items():
         found = _MOMENT_NAME.fullmatch(key)
         if found:
-            moments[_MOMENTS[found["moment"]]][names[found["parameter"]]] = _numpy(tensor)
+            moments[_MOMENTS[found["moment"]]][names[found["parameter"]]] = numpy(tensor)
     return dataclasses.replace(
         result,
-        state={name: _numpy(tensor) for name, tensor in model.state_dict().items()},
+        state={name: numpy(tensor) for name, tensor in model.state_dict().items()},
         moments=moments,
         decayed=_DECAY_RULES[recipe.decay](model),
         stamp=stamp(next(iter(model.parameters()))),

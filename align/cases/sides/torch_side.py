@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 import sot_torch_ref
 from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe, TimmCase
+from align.frameworks.on_torch import default_dtype, numpy, stamp
 from align.record.arrays import Arrays, TrainingRun
 from sot_torch_ref.features import Features
 from sot_torch_ref.heads import HeadConfig, build_head
@@ -28,17 +28,6 @@ from sot_torch_ref.train.optimizer import (
 from sot_torch_ref.train.schedule import vision_learning_rates
 
 NAME = "torch"
-
-
-@contextlib.contextmanager
-def default_dtype(dtype: str) -> Iterator[None]:
-    """Build and run in ``dtype``, then restore the default."""
-    previous = torch.get_default_dtype()
-    torch.set_default_dtype(getattr(torch, dtype))
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(previous)
 
 
 class TorchWordsOnly(torch.nn.Module):
@@ -104,20 +93,6 @@ def _loss(logits, labels: np.ndarray) -> torch.Tensor:
     return loss(logits, torch.from_numpy(labels))
 
 
-def _numpy(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.detach().numpy().copy()
-
-
-def stamp(tensor: torch.Tensor) -> dict[str, Any]:
-    """Who computed ``tensor``, read off its type."""
-    return {
-        "framework": type(tensor).__module__.split(".")[0],
-        "version": torch.__version__,
-        "device": str(tensor.device),
-        "dtype": str(tensor.dtype).removeprefix("torch."),
-    }
-
-
 @unmeasured()
 def forward(
     model: torch.nn.Module, batch: Mapping[str, np.ndarray], dtype: str
@@ -125,7 +100,7 @@ def forward(
     """The logits of a batch, and who computed them."""
     with default_dtype(dtype), torch.no_grad():
         logits = _logits(model, batch)
-    return _numpy(logits), stamp(logits)
+    return numpy(logits), stamp(logits)
 
 
 def _optimizer(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
@@ -183,7 +158,7 @@ class _Average(ModelEma):
 
     def arrays(self) -> Arrays:
         """The averages by name."""
-        return {name: _numpy(tensor) for name, tensor in self.state.items()}
+        return {name: numpy(tensor) for name, tensor in self.state.items()}
 
 
 class _ByEpoch:
@@ -301,14 +276,14 @@ def weighted_gradients(
             rows = [slice(row, row + 1) for row in range(len(own))]
             losses = [_loss(logits[row], batch["labels"][row]) for row in rows]
             (torch.stack(losses) * torch.from_numpy(own)).sum().backward()
-    found = {n: _numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None}
+    found = {n: numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None}
     model.zero_grad(set_to_none=True)
     return found
 
 
 def _state(tensors: Mapping[str, torch.Tensor]) -> Arrays:
     """Arrays of a state dict without batch counters, which Paddle does not have."""
-    return {n: _numpy(t) for n, t in tensors.items() if "num_batches" not in n}
+    return {n: numpy(t) for n, t in tensors.items() if "num_batches" not in n}
 
 
 def _finish(
@@ -320,7 +295,7 @@ def _finish(
     state = _state(model.state_dict())
     names = {parameter: name for name, parameter in model.named_parameters()}
     moments = {
-        key: {names[p]: _numpy(values[key]) for p, values in optimizer.state.items()}
+        key: {names[p]: numpy(values[key]) for p, values in optimizer.state.items()}
         for key in ("exp_avg", "exp_avg_sq")
     }
     rule = is_decayed_vision if recipe.decay == "vision" else lambda name, _: is_decayed(name)

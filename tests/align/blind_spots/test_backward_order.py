@@ -11,10 +11,9 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
-from align.judge.backward_order import backward_order, say_where_it_ends
+from align.judge.backward_order import say_where_it_ends
 from align.judge.comparator import compare_mappings
 from align.record.results import Tolerance
-from align.weights.engine.conversion_plan import PlanEntry
 
 CUTS = {  # case: module that records the taps, tap behind which is cut, first wrong, last right
     "bert_mgcrp": ("bert", "layers.1", "bert.encoder.layers.1.norm2", "bert.encoder.layers.2"),
@@ -77,17 +76,6 @@ def test_nothing_is_said_of_a_clean_run(run_case):
     assert parameters[-1] == "bert.embeddings.word_embeddings.weight"
     taps = [name.removeprefix("gradient at ") for name in names if name not in parameters]
     assert taps.index("head.covariance") < taps.index("layers.2") < taps.index("layers.0")
-
-
-def test_the_order_is_the_registered_one_backwards_and_inputs_come_last():
-    entries = [
-        PlanEntry(f"theirs.{n}", f"ours.{n}", "copy", (1,), (1,), "vector") for n in range(3)
-    ]
-    gradients = dict.fromkeys(["ours.1", "(tokens)", "ours.0", "ours.2"], np.ones(1))
-    registered = ["(tokens)", "theirs.0", "theirs.1", "theirs.2"]
-    assert [*backward_order(gradients, registered, entries)] == [
-        *("ours.2", "ours.1", "ours.0", "(tokens)")
-    ]
 
 
 def test_a_gradient_of_one_side_alone_is_not_taken_for_a_place():

@@ -10,11 +10,11 @@ import pytest
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
+    from align.cases import model_steps
     from align.cases.context import Context
     from align.cases.model_pair import ORDER, ModelPair
     from align.cases.sides import paddle_side, torch_side
     from align.cases.sides.drawn_models import draw_state, make_batch
-    from align.cases.steps.models import step_passes
 
 from align.cases.kinds.case_kinds import Batch, ModelCase, Recipe
 from align.record.recording import ROOT
@@ -40,7 +40,7 @@ def failing(pair, step="forward", **changes):
     context, clean = Held(), pair.ours
     context.held, pair.ours = pair, dataclasses.replace(clean, **changes)
     try:
-        run = {"forward": step_passes.run_forward, "backward": step_passes.run_backward}[step]
+        run = {"forward": model_steps.run_forward, "backward": model_steps.run_backward}[step]
         found = run(pair.case, pair.dtype, context)
     finally:
         pair.ours = clean
@@ -174,7 +174,7 @@ def test_accumulation_and_the_moving_average_are_compared():
     case = dataclasses.replace(QK, steps=("training",), recipe=RECIPE)
     context = Held()
     context.held = pair = ModelPair(case, "float64")
-    result = step_passes.run_training(case, "float64", context)
+    result = model_steps.run_training(case, "float64", context)
     assert result.passed, (result.problems, result.failures)
     names = {c.name for c in result.comparisons}
     assert "average/head.word_fc.weight" in names
@@ -183,7 +183,7 @@ def test_accumulation_and_the_moving_average_are_compared():
     pair.plan = dataclasses.replace(
         pair.plan, optimizer=(torch_side.factory(RECIPE), paddle_side.factory(slower))
     )
-    failures = step_passes.run_training(case, "float64", context).failures
+    failures = model_steps.run_training(case, "float64", context).failures
     assert failures
     assert all(c.name.startswith("average/") for c in failures)
 

@@ -48,7 +48,7 @@ def assert_proves(result, step, dtype):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("step", MODEL_STEPS)
-def test_a_model_step_passes_and_catches_all_its_controls(context, step, dtype):
+def test_a_model_model_steps_and_catches_all_its_controls(context, step, dtype):
     result = run(step, QK, dtype, context)
     assert_proves(result, step, dtype)
     assert result.stamps["ours"]["framework"] == "paddle"

@@ -1,1 +1,0 @@
-"""The steps of whole models, a file each: ``run(case, dtype, context) -> StepResult``."""

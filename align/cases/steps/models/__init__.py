@@ -1,1 +1,0 @@
-"""Steps that compare models and functions."""
