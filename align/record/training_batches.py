@@ -81,17 +81,18 @@ def _checked(title: str, batch: Any, inputs: Any, labels: Any) -> tuple[Any, Any
     return fed, batch[1]
 
 
-def exchanged(batches: Sequence[Any]) -> tuple[int, list[Any]]:
+def exchanged(batches: Sequence[Any], step: int = 1) -> tuple[int, list[Any]]:
     """The batches with the first and the first other one exchanged.
 
     Args:
         batches: from `read_batches`.
+        step: batches of one step, within which the order does not matter.
 
     Returns:
         Number of that other one, and the batches in the new order; (0, []) when all are alike.
     """
     for number, batch in enumerate(batches):
-        if not _alike(batch, batches[0]):
+        if number >= step and not _alike(batch, batches[0]):
             return number, [batch, *batches[1:number], batches[0], *batches[number + 1 :]]
     return 0, []
 

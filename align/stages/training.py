@@ -265,7 +265,7 @@ def _controls(
 
 def _other_order(pair: Pair, judge: TrainingJudge) -> list[ControlResult]:
     """A run of Paddle on the same batches in another order, where there are several."""
-    number, batches = exchanged(pair.plan.batches or ())
+    number, batches = exchanged(pair.plan.batches or (), pair.plan.accumulate)
     if not number:
         return []
     title = f"batches[0] and batches[{number}] exchanged"
