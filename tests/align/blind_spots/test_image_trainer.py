@@ -71,7 +71,7 @@ CHANGES = [
     + ("metric", "best loss"),
     # evaluation
     (image_scores, "evaluation_mode", "model.eval()", "model.train()", "metric", "/"),
-    (image_scores, "label_ranks", "(logits > own)", "(logits < own)", "metric", "/top1"),
+    (image_scores, "label_ranks", "(logits > own)", "(logits < own)", "metric", "/top"),
     (image_scores, "score", "ranks < TOP", "ranks < TOP - 1", "metric", "/top5"),
     (image_scores, "_joined", "logits[order]", "logits[order[::-1]]", "metric", "/"),
     (image_scores, "_joined", "np.argsort(indices)", "np.argsort(-indices)")

@@ -72,7 +72,7 @@ def test_one_epsilon_changed_in_the_example_is_found_and_named(example, capsys) 
     assert cli.main(["--spec", str(example / "distilbert_pair.py"), *options]) == 1
     first = capsys.readouterr().out.splitlines()[0]
     assert "layers.0.norm2" in first
-    assert "Paddle computes with 1e-05, PyTorch with 1e-12" in first
+    assert "epsilon: Paddle's layer has 1e-05, PyTorch's 1e-12" in first
     assert json.loads((example / "report.json").read_text())["verdict"] == "fail"
 
 
