@@ -7,6 +7,7 @@ followed a second time with their coefficients in float32 and their rule of clip
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -55,22 +56,21 @@ class UpdateJudge:
     near: SideTrace | None
     dtype: str
 
-    def compare(self, ours: SideTrace) -> list[Comparison]:
+    def compare(self, ours: SideTrace) -> Iterator[Comparison]:
         """Members, rates, the step without gradients, then updates and moments by parameter."""
         names = [n for n in self.reference.main if n in ours.main]
         both = [n for n in names if self.reference.main[n].held and ours.main[n].held]
-        found = [self._members(ours, names)]
+        yield self._members(ours, names)
         if both:
-            found.append(self._rates(ours, both))
+            yield self._rates(ours, both)
         for part, title in (("still", "step without gradients"), ("main", "update")):
             for name in both:
-                found.append(self._worst(ours, part, name, title, ""))
+                yield self._worst(ours, part, name, title, "")
         kinds = dict.fromkeys(k for n in both for k in self.reference.main[n].moments)
         for kind in kinds:
             for name in both:
                 if all(kind in side.main[name].moments for side in (ours, self.reference)):
-                    found.append(self._worst(ours, "main", name, kind, kind))
-        return found
+                    yield self._worst(ours, "main", name, kind, kind)
 
     def _members(self, ours: SideTrace, names: list[str]) -> Comparison:
         flags = [

@@ -41,7 +41,7 @@ def optimizer(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     plan = pair.plan
     sides = UpdateSides(pair)
     ours, judge = sides.follow()
-    comparisons = judge.compare(ours)
+    comparisons = list(judge.compare(ours))
     controls = [
         judged_control(fault, judge.compare(trace), "the optimizer's own steps")
         for fault, trace in _faults(ours, pair.dtype)
