@@ -12,6 +12,7 @@ import os
 import queue
 import tempfile
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ MEMORY = 64 * 2**20
 """Bytes that a store keeps in memory; what comes after them goes to the file."""
 
 WORKERS = 2
+QUICK = 2e-3
+"""Seconds within which a task is not worth another thread."""
 Result = TypeVar("Result")
 _begun: set[Future] = set()
 """What some thread does, or is about to do."""
@@ -203,12 +206,23 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 
 def ahead(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-    """Results of some functions in their order; no more than WORKERS of them wait or run.
+    """Results of some functions in their order; after a slow one several wait or run at a time.
 
     Args:
         tasks: functions without arguments that do not depend on each other. One that nobody asks
-            for is not begun, but for those WORKERS.
+            for is not begun, but for WORKERS of them.
     """
+    rest = iter(tasks)
+    for task in rest:
+        began = time.perf_counter()
+        result = task()
+        slow = time.perf_counter() - began > QUICK
+        yield result
+        if slow:
+            yield from _side_by_side(rest)
+
+
+def _side_by_side(tasks: Iterator[Callable[[], Result]]) -> Iterator[Result]:
     held: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(WORKERS) as pool:
         try:
