@@ -50,7 +50,8 @@ class Request:
             used again from the first. Their sizes may differ. Without it every step trains on
             `inputs` and `labels`.
         optimizer: "sgd", "adamw", {"name": ..., options}, or a pair of factories that take the
-            model and return the optimizer, or (optimizer, scheduler).
+            model and return the optimizer, (optimizer, scheduler), (optimizer, scheduler,
+            before_step) or (optimizer, scheduler, before_step, average).
         weights: names that do not match: a dict of PyTorch -> Paddle names (``{}`` for an index,
             ``*`` for any text), the path of a table, such as a confirmed draft, or the
             `align.weights.ConversionPlan` of a layout, in either direction.
