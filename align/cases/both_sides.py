@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from align.cases.context import Context
+from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import PairValuesCase, ValueCase
 from align.cases.model_pair import ModelPair
-from align.cases.planted_controls import judge
 from align.judge.bounds import TOLERANCES
 from align.judge.comparator import Settle, compare_mappings
 from align.record.results import Comparison, ControlResult, StepResult
 from align.record.tolerance import Tolerance
+from align.stages.stages import judged_control
 
 _VALUES = "align.cases.values"
 
@@ -171,4 +172,5 @@ def _control(name: str, fault: Any, sides: BothSides, compare: Callable) -> Cont
     ours = sides.ours if planted.ours is None else planted.ours
     reference = sides.reference if planted.reference is None else planted.reference
     made = [side() if callable(side) else side for side in (ours, reference)]
-    return judge(name, compare(*made), planted.place or sides.place)
+    with unmeasured():  # what runs with a fault is not compared
+        return judged_control(name, compare(*made), planted.place or sides.place)

@@ -163,6 +163,8 @@ class ModelPair(AnyPair):
         given: see `request_of`.
     """
 
+    chosen = True
+
     def __init__(self, case: ModelCase, dtype: str, *given: Any) -> None:
         setup = Setup(request_of(case, dtype, *given))
         setup.pooled = False  # the product pools over powers of two, which float32 divides exactly

@@ -7,7 +7,7 @@ step's own comparison then fails.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,6 @@ import paddle
 from paddle import nn
 
 from align.cases.covered.pause import unmeasured
-from align.record.results import Comparison, ControlResult
 from sot_paddle.backbones.layers import Attention
 from sot_paddle.backbones.swin_blocks import SwinBlock
 from sot_paddle.heads.fusion import PoolerHead
@@ -28,19 +27,6 @@ from sot_paddle.heads.power_norm import MatrixSqrt, RowLayerNorm, SvPN
 
 Undo = Callable[[], None]
 _DEFAULT_ACTIVATION = nn.functional.gelu
-
-
-@unmeasured()
-def judge(name: str, comparisons: Iterable[Comparison], planted_in: str = "") -> ControlResult:
-    """Turn the comparisons of a faulty run into a control's result.
-
-    They are asked for one by one and no further than the first that fails: what would come after
-    it costs nothing.
-    """
-    first = next((c for c in comparisons if not c.passed), None)
-    if first is None:
-        return ControlResult(name, False, f"nothing failed ({planted_in})")
-    return ControlResult(name, True, f"{planted_in}: {first.name}: {first.reason}", first.name)
 
 
 @dataclass(frozen=True)

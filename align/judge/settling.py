@@ -22,6 +22,8 @@ class Settling:
         scale: the largest value of the kind of a comparison, None where none is surely not zero.
         exact: the pair is in float64: nothing is left out, and a difference beyond what any band
             may allow needs no run.
+        chosen: the inputs are the suite's own: a tensor whose band proves little fails, where a
+            user's, who cannot choose better ones, is left out with a note.
 
     Attributes:
         unjudged: names of the comparisons that rounding alone decides about: they are left out.
@@ -34,22 +36,25 @@ class Settling:
         scale: Callable[[str], float | None],
         *,
         exact: bool,
+        chosen: bool = False,
     ) -> None:
         self.band, self._find, self._scale, self._exact = band, find, scale, exact
+        self._widest = CEILING if chosen else bounds.UNCERTAIN
+        self._leaves_out = not (exact or chosen)
         self.unjudged: set[str] = set()
         self._clean: dict[str, Comparison] = {}
 
     def settle(self, found: Iterable[Comparison]) -> list[Comparison]:
         """The comparisons of the clean run.
 
-        In float32 one that rounding alone decides about is left out, unless another one fails.
+        In float32 a user's that rounding alone decides about is left out, unless another one fails.
         """
         again, further = [], True
         for one in found:
             further = further and not self._hopeless(one)
             again.append(self._settled(one) if further else one)
         wide = {c.name for c in again if c.reason.endswith(ILL_CONDITIONED)}
-        if not self._exact and all(c.passed or c.name in wide for c in again):
+        if self._leaves_out and all(c.passed or c.name in wide for c in again):
             self.unjudged |= wide
             again = [c for c in again if c.name not in wide]
         self._clean.update((c.name, c) for c in again)
@@ -60,11 +65,11 @@ class Settling:
         if find is None:
             return one
         scale = self._scale(one.name)
-        return self.band.settle(one, find, widest=bounds.UNCERTAIN, zero_scale=scale)
+        return self.band.settle(one, find, widest=self._widest, zero_scale=scale)
 
     def _hopeless(self, one: Comparison) -> bool:
         """Whether no band could explain a measured difference."""
-        if not self._exact or not math.isfinite(one.worst) or one.worst <= bounds.UNCERTAIN:
+        if not self._exact or not math.isfinite(one.worst) or one.worst <= self._widest:
             return False
         scale = self._scale(one.name)
         return scale is None or one.max_abs > CEILING * scale

@@ -47,6 +47,7 @@ class Pair:
 
     Attributes:
         live: the models are here and can run again; what needs that asks first.
+        chosen: the models and inputs are the suite's own, see `Settling`.
         setup: what holds for every precision.
         dtype: precision.
         reference: PyTorch's pass.
@@ -56,6 +57,7 @@ class Pair:
     """
 
     live: bool
+    chosen: bool = False
     setup: Settled
     reference: Recording
     oracle: Recording | None
@@ -73,7 +75,8 @@ class Pair:
     @functools.cached_property
     def settling(self) -> Settling:
         """Judges what missed its floor in a pass."""
-        return Settling(self.band, self.judge.find, self._scale, exact=self.dtype == "float64")
+        exact = self.dtype == "float64"
+        return Settling(self.band, self.judge.find, self._scale, exact=exact, chosen=self.chosen)
 
     def _scale(self, name: str) -> float | None:
         """The size that a gradient which is zero in exact arithmetic is judged by."""

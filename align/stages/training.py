@@ -113,7 +113,8 @@ class TrainingJudge:
         self._scales = {
             kind: largest(arrays.values()) for kind, arrays in self.reference.moments.items()
         }
-        self.settling = Settling(runs.band, self.find, self.scale, exact=pair.dtype == "float64")
+        exact = pair.dtype == "float64"
+        self.settling = Settling(runs.band, self.find, self.scale, exact=exact, chosen=pair.chosen)
         self.drifts: list[Comparison] = []
 
     def find(self, name: str) -> Find | None:

@@ -77,6 +77,7 @@ class Meta:
     dtypes: list[str]
     train: bool
     steps: int
+    accumulate: int
     loss: str
     optimizer: Any
     dropout: str
@@ -113,6 +114,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "table": (dict, type(None)),
     "seed": int,
     "steps": int,
+    "accumulate": int,
     "train": bool,
     **dict.fromkeys(("side", "name", "created", "loss", "dropout", "weights", "weights_from"), str),
     **dict.fromkeys(
@@ -204,6 +206,7 @@ def asked(plan: Request) -> dict[str, Any]:
         "dtypes": list(plan.dtypes),
         "train": plan.train,
         "steps": plan.steps,
+        "accumulate": plan.accumulate,
         "loss": OWN if own else plan.loss or "weighted sum of the outputs",
         "optimizer": "none" if plan.optimizer is None else optimizer,
         "dropout": plan.dropout,
@@ -231,7 +234,7 @@ def same_request(theirs: Meta, own: Meta, names: Sequence[str] = ("A", "B")) -> 
         ValueError: the first thing that differs, by name.
     """
     first, second = names
-    for key in ("loss", "train", "steps", "optimizer", "dropout"):
+    for key in ("loss", "train", "steps", "accumulate", "optimizer", "dropout"):
         a, b = getattr(theirs, key), getattr(own, key)
         if a != b:
             raise ValueError(f"{key} differs: {a!r} in {first}, {b!r} in {second}")

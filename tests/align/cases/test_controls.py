@@ -11,9 +11,10 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     from align.cases.model_pair import ModelPair
 
 from align.cases.kinds.case_kinds import ImageBatch, ModelCase
-from align.cases.planted_controls import MODEL_FAULTS, ModelFault, judge, planted
+from align.cases.planted_controls import MODEL_FAULTS, ModelFault, planted
 from align.judge.comparator import compare_mappings
 from align.record.results import Tolerance
+from align.stages.stages import judged_control
 from tests.align import tiny_bert
 
 OPTIONS = {**tiny_bert.OPTIONS, "head_num_heads": 2, "wr_dim": 4, "qkv_dim": 3}
@@ -154,12 +155,14 @@ def comparisons(ours):
 
 def test_judge_calls_a_control_caught_only_when_a_comparison_failed():
     right = {"small": np.arange(3.0), "large": np.arange(1.0, 21).reshape(4, 5) / 7}
-    missed = judge("nothing", comparisons(right), "here")
+    missed = judged_control("nothing", comparisons(right), "here")
     assert (missed.caught, missed.located) == (False, "")
-    caught = judge("a fault", comparisons({**right, "small": np.arange(3.0) + 1e-3}), "here")
+    caught = judged_control(
+        "a fault", comparisons({**right, "small": np.arange(3.0) + 1e-3}), "here"
+    )
     assert (caught.caught, caught.located) == (True, "small")
-    assert caught.detail.startswith("here: small: differs by")
-    assert not judge("nothing at all", []).caught
+    assert caught.detail.startswith("here: differs by")
+    assert not judged_control("nothing at all", [], "here").caught
 
 
 def test_judge_asks_for_no_comparison_after_the_first_that_failed():
@@ -171,4 +174,4 @@ def test_judge_asks_for_no_comparison_after_the_first_that_failed():
         yield failing
         pytest.fail("judged further than needed")
 
-    assert judge("a fault", one_by_one()).located == "small"
+    assert judged_control("a fault", one_by_one(), "here").located == "small"

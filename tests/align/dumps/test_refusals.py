@@ -67,6 +67,10 @@ def test_other_weights_and_steps(make, torch_dump, paddle_dump) -> None:
     longer = make("torch", "longer", ('"adamw", 2', '"adamw", 1'), FLOAT64)
     with pytest.raises(ValueError, match="steps differs: 1 in"):
         dump_comparing.pair_up(longer, paddle_dump)
+    twice = 'SHAKE, ACCUMULATE, DTYPE = True, 2, "float64"'
+    summed = make("torch", "summed", ("SHAKE = True", twice))
+    with pytest.raises(ValueError, match="accumulate differs: 2 in"):
+        dump_comparing.pair_up(summed, paddle_dump)
 
 
 def test_the_seed_matters_where_something_is_drawn(make, torch_dump) -> None:
