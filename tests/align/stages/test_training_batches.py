@@ -153,7 +153,7 @@ def test_batches_that_are_alike_have_no_other_order() -> None:
 
 
 def test_an_exchange_that_goes_unseen_fails_the_comparison(monkeypatch) -> None:
-    monkeypatch.setattr("align.stages.training.exchanged", lambda batches: (1, batches))
+    monkeypatch.setattr("align.stages.training.exchanged", lambda batches, step: (1, batches))
     result, found = trained()
     assert result.exit_code == 1
     assert [c.caught for c in found["pair", "training", "float64"].controls][-1] is False
