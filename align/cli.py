@@ -27,7 +27,7 @@ was not caught; 2 could not run."""
 
 _EXAMPLES = """\
 examples:
-  python -m align --quick                      small cases only, about a minute on two idle cores
+  python -m align --quick                      small cases only, a minute or two on two idle cores
   python -m align --out align_report           everything, with the HTML report and the log files
   python -m align --case 'bert_mgcrp*' --step backward --dtype float64
   python -m align --step data --sentences my_sentences.txt
