@@ -208,13 +208,6 @@ def peak(array: np.ndarray) -> float:
     return max(abs(float(array.max())), abs(float(array.min())))
 
 
-def norm_of(array: np.ndarray, norm: str) -> float:
-    """The "max" or the "l2" norm of (...) numbers, in float64."""
-    if norm == "max":
-        return peak(array)
-    return math.sqrt(sum(_squares(piece) for piece in pieces(array)))
-
-
 def exact_in_float32(array: np.ndarray) -> bool:
     """Whether float32 holds every number of an array; whole numbers are not looked at."""
     if array.dtype.kind != "f":

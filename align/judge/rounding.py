@@ -1,12 +1,10 @@
-"""Arrays that went through another precision: which one, found from the values alone."""
+"""What other precisions make of float64 values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 import numpy as np
-
-REMAINS = 1e-3  # part of the difference that may remain
 
 
 def to_bfloat16(x: np.ndarray) -> np.ndarray:
@@ -39,20 +37,3 @@ PRECISIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "whole numbers (cut off)": np.trunc,
 }
 """Name -> what it makes of float64 values."""
-
-
-def rounded_to(ours: np.ndarray, reference: np.ndarray) -> str:
-    """The precision that turns the reference into ours, "" when none does.
-
-    Args:
-        ours: finite values.
-        reference: finite values of the same shape, not all equal to ours.
-    """
-    a, b = ours.astype(np.float64), reference.astype(np.float64)
-    near = REMAINS * float(np.abs(a - b).max())
-    with np.errstate(over="ignore", invalid="ignore"):
-        for name, through in PRECISIONS.items():
-            made = through(b)
-            if np.isfinite(made).all() and np.abs(made - a).max() <= near:
-                return name
-    return ""
