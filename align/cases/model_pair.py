@@ -63,7 +63,9 @@ def request_of(
             functools.partial(_outputs, torch.tensor, valid, None),
             functools.partial(_outputs, paddle.to_tensor, valid, shown),
         ),
-        loss=(_loss_of(torch_side.loss), _loss_of(paddle_side.loss)),
+        loss=tuple(
+            _loss_of(side.LOSSES.get(case.model, side.loss)) for side in (torch_side, paddle_side)
+        ),
         labels=labels,
         weights=_mapping(case, state),
         train=case.train,
@@ -77,7 +79,8 @@ def request_of(
 def _fed(case: ModelCase, batch: Arrays) -> tuple[dict[str, Any], np.ndarray]:
     """Inputs and labels of a batch; a head alone returns its taps unasked."""
     inputs: dict[str, Any] = {name: value for name, value in batch.items() if name != "labels"}
-    return inputs | ({} if case.subject == "words" else {"return_taps": True}), batch["labels"]
+    alone = case.subject in ("words", "states")
+    return inputs | ({} if alone else {"return_taps": True}), batch["labels"]
 
 
 def _training(case: ModelCase, checkpoint: Path | None) -> dict[str, Any]:
@@ -95,7 +98,12 @@ def _training(case: ModelCase, checkpoint: Path | None) -> dict[str, Any]:
 
 
 def _mapping(case: ModelCase, state: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The conversion plan; the models' layers are not compared one by one, their taps are."""
+    """The conversion plan; the models' layers are not compared one by one, their taps are.
+
+    Models on hidden states have the same names on both sides: there is nothing to plan.
+    """
+    if case.subject == "states":
+        return {"map": {}, "modules": {"*": None}}
     layout = case.layout if isinstance(case, TimmCase) else "sot_torch_ref"
     names = build_plan(layout, case.model, planned_shapes(case, state)).names()
     rows = {name: row for name, row in names["map"].items() if name in state}

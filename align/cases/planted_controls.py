@@ -17,7 +17,9 @@ from paddle import nn
 from align.cases.covered.pause import unmeasured
 from sot_paddle.backbones.layers import Attention
 from sot_paddle.backbones.swin_blocks import SwinBlock
+from sot_paddle.heads.adapter_pooler import AdapterPooler
 from sot_paddle.heads.fusion import PoolerHead
+from sot_paddle.heads.layer_probes import LayerProbes
 from sot_paddle.heads.pooling import (
     BranchCovariance,
     MultiHeadCrossCovariance,
@@ -181,10 +183,51 @@ def _batch_norm_epsilon(model: nn.Layer):
     return name, _replace_attribute(layer, "epsilon", 10 * max(1e-4, layer.epsilon))
 
 
+def _layers_before_widths(model: nn.Layer):
+    """The pooled states flattened in another order: the same numbers, moved."""
+    found = _first(model, AdapterPooler)
+    if found is None:
+        return None
+    name, layer = found
+    original = layer.forward
+
+    def moved(states: paddle.Tensor) -> paddle.Tensor:
+        pooled = original(states)
+        return pooled.transpose([0, 1, 3, 2]).reshape(pooled.shape)
+
+    layer.forward = moved
+
+    def undo() -> None:
+        del layer.forward
+
+    return name, undo
+
+
+def _probe_of_the_next_layer(model: nn.Layer):
+    found = _first(model, LayerProbes)
+    if found is None:
+        return None
+    name, layer = found
+    first, *others = layer.word_fc
+    turned = [*others, first]
+
+    def scores(states: paddle.Tensor) -> paddle.Tensor:
+        parts = [probe(states[:, at]) for at, probe in enumerate(turned)]
+        return paddle.stack(parts, axis=1)
+
+    layer.scores = scores
+
+    def undo() -> None:
+        del layer.scores
+
+    return f"{name}.word_fc", undo
+
+
 def _shifted_classifier_bias(model: nn.Layer):
     """The classifier that makes the scores: applies to every head."""
     layers = [(n, s) for n, s in model.named_sublayers() if isinstance(s, nn.Linear)]
-    used = [(n, s) for n, s in layers if n.endswith(("word_fc", "cls_fc")) and s.bias is not None]
+    scoring = ("word_fc", "cls_fc", "word_fc.0")  # the last is the first of several probes
+    used = [(n, s) for n, s in layers if n.endswith(scoring) and s.bias is not None]
     name, layer = used[0]
     bias = layer.bias.numpy()  # an equal shift of all classes would not change a softmax
     return name, _replace_weight(layer.bias, bias + 0.1 * np.arange(1, bias.size + 1))
@@ -261,8 +304,11 @@ class _ScaledGradient(paddle.autograd.PyLayer):
 
 
 def _gradient_times_three(model: nn.Layer):
-    """A wrong gradient behind a layer without parameters: the head's dropout."""
-    name, layer = _first(model, nn.Dropout, lambda layer: True) or (None, None)
+    """A wrong gradient behind a layer without parameters: the head's dropout, or its GELU."""
+    found = _first(model, nn.Dropout) or _first(model, nn.GELU)
+    if found is None:
+        return None
+    name, layer = found
     for candidate, sublayer in model.named_sublayers():
         if isinstance(sublayer, nn.Dropout) and candidate.startswith("head"):
             name, layer = candidate, sublayer
@@ -288,6 +334,8 @@ MODEL_FAULTS: tuple[ModelFault, ...] = (
     ModelFault("positions shifted by one", _shifted_positions),
     ModelFault("window shift lost", _lost_window_shift),
     ModelFault("pooler bias shifted", _shifted_pooler_bias),
+    ModelFault("layers before widths", _layers_before_widths),
+    ModelFault("the next layer's probe", _probe_of_the_next_layer),
     ModelFault("classifier bias shifted", _shifted_classifier_bias),
     ModelFault(
         "running variance biased",

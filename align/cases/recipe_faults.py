@@ -18,9 +18,11 @@ def recipe_faults(step: str, recipe: Recipe) -> Mapping[str, Recipe]:
     faults = {"no weight decay": recipe_with(recipe, weight_decay=0.0)}
     if step == "optimizer":
         other = {"hf_adamw": "adamw", "adamw": "hf_adamw"}[recipe.optimizer]
+        if not recipe.correct_bias:
+            faults["bias corrected"] = recipe_with(recipe, correct_bias=True)
         return {
             **faults,
-            "the other AdamW": recipe_with(recipe, optimizer=other),
+            "the other AdamW": recipe_with(recipe, optimizer=other, correct_bias=True),
             "epsilon ten times larger": recipe_with(recipe, epsilon=10 * recipe.epsilon),
             "clipped at half the norm": recipe_with(recipe, clip_norm=(recipe.clip_norm or 1) / 2),
         }

@@ -121,3 +121,37 @@ def classification_loss(logits: Logits, labels: paddle.Tensor) -> paddle.Tensor:
     if logits.shape[-1] == 1:
         return mean_squared_error(logits, labels)
     return cross_entropy(logits, labels)
+
+
+def span_loss(logits: tuple[paddle.Tensor, paddle.Tensor], spans: paddle.Tensor) -> paddle.Tensor:
+    """Mean of the cross-entropies of the first and of the last token of an answer.
+
+    Args:
+        logits: start and end logits, each (B, T).
+        spans: (B, 2) positions of the first and the last token; those of an answer that is not
+            there are the class token's.
+
+    Returns:
+        Scalar, float32 at least.
+
+    Source: C.1.
+    """
+    starts, ends = (cross_entropy(part, spans[:, at]) for at, part in enumerate(logits))
+    return (starts + ends) / 2
+
+
+def probe_loss(logits: Logits, labels: paddle.Tensor) -> paddle.Tensor:
+    """Sum over the layers of the loss of each layer's probe.
+
+    Args:
+        logits: (B, L, K), or start and end logits, each (B, L, T).
+        labels: (B,) integers, numbers when K is 1, or (B, 2) spans.
+
+    Returns:
+        Scalar, float32 at least; its gradient for a probe is that of the probe's own loss.
+    """
+    if isinstance(logits, tuple):
+        starts, ends = logits
+        layers = range(starts.shape[1])
+        return sum(span_loss((starts[:, at], ends[:, at]), labels) for at in layers)
+    return sum(classification_loss(logits[:, at], labels) for at in range(logits.shape[1]))

@@ -126,3 +126,38 @@ def soft_target_cross_entropy(
             f"{tuple(logits.shape)} and {tuple(targets.shape)}"
         )
     return -(targets * F.log_softmax(logits, dim=1)).sum(dim=1).mean()
+
+
+def span_loss(logits: tuple[torch.Tensor, torch.Tensor], spans: torch.Tensor) -> torch.Tensor:
+    """Half the sum of the two cross entropies of start and end.
+
+    With a layer axis (B, L, T) every layer has a loss of its own; they are added.
+
+    Args:
+        logits: Start and end, each (B, T) or (B, L, T).
+        spans: (B, 2), token positions.
+
+    Returns:
+        0-dim.
+
+    Source: specs C.1.
+    """
+    total = torch.zeros((), dtype=logits[0].dtype)
+    for scores, positions in zip(logits, spans.unbind(dim=1), strict=True):
+        chosen = F.log_softmax(scores, dim=-1)
+        index = positions.reshape(-1, *(1,) * (scores.ndim - 1)).expand(*scores.shape[:-1], 1)
+        total = total - chosen.gather(-1, index).mean(dim=0).sum() / 2
+    return total
+
+
+def layers_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Sum of the task losses of the layers' probes.
+
+    Args:
+        logits: (B, L, K).
+        labels: (B,).
+
+    Returns:
+        0-dim.
+    """
+    return torch.stack([task_loss(part, labels) for part in logits.unbind(dim=1)]).sum()

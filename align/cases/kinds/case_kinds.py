@@ -83,7 +83,7 @@ class Recipe:
         schedule: a name of ``sot_paddle.train.schedule.SCHEDULES``.
         steps: optimizer steps; every step has its own batch.
         learning_rate: at the end of the warm-up.
-        warmup_steps: steps of warm-up.
+        warmup_steps: steps of warm-up, possibly a fraction.
         total_steps: length of the schedule.
         weight_decay: coefficient.
         epsilon: of the optimizer, None for its default.
@@ -100,7 +100,7 @@ class Recipe:
     schedule: str = "linear"
     steps: int = 20
     learning_rate: float = 2e-3
-    warmup_steps: int = 4
+    warmup_steps: float = 4
     total_steps: int = 24
     weight_decay: float = 0.01
     epsilon: float | None = 1e-8
@@ -127,10 +127,11 @@ class ModelCase:
     Attributes:
         name: unique.
         model: registry name on both sides.
-        options: overrides on both sides.
+        options: overrides on both sides; of a model on hidden states its dimensions.
         steps: of forward, backward, optimizer, training.
-        subject: ``text`` (token ids), ``images``, or ``words`` (a head alone, without a class
-            token).
+        subject: ``text`` (token ids), ``images``, ``words`` (a head alone, without a class token),
+            or ``states`` (a model on hidden states; ``model`` is a name of either side's table of
+            them).
         num_classes: K, 1 for regression.
         train: training mode (batch statistics) or eval mode.
         batch: inputs.

@@ -37,6 +37,8 @@ def make_batch(
     labels = rng.integers(0, max(2, case.num_classes), samples)
     if case.num_classes == 1:
         labels = np.round(rng.uniform(0, 5, samples), 2)
+    if case.subject == "states":
+        return _states_batch(case, labels, rng)
     if case.subject == "words":
         return {"tokens": rng.normal(size=(samples, spec.length, WORDS_DIM)), "labels": labels}
     if spec.sentences:
@@ -65,6 +67,17 @@ def training_batches(case: ModelCase, checkpoint: Path | None = None) -> list[Ar
     return [
         pad_rows(features, batch, max_length=case.batch.length) for batch in order.batches()[:count]
     ]
+
+
+def _states_batch(case: ModelCase, labels: np.ndarray, rng: np.random.Generator) -> Arrays:
+    """Normal hidden states (B, L, T, F), and labels or the two ends of a span."""
+    layers, tokens, features = (
+        case.options[key] for key in ("num_layers", "seq_length", "hidden_size")
+    )
+    states = rng.normal(size=(len(labels), layers, tokens, features))
+    if case.model.endswith("spans"):
+        labels = rng.integers(0, tokens, (len(labels), 2))
+    return {"states": states, "labels": labels}
 
 
 def _image_batch(spec: ImageBatch, num_classes: int, rng: np.random.Generator) -> Arrays:

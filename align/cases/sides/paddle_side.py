@@ -18,9 +18,11 @@ from align.record.arrays import Arrays, TrainingRun
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
+from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
+from sot_paddle.heads.layer_probes import LayerClassifiers, LayerSpans
 from sot_paddle.train import exact_state
 from sot_paddle.train.ema import ModelEma
-from sot_paddle.train.losses import classification_loss, image_loss
+from sot_paddle.train.losses import classification_loss, image_loss, probe_loss, span_loss
 from sot_paddle.train.optimizer import (
     ClipGradByGlobalNorm,
     HFAdamW,
@@ -62,11 +64,35 @@ class PaddleWordsOnly(paddle.nn.Layer):
         return record(taps, "logits", logits), taps
 
 
+_ON_STATES: Mapping[str, Callable[[AdapterConfig, int], paddle.nn.Layer]] = {
+    "adapter_classifier": AdapterClassifier,
+    "adapter_spans": lambda config, _: AdapterSpans(config),
+    "layer_classifiers": LayerClassifiers,
+    "layer_spans": lambda config, _: LayerSpans(config),
+}
+"""Models on hidden states, by the names that their cases have."""
+
+
+class PaddleOnStates(paddle.nn.Layer):
+    """A model on hidden states."""
+
+    def __init__(self, name: str, options: Mapping[str, Any], num_classes: int) -> None:
+        super().__init__()
+        self.head = _ON_STATES[name](AdapterConfig(**options), num_classes)
+
+    def forward(self, states: paddle.Tensor) -> tuple[Any, Taps]:
+        """Hidden states (B, L, T, F) to (output, taps)."""
+        taps: Taps = {}
+        return self.head(states, taps), taps
+
+
 def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> paddle.nn.Layer:
     """Build the product's model of a case and load its weights strictly."""
     with default_dtype(dtype):
         if case.subject == "words":
             model: paddle.nn.Layer = PaddleWordsOnly(case.options, WORDS_DIM, case.num_classes)
+        elif case.subject == "states":
+            model = PaddleOnStates(case.model, case.options, case.num_classes)
         else:
             model = sot_paddle.create_model(case.model, case.num_classes, **case.options)
     if state is not None:
@@ -91,6 +117,14 @@ def load_state(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> None:
         if tuple(tensor.shape) != value.shape:
             raise ValueError(f"{name}: expected shape {tuple(tensor.shape)}, got {value.shape}")
         tensor.set_value(value.astype(str(tensor.dtype).removeprefix("paddle.")))
+
+
+LOSSES: Mapping[str, Callable] = {
+    "adapter_spans": span_loss,
+    "layer_classifiers": probe_loss,
+    "layer_spans": probe_loss,
+}
+"""Losses of the models that have one of their own."""
 
 
 def loss(logits, labels: paddle.Tensor) -> paddle.Tensor:

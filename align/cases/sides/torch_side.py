@@ -15,9 +15,14 @@ from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe, TimmCase
 from align.frameworks.on_torch import default_dtype, numpy, stamp
 from align.record.arrays import Arrays, TrainingRun
 from sot_torch_ref.features import Features
-from sot_torch_ref.heads import HeadConfig, build_head
+from sot_torch_ref.heads import HeadConfig, adapter_pooler, build_head
 from sot_torch_ref.train.ema import ModelEma
-from sot_torch_ref.train.losses import soft_target_cross_entropy, task_loss
+from sot_torch_ref.train.losses import (
+    layers_loss,
+    soft_target_cross_entropy,
+    span_loss,
+    task_loss,
+)
 from sot_torch_ref.train.optimizer import (
     HFAdamW,
     decay_groups,
@@ -47,12 +52,41 @@ class TorchWordsOnly(torch.nn.Module):
         return logits, {**named, "logits": taps["logits"]}
 
 
+_ON_STATES: Mapping[str, Callable[..., torch.nn.Module]] = {
+    "adapter_classifier": adapter_pooler.AdapterClassifier,
+    "adapter_spans": lambda num_classes, **options: adapter_pooler.AdapterSpans(**options),
+    "layer_classifiers": lambda num_layers, hidden_size, num_classes, **_: (
+        adapter_pooler.LayerClassifiers(num_layers, hidden_size, num_classes=num_classes)
+    ),
+    "layer_spans": lambda num_layers, hidden_size, **_: adapter_pooler.LayerSpans(
+        num_layers, hidden_size
+    ),
+}
+"""Models on hidden states, by the names that their cases have."""
+
+
+class TorchOnStates(torch.nn.Module):
+    """A model on hidden states."""
+
+    def __init__(self, name: str, options: Mapping[str, Any], num_classes: int) -> None:
+        super().__init__()
+        self.head = _ON_STATES[name](num_classes=num_classes, **options)
+
+    def forward(self, states: torch.Tensor):
+        """Hidden states (B, L, T, F) to (output, taps)."""
+        output, taps = self.head(states)
+        prefixes = {"logits": ""}
+        return output, {f"{prefixes.get(n, 'head.')}{n}": tap for n, tap in taps.items()}
+
+
 @unmeasured()
 def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> torch.nn.Module:
     """Build the reference model of a case and load its weights strictly."""
     with default_dtype(dtype):
         if case.subject == "words":
             model: torch.nn.Module = TorchWordsOnly(case.options, WORDS_DIM, case.num_classes)
+        elif case.subject == "states":
+            model = TorchOnStates(case.model, case.options, case.num_classes)
         elif isinstance(case, TimmCase):
             from align.cases.sides.timm_side import TimmReference
 
@@ -81,6 +115,14 @@ def load_state(model: torch.nn.Module, state: Mapping[str, np.ndarray]) -> None:
 
 def _logits(model: torch.nn.Module, batch: Mapping[str, np.ndarray]):
     return model(**{name: torch.from_numpy(v) for name, v in batch.items() if name != "labels"})
+
+
+LOSSES: Mapping[str, Callable] = {
+    "adapter_spans": span_loss,
+    "layer_classifiers": layers_loss,
+    "layer_spans": span_loss,
+}
+"""Losses of the models that have one of their own."""
 
 
 def loss(logits, labels: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,7 @@ from align.cases.tables.cases_built import BUILT
 from align.cases.tables.cases_calls import CALLS
 from align.cases.tables.cases_image_data import IMAGE_DATA
 from align.cases.tables.cases_models import MODELS, OTHER_KINDS
+from align.cases.tables.cases_states import STATES
 from align.cases.tables.cases_text_runs import TEXT_RUNS
 from align.cases.tables.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases.tables.cases_values import VALUES
@@ -197,6 +198,7 @@ CASES: tuple[Case, ...] = (
     *UNSEEN_OPTIONS,
     *MODELS,
     *OTHER_KINDS,
+    *STATES,
     *IMAGE_DATA,
 )
 

@@ -101,7 +101,8 @@ def test_the_training_runs_are_long_enough_to_show_a_schedule():
             assert recipe.steps >= 20
             assert 0 < recipe.warmup_steps < recipe.steps < recipe.total_steps
             assert recipe.weight_decay > 0
-            assert recipe.clip_norm is not None
+            # BERTVision does not clip
+            assert (recipe.clip_norm is None) == (case.subject == "states")
 
 
 @pytest.mark.parametrize("step", ["forward", "backward", "loss"])

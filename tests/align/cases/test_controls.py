@@ -10,7 +10,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
     from align.cases.model_pair import ModelPair
 
-from align.cases.kinds.case_kinds import ImageBatch, ModelCase
+from align.cases.kinds.case_kinds import Batch, ImageBatch, ModelCase
 from align.cases.planted_controls import MODEL_FAULTS, ModelFault, planted
 from align.judge.comparator import compare_mappings
 from align.record.results import Tolerance
@@ -25,10 +25,12 @@ IMAGES = {
         {"img_size": 24, "window_size": 3, "embed_dim": 8, "depths": (2,), "num_heads": (2,)},
     ),
 }
-KINDS = ("pooler", "mgcrp", "mgcrp_qk", "gcp_text", *IMAGES)
+STATES = ("adapter_classifier", "layer_classifiers")
+BACKBONES = ("pooler", "mgcrp", "mgcrp_qk", "gcp_text", *IMAGES)
+KINDS = (*BACKBONES, *STATES)
 APPLIES = {
-    "layer norm epsilon": KINDS,
-    "transposed square weight": KINDS,
+    "layer norm epsilon": BACKBONES,
+    "transposed square weight": (*BACKBONES, "adapter_classifier"),
     "W and R swapped": ("mgcrp", "sot"),
     "svPN exponent 2 % off": ("mgcrp", "mgcrp_qk", "sot"),
     "activation exchanged": ("gcp_text",),
@@ -39,9 +41,11 @@ APPLIES = {
     "positions shifted by one": ("sot",),
     "window shift lost": ("swin",),
     "pooler bias shifted": ("pooler",),
+    "layers before widths": ("adapter_classifier",),
+    "the next layer's probe": ("layer_classifiers",),
     "classifier bias shifted": KINDS,
     "running variance biased": (),  # in training mode only, see the test of its own
-    "gradient x 3 in a layer without parameters": KINDS,
+    "gradient x 3 in a layer without parameters": (*BACKBONES, "adapter_classifier"),
 }
 RULE = Tolerance("scaled", 1e-10, "a rule for these tests")
 
@@ -51,6 +55,11 @@ def make(kind, *, train=False):
         name, options = IMAGES[kind]
         batch = ImageBatch(samples=2, size=options["img_size"])
         case = ModelCase("tiny", name, options, subject="images", train=train, batch=batch)
+        return ModelPair(case, "float64")
+    if kind in STATES:
+        options = {"num_layers": 3, "hidden_size": 5, "seq_length": 4, "adapter_dim": 5}
+        batch = Batch(lengths=(4, 4), length=4)
+        case = ModelCase("tiny", kind, options, subject="states", train=False, batch=batch)
         return ModelPair(case, "float64")
     return make_text(kind)
 
@@ -70,7 +79,8 @@ def fingerprint(model):
         for attribute in ("_epsilon", "epsilon", "alpha", "shift", "activation"):
             if hasattr(layer, attribute):
                 state[f"{name}.{attribute}"] = getattr(layer, attribute)
-        state[f"{name}.forward"] = vars(layer).get("forward")
+        for method in ("forward", "scores"):
+            state[f"{name}.{method}"] = vars(layer).get(method)
     return state
 
 

@@ -6,7 +6,12 @@ import numpy as np
 import paddle
 import pytest
 
-from sot_paddle.train.losses import classification_loss, cross_entropy, mean_squared_error
+from sot_paddle.train.losses import (
+    classification_loss,
+    cross_entropy,
+    mean_squared_error,
+    span_loss,
+)
 
 B, K = 5, 3
 LABELS = np.array([2, 0, 1, 0, 2])
@@ -91,3 +96,18 @@ def test_half_precision_logits_give_a_float32_loss(half: str) -> None:
     assert float(loss) == pytest.approx(exact, rel=1e-6)
     one = paddle.to_tensor(logits(1, 1)).astype(half)
     assert mean_squared_error(one, paddle.to_tensor(LABELS)).dtype == paddle.float32
+
+
+def test_the_loss_of_a_span_is_the_mean_of_its_two_ends() -> None:
+    rng = np.random.default_rng(3)
+    start, end = (rng.normal(size=(3, 5)) for _ in range(2))
+    spans = np.array([[0, 0], [1, 4], [3, 3]])
+
+    def entropy(logits: np.ndarray, places: np.ndarray) -> float:
+        shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        return float(-np.log(shares[np.arange(3), places]).mean())
+
+    expected = (entropy(start, spans[:, 0]) + entropy(end, spans[:, 1])) / 2
+    given = (paddle.to_tensor(start), paddle.to_tensor(end))
+    found = span_loss(given, paddle.to_tensor(spans))
+    assert float(found) == pytest.approx(expected, rel=1e-12)
