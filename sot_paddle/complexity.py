@@ -23,28 +23,9 @@ from sot_paddle.heads.pooling import (
     QKCrossCovariance,
 )
 from sot_paddle.heads.power_norm import MatrixSqrt
+from sot_paddle.registry import PUBLISHED_COSTS
 
 Shape = list[int]
-
-PUBLISHED: Mapping[str, tuple[float, float]] = {
-    "sot_tiny": (7.7, 2.5),
-    "sot_small": (26.9, 5.8),
-    "sot_base": (76.8, 14.5),
-    "deit_tiny": (5.7, 1.3),
-    "deit_tiny_sot": (7.0, 2.3),
-    "deit_small": (22.1, 4.6),
-    "deit_small_sot": (26.9, 5.8),
-    "deit_base": (86.6, 17.6),
-    "deit_base_sot": (94.9, 18.2),
-    "swin_tiny": (28.3, 4.5),
-    "swin_tiny_sot": (31.6, 6.0),
-    "swin_base": (87.8, 15.4),
-    "swin_base_sot": (95.9, 16.9),
-}
-"""Parameters (millions) and "GFLOPs" (10^9 multiply-adds) of the original's README at 224 pixels.
-
-The row of DeiT-S with the SoT head repeats that of SoT-Small, probably by a slip.
-"""
 
 
 @dataclass(frozen=True)
@@ -110,7 +91,7 @@ def format_table(rows: Sequence[Cost]) -> str:
     heads += ["published GFLOPs", "images/s"]
     lines = [heads]
     for row in rows:
-        millions, billions = PUBLISHED.get(row.name, ("-", "-"))
+        millions, billions = PUBLISHED_COSTS.get(row.name, ("-", "-"))
         speed = "-" if row.images_per_second is None else f"{row.images_per_second:.1f}"
         counted = row.multiply_adds
         lines.append(

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from paddle import nn
 
 from sot_paddle.backbones import bert, swin, vit
+from sot_paddle.backbones.text import SECOND_ORDER, TextBackbone, build_text
 from sot_paddle.config import near_names
 
 TEXT_CLASSES = 2
 """Classes of a text model by default; a vision model's are ImageNet's 1000."""
 
-_TEXT: Mapping[str, Callable[..., nn.Layer]] = {
-    "bert_base": bert.bert_base,
-    "bert_base_mgcrp": bert.bert_base_mgcrp,
-    "bert_large": bert.bert_large,
-    "bert_large_mgcrp": bert.bert_large_mgcrp,
+TEXT_BACKBONES: Mapping[str, TextBackbone] = {
+    backbone.architecture: backbone for backbone in (bert.BERT,)
 }
+"""Value of ``--model_type`` -> everything about that language model; the first is the default."""
+
+HEADS = ("mgcrp", "plain")
+"""The second-order head, and a language model's own classifier."""
+
+_ALIAS = "_mgcrp"
+_TEXT: Mapping[str, tuple[TextBackbone, str, str]] = {
+    f"{preset}{suffix}": (backbone, preset, head)
+    for backbone in TEXT_BACKBONES.values()
+    for preset in backbone.presets
+    for suffix, head in (("", "plain"), (_ALIAS, "mgcrp"))
+}
+"""Name -> backbone, its preset, and the head when none is asked for."""
 
 _VISION: Mapping[str, Callable[..., nn.Layer]] = {
     "deit_base": vit.deit_base,
@@ -43,6 +55,40 @@ PUBLISHED_NAMES: Mapping[str, str] = {
 }
 """Names of the original release and what they are called here."""
 
+TIMM_NAMES: Mapping[str, str] = {
+    "deit_tiny_patch16_224": "deit_tiny",
+    "deit_small_patch16_224": "deit_small",
+    "deit_base_patch16_224": "deit_base",
+    "swin_tiny_patch4_window7_224": "swin_tiny",
+    "swin_base_patch4_window7_224": "swin_base",
+}
+"""timm's names and what the models are called here."""
+
+PUBLISHED_COSTS: Mapping[str, tuple[float, float]] = {
+    "sot_tiny": (7.7, 2.5),
+    "sot_small": (26.9, 5.8),
+    "sot_base": (76.8, 14.5),
+    "deit_tiny": (5.7, 1.3),
+    "deit_tiny_sot": (7.0, 2.3),
+    "deit_small": (22.1, 4.6),
+    "deit_small_sot": (26.9, 5.8),
+    "deit_base": (86.6, 17.6),
+    "deit_base_sot": (94.9, 18.2),
+    "swin_tiny": (28.3, 4.5),
+    "swin_tiny_sot": (31.6, 6.0),
+    "swin_base": (87.8, 15.4),
+    "swin_base_sot": (95.9, 16.9),
+}
+"""Parameters (millions) and "GFLOPs" (10^9 multiply-adds) of the original's README at 224 pixels.
+
+The row of DeiT-S with the SoT head repeats that of SoT-Small, probably by a slip.
+"""
+
+UNDECAYED = re.compile(
+    "|".join(f"(?:{pattern})" for pattern in sorted({b.norms for b in TEXT_BACKBONES.values()}))
+)
+"""Matches the full name of a normalisation weight of any language model."""
+
 
 def list_models(kind: str | None = None) -> list[str]:
     """Names that :func:`create_model` accepts, sorted.
@@ -59,13 +105,37 @@ def list_models(kind: str | None = None) -> list[str]:
     return sorted(kinds[kind])
 
 
-def create_model(name: str, num_classes: int | None = None, **overrides: Any) -> nn.Layer:
+def text_backbone(name: str) -> TextBackbone | None:
+    """What is known about the language model of a registry name, None for another name."""
+    found = _TEXT.get(name)
+    return found[0] if found else None
+
+
+def text_name(preset: str, pooling: str) -> str:
+    """The registry name of a language model with a head, as its files state it.
+
+    Args:
+        preset: registry name of the language model with its own classifier.
+        pooling: of the head.
+
+    Returns:
+        That name for its own classifier, else the one that ends in ``_mgcrp``.
+    """
+    return preset if pooling == _TEXT[preset][0].plain else preset + _ALIAS
+
+
+def create_model(
+    name: str, num_classes: int | None = None, *, head: str | None = None, **overrides: Any
+) -> nn.Layer:
     """Build a model with random weights, in Paddle's default dtype.
 
     Args:
         name: one of :func:`list_models`, or the original's ``SoT_Tiny``, ``SoT_Small``,
-            ``SoT_Base``.
+            ``SoT_Base``. A language model's name that ends in ``_mgcrp`` is an alias of the name
+            without it and ``head="mgcrp"``.
         num_classes: outputs K; 1 is regression. None means 2 for text, 1000 for vision.
+        head: of a language model: ``"plain"``, its own classifier, or ``"mgcrp"``, the
+            second-order head. An option ``pooling`` goes before it.
         overrides: any option of the backbone or the head (``docs/heads.md``), such as
             ``hidden_size=48``, ``img_size=112`` or ``wr_dim=12``. Where both have an option of
             one name (``qkv_bias``), it is the backbone's; the head's is ``head_qkv_bias``.
@@ -80,7 +150,25 @@ def create_model(name: str, num_classes: int | None = None, **overrides: Any) ->
     """
     name = PUBLISHED_NAMES.get(name, name)
     if name in _TEXT:
-        return _TEXT[name](TEXT_CLASSES if num_classes is None else num_classes, **overrides)
+        return _create_text(name, num_classes, head, overrides)
+    if head is not None:
+        raise ValueError(f"head is for language models, got {name!r}; give pooling instead")
     if name in _VISION:
         return _VISION[name](vit.NUM_CLASSES if num_classes is None else num_classes, **overrides)
     raise ValueError(f"unknown model {name!r}; {near_names(name, list_models())}")
+
+
+def _create_text(
+    name: str, num_classes: int | None, head: str | None, overrides: Mapping[str, Any]
+) -> nn.Layer:
+    backbone, preset, default = _TEXT[name]
+    if head not in (None, *HEADS):
+        raise ValueError(f"head must be one of {', '.join(HEADS)}, got {head!r}")
+    if head is not None and name != preset:
+        raise ValueError(f"{name} names its head already: give {preset!r} and head={head!r}")
+    pooling = SECOND_ORDER if (head or default) == "mgcrp" else backbone.plain
+    classes = TEXT_CLASSES if num_classes is None else num_classes
+    options = {"pooling": pooling, **overrides}
+    if head is not None:
+        name = text_name(preset, pooling)
+    return build_text(backbone, preset, classes, options, name=name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from sot_paddle.config import HeadConfig, build_record, check_finite, near_names
 
@@ -15,11 +15,11 @@ POSITIONS = ("sinusoid", "learned")
 HEAD_QKV_BIAS = "head_qkv_bias"
 """Flat name of the head's ``qkv_bias`` beside a backbone that has an option of that name."""
 
-Backbone = TypeVar("Backbone", bound="_ImageBackbone")
+Backbone = TypeVar("Backbone", bound="ImageConfig")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ImageBackbone:
+class ImageConfig:
     """What the image backbones share: input, token embedding, dropout.
 
     Attributes:
@@ -35,6 +35,8 @@ class _ImageBackbone:
         attn_drop_rate: dropout of the attention weights.
         drop_path_rate: stochastic depth of the last block; earlier blocks linearly less.
     """
+
+    has_class_token: ClassVar[bool] = True
 
     img_size: int = 224
     in_chans: int = 3
@@ -61,7 +63,7 @@ class _ImageBackbone:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViTConfig(_ImageBackbone):
+class ViTConfig(ImageConfig):
     """Options of a vision transformer with a class token (SoT-Tiny by default).
 
     Attributes:
@@ -97,7 +99,7 @@ class ViTConfig(_ImageBackbone):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwinConfig(_ImageBackbone):
+class SwinConfig(ImageConfig):
     """Options of a Swin transformer (Swin-Tiny by default).
 
     Attributes:
@@ -112,6 +114,8 @@ class SwinConfig(_ImageBackbone):
         patch_norm: layer normalisation after the token types ``patch`` and ``linear`` (the
             token embeddings have none).
     """
+
+    has_class_token: ClassVar[bool] = False
 
     patch_size: int = 4
     embed_dim: int = 96

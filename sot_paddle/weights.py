@@ -16,7 +16,7 @@ from paddle import nn
 
 from sot_paddle.checkpoint import FORMAT, FORMAT_VERSION, Tensors, read_tensors, write_tensors
 from sot_paddle.config import CLASS_TOKEN_POOLINGS, NORMALIZATIONS, EncoderConfig
-from sot_paddle.vision_config import HEAD_QKV_BIAS, SwinConfig, ViTConfig
+from sot_paddle.vision_config import HEAD_QKV_BIAS, ImageConfig
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 5
@@ -77,13 +77,16 @@ def _check_names(path: Path, tensors: Tensors, own: Mapping, absent: set[str]) -
     return missing
 
 
-def _stated(metadata: Mapping[str, str], backbone: Any) -> dict[str, Any] | None:
+def _stated(metadata: Mapping[str, str], model: nn.Layer) -> dict[str, Any] | None:
     """Options of the backbone that a file states, None when it is a file of another family."""
     made = json.loads(metadata.get("config", "{}"))
-    text = isinstance(backbone, EncoderConfig)
+    text = isinstance(model.backbone_config, EncoderConfig)
     if ("embed_dim" if text else "hidden_size") in made:
         return None  # its names will not fit
-    if text and metadata.get("num_attention_heads"):
+    if not text:
+        return made
+    made = model.backbone.read_config(made)
+    if metadata.get("num_attention_heads"):
         made["num_attention_heads"] = int(metadata["num_attention_heads"])
     return made
 
@@ -109,9 +112,9 @@ def check_options(
         ValueError: naming the first option that differs.
     """
     backbone = getattr(model, "backbone_config", None)
-    if not isinstance(backbone, EncoderConfig | ViTConfig | SwinConfig):
+    if not isinstance(backbone, EncoderConfig | ImageConfig):
         return
-    made = _stated(metadata, backbone)
+    made = _stated(metadata, model)
     if made is None:
         return
     images = not isinstance(backbone, EncoderConfig)
@@ -140,10 +143,14 @@ def _resolved(name: str, value: Any, model: nn.Layer) -> Any:
     if name == "normalization" and value is None:
         return NORMALIZATIONS.get(pooling, (None,))[0]
     if name == "fusion":
-        if pooling in CLASS_TOKEN_POOLINGS or isinstance(model.backbone_config, SwinConfig):
+        if pooling in CLASS_TOKEN_POOLINGS or not _has_class_token(model.backbone_config):
             return None  # ignored, or without a class token all the same
         return value or "sum_fc"
     return value
+
+
+def _has_class_token(backbone: EncoderConfig | ImageConfig) -> bool:
+    return isinstance(backbone, EncoderConfig) or backbone.has_class_token
 
 
 def unstated_options(
@@ -160,7 +167,7 @@ def unstated_options(
         Names of options; the head's options together are ``"the options of the head"``.
     """
     backbone = model.backbone_config
-    made = _stated(metadata, backbone) or {}
+    made = _stated(metadata, model) or {}
     untold = [name for name in _UNTOLD if hasattr(backbone, name) and name not in made]
     words = model.head_config.pooling not in CLASS_TOKEN_POOLINGS
     if has_head and words and "head_config" not in metadata:
@@ -247,9 +254,9 @@ def _describe_backbone(model: nn.Layer) -> dict[str, str]:
     head = {"head_config": json.dumps(dataclasses.asdict(model.head_config))}
     if isinstance(backbone, EncoderConfig):
         return {
-            "source_prefix": "bert.",
+            "source_prefix": f"{model.backbone.prefix}.",
             "num_attention_heads": str(backbone.num_attention_heads),
-            "config": json.dumps({k: v for k, v in options.items() if k != "freeze_encoder"}),
+            "config": json.dumps(model.backbone.write_config(backbone)),
             **head,
         }
     return {

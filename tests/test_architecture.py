@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
+import re
 import subprocess
 import sys
+import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +18,7 @@ import pytest
 from align.cases.kinds.case_kinds import ModelCase
 from align.cases.tables.cases import CASES
 from sot_paddle.config import FUSIONS, NORMALIZATIONS, POOLINGS
+from sot_paddle.registry import PUBLISHED_NAMES, list_models
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("sot_paddle", "sot_torch_ref", "align")
@@ -219,6 +223,42 @@ def test_pure_functions_and_configuration_stay_at_the_bottom() -> None:
 
 def test_no_file_has_a_name_that_says_nothing() -> None:
     assert [name for name in FILES if Path(name).name in BANNED_FILES] == []
+
+
+NAMES_OF_BACKBONES = re.compile(
+    "|".join(
+        [
+            r"bert(?!normalizer|pretokenizer)",
+            "gpt",
+            "deit",
+            *PUBLISHED_NAMES,
+            *list_models("vision"),
+        ]
+    ),
+    re.IGNORECASE,
+)
+"""``BertNormalizer`` and ``BertPreTokenizer`` are classes of the tokenizers library."""
+
+
+def code_of(name: str) -> str:
+    """The source of a file without its docstrings and comments."""
+    lines = FILES[name].read_text(encoding="utf-8").splitlines()
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+    tokens = tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline)
+    return "\n".join(token.string for token in tokens if token.type != tokenize.COMMENT)
+
+
+def test_a_backbone_is_named_in_its_file_and_in_the_registry_only() -> None:
+    """What else depends on a backbone is a field of its record."""
+    named = {
+        name: sorted(set(NAMES_OF_BACKBONES.findall(code_of(name))))
+        for name in in_folders("sot_paddle")
+        if not name.startswith("sot_paddle/backbones/") and name != "sot_paddle/registry.py"
+    }
+    assert {name: found for name, found in named.items() if found} == {}
+    assert NAMES_OF_BACKBONES.search(code_of("sot_paddle/registry.py"))
 
 
 def test_sizes_of_files() -> None:

@@ -14,7 +14,8 @@ from typing import NoReturn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle import create_model, list_models
-from sot_paddle.complexity import PUBLISHED, Cost, format_table
+from sot_paddle.complexity import Cost, format_table
+from sot_paddle.registry import PUBLISHED_COSTS
 
 NOTES = """\
 published: README of the original release, at 224 x 224 and 1000 classes. It prints the figures of
@@ -39,7 +40,8 @@ def build_parser() -> Parser:
     """Describe the command line."""
     parser = Parser(prog="model_table", description=__doc__)
     add = parser.add_argument
-    add("--models", nargs="+", default=list(PUBLISHED), metavar="M", help="default: all of them")
+    names = list(PUBLISHED_COSTS)
+    add("--models", nargs="+", default=names, metavar="M", help="default: all of them")
     add("--img-size", type=positive, default=224, metavar="PIXELS", help="default: 224")
     add("--num-classes", type=positive, default=1000, metavar="K", help="default: 1000")
     add("--throughput", action="store_true", help="also measure images per second (eval mode)")
@@ -55,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         for name in options.models:
             if name in list_models("text"):
-                raise ValueError(f"{name} is a text model; expected {', '.join(PUBLISHED)}")
+                raise ValueError(f"{name} is a text model; expected {', '.join(PUBLISHED_COSTS)}")
             model = create_model(name, options.num_classes, img_size=options.img_size)
             rows.append(Cost.of(model, throughput_batch=batch))
     except ValueError as error:

@@ -1,52 +1,20 @@
-"""BERT: paddlenlp's encoder, corrected to the reference, with any head of the project.
+"""BERT: paddlenlp's encoder, corrected to the reference.
 
-Shape legend: B samples, S tokens, C hidden size, K classes.
+Shape legend: B samples, S tokens, C hidden size.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import paddle
 from paddle import nn
-from paddle.nn import functional as F
 from paddlenlp.transformers import BertConfig, BertModel
 
 from sot_paddle.backbones.inputs import TextCheck
-from sot_paddle.config import EncoderConfig, HeadConfig, build_record, near_names
+from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextBackbone, zero_row_hook
+from sot_paddle.config import EncoderConfig
 from sot_paddle.features import Features, Taps, record
-from sot_paddle.heads import build_head
-
-_tanh_gelu = functools.partial(F.gelu, approximate=True)
-
-ACTIVATION_FUNCTIONS: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
-    "gelu": F.gelu,  # the erf form
-    "gelu_new": _tanh_gelu,
-    "gelu_pytorch_tanh": _tanh_gelu,
-    "relu": F.relu,
-    "silu": F.silu,
-    "tanh": F.tanh,
-}
-"""Name of ``sot_paddle.config.ACTIVATIONS`` -> its function."""
-
-
-def _zero_row_hook(row: int):
-    """Gradient hook that zeroes one row.
-
-    REF: torch's Embedding(padding_idx) uses the row in the forward pass and gives it no
-    gradient. PADDLE: paddlenlp trains it, and Paddle's own padding_idx zeroes the output.
-    """
-
-    def hook(gradient: paddle.Tensor) -> paddle.Tensor:
-        with paddle.no_grad():
-            gradient = gradient.detach()
-            gradient[row] = 0.0
-        return gradient
-
-    return hook
 
 
 class BertEncoder(BertModel):
@@ -82,7 +50,7 @@ class BertEncoder(BertModel):
                 parameter.stop_gradient = True
         else:
             word_embedding = self.embeddings.word_embeddings.weight
-            word_embedding.register_hook(_zero_row_hook(config.pad_token_id))
+            word_embedding.register_hook(zero_row_hook(config.pad_token_id))
 
     def forward(
         self,
@@ -121,106 +89,22 @@ class BertEncoder(BertModel):
         return Features(hidden[:, 0], hidden[:, 1:], words_mask)
 
 
-class BertClassifier(nn.Layer):
-    """A BERT encoder with a classification head.
-
-    Args:
-        encoder: dimensions of the encoder.
-        head: options of the head.
-        num_classes: K; 1 means regression.
-        name: the registry name it was built under, kept for checkpoints.
-
-    Raises:
-        ValueError: a head that cannot work.
-    """
-
-    def __init__(
-        self, encoder: EncoderConfig, head: HeadConfig, num_classes: int, *, name: str = ""
-    ) -> None:
-        super().__init__()
-        self.name, self.num_classes = name, num_classes
-        self.encoder_config = self.backbone_config = encoder
-        self.head_config = head
-        self.bert = BertEncoder(encoder)
-        self.head = build_head(
-            head,
-            dim=encoder.hidden_size,
-            num_classes=num_classes,
-            pooler_dropout=encoder.hidden_dropout_prob,
-            initializer_range=encoder.initializer_range,
-        )
-
-    def forward(
-        self,
-        input_ids: paddle.Tensor,
-        token_type_ids: paddle.Tensor | None = None,
-        attention_mask: paddle.Tensor | None = None,
-        return_taps: bool = False,
-    ):
-        """Classify token sequences.
-
-        Args:
-            input_ids: (B, S) integer.
-            token_type_ids: (B, S) integer or None (zeros).
-            attention_mask: (B, S), 1 where valid, or None (all valid).
-            return_taps: also return the named intermediate tensors.
-
-        Returns:
-            Logits (B, K); with fusion ``sum_loss`` in training mode the pair (class-token
-            logits, word logits). With ``return_taps`` a tuple (that, dict of taps).
-        """
-        taps: Taps | None = {} if return_taps else None
-        features = self.bert(input_ids, token_type_ids, attention_mask, taps)
-        logits = self.head(features, taps)
-        record(taps, "logits", sum(logits) if isinstance(logits, tuple) else logits)
-        return (logits, taps) if return_taps else logits
-
-
-_LARGE = {
-    "hidden_size": 1024,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "intermediate_size": 4096,
-}
-_PLAIN = {"pooling": "pooler"}
-_SECOND_ORDER = {"pooling": "mgcrp_qk"}
-
-
-def _build(name: str, num_classes: int, options: Mapping[str, Any]) -> BertClassifier:
-    """Sort flat options into the two records and build the model."""
-    encoder_fields = {field.name for field in dataclasses.fields(EncoderConfig)}
-    head_fields = {field.name for field in dataclasses.fields(HeadConfig)}
-    unknown = set(options) - encoder_fields - head_fields
-    if unknown:
-        key = sorted(unknown)[0]
-        raise ValueError(
-            f"unknown option {key!r} for {name}; {near_names(key, encoder_fields | head_fields)}"
-        )
-    encoder = {key: value for key, value in options.items() if key in encoder_fields}
-    head = {key: value for key, value in options.items() if key in head_fields}
-    return BertClassifier(
-        build_record(EncoderConfig, encoder, where=name),
-        build_record(HeadConfig, head, where=name),
-        num_classes,
-        name=name,
-    )
-
-
-def bert_base(num_classes: int, **options: Any) -> BertClassifier:
-    """BERT-base with its own classifier (transformers' BertForSequenceClassification)."""
-    return _build("bert_base", num_classes, {**_PLAIN, **options})
-
-
-def bert_large(num_classes: int, **options: Any) -> BertClassifier:
-    """BERT-large with its own classifier."""
-    return _build("bert_large", num_classes, {**_LARGE, **_PLAIN, **options})
-
-
-def bert_base_mgcrp(num_classes: int, **options: Any) -> BertClassifier:
-    """BERT-base with the second-order head of the text release (B.1)."""
-    return _build("bert_base_mgcrp", num_classes, {**_SECOND_ORDER, **options})
-
-
-def bert_large_mgcrp(num_classes: int, **options: Any) -> BertClassifier:
-    """BERT-large with the second-order head of the text release (B.1)."""
-    return _build("bert_large_mgcrp", num_classes, {**_LARGE, **_SECOND_ORDER, **options})
+BERT = TextBackbone(
+    architecture="bert",
+    model_type="bert",
+    prefix="bert",
+    encoder=BertEncoder,
+    presets={
+        "bert_base": {},
+        "bert_large": {
+            "hidden_size": 1024,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "intermediate_size": 4096,
+        },
+    },
+    plain="pooler",
+    norms=r"bert\..*\b(layer_norm|norm1|norm2)\.weight",
+    layers=(r"bert\.embeddings\.", r"bert\.encoder\.layers\.(\d+)\."),
+    tokenizer="wordpiece",
+)

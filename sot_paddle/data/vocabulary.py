@@ -97,7 +97,7 @@ def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
     content = _read_json(path)
     kind = (content.get("model") or {}).get("type")
     if kind != "WordPiece":
-        raise DataError(f"{path}: expected a WordPiece model (BERT's), found {kind}")
+        raise DataError(f"{path}: expected a WordPiece model, found {kind}")
     backend = Tokenizer.from_str(json.dumps(content))
     _check_special(path, backend.get_vocab(with_added_tokens=True))
     stored = content.get("normalizer") or {}
@@ -112,4 +112,4 @@ def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
 def _check_special(path: Path, vocabulary: dict[str, int]) -> None:
     missing = [token for token in SPECIAL_TOKENS if token not in vocabulary]
     if missing:
-        raise DataError(f"{path}: expected BERT's special tokens, missing {', '.join(missing)}")
+        raise DataError(f"{path}: expected special tokens, missing {', '.join(missing)}")

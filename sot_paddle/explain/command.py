@@ -32,8 +32,8 @@ DIR/words.png and words.html (one page, no network), and prints their paths."""
 EXAMPLES = """\
 examples:
   python tools/visualize.py output/digits digits --out output/seen
-  python tools/visualize.py output/train/sot_tiny-224 DATA --count 2 --out output/seen
-  python tools/visualize.py output/train/sot_tiny-224 a.jpg b.jpg --target daisy --out output/seen
+  python tools/visualize.py output/train/RUN DATA --count 2 --out output/seen
+  python tools/visualize.py output/train/RUN a.jpg b.jpg --target daisy --out output/seen
   python tools/visualize.py OUTPUT --text "The cat sat on the mat." --out output/seen
   python tools/visualize.py OUTPUT --sentences lines.txt --out output/seen
 

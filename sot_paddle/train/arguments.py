@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sot_paddle.config import FUSIONS, POOLINGS, check_finite
+from sot_paddle.config import CLASS_TOKEN_POOLINGS, FUSIONS, POOLINGS, check_finite
 from sot_paddle.data.glue_tasks import TASKS, get_task
+from sot_paddle.registry import HEADS, SECOND_ORDER, TEXT_BACKBONES
 
 OWN = "own"
 """Task name of a user's own TSV files."""
@@ -21,7 +22,7 @@ MGCRP_BY_TASK: Mapping[str, Mapping[str, float]] = {
 }
 """Published head settings (B.1); other tasks take the RTE column, the code's default."""
 
-_HEAD_POOLING = {"mgcrp": "mgcrp_qk", "plain": "pooler"}
+_TYPES = tuple(TEXT_BACKBONES)
 _MAY_DIFFER = frozenset(
     {
         "data_dir",
@@ -71,7 +72,7 @@ class TrainConfig:
         "", ", ".join(task.title for task in TASKS.values()) + " (any case), or own (own TSV files)"
     )
     data_dir: str = _option("", "folder with the task's train.tsv, dev.tsv, test.tsv")
-    model_type: str = _option("bert", "only bert")
+    model_type: str = _option(_TYPES[0], ", ".join(_TYPES))
     model_name_or_path: str = _option(
         "", "checkpoint folder (Hugging Face or converted), or a name found locally"
     )
@@ -185,14 +186,13 @@ class TrainConfig:
     @property
     def resolved_pooling(self) -> str:
         """The pooling in the names of :class:`sot_paddle.config.HeadConfig`."""
-        return self.pooling or _HEAD_POOLING[self.head]
+        plain = TEXT_BACKBONES[self.model_type].plain
+        return self.pooling or (SECOND_ORDER if self.head == "mgcrp" else plain)
 
     @property
     def needs_padding_mask(self) -> bool:
         """Whether the head looks at word tokens, padded ones included unless masked."""
-        return self.resolved_pooling not in ("pooler", "fc", "none") and (
-            self.fusion != "class_token"
-        )
+        return self.resolved_pooling not in CLASS_TOKEN_POOLINGS and (self.fusion != "class_token")
 
     @property
     def head_options(self) -> dict[str, Any]:
@@ -205,7 +205,7 @@ class TrainConfig:
             "head_dropout": self.head_dropout,
         }
         published = MGCRP_BY_TASK.get(self.task_name, MGCRP_BY_TASK["RTE"])
-        if self.resolved_pooling == "mgcrp_qk":
+        if self.resolved_pooling == SECOND_ORDER:
             for name, value in published.items():
                 given = getattr(self, name)
                 options[name] = value if given is None else given
@@ -224,9 +224,9 @@ class TrainConfig:
 
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
-    "model_type": ("bert",),
+    "model_type": _TYPES,
     "fp16_opt_level": ("O1", "O2"),
-    "head": tuple(_HEAD_POOLING),
+    "head": HEADS,
     "pooling": (None, *POOLINGS),  # type: ignore[assignment]
     "padding": ("max_length", "longest"),
     "optimizer": ("hf_adamw", "adamw"),

@@ -10,17 +10,10 @@ from typing import Any
 
 from sot_paddle.config import check_finite, near_names
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD
-from sot_paddle.registry import PUBLISHED_NAMES, list_models
+from sot_paddle.registry import PUBLISHED_NAMES, TIMM_NAMES, list_models
 from sot_paddle.train.schedule import EpochRates
 
-_OTHER_NAMES: Mapping[str, str] = {
-    **PUBLISHED_NAMES,
-    "deit_tiny_patch16_224": "deit_tiny",
-    "deit_small_patch16_224": "deit_small",
-    "deit_base_patch16_224": "deit_base",
-    "swin_tiny_patch4_window7_224": "swin_tiny",
-    "swin_base_patch4_window7_224": "swin_base",
-}
+_OTHER_NAMES: Mapping[str, str] = {**PUBLISHED_NAMES, **TIMM_NAMES}
 """The originals' and timm's names of our models."""
 
 EVALUATION_ONLY = ("crop_pct", "interpolation")
@@ -79,7 +72,7 @@ class ImageTrainConfig:
     """
 
     data_dir: str = _option("", "folder with train/<class>/* and val/<class>/*, or digits")
-    model: str = _option("", "sot_tiny, ..., also as SoT_Tiny, ...")
+    model: str = _option("", "a name of ours, of the original or of timm")
     model_options: dict = _option({}, "options of the model by name (--set, --model-option)")
     num_classes: int | None = _option(None, "outputs; the number of class folders if not given")
     img_size: int = _option(224, "side of the training images in pixels")
@@ -158,7 +151,7 @@ class ImageTrainConfig:
         if not self.data_dir:
             raise ValueError("DATA is required: a folder with train/ and val/, or the word digits")
         if not self.model:
-            raise ValueError("--model is required, such as --model sot_tiny")
+            raise ValueError(f"--model is required: one of {', '.join(list_models('vision'))}")
         object.__setattr__(self, "model", registry_model(self.model))
         for name in ("opt_betas", "scale", "ratio", "mean", "std"):
             object.__setattr__(self, name, tuple(float(part) for part in getattr(self, name)))
@@ -232,7 +225,7 @@ class ImageEvalConfig:
     """Every option of ``tools/eval_image.py``; None is filled in from the weights' folder."""
 
     data_dir: str = _option("", "folder with val/<class>/*, or of the classes, or digits")
-    model: str = _option("", "sot_tiny, ..., also as SoT_Tiny; a trained folder knows it")
+    model: str = _option("", "as in training; a trained folder knows it")
     model_options: dict = _option({}, "options of the model by name (--set, --model-option)")
     weights: str = _option("", "a trained folder, a converted file, or PyTorch's")
     no_ema: bool = _option(False, "the raw weights of a checkpoint instead of their average")

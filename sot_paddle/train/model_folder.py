@@ -25,11 +25,9 @@ def fill_model_folder(model: nn.Layer, source: Pretrained, task: Task, folder: P
         folder: is filled; see checkpointing.write_folder for doing so atomically.
     """
     save_weights(model, folder / WEIGHTS)
-    sizes = dataclasses.asdict(model.encoder_config)
-    sizes.pop("freeze_encoder")
     config = {
-        "model_type": "bert",
-        **sizes,
+        "model_type": model.backbone.model_type,
+        **model.backbone.write_config(model.encoder_config),
         "sot_model": model.name,
         "sot_head": dataclasses.asdict(model.head_config),
         "task": task.title,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 
 import numpy as np
 import paddle
 from paddle import _C_ops, nn
 
+from sot_paddle.registry import UNDECAYED
+
 _HALF = (paddle.float16, paddle.bfloat16)
 _VANISHED_POWER = 1e-30  # beta2^t below this corrects by nothing that float64 can hold
-_UNDECAYED_NORM = re.compile(r"^bert\..*\b(layer_norm|norm1|norm2)\.weight$")
 
 
 def decayed_names(model: nn.Layer) -> set[str]:
@@ -32,7 +32,7 @@ def decayed_names(model: nn.Layer) -> set[str]:
     return {
         name
         for name, parameter in model.named_parameters()
-        if not parameter.stop_gradient and "bias" not in name and not _UNDECAYED_NORM.match(name)
+        if not parameter.stop_gradient and "bias" not in name and not UNDECAYED.fullmatch(name)
     }
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from paddle import nn
 
+from sot_paddle.backbones.text import TextBackbone
 from sot_paddle.checkpoint import SUFFIXES, read_tensors, unpack_files
-from sot_paddle.config import EncoderConfig
-from sot_paddle.registry import create_model, list_models
+from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_name
 from sot_paddle.train.arguments import TrainConfig
 from sot_paddle.train.finite_numbers import require_finite
 
@@ -37,7 +37,7 @@ class Pretrained:
 
     Attributes:
         origin: where it was found, for messages.
-        config: the content of config.json, at least the sizes that are not BERT-base's.
+        config: the content of config.json, at least the sizes that are not the preset's.
         arrays: tensors under this project's names, empty for random weights.
         vocabulary: tokenizer files by name.
     """
@@ -59,7 +59,7 @@ def find(config: TrainConfig, convert: Converter) -> Pretrained:
         The encoder; its arrays may be read lazily from the file.
 
     Raises:
-        ValueError: nothing there, or not a BERT checkpoint; says what to do.
+        ValueError: nothing there, or another checkpoint than ``model_type``; says what to do.
     """
     name = config.model_name_or_path
     place = _locate(name, config.cache_dir)
@@ -70,15 +70,19 @@ def find(config: TrainConfig, convert: Converter) -> Pretrained:
             raise ValueError(f"{name} has no vocabulary: give --tokenizer_name (vocab.txt)")
         found = Pretrained(f"{name} (random weights)", {}, {}, {})
     else:
-        found = _read(place, registry_name(config, _config_beside(place)), convert)
+        found = _read(place, config, convert)
     if config.config_name:
         found = dataclasses.replace(found, config=_read_config(Path(config.config_name)))
     if config.tokenizer_name:
         source = Path(config.tokenizer_name)
         found = dataclasses.replace(found, vocabulary=_vocabulary(source))
-    untold = [key for key in _UNTOLD if key not in found.config]
+    stated = _backbone(config).read_config(found.config)
+    untold = [key for key in _UNTOLD if key not in stated]
     if found.arrays and untold:
-        _LOG.warning("%s does not state %s: BERT's own are taken", found.origin, ", ".join(untold))
+        _LOG.warning(
+            "%s does not state %s: those of %s are taken",
+            *(found.origin, ", ".join(untold), _preset(config, found.config)),
+        )
     if not {"vocab.txt", "tokenizer.json"} & set(found.vocabulary):
         raise ValueError(f"{found.origin} has no vocab.txt: give one with --tokenizer_name")
     return found
@@ -95,11 +99,23 @@ def sources(config: TrainConfig) -> dict[str, Path | None]:
 
 def registry_name(config: TrainConfig, sizes: Mapping[str, Any]) -> str:
     """The registry name of the model that the options and the checkpoint's sizes describe."""
-    large = sizes.get("num_hidden_layers", 12) > 12 or config.model_name_or_path.startswith(
-        ("bert_large", "bert-large")
-    )
-    name = "bert_large" if large else "bert_base"
-    return name if config.resolved_pooling == "pooler" else f"{name}_mgcrp"
+    return text_name(_preset(config, sizes), config.resolved_pooling)
+
+
+def vocabulary_size(config: TrainConfig, pretrained: Pretrained) -> int:
+    """Rows of the checkpoint's word embeddings."""
+    options = _backbone(config).read_config(pretrained.config)
+    preset = _backbone(config).defaults(_preset(config, pretrained.config))
+    return options.get("vocab_size", preset["vocab_size"])
+
+
+def _backbone(config: TrainConfig) -> TextBackbone:
+    return TEXT_BACKBONES[config.model_type]
+
+
+def _preset(config: TrainConfig, sizes: Mapping[str, Any]) -> str:
+    backbone = _backbone(config)
+    return backbone.preset_for(backbone.read_config(sizes), hint=config.model_name_or_path)
 
 
 def build(config: TrainConfig, pretrained: Pretrained, num_classes: int) -> nn.Layer:
@@ -108,13 +124,12 @@ def build(config: TrainConfig, pretrained: Pretrained, num_classes: int) -> nn.L
     Raises:
         ValueError: sizes or head options that cannot work.
     """
-    fields = {field.name for field in dataclasses.fields(EncoderConfig)}
-    sizes = {key: value for key, value in pretrained.config.items() if key in fields}
+    sizes = _backbone(config).read_config(pretrained.config)
     for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
         if getattr(config, key) is not None:
             sizes[key] = getattr(config, key)
     sizes["freeze_encoder"] = config.freeze_encoder
-    name = registry_name(config, sizes)
+    name = registry_name(config, pretrained.config)
     if config.model_name_or_path in list_models() and not pretrained.arrays:
         name = config.model_name_or_path
     return create_model(name, num_classes, **sizes, **config.head_options)
@@ -208,7 +223,7 @@ def _not_local(name: str, cache_dir: str) -> str:
     )
 
 
-def _read(place: Path, name: str, convert: Converter) -> Pretrained:
+def _read(place: Path, config: TrainConfig, convert: Converter) -> Pretrained:
     file = _own_file(place)
     if file is not None:
         tensors, metadata = read_tensors(file)
@@ -224,13 +239,19 @@ def _read(place: Path, name: str, convert: Converter) -> Pretrained:
         hint = f", such as {inside[0]}" if inside else ""
         raise ValueError(
             f"{place} holds neither config.json nor a converted checkpoint "
-            f"({' or '.join(SUFFIXES)}): give a folder with a BERT checkpoint{hint}"
+            f"({' or '.join(SUFFIXES)}): give a folder with a {config.model_type} checkpoint{hint}"
         )
-    kind = sizes.get("model_type", "bert")
-    if kind != "bert":
-        raise ValueError(f"{place} is a {kind!r} checkpoint, expected bert")
-    arrays = convert(place, name)
+    expected = _backbone(config).model_type
+    kind = sizes.get("model_type", expected)
+    if kind != expected:
+        raise ValueError(f"{place} is a {kind!r} checkpoint, expected {expected}{_meant(kind)}")
+    arrays = convert(place, registry_name(config, sizes))
     return Pretrained(str(place), sizes, arrays, _vocabulary(folder, required=False))
+
+
+def _meant(kind: str) -> str:
+    types = [name for name, known in TEXT_BACKBONES.items() if known.model_type == kind]
+    return f": give --model_type {' or '.join(types)}" if types else ""
 
 
 def _own_file(place: Path) -> Path | None:

@@ -47,10 +47,11 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
     _check_folders(config, root)
     source = pretrained.find(config, convert)
     data = task_data.load_task_data(config, source.vocabulary)
-    if data.vocab_size > source.config.get("vocab_size", 30522):
+    rows = pretrained.vocabulary_size(config, source)
+    if data.vocab_size > rows:
         raise ValueError(
-            f"the vocabulary has {data.vocab_size} entries, the model's embedding "
-            f"{source.config.get('vocab_size', 30522)}: they do not belong together"
+            f"the vocabulary has {data.vocab_size} entries, the model's embedding {rows}: they do "
+            "not belong together"
         )
     with StopRequest(immediately=distributed.world_size() > 1) as stop:
         if config.seeds is None:

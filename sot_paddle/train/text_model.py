@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +9,9 @@ from typing import Any
 
 from paddle import nn
 
-from sot_paddle.config import EncoderConfig
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.tokenization import WordPieceTokenizer
-from sot_paddle.registry import create_model, list_models
+from sot_paddle.registry import create_model, text_backbone
 from sot_paddle.train import run_folder
 from sot_paddle.train.model_folder import WEIGHTS
 from sot_paddle.weights import load_weights
@@ -77,7 +75,7 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
     load_weights(model, folder / WEIGHTS)
     model.eval()
     options, notes = _options(folder)
-    limit = model.encoder_config.max_position_embeddings
+    limit = model.backbone.position_limit(model.encoder_config)
     length = max_length or options.get("max_seq_length", min(_LENGTH, limit))
     if length > limit:
         raise ValueError(f"{folder} has positions for {limit} tokens, asked for {length}")
@@ -96,11 +94,11 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
 
 
 def _build(folder: Path, config: dict[str, Any]) -> nn.Layer:
-    fields = {field.name for field in dataclasses.fields(EncoderConfig)}
-    sizes = {key: value for key, value in config.items() if key in fields}
     name, head, labels = (config.get(key) for key in ("sot_model", "sot_head", "id2label"))
-    if name not in list_models("text") or not isinstance(labels, dict):
+    backbone = text_backbone(name)
+    if backbone is None or not isinstance(labels, dict):
         raise ValueError(f"{folder / CONFIG} is damaged: expected sot_model and id2label in it")
+    sizes = backbone.read_config(config)
     return create_model(name, len(labels) or 1, **sizes, **head)
 
 

@@ -126,6 +126,76 @@ def test_refusals(name: str, overrides: dict, message: str) -> None:
         create_model(name, **{**tiny, **overrides})
 
 
+@pytest.mark.parametrize(
+    ("name", "head", "alias", "pooling"),
+    [
+        ("bert_base", "mgcrp", "bert_base_mgcrp", "mgcrp_qk"),
+        ("bert_base", "plain", "bert_base", "pooler"),
+        ("bert_base", None, "bert_base", "pooler"),
+        ("bert_base_mgcrp", None, "bert_base_mgcrp", "mgcrp_qk"),
+    ],
+)
+def test_a_head_by_its_name_or_by_the_alias(name, head, alias, pooling, tiny_options) -> None:
+    given = {} if head is None else {"head": head}
+    model = create_model(name, 3, **given, **tiny_options)
+    assert (model.name, model.head_config.pooling) == (alias, pooling)
+    same = create_model(alias, 3, **tiny_options)
+    assert same.head_config == model.head_config
+    assert list(same.state_dict()) == list(model.state_dict())
+
+
+def test_a_pooling_goes_before_a_head(tiny_options) -> None:
+    model = create_model("bert_base", head="mgcrp", pooling="gap", **tiny_options)
+    assert (model.name, model.head_config.pooling) == ("bert_base_mgcrp", "gap")
+
+
+def test_a_head_that_cannot_be_asked_for() -> None:
+    with pytest.raises(ValueError, match="head must be one of mgcrp, plain, got 'gap'"):
+        create_model("bert_base", head="gap")
+    with pytest.raises(ValueError, match="give 'bert_base' and head='plain'"):
+        create_model("bert_base_mgcrp", head="plain")
+    with pytest.raises(ValueError, match="head is for language models, got 'sot_tiny'"):
+        create_model("sot_tiny", head="mgcrp")
+
+
+RECORDS = list(registry.TEXT_BACKBONES.values())
+
+
+@pytest.mark.parametrize("backbone", RECORDS, ids=lambda backbone: backbone.architecture)
+def test_the_record_of_a_language_model_fits_its_parameters(backbone, tiny_options) -> None:
+    model = create_model(next(iter(backbone.presets)), **tiny_options)
+    layers = {name: backbone.layer_of(name, 2) for name, _ in model.named_parameters()}
+    assert set(layers.values()) == {0, 1, 2, 3}
+    assert {name.split(".")[0] for name, layer in layers.items() if layer < 3} == {backbone.prefix}
+    assert {name.split(".")[0] for name, layer in layers.items() if layer == 3} == {"head"}
+    norms = {name for name in layers if registry.UNDECAYED.fullmatch(name)}
+    assert {name.replace(".weight", ".bias") for name in norms} <= set(layers)
+    assert len(norms) == 5  # of the embeddings, and two of each layer
+    assert all(len(dict(model.named_parameters())[name].shape) == 1 for name in norms)
+    assert model.backbone is backbone is registry.text_backbone(model.name)
+    config = model.backbone_config
+    assert backbone.read_config(backbone.write_config(config)) == {
+        key: value for key, value in vars(config).items() if key != "freeze_encoder"
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "hint", "name"),
+    [
+        ({"num_hidden_layers": 6}, "", "bert_base"),
+        ({"num_hidden_layers": 13}, "", "bert_large"),
+        ({"num_hidden_layers": 30}, "", "bert_large"),
+        ({}, "bert-large-cased", "bert_large"),
+        ({"num_hidden_layers": 2}, "bert_large_mgcrp", "bert_large"),
+        ({}, "", "bert_base"),
+    ],
+)
+def test_the_preset_of_a_checkpoint(options, hint, name) -> None:
+    backbone = registry.TEXT_BACKBONES["bert"]
+    assert backbone.preset_for(options, hint) == name
+    assert backbone.position_limit(create_model(name, num_hidden_layers=1).encoder_config) == 512
+
+
 def test_public_names_are_lazy_and_complete() -> None:
     for name in sot_paddle.__all__:
         assert getattr(sot_paddle, name) is not None

@@ -130,9 +130,9 @@ def test_the_pair_of_scores_in_evaluation_too(places, monkeypatch):
 
 @pytest.mark.parametrize("row", [0, None], ids=["the row of id 0", "no row"])
 def test_the_pad_id_ignored(row, places, monkeypatch):
-    right = bert._zero_row_hook
+    right = bert.zero_row_hook
     hook = right(row) if row is not None else lambda gradient: gradient
-    monkeypatch.setattr(bert, "_zero_row_hook", lambda _: hook)
+    monkeypatch.setattr(bert, "zero_row_hook", lambda _: hook)
     assert places("bert_pad_id") == [None, "bert.embeddings.word_embeddings.weight"]
 
 

@@ -113,7 +113,7 @@ def test_a_wrong_loss_is_caught(monkeypatch):
 
 
 def test_a_trained_padding_row_is_caught(monkeypatch):
-    monkeypatch.setattr(bert, "_zero_row_hook", lambda row: lambda gradient: gradient)
+    monkeypatch.setattr(bert, "zero_row_hook", lambda row: lambda gradient: gradient)
     report = verdict(QK, "backward")
     assert report.exit_code == 1
     (failed,) = report.results[0].failures

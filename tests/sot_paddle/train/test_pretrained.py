@@ -62,7 +62,7 @@ def test_what_a_config_does_not_state_is_said(tmp_path, tiny_files, caplog):
         caplog.clear()
         with caplog.at_level(logging.WARNING, logger="sot_paddle.train.pretrained"):
             pretrained.find(_config(folder), lambda place, model: {"bert.x": np.zeros(3)})
-        expected = f"does not state {', '.join(left_out)}: BERT's own are taken"
+        expected = f"does not state {', '.join(left_out)}: those of bert_base are taken"
         assert [expected in line for line in caplog.messages] == [True] * bool(left_out)
 
 

@@ -1,0 +1,258 @@
+"""What every language model shares: the record of a backbone, and the model with a head.
+
+Shape legend: B samples, S tokens, C hidden size, K classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from sot_paddle.config import EncoderConfig, HeadConfig, build_record, near_names
+from sot_paddle.features import Features, Taps, record
+from sot_paddle.heads import build_head
+
+_tanh_gelu = functools.partial(F.gelu, approximate=True)
+
+ACTIVATION_FUNCTIONS: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
+    "gelu": F.gelu,  # the erf form
+    "gelu_new": _tanh_gelu,
+    "gelu_pytorch_tanh": _tanh_gelu,
+    "relu": F.relu,
+    "silu": F.silu,
+    "tanh": F.tanh,
+}
+"""Name of ``sot_paddle.config.ACTIVATIONS`` -> its function."""
+
+SECOND_ORDER = "mgcrp_qk"
+"""Pooling of the second-order head of the text release (B.1)."""
+
+
+def zero_row_hook(row: int) -> Callable[[paddle.Tensor], paddle.Tensor]:
+    """Gradient hook that zeroes one row.
+
+    REF: torch's Embedding(padding_idx) uses the row in the forward pass and gives it no
+    gradient. PADDLE: paddlenlp trains it, and Paddle's own padding_idx zeroes the output.
+    """
+
+    def hook(gradient: paddle.Tensor) -> paddle.Tensor:
+        with paddle.no_grad():
+            gradient = gradient.detach()
+            gradient[row] = 0.0
+        return gradient
+
+    return hook
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextBackbone:
+    """Everything that the rest of the project must know about a language model.
+
+    Attributes:
+        architecture: what ``--model_type`` calls it.
+        model_type: what its checkpoint's config.json calls it.
+        prefix: first part of the names of its parameters.
+        encoder: option record -> Layer that maps ids, types and mask to Features.
+        presets: registry name -> options that differ from :class:`EncoderConfig`'s defaults,
+            smallest first.
+        plain: pooling of its own classifier.
+        norms: pattern of the names of its normalisation weights, which do not decay.
+        layers: patterns of the names of its parameters in the order of the forward pass, for
+            layer-wise rates; the first group of a pattern is the number of a layer.
+        config_keys: option -> key of the checkpoint's config.json, where they differ.
+        tokenizer: family of its tokenizer, a key of ``sot_paddle.data.tokenizers.FAMILIES``.
+        padding_side: side on which a row is padded; the id is the option ``pad_token_id``.
+        positions_after_padding: whether the first position is row ``pad_token_id + 1`` of the
+            position table, not row 0.
+    """
+
+    architecture: str
+    model_type: str
+    prefix: str
+    encoder: Callable[[EncoderConfig], nn.Layer]
+    presets: Mapping[str, Mapping[str, Any]]
+    plain: str
+    norms: str
+    layers: tuple[str, ...]
+    config_keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tokenizer: str
+    padding_side: str = "right"
+    positions_after_padding: bool = False
+
+    def position_offset(self, config: EncoderConfig) -> int:
+        """Rows of the position table before the one of a row's first token."""
+        return config.pad_token_id + 1 if self.positions_after_padding else 0
+
+    def position_limit(self, config: EncoderConfig) -> int:
+        """Tokens of a row at most."""
+        return config.max_position_embeddings - self.position_offset(config)
+
+    def defaults(self, name: str) -> dict[str, Any]:
+        """All options of an encoder of that registry name."""
+        return dataclasses.asdict(EncoderConfig(**self.presets[name]))
+
+    def preset_for(self, options: Mapping[str, Any], hint: str = "") -> str:
+        """The registry name for a checkpoint.
+
+        Args:
+            options: of the encoder, as far as they are known.
+            hint: a name of the checkpoint; one that begins with a preset's asks for it.
+
+        Returns:
+            The smallest preset that is as deep, the deepest where none is.
+        """
+        depths = {name: self.defaults(name)["num_hidden_layers"] for name in self.presets}
+        known = options.get("num_hidden_layers", 0)
+        deep = [name for name, depth in depths.items() if depth >= known] or [list(depths)[-1]]
+        named = [name for name in depths if hint.replace("-", "_").startswith(name)]
+        return max([deep[0], *named], key=depths.__getitem__)
+
+    def read_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of the encoder that a config.json states."""
+        names = [field.name for field in dataclasses.fields(EncoderConfig)]
+        keys = {name: self.config_keys.get(name, name) for name in names}
+        return {name: config[key] for name, key in keys.items() if key in config}
+
+    def write_config(self, config: EncoderConfig) -> dict[str, Any]:
+        """Every option of an encoder, under the keys of its config.json."""
+        options = dataclasses.asdict(config)
+        options.pop("freeze_encoder")
+        return {self.config_keys.get(name, name): value for name, value in options.items()}
+
+    def layer_of(self, name: str, depth: int) -> int:
+        """Number of the layer that a parameter belongs to, for layer-wise rates.
+
+        Args:
+            name: of a parameter of the whole model.
+            depth: layers of the encoder.
+
+        Returns:
+            0 for the embeddings, 1 to ``depth`` for the layers, ``depth + 1`` for the head.
+        """
+        for pattern in self.layers:
+            found = re.match(pattern, name)
+            if found:
+                return 1 + int(found[1]) if found.groups() else 0
+        return depth + 1
+
+
+class TextClassifier(nn.Layer):
+    """A language model with a classification head.
+
+    Args:
+        backbone: what is known about the language model.
+        encoder: its dimensions.
+        head: options of the head.
+        num_classes: K; 1 means regression.
+        name: the registry name it was built under, kept for checkpoints.
+
+    Raises:
+        ValueError: a head that cannot work.
+    """
+
+    def __init__(
+        self,
+        backbone: TextBackbone,
+        encoder: EncoderConfig,
+        head: HeadConfig,
+        num_classes: int,
+        *,
+        name: str = "",
+    ) -> None:
+        super().__init__()
+        self.name, self.num_classes, self.backbone = name, num_classes, backbone
+        self.encoder_config = self.backbone_config = encoder
+        self.head_config = head
+        self.add_sublayer(backbone.prefix, backbone.encoder(encoder))
+        self.head = build_head(
+            head,
+            dim=encoder.hidden_size,
+            num_classes=num_classes,
+            pooler_dropout=encoder.hidden_dropout_prob,
+            initializer_range=encoder.initializer_range,
+        )
+
+    def features(
+        self,
+        input_ids: paddle.Tensor,
+        token_type_ids: paddle.Tensor | None = None,
+        attention_mask: paddle.Tensor | None = None,
+        taps: Taps | None = None,
+    ) -> Features:
+        """Encode token ids, see :meth:`forward`; taps are "embeddings" and "layers.{i}"."""
+        encoder = getattr(self, self.backbone.prefix)
+        return encoder(input_ids, token_type_ids, attention_mask, taps)
+
+    def forward(
+        self,
+        input_ids: paddle.Tensor,
+        token_type_ids: paddle.Tensor | None = None,
+        attention_mask: paddle.Tensor | None = None,
+        return_taps: bool = False,
+    ):
+        """Classify token sequences.
+
+        Args:
+            input_ids: (B, S) integer.
+            token_type_ids: (B, S) integer or None (zeros).
+            attention_mask: (B, S), 1 where valid, or None (all valid).
+            return_taps: also return the named intermediate tensors.
+
+        Returns:
+            Logits (B, K); with fusion ``sum_loss`` in training mode the pair (class-token
+            logits, word logits). With ``return_taps`` a tuple (that, dict of taps).
+        """
+        taps: Taps | None = {} if return_taps else None
+        features = self.features(input_ids, token_type_ids, attention_mask, taps)
+        logits = self.head(features, taps)
+        record(taps, "logits", sum(logits) if isinstance(logits, tuple) else logits)
+        return (logits, taps) if return_taps else logits
+
+
+def build_text(
+    backbone: TextBackbone,
+    preset: str,
+    num_classes: int,
+    options: Mapping[str, Any],
+    *,
+    name: str,
+) -> TextClassifier:
+    """Sort flat options into the records of encoder and head, and build the model.
+
+    Args:
+        backbone: what is known about the language model.
+        preset: a name of its presets.
+        num_classes: K.
+        options: option name to value, over the preset's.
+        name: the registry name, also for error messages.
+
+    Raises:
+        ValueError: an unknown option (the near ones are listed), a wrong type, a value out of
+            range, or a head that cannot work.
+    """
+    encoder_fields = {field.name for field in dataclasses.fields(EncoderConfig)}
+    head_fields = {field.name for field in dataclasses.fields(HeadConfig)}
+    unknown = set(options) - encoder_fields - head_fields
+    if unknown:
+        key = sorted(unknown)[0]
+        raise ValueError(
+            f"unknown option {key!r} for {name}; {near_names(key, encoder_fields | head_fields)}"
+        )
+    given = {**backbone.presets[preset], "pooling": backbone.plain, **options}
+    encoder = {key: value for key, value in given.items() if key in encoder_fields}
+    head = {key: value for key, value in given.items() if key in head_fields}
+    return TextClassifier(
+        backbone,
+        build_record(EncoderConfig, encoder, where=name),
+        build_record(HeadConfig, head, where=name),
+        num_classes,
+        name=name,
+    )
