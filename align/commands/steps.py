@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from align.explain import locate, recorded_isolation
+from align.explain.arrays.statistic_edits import explain_statistic
 from align.judge import output_structure
 from align.match.renamed import to_paddle
 from align.pair.pair import Pair
@@ -176,7 +177,7 @@ def _statistic(pair: Pair, comparison: Comparison) -> Divergence:
         for state in (pair.setup.state, pair.reference.state)
     )
     place = name.rpartition(".")[0]
-    cause = locate.momentum_hint(name, before, pair.ours.state[name], expected) or comparison.hint
+    cause = explain_statistic(name, before, pair.ours.state[name], expected) or comparison.hint
     return Divergence(
         name, place, "forward", pair.dtype, comparison.reason, cause, pair.code(place)
     )

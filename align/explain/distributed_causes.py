@@ -21,6 +21,7 @@ from align.record.results import some
 
 REMAINS = 0.01  # part of the gradients that an explanation may leave open
 BUDGET = 10  # trials
+MEAN = "the mean over the processes, as it should be"
 
 Gradients = Mapping[str, np.ndarray]
 Weights = Sequence[float]
@@ -53,7 +54,7 @@ def explain(pair: AnyPair, found: Shares, slices: Slices) -> str:
         found.gradients,
         slices,
         {
-            "": mean,
+            MEAN: mean,
             "gradients are not synchronised, process 0 steps with that of its own slice: call the "
             "layer that paddle.DataParallel returns": [1.0] + [0.0] * (count - 1),
             f"gradients are {count} x the mean over the processes: they are added up and not "
@@ -63,12 +64,13 @@ def explain(pair: AnyPair, found: Shares, slices: Slices) -> str:
         },
     )
     if apart:
-        shared = "some are not synchronised, though the gradients of the first step are shared"
-        return f"the processes' weights part ({some(apart)}): {told or shared}"
-    return _cutting(pair, slices, mean) if told == "" else told or ""
+        if told in ("", MEAN):
+            told = "some are not synchronised, though the gradients of the first step are shared"
+        return f"the processes' weights part ({some(apart)}): {told}"
+    return _cutting(pair, slices, mean) if told == MEAN else told
 
 
-def _sum_of(gradients: Gradients, slices: Slices, rows: Mapping[str, Weights]) -> str | None:
+def _sum_of(gradients: Gradients, slices: Slices, rows: Mapping[str, Weights]) -> str:
     """The first sentence whose weights of the slices make some gradients."""
 
     def passes(weights: Weights) -> bool:
@@ -76,8 +78,7 @@ def _sum_of(gradients: Gradients, slices: Slices, rows: Mapping[str, Weights]) -
         return remains <= REMAINS and abs(factor - 1) <= REMAINS
 
     edits = [Edit(says, lambda _, weights=weights: weights) for says, weights in rows.items()]
-    found = first((), edits, passes, BUDGET)
-    return None if found is None else found.cause
+    return first((), edits, passes, BUDGET)
 
 
 def _cutting(pair: AnyPair, slices: Slices, mean: Weights) -> str:

@@ -3,6 +3,8 @@
 A subject is whatever an edit can change: a pair of arrays, the items of a loss, a setting, a source
 text. Edits are tried in their order; the first one after which the stage's own judge passes is the
 cause. A budget is a number of trials, not of seconds: one fault has one answer on every machine.
+
+Legend: a = ours (Paddle), b = the reference (PyTorch), for edits of arrays.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ optimize = importlib.import_module("scipy.optimize") if _SCIPY else None
 """scipy's module, None without scipy."""
 
 Subject = TypeVar("Subject")
+EXPLAINED = 0.01
+"""Part of a difference of arrays that an edit may leave."""
 
 
 @dataclass(frozen=True)
@@ -35,27 +39,12 @@ class Edit(Generic[Subject]):
     apply: Callable[[Subject], Subject | None]
 
 
-@dataclass(frozen=True)
-class Finding(Generic[Subject]):
-    """The first edit after which the judge passes.
-
-    Attributes:
-        cause: its sentence.
-        edited: the subject after it.
-        trials: how often the judge was asked.
-    """
-
-    cause: str
-    edited: Subject
-    trials: int
-
-
 def explain(
     subject: Subject,
     edits: Iterable[Edit[Subject]],
     passes: Callable[[Subject], bool],
     budget: int,
-) -> Finding[Subject] | None:
+) -> str:
     """Try edits in their order.
 
     Args:
@@ -66,19 +55,21 @@ def explain(
         budget: trials, at least 1; an edit that does not apply costs none.
 
     Returns:
-        The first edit after which the judge passes, None when none does within the budget.
+        The sentence of the first edit after which the judge passes, "" when none does within the
+        budget.
     """
     trials = 0
-    for edit in edits:
-        edited = edit.apply(subject)
-        if edited is None:
-            continue
-        trials += 1
-        if passes(edited):
-            return Finding(edit.says, edited, trials)
-        if trials >= budget:
-            break
-    return None
+    with np.errstate(all="ignore"):
+        for edit in edits:
+            edited = edit.apply(subject)
+            if edited is None:
+                continue
+            trials += 1
+            if passes(edited):
+                return edit.says
+            if trials >= budget:
+                break
+    return ""
 
 
 def fewest(
@@ -100,12 +91,12 @@ def fewest(
     """
     edits = list(edits)[:budget]
     single = explain(subject, edits, passes, budget)
-    if single is not None:
-        return [edit for edit in edits if edit.says == single.cause][:1]
+    if single:
+        return [edit for edit in edits if edit.says == single][:1]
     kept = edits
     for left_out in (None, *edits):
         rest = [edit for edit in kept if edit is not left_out]
-        if len(rest) > 1 and explain(subject, [_together(rest)], passes, 1) is not None:
+        if len(rest) > 1 and explain(subject, [_together(rest)], passes, 1):
             kept = rest
         elif left_out is None:
             return []
@@ -119,6 +110,17 @@ def _together(edits: Sequence[Edit[Subject]]) -> Edit[Subject]:
         return subject
 
     return Edit("; ".join(edit.says for edit in edits), apply)
+
+
+def scale(a: np.ndarray, b: np.ndarray) -> float:
+    """The factor k with which k b is nearest to a, 0 for b = 0."""
+    energy = float(np.vdot(b, b))
+    return float(np.vdot(b, a)) / energy if energy else 0.0
+
+
+def close_to(a: np.ndarray, near: float) -> Callable[[np.ndarray], bool]:
+    """The judge of edits of an array: whether an edited b is a."""
+    return lambda made: made.shape == a.shape and bool(np.abs(made - a).max() <= near)
 
 
 def fitted(error: Callable[[float], float], low: float, high: float) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from align.explain import guesses
+from align.explain.arrays import output_edits, statistic_edits
 from align.judge import output_structure
 from align.pair.isolation import Guilty, merged
 from align.pair.pair import Pair
@@ -23,13 +23,7 @@ def forward_guilty(pair: Pair, guilty: Sequence[Guilty]) -> list[Divergence]:
 
 
 def _describe(pair: Pair, one: Guilty, *, first: bool) -> Divergence:
-    if first and pair.live:
-        from align.explain import layer_causes  # two dumps are compared without a framework
-
-        cause = layer_causes.forward(pair, one)
-    else:
-        layer, module, weights = pair.layer(one.place)
-        cause = guesses.of_tensors(one, weights, layer, module)
+    cause = one.note or _cause(pair, one, first=first)
     if not cause:
         inside = ", ".join(dict.fromkeys(one.siblings[:4]))
         hidden = f"layers without a partner run there: {inside}" if inside else ""
@@ -43,6 +37,18 @@ def _describe(pair: Pair, one: Guilty, *, first: bool) -> Divergence:
         cause,
         pair.code(one.place),
     )
+
+
+def _cause(pair: Pair, one: Guilty, *, first: bool) -> str:
+    """Experiments on the layer, then what is recorded, then edits of its output, then a guess."""
+    proved = recorded = odd = ""
+    if first and pair.live:
+        from align.explain.calls import search  # two dumps are compared without a framework
+
+        proved, recorded, odd = search.study(pair, one)
+    layer, module, weights = pair.layer(one.place)
+    said = proved or recorded or output_edits.of_output(one, weights)
+    return said or odd or output_edits.guess(one, layer, module)
 
 
 def first_forward(
@@ -108,9 +114,9 @@ def first_backward(
     held = guilty[0]
     cause = held.cause
     if pair.live:
-        from align.explain import layer_causes  # two dumps are compared without a framework
+        from align.explain.calls import gradient_search  # two dumps are compared without it
 
-        cause = layer_causes.of_backward(pair, held.place, cause)
+        cause = gradient_search.explained(pair, held.place, cause)
     return Divergence(
         first.name, held.place, "backward", pair.dtype, first.reason, cause, held.source
     )
@@ -119,60 +125,6 @@ def first_backward(
 def is_of_loss(first: Comparison) -> bool:
     """Whether the first wrong gradient is that of the model's output, or the loss itself."""
     return first.name == "loss" or ROOT in first.name
-
-
-def momentum_hint(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> str:
-    """The cause of a wrong running statistic, from how far both sides moved it in one pass.
-
-    Args:
-        name: of the buffer.
-        before: before the pass.
-        ours: Paddle's after it.
-        b: PyTorch's after it.
-
-    Returns:
-        A sentence about the momentum or the divisor of the variance, "" when neither explains it.
-    """
-    moved, expected = (ours - before).ravel(), (b - before).ravel()
-    energy = float(expected @ expected)
-    if not energy:
-        return ""
-    if not moved.any():
-        return f"{name}: Paddle does not move it (running statistics are used, or frozen)"
-    ratio = float(expected @ moved) / energy
-    if np.abs(moved - ratio * expected).max() > 0.01 * np.abs(moved).max() or abs(ratio - 1) < 1e-3:
-        return _divisor(name, before.ravel(), ours.ravel(), b.ravel())
-    text = f"{name}: Paddle moves it {ratio:.4g} times as far as PyTorch"
-    if abs(ratio - 9) < 0.05 or abs(ratio - 99) < 0.5:
-        share = 1 / (ratio + 1)
-        text += (
-            f": momentum is written in PyTorch's convention; Paddle's is 1 - PyTorch's, so use "
-            f"momentum={1 - share:.4g}"
-        )
-        return text
-    divisor = _divisor(name, before.ravel(), ours.ravel(), b.ravel())
-    return divisor or f"{text}: another momentum"
-
-
-def _divisor(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> str:
-    """The variance of the batch over n on one side, over n - 1 on the other."""
-    for momentum in (0.1, 0.01, 0.001, 0.05, 0.2, 0.3):
-        rest = (1 - momentum) * before
-        own, theirs = (ours - rest) / momentum, (b - rest) / momentum
-        if not theirs.all():
-            continue
-        ratio = own / theirs
-        mean = float(ratio.mean())
-        if np.ptp(ratio) > 1e-3 * abs(1 - mean) or mean <= 0 or abs(mean - 1) < 1e-9:
-            continue
-        n = 1 / (1 - mean) if mean < 1 else 1 / (1 - 1 / mean)
-        if n > 1.5 and abs(n - round(n)) < 0.01 * n:
-            word, other = ("n", "n - 1") if mean < 1 else ("n - 1", "n")
-            return (
-                f"{name}: the running variance is divided by {word} in Paddle, by {other} in "
-                f"PyTorch (n = {round(n)}): by n it is biased"
-            )
-    return ""
 
 
 def running_statistic(pair: Any, name: str) -> str:
@@ -200,4 +152,4 @@ def running_statistic(pair: Any, name: str) -> str:
     before, expected = (
         weights.to_paddle({source: side[source]})[name] for side in (pair.setup.state, held)
     )
-    return momentum_hint(name, before, ours, expected)
+    return statistic_edits.explain_statistic(name, before, ours, expected)

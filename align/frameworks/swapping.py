@@ -17,6 +17,19 @@ Place = tuple[Any, str]
 
 
 @contextlib.contextmanager
+def attributes(owner: Any, **values: Any) -> Iterator[None]:
+    """Other values of an object's attributes for the length of a ``with`` block."""
+    before = {name: getattr(owner, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(owner, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
+
+
+@contextlib.contextmanager
 def swapped(
     replacements: Mapping[Callable, Callable], package: str, owners: Iterable[Any]
 ) -> Iterator[None]:

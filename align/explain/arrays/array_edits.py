@@ -3,7 +3,7 @@
 An edit turns PyTorch's array into what Paddle's would be if its sentence were true. Slices are told
 apart by their hashes, so that every question about an order is one about whole numbers.
 
-Legend: a = ours (Paddle), b = the reference (PyTorch); both float64 and of one shape.
+a and b are float64 and of one shape.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from align.explain.experiment import Edit
+from align.explain.experiment import Edit, scale
 from align.judge.rounding import PRECISIONS
 
 PARTS = (2, 3, 4)
@@ -121,15 +121,7 @@ def _orders(
 def shifted(
     a: np.ndarray, b: np.ndarray, axes: Sequence[int], farthest: int = 4, what: str = ""
 ) -> Edits:
-    """Moved by some places along some axes; what falls in at the ends is Paddle's own.
-
-    Args:
-        a: ours.
-        b: the reference's, of the same shape.
-        axes: along which both may be shifted.
-        farthest: places.
-        what: begins the sentence.
-    """
+    """Moved by at most some places along some axes; what falls in at the ends is Paddle's own."""
     reach = [range(-k, k + 1) for k in (min(farthest, a.shape[i] // 2) for i in axes)]
 
     def overlap(steps: Sequence[int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
@@ -185,7 +177,7 @@ def computed(a: np.ndarray, b: np.ndarray) -> Edits:
         yield Edit(f"rounded to {name} in Paddle", through)
     if not b.any():
         return
-    factor, constant = float(np.vdot(b, a) / np.vdot(b, b)), float((a - b).mean())
+    factor, constant = scale(a, b), float((a - b).mean())
     if factor:
         says = f"scaled: {factor:.6g} x PyTorch's values{_known(factor)}"
         yield Edit(says, lambda x: factor * x)
@@ -205,14 +197,14 @@ def _sliced(a: np.ndarray, b: np.ndarray, axis: int) -> Edit[np.ndarray]:
     others = tuple(i for i in range(a.ndim) if i != axis)
     centred = b - b.mean(axis=others, keepdims=True)
     energy = (centred**2).sum(axis=others, keepdims=True)
-    scale = (centred * a).sum(axis=others, keepdims=True) / np.where(energy > 0, energy, np.nan)
-    offset = a.mean(axis=others, keepdims=True) - scale * b.mean(axis=others, keepdims=True)
-    same = np.ptp(scale) <= 1e-4 * abs(scale.mean())
+    factor = (centred * a).sum(axis=others, keepdims=True) / np.where(energy > 0, energy, np.nan)
+    offset = a.mean(axis=others, keepdims=True) - factor * b.mean(axis=others, keepdims=True)
+    same = np.ptp(factor) <= 1e-4 * abs(factor.mean())
     says = (
         f"other mean and standard deviation: along axis {axis} Paddle's values are PyTorch's x "
-        f"({listed(scale.ravel())}) plus ({listed(offset.ravel())})"
+        f"({listed(factor.ravel())}) plus ({listed(offset.ravel())})"
     )
-    return Edit(says + (_known(scale.mean()) if same else ""), lambda x: scale * x + offset)
+    return Edit(says + (_known(factor.mean()) if same else ""), lambda x: factor * x + offset)
 
 
 def _known(factor: float) -> str:

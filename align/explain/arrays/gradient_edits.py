@@ -11,19 +11,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from align.explain.experiment import Edit, explain
+from align.explain.experiment import EXPLAINED, Edit, close_to, explain, scale
 from align.judge.diagnosis import diagnose
 
-EXPLAINED = 0.01  # part of the difference that an edit may leave
 TRIALS = 30
 _CUT = "the graph is cut there (detach, stop_gradient, no_grad, an operator without a gradient)"
 _UNCHANGED = (
     "straight-through: the gradient passes unchanged in Paddle, as through the identity: the "
     "derivative is missing"
 )
-_GUESS = (
+UNKNOWN = (
     "the forward pass is right and the gradient is not: perhaps the graph is cut in a part of it "
-    "(detach, stop_gradient, diag_embed), or a backward pass of its own (PyLayer) is wrong"
+    "(detach, stop_gradient, diag_embed)"
 )
 
 
@@ -51,13 +50,6 @@ class GradientCase:
         seeds = [seed.astype(np.float64) for seed in self.seeds]
         self.seeds = [seed for seed in seeds if seed.shape == self.expected.shape]
 
-    def near(self, made: np.ndarray) -> bool:
-        """Whether an edited gradient of PyTorch is Paddle's."""
-        apart = float(np.abs(self.ours - self.expected).max())
-        return made.shape == self.ours.shape and bool(
-            np.abs(made - self.ours).max() <= EXPLAINED * apart
-        )
-
 
 def explain_gradient(case: GradientCase) -> str:
     """The cause of a wrong gradient of code whose output is right.
@@ -71,21 +63,18 @@ def explain_gradient(case: GradientCase) -> str:
         return ""
     if np.abs(case.expected).max() <= 1e-12 * np.abs(case.ours).max():
         return "PyTorch sends no gradient back here (detach, no_grad); Paddle does"
-    with np.errstate(all="ignore"):
-        found = explain(case.expected, _edits(case), case.near, TRIALS)
-    if found is not None:
-        return found.cause
-    allowed = EXPLAINED * float(np.abs(case.ours - case.expected).max())
-    hint = diagnose(case.ours, case.expected, allowed)
+    near = EXPLAINED * float(np.abs(case.ours - case.expected).max())
+    found = explain(case.expected, _edits(case), close_to(case.ours, near), TRIALS)
+    hint = "" if found else diagnose(case.ours, case.expected, near)
     named = hint and "out of tolerance" not in hint
-    return f"its backward pass: the gradient {hint}" if named else _GUESS
+    return found or (f"its backward pass: the gradient {hint}" if named else UNKNOWN)
 
 
 def _edits(case: GradientCase) -> Iterator[Edit[np.ndarray]]:
     """The simple ones first: what can be two things is called the simpler one."""
     a, b = case.ours, case.expected
     yield Edit(f"no gradient comes back: {_CUT}", lambda g: 0 * g)
-    factor = float(np.vdot(b, a) / np.vdot(b, b))
+    factor = scale(a, b)
     yield Edit(_scaled(factor, case.lengths), lambda g: factor * g)
     branch = "the gradient through the residual connection is"
     for seed in case.seeds:

@@ -1,24 +1,27 @@
 """Candidate edits of one wrong output, from the tensors around it: no layer runs again.
 
 What the reference's layer was given and what the layers inside it returned is at hand. An edit
-turns Paddle's output into PyTorch's, or PyTorch's into Paddle's where only that way leads.
+turns Paddle's output into PyTorch's, or PyTorch's into Paddle's where only that way leads. What an
+edit says that fits without naming what a program does is a guess, and worded as one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from align.explain.experiment import Edit, explain
+from align.explain.calls.layer_words import unequal
+from align.explain.experiment import EXPLAINED, Edit, close_to, explain, scale
 from align.explain.formulas import ACTIVATIONS, softmax
 from align.pair.isolation import LOW, Guilty, is_mask
 from align.record.arrays import Arrays
 from align.record.nested import Leaf
 
-EXPLAINED = 0.01  # part of the difference that an edit may leave
 TRIALS = 400
 LARGE = 300_000  # elements; of more, the samples that differ most are looked at
+SHOWN = 6
 
 Sides = tuple[np.ndarray, np.ndarray]
 """Paddle's output and PyTorch's."""
@@ -31,25 +34,50 @@ def of_output(guilty: Guilty, weights: Arrays) -> str:
         guilty: from inject mode.
         weights: tensors of the Paddle layer by leaf name, float64.
     """
-    ours, expected = guilty.ours, guilty.expected
-    if ours is None or expected is None or ours.shape != expected.shape or ours.dtype.kind != "f":
+    sides = _comparable(guilty)
+    if sides is None or _hidden(*sides):
         return ""
-    if not ours.size or not np.isfinite(ours).all() or ((ours <= LOW) != (expected <= LOW)).any():
-        return ""  # nothing to compare, or scores of which one side hides others
+    ours = sides[0]
     held = [(n, a) for n, a in guilty.inputs if a.dtype.kind == "f" and not is_mask(a)]
     held += [(n, w) for n, w in weights.items() if w.ndim > 1 or w.shape == ours.shape[-1:]]
-    sides, held = _cut(ours.astype(np.float64), expected.astype(np.float64), held)
+    sides, held = _cut(*sides, held)
     if sides[0].size > LARGE:
         return ""
     near = EXPLAINED * float(np.abs(sides[0] - sides[1]).max())
+    return explain(sides, _edits(sides, held, near), lambda s: close_to(s[1], near)(s[0]), TRIALS)
 
-    def passes(made: Sides) -> bool:
-        a, b = made
-        return a.shape == b.shape and bool(np.abs(a - b).max() <= near)
 
-    with np.errstate(all="ignore"):
-        found = explain(sides, _edits(sides, held, near), passes, TRIALS)
-    return "" if found is None else found.cause
+def guess(guilty: Guilty, layer: Any = None, module: Any = None) -> str:
+    """The first thing that is odd about a wrong layer, "" without one.
+
+    Args:
+        guilty: from inject mode.
+        layer: the Paddle layer, or what a dump says of it.
+        module: the PyTorch module, likewise.
+    """
+    told, sides = "; ".join(one.says for one in unequal(layer, module)), _comparable(guilty)
+    if told or sides is None:
+        return told
+    (a, b), hides = sides, _hidden(*sides)
+    near = EXPLAINED * float(np.abs(a - b).max())
+    return hides or explain(b, _odd(a, b, guilty.inputs, near), close_to(a, near), TRIALS)
+
+
+def _comparable(guilty: Guilty) -> Sides | None:
+    """Both sides in float64, None where there is nothing to compare."""
+    ours, expected = guilty.ours, guilty.expected
+    if ours is None or expected is None or ours.shape != expected.shape or ours.dtype.kind != "f":
+        return None
+    if not ours.size or not np.isfinite(ours).all():
+        return None
+    return ours.astype(np.float64), expected.astype(np.float64)
+
+
+def _hidden(a: np.ndarray, b: np.ndarray) -> str:
+    """Scores of which one side hides others than the other side."""
+    own, theirs = a <= LOW, b <= LOW
+    counts = f"Paddle hides {int(own.sum())} of {own.size} scores, PyTorch {int(theirs.sum())}"
+    return f"perhaps another mask: {counts}" if (own != theirs).any() else ""
 
 
 def _cut(ours: np.ndarray, expected: np.ndarray, held: Sequence[Leaf]) -> tuple[Sides, list[Leaf]]:
@@ -71,7 +99,7 @@ def _edits(sides: Sides, held: Sequence[Leaf], near: float) -> Iterator[Edit[Sid
         if _fits(x.shape, shape):
             yield from _terms(name, x)
     same = [(n, x) for n, x in held if x.shape == shape]
-    told = next((f": Paddle hands over {n}" for n, x in same if _near(x, sides[0], near)), "")
+    told = next((f": Paddle hands over {n}" for n, x in same if close_to(x, near)(sides[0])), "")
     for name, x in same:
         said = f"PyTorch hands over {name} as it is, Paddle does not{told}"
         yield Edit(said, lambda s, x=x: (x, s[1]))
@@ -91,10 +119,6 @@ def _fits(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     if len(own) == 1 < len(shape):
         return own == shape[-1:]
     return len(own) == len(shape) and all(m in (1, n) for m, n in zip(own, shape, strict=True))
-
-
-def _near(a: np.ndarray, b: np.ndarray, near: float) -> bool:
-    return a.shape == b.shape and bool(np.abs(a - b).max() <= near)
 
 
 def _terms(name: str, x: np.ndarray) -> Iterator[Edit[Sides]]:
@@ -117,9 +141,10 @@ def _formulas(rank: int) -> Mapping[str, tuple[str, Callable[[np.ndarray], np.nd
 
 def _computed(ours: np.ndarray, held: Sequence[Leaf], near: float) -> Iterator[Edit[Sides]]:
     """The output of another formula of an input."""
+    is_ours = close_to(ours, near)
     for name, x in held:
         known = _formulas(x.ndim)
-        own = next((n for n, (_, f) in known.items() if _near(f(x), ours, near)), "")
+        own = next((n for n, (_, f) in known.items() if is_ours(f(x))), "")
         for other, (family, formula) in known.items():
             if own and other != own:
                 said = f"{family} of {name}: Paddle computes {own}, PyTorch {other}"
@@ -128,7 +153,67 @@ def _computed(ours: np.ndarray, held: Sequence[Leaf], near: float) -> Iterator[E
 
 def _tokens(ours: np.ndarray, name: str, x: np.ndarray, near: float) -> Iterator[Edit[Sides]]:
     """Another position of a sequence."""
-    own = next((i for i in range(x.shape[1]) if _near(x[:, i], ours, near)), None)
+    own = next((i for i in range(x.shape[1]) if close_to(ours, near)(x[:, i])), None)
     for i in range(x.shape[1]) if own is not None else ():
         said = f"another index: Paddle takes token {own} of {name}, PyTorch token {i}"
         yield Edit(said, lambda s, i=i: (x[:, i], s[1]))
+
+
+def _odd(a: np.ndarray, b: np.ndarray, inputs: Sequence[Leaf], near: float) -> Iterator[Edit]:
+    """Edits of PyTorch's output that give Paddle's, and what they suggest."""
+    yield from _factor(scale(a, b), [*inputs, ("the output", b)])
+    for axis in (i for i in range(a.ndim) if a.ndim > 1 and a.shape[i] > 1):
+        others = tuple(i for i in range(a.ndim) if i != axis)
+        energy = (b * b).sum(axis=others, keepdims=True)
+        factor = (a * b).sum(axis=others, keepdims=True) / energy
+        told = ", ".join(f"{f:.4g}" for f in factor.ravel()[:SHOWN])
+        yield Edit(
+            f"each index of axis {axis} has a factor of its own ({told}): perhaps a count of "
+            "padded positions, a norm, a trace",
+            lambda x, f=factor: f * x,
+        )
+    for name, mask in inputs:
+        flags = mask.dtype.kind in "iub" or is_mask(mask)
+        if not (flags and mask.ndim == 2 and a.ndim > 1 and a.shape[:2] == mask.shape):
+            continue
+        wide = mask.reshape(*mask.shape, *[1] * (a.ndim - 2)) != 0
+        rows = (np.abs(a - b) > near).reshape(len(a), -1).any(axis=1)
+        told = ", ".join(map(str, np.flatnonzero(rows)[:SHOWN]))
+        for value in (False, True):
+            says = f"only positions where {name} is {value:d} differ (rows {told}): padding"
+            yield Edit(says, lambda x, at=wide == value: np.where(at, a, x))
+    for n in range(1, min(a.shape[2:], default=0) // 2) if a.ndim == 4 else ():
+        says = "only the border of the image differs: perhaps the padding, its mode"
+        yield Edit(says, lambda x, inner=np.s_[..., n:-n, n:-n]: _filled(a, x, inner))
+
+
+def _filled(a: np.ndarray, x: np.ndarray, inner: Any) -> np.ndarray:
+    """PyTorch's inner part inside Paddle's border."""
+    made = a.copy()
+    made[inner] = x[inner]
+    return made
+
+
+def _factor(factor: float, held: Sequence[Leaf]) -> Iterator[Edit[np.ndarray]]:
+    """One factor, by its name where it is made of a length."""
+    named = (
+        f"{text} (n = {n} is the length of axis {axis} of {name})"
+        for name, x in held
+        for axis, n in enumerate(x.shape)
+        for value, text in _NAMED.items()
+        if n > 1 and abs(factor / value(n) - 1) < 1e-6
+    )
+    told = next(named, "a scale is missing, doubled, squared")
+    says = f"is {factor:.6g} x the reference: perhaps {told}"
+    yield Edit(says, lambda x: factor * x if factor else None)
+
+
+_NAMED = {
+    (lambda n: n): "a division by n is missing (1/N)",
+    (lambda n: 1 / n): "one division by n is too many (1/N)",
+    (lambda n: n**0.5): "a factor 1/sqrt(n) is missing",
+    (lambda n: n**-0.5): "a factor 1/sqrt(n) is too many",
+    (lambda n: (n - 1) / n): "it is divided by n, in PyTorch by n - 1 (unbiased)",
+    (lambda n: n / (n - 1)): "it is divided by n - 1 (unbiased), in PyTorch by n",
+}
+"""A factor made of a length -> what it comes from."""

@@ -1,6 +1,6 @@
 """Edits of images: layout, flips, channels, crops, normalisation; another resize is a guess.
 
-Legend: B images, C channels, H x W pixels, a = ours (Paddle), b = the reference (PyTorch).
+Legend: B images, C channels, H x W pixels.
 """
 
 from __future__ import annotations
@@ -43,13 +43,7 @@ def is_images(array: np.ndarray) -> bool:
 def explain_images(
     ours: np.ndarray, reference: np.ndarray, equal: Callable[[np.ndarray, np.ndarray], bool]
 ) -> str:
-    """The cause of differing images, "" when no edit explains it.
-
-    Args:
-        ours: Paddle's images, any layout and kind of number.
-        reference: PyTorch's.
-        equal: the judge of the stage.
-    """
+    """The cause of differing images, of any layout and kind of number; "" for none."""
     a, b = (x.astype(np.float64) for x in (ours, reference))
     a, b = (x[None] if x.ndim == 3 else x for x in (a, b))
     if a.ndim != b.ndim or len(a) != len(b):
@@ -69,9 +63,7 @@ def explain_images(
         def passes(made: np.ndarray) -> bool:
             return made.shape == a.shape and equal(a.astype(precision), made.astype(precision))
 
-        with np.errstate(all="ignore"):
-            found = explain(b, _edits(a, b), passes, BUDGET)
-            told.append(_guess(a, b) if found is None else _in_words(found.cause))
+        told.append(_in_words(explain(b, _edits(a, b), passes, BUDGET)) or _guess(a, b))
     return "; ".join(filter(None, told))
 
 

@@ -99,8 +99,7 @@ def explain_key(key: str, ours: RowLog, reference: RowLog) -> str:
 
 
 def _first(a: np.ndarray, b: np.ndarray, edits: Sequence[Edit[np.ndarray]]) -> str:
-    found = first_edit(b, edits, lambda made: np.array_equal(a, made), len(edits) + 1)
-    return "" if found is None else found.cause
+    return first_edit(b, edits, lambda made: np.array_equal(a, made), len(edits) + 1)
 
 
 def _codes(

@@ -75,8 +75,8 @@ def explain_batch(ours: Arrays, reference: Arrays, key: str) -> str:
             return all(rows[i] == made[i] for i in known or range(len(made)))
 
         found = explain(given, _edits(made, given, who, other), passes, BUDGET)
-        if found is not None:
-            return found.cause
+        if found:
+            return found
     return _guess(a, b, known)
 
 

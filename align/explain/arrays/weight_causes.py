@@ -1,8 +1,7 @@
 """From one wrongly converted tensor to the cause: the edit of PyTorch's that makes Paddle's.
 
-Tensors are in Paddle's layout. Sources are searched over all the tensors of the model.
-
-Legend: a = ours (Paddle), b = what PyTorch's tensor becomes.
+Tensors are in Paddle's layout, PyTorch's (b) converted. Sources are searched over all the tensors
+of the model.
 """
 
 from __future__ import annotations
@@ -14,13 +13,11 @@ import os.path
 import numpy as np
 
 from align.explain.arrays import array_edits
-from align.explain.experiment import Edit
-from align.explain.experiment import explain as first_edit
+from align.explain.experiment import EXPLAINED, Edit, close_to, explain
 from align.judge.diagnosis import diagnose_shape
 from align.record.arrays import Arrays
 
 ROUNDING = 3e-7  # of the largest value: what one computation in float32 leaves
-EXPLAINED = 0.01  # part of the difference that an edit may leave
 FRESH = 16  # elements from which a correlation says something
 BUDGET = 120  # trials
 LARGEST = 1_000_000  # elements; above, edits are tried one by one only
@@ -54,16 +51,10 @@ class Explainer:
         sources = self._sources(name, a)
         a, b = a.astype(np.float64), b.astype(np.float64)
         near = min(EXPLAINED * np.abs(a - b).max(), ROUNDING * np.abs(a).max())
-
-        def passes(made: np.ndarray) -> bool:
-            return made.shape == a.shape and bool(np.abs(made - a).max() <= near)
-
-        with np.errstate(all="ignore"):
-            pairs = array_edits.pairs(a, b) if a.size <= LARGEST else ()
-            tried = itertools.chain(array_edits.single(a, b), pairs)
-            edits = itertools.chain(sources, tried if a.size == 1 or np.ptp(a) else ())
-            found = first_edit(b, edits, passes, BUDGET)
-        return _guess(a, b) if found is None else found.cause
+        pairs = array_edits.pairs(a, b) if a.size <= LARGEST else ()
+        tried = itertools.chain(array_edits.single(a, b), pairs)
+        edits = itertools.chain(sources, tried if a.size == 1 or np.ptp(a) else ())
+        return explain(b, edits, close_to(a, near), BUDGET) or _guess(a, b)
 
     def _sources(self, name: str, a: np.ndarray) -> list[Edit[np.ndarray]]:
         """Other tensors that hold Paddle's values, those that share most of the path first."""

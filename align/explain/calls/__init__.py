@@ -1,7 +1,7 @@
 """Causes by experiment: edit one wrong layer and see whether it agrees.
 
 `align.pair.bench` runs the layer again. Candidate edits: `layer_edits` (options, weights, inputs),
-`call_edits` (`value_rows` and `place_rows`, tables of data; `call_values` what they try),
+`value_rows` and `place_rows` (of a call, tables of data; `call_values` what they try),
 `number_edits` (one fitted number), `structure_edits` (the layers inside). `search` tries them,
 `gradient_search` those of a backward pass.
 """

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 import paddle
 
-from align.explain.calls.search import together
+from align.explain.arrays.gradient_edits import UNKNOWN
+from align.explain.calls.search import instead, together
 from align.explain.experiment import Edit, explain
+from align.frameworks.swapping import attributes
 from align.frameworks.watched_calls import WatchedCall, watched_in
 from align.pair.any_pair import AnyPair
 from align.pair.bench import Bench
@@ -25,48 +27,53 @@ CUTS = {
 """Function -> what a call of it does to the gradient."""
 
 
-def explained(pair: AnyPair, key: str) -> str:
-    """The cause of a wrong backward pass of one layer whose forward pass is right, "" unknown.
+OTHERWISE = (
+    "the forward pass is right and the gradient is not, and no cut of the graph explains it: "
+    "perhaps a backward pass of its own (PyLayer) is wrong"
+)
+
+
+def explained(pair: AnyPair, key: str, formula: str) -> str:
+    """The cause of a wrong backward pass of one layer whose forward pass is right.
 
     Args:
         pair: the user's pair.
         key: call of the layer.
+        formula: what its gradients say; told where no experiment succeeds.
     """
     reference = Bench(pair, key).partner
     if key == ROOT or reference is None:
-        return ""
+        return formula
     with Bench(pair, key).ready() as bench:
         held = bench.held
     if held is None:
-        return ""
+        return formula
     trial = GradientBench(pair, held, reference)
     calls: list[WatchedCall] = []
     ours = trial.gradients(watched_in(trial.layer, lambda call: calls.append(call) or call.go()))
     if ours is None or trial.right(ours):
-        return ""
+        return formula
     found = explain(None, _edits(trial.layer, calls), trial.mended_by, TRIALS)
-    return "" if found is None else found.cause
+    return found or (OTHERWISE if formula == UNKNOWN else formula)
 
 
 def _edits(layer: Any, calls: list[WatchedCall]) -> Iterator[Edit[Any]]:
     """Cuts of Paddle undone, then cuts that PyTorch may have."""
     for numbers in together([call for call in calls if call.name in CUTS]):
         call = calls[numbers[0]]
-        yield _edit(f"{CUTS[call.name]} ({call.place})", _instead(layer, numbers, _joined))
+        yield _edit(
+            f"{CUTS[call.name]} ({call.place})", watched_in(layer, instead(numbers, _joined))
+        )
     said = "no_grad() cuts the graph: no gradient passes there, in PyTorch it does"
-    yield _edit(said, _gradients_on())
+    yield _edit(said, attributes(paddle, no_grad=contextlib.nullcontext))
     for numbers in together([call for call in calls if call.name not in CUTS]):
         call = calls[numbers[0]]
         said = f"PyTorch cuts the graph after {call.name}, Paddle does not: detach() is missing"
-        yield _edit(f"{said} ({call.place})", _instead(layer, numbers, _detached))
+        yield _edit(f"{said} ({call.place})", watched_in(layer, instead(numbers, _detached)))
 
 
 def _edit(says: str, change: AbstractContextManager) -> Edit[Any]:
     return Edit(says, lambda _: change)
-
-
-def _instead(layer: Any, numbers: Sequence[int], answer: Any) -> AbstractContextManager:
-    return watched_in(layer, lambda call: answer(call) if call.number in numbers else call.go())
 
 
 def _joined(call: WatchedCall) -> Any:
@@ -79,14 +86,3 @@ def _joined(call: WatchedCall) -> Any:
 
 def _detached(call: WatchedCall) -> Any:
     return call.go().detach()
-
-
-@contextlib.contextmanager
-def _gradients_on() -> Iterator[None]:
-    """``paddle.no_grad`` without effect."""
-    own = paddle.no_grad
-    paddle.no_grad = contextlib.nullcontext
-    try:
-        yield
-    finally:
-        paddle.no_grad = own

@@ -13,6 +13,7 @@ import paddle
 from align.explain.calls.call_values import turned
 from align.explain.calls.layer_words import unequal
 from align.frameworks import on_paddle
+from align.frameworks.swapping import attributes
 from align.pair.bench import ERRORS, Bench
 from align.pair.isolation import Guilty
 from align.record.nested import leaves, replace
@@ -25,23 +26,11 @@ def options(bench: Bench, module: Any) -> Iterator[Change]:
     wrong = list(unequal(bench.layer, module))
     for one in wrong:
         said = f"{one.says}; with PyTorch's it agrees"
-        yield said, _set(bench.layer, {one.attribute: one.value})
+        yield said, attributes(bench.layer, **{one.attribute: one.value})
     if len(wrong) > 1:
         said = "; ".join(one.says for one in wrong)
         values = {one.attribute: one.value for one in wrong}
-        yield f"{said}; with PyTorch's values it agrees", _set(bench.layer, values)
-
-
-@contextlib.contextmanager
-def _set(layer: Any, values: dict[str, Any]) -> Iterator[None]:
-    before = {name: getattr(layer, name) for name in values}
-    try:
-        for name, value in values.items():
-            setattr(layer, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(layer, name, value)
+        yield f"{said}; with PyTorch's values it agrees", attributes(bench.layer, **values)
 
 
 def _grid(x: paddle.Tensor) -> paddle.Tensor:
@@ -102,15 +91,11 @@ def _moved(layer: Any, name: str, move: Callable[[paddle.Tensor], paddle.Tensor]
             paddle.assign(on_paddle.tensor(before), output=tensor)
 
 
-@contextlib.contextmanager
-def _given(bench: Bench, path: str, tensor: paddle.Tensor) -> Iterator[None]:
-    bench.given = lambda given: replace(
-        given, on_paddle.is_tensor, lambda p, t: tensor if p == path else t
-    )
-    try:
-        yield
-    finally:
-        bench.given = None
+def _given(bench: Bench, path: str, tensor: paddle.Tensor) -> AbstractContextManager:
+    def given(own: tuple) -> tuple:
+        return replace(own, on_paddle.is_tensor, lambda p, t: tensor if p == path else t)
+
+    return attributes(bench, given=given)
 
 
 def rows(bench: Bench, guilty: Guilty) -> Iterator[Change]:

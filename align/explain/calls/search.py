@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from align.explain.calls import call_edits, layer_edits, number_edits, structure_edits
+from align.explain.calls import layer_edits, number_edits, structure_edits
 from align.explain.calls.call_values import Around
+from align.explain.calls.place_rows import PLACE_ROWS
+from align.explain.calls.value_rows import VALUE_ROWS
 from align.explain.experiment import Edit, explain
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.watched_calls import WatchedCall, watched_in
 from align.pair.any_pair import AnyPair
-from align.pair.bench import Bench
+from align.pair.bench import ERRORS, Bench
 from align.pair.isolation import Guilty
 
 MANY = 200  # watched calls of one layer; beyond that it is a whole network
@@ -23,45 +24,31 @@ LARGE = 4_000_000  # elements of the tensor in question; experiments on more tak
 WORK = 200_000_000  # elements times trials of one layer
 LEAST, MOST = 100, 2_000  # trials of a large layer, and of a small one
 
+ROWS = (*VALUE_ROWS, *PLACE_ROWS)
+
 Changes = Iterator[tuple[str, AbstractContextManager]]
 
 
-@dataclass(frozen=True)
-class Study:
-    """What the experiments on one wrong layer gave.
+def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
+    """Experiment on one wrong layer: three sentences, "" for what is not known.
 
-    Attributes:
-        proved: the cause: the layer agrees after its edit; "" without.
-        recorded: what both sides' records of the calls in it say, "" when they are alike.
-        guess: what is odd about the layer otherwise, "" without.
-    """
-
-    proved: str = ""
-    recorded: str = ""
-    guess: str = ""
-
-
-def study(pair: AnyPair, guilty: Guilty) -> Study:
-    """Experiment on one wrong layer.
-
-    Args:
-        pair: the user's pair.
-        guilty: from inject mode.
+    Returns:
+        The cause after whose edit the layer agrees; what both sides' records of the calls in it
+        say; what is odd about the layer otherwise, a guess.
     """
     size = 0 if guilty.expected is None else guilty.expected.size
     if size > LARGE:
-        return Study()
+        return "", "", ""
     with Bench(pair, guilty.place).ready() as bench, np.errstate(all="ignore"):
         calls: list[WatchedCall] = []
         if not bench.trial(watching(bench, lambda call: calls.append(call) or call.go())):
-            return Study()  # it does not fail on its own, or not twice in the same way
+            return "", "", ""  # it does not fail on its own, or not twice in the same way
         recorded = structure_edits.recorded(bench)
         guess = structure_edits.unused(pair, bench) or structure_edits.arguments(bench)
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
         changes = _changes(pair, bench, guilty, calls if len(calls) <= MANY else [], budget)
         edits = (Edit(said, lambda _, c=change: c) for said, change in changes)
-        found = explain(None, edits, bench.mended_by, budget)
-    return Study("" if found is None else found.cause, recorded, guess)
+        return explain(None, edits, bench.mended_by, budget), recorded, guess
 
 
 def _changes(
@@ -76,15 +63,28 @@ def _changes(
     around = Around(_masks(bench, module), _widths(bench, calls))
     for numbers in together(calls):
         call = calls[numbers[0]]
-        for said, answer in call_edits.edits(call, around):
-            yield _told(bench, said, call), _instead(bench, numbers, answer)
+        for said, answer in edits(call, around):
+            yield _told(bench, said, call), watching(bench, instead(numbers, answer))
     yield from layer_edits.inputs(bench)
     for numbers in number_edits.lines(calls):
         if bench.trials >= budget:
             return
         call = calls[numbers[0]]
         for said, answer in number_edits.fitted(call, _miss(bench, numbers)):
-            yield _told(bench, said, call), _instead(bench, numbers, answer)
+            yield _told(bench, said, call), watching(bench, instead(numbers, answer))
+
+
+def edits(call: WatchedCall, around: Around) -> Iterator[tuple[str, Callable[[WatchedCall], Any]]]:
+    """What may be wrong with a call, by the tables of rows: the sentence and the right call."""
+    for row in ROWS:
+        if call.name not in row.functions.split():
+            continue
+        try:
+            held = [(row.sentence(call, v), v) for v in row.values(call, around)]
+        except ERRORS:  # a call of an unforeseen form has no such edit
+            continue
+        for said, value in held:
+            yield said, lambda one, row=row, v=value: row.answer(one, v)
 
 
 def _told(bench: Bench, said: str, call: WatchedCall) -> str:
@@ -101,11 +101,9 @@ def together(calls: Sequence[WatchedCall]) -> list[list[int]]:
     return [[c.number] for c in calls] + [held for held in lines.values() if len(held) > 1]
 
 
-def _instead(
-    bench: Bench, numbers: Sequence[int], answer: Callable[[WatchedCall], Any]
-) -> AbstractContextManager:
+def instead(numbers: Sequence[int], answer: Callable[[WatchedCall], Any]) -> Callable:
     """Some calls answered in another way, all others as they are."""
-    return watching(bench, lambda call: answer(call) if call.number in numbers else call.go())
+    return lambda call: answer(call) if call.number in numbers else call.go()
 
 
 def _miss(bench: Bench, numbers: Sequence[int]) -> number_edits.Miss:
@@ -117,7 +115,7 @@ def _miss(bench: Bench, numbers: Sequence[int]) -> number_edits.Miss:
     energy = float(np.vdot(error, error))
 
     def miss(answer: Callable[[WatchedCall], Any]) -> float | None:
-        held = bench.trial(_instead(bench, numbers, answer))
+        held = bench.trial(watching(bench, instead(numbers, answer)))
         if not held:
             return None if held is None else 0.0
         same = held[0].shown_at == first.shown_at and held[0].ours.shape == error.shape

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ import paddle
 
 from align.explain.calls.call_values import FORMULAS
 from align.frameworks import on_paddle
+from align.frameworks.swapping import attributes
 from align.pair.any_pair import AnyPair
 from align.pair.bench import Bench
 from align.record.nested import leaves
@@ -28,18 +28,12 @@ def insertions(bench: Bench) -> Iterator[tuple[str, AbstractContextManager]]:
             yield said, _after(bench, key, name)
 
 
-@contextlib.contextmanager
-def _after(bench: Bench, key: str, name: str) -> Iterator[None]:
-    formula = FORMULAS[name]
-
+def _after(bench: Bench, key: str, name: str) -> AbstractContextManager:
     def change(called: str, output: Any) -> Any:
-        return formula(output) if called == key and isinstance(output, paddle.Tensor) else output
+        hit = called == key and isinstance(output, paddle.Tensor)
+        return FORMULAS[name](output) if hit else output
 
-    bench.after = change
-    try:
-        yield
-    finally:
-        bench.after = None
+    return attributes(bench, after=change)
 
 
 def recorded(bench: Bench) -> str:

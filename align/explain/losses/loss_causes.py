@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from align.explain.experiment import Edit
+from align.explain.experiment import EXPLAINED, Edit, scale
 from align.explain.experiment import explain as first_edit
 from align.explain.losses import loss_options
 from align.record.arrays import Arrays
 
-EXPLAINED = 0.01  # part of the difference that an edit may leave
 SAME = 1e-6  # relative difference of numbers that are one
 LARGEST = 500_000  # elements; the formulas are not worth more
 BUDGET = 100  # trials
@@ -78,14 +77,12 @@ def explain(outputs: Arrays, labels: np.ndarray | None, ours: LossRun, reference
 
     if passes(reference):
         return ""
-    with np.errstate(all="ignore"):
-        edits = itertools.chain(
-            _of_parts(ours, reference),
-            _of_options(outputs, labels, ours, reference),
-            _of_the_whole(outputs, ours, reference),
-        )
-        found = first_edit(reference, edits, passes, BUDGET)
-    return "" if found is None else found.cause
+    edits = itertools.chain(
+        _of_parts(ours, reference),
+        _of_options(outputs, labels, ours, reference),
+        _of_the_whole(outputs, ours, reference),
+    )
+    return first_edit(reference, edits, passes, BUDGET)
 
 
 def _near(a: np.ndarray, b: np.ndarray, made: np.ndarray) -> bool:
@@ -104,12 +101,6 @@ def _shape(a: np.ndarray, b: np.ndarray) -> str:
     return f"{shapes}: reduction: {who} takes the {taken[0]} of the other's" if taken else shapes
 
 
-def _factor(a: np.ndarray, b: np.ndarray) -> float:
-    """k with which k b is nearest to a."""
-    energy = float(np.vdot(b, b))
-    return float(np.vdot(b, a)) / energy if energy else 0.0
-
-
 def _of_parts(ours: LossRun, reference: LossRun) -> Iterator[Edit[LossRun]]:
     """Of the value alone, of the gradient alone, of one output's gradient."""
     a, b, slopes = ours.value, reference.value, reference.gradients
@@ -122,14 +113,14 @@ def _of_parts(ours: LossRun, reference: LossRun) -> Iterator[Edit[LossRun]]:
     for value, text in ((b, "the value is right"), (a, "and the value differs")):
         yield Edit(f"the gradient {how}, {text}: {where}", lambda r, v=value: r.changed(v, {}))
     for path, (own, theirs) in pairs.items() if len(pairs) > 1 else ():
-        factor = _factor(own, theirs)
+        factor = scale(own, theirs)
         edited = reference.changed(a, {**slopes, path: factor * theirs})  # its value is unknown
         text = f"the term of the output {path!r} weighs {factor:.6g} times as much as in PyTorch"
         if not own.any():
             text = f"a term is missing: Paddle's loss leaves the output {path!r} out (no gradient)"
         if abs(factor - 1) > SAME:
             yield Edit(text, lambda _, edited=edited: edited)
-    factor = _factor(*(np.concatenate([x[i].ravel() for x in pairs.values()]) for i in (0, 1)))
+    factor = scale(*(np.concatenate([x[i].ravel() for x in pairs.values()]) for i in (0, 1)))
     yield Edit(
         f"the gradient is {factor:.6g} times PyTorch's, the value is right: a scale in the "
         "backward pass only",
@@ -165,7 +156,7 @@ def _of_options(
 
 def _of_the_whole(outputs: Arrays, ours: LossRun, reference: LossRun) -> Iterator[Edit[LossRun]]:
     """Value and gradient times one number."""
-    factor, each = _factor(ours.value, reference.value), ours.value.size > 1
+    factor, each = scale(ours.value, reference.value), ours.value.size > 1
     output = next(iter(outputs.values()), np.zeros(()))
     what = "every value of the loss is" if each else "loss and gradient are"
     yield Edit(

@@ -57,8 +57,8 @@ def explain(
         shown = ["undefined (NaN)" if math.isnan(v) else f"{v:.6g}" for v in (a, b)]
         return f"the score is {shown[0]} in Paddle, {shown[1]} in PyTorch"
     edits = (Edit(says, lambda x, f=f: f(x, len(output))) for says, f in CHANGES.items())
-    found = first_edit(b, edits, lambda made: _same(made, a), BUDGET)
-    return _named(name, a, b, output, labels) or ("" if found is None else found.cause)
+    named = _named(name, a, b, output, labels)
+    return named or first_edit(b, edits, lambda made: _same(made, a), BUDGET)
 
 
 def _absent(name: str, ours: Mapping[str, float], reference: Mapping[str, float]) -> str:

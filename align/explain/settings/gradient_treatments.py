@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from align.explain.experiment import scale
 from align.explain.settings.exchange import both, number
 from align.judge.update_trace import SMALL_STEP, SideTrace
 
@@ -62,12 +63,6 @@ def round_off(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def slope(y: np.ndarray, x: np.ndarray) -> float:
-    """The factor of y = factor x x by least squares."""
-    energy = float(np.vdot(x, x))
-    return float(np.vdot(y, x)) / energy if energy else 0.0
-
-
 def sentence(a: Treatment, b: Treatment) -> str:
     """What differs between Paddle's and PyTorch's."""
     if a.kind == b.kind and a.limit != b.limit and a.kind != "scaled":
@@ -95,7 +90,7 @@ def treatment_of(side: SideTrace) -> Treatment | None:
     ]  # the small step is below every limit, and lost in rounding in float32
     if not pairs:
         return Treatment()
-    factors = [slope(e.ravel(), g.ravel()) for *_, g, e in pairs]
+    factors = [scale(e, g) for *_, g, e in pairs]
     least = int(np.argmin(factors))
     if factors[least] <= 0:
         return None  # cleared after the step: nothing is left to read
@@ -113,7 +108,7 @@ def treatment_of(side: SideTrace) -> Treatment | None:
 def _weight(side: SideTrace) -> float:
     """How much of the weights hooks add to a gradient of zero."""
     found = [
-        slope(one.used[0], one.weights[0])
+        scale(one.used[0], one.weights[0])
         for one in side.still.values()
         if one.used and one.used[0] is not None and one.used[0].any()
     ]

@@ -43,10 +43,9 @@ def explain(ours: Rates, reference: Rates) -> str:
     if np.array_equal(a, b):
         return ""
     with np.errstate(all="ignore"):
-        found = first(b, _edits(a, b), partial(_same, a), TRIALS)
-        told = found.cause if found is not None else _restarts(a, b) or _warped(a, b)
-        found = None if told else first(b, _decayed(a, b), partial(_same, a), TRIALS)
-        return told or (found.cause if found is not None else _guess(a, b))
+        told = first(b, _edits(a, b), partial(_same, a), TRIALS) or _restarts(a, b)
+        told = told or _warped(a, b) or first(b, _decayed(a, b), partial(_same, a), TRIALS)
+        return told or _guess(a, b)
 
 
 def _same(curve: Rates, edited: Rates) -> bool:

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from align.explain import formulas
-from align.explain.arrays.output_edits import LARGE, of_output
-from align.explain.guesses import guess
-from align.explain.locate import momentum_hint
+from align.explain.arrays.output_edits import LARGE, guess, of_output
+from align.explain.arrays.statistic_edits import explain_statistic
 from align.pair.isolation import Guilty
 
 RNG = np.random.default_rng(3)
@@ -133,9 +132,9 @@ def test_options_that_differ_are_told_without_a_run() -> None:
 def test_the_convention_of_the_momentum_and_the_divisor_of_the_variance_are_told_apart() -> None:
     before, batch = RNG.uniform(0.5, 1.5, 4), RNG.uniform(0.5, 1.5, 4)
     expected = 0.9 * before + 0.1 * batch
-    swapped = momentum_hint("bn", before, 0.1 * before + 0.9 * batch, expected)
+    swapped = explain_statistic("bn", before, 0.1 * before + 0.9 * batch, expected)
     assert "use momentum=0.9" in swapped
-    biased = momentum_hint("bn", before, 0.9 * before + 0.1 * batch * 5 / 6, expected)
+    biased = explain_statistic("bn", before, 0.9 * before + 0.1 * batch * 5 / 6, expected)
     assert "divided by n in Paddle, by n - 1 in PyTorch (n = 6)" in biased
-    assert "does not move it" in momentum_hint("bn", before, before, expected)
-    assert momentum_hint("bn", before, RNG.normal(size=4), expected) == ""
+    assert "does not move it" in explain_statistic("bn", before, before, expected)
+    assert explain_statistic("bn", before, RNG.normal(size=4), expected) == ""

@@ -1,0 +1,57 @@
+"""Candidate edits of a running statistic after one pass: its momentum, a variance's divisor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from align.explain.experiment import EXPLAINED, Edit, close_to, explain, scale
+
+MOMENTA = (0.1, 0.01, 0.001, 0.05, 0.2, 0.3)
+"""PyTorch's, of which the variance of a batch is read off."""
+TRIALS = 20
+
+
+def explain_statistic(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> str:
+    """The cause of a wrong running statistic, from how both sides moved it in one pass.
+
+    Args:
+        name: of the buffer.
+        before: before the pass.
+        ours: Paddle's after it.
+        b: PyTorch's after it.
+
+    Returns:
+        A sentence about the momentum or the divisor of the variance, "" when neither explains it.
+    """
+    before, ours, b = (x.astype(np.float64) for x in (before, ours, b))
+    if not (b - before).any():
+        return ""
+    judge = close_to(ours, EXPLAINED * float(np.abs(ours - b).max()))
+    said = explain(b, _edits(before, ours, b), judge, TRIALS)
+    return f"{name}: {said}" if said else ""
+
+
+def _edits(before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> Iterator[Edit[np.ndarray]]:
+    says = "Paddle does not move it (running statistics are used, or frozen)"
+    yield Edit(says, lambda x: before)
+    ratio = scale(ours - before, b - before)
+    moves = f"Paddle moves it {ratio:.4g} times as far as PyTorch"
+    for times in (9, 99):
+        says = "momentum is written in PyTorch's convention; Paddle's is 1 - PyTorch's, so use"
+        said = f"{moves}: {says} momentum={times / (times + 1):g}"
+        yield Edit(said, lambda x, times=times: before + times * (x - before))
+    for momentum in MOMENTA:
+        rest = (1 - momentum) * before
+        factor = scale(ours - rest, b - rest)
+        n = round(1 / (1 - min(factor, 1 / factor))) if factor > 0 and factor != 1 else 0
+        if n > 1:
+            words = ("n", "n - 1") if factor < 1 else ("n - 1", "n")
+            exact = (n - 1) / n if factor < 1 else n / (n - 1)
+            yield Edit(
+                f"the running variance is divided by {words[0]} in Paddle, by {words[1]} in "
+                f"PyTorch (n = {n}): by n it is biased",
+                lambda x, rest=rest, exact=exact: rest + exact * (x - rest),
+            )
+    yield Edit(f"{moves}: another momentum", lambda x: before + ratio * (x - before))
