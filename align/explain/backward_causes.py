@@ -27,15 +27,8 @@ def guilty_backward(pair: AnyPair, run: BackwardIsolation) -> list[Divergence]:
         cause = padding_row(pair, one.place) or _of_tensors(one)
         if one.place in run.forward_wrong:
             cause = _FORWARD + (f": {cause}" if cause else "")
-        found[layer_name] = Divergence(
-            one.comparison.name,
-            layer_name,
-            "backward",
-            pair.dtype,
-            one.comparison.reason,
-            cause,
-            pair.code(one.place),
-        )
+        shown = one.comparison.name, layer_name, "backward", pair.dtype, one.comparison.reason
+        found[layer_name] = Divergence(*shown, cause, pair.code(one.place))
     return list(found.values())
 
 
@@ -45,12 +38,7 @@ def _of_tensors(one: WrongGradient) -> str:
 
 
 def padding_row(pair: AnyPair, key: str) -> str:
-    """An embedding row that PyTorch does not train and Paddle does, or the other way round.
-
-    Args:
-        pair: the user's pair.
-        key: call of a Paddle layer.
-    """
+    """An embedding row that only one side trains, of the Paddle call `key`; "" without."""
     name = f"{key.partition('#')[0]}.weight"
     ours = pair.ours.gradients.get(name)
     expected = pair.setup.weights.to_paddle(pair.reference.gradients).get(name)

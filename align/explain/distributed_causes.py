@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from align.explain.experiment import Edit
+from align.explain.experiment import becomes
 from align.explain.experiment import explain as first
 from align.frameworks import on_paddle
 from align.pair.any_pair import AnyPair
@@ -28,15 +28,7 @@ Weights = Sequence[float]
 
 
 def fit(a: Gradients, b: Gradients) -> tuple[float, float]:
-    """Factor c for which ``a = c b`` fits best over all tensors, and the part that remains of a.
-
-    Args:
-        a: gradients.
-        b: gradients of the same shapes.
-
-    Returns:
-        (c, ||a - c b|| / ||a||); (0, 1) when there is nothing to fit.
-    """
+    """(c, ||a - c b|| / ||a||) with the best c over all tensors; (0, 1) for nothing to fit."""
     ab = bb = aa = 0.0
     for name in (n for n in a if n in b):  # one tensor at a time: they may be files
         x, y = (np.asarray(side[name], np.float64).ravel() for side in (a, b))
@@ -77,8 +69,7 @@ def _sum_of(gradients: Gradients, slices: Slices, rows: Mapping[str, Weights]) -
         factor, remains = fit(gradients, slices.weighted(weights))
         return remains <= REMAINS and abs(factor - 1) <= REMAINS
 
-    edits = [Edit(says, lambda _, weights=weights: weights) for says, weights in rows.items()]
-    return first((), edits, passes, BUDGET)
+    return first((), [becomes(*row) for row in rows.items()], passes, BUDGET)
 
 
 def _cutting(pair: AnyPair, slices: Slices, mean: Weights) -> str:

@@ -18,8 +18,10 @@ from typing import Generic, TypeVar
 import numpy as np
 
 _SCIPY = importlib.util.find_spec("scipy") is not None  # files are compared by NumPy alone
-optimize = importlib.import_module("scipy.optimize") if _SCIPY else None
-"""scipy's module, None without scipy."""
+optimize, special = (
+    importlib.import_module(f"scipy.{name}") if _SCIPY else None for name in ("optimize", "special")
+)
+"""scipy's modules, None without scipy."""
 
 Subject = TypeVar("Subject")
 EXPLAINED = 0.01
@@ -37,6 +39,11 @@ class Edit(Generic[Subject]):
 
     says: str
     apply: Callable[[Subject], Subject | None]
+
+
+def becomes(says: str, made: Subject) -> Edit[Subject]:
+    """An edit of which the edited subject is at hand."""
+    return Edit(says, lambda _: made)
 
 
 def explain(

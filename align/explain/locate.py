@@ -28,15 +28,8 @@ def _describe(pair: Pair, one: Guilty, *, first: bool) -> Divergence:
         inside = ", ".join(dict.fromkeys(one.siblings[:4]))
         hidden = f"layers without a partner run there: {inside}" if inside else ""
         cause = "; ".join(filter(None, [one.comparison.hint, hidden]))
-    return Divergence(
-        one.shown_at,
-        one.place,
-        "forward",
-        pair.dtype,
-        one.comparison.reason,
-        cause,
-        pair.code(one.place),
-    )
+    shown = one.shown_at, one.place, "forward", pair.dtype, one.comparison.reason
+    return Divergence(*shown, cause, pair.code(one.place))
 
 
 def _cause(pair: Pair, one: Guilty, *, first: bool) -> str:
@@ -60,10 +53,7 @@ def first_forward(
     if taps and guilty and first.name.startswith("("):
         first = taps[0]
     if guilty:
-        held = guilty[0]
-        return Divergence(
-            first.name, held.place, "forward", pair.dtype, first.reason, held.cause, held.source
-        )
+        return dataclasses.replace(guilty[0], name=first.name, reason=first.reason)
     place = first.name.partition("[")[0]
     if place.startswith("(") and place != ROOT:
         place, cause = _structural(first)
@@ -111,15 +101,13 @@ def first_backward(
         place = first.name.removeprefix("gradient at ").partition("[")[0]
         place = "loss" if is_of_loss(first) else place
         return Divergence(first.name, place, "backward", pair.dtype, first.reason, first.hint)
-    held = guilty[0]
-    cause = held.cause
-    if pair.live:
-        from align.explain.calls import gradient_search  # two dumps are compared without it
+    found = dataclasses.replace(guilty[0], name=first.name, reason=first.reason)
+    if not pair.live:
+        return found
+    from align.explain.calls import gradient_search  # two dumps are compared without it
 
-        cause = gradient_search.explained(pair, held.place, cause)
-    return Divergence(
-        first.name, held.place, "backward", pair.dtype, first.reason, cause, held.source
-    )
+    cause = gradient_search.explained(pair, found.place, found.cause)
+    return dataclasses.replace(found, cause=cause)
 
 
 def is_of_loss(first: Comparison) -> bool:

@@ -52,12 +52,7 @@ class GradientCase:
 
 
 def explain_gradient(case: GradientCase) -> str:
-    """The cause of a wrong gradient of code whose output is right.
-
-    Returns:
-        The sentence of the first edit that makes Paddle's gradient, a guess without one; "" for
-        shapes that differ and for what is not finite.
-    """
+    """The cause of a wrong gradient of code whose output is right; a guess without one."""
     same = case.ours.shape == case.expected.shape
     if not same or not case.ours.size or not np.isfinite(case.ours).all():
         return ""

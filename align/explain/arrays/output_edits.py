@@ -28,12 +28,7 @@ Sides = tuple[np.ndarray, np.ndarray]
 
 
 def of_output(guilty: Guilty, weights: Arrays) -> str:
-    """The first edit after which both sides agree, "" without one.
-
-    Args:
-        guilty: from inject mode.
-        weights: tensors of the Paddle layer by leaf name, float64.
-    """
+    """The first edit after which both sides agree, "" without; weights are the Paddle layer's."""
     sides = _comparable(guilty)
     if sides is None or _hidden(*sides):
         return ""
@@ -48,13 +43,7 @@ def of_output(guilty: Guilty, weights: Arrays) -> str:
 
 
 def guess(guilty: Guilty, layer: Any = None, module: Any = None) -> str:
-    """The first thing that is odd about a wrong layer, "" without one.
-
-    Args:
-        guilty: from inject mode.
-        layer: the Paddle layer, or what a dump says of it.
-        module: the PyTorch module, likewise.
-    """
+    """The first thing that is odd about a wrong layer (or what a dump says of it), "" without."""
     told, sides = "; ".join(one.says for one in unequal(layer, module)), _comparable(guilty)
     if told or sides is None:
         return told

@@ -24,13 +24,7 @@ Tokens = list[Row]
 
 
 def padding_mask(batch: Arrays, shape: tuple[int, ...], besides: str = "") -> np.ndarray | None:
-    """The batch's own mask of the positions that count, True there; None when it has none.
-
-    Args:
-        batch: arrays by key.
-        shape: (B, L) of the ids.
-        besides: a key that is not to be taken.
-    """
+    """(B, L) True at the positions that count, by the batch's own mask; None when it has none."""
     for key, array in batch.items():
         if "mask" not in key.lower() or key == besides or array.shape != shape:
             continue
@@ -52,13 +46,7 @@ def ids_key(ours: Arrays, reference: Arrays) -> str | None:
 
 
 def explain_batch(ours: Arrays, reference: Arrays, key: str) -> str:
-    """Why the ids of two batches differ, "" when nothing is known of it.
-
-    Args:
-        ours: Paddle's batch.
-        reference: PyTorch's.
-        key: of the ids.
-    """
+    """Why the ids of two batches differ, "" when nothing is known of it."""
     batches = [(batch[key], padding_mask(batch, batch[key].shape)) for batch in (ours, reference)]
     (a, mine), (b, theirs) = (_taken_apart(*batch) for batch in batches)
     if len(a) != len(b):

@@ -13,7 +13,7 @@ import os.path
 import numpy as np
 
 from align.explain.arrays import array_edits
-from align.explain.experiment import EXPLAINED, Edit, close_to, explain
+from align.explain.experiment import EXPLAINED, Edit, becomes, close_to, explain
 from align.judge.diagnosis import diagnose_shape
 from align.record.arrays import Arrays
 
@@ -67,7 +67,7 @@ class Explainer:
                 if swapped:
                     says = f"swapped with {other!r}: each holds the other's values"
                 if swapped or a.size == 1 or np.ptp(a):
-                    found.append((not swapped, Edit(says, lambda _: self.ours[name])))
+                    found.append((not swapped, becomes(says, self.ours[name])))
         return [edit for _, edit in sorted(found, key=lambda one: one[0])]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from align.explain.calls.call_values import Around
+from align.explain.calls.layer_words import single
 from align.frameworks.watched_calls import WatchedCall
 
 
@@ -45,7 +46,7 @@ def option(
 
     def others(call: WatchedCall, around: Around) -> list[Any]:
         given = candidates(call, around) if callable(candidates) else candidates
-        own = _single(call.argument(argument))
+        own = single(call.argument(argument))
         return [one for one in given if type(one) is not type(own) or one != own]
 
     return CallRow(
@@ -55,9 +56,3 @@ def option(
         others,
         lambda call: call.argument(argument),
     )
-
-
-def _single(value: Any) -> Any:
-    """A pair of equal numbers as the number."""
-    equal = isinstance(value, (list, tuple)) and value and all(one == value[0] for one in value)
-    return value[0] if equal and isinstance(value[0], int) else value

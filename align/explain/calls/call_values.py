@@ -6,40 +6,22 @@ Legend: call is one watched call of Paddle, around is what its layer has at hand
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import paddle
-from paddle.nn import functional as F
 
+from align.explain.experiment import close_to
+from align.explain.formulas import ACTIVATIONS
+from align.frameworks import on_paddle
 from align.frameworks.watched_calls import WatchedCall
 
 FEW = 4  # parts or axes whose permutations are all tried
 LOW = -1e30
 REDUCTIONS = ("mean", "sum", "max", "min")
 MODES = ("reflect", "replicate", "circular")
-FORMULAS: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
-    "GELU (erf)": lambda x: F.gelu(x),
-    "GELU (tanh approximation)": lambda x: F.gelu(x, approximate=True),
-    "ReLU": F.relu,
-    "SiLU": F.silu,
-    "tanh": paddle.tanh,
-    "sigmoid": F.sigmoid,
-    "ELU": F.elu,
-    "leaky ReLU (slope 0.01)": F.leaky_relu,
-    "leaky ReLU (slope 0.2)": lambda x: F.leaky_relu(x, 0.2),
-    "ReLU6": F.relu6,
-    "hard swish": F.hardswish,
-    "hard sigmoid (PyTorch: x/6 + 1/2)": F.hardsigmoid,
-    "Mish": F.mish,
-    "softplus": F.softplus,
-    "softsign": F.softsign,
-    "GELU (sigmoid approximation)": lambda x: x * F.sigmoid(1.702 * x),
-    "the identity": lambda x: x,
-}
-"""Name -> elementwise formula; the activations that ports exchange."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +44,21 @@ def first(call: WatchedCall) -> Any:
 
 def formula(call: WatchedCall) -> str:
     """The name of the activation that a call computes."""
-    x, made = first(call), call.go()
-    same = (name for name, f in FORMULAS.items() if bool((f(x) == made).all()))
+    x, made = on_paddle.numpy(first(call)), on_paddle.numpy(call.go())
+    near = 1e-6 * float(np.abs(made).max())
+    same = (name for name, f in ACTIVATIONS.items() if close_to(made, near)(f(x)))
     return next(same, call.name)
 
 
 def formulas(call: WatchedCall, around: Around) -> list[str]:
     """The names of the other activations."""
-    return [name for name in FORMULAS if name != formula(call)]
+    own = formula(call)
+    return [name for name in ACTIVATIONS if name != own]
+
+
+def activated(name: str, x: paddle.Tensor) -> paddle.Tensor:
+    """One activation of a tensor."""
+    return paddle.to_tensor(ACTIVATIONS[name](on_paddle.numpy(x)), dtype=x.dtype)
 
 
 def axes(call: WatchedCall, around: Around) -> list[int]:

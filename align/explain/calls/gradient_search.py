@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import paddle
 
 from align.explain.arrays.gradient_edits import UNKNOWN
 from align.explain.calls.search import instead, together
-from align.explain.experiment import Edit, explain
+from align.explain.experiment import Edit, becomes, explain
 from align.frameworks.swapping import attributes
 from align.frameworks.watched_calls import WatchedCall, watched_in
 from align.pair.any_pair import AnyPair
@@ -34,13 +33,7 @@ OTHERWISE = (
 
 
 def explained(pair: AnyPair, key: str, formula: str) -> str:
-    """The cause of a wrong backward pass of one layer whose forward pass is right.
-
-    Args:
-        pair: the user's pair.
-        key: call of the layer.
-        formula: what its gradients say; told where no experiment succeeds.
-    """
+    """The cause of a wrong backward pass of one layer; `formula` where no experiment succeeds."""
     reference = Bench(pair, key).partner
     if key == ROOT or reference is None:
         return formula
@@ -61,19 +54,15 @@ def _edits(layer: Any, calls: list[WatchedCall]) -> Iterator[Edit[Any]]:
     """Cuts of Paddle undone, then cuts that PyTorch may have."""
     for numbers in together([call for call in calls if call.name in CUTS]):
         call = calls[numbers[0]]
-        yield _edit(
+        yield becomes(
             f"{CUTS[call.name]} ({call.place})", watched_in(layer, instead(numbers, _joined))
         )
     said = "no_grad() cuts the graph: no gradient passes there, in PyTorch it does"
-    yield _edit(said, attributes(paddle, no_grad=contextlib.nullcontext))
+    yield becomes(said, attributes(paddle, no_grad=contextlib.nullcontext))
     for numbers in together([call for call in calls if call.name not in CUTS]):
         call = calls[numbers[0]]
         said = f"PyTorch cuts the graph after {call.name}, Paddle does not: detach() is missing"
-        yield _edit(f"{said} ({call.place})", watched_in(layer, instead(numbers, _detached)))
-
-
-def _edit(says: str, change: AbstractContextManager) -> Edit[Any]:
-    return Edit(says, lambda _: change)
+        yield becomes(f"{said} ({call.place})", watched_in(layer, instead(numbers, _detached)))
 
 
 def _joined(call: WatchedCall) -> Any:

@@ -57,7 +57,7 @@ def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
         if isinstance(value, str) != isinstance(own, str):
             continue
         value = value if convert is None or value is None else convert(value)
-        if _single(own) != _single(value):
+        if single(own) != single(value):
             yield Unequal(name, own, _like(own, value))
 
 
@@ -71,11 +71,10 @@ def _is_option(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def _single(value: Any) -> Any:
+def single(value: Any) -> Any:
     """A pair of equal numbers as the number."""
-    if isinstance(value, (list, tuple)) and all(one == value[0] for one in value):
-        return value[0]
-    return value
+    equal = isinstance(value, (list, tuple)) and value and all(one == value[0] for one in value)
+    return value[0] if equal else value
 
 
 def _like(own: Any, value: Any) -> Any:
@@ -86,5 +85,5 @@ def _like(own: Any, value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    value = _single(value)
+    value = single(value)
     return f"{value:.4g}" if isinstance(value, float) else repr(value)

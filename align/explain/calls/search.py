@@ -12,7 +12,7 @@ from align.explain.calls import layer_edits, number_edits, structure_edits
 from align.explain.calls.call_values import Around
 from align.explain.calls.place_rows import PLACE_ROWS
 from align.explain.calls.value_rows import VALUE_ROWS
-from align.explain.experiment import Edit, explain
+from align.explain.experiment import becomes, explain
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.watched_calls import WatchedCall, watched_in
 from align.pair.any_pair import AnyPair
@@ -47,7 +47,7 @@ def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
         guess = structure_edits.unused(pair, bench) or structure_edits.arguments(bench)
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
         changes = _changes(pair, bench, guilty, calls if len(calls) <= MANY else [], budget)
-        edits = (Edit(said, lambda _, c=change: c) for said, change in changes)
+        edits = (becomes(said, change) for said, change in changes)
         return explain(None, edits, bench.mended_by, budget), recorded, guess
 
 

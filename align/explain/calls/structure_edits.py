@@ -9,7 +9,7 @@ from typing import Any
 
 import paddle
 
-from align.explain.calls.call_values import FORMULAS
+from align.explain.calls.call_values import activated
 from align.frameworks import on_paddle
 from align.frameworks.swapping import attributes
 from align.pair.any_pair import AnyPair
@@ -31,17 +31,13 @@ def insertions(bench: Bench) -> Iterator[tuple[str, AbstractContextManager]]:
 def _after(bench: Bench, key: str, name: str) -> AbstractContextManager:
     def change(called: str, output: Any) -> Any:
         hit = called == key and isinstance(output, paddle.Tensor)
-        return FORMULAS[name](output) if hit else output
+        return activated(name, output) if hit else output
 
     return attributes(bench, after=change)
 
 
 def recorded(bench: Bench) -> str:
-    """What the records of both sides say of the calls inside: a fact, not an experiment.
-
-    Args:
-        bench: after a trial of the layer as it is.
-    """
+    """What both records say of the calls inside, after a trial of the layer as it is: a fact."""
     return _swapped(bench) or _uneven(bench)
 
 

@@ -30,7 +30,7 @@ VALUE_ROWS = (
     CallRow(
         " ".join(ACTIVATIONS),
         "activation: Paddle computes {own}, PyTorch {value}",
-        lambda call, value: values.FORMULAS[value](values.first(call)),
+        lambda call, value: values.activated(value, values.first(call)),
         values.formulas,
         values.formula,
     ),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from align.explain.experiment import EXPLAINED, Edit, scale
+from align.explain.experiment import EXPLAINED, Edit, becomes, scale
 from align.explain.experiment import explain as first_edit
 from align.explain.losses import loss_options
 from align.record.arrays import Arrays
@@ -119,7 +119,7 @@ def _of_parts(ours: LossRun, reference: LossRun) -> Iterator[Edit[LossRun]]:
         if not own.any():
             text = f"a term is missing: Paddle's loss leaves the output {path!r} out (no gradient)"
         if abs(factor - 1) > SAME:
-            yield Edit(text, lambda _, edited=edited: edited)
+            yield becomes(text, edited)
     factor = scale(*(np.concatenate([x[i].ravel() for x in pairs.values()]) for i in (0, 1)))
     yield Edit(
         f"the gradient is {factor:.6g} times PyTorch's, the value is right: a scale in the "
@@ -151,7 +151,7 @@ def _of_options(
     sides = [(float(r.value.ravel()[0]), r.gradients[path]) for r in (ours, reference)]
     text = loss_options.explain(outputs[path], labels, *sides)
     if text:
-        yield Edit(text, lambda _: ours)  # both losses were made again by their options
+        yield becomes(text, ours)  # both losses were made again by their options
 
 
 def _of_the_whole(outputs: Arrays, ours: LossRun, reference: LossRun) -> Iterator[Edit[LossRun]]:

@@ -17,14 +17,7 @@ Side = tuple[float, np.ndarray]
 
 
 def explain(output: np.ndarray, labels: np.ndarray | None, ours: Side, reference: Side) -> str:
-    """What Paddle's loss computes in another way than PyTorch's, "" when the table holds neither.
-
-    Args:
-        output: that both losses got.
-        labels: the user's, None without.
-        ours: Paddle's value and gradient.
-        reference: PyTorch's.
-    """
+    """What Paddle's loss computes in another way; "" when the table does not hold both."""
     for items in arrangements(output, labels):
         mine, theirs = (Measured(items, *side) for side in (ours, reference))
         b = theirs.recipe()

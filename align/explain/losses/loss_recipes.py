@@ -122,11 +122,7 @@ class Measured:
         self._moved = sizes > TINY * sizes.max()
 
     def recipe(self, smoothing: float = 0.0) -> LossRecipe | None:
-        """The first formula that gives the loss; at the last one with more than plain terms.
-
-        Args:
-            smoothing: the other framework's, tried beside another edit.
-        """
+        """The first formula that gives the loss with plain terms, else one with more."""
         held: list[tuple[bool, bool, LossRecipe]] = []
         for formula in self._candidates(smoothing):
             made = self._fitted(formula)

@@ -80,12 +80,7 @@ OF_VALUES: Mapping[str, Callable[..., float]] = {
 
 
 def scores(output: np.ndarray, labels: np.ndarray) -> Iterator[Score]:
-    """Every score that output and labels allow, plain ones first; undefined ones are left out.
-
-    Args:
-        output: floating values, (R, K) for classes.
-        labels: classes (R,), several 0 or 1 (R, K), or values.
-    """
+    """Every score that output and labels allow, plain ones first; undefined ones are left out."""
     z, y = output.astype(np.float64), np.asarray(labels)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # a score of one class only, a constant side

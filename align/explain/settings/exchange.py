@@ -15,11 +15,7 @@ def number(value: Any) -> str:
 
 
 def sentence(values: Sequence[tuple[str, Any, Any]]) -> str:
-    """Options that differ, in words.
-
-    Args:
-        values: (name, Paddle's, PyTorch's).
-    """
+    """Options that differ, (name, Paddle's, PyTorch's), in words."""
     names, ours, theirs = zip(*values, strict=True)
     if len(names) == 1 and True in (ours[0] is True, theirs[0] is True):
         return f"{names[0]}: only {'Paddle' if ours[0] else 'PyTorch'} has it"

@@ -75,11 +75,7 @@ def sentence(a: Treatment, b: Treatment) -> str:
 
 
 def treatment_of(side: SideTrace) -> Treatment | None:
-    """What hooks did to the gradients of one side; None when no treatment fits.
-
-    Args:
-        side: with the gradients given and used.
-    """
+    """What hooks did to the gradients of one side; None when no treatment fits."""
     weight = _weight(side)
     pairs = [
         (side.norms[step], one.norms[step], g, e - weight * one.weights[step])

@@ -203,11 +203,7 @@ def _put_option(name: str, value: Any, optimizer: Any, model: Any) -> None:
 
 
 def decay_sentence(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """How the decays of parameters differ: the set, the form, or the coefficient.
-
-    Args:
-        pairs: name -> Paddle's and PyTorch's.
-    """
+    """How decays of parameters differ, name -> (Paddle's, PyTorch's): set, form, coefficient."""
     parts = []
     for who, at in (("Paddle", 0), ("PyTorch", 1)):
         names = [n for n, pair in pairs.items() if any(pair[at]) and not any(pair[1 - at])]

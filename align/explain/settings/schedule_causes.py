@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from align.explain.experiment import Edit, fitted
+from align.explain.experiment import Edit, becomes, fitted
 from align.explain.experiment import explain as first
 from align.explain.settings.exchange import both, number
 
@@ -63,7 +63,7 @@ def _edits(a: Rates, b: Rates) -> Edits:
     if held[0] != held[1]:
         names = ("Paddle", "PyTorch") if held[0] else ("PyTorch", "Paddle")
         rate = number(a[0] if held[0] else b[0])
-        yield Edit(f"{names[0]}'s rate never changes ({rate}), {names[1]}'s does", lambda _: a)
+        yield becomes(f"{names[0]}'s rate never changes ({rate}), {names[1]}'s does", a)
     yield from _misread(b, a, "Paddle", "scheduler()")
     for edit in _misread(a, b, "PyTorch", "scheduler.get_last_lr()"):
         yield Edit(edit.says, lambda x, edit=edit: a if _same(x, edit.apply(a)) else None)
@@ -88,7 +88,7 @@ def _misread(x: Rates, read: Rates, who: str, getter: str) -> Edits:
     single = np.asarray(x.astype(np.float32), np.float64)
     for made in (single, x * (float(np.float32(peak)) / peak)):
         if np.abs(made - x).max() > 0:
-            yield Edit(f"{who}'s rates are held in float32", lambda _, made=made: made)
+            yield becomes(f"{who}'s rates are held in float32", made)
     before, now = x[:-1], x[1:]
     bent = 2 * now - read[1:] - before
     at = int(np.argmax(np.abs(bent)))
@@ -114,7 +114,7 @@ def _shifted(b: Rates, steps: range) -> Edits:
         ):
             if seen.sum() >= max(2, len(changes) // 2):
                 says = f"shifted by {count}: Paddle's rates come too {word}"
-                yield Edit(says, lambda _, made=made: made)
+                yield becomes(says, made)
     for word, early in (("next step", b[1 : top + 1]), ("step before", np.append(np.nan, b[:top]))):
         says = f"until step {top} Paddle's rate is PyTorch's of the {word}"
         if 1 < top < len(b) - 2:
@@ -137,8 +137,8 @@ def _paced(a: Rates, b: Rates) -> Edits:
             k = int(runs[0])
             for at, how in ((k * (t // k), "the schedule is read"), (t // k, "it is stepped")):
                 if _same(slow, fast[at]):
-                    yield Edit(f"{title} rate changes every {k} steps, {how} once in {k} steps",
-                               lambda _: a)  # fmt: skip
+                    says = f"{title} rate changes every {k} steps, {how} once in {k} steps"
+                    yield becomes(says, a)
 
 
 def _stepped(b: Rates) -> Edits:
@@ -148,7 +148,7 @@ def _stepped(b: Rates) -> Edits:
         if len(_changes(taken)) > 2:
             says = f"stepped {k} times per step: Paddle's rate of step t is PyTorch's of step {k} t"
             made = np.append(taken, np.full(len(b) - len(taken), np.nan))
-            yield Edit(says, lambda _, made=made: made)
+            yield becomes(says, made)
 
 
 def _decayed(a: Rates, b: Rates) -> Edits:
@@ -162,7 +162,7 @@ def _decayed(a: Rates, b: Rates) -> Edits:
         share = float(own @ theirs) / (float(theirs @ theirs) or 1.0)
         made = b.copy()
         made[part] = peak + share * theirs
-        yield Edit(f"{title}: {both(*values)}", lambda _, made=made: made)
+        yield becomes(f"{title}: {both(*values)}", made)
     logs = [np.log(np.where(x > 0, x / peak, np.nan)) for x in (a, b)]
     at = int(np.nanargmin(logs[1]))
     power = float(logs[0][at] / logs[1][at]) if logs[1][at] else 1.0
@@ -177,7 +177,7 @@ def _decayed(a: Rates, b: Rates) -> Edits:
         levels = np.append(b[0], b[drops[1]])
         made = levels[np.searchsorted(drops[0], np.arange(len(a)), side="right")]
         steps = both(*([int(step) for step in one] for one in drops))
-        yield Edit(f"milestones: the rate drops at other steps: {steps}", lambda _: made)
+        yield becomes(f"milestones: the rate drops at other steps: {steps}", made)
 
 
 def _warped(a: Rates, b: Rates) -> str:
@@ -227,11 +227,7 @@ def _guess(a: Rates, b: Rates) -> str:
 
 
 def restarts(rates: Rates) -> tuple[int, ...]:
-    """Steps at which a curve that had fallen jumps up again.
-
-    Args:
-        rates: (N,).
-    """
+    """Steps at which a curve (N,) that had fallen jumps up again."""
     size = JUMP * float(np.ptp(rates))
     fallen = np.maximum.accumulate(rates) - rates > size
     return tuple(int(i) for i in np.flatnonzero((np.diff(rates) > size) & fallen[:-1]) + 1)

@@ -52,12 +52,7 @@ class Rule:
     rated: bool = False
 
     def updates(self, trace: ParameterTrace, decay: tuple[float, float]) -> list[np.ndarray]:
-        """The update of every step, from the gradients that the optimizer got.
-
-        Args:
-            trace: of one parameter: its first weights, gradients used, rates.
-            decay: (straight from the weight, added to the gradient).
-        """
+        """The update of every step; decay is (straight from the weight, added to the gradient)."""
         w, state, found = trace.weights[0], {}, []
         for g, rate in zip(trace.used, trace.rates, strict=True):
             if g is None:
@@ -118,15 +113,7 @@ def explain(
     rule: Rule | None,
     decays: Decays,
 ) -> str:
-    """The one edit of PyTorch's rule that makes Paddle's steps, "" when none does.
-
-    Args:
-        ours: Paddle's steps.
-        reference: PyTorch's, with the gradients its optimizer got.
-        wrong: Paddle's names of the parameters to look at.
-        rule: PyTorch's, None where its class is the user's own.
-        decays: of every parameter, see `Rule.updates`.
-    """
+    """The one edit of PyTorch's rule that makes the steps of the wrong parameters, "" for none."""
     names = [n for n in wrong if ours.main[n].held and reference.main[n].held and n in decays]
     moving = [n for n in names if any(g is not None for g in reference.main[n].used)]
     if rule is None or not moving:
