@@ -160,7 +160,7 @@ def steps_of(workload: Workload, side: str) -> Steps:
 
         from align.cases.sides.paddle_side import PaddleWordsOnly as WordsOnly
         from sot_paddle import create_model
-        from sot_paddle.train.losses import classification_loss as loss
+        from sot_paddle.tasks.losses import classification_loss as loss
 
         tensor = framework.to_tensor
 

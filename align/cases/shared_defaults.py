@@ -14,7 +14,7 @@ import sot_paddle
 import sot_torch_ref
 from align.cases.sides.built_records import Named
 
-_OUTSIDE = ("explain", "train", "data", "ops")
+_OUTSIDE = ("explain", "tasks", "train", "data", "ops")
 """Parts of the product that the reference has under other names or not at all."""
 _COMPARED_ELSEWHERE = ("HeadConfig", "EncoderConfig", "ViTConfig", "SwinConfig")
 """Options of the models: `default_tables` compares every one, announced differences included."""
@@ -112,8 +112,8 @@ COUNTERPARTS: Mapping[str, str] = {
     "data.paddle_dataset PadCollator pad_id": "transformers BertConfig pad_token_id",
     "data.image_randaugment RandAugmentConfig prob": "timm.data.auto_augment AugmentOp prob",
     "data.token_features pad_rows pad_id": "transformers BertConfig pad_token_id",
-    "train.losses cross_entropy ignore_index": "torch.nn.functional cross_entropy ignore_index",
-    "train.losses image_loss smoothing": "torch.nn.functional cross_entropy label_smoothing",
+    "tasks.losses cross_entropy ignore_index": "torch.nn.functional cross_entropy ignore_index",
+    "tasks.losses image_loss smoothing": "torch.nn.functional cross_entropy label_smoothing",
 }
 """Module, name and parameter of ours -> those of what it stands for."""
 

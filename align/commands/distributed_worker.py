@@ -32,8 +32,8 @@ from align.record import (
 )
 from align.record.batch_slices import Shares  # noqa: E402
 from align.record.request import Request  # noqa: E402
+from sot_paddle import distributed  # noqa: E402
 from sot_paddle.checkpoint import read_tensors  # noqa: E402
-from sot_paddle.train import distributed  # noqa: E402
 
 FAILED = "align: error: "
 OTHER_DATA = (

@@ -9,6 +9,7 @@ from pathlib import Path
 from sot_paddle.atomic import write_atomically
 from sot_paddle.config import near_names
 from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.distributed import say
 from sot_paddle.explain.figures import image_figure, sentence_figure
 from sot_paddle.explain.image_choice import choose_images
 from sot_paddle.explain.image_maps import explain_images
@@ -17,9 +18,8 @@ from sot_paddle.explain.parts import parts_of
 from sot_paddle.explain.rows import Row, image_row, sentence_row
 from sot_paddle.explain.sentence_choice import choose_sentences
 from sot_paddle.explain.word_impact import explain_sentence
+from sot_paddle.failures import exit_status
 from sot_paddle.train.device import prepare_device
-from sot_paddle.train.distributed import say
-from sot_paddle.train.failures import exit_status
 from sot_paddle.train.flags import OneLineParser
 from sot_paddle.train.image_model import find_model_folder, load_trained
 from sot_paddle.train.image_splits import eval_transform

@@ -1,1 +1,1 @@
-"""What the Trainer of paddlenlp does not have: optimizer, schedules, losses, metrics."""
+"""What the Trainer of paddlenlp does not have: optimizer, schedules, exact state."""

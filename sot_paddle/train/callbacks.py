@@ -13,9 +13,9 @@ from paddlenlp.trainer import TrainerCallback
 from paddlenlp.trainer.integrations import VisualDLCallback
 from visualdl import LogWriter
 
+from sot_paddle.failures import Interrupted
 from sot_paddle.train import run_record
 from sot_paddle.train.evaluation import duration
-from sot_paddle.train.failures import Interrupted
 
 
 class StopRequest:

@@ -22,8 +22,8 @@ from sot_paddle.atomic import (
     beside,
     sync,
 )
+from sot_paddle.failures import NonFiniteState, StorageFailure
 from sot_paddle.train import run_record
-from sot_paddle.train.failures import NonFiniteState, StorageFailure
 from sot_paddle.train.finite_numbers import nonfinite_tensor
 from sot_paddle.train.run_record import POINTER
 

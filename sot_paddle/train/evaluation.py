@@ -14,9 +14,9 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from sot_paddle.train import distributed
-from sot_paddle.train.failures import TrainingStopped
-from sot_paddle.train.metrics import METRICS, glue_metrics
+from sot_paddle import distributed
+from sot_paddle.failures import TrainingStopped
+from sot_paddle.tasks.metrics import METRICS, glue_metrics
 
 _REPORT_EVERY = 15.0  # seconds
 

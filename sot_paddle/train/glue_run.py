@@ -12,15 +12,16 @@ import paddle
 from paddle import nn
 from paddlenlp.trainer import TrainingArguments
 
+from sot_paddle import distributed
 from sot_paddle.data.paddle_dataset import FeatureDataset
+from sot_paddle.distributed import say
+from sot_paddle.failures import Interrupted
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.train import distributed, outcome, pretrained, run_folder, task_data
+from sot_paddle.train import outcome, pretrained, run_folder, task_data
 from sot_paddle.train.arguments import TrainConfig
 from sot_paddle.train.callbacks import Flow, ProgressLines, RunLogs
 from sot_paddle.train.device import prepare_device, runs_on_gpu, seed_everything
-from sot_paddle.train.distributed import say
 from sot_paddle.train.evaluation import duration, predict_logits
-from sot_paddle.train.failures import Interrupted
 from sot_paddle.train.feeding import MicroBatches
 from sot_paddle.train.model_folder import fill_model_folder
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW, decay_filter

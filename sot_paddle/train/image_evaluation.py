@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 from paddle import nn
 
+from sot_paddle import distributed
 from sot_paddle.data import imagenet_a
 from sot_paddle.data.image_dataset import ImageEvalSet
 from sot_paddle.data.image_folder import check_class_count
 from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.distributed import say
+from sot_paddle.failures import exit_status
 from sot_paddle.registry import create_model
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.train import checkpointing, distributed, image_scores, run_folder
+from sot_paddle.train import checkpointing, image_scores, run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
-from sot_paddle.train.distributed import say
 from sot_paddle.train.evaluation import duration
-from sot_paddle.train.failures import exit_status
 from sot_paddle.train.image_arguments import ImageEvalConfig
 from sot_paddle.train.image_flags import parse
 from sot_paddle.train.image_model import (

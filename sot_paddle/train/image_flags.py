@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from sot_paddle.config import build_record, load_yaml
-from sot_paddle.train.distributed import say
+from sot_paddle.distributed import say
 from sot_paddle.train.flags import OneLineParser, typed_value
 from sot_paddle.train.image_arguments import ImageEvalConfig, ImageTrainConfig
 

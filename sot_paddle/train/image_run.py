@@ -15,16 +15,18 @@ import paddle
 from paddle import nn
 from paddlenlp.trainer import TrainingArguments
 
+from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.distributed import say
+from sot_paddle.failures import Interrupted
 from sot_paddle.registry import create_model
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.train import checkpointing, distributed, image_scores, run_folder
+from sot_paddle.tasks.losses import image_loss
+from sot_paddle.train import checkpointing, image_scores, run_folder
 from sot_paddle.train.callbacks import Flow, ProgressLines, RunLogs, StepCount, StopRequest
 from sot_paddle.train.device import runs_on_gpu, seed_everything
-from sot_paddle.train.distributed import say
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.evaluation import duration, evaluation_mode
-from sot_paddle.train.failures import Interrupted
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.image_arguments import EVALUATION_ONLY, ImageTrainConfig
 from sot_paddle.train.image_model import (
@@ -40,7 +42,6 @@ from sot_paddle.train.image_model import (
     write_model_folder,
 )
 from sot_paddle.train.image_splits import ImageSplits, training_batches, training_loader
-from sot_paddle.train.losses import image_loss
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm, decay_filter, decayed_names_by_shape
 from sot_paddle.train.recipe import Recipe
 from sot_paddle.train.run_folder import FolderUse

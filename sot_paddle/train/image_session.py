@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sot_paddle.train import distributed, run_folder
+from sot_paddle import distributed
+from sot_paddle.failures import exit_status
+from sot_paddle.train import run_folder
 from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.device import prepare_device
-from sot_paddle.train.failures import exit_status
 from sot_paddle.train.image_arguments import ImageTrainConfig
 from sot_paddle.train.image_flags import parse
 from sot_paddle.train.image_model import ImageConverter

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from sot_paddle import distributed
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_augment import AugmentConfig
@@ -37,8 +38,7 @@ from sot_paddle.data.image_sources import (
 )
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.imagenet_a import require_synsets
-from sot_paddle.train import distributed
-from sot_paddle.train.distributed import say
+from sot_paddle.distributed import say
 from sot_paddle.train.feeding import EpochBatches
 from sot_paddle.train.image_arguments import ImageEvalConfig, ImageTrainConfig
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from sot_paddle import distributed
 from sot_paddle.data.paddle_dataset import FeatureDataset
 from sot_paddle.data.predictions import prediction_path, write_predictions
+from sot_paddle.distributed import say
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.train import checkpointing, distributed, run_folder, run_record, task_data
-from sot_paddle.train.distributed import say
+from sot_paddle.train import checkpointing, run_folder, run_record, task_data
 from sot_paddle.train.evaluation import decide, predict_logits, score
 from sot_paddle.train.model_folder import fill_model_folder
 from sot_paddle.train.run import Run

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from sot_paddle import strict_json
-from sot_paddle.train import checkpointing, distributed, folder_lock, run_record
+from sot_paddle import distributed, strict_json
+from sot_paddle.train import checkpointing, folder_lock, run_record
 from sot_paddle.train.finite_numbers import nonfinite_tensor
 
 RUN = "run.json"

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sot_paddle.train import distributed, pretrained, run_folder, task_data
+from sot_paddle import distributed
+from sot_paddle.distributed import say
+from sot_paddle.failures import exit_status
+from sot_paddle.train import pretrained, run_folder, task_data
 from sot_paddle.train.arguments import TrainConfig
 from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.command_line import parse
-from sot_paddle.train.distributed import say
-from sot_paddle.train.failures import exit_status
 from sot_paddle.train.glue_run import run_once, set_up
 from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.run import Run

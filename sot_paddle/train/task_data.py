@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sot_paddle import distributed
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import cached_split, default_cache_dir
 from sot_paddle.data.errors import DataError
@@ -20,7 +21,6 @@ from sot_paddle.data.own_table import own_task
 from sot_paddle.data.paddle_dataset import PadCollator
 from sot_paddle.data.token_features import TokenFeatures
 from sot_paddle.data.tokenization import WordPieceTokenizer
-from sot_paddle.train import distributed
 from sot_paddle.train.arguments import OWN, TrainConfig
 from sot_paddle.train.feeding import EpochBatches
 

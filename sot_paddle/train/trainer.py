@@ -20,12 +20,13 @@ from paddle import nn
 from paddle.io import DataLoader
 from paddlenlp.trainer import Trainer
 
+from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors, write_tensors
-from sot_paddle.train import checkpointing, distributed, exact_state
-from sot_paddle.train.failures import NonFiniteLoss, NonFiniteState
+from sot_paddle.failures import NonFiniteLoss, NonFiniteState
+from sot_paddle.tasks.losses import classification_loss
+from sot_paddle.train import checkpointing, exact_state
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.finite_numbers import first_nonfinite
-from sot_paddle.train.losses import classification_loss
 from sot_paddle.train.recipe import Progress, Recipe, check_identity
 from sot_paddle.weights import to_numpy
 

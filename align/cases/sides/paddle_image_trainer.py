@@ -23,9 +23,10 @@ from align.cases.sides import paddle_side
 from align.cases.sides.paddle_images import train_config
 from align.record.arrays import Arrays, TrainingRun
 from align.weights.formats.checkpoint_reading import read_for_model
+from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.data.image_dataset import ImageTrainSet
-from sot_paddle.train import distributed, image_evaluation, image_session, image_splits
+from sot_paddle.train import image_evaluation, image_session, image_splits
 from sot_paddle.train.feeding import MicroBatches
 from sot_paddle.train.image_arguments import ImageEvalConfig
 from sot_paddle.train.trainer import ExactTrainer

@@ -20,9 +20,9 @@ from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
 from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
 from sot_paddle.heads.layer_probes import LayerClassifiers, LayerSpans
+from sot_paddle.tasks.losses import classification_loss, image_loss, probe_loss, span_loss
 from sot_paddle.train import exact_state
 from sot_paddle.train.ema import ModelEma
-from sot_paddle.train.losses import classification_loss, image_loss, probe_loss, span_loss
 from sot_paddle.train.optimizer import (
     ClipGradByGlobalNorm,
     HFAdamW,

@@ -24,9 +24,9 @@ import numpy as np  # noqa: E402
 import paddle  # noqa: E402
 from paddle.optimizer import AdamW  # noqa: E402 (whose step HFAdamW has too)
 
-from sot_paddle.train import distributed  # noqa: E402
+from sot_paddle import distributed  # noqa: E402
+from sot_paddle.failures import INTERRUPTED, exit_status  # noqa: E402
 from sot_paddle.train.command_line import parse  # noqa: E402
-from sot_paddle.train.failures import INTERRUPTED, exit_status  # noqa: E402
 from sot_paddle.train.session import run_config  # noqa: E402
 from sot_paddle.train.trainer import ExactTrainer  # noqa: E402
 

@@ -16,7 +16,7 @@ from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
 from align.judge.noise_band import NoiseBand
 from align.record.arrays import Arrays
-from sot_paddle.train.losses import classification_loss, image_loss
+from sot_paddle.tasks.losses import classification_loss, image_loss
 from sot_torch_ref.train.losses import soft_target_cross_entropy, task_loss
 
 IGNORED = -100

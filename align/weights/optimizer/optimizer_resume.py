@@ -31,8 +31,8 @@ from align.weights.optimizer.optimizer_trainer import (
     trained_groups,
 )
 from sot_paddle.checkpoint import Tensors, as_tensors, read_tensors, write_tensors
+from sot_paddle.failures import NonFiniteState, StorageFailure
 from sot_paddle.train import checkpointing
-from sot_paddle.train.failures import NonFiniteState, StorageFailure
 
 
 def write_trainer(

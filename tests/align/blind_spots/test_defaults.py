@@ -11,7 +11,8 @@ from align.cases.tables.cases_built import BUILT
 from sot_paddle import config, functional, vision_config
 from sot_paddle.data import glue_tasks
 from sot_paddle.heads import fusion
-from sot_paddle.train import arguments, losses, optimizer, schedule
+from sot_paddle.tasks import losses
+from sot_paddle.train import arguments, optimizer, schedule
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
@@ -127,7 +128,7 @@ def test_a_default_of_a_class_that_both_packages_have(monkeypatch, places):
 def test_a_default_that_a_library_gives_another_name(monkeypatch, places):
     monkeypatch.setattr(losses.image_loss, "__defaults__", (0.1,))
     names, reasons = places("defaults_counterparts")
-    assert names == ["train.losses image_loss smoothing"]
+    assert names == ["tasks.losses image_loss smoothing"]
     assert "default 0.1 against 0.0" in reasons
 
 

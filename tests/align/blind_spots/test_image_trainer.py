@@ -14,13 +14,8 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
     from sot_paddle.data.batching import EpochOrder
-    from sot_paddle.train import (
-        image_evaluation,
-        image_run,
-        image_scores,
-        image_session,
-        losses,
-    )
+    from sot_paddle.tasks import losses
+    from sot_paddle.train import image_evaluation, image_run, image_scores, image_session
     from sot_paddle.train.callbacks import StepCount
     from sot_paddle.train.ema import ModelEma
     from sot_paddle.train.feeding import MicroBatches

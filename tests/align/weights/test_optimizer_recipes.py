@@ -22,7 +22,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
 from align.weights import build_plan
 from align.weights.optimizer.optimizer_differences import identical
 from align.weights.optimizer.optimizer_state import PlanWay, convert
-from sot_paddle.train.losses import image_loss
+from sot_paddle.tasks.losses import image_loss
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm, decay_filter, decayed_names_by_shape
 from sot_paddle.train.schedule import EpochRates, PerEpoch
 from sot_torch_ref.train.losses import soft_target_cross_entropy

@@ -8,7 +8,7 @@ import pytest
 
 from sot_paddle.heads.adapter_pooler import AdapterConfig
 from sot_paddle.heads.layer_probes import LayerClassifiers, LayerSpans
-from sot_paddle.train.losses import classification_loss, probe_loss, span_loss
+from sot_paddle.tasks.losses import classification_loss, probe_loss, span_loss
 
 B, L, T, F, K = 2, 3, 5, 7, 4
 SIZES = AdapterConfig(num_layers=L, hidden_size=F, seq_length=T)

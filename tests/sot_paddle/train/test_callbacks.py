@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from sot_paddle.failures import Interrupted
 from sot_paddle.train.callbacks import Flow, ProgressLines, StepCount, StopRequest
-from sot_paddle.train.failures import Interrupted
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.schedule import EpochRates, PerEpoch
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from sot_paddle.failures import StorageFailure
 from sot_paddle.train import checkpointing
-from sot_paddle.train.failures import StorageFailure
 
 
 def _fill(text="x"):

@@ -2,9 +2,8 @@ import numpy as np
 import paddle
 import pytest
 
-from sot_paddle import create_model
+from sot_paddle import create_model, distributed
 from sot_paddle.heads.pooling import TokenBatchNorm
-from sot_paddle.train import distributed
 from tests.sot_paddle.train.run_output import arrays_of, train_in_processes
 
 EXACT = (

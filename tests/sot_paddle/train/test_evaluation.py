@@ -3,8 +3,8 @@ import paddle
 import pytest
 from paddle import nn
 
+from sot_paddle.failures import TrainingStopped
 from sot_paddle.train import evaluation
-from sot_paddle.train.failures import TrainingStopped
 
 
 class _Echo(nn.Layer):

@@ -12,9 +12,9 @@ from PIL import Image
 
 from align.weights.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.imagenet_a import INDICES, SYNSETS
+from sot_paddle.failures import StorageFailure
 from sot_paddle.registry import create_model
 from sot_paddle.train import image_evaluation, image_scores
-from sot_paddle.train.failures import StorageFailure
 from sot_paddle.train.image_model import ImageModelConfig, flat_options, write_model_folder
 from sot_paddle.weights import save_weights
 from tests.sot_paddle.train.run_output import only_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import paddle
 
-from sot_paddle.train.losses import image_loss
+from sot_paddle.tasks.losses import image_loss
 
 DRAW = np.random.default_rng(3)
 LOGITS = DRAW.normal(size=(4, 5))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from sot_paddle.train.metrics import METRICS, glue_metrics
+from sot_paddle.tasks.metrics import METRICS, glue_metrics
 
 # counts, all different: 5 true positives, 4 true negatives, 2 false positives, 1 false negative
 LABELS = np.array([1] * 5 + [0] * 4 + [0] * 2 + [1])

@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from sot_paddle.train.losses import (
+from sot_paddle.tasks.losses import (
     classification_loss,
     cross_entropy,
     mean_squared_error,

@@ -1,0 +1,1 @@
+"""Kinds of tasks: what is trained on, its loss, its scores and what is predicted."""
