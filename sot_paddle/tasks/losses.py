@@ -1,16 +1,17 @@
 """Losses of the classification and regression heads, and of images with soft targets.
 
-Shape legend: B samples, K classes.
+Shape legend: B samples, M examples, K classes.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import paddle
 from paddle.nn import functional
 
-_HALF = (paddle.float16, paddle.bfloat16)
+from sot_paddle.tasks.task import Outputs
 
-Logits = paddle.Tensor | tuple[paddle.Tensor, paddle.Tensor]
+_HALF = (paddle.float16, paddle.bfloat16)
 
 
 def cross_entropy(
@@ -67,7 +68,7 @@ def smooth_targets(labels: paddle.Tensor, num_classes: int, smoothing: float) ->
     return hot * (1.0 - smoothing) + smoothing / num_classes
 
 
-def image_loss(logits: Logits, labels: paddle.Tensor, smoothing: float = 0.0) -> paddle.Tensor:
+def image_loss(logits: Outputs, labels: paddle.Tensor, smoothing: float = 0.0) -> paddle.Tensor:
     """Training loss of an image classifier.
 
     Args:
@@ -103,7 +104,7 @@ def mean_squared_error(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.T
     return functional.mse_loss(logits.reshape([-1]), labels.reshape([-1]).astype(logits.dtype))
 
 
-def classification_loss(logits: Logits, labels: paddle.Tensor) -> paddle.Tensor:
+def classification_loss(logits: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
     """Loss of any head: mean squared error when K is 1, else cross-entropy.
 
     Args:
@@ -140,7 +141,7 @@ def span_loss(logits: tuple[paddle.Tensor, paddle.Tensor], spans: paddle.Tensor)
     return (starts + ends) / 2
 
 
-def probe_loss(logits: Logits, labels: paddle.Tensor) -> paddle.Tensor:
+def probe_loss(logits: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
     """Sum over the layers of the loss of each layer's probe.
 
     Args:
@@ -155,3 +156,13 @@ def probe_loss(logits: Logits, labels: paddle.Tensor) -> paddle.Tensor:
         layers = range(starts.shape[1])
         return sum(span_loss((starts[:, at], ends[:, at]), labels) for at in layers)
     return sum(classification_loss(logits[:, at], labels) for at in range(logits.shape[1]))
+
+
+def mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:
+    """Mean cross-entropy of logits (M, K), or mean squared error when K is 1; in float64."""
+    logits = logits.astype(np.float64)
+    if logits.shape[1] == 1:
+        return float(np.mean((logits[:, 0] - labels) ** 2))
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    log_partition = np.log(np.exp(shifted).sum(axis=1))
+    return float(np.mean(log_partition - shifted[np.arange(len(labels)), labels]))

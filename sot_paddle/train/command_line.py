@@ -10,7 +10,7 @@ from typing import Any
 
 from sot_paddle.config import build_record, load_yaml, near_names
 from sot_paddle.registry import list_models
-from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train.flags import OneLineParser, typed_value
 
 DESCRIPTION = """\

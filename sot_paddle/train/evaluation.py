@@ -1,6 +1,6 @@
-"""Logits of a whole data set, in its order, on one process or several; and their scores.
+"""What a model says about a whole split, in its order, on one process or several.
 
-Shape legend: M examples, K classes.
+Shape legend: M examples.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import paddle
@@ -16,7 +15,7 @@ from paddle import nn
 
 from sot_paddle import distributed
 from sot_paddle.failures import TrainingStopped
-from sot_paddle.tasks.metrics import METRICS, glue_metrics
+from sot_paddle.tasks.task import Predictions, Split
 
 _REPORT_EVERY = 15.0  # seconds
 
@@ -34,71 +33,52 @@ def evaluation_mode(model: nn.Layer) -> Iterator[None]:
             model.train()
 
 
-def predict_logits(
+def predict(
     model: nn.Layer,
-    examples: Sequence[Any],
-    batches: Sequence[Sequence[int]],
-    collate: Callable[[list[Any]], dict[str, Any]],
+    split: Split,
     *,
     autocast: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
     report: Callable[[str], None] | None = None,
-) -> np.ndarray:
-    """Compute the logits of every example.
+) -> Predictions:
+    """Compute the outputs of every example, shared among the processes.
 
     Args:
-        model: called with the collated inputs, labels left out.
-        examples: items by index.
-        batches: index lists that cover every example once.
-        collate: items to a dict of arrays.
+        model: called with the batch's tensors by name, labels left out; its mode is restored.
+        split: the examples.
         autocast: context of the forward pass.
         report: called with a progress line now and then.
 
     Returns:
-        (M, K) logits in the order of ``examples``, on every process.
+        The outputs in the split's order, the same on every process.
 
     Raises:
-        TrainingStopped: a logit is NaN or infinite.
+        DataError: an example cannot be read and that is fatal.
+        ValueError: no example can be read.
+        TrainingStopped: an output is NaN or infinite.
     """
-    mine = list(batches)[distributed.rank() :: distributed.world_size()]
-    pieces = []
+    mine = _Share(list(split.batches)[distributed.rank() :: distributed.world_size()])
     started = reported = time.monotonic()
+    loader = split.load(mine) if mine else ()
+    outputs, labels, done, whole = [], [], 0, sum(map(len, mine))
     with evaluation_mode(model):
-        for done, batch in enumerate(mine):
-            inputs = collate([examples[index] for index in batch])
-            inputs.pop("labels", None)
+        for batch in loader:
+            inputs = dict(batch)
+            labels += [inputs.pop("labels").numpy()] if "labels" in inputs else []
             with autocast():
-                logits = model(**{name: paddle.to_tensor(value) for name, value in inputs.items()})
-            pieces.append((list(batch), logits.astype(_at_least_float32(logits)).numpy()))
+                found = model(**inputs)
+            if isinstance(found, tuple):
+                found = paddle.stack(found, axis=1)  # start and end of a span: (B, 2, S)
+            outputs.append(found.astype(_at_least_float32(found)).numpy())
+            done += len(outputs[-1])
             now = time.monotonic()
             if report is not None and now - reported > _REPORT_EVERY:
                 reported = now
-                left = (now - started) / (done + 1) * (len(mine) - done - 1)
-                report(f"evaluated {done + 1} of {len(mine)} batches, {duration(left)} left")
-    return _in_order(distributed.gather(pieces), len(examples))
-
-
-def score(task: str, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Mean loss and the task's official metrics.
-
-    Args:
-        task: GLUE task name, "MNLI-mm" for the mismatched set.
-        logits: (M, K).
-        labels: (M,).
-
-    Returns:
-        ``{"loss": ..., <metrics>}``.
-    """
-    return {"loss": mean_loss(logits, labels)} | glue_metrics(task, decide(logits), labels)
-
-
-def decide(logits: np.ndarray) -> np.ndarray:
-    """Class indices (M,), or the numbers themselves when K is 1."""
-    return logits[:, 0] if logits.shape[1] == 1 else logits.argmax(axis=1)
-
-
-def main_metric(task: str) -> str:
-    """Name of the metric that selects the best checkpoint."""
-    return METRICS[task.lower()][-1]
+                left = (now - started) / done * (whole - done)
+                report(f"evaluated {done} of {whole}, {duration(left)} left")
+    corrupt = getattr(loader, "corrupt", ())
+    indices = [int(index) for batch in mine for index in batch if index not in corrupt]
+    share = (indices, outputs, labels, sorted(corrupt))
+    return _joined(distributed.gather(share), time.monotonic() - started)
 
 
 def duration(seconds: float) -> str:
@@ -109,28 +89,29 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 
 
-def mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:
-    """Mean cross-entropy of logits (M, K), or mean squared error when K is 1; in float64."""
-    logits = logits.astype(np.float64)
-    if logits.shape[1] == 1:
-        return float(np.mean((logits[:, 0] - labels) ** 2))
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    log_partition = np.log(np.exp(shifted).sum(axis=1))
-    return float(np.mean(log_partition - shifted[np.arange(len(labels)), labels]))
+class _Share(list):
+    """This process's batches, as a batch sampler."""
+
+    batch_size = 1  # Paddle's loader asks
 
 
-def _at_least_float32(logits: paddle.Tensor) -> paddle.dtype:
-    return logits.dtype if logits.dtype == paddle.float64 else paddle.float32
+def _at_least_float32(outputs: paddle.Tensor) -> paddle.dtype:
+    return outputs.dtype if outputs.dtype == paddle.float64 else paddle.float32
 
 
-def _in_order(pieces_of_ranks: list[list[tuple[list[int], np.ndarray]]], count: int) -> np.ndarray:
-    pieces = [piece for pieces in pieces_of_ranks for piece in pieces]
-    indices = np.concatenate([np.asarray(indices) for indices, _ in pieces])
-    assert sorted(indices.tolist()) == list(range(count)), "every example exactly once"
-    logits = np.concatenate([array for _, array in pieces])
-    ordered = np.empty_like(logits)
-    ordered[indices] = logits
-    if not np.isfinite(ordered).all():
-        bad = int(np.flatnonzero(~np.isfinite(ordered).all(axis=1))[0])
+def _joined(shares: Sequence[tuple], seconds: float) -> Predictions:
+    """The processes' shares as one, in the split's order."""
+    indices = np.array([index for share in shares for index in share[0]], dtype=np.int64)
+    if not len(indices):
+        raise ValueError("no example of the evaluation set can be read: check the data set")
+    order = np.argsort(indices)
+    outputs = np.concatenate([part for share in shares for part in share[1]])[order]
+    labels = [part for share in shares for part in share[2]]
+    corrupt = tuple(sorted(index for share in shares for index in share[3]))
+    indices = indices[order]
+    if not np.isfinite(outputs).all():
+        finite = np.isfinite(outputs.reshape(len(outputs), -1)).all(axis=1)
+        bad = indices[np.flatnonzero(~finite)[0]]
         raise TrainingStopped(f"the model's output for example {bad} is not a finite number")
-    return ordered
+    joined = np.concatenate(labels)[order] if labels else None
+    return Predictions(indices, outputs, joined, corrupt, seconds)

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-EpochBatches = Callable[[int], Sequence[Sequence[int]]]
-"""Epoch to its global batches of example indices; the same number of batches in every epoch."""
+from sot_paddle.tasks.task import EpochBatches
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,14 @@ from paddle import nn
 from paddlenlp.trainer import TrainingArguments
 
 from sot_paddle import distributed
-from sot_paddle.data.paddle_dataset import FeatureDataset
 from sot_paddle.distributed import say
 from sot_paddle.failures import Interrupted
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.train import outcome, pretrained, run_folder, task_data
-from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.tasks.glue_options import TrainConfig
+from sot_paddle.train import outcome, pretrained, run_folder
 from sot_paddle.train.callbacks import Flow, ProgressLines, RunLogs
 from sot_paddle.train.device import prepare_device, runs_on_gpu, seed_everything
-from sot_paddle.train.evaluation import duration, predict_logits
+from sot_paddle.train.evaluation import duration, evaluation_mode
 from sot_paddle.train.feeding import MicroBatches
 from sot_paddle.train.model_folder import fill_model_folder
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW, decay_filter
@@ -59,7 +58,7 @@ def run_once(run: Run) -> dict[str, Any]:
     """
     config = run.config
     seed_everything(run.seed)
-    run.model = pretrained.build(config, run.source, run.data.task.num_outputs)
+    run.model = pretrained.build(config, run.source, run.task.num_outputs)
     if not config.do_train:
         pretrained.check_trained_head(run.model, run.source.config, run.source.origin)
     loaded, run.fresh = pretrained.load(run.model, run.source)
@@ -84,9 +83,12 @@ def _try_model(run: Run) -> None:
     """What only a forward pass shows is refused before an older run is removed."""
     if not run.config.do_train:
         _require_head(run, trained=False)
-    splits = (run.data.train, *run.data.dev.values(), *run.data.test.values())
-    first = next(FeatureDataset(split)[0] for split in splits if split is not None)
-    predict_logits(run.model, [first], [[0]], run.data.collate, autocast=run.autocast)
+    splits = (run.task.train, *run.task.dev.values(), *run.task.test.values())
+    first = next(split for split in splits if split is not None)
+    inputs = dict(next(iter(first.load([[0]]))))
+    inputs.pop("labels", None)
+    with evaluation_mode(run.model), run.autocast():
+        run.model(**inputs)
 
 
 def _require_head(run: Run, *, trained: bool) -> None:
@@ -99,16 +101,16 @@ def _require_head(run: Run, *, trained: bool) -> None:
 def _describe_model(run: Run, loaded: int) -> None:
     head = ", ".join(f"{k} {v}" for k, v in run.config.head_options.items() if v is not None)
     count = sum(int(np.prod(p.shape)) for p in run.model.parameters())
-    say(f"{run.data.task.title}: {run.model.name}, {count / 1e6:.2f} M parameters, head {head}")
+    say(f"{run.task.title}: {run.model.name}, {count / 1e6:.2f} M parameters, head {head}")
     fresh = f", {len(run.fresh)} new ones in the head" if run.fresh and loaded else ""
     say(f"weights: {loaded} tensors from {run.source.origin}{fresh}")
 
 
 def _trainer(run: Run) -> ExactTrainer:
     """Everything that training needs, so that what cannot work is refused before a file changes."""
-    config, data = run.config, run.data
+    config, task = run.config, run.task
     batches = MicroBatches(
-        task_data.training_batches(config, data.train, run.seed),
+        task.order(run.seed),
         rank=distributed.rank(),
         world=distributed.world_size(),
     )
@@ -117,8 +119,7 @@ def _trainer(run: Run) -> ExactTrainer:
     trainer = ExactTrainer(
         run.model,
         recipe,
-        dataset=FeatureDataset(data.train),
-        collate=data.collate,
+        dataset=task.train,
         batches=batches,
         callbacks=[RunLogs(run.root / run_folder.LOGS), flow, ProgressLines()],
     )
@@ -134,11 +135,11 @@ def _trainer(run: Run) -> ExactTrainer:
 
 
 def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> None:
-    config, data = run.config, run.data
+    config, task = run.config, run.task
     seed_everything(run.seed)
     effective = config.per_gpu_train_batch_size * distributed.world_size()
     say(
-        f"{len(data.train)} examples, {trainer.total_steps} steps of "
+        f"{len(task.train)} examples, {trainer.total_steps} steps of "
         f"{effective} x {trainer.pace.accumulation} examples"
     )
     if checkpoint is not None:
@@ -171,24 +172,26 @@ def _eval_steps(config: TrainConfig) -> int | None:
 
 
 def _recipe(run: Run) -> Recipe:
-    config, data, model = run.config, run.data, run.model
+    config, task, model = run.config, run.task, run.model
     identity = config.identity() | {
         "seed": run.seed,
         "processes": distributed.world_size(),
-        "train_data": task_data.fingerprint(data.train),
+        "train_data": task.train.fingerprint,
     }
     return Recipe(
         arguments=_arguments(run),
         optimizer=functools.cache(lambda steps: _optimizer(config, model, steps)),
-        fill_model=lambda folder: fill_model_folder(model, run.source, data.task, folder),
+        fill_model=lambda folder: fill_model_folder(model, run.source, task.table, folder),
         load_model=lambda folder: load_weights(model, folder),
         identity=identity,
         evaluate=(lambda: outcome.current_scores(run)) if config.do_eval else None,
-        evaluation_data=",".join(task_data.fingerprint(split) for split in data.dev.values()),
+        evaluation_data=",".join(split.fingerprint for split in task.dev.values()),
         main_metric=run.metric,
         keep=config.save_total_limit,
         keep_states=config.keep_states,
         patience=config.early_stopping_patience,
+        loss=task.loss,
+        loader=task.train.load,
     )
 
 

@@ -201,15 +201,14 @@ def _initialise(run: ImageRun) -> None:
 def _train(
     run: ImageRun, batches: MicroBatches, recipe: Recipe, checkpoint: Path | None
 ) -> dict[str, Any]:
-    config, splits = run.config, run.splits
+    config = run.config
     pace = Pace(len(batches), recipe.arguments.gradient_accumulation_steps)
     per_step = config.batch_size * distributed.world_size() * pace.accumulation
     flow = Flow(run.stop, eval_steps=None, save_steps=pace.steps * config.save_epochs)
     trainer = ExactTrainer(
         run.model,
         recipe,
-        dataset=splits.train,
-        collate=splits.collate,
+        dataset=run.splits.train,
         batches=batches,
         callbacks=[
             RunLogs(run.root / run_folder.LOGS),

@@ -20,7 +20,8 @@ from sot_paddle.data.image_batches import EvalCollate
 from sot_paddle.data.image_dataset import ImageEvalSet
 from sot_paddle.data.image_loader import EvalBatches, ImageLoader
 from sot_paddle.failures import TrainingStopped
-from sot_paddle.train.evaluation import duration, evaluation_mode, mean_loss
+from sot_paddle.tasks.losses import mean_loss
+from sot_paddle.train.evaluation import duration, evaluation_mode
 
 TOP = 5
 """The second accuracy counts a label among the best five, where there are more classes."""

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from sot_paddle import distributed
-from sot_paddle.data.paddle_dataset import FeatureDataset
-from sot_paddle.data.predictions import prediction_path, write_predictions
 from sot_paddle.distributed import say
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.train import checkpointing, run_folder, run_record, task_data
-from sot_paddle.train.evaluation import decide, predict_logits, score
+from sot_paddle.tasks.task import Predictions
+from sot_paddle.train import checkpointing, run_folder, run_record
+from sot_paddle.train.evaluation import predict
 from sot_paddle.train.model_folder import fill_model_folder
 from sot_paddle.train.run import Run
 from sot_paddle.weights import load_weights
@@ -23,22 +19,11 @@ from sot_paddle.weights import load_weights
 def current_scores(run: Run) -> dict[str, float]:
     """Metrics of the current weights; those of further dev splits carry the split's name."""
     merged: dict[str, float] = {}
-    for index, (split, features) in enumerate(run.data.dev.items()):
-        logits = _logits(run, features)
-        found = score(run.data.metric_task, logits, features.labels)
-        merged |= found if index == 0 else {f"{split}_{k}": v for k, v in found.items()}
+    for index, (name, split) in enumerate(run.task.dev.items()):
+        found = predict(run.model, split, autocast=run.autocast, report=say)
+        scores = run.task.score(name, found)
+        merged |= scores if index == 0 else {f"{name}_{k}": v for k, v in scores.items()}
     return merged
-
-
-def _logits(run: Run, features: Any) -> np.ndarray:
-    return predict_logits(
-        run.model,
-        FeatureDataset(features),
-        task_data.evaluation_batches(run.config, features),
-        run.data.collate,
-        autocast=run.autocast,
-        report=say,
-    )
 
 
 def load_trained(run: Run) -> bool:
@@ -71,7 +56,7 @@ def finish(run: Run) -> None:
         _choose_best(run, evaluations, last=step)
     predictions = _predict(run)
     content = {
-        "task": run.data.task.title,
+        "task": run.task.title,
         "metric": run.metric,
         "seed": run.seed,
         **result,
@@ -123,7 +108,7 @@ def _choose_best(run: Run, evaluations: Mapping[str, dict[str, float]], *, last:
 
 def _keep_best(run: Run, step: str, value: float) -> None:
     def fill(folder: Path) -> None:
-        fill_model_folder(run.model, run.source, run.data.task, folder)
+        fill_model_folder(run.model, run.source, run.task.table, folder)
         run_folder.write_json(
             folder / "best.json", {"step": int(step), "metric": run.metric, "value": value}
         )
@@ -136,16 +121,14 @@ def _keep_best(run: Run, step: str, value: float) -> None:
 def _predict(run: Run) -> dict[str, str]:
     """Predict every test split that is there with the weights in the model (the best ones)."""
     written = {}
-    for split, features in run.data.test.items():
-        choices = decide(_logits(run, features))
+    for name, split in run.task.test.items():
+        found = predict(run.model, split, autocast=run.autocast, report=say)
+        written[name] = run.task.prediction_file(name)
 
-        def write(
-            split: str = split, features: Any = features, choices: np.ndarray = choices
-        ) -> None:
-            run_record.note(run.root, [prediction_path(run.root, run.data.task, split).name])
-            path = write_predictions(run.root, run.data.task, features.indices, choices, split)
-            written[split] = path.name
+        def write(name: str = name, found: Predictions = found) -> None:
+            run_record.note(run.root, [written[name]])
+            run.task.write_predictions(run.root, name, found)
 
         distributed.on_first_process(write)
-        say(f"predictions of {split}: {run.root / written.get(split, '')}")
+        say(f"predictions of {name}: {run.root / written[name]}")
     return written

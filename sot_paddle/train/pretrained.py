@@ -17,7 +17,7 @@ from paddle import nn
 from sot_paddle.backbones.text import TextBackbone
 from sot_paddle.checkpoint import SUFFIXES, read_tensors, unpack_files
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_name
-from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train.finite_numbers import require_finite
 
 VOCABULARY = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")

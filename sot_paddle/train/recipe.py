@@ -46,6 +46,8 @@ class Recipe:
         fill_model: writes everything that belongs to the model (weights, config, vocabulary)
             into a folder.
         load_model: loads the weights that ``fill_model`` wrote from a folder.
+        loss: (outputs, labels) to a scalar.
+        loader: batch sampler to a loader of the training data.
         identity: options and data that a resumed run must share, JSON-ready.
         evaluate: current metrics by name, None for no evaluation.
         evaluation_data: fingerprint of what is evaluated on; another one forgets old results.
@@ -54,16 +56,15 @@ class Recipe:
         keep_states: checkpoints that can be resumed from.
         patience: evaluations in vain before the run ends early, None for never.
         maximise: whether a larger main metric is better.
-        loss: (logits, labels) to a scalar, None for the task losses of text.
         after_step: called after every optimizer step, such as a moving average's update.
-        loader: batch sampler to a loader of the training data, None for the data set and the
-            collate function that the trainer was given.
     """
 
     arguments: TrainingArguments
     optimizer: Callable[[int], tuple[paddle.optimizer.Optimizer, paddle.optimizer.lr.LRScheduler]]
     fill_model: Callable[[Path], None]
     load_model: Callable[[Path], None]
+    loss: Callable[[Any, paddle.Tensor], paddle.Tensor]
+    loader: Callable[[Any], DataLoader]
     identity: Mapping[str, Any]
     evaluate: Callable[[], dict[str, float]] | None = None
     evaluation_data: str = ""
@@ -72,9 +73,7 @@ class Recipe:
     keep_states: int = 2
     patience: int | None = None
     maximise: bool = True
-    loss: Callable[[Any, paddle.Tensor], paddle.Tensor] | None = None
     after_step: Callable[[], None] | None = None
-    loader: Callable[[Any], DataLoader] | None = None
 
 
 def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: Path) -> None:

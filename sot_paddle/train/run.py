@@ -10,14 +10,12 @@ from typing import Any
 
 from paddle import nn
 
-from sot_paddle.data.predictions import prediction_path
+from sot_paddle.tasks.glue import GlueTask
+from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import pretrained
-from sot_paddle.train.arguments import TrainConfig
 from sot_paddle.train.callbacks import StopRequest
-from sot_paddle.train.evaluation import main_metric
 from sot_paddle.train.pretrained import Pretrained
 from sot_paddle.train.run_folder import FolderUse
-from sot_paddle.train.task_data import TaskData
 
 
 @dataclass
@@ -28,7 +26,7 @@ class Run:
         config: its options.
         seed: its seed.
         root: its output folder.
-        data: the splits.
+        task: what it trains on.
         source: the encoder it starts from.
         stop: Ctrl-C's request.
         model: the model, once built.
@@ -40,7 +38,7 @@ class Run:
     config: TrainConfig
     seed: int
     root: Path
-    data: TaskData
+    task: GlueTask
     source: Pretrained
     stop: StopRequest
     model: nn.Layer | None = None
@@ -51,11 +49,10 @@ class Run:
     @property
     def use(self) -> FolderUse:
         """The files it reads, and those that it leaves in its folder beside checkpoints."""
-        task = self.data.task
-        names = [prediction_path(self.root, task, split).name for split in self.data.test]
+        names = [self.task.prediction_file(split) for split in self.task.test]
         return FolderUse(tuple(names), pretrained.sources(self.config))
 
     @property
     def metric(self) -> str:
         """Name of the metric that selects the best model."""
-        return main_metric(self.data.metric_task)
+        return self.task.metric

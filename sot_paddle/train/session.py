@@ -11,8 +11,9 @@ from typing import Any
 from sot_paddle import distributed
 from sot_paddle.distributed import say
 from sot_paddle.failures import exit_status
-from sot_paddle.train import pretrained, run_folder, task_data
-from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.tasks.glue import load_glue
+from sot_paddle.tasks.glue_options import TrainConfig
+from sot_paddle.train import pretrained, run_folder
 from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.command_line import parse
 from sot_paddle.train.glue_run import run_once, set_up
@@ -47,22 +48,22 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
     root = Path(config.output_dir)
     _check_folders(config, root)
     source = pretrained.find(config, convert)
-    data = task_data.load_task_data(config, source.vocabulary)
+    task = load_glue(config, source.vocabulary)
     rows = pretrained.vocabulary_size(config, source)
-    if data.vocab_size > rows:
+    if task.vocab_size > rows:
         raise ValueError(
-            f"the vocabulary has {data.vocab_size} entries, the model's embedding {rows}: they do "
+            f"the vocabulary has {task.vocab_size} entries, the model's embedding {rows}: they do "
             "not belong together"
         )
     with StopRequest(immediately=distributed.world_size() > 1) as stop:
         if config.seeds is None:
-            return run_once(Run(config, config.seed, root, data, source, stop))
+            return run_once(Run(config, config.seed, root, task, source, stop))
         with run_folder.open_summary(root, config):
             results = []
             for seed in config.seeds:
                 say(f"seed {seed}")
                 one = dataclasses.replace(config, seed=seed, seeds=None)
-                results.append(run_once(Run(one, seed, _folder(root, seed), data, source, stop)))
+                results.append(run_once(Run(one, seed, _folder(root, seed), task, source, stop)))
             content = summary(results)
             say(_summary_line(content))
             distributed.on_first_process(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sized
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from paddlenlp.trainer import Trainer
 from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.failures import NonFiniteLoss, NonFiniteState
-from sot_paddle.tasks.losses import classification_loss
 from sot_paddle.train import checkpointing, exact_state
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.finite_numbers import first_nonfinite
@@ -42,8 +41,7 @@ class ExactTrainer(Trainer):
     Args:
         model: returns logits, or the pair of a ``sum_loss`` head.
         recipe: how to train it.
-        dataset: examples by what the batches hold.
-        collate: list of examples to a dict of arrays with "labels".
+        dataset: the training examples, which the Trainer counts.
         batches: the micro-batches of this process.
         callbacks: further callbacks of the Trainer.
     """
@@ -53,8 +51,7 @@ class ExactTrainer(Trainer):
         model: nn.Layer,
         recipe: Recipe,
         *,
-        dataset: Any,
-        collate: Callable[[list[Any]], dict[str, Any]],
+        dataset: Sized,
         batches: MicroBatches,
         callbacks: list[Any] | None = None,
     ) -> None:
@@ -68,13 +65,7 @@ class ExactTrainer(Trainer):
         self._saved: dict[str, Any] | None = None
         self._random_due: Mapping[str, Any] | None = None
         self._consumed = (0, 0)  # epoch and index of the micro-batch in work
-        super().__init__(
-            model=model,
-            args=arguments,
-            train_dataset=dataset,
-            data_collator=collate,
-            callbacks=callbacks,
-        )
+        super().__init__(model=model, args=arguments, train_dataset=dataset, callbacks=callbacks)
 
     @property
     def total_steps(self) -> int:
@@ -87,17 +78,7 @@ class ExactTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """Loader over this process's micro-batches, from the position to continue at."""
-        return self._loader(self.batches)
-
-    def _loader(self, batches: Any) -> DataLoader:
-        if self.recipe.loader is not None:
-            return self.recipe.loader(batches)
-        return DataLoader(
-            self.train_dataset,
-            batch_sampler=batches,
-            collate_fn=self.data_collator,
-            num_workers=0,
-        )
+        return self.recipe.loader(self.batches)
 
     def begin_epoch(self) -> None:
         """Finish what the previous epoch left over, when a resumed run begins between epochs."""
@@ -107,7 +88,7 @@ class ExactTrainer(Trainer):
         position = self.pace.position_after(step)
         left = self.pace.carried_over(step)
         rest = [self.batches.at(position.epoch, index) for index in left]
-        for index, inputs in zip(left, self._loader(rest) if rest else (), strict=True):
+        for index, inputs in zip(left, self.recipe.loader(rest) if rest else (), strict=True):
             self._consumed = (position.epoch, index)
             with self._no_sync():
                 self.training_step(self.model_wrapped, inputs)
@@ -136,12 +117,12 @@ class ExactTrainer(Trainer):
         """Mean loss of the micro-batch, weighted so that processes average to the batch's mean."""
         inputs = dict(inputs)
         labels = inputs.pop("labels")
-        logits = model(**inputs)
-        loss = (self.recipe.loss or classification_loss)(logits, labels)
+        outputs = model(**inputs)
+        loss = self.recipe.loss(outputs, labels)
         weight = self.batches.weight(*self._consumed)
         if weight != 1.0:
             loss = loss * weight
-        return (loss, logits) if return_outputs else loss
+        return (loss, outputs) if return_outputs else loss
 
     def _check_loss_valid(self, loss: paddle.Tensor) -> None:
         """Called before each optimizer step: stop before a NaN can reach the weights."""

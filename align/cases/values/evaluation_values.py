@@ -7,7 +7,8 @@ unequal size in another order than the examples'. The reference runs each exampl
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
@@ -41,6 +42,7 @@ def text(
         lengths: tokens of each example, longest batches first as the trainer has them.
         batch_size: examples of a forward pass; the last one has fewer.
     """
+    from sot_paddle.tasks import glue  # loads scikit-learn: for this step alone
     from sot_paddle.train import evaluation  # loads scikit-learn: for this step alone
 
     pair, case = setting.pair, setting.case
@@ -50,11 +52,11 @@ def text(
 
     def evaluated() -> Arrays:
         model = pair.model.train()
-        logits = evaluation.predict_logits(model, examples, batches, _collate)
+        logits = evaluation.predict(model, _Split(examples, batches)).outputs
         kept = {"training mode kept": np.asarray(int(model.training))}
-        scores = evaluation.score(task, logits, labels)
-        whole = kept | _named(logits, evaluation.decide(logits), scores)
-        return whole | _of_single(evaluation.score(task, single, labels))
+        scores = glue.score(task, logits, labels)
+        whole = kept | _named(logits, glue.decide(logits), scores)
+        return whole | _of_single(glue.score(task, single, labels))
 
     def expected(logits: np.ndarray) -> Arrays:
         whole = _named(logits, *_scores(task, logits, labels))
@@ -101,6 +103,19 @@ def _batches(lengths: Sequence[int], size: int) -> list[list[int]]:
     """Longest first, as bucketed evaluation has them; the last one is smaller."""
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     return [order[at : at + size] for at in range(0, len(order), size)]
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Examples in given batches, as the trainer's evaluation asks for them."""
+
+    examples: Sequence[dict[str, Any]]
+    batches: Sequence[Sequence[int]]
+
+    def load(self, batches: Sequence[Sequence[int]]) -> Iterator[dict[str, paddle.Tensor]]:
+        for batch in batches:
+            arrays = _collate([self.examples[index] for index in batch])
+            yield {name: paddle.to_tensor(array) for name, array in arrays.items()}
 
 
 def _collate(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:

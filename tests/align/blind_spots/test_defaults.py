@@ -11,8 +11,9 @@ from align.cases.tables.cases_built import BUILT
 from sot_paddle import config, functional, vision_config
 from sot_paddle.data import glue_tasks
 from sot_paddle.heads import fusion
+from sot_paddle.tasks import glue_options as arguments
 from sot_paddle.tasks import losses
-from sot_paddle.train import arguments, optimizer, schedule
+from sot_paddle.train import optimizer, schedule
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")

@@ -14,7 +14,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
     from align.cases.values import loss_values
     from sot_paddle.data import imagenet_a
-    from sot_paddle.tasks import losses
+    from sot_paddle.tasks import glue, losses
     from sot_paddle.train import evaluation, image_scores
     from sot_paddle.train.trainer import ExactTrainer
 
@@ -25,14 +25,14 @@ NAN_RULE = "math.isnan(best) and not math.isnan(value)"
 
 CHANGES = [
     # evaluation of text
-    (evaluation, "decide", "argmax", "argmin", "evaluation_mnli", "decisions"),
+    (glue, "decide", "argmax", "argmin", "evaluation_mnli", "decisions"),
     (evaluation, "evaluation_mode", "model.eval()", "model.train()", "evaluation_mrpc", "logits"),
     (evaluation, "evaluation_mode", "if was_training:", "if not was_training:")
     + ("evaluation_mrpc", "training mode kept"),
-    (evaluation, "_in_order", "ordered[indices]", "ordered[:]", "evaluation_mrpc", "logits"),
-    (evaluation, "_in_order", "ordered[indices]", "ordered[::-1][indices]")
+    (evaluation, "_joined", "share[1]])[order]", "share[1]])", "evaluation_mrpc", "logits"),
+    (evaluation, "_joined", "share[1]])[order]", "share[1]])[order[::-1]]")
     + ("evaluation_mrpc", "logits"),
-    (evaluation, "mean_loss", "log_partition - shifted", "shifted.max() - shifted")
+    (glue, "mean_loss", "log_partition - shifted", "shifted.max() - shifted")
     + ("evaluation_mnli", "loss"),
     # evaluation of ImageNet-A
     (imagenet_a, "gather_scores", "list(INDICES)", "sorted(INDICES, reverse=True)")

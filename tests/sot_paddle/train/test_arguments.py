@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from sot_paddle.train.arguments import TrainConfig
+from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train.command_line import parse
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,3 +1,5 @@
+from dataclasses import dataclass
+
 import numpy as np
 import paddle
 import pytest
@@ -19,16 +21,24 @@ class _Echo(nn.Layer):
         return x
 
 
-def _collate(items):
-    return {"x": np.stack(items), "labels": np.zeros(len(items))}
+@dataclass(frozen=True)
+class _Split:
+    examples: np.ndarray
+    batches: list
+
+    def load(self, batches):
+        for batch in batches:
+            rows = self.examples[list(batch)]
+            yield {"x": paddle.to_tensor(rows), "labels": paddle.to_tensor(np.array(batch))}
 
 
 def test_logits_come_in_the_order_of_the_data():
     examples = np.random.RandomState(0).randn(7, 3).astype("float32")
     model = _Echo()
     batches = [[6, 0, 3], [1, 5], [2, 4]]
-    logits = evaluation.predict_logits(model, examples, batches, _collate)
-    assert (logits == examples).all()
+    found = evaluation.predict(model, _Split(examples, batches))
+    assert (found.outputs == examples).all()
+    assert found.labels.tolist() == found.indices.tolist() == list(range(7))
     assert model.modes == [False] * 3
     assert model.training
 
@@ -37,33 +47,7 @@ def test_nan_logits_stop_the_run():
     examples = np.zeros((3, 2), dtype="float32")
     examples[1, 0] = np.nan
     with pytest.raises(TrainingStopped, match="output for example 1 is not a finite number"):
-        evaluation.predict_logits(_Echo(), examples, [[0, 1, 2]], _collate)
-
-
-def test_scores():
-    logits = np.array([[2.0, 0.0], [0.0, 1.0], [3.0, 1.0]])
-    labels = np.array([0, 1, 1])
-    found = evaluation.score("RTE", logits, labels)
-    assert found["acc"] == pytest.approx(2 / 3)
-    expected = paddle.nn.functional.cross_entropy(
-        paddle.to_tensor(logits), paddle.to_tensor(labels)
-    )
-    assert found["loss"] == pytest.approx(float(expected), rel=1e-12)
-
-
-def test_regression_scores():
-    logits, labels = np.array([[1.0], [2.0], [4.0]]), np.array([1.0, 2.5, 3.0])
-    found = evaluation.score("STS-B", logits, labels)
-    assert found["loss"] == pytest.approx((0 + 0.25 + 1) / 3)
-    assert found["pearson"] > 0.8
-    assert evaluation.decide(logits).tolist() == [1.0, 2.0, 4.0]
-
-
-@pytest.mark.parametrize(
-    ("task", "metric"), [("CoLA", "mcc"), ("RTE", "acc"), ("QQP", "acc_and_f1"), ("STS-B", "corr")]
-)
-def test_main_metric(task, metric):
-    assert evaluation.main_metric(task) == metric
+        evaluation.predict(_Echo(), _Split(examples, [[0, 1, 2]]))
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.config import EncoderConfig, build_record
+from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import checkpointing, exact_state, image_run, trainer
-from sot_paddle.train.arguments import TrainConfig
 from sot_paddle.train.command_line import parse
 from sot_paddle.train.finite_numbers import first_nonfinite
 from sot_paddle.train.image_arguments import ImageEvalConfig, ImageTrainConfig

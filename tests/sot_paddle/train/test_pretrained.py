@@ -6,8 +6,8 @@ import pytest
 
 from sot_paddle import create_model, save_weights
 from sot_paddle.checkpoint import write_tensors
+from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import pretrained
-from sot_paddle.train.arguments import TrainConfig
 
 SIZES = {
     "hidden_size": 12,

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import checkpointing, run_folder
-from sot_paddle.train.arguments import TrainConfig
 
 
 def _config(**more):

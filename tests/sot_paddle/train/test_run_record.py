@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import checkpointing, folder_lock, run_folder, run_record
-from sot_paddle.train.arguments import TrainConfig
 
 
 def _config(**more):

@@ -151,9 +151,9 @@ def test_a_second_ctrl_c_stops_at_once(tiny, tmp_path, monkeypatch):
 def test_nan_loss_keeps_the_last_good_checkpoint(tiny, tmp_path, monkeypatch):
     import paddle
 
-    from sot_paddle.train import trainer
+    from sot_paddle.tasks import glue
 
-    original = trainer.classification_loss
+    original = glue.classification_loss
     calls = [0]
 
     def poisoned(logits, labels):
@@ -162,7 +162,7 @@ def test_nan_loss_keeps_the_last_good_checkpoint(tiny, tmp_path, monkeypatch):
         return loss * paddle.to_tensor(float("nan")) if calls[0] == 4 else loss
 
     out = tmp_path / "out"
-    monkeypatch.setattr(trainer, "classification_loss", poisoned)
+    monkeypatch.setattr(glue, "classification_loss", poisoned)
     line = tiny.refused(out, "--max_steps", "6", "--save_steps", "2")
     assert "loss is nan at step 4" in line
     assert "checkpoint-2" in line

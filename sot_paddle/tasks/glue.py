@@ -1,0 +1,203 @@
+"""GLUE's nine tasks, and a user's own table of sentences: one sequence in, one label out.
+
+Shape legend: M examples, K classes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import paddle
+
+from sot_paddle import distributed
+from sot_paddle.data import glue_tasks
+from sot_paddle.data.cache import cached_split, default_cache_dir
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.glue import available_splits
+from sot_paddle.data.own_table import own_task
+from sot_paddle.data.paddle_dataset import PadCollator
+from sot_paddle.data.predictions import prediction_path, write_predictions
+from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.tasks.glue_options import OWN, TrainConfig
+from sot_paddle.tasks.losses import classification_loss, mean_loss
+from sot_paddle.tasks.metrics import METRICS, glue_metrics
+from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
+from sot_paddle.tasks.tokens import TokenSplit
+
+
+@dataclass
+class GlueTask:
+    """A GLUE task or an own table; see :class:`sot_paddle.tasks.task.Task`.
+
+    Attributes:
+        table: files, columns, labels and metrics.
+        batch_size: training examples of each process and forward pass.
+        train: None when the run does not train.
+        dev: development splits by name, the first decides; {} when the run does not evaluate.
+        test: test splits that are there.
+        vocab_size: largest token id + 1.
+    """
+
+    table: glue_tasks.Task
+    batch_size: int
+    train: TokenSplit | None = None
+    dev: Mapping[str, TokenSplit] = field(default_factory=dict)
+    test: Mapping[str, TokenSplit] = field(default_factory=dict)
+    vocab_size: int = 0
+
+    unit = "examples"
+    maximise = True
+    by_epoch = False
+
+    @property
+    def title(self) -> str:
+        """The task's official spelling."""
+        return self.table.title
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the labels; () for a score."""
+        return self.table.labels
+
+    @property
+    def num_outputs(self) -> int:
+        """K, 1 for a score."""
+        return self.table.num_outputs
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric that selects the best checkpoint."""
+        return main_metric(self._metric_task)
+
+    @property
+    def _metric_task(self) -> str:
+        """Name under which the task's metrics are computed."""
+        if self.table.name != OWN:
+            return self.table.title
+        return "STS-B" if self.table.is_regression else "RTE"
+
+    def order(self, seed: int) -> EpochBatches:
+        """The global batches of each epoch, shuffled by (seed, epoch)."""
+        return self.train.order(self.batch_size, seed)
+
+    def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
+        """Cross-entropy, or the mean squared error of a score."""
+        return classification_loss(outputs, labels)
+
+    def score(self, split: str, found: Predictions) -> dict[str, float]:
+        """Mean loss and the official metrics."""
+        return score(self._metric_task, found.outputs, found.labels)
+
+    def prediction_file(self, split: str) -> str:
+        """The GLUE server's name of a test split's file."""
+        return prediction_path("", self.table, split).name
+
+    def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
+        """Write the file that the GLUE server accepts."""
+        indices = self.test[split].features.indices
+        return write_predictions(folder, self.table, indices, decide(found.outputs), split)
+
+
+def score(task: str, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Mean loss and the task's official metrics.
+
+    Args:
+        task: GLUE task name, "MNLI-mm" for the mismatched set.
+        logits: (M, K).
+        labels: (M,).
+
+    Returns:
+        ``{"loss": ..., <metrics>}``.
+    """
+    return {"loss": mean_loss(logits, labels)} | glue_metrics(task, decide(logits), labels)
+
+
+def decide(logits: np.ndarray) -> np.ndarray:
+    """Class indices (M,), or the numbers themselves when K is 1."""
+    return logits[:, 0] if logits.shape[1] == 1 else logits.argmax(axis=1)
+
+
+def main_metric(task: str) -> str:
+    """Name of the metric that selects the best checkpoint."""
+    return METRICS[task.lower()][-1]
+
+
+def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
+    """Read and tokenize what the options ask for; the first process fills the cache.
+
+    Args:
+        config: task, folder, lengths and switches.
+        vocabulary: tokenizer files by name.
+
+    Returns:
+        The task. Test splits are optional unless ``do_predict``; MNLI's mismatched set may be
+        absent.
+
+    Raises:
+        DataError: a needed file is missing or broken.
+    """
+    table = _table(config)
+    tokenizer = _tokenizer(config, vocabulary)
+    present = available_splits(config.data_dir, table)
+    dev = [name for name in table.dev_splits if name in present]
+    if config.do_eval and table.dev_splits[0] not in dev:
+        dev = [table.dev_splits[0]]  # reading it says what is missing
+    test = [name for name in table.test_splits if name in present]
+    if config.do_predict and not test:
+        test = [table.test_splits[0]]
+    wanted = (["train"] if config.do_train else []) + (dev if config.do_eval else []) + test
+    if not wanted:
+        raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
+    splits: dict[str, TokenSplit] = {}
+    collate = PadCollator(config.padding, config.max_seq_length, tokenizer.pad_id)
+
+    def read() -> None:
+        for split in wanted:
+            features = _read(config, table, split, tokenizer)
+            splits[split] = TokenSplit(features, collate, config.per_gpu_eval_batch_size)
+
+    distributed.on_first_process(read)
+    if not splits:
+        read()
+    return GlueTask(
+        table,
+        config.per_gpu_train_batch_size,
+        train=splits.get("train"),
+        dev={name: splits[name] for name in dev if name in splits},
+        test={name: splits[name] for name in test},
+        vocab_size=tokenizer.vocab_size,
+    )
+
+
+def _table(config: TrainConfig) -> glue_tasks.Task:
+    if config.task_name == OWN:
+        return own_task(config.data_dir, regression=config.regression)
+    return glue_tasks.get_task(config.task_name)
+
+
+def _tokenizer(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> WordPieceTokenizer:
+    """REF: the flag alone decides about lower-casing, also against a cased vocabulary (B.1)."""
+    with tempfile.TemporaryDirectory(prefix="sot_paddle_vocabulary_") as folder:
+        for name, content in vocabulary.items():
+            (Path(folder) / name).write_bytes(content)
+        try:
+            return WordPieceTokenizer(
+                folder, do_lower_case=config.do_lower_case, max_length=config.max_seq_length
+            )
+        except DataError as error:
+            raise DataError(str(error).replace(folder, "the checkpoint's vocabulary")) from None
+
+
+def _read(
+    config: TrainConfig, table: glue_tasks.Task, split: str, tokenizer: WordPieceTokenizer
+) -> TokenFeatures:
+    cache = Path(config.cache_dir) if config.cache_dir else default_cache_dir()
+    if config.overwrite_cache and distributed.rank() == 0 and cache.is_dir():
+        for entry in cache.glob(f"{table.name}-{split}-*.npz"):
+            entry.unlink(missing_ok=True)
+    return cached_split(config.data_dir, table, split, tokenizer, cache)

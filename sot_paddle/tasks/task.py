@@ -1,0 +1,125 @@
+"""What the one training run asks of a kind of task.
+
+A kind of task is one file of this package. It reads data, says in which order they are trained
+on, and knows loss, scores, main score and the form of predictions. The run (``sot_paddle.train``)
+does the rest and knows no kind of task: model, optimizer, checkpoints, resuming, evaluation,
+metrics.json.
+
+Shape legend: M examples of a split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import paddle
+
+EpochBatches = Callable[[int], Sequence[Sequence[int]]]
+"""Epoch to its global batches of example indices; the same number of batches in every epoch."""
+
+Outputs = paddle.Tensor | tuple[paddle.Tensor, ...]
+"""What a model returns: logits, the pair of a ``sum_loss`` head in training, or a span's two."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says about the examples of a split, in the split's order, on every process.
+
+    Attributes:
+        indices: (M,) int64, positions in the split.
+        outputs: (M, ...) float32, or float64 of a float64 model; the tensors of a model that
+            returns several stand side by side: start and end logits of S tokens are (M, 2, S).
+        labels: (M, ...), None where the split has none.
+        corrupt: positions of examples that could not be read and were left out.
+        seconds: wall time of this process, reading included.
+    """
+
+    indices: np.ndarray
+    outputs: np.ndarray
+    labels: np.ndarray | None = None
+    corrupt: tuple[int, ...] = ()
+    seconds: float = 0.0
+
+
+class Split(Protocol):
+    """The examples of one split.
+
+    Attributes:
+        fingerprint: hash of what they are: a resumed run must find the same training examples,
+            and forgets scores of other examples.
+        batches: lists of positions that cover every example once, as an evaluation reads them.
+    """
+
+    fingerprint: str
+    batches: Sequence[Sequence[int]]
+
+    def __len__(self) -> int:
+        """Number of examples."""
+        ...
+
+    def load(self, batches: Iterable[Sequence[Any]]) -> Iterable[Mapping[str, paddle.Tensor]]:
+        """Batches as the model takes them.
+
+        Args:
+            batches: a batch sampler: lists of positions; of training examples lists of whatever
+                :attr:`Task.by_epoch` says.
+
+        Returns:
+            The model's arguments by name, and ``labels`` (any shape that the task's loss and
+            scores take) where there are any. For training it is a Paddle DataLoader. A loader
+            that leaves out what it cannot read has their positions in ``corrupt``.
+        """
+        ...
+
+
+class Task(Protocol):
+    """A kind of task, with its data.
+
+    Attributes:
+        title: name for messages and metrics.json, such as ``RTE``.
+        unit: what an example is called in the plural, such as ``examples`` or ``images``.
+        classes: names of the model's outputs, () where they are not classes.
+        num_outputs: width of the model's last layer.
+        metric: the main score, which selects the best checkpoint.
+        maximise: whether a larger main score is better.
+        train: None when the run does not train.
+        dev: splits to score by name; the first decides about the best. {} for no evaluation.
+        test: splits to predict, by name.
+        by_epoch: whether a training example depends on the epoch (augmentation): it is then asked
+            for by (epoch, position) instead of its position.
+    """
+
+    title: str
+    unit: str
+    classes: tuple[str, ...]
+    num_outputs: int
+    metric: str
+    maximise: bool
+    train: Split | None
+    dev: Mapping[str, Split]
+    test: Mapping[str, Split]
+    by_epoch: bool
+
+    def order(self, seed: int) -> EpochBatches:
+        """The global batches of each training epoch, a pure function of (seed, epoch)."""
+        ...
+
+    def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
+        """Mean training loss of a batch, a scalar."""
+        ...
+
+    def score(self, split: str, found: Predictions) -> dict[str, float]:
+        """Scores of a dev split by name: ``loss`` where there is one, and :attr:`metric`."""
+        ...
+
+    def prediction_file(self, split: str) -> str:
+        """Name of the file that a test split is predicted into."""
+        ...
+
+    def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
+        """Write the predictions of a test split atomically; returns the file."""
+        ...

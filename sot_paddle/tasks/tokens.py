@@ -1,0 +1,77 @@
+"""A split of tokenized text, and the order in which it is trained on."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from paddle.io import DataLoader
+
+from sot_paddle import distributed
+from sot_paddle.data.batching import EpochOrder
+from sot_paddle.data.paddle_dataset import FeatureDataset, PadCollator
+from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.tasks.task import EpochBatches
+
+
+class TokenSplit:
+    """Tokenized examples that are padded when a batch is made; see :class:`~.task.Split`.
+
+    Args:
+        features: the examples.
+        collate: pads them; where it pads to the longest row, batches are bucketed by length.
+        batch_size: examples of a forward pass in evaluation.
+
+    Attributes:
+        features: the same.
+    """
+
+    def __init__(self, features: TokenFeatures, collate: PadCollator, batch_size: int) -> None:
+        self.features, self._collate, self._batch_size = features, collate, batch_size
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def batches(self) -> list[np.ndarray]:
+        """Batches that cover the split once, sorted by length when padding is dynamic."""
+        return self._order(self._batch_size, shuffle=False).batches()
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Hash of tokens and labels."""
+        digest = hashlib.sha256()
+        for name, array in sorted(self.features.arrays().items()):
+            digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:32]
+
+    def load(self, batches: Iterable[Sequence[int]]) -> DataLoader:
+        """Padded batches of ``input_ids``, ``token_type_ids``, ``attention_mask``, ``labels``."""
+        return DataLoader(
+            FeatureDataset(self.features),
+            batch_sampler=batches,
+            collate_fn=self._collate,
+            num_workers=0,
+        )
+
+    def order(self, batch_size: int, seed: int) -> EpochBatches:
+        """The global batches of each epoch: shuffled by (seed, epoch), bucketed when padding is.
+
+        Args:
+            batch_size: examples of each process and forward pass.
+            seed: of the run.
+        """
+        order = self._order(batch_size * distributed.world_size(), seed=seed)
+        return functools.lru_cache(maxsize=2)(lambda epoch: order.at_epoch(epoch).batches())
+
+    def _order(self, batch_size: int, *, seed: int = 0, shuffle: bool = True) -> EpochOrder:
+        return EpochOrder(
+            n=len(self),
+            batch_size=batch_size,
+            seed=seed,
+            shuffle=shuffle,
+            lengths=self.features.lengths if self._collate.pad == "longest" else None,
+        )
