@@ -229,7 +229,7 @@ def test_no_file_has_a_name_that_says_nothing() -> None:
 NAMES_OF_BACKBONES = re.compile(
     "|".join(
         [
-            r"bert(?!normalizer|pretokenizer)",
+            r"bert(?!normalizer|pretokenizer|_embeds\.h5)",
             "gpt",
             "deit",
             *PUBLISHED_NAMES,
@@ -238,7 +238,8 @@ NAMES_OF_BACKBONES = re.compile(
     ),
     re.IGNORECASE,
 )
-"""``BertNormalizer`` and ``BertPreTokenizer`` are classes of the tokenizers library."""
+"""``BertNormalizer`` and ``BertPreTokenizer`` are classes of the tokenizers library, and
+``_bert_embeds.h5`` ends the names of files of hidden states, of whatever language model."""
 
 
 def code_of(name: str) -> str:

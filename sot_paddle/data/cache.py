@@ -13,6 +13,7 @@ import hashlib
 import io
 import logging
 import os
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import numpy as np
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.glue import read_split, split_paths
+from sot_paddle.data.glue import Example, read_split, split_paths
 from sot_paddle.data.glue_tasks import Task, get_task, resolve_split
 from sot_paddle.data.token_features import TokenFeatures
 from sot_paddle.data.tokenization import WordPieceTokenizer
@@ -59,7 +60,13 @@ def tokenize_split(
         DataError: the files cannot be used.
     """
     task = get_task(task)
-    examples = read_split(data_dir, task, split)
+    return tokenize_examples(read_split(data_dir, task, split), task, tokenizer)
+
+
+def tokenize_examples(
+    examples: Sequence[Example], task: Task, tokenizer: WordPieceTokenizer
+) -> TokenFeatures:
+    """Tokenize examples of a task, see :func:`tokenize_split`."""
     pairs = None if len(task.text) == 1 else [example.text_b or "" for example in examples]
     features = tokenizer.tokenize([example.text_a for example in examples], pairs)
     labels = [example.label for example in examples]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.cases.kinds.case_kinds import Batch, Case, ModelCase, Recipe
+from align.cases.kinds.case_kinds import (
+    Batch,
+    Case,
+    ModelCase,
+    PairValuesCase,
+    Recipe,
+    value_cases,
+)
+from align.cases.tables.model_options import BERT
 
 _SIZES = {"num_layers": 4, "hidden_size": 13, "seq_length": 6}
 _ALL = ("forward", "backward", "optimizer", "training")
@@ -37,4 +45,22 @@ _ADAPTERS = (
     _model("layer_spans", "layer_spans"),
 )
 
-STATES: tuple[Case, ...] = _ADAPTERS
+_LIVE = (
+    PairValuesCase(
+        "live_states",
+        "bert_base",
+        {**BERT, "num_hidden_layers": 2},
+        steps=("forward",),
+        dtypes=("float64",),
+        values="state_values:live",
+    ),
+)
+_STORED = value_cases(
+    "state_values:stored",
+    {
+        "stored_states": {"task": "rte", "dtype": "float32"},
+        "stored_states_half": {"task": "squad", "dtype": "float16"},
+    },
+)
+
+STATES: tuple[Case, ...] = (*_ADAPTERS, *_LIVE, *_STORED)

@@ -1,0 +1,114 @@
+"""Hidden states: those of a live encoder, layer by layer, and what a file gives back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+
+from align.cases.both_sides import BothSides, Setting, stamps
+from align.frameworks import on_paddle, on_torch
+from align.record.arrays import Arrays
+from sot_paddle.data.stored.file_layout import stored_split
+from sot_paddle.data.stored.live_states import LiveStates, hidden_states
+from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
+
+_FILES = {
+    "rte": {"states": ("rte_bert_embeds.h5", "embeds"), "labels": ("rte_labels.h5", "labels")},
+    "squad": {
+        "states": ("squad_train_embeds.h5", "embeds"),
+        "labels": ("squad_train_start_labels.h5", "start_ids"),
+    },
+}
+"""File and dataset of the original (specification C.2)."""
+
+
+def live(setting: Setting) -> BothSides:
+    """Every hidden state of a model in training mode against transformers' own."""
+    pair, dtype = setting.pair, setting.dtype
+    batch = {name: value for name, value in pair.batch.items() if name != "labels"}
+    with on_paddle.default_dtype(dtype):
+        made = hidden_states(pair.model, batch)
+    model = pair.fresh_reference().eval()
+    with on_torch.default_dtype(dtype), torch.no_grad():
+        given = {name: torch.from_numpy(value) for name, value in batch.items()}
+        theirs = model.bert(**given, output_hidden_states=True).hidden_states
+
+    def named(states: Any) -> Arrays:
+        return {f"hidden state {at}": np.asarray(states[:, at]) for at in range(len(theirs))}
+
+    ours = named(on_paddle.numpy(made))
+    source = LiveStates(pair.model, lambda rows: {n: v[rows] for n, v in batch.items()}, [[0]], ())
+    pair.model.eval()  # it stays in the mode that it has
+    with on_paddle.default_dtype(dtype):
+        alone = source.states([1])
+    pair.model.train()
+    names = list(ours)
+    return BothSides(
+        {**ours, "the second row alone": alone[0]},
+        {
+            **{name: on_torch.numpy(state) for name, state in zip(names, theirs, strict=True)},
+            "the second row alone": np.stack([on_torch.numpy(state)[1] for state in theirs]),
+        },
+        {
+            "without the embedding output": dict(zip(names, [*ours.values()][1:], strict=False)),
+            "the layers in reverse": dict(zip(names, [*ours.values()][::-1], strict=True)),
+        },
+        "the hidden states",
+        stamps=stamps(on_paddle.stamp(made), on_torch.stamp(theirs[0])),
+    )
+
+
+def stored(setting: Setting, *, task: str, dtype: str, rows: int = 5) -> BothSides:
+    """Rows written by ours, in two runs, read back by ours and by h5py alone under the original's
+    names; both are the rows bit for bit.
+
+    Args:
+        setting: of the case.
+        task: ``rte`` or ``squad``.
+        dtype: of the file.
+        rows: written.
+    """
+    rng, folder = np.random.default_rng(17), setting.folder()
+    states = rng.normal(size=(rows, 3, 4, 6)).astype(dtype)
+    split = stored_split(task, "train")
+    labels = [rng.integers(0, 4, rows) for _ in split.labels]
+    sizes = StateSizes(*states.shape, dtype)
+    for stop in (2, rows):
+        with StateWriter(folder, split, sizes, {"from": "numbers"}) as writer:
+            part = slice(writer.done, stop)
+            writer.append(states[part], [kind[part] for kind in labels], range(*part.indices(rows)))
+    reader = StateReader(folder, split)
+    order = [*reversed(range(rows))]
+    ours = {"states": reader.states(order)[::-1], "labels": reader.labels[0], "rows": reader.rows}
+    reader.close()
+    found = {}
+    for kind, (file, name) in _FILES[task].items():
+        with h5py.File(folder / file) as opened:
+            found[f"{kind} by h5py"] = opened[name][:]
+            found[f"{kind}: last_index"] = np.asarray(opened[name].attrs["last_index"])
+    expected = {"states": states, "labels": labels[0], "rows": np.arange(rows)}
+    return BothSides(
+        ours | found,
+        expected
+        | {f"{kind} by h5py": expected[kind] for kind in _FILES[task]}
+        | {f"{kind}: last_index": np.asarray(rows) for kind in _FILES[task]},
+        {
+            "the next row": ours | found | {"states": np.roll(ours["states"], 1, axis=0)},
+            "layers and tokens exchanged": ours
+            | found
+            | {"states": ours["states"].reshape(rows, 4, 3, 6)},
+            "a bit of one number": ours | found | {"states": _with_a_bit(ours["states"])},
+        },
+        "the file",
+        framework_free=True,
+        note=f"{rows} rows of {dtype} in {split.states.file}",
+    )
+
+
+def _with_a_bit(states: np.ndarray) -> np.ndarray:
+    changed = states.copy()
+    changed.ravel()[7] = np.nextafter(changed.ravel()[7], np.inf, dtype=states.dtype)
+    return changed

@@ -1,0 +1,136 @@
+"""Hidden states made on the fly by a frozen encoder, and their extraction into files.
+
+Shape legend: n rows, B rows of a batch, L hidden states, T tokens, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from sot_paddle.data.stored.file_layout import StoredSplit
+from sot_paddle.data.stored.state_files import StateSizes, StateWriter
+
+Batch = Callable[[Sequence[int]], Mapping[str, np.ndarray]]
+"""Positions to the encoder's inputs by name, padded to one length, and ``labels``."""
+
+
+class StateSource(Protocol):
+    """Where hidden states come from: files, or an encoder.
+
+    Attributes:
+        labels: for each kind of label (n,).
+        of_row: (L, T, F).
+    """
+
+    labels: tuple[np.ndarray, ...]
+    of_row: tuple[int, int, int]
+
+    def __len__(self) -> int:
+        """Number n of rows."""
+        ...
+
+    def states(self, positions: Sequence[int]) -> np.ndarray:
+        """Hidden states (B, L, T, F) of rows, in the order asked for."""
+        ...
+
+
+def hidden_states(model: nn.Layer, inputs: Mapping[str, Any]) -> paddle.Tensor:
+    """Every hidden state of a batch: the embedding output, then each layer's.
+
+    Args:
+        model: a language model; its head is not used. It runs in evaluation mode and without
+            gradients; its mode is restored.
+        inputs: its arguments by name, (B, T) each.
+
+    Returns:
+        (B, L, T, F) in the model's precision.
+
+    Source: C.2.
+    """
+    taps: dict[str, paddle.Tensor] = {}
+    tensors = {name: paddle.to_tensor(value) for name, value in inputs.items()}
+    mode = model.training
+    model.eval()
+    try:
+        with paddle.no_grad():
+            model.features(**tensors, taps=taps)
+    finally:
+        if mode:
+            model.train()
+    layers = [tap for name, tap in taps.items() if name.startswith("layers.")]
+    return paddle.stack([taps["embeddings"], *layers], axis=1)
+
+
+class LiveStates:
+    """Hidden states of a frozen encoder, computed when they are asked for.
+
+    Args:
+        model: see `hidden_states`.
+        batch: rows to its inputs.
+        labels: for each kind of label (n,).
+        of_row: (L, T, F).
+    """
+
+    def __init__(
+        self,
+        model: nn.Layer,
+        batch: Batch,
+        labels: Sequence[np.ndarray],
+        of_row: tuple[int, int, int],
+    ) -> None:
+        self._model, self._batch = model, batch
+        self.labels, self.of_row = tuple(labels), of_row
+
+    def __len__(self) -> int:
+        return len(self.labels[0])
+
+    def states(self, positions: Sequence[int]) -> np.ndarray:
+        """Hidden states (B, L, T, F) of rows, in the order asked for."""
+        inputs = {n: v for n, v in self._batch(positions).items() if n != "labels"}
+        return hidden_states(self._model, inputs).numpy()
+
+
+def extract(
+    source: LiveStates,
+    folder: Path,
+    split: StoredSplit,
+    *,
+    origin: Mapping[str, str],
+    dtype: str = "float32",
+    batch_size: int = 8,
+    chunk: int = 1,
+    report: Callable[[int, int], None] = lambda done, rows: None,
+) -> int:
+    """Write the hidden states of a split, from where an earlier run stopped.
+
+    Args:
+        source: makes them.
+        folder: exists.
+        split: the files.
+        origin: what the rows are made from, by name; a file of another origin is not continued.
+        dtype: ``float32`` or ``float16``.
+        batch_size: rows of a forward pass.
+        chunk: rows that a reader has to read together.
+        report: called with (rows done, rows) after every batch.
+
+    Returns:
+        Rows that were already there.
+
+    Raises:
+        DataError: see `StateWriter`.
+    """
+    sizes = StateSizes(len(source), *source.of_row, dtype, chunk)
+    with StateWriter(folder, split, sizes, origin) as writer:
+        before = writer.done
+        while writer.done < sizes.rows:
+            rows = range(writer.done, min(writer.done + batch_size, sizes.rows))
+            labels = [kind[rows.start : rows.stop] for kind in source.labels]
+            writer.append(source.states(rows), labels, rows)
+            report(writer.done, sizes.rows)
+    return before
