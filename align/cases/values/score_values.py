@@ -21,7 +21,7 @@ _UNDEFINED = -2.0  # NaN means "undefined" here; both sides must say so
 
 def glue(setting: Setting, *, task: str) -> BothSides:
     """The metrics of one GLUE task on random and on degenerate predictions."""
-    from sot_paddle.train import metrics as our_metrics  # loads scikit-learn: for this step alone
+    from sot_paddle.tasks import metrics as our_metrics  # loads scikit-learn: for this step alone
     from sot_torch_ref.train import metrics as reference_metrics
 
     ours, reference = _scores(our_metrics, task), _scores(reference_metrics, task)
