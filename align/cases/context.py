@@ -62,11 +62,11 @@ class Context:
         """The folder of the user's checkpoint, or of the installed one."""
         return self.checkpoint or find_checkpoint()
 
-    def tokenizer(self, *, file: str = "", **options: Any) -> WordPieceTokenizer:
-        """Our tokenizer on `vocabulary`, or on one file of it; of equal options the same one."""
-        key = (file, *sorted(options.items()))
+    def tokenizer(self, **options: Any) -> WordPieceTokenizer:
+        """Our tokenizer on `vocabulary`; of equal options the same one."""
+        key = tuple(sorted(options.items()))
         if key not in self._tokenizers:
-            self._tokenizers[key] = WordPieceTokenizer(self.vocabulary / file, **options)
+            self._tokenizers[key] = WordPieceTokenizer(self.vocabulary, **options)
         return self._tokenizers[key]
 
     def reference_tokenizer(self, **options: Any) -> Any:

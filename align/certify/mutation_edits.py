@@ -27,10 +27,11 @@ from align.certify.value_edits import (
     sign,
 )
 
-CONTAINERS = {"list", "tuple", "dict", "str", "iter"}
+CONTAINERS = {"list", "tuple", "dict", "str", "iter", "MappingProxyType"}
 """Calls that only change the kind of a container: they are not dropped."""
-UNSEEN_OPTIONS = {"strict", "repr", "stacklevel", "where", "compare", "init"}
-"""Options of calls that only refuse, only say something, or only shape a record's own methods."""
+UNSEEN_OPTIONS = {"strict", "repr", "stacklevel", "where", "compare", "init", "encoding"}
+"""Options of calls that only refuse, only say something, only shape a record's own methods, or
+name the encoding that text has anyway."""
 _COMMUTING = {"min", "max", "isclose", "gcd"}
 _OF_TENSORS = {"paddle", "F"}
 _WITHOUT_GRADIENT = {

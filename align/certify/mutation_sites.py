@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from align.cases.covered.syntax import parse
 from align.certify.mutation_edits import EXPRESSIONS, STATEMENTS, UNSEEN_OPTIONS
-from align.certify.refusals import called, refusing_lines
+from align.certify.refusals import called, only_for_refusals, refusing_lines
 from align.certify.value_edits import FileNames, number, written
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -85,7 +85,13 @@ class MutableFile:
         self._tree = ast.parse(text)
         source = parse(text)
         self._refusals = source.refusals | refusing_lines(self._tree, refusers)
-        self._refusers, self._excluded = refusers, self._refusals | frozenset(listed)
+        read_by_none = only_for_refusals(self._tree, self._refusals)
+        self._refusers, self._excluded = refusers, self._refusals | frozenset(listed) | read_by_none
+        self._unseen = {
+            name.rpartition(".")[2]
+            for name, lines in source.definitions.items()
+            if lines <= frozenset(listed) and not name.endswith("__")
+        }
         self._names = _names(self._tree)
         self._types = _TYPES | {
             alias.asname or alias.name
@@ -114,6 +120,10 @@ class MutableFile:
 
     def _computes(self, node: ast.stmt) -> bool:
         if isinstance(node, _NEVER) or node.lineno in self._excluded or _is_text(node):
+            return False
+        if isinstance(node, ast.Expr) and called(node.value) in self._unseen:
+            return False  # a call for what a function does that is not compared
+        if isinstance(node, ast.Assign) and called(node.value) == "TypeVar":
             return False
         return not (isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING")
 

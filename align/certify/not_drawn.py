@@ -18,14 +18,16 @@ class NotMutated(NotAligned):
 
     def lines(self, file: str, source: SourceFile) -> frozenset[int]:
         """The lines of a file that it names: statements that begin with such a line, whole, and
-        single lines of longer ones."""
+        single lines of longer ones; of a function whose signature holds the text, that line."""
         statements = super().lines(file, source)
         path, _, rest = self.place.partition("::")
         name, _, text = rest.partition("::")
         if path != file or not text:
             return statements
         inside = source.definitions.get(name) if name else range(1, len(source.text) + 1)
-        return statements | {line for line in inside or () if text in source.line(line)}
+        lines = {line for line in inside or () if text in source.line(line)}
+        bodies = [held for held in source.definitions.values() if min(held) in lines]
+        return statements.difference(*bodies) | lines
 
 
 @dataclass(frozen=True)

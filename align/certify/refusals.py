@@ -1,11 +1,18 @@
-"""Which functions of a package only refuse: they return nothing, change nothing and can raise."""
+"""Which functions and values of a package only refuse: what they decide is whether it raises."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PURE = {
+    *("all", "any", "dict", "enumerate", "float", "getattr", "int", "isinstance", "len", "list"),
+    *("max", "min", "next", "range", "repr", "set", "sorted", "str", "sum", "tuple", "zip"),
+    *("endswith", "exists", "get", "is_dir", "is_file", "isdigit", "items", "join", "keys"),
+    *("startswith", "union", "values"),
+}
+"""Calls that change nothing; so does a function whose name begins with ``is_``."""
 
 
 def called(node: ast.AST) -> str:
@@ -67,3 +74,80 @@ def refusing_lines(tree: ast.Module, refusers: Collection[str]) -> frozenset[int
         elif isinstance(node, ast.Expr) and called(node.value) in refusers:
             found.add(node.lineno)
     return frozenset(found)
+
+
+def only_for_refusals(tree: ast.Module, refusals: Collection[int]) -> frozenset[int]:
+    """Lines of the statements that make values which nothing but a refusal reads.
+
+    Args:
+        tree: of a file.
+        refusals: its lines whose only way out is an exception.
+    """
+    found: set[int] = set()
+    for function in ast.walk(tree):
+        outer = any(isinstance(one, ast.Global | ast.Nonlocal) for one in ast.walk(function))
+        if isinstance(function, _FUNCTIONS) and not outer:
+            for statement in _for_refusals(function, refusals):
+                found.update(range(statement.lineno, (statement.end_lineno or 0) + 1))
+    return frozenset(found)
+
+
+def _for_refusals(function: ast.AST, refusals: Collection[int]) -> list[ast.stmt]:
+    """The statements of a function whose names are read by refusals, or for such a statement."""
+    statements = [node for node in ast.walk(function) if isinstance(node, ast.stmt)]
+    read = {
+        node.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    makers = [(one, names) for one in statements if (names := _made(one)) & read and _is_pure(one)]
+    while True:
+        left = {
+            node.id
+            for one in statements
+            if not any(one is maker for maker, _ in makers)
+            for part in _own_parts(one, refusals)
+            for node in ast.walk(part)
+            if isinstance(node, ast.Name)
+        }
+        kept = [(one, names) for one, names in makers if not names & left]
+        if len(kept) == len(makers):
+            return [one for one, _ in kept]
+        makers = kept
+
+
+def _own_parts(statement: ast.stmt, refusals: Collection[int]) -> Iterator[ast.AST]:
+    """What a statement reads itself: without the statements in it, or a guard's question."""
+    if statement.lineno in refusals:
+        return
+    asks = isinstance(statement, ast.If) and not statement.orelse
+    if asks and statement.body[0].lineno in refusals:
+        return
+    for part in ast.iter_child_nodes(statement):
+        if not isinstance(part, ast.stmt | ast.ExceptHandler | ast.arguments):
+            yield part
+
+
+def _made(statement: ast.stmt) -> set[str]:
+    """Names of the local values that a statement makes or adds to."""
+    if isinstance(statement, ast.Assign):
+        targets: list[ast.expr] = statement.targets
+    elif isinstance(statement, ast.AnnAssign | ast.AugAssign):
+        targets = [statement.target]
+    elif isinstance(statement, ast.Expr) and called(statement.value) in ("add", "append"):
+        function = getattr(statement.value, "func", None)
+        targets = [getattr(function, "value", statement.value)]
+    else:
+        return set()
+    flat = [part for one in targets for part in getattr(one, "elts", [one])]
+    if not all(isinstance(one, ast.Name) for one in flat):
+        return set()
+    return {one.id for one in flat if isinstance(one, ast.Name)}
+
+
+def _is_pure(statement: ast.stmt) -> bool:
+    """Whether the value of a statement is made without a change of anything else."""
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    if isinstance(statement, ast.Expr):
+        calls = [node for node in calls if node is not statement.value]
+    return all(called(one) in _PURE or called(one).lstrip("_")[:3] == "is_" for one in calls)

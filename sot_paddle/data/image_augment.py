@@ -210,8 +210,7 @@ class TrainTransform:
         """
         config, (width, height) = self.config, size
         if config.no_aug:
-            bilinear = config.interpolation == "random"
-            return TrainDraws(None, RESAMPLINGS[0] if bilinear else config.resamplings[0])
+            return TrainDraws(None, config.resamplings[0])
         crop = draw_crop(rng, height, width, config.scale, config.ratio)
         resampling = config.resamplings[rng.integers(len(config.resamplings))]
         flip = bool(rng.random() < config.hflip)

@@ -68,7 +68,6 @@ class ImageTrainSet:
     Attributes:
         source: the same.
         transform: made from ``config``.
-        image_size: height and width of the samples.
 
     Raises:
         DataError: ``on_corrupt`` is something else.
@@ -87,7 +86,6 @@ class ImageTrainSet:
         _require_policy(on_corrupt)
         self.source, self.seed, self.on_corrupt = source, seed, on_corrupt
         self.transform = TrainTransform(config)
-        self.image_size = config.img_size
 
     def __len__(self) -> int:
         """Number of images."""

@@ -126,9 +126,9 @@ def _images_below(folder: Path, name: str) -> list[str]:
     """Paths relative to ``folder`` of the images at any depth below ``folder/name``, sorted."""
     found = []
     for place, inner, files in os.walk(folder / name, followlinks=True):
-        inner[:] = sorted(part for part in inner if not part.startswith("."))
+        inner[:] = [part for part in inner if not part.startswith(".")]
         relative = os.path.relpath(place, folder)
-        found += [os.path.join(relative, file) for file in sorted(files) if _is_image(file)]
+        found += [os.path.join(relative, file) for file in files if _is_image(file)]
     return sorted(found)
 
 

@@ -57,7 +57,7 @@ def truncated_lengths(first: int, second: int, room: int, tie_break: str) -> tup
         return first, second
     half = room // 2
     spare = room - half  # half, or one more
-    if min(first, second) > half or first == second == half:
+    if min(first, second) > half:
         first_gets_spare = tie_break == "slow" or first > second
         return (spare, half) if first_gets_spare else (half, spare)
     if first > second:
@@ -112,7 +112,7 @@ class WordPieceTokenizer:
         chinese = settings.get("tokenize_chinese_chars", True)
         set_text_pipeline(backend, self.do_lower_case, accents, chinese)
         self.max_length, self.tie_break = max_length, tie_break
-        self.vocab_size = max(backend.get_vocab(with_added_tokens=True).values()) + 1
+        self.vocab_size = max(backend.get_vocab().values()) + 1
         self.pad_id, _, self._cls, self._sep, _ = map(backend.token_to_id, SPECIAL_TOKENS)
         self._backend = backend
         options = f"{max_length} {tie_break} {MAX_WORD_CHARS} {backend.to_str()}"

@@ -37,10 +37,10 @@ def load_backend(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
     if (source / "tokenizer.json").is_file():
         backend, stored = _from_json(source / "tokenizer.json")
         return backend, stored | settings
-    if (source / "vocab.txt").is_file():
-        return _from_vocabulary(source / "vocab.txt"), settings
-    held = ", ".join(sorted(path.name for path in source.iterdir())[:8]) or "nothing"
-    raise DataError(f"expected tokenizer.json or vocab.txt in {source}, which holds {held}")
+    if not (source / "vocab.txt").is_file():
+        held = ", ".join(sorted(path.name for path in source.iterdir())[:8]) or "nothing"
+        raise DataError(f"expected tokenizer.json or vocab.txt in {source}, which holds {held}")
+    return _from_vocabulary(source / "vocab.txt"), settings
 
 
 def set_text_pipeline(backend: Tokenizer, lower: bool, accents: bool | None, chinese: bool) -> None:
@@ -52,17 +52,15 @@ def set_text_pipeline(backend: Tokenizer, lower: bool, accents: bool | None, chi
         accents: strip accents; None follows ``lower``.
         chinese: put spaces around CJK characters.
     """
-    from tokenizers import AddedToken, normalizers, pre_tokenizers
+    from tokenizers import normalizers, pre_tokenizers
 
     backend.normalizer = normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=chinese, strip_accents=accents, lowercase=lower
+        handle_chinese_chars=chinese, strip_accents=accents, lowercase=lower
     )
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.no_padding()
     backend.no_truncation()
-    backend.add_special_tokens(
-        [AddedToken(token, normalized=False, special=True) for token in SPECIAL_TOKENS]
-    )
+    backend.add_special_tokens(list(SPECIAL_TOKENS))
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -118,8 +118,11 @@ class MicroBatches:
 
     def share(self, batch: Sequence[int]) -> list[int]:
         """This process's contiguous share; never empty, see :meth:`weight`."""
-        mine = np.array_split(np.asarray(batch, dtype=np.int64), self._world)[self._rank]
+        mine = self._part(batch)
         return [int(index) for index in (mine if len(mine) else batch[:1])]
+
+    def _part(self, batch: Sequence[int]) -> np.ndarray:
+        return np.array_split(batch, self._world)[self._rank]
 
     def weight(self, epoch: int, batch: int) -> float:
         """Factor of this process's mean loss that makes the processes' mean the batch's mean.
@@ -128,5 +131,4 @@ class MicroBatches:
         because every process must take part in the reductions.
         """
         whole = self._epochs(epoch)[batch]
-        mine = np.array_split(np.asarray(whole), self._world)[self._rank]
-        return len(mine) * self._world / len(whole)
+        return len(self._part(whole)) * self._world / len(whole)

@@ -82,7 +82,7 @@ def predict(
     loader = ImageLoader(images, mine, EvalCollate(images.image_size), workers)
     pieces, labels, done = [], [], 0
     with evaluation_mode(model):
-        for batch in loader if len(mine) else ():
+        for batch in loader if mine else ():
             with autocast():
                 logits = model(batch["images"].astype(dtype))
             precise = logits if logits.dtype == paddle.float64 else logits.astype("float32")

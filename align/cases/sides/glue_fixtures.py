@@ -56,7 +56,7 @@ def write_fixture(folder: Path, task: str, sentences: Sequence[str]) -> Path:
 
     Returns:
         The folder. As in the official files, CoLA has no header and MRPC begins with a
-        byte-order mark.
+        byte-order mark. Two tasks have the line ends of Windows.
     """
     folder.mkdir(parents=True, exist_ok=True)
     texts = [_clean(text) for text in sentences]
@@ -64,6 +64,9 @@ def write_fixture(folder: Path, task: str, sentences: Sequence[str]) -> Path:
     lines = ["\t".join(_ROWS[task](i, a, b)) for i, (a, b) in enumerate(pairs)]
     header = [_HEADERS[task]] if task in _HEADERS else []
     encoding = "utf-8-sig" if task == "mrpc" else "utf-8"
+    ends = "\r\n" if task in ("rte", "qnli") else "\n"
     for name in ("train.tsv", *_DEV_FILES.get(task, ("dev.tsv",))):
-        (folder / name).write_text("\n".join([*header, *lines]) + "\n", encoding=encoding)
+        (folder / name).write_text(
+            "\n".join([*header, *lines]) + "\n", encoding=encoding, newline=ends
+        )
     return folder

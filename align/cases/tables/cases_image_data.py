@@ -29,11 +29,19 @@ _DRAWN = value_cases(
     "drawn_images:drawn_images",
     {
         "data_train_images": {},
-        "data_mixup": {"cutmix": 0.0, "aa": None, "reprob": 0.0, "mixup_off_epoch": 3},
-        "data_cutmix": {"mixup": 0.0, "no_aug": True},
+        # of a picture of one pixel, crops of which one side rounds to no pixel
+        "data_mixup": {
+            "cutmix": 0.0,
+            "aa": None,
+            "reprob": 0.0,
+            "mixup_off_epoch": 3,
+            "scale": (0.2, 0.4),
+        },
+        "data_cutmix": {"mixup": 0.0, "no_aug": True, "train_interpolation": "bicubic"},
         "data_erasing": {
             **_WHOLE,
-            "aa": "rand-m9-n3-mstd2",
+            "aa": "rand-m5-n3-mstd4",  # magnitudes beyond both ends
+            "mean": (0.3, 0.6, 1.02),  # the last is no colour: the fill stops at 255
             "reprob": 1.0,
             "remode": "rand",
             "recount": 3,

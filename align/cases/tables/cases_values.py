@@ -12,9 +12,9 @@ _SENTENCES = value_cases(
         "data_single": {"max_length": 64},
         "data_truncated": {"max_length": 9},
         "data_pairs": {"max_length": 24, "pairs": True},
-        "data_cased": {"max_length": 64, "lower_case": False},
+        "data_cased": {"max_length": 64, "lower_case": False, "pad": "longest"},
         "data_accents_kept": {"max_length": 64, "strip_accents": False},
-        "data_vocabulary_file": {"max_length": 24, "pairs": True, "file": "vocab.txt"},
+        "data_vocabulary_file": {"max_length": 64, "pairs": True, "file": True},
         "data_stored_settings": {
             "max_length": 24,
             "lower_case": False,
@@ -48,6 +48,9 @@ PADDING = value_cases(
         "data_padding_unlabelled": {**_LONGEST, "pad_id": 0, "labels": None},
     },
 )
+
+_TRUNCATION = value_cases("token_values:truncation", {"data_truncation": {}})
+_BUCKETED = value_cases("bucket_values:buckets", {"data_buckets": {}})
 
 _FEEDING = value_cases(
     "fed_values:shares",
@@ -189,6 +192,8 @@ _FUNCTION_CASES = (
 
 VALUES = (
     *_SENTENCES,
+    *_TRUNCATION,
+    *_BUCKETED,
     *_GLUE,
     *PADDING,
     *_FEEDING,

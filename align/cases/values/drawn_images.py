@@ -37,7 +37,9 @@ def drawn_images(setting: Setting, *, epochs: int = 4, **changed: Any) -> BothSi
     """
     from align.cases.sides import paddle_images  # it loads paddlenlp, which takes seconds
 
-    folder = write_pictures(setting.folder(), train=_TRAIN, val=SMALL, classes=CLASSES)
+    folder = write_pictures(
+        setting.folder(), train=_TRAIN, val=SMALL, classes=CLASSES, validation="validation"
+    )
     options = {"img_size": SIDE, "seed": SEED, **changed}
 
     def compare(ours: paddle_images.PipelineFault, reference: list[Arrays]) -> Iterator[Comparison]:

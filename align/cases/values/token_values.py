@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from align.cases.both_sides import BothSides, Setting, stamps
 from align.cases.covered.pause import unmeasured
@@ -20,9 +22,11 @@ from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import tokenize_split
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.paddle_dataset import PadCollator
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.tokenization import TIE_BREAKS, WordPieceTokenizer, truncated_lengths
 from sot_paddle.train.feeding import MicroBatches
 
+Cut = Callable[[int, int, int], tuple[int, int]]
+"""Tokens of two sentences, and the room for them -> how many of each are kept."""
 _KEYS = ("input_ids", "token_type_ids", "attention_mask")
 ROWS = 200
 BATCH = 8
@@ -35,7 +39,8 @@ def sentences(
     pairs: bool = False,
     lower_case: bool = True,
     strip_accents: bool | None = None,
-    file: str = "",
+    pad: str = "max_length",
+    file: bool = False,
     stored: bool = False,
 ) -> BothSides:
     """Token ids, masks and types of the embedded (or the user's) sentences, row by row.
@@ -46,18 +51,23 @@ def sentences(
         pairs: sentences in pairs, truncated longest first.
         lower_case: lower-case and strip accents before splitting.
         strip_accents: strip accents or keep them, None for what ``lower_case`` says.
-        file: of the vocabulary's folder that our tokenizer reads, "" for what it prefers.
-        stored: our tokenizer is told neither option: it reads them in ``tokenizer.json``.
+        pad: ``max_length`` or ``longest``.
+        file: our tokenizer is given a ``vocab.txt``, written with the line ends of Windows.
+        stored: our tokenizer is told neither option: it reads them in ``tokenizer.json``, where
+            Chinese characters are not set apart and rows are cut and padded.
     """
     context = setting.context
     options = {"do_lower_case": lower_case, "strip_accents": strip_accents}
     first = list(context.texts)
     second = first[1:] + first[:1] if pairs else None
-    tokenizer = _as_stored(setting, options) if stored else context.tokenizer(file=file, **options)
+    if stored or file:
+        tokenizer = (_as_stored if stored else _of_file)(setting, options)
+    else:
+        tokenizer = context.tokenizer(**options)
 
     def encoded(by: Any, one: list[str], other: list[str] | None) -> Arrays:
-        made = by.encode_batch(one, other, max_length=max_length)
-        return {key: made[key] for key in _KEYS}
+        made = by.encode_batch(one, other, pad=pad, max_length=max_length)
+        return {key: made[key] for key in _KEYS} | {"vocabulary": np.asarray(by.vocab_size)}
 
     ours = encoded(tokenizer, first, second)
     ids, mask = ours["input_ids"], ours["attention_mask"]
@@ -69,20 +79,20 @@ def sentences(
         "padding not masked": ours | {"attention_mask": np.ones_like(mask)},
         "types inverted": ours | {"token_type_ids": 1 - ours["token_type_ids"]},
     }
-    by_reference = context.reference_tokenizer(**options)
-    rows = [
-        by_reference(
-            text,
-            second[index] if second else None,
-            padding="max_length",
-            truncation="longest_first",
-            max_length=max_length,
-        )
-        for index, text in enumerate(first)
-    ]
+    by_reference = context.reference_tokenizer(**options, tokenize_chinese_chars=not stored)
+    pairs_of_texts = [(text, second[index] if second else None) for index, text in enumerate(first)]
+    cut = {"truncation": "longest_first", "max_length": max_length}
+    rows = [by_reference(*both, **cut) for both in pairs_of_texts]
+    longest = max(len(row["input_ids"]) for row in rows)
+    width = longest if pad == "longest" else max_length
+    rows = [by_reference.pad(row, padding="max_length", max_length=width) for row in rows]
+    largest = max(by_reference.get_vocab().values())
     return BothSides(
         ours,
-        {key: np.asarray([row[key] for row in rows], dtype="int64") for key in _KEYS},
+        {
+            **{key: np.asarray([row[key] for row in rows], dtype="int64") for key in _KEYS},
+            "vocabulary": np.asarray(largest + 1),
+        },
         # a single lower-case sentence reads the same in another order or letter case: no fault
         {
             name: arrays
@@ -100,9 +110,74 @@ def _as_stored(setting: Setting, options: dict[str, bool | None]) -> WordPieceTo
     source, folder = setting.context.vocabulary / "tokenizer.json", setting.folder()
     content = json.loads(source.read_text(encoding="utf-8"))
     stored = {"lowercase": options["do_lower_case"], "strip_accents": options["strip_accents"]}
-    content["normalizer"] |= stored
+    content["normalizer"] |= {**stored, "handle_chinese_chars": False}
+    other = Tokenizer.from_str(json.dumps(content))
+    other.enable_truncation(7)
+    other.enable_padding(length=9)
+    content = json.loads(other.to_str())
     (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
     return WordPieceTokenizer(folder)
+
+
+def _of_file(setting: Setting, options: dict[str, bool | None]) -> WordPieceTokenizer:
+    """Our tokenizer on a copy of ``vocab.txt``."""
+    text = (setting.context.vocabulary / "vocab.txt").read_text(encoding="utf-8")
+    copy = setting.folder() / "vocab.txt"
+    copy.write_text(text, encoding="utf-8", newline="\r\n")
+    return WordPieceTokenizer(copy, **options)
+
+
+def truncation(setting: Setting) -> BothSides:
+    """How many tokens of each of two sentences are kept, for every length up to ten and every room.
+
+    Reference: what transformers' own truncation and the tokenizers library leave of as many tokens.
+    """
+    lengths = [(one, two, room) for one in range(11) for two in range(11) for room in range(5, 10)]
+    cut = {"slow": _cut_by_transformers(setting), "fast": _cut_by_tokenizers()}
+    reference = {kind: np.array([by(*given) for given in lengths]) for kind, by in cut.items()}
+    ours = {
+        kind: np.array(
+            [
+                np.minimum(truncated_lengths(one, two, room, kind), (one, two))
+                for one, two, room in lengths
+            ]
+        )
+        for kind in TIE_BREAKS
+    }
+    faults = {
+        "ties broken the other way": dict(zip(ours, reversed(ours.values()), strict=True)),
+        "sentences exchanged": {kind: kept[:, ::-1] for kind, kept in ours.items()},
+        "cut where nothing has to be": {kind: np.minimum(kept, 4) for kind, kept in ours.items()},
+    }
+    note = f"{len(lengths)} pairs; reference: transformers (slow), tokenizers (fast)"
+    return BothSides(ours, reference, faults, "the kept tokens", framework_free=True, note=note)
+
+
+def _cut_by_transformers(setting: Setting) -> Cut:
+    tokenizer = setting.context.reference_tokenizer()
+
+    def kept(one: int, two: int, room: int) -> tuple[int, int]:
+        rows = tokenizer.truncate_sequences(
+            [0] * one,
+            [0] * two,
+            num_tokens_to_remove=one + two - room,
+            truncation_strategy="longest_first",
+        )
+        return len(rows[0]), len(rows[1])
+
+    return kept
+
+
+def _cut_by_tokenizers() -> Cut:
+    tokenizer = Tokenizer(models.WordLevel({"a": 0}))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+
+    def kept(one: int, two: int, room: int) -> tuple[int, int]:
+        tokenizer.enable_truncation(room, strategy="longest_first")
+        types = tokenizer.encode("a " * one, "a " * two).type_ids
+        return types.count(0), types.count(1)
+
+    return kept
 
 
 def glue(

@@ -6,9 +6,11 @@ import ast
 
 import pytest
 
+from align.cases.covered.syntax import parse
 from align.certify.mutation_sites import MutableFile
+from align.certify.not_drawn import NotMutated
 from align.certify.program_equality import same_program
-from align.certify.refusals import only_refusing
+from align.certify.refusals import only_for_refusals, only_refusing
 
 TEXT = '''\
 """A file."""
@@ -29,7 +31,8 @@ def require(count: int) -> None:
 def root(x: float, power: float = 0.5) -> float:
     """The root."""
     require(x)
-    if x > LIMIT * 2:
+    least = x + 5
+    if x > LIMIT * 2 or least > 3:
         raise ValueError("too much")
     assert x - 1
     listed = x + 7
@@ -61,11 +64,11 @@ def test_only_what_computes_is_edited() -> None:
     assert sorted(mutants()) == [
         "p/a.py:16: 0.5 -> -0.5",
         "p/a.py:16: 0.5 -> 1.0",
-        "p/a.py:26: x ** power -> power ** x",
-        "p/a.py:26: x ** power -> x * power",
-        "p/a.py:34: 4 -> -4",
-        "p/a.py:34: 4 -> 3",
-        "p/a.py:34: 4 -> 5",
+        "p/a.py:27: x ** power -> power ** x",
+        "p/a.py:27: x ** power -> x * power",
+        "p/a.py:35: 4 -> -4",
+        "p/a.py:35: 4 -> 3",
+        "p/a.py:35: 4 -> 5",
         "p/a.py:7: 3 -> -3",
         "p/a.py:7: 3 -> 2",
         "p/a.py:7: 3 -> 4",
@@ -75,11 +78,11 @@ def test_only_what_computes_is_edited() -> None:
 def test_a_statement_knows_its_lines_and_when_it_runs() -> None:
     file = MutableFile("p/a.py", TEXT)
     found = {one.lines.start: one for one in file.statements()}
-    assert found[25].lines == range(25, 29)  # of several lines
+    assert found[26].lines == range(26, 30)  # of several lines
     assert found[16].lines == range(16, 17)  # a header without its body
-    assert found[16].near == range(16, 30)
-    assert all(found[line].at_import for line in (7, 16, 34))
-    assert not found[25].at_import
+    assert found[16].near == range(16, 31)
+    assert all(found[line].at_import for line in (7, 16, 35))
+    assert not found[26].at_import
 
 
 def test_letters_of_several_bytes_do_not_move_an_edit() -> None:
@@ -144,3 +147,42 @@ def nothing(x):
     pass
 """
     assert only_refusing([ast.parse(text)]) == {"refuses", "calls"}
+
+
+def test_values_that_only_a_refusal_reads() -> None:
+    text = """
+def read(names, limit):
+    low, high = limit or (0, 1)
+    wrong = [name for name in names if not is_good(name)]
+    shown = ", ".join(wrong)
+    odd = []
+    count = len(names)
+    kept = load(names)
+    for name in names:
+        odd.append(name)
+    if wrong or low > high or odd or kept:
+        raise ValueError(shown)
+    return count
+"""
+    refusals = frozenset({12})
+    # not `count`, which is returned, nor `kept`, whose making may change something
+    assert only_for_refusals(ast.parse(text), refusals) == {3, 4, 5, 6, 10}
+
+
+def test_a_call_of_a_function_that_is_not_compared_is_left_alone() -> None:
+    text = """
+def says(x):
+    print(x + 1)
+
+def runs(x):
+    says(x - 1)
+    return says(x * 2)
+"""
+    file = MutableFile("p/a.py", text, {2, 3})
+    lines = {one.line for statement in file.statements() for one in file.edits(statement)}
+    assert lines == {7}
+
+
+def test_a_listed_default_lists_its_line_not_the_function() -> None:
+    text = "def f(x, y: int = 1):\n    return x * y\n"
+    assert NotMutated("a.py::f::y: int", "why").lines("a.py", parse(text)) == {1}
