@@ -177,6 +177,23 @@ class WordPieceTokenizer:
         """The word pieces of token ids, for people to read."""
         return [self._backend.id_to_token(int(token)) for token in ids]
 
+    def pieces(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Token ids of texts, without special tokens, and where each lies in its text.
+
+        Args:
+            texts: B texts.
+
+        Returns:
+            For each text its ids, and for each id its first character and the one after its last.
+        """
+        _check_texts(texts, None)
+        encoded = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        return [(encoding.ids, encoding.offsets) for encoding in encoded]
+
+    def pair(self, first: list[int], second: list[int]) -> tuple[list[int], int]:
+        """The row of a pair of token ids with its special tokens, and where its type becomes 1."""
+        return self._assemble(first, second, len(first) + len(second) + 3)
+
     def _ids(self, texts: Sequence[str]) -> list[list[int]]:
         encoded = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encoded]

@@ -63,4 +63,27 @@ _STORED = value_cases(
     },
 )
 
-STATES: tuple[Case, ...] = (*_ADAPTERS, *_LIVE, *_STORED)
+_SQUAD = (
+    *value_cases(
+        "squad_values:features",
+        {
+            "squad_features": {"max_length": 48, "stride": 16},
+            "squad_features_one_window": {"max_length": 160, "stride": 32},
+            "squad_features_published": {"max_length": 48, "stride": 16, "published_labels": True},
+        },
+    ),
+    *value_cases(
+        "squad_values:decoding",
+        {
+            "squad_answers": {"null_score": "published"},
+            "squad_answers_smallest_null": {"null_score": "smallest", "n_best": 12},
+        },
+    ),
+    *value_cases(
+        "squad_values:scores",
+        {"metric_squad": {"null_limit": 1.0}, "metric_squad_limit": {"null_limit": 0.6}},
+        steps=("metric",),
+    ),
+)
+
+STATES: tuple[Case, ...] = (*_ADAPTERS, *_LIVE, *_STORED, *_SQUAD)

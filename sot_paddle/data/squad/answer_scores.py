@@ -1,0 +1,117 @@
+"""Exact match and F1 of answers by the official definition of SQuAD 2.0, in per cent."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from sot_paddle.data.squad.questions import Question
+
+Scores = dict[str, float]
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = frozenset(string.punctuation)
+
+
+def normalized(answer: str) -> str:
+    """Lower case without punctuation, without a, an, the, and with single spaces."""
+    plain = "".join(c for c in answer.lower() if c not in _PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", plain).split())
+
+
+def exact_match(gold: str, given: str) -> float:
+    """1 where both are the same when normalized, else 0."""
+    return float(normalized(gold) == normalized(given))
+
+
+def f1_of(gold: str, given: str) -> float:
+    """F1 of the words that both have; of empty answers 1 where both are empty, else 0."""
+    wanted, found = normalized(gold).split(), normalized(given).split()
+    if not wanted or not found:
+        return float(wanted == found)
+    same = sum((Counter(wanted) & Counter(found)).values())
+    if not same:
+        return 0.0
+    precision, recall = same / len(found), same / len(wanted)
+    return 2 * precision * recall / (precision + recall)
+
+
+def gold_answers(question: Question) -> list[str]:
+    """The answers that count: those that are not empty when normalized, [""] where none is."""
+    return [text for text in question.answers if normalized(text)] or [""]
+
+
+def score_answers(
+    questions: Sequence[Question],
+    answers: Mapping[str, str],
+    null_odds: Mapping[str, float] | None = None,
+    *,
+    null_limit: float = 1.0,
+) -> Scores:
+    """The official scores.
+
+    Args:
+        questions: with their gold answers; a question without an entry in ``answers`` is not
+            scored, as officially.
+        answers: question id -> answer, "" for none.
+        null_odds: question id -> how sure the model is that there is no answer; None for none.
+        null_limit: above it a question counts as answered with "".
+
+    Returns:
+        ``exact``, ``f1`` and ``total``; the same after ``HasAns_`` and ``NoAns_`` where there are
+        such questions; with ``null_odds`` also the best of each over all limits and its limit:
+        ``best_exact``, ``best_exact_thresh``, ``best_f1``, ``best_f1_thresh``.
+
+    Raises:
+        ValueError: no question is answered.
+    """
+    scored = [question for question in questions if question.id in answers]
+    if not scored:
+        raise ValueError(f"none of the {len(questions)} questions has an answer in the predictions")
+    raw = {
+        name: np.array([
+            max(measure(gold, answers[question.id]) for gold in gold_answers(question))
+            for question in scored
+        ])
+        for name, measure in (("exact", exact_match), ("f1", f1_of))
+    }  # fmt: skip
+    answerable = np.array([bool(question.answers) for question in scored])
+    odds = np.array([(null_odds or {}).get(question.id, 0.0) for question in scored])
+    scores = {
+        name: np.where(odds > null_limit, ~answerable, values) for name, values in raw.items()
+    }
+    found = _averages(scores, np.ones_like(answerable))
+    for prefix, chosen in (("HasAns", answerable), ("NoAns", ~answerable)):
+        if chosen.any():
+            found |= {f"{prefix}_{n}": v for n, v in _averages(scores, chosen).items()}
+    if null_odds is not None:
+        given = np.array([bool(answers[question.id]) for question in scored])
+        for name, values in raw.items():
+            best, limit = _best_limit(values, odds, answerable, given)
+            found |= {f"best_{name}": best, f"best_{name}_thresh": limit}
+    return found
+
+
+def _averages(scores: Mapping[str, np.ndarray], chosen: np.ndarray) -> Scores:
+    means = {name: 100.0 * float(values[chosen].mean()) for name, values in scores.items()}
+    return {**means, "total": int(chosen.sum())}
+
+
+def _best_limit(
+    values: np.ndarray, odds: np.ndarray, answerable: np.ndarray, given: np.ndarray
+) -> tuple[float, float]:
+    """The best average over all limits, and the limit, 0 where answering nothing is best.
+
+    REF: below the smallest limit no question is answered; each further question, in the order of
+    its odds, adds its score, or costs one where it has no answer and the model gave one.
+    """
+    order = np.argsort(odds, kind="stable")
+    change = np.where(answerable, values, -given.astype(float))[order]
+    totals = (~answerable).sum() + np.concatenate([[0.0], np.cumsum(change)])
+    best = int(totals.argmax())
+    limit = float(odds[order[best - 1]]) if best else 0.0
+    return 100.0 * float(totals[best]) / len(values), limit

@@ -1,0 +1,93 @@
+"""Questions of a file in the official format of SQuAD 1.1 or 2.0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.strict_json import loads
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a paragraph.
+
+    Attributes:
+        id: of the official file, unique.
+        text: the question.
+        context: the paragraph.
+        answers: texts of the gold answers, () where there is none.
+        starts: position in ``context`` of the first character of each answer.
+    """
+
+    id: str
+    text: str
+    context: str
+    answers: tuple[str, ...] = ()
+    starts: tuple[int, ...] = ()
+
+
+def read_questions(path: str | Path) -> list[Question]:
+    """Read a file.
+
+    Args:
+        path: JSON with ``data``, a list of articles with ``paragraphs``.
+
+    Returns:
+        Every question in the file's order, at least one.
+
+    Raises:
+        DataError: not such a file, an answer that is not in its context, an impossible question
+            with answers, or an id given twice; the place is named.
+    """
+    path = Path(path)
+    try:
+        content = loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON: {error}") from error
+    questions = list(_questions(path, content))
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in seen:
+            raise DataError(f"{path}: the question id {question.id!r} is given twice")
+        seen.add(question.id)
+    if not questions:
+        raise DataError(f"{path} holds no question")
+    return questions
+
+
+def _questions(path: Path, content: Any) -> Iterator[Question]:
+    articles = _part(content, "data", list, str(path))
+    for at, article in enumerate(articles):
+        paragraphs = _part(article, "paragraphs", list, f"{path}, article {at}")
+        for number, paragraph in enumerate(paragraphs):
+            place = f"{path}, article {at}, paragraph {number}"
+            context = _part(paragraph, "context", str, place)
+            for asked in _part(paragraph, "qas", list, place):
+                yield _question(asked, context, place)
+
+
+def _question(asked: Any, context: str, place: str) -> Question:
+    name = _part(asked, "id", str, place)
+    place = f"{place}, question {name}"
+    given = _part(asked, "answers", list, place)
+    if given and asked.get("is_impossible", False):
+        raise DataError(f"{place}: is_impossible, and has {len(given)} answers")
+    texts = tuple(_part(answer, "text", str, place) for answer in given)
+    starts = tuple(_part(answer, "answer_start", int, place) for answer in given)
+    for text, start in zip(texts, starts, strict=True):
+        if start < 0 or context[start : start + len(text)] != text:
+            raise DataError(f"{place}: the answer {text!r} is not at {start} of its context")
+    return Question(name, _part(asked, "question", str, place), context, texts, starts)
+
+
+def _part(value: Any, key: str, kind: type, place: str) -> Any:
+    found = value.get(key) if isinstance(value, Mapping) else None
+    if not isinstance(found, kind) or isinstance(found, bool):
+        raise DataError(f"{place}: expected {key!r} to be a {kind.__name__}, got {found!r:.60}")
+    return found

@@ -1,0 +1,131 @@
+"""Rows of tokens for questions with long contexts: windows that overlap, and where answers lie.
+
+Shape legend: n rows, m tokens of all rows together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.squad.questions import Question
+from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.data.tokenization import WordPieceTokenizer
+
+NO_ANSWER = (0, 0)
+"""First and last token of an answer that is not there: the class token."""
+
+Piece = tuple[int, int]
+"""First character of a token in its text, and the one after its last."""
+
+
+@dataclass(frozen=True, eq=False)
+class SpanFeatures:
+    """Rows ``[CLS] question [SEP] window of the context [SEP]``.
+
+    Attributes:
+        tokens: n rows; its labels are the spans (n, 2): first and last token of the first answer,
+            `NO_ANSWER` where the window does not hold all of it.
+        questions: (n,) int64, position of each row's question.
+        characters: (m, 2) int32, for each token of the context the characters that it covers, -1
+            for all other tokens.
+    """
+
+    tokens: TokenFeatures
+    questions: np.ndarray
+    characters: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def characters_of(self, row: int) -> np.ndarray:
+        """(S, 2) characters of one row's tokens."""
+        return self.characters[self.tokens.offsets[row] : self.tokens.offsets[row + 1]]
+
+
+def span_features(
+    questions: Sequence[Question],
+    tokenizer: WordPieceTokenizer,
+    *,
+    max_length: int = 384,
+    stride: int = 128,
+    published_labels: bool = False,
+) -> SpanFeatures:
+    """Cut each context into windows that fit beside its question.
+
+    Args:
+        questions: at least one.
+        tokenizer: of the language model.
+        max_length: tokens of a row at most.
+        stride: tokens of the context that a window shares with the one before.
+        published_labels: QUIRK: BERTVision's labels, in which an answer that begins with the last
+            token of a window begins at the last position of the padded row.
+
+    Returns:
+        The rows, windows of one question after each other.
+
+    Raises:
+        DataError: a question that leaves no room for more than ``stride`` tokens.
+
+    Source: C.4.
+    """
+    rows: list[list[int]] = []
+    boundaries: list[int] = []
+    owners: list[int] = []
+    spans: list[tuple[int, int]] = []
+    characters: list[np.ndarray] = []
+    contexts = tokenizer.pieces([question.context for question in questions])
+    asked = tokenizer.pieces([question.text for question in questions])
+    for owner, question in enumerate(questions):
+        (ids, pieces), (words, _) = contexts[owner], asked[owner]
+        room = max_length - len(words) - 3
+        if room <= stride:
+            raise DataError(
+                f"question {question.id} has {len(words)} tokens: {max_length} leave {room} for "
+                f"the context, expected more than the stride {stride}; raise max_length"
+            )
+        for start, stop in windows(len(ids), room, stride):
+            row, boundary = tokenizer.pair(words, ids[start:stop])
+            rows.append(row)
+            boundaries.append(boundary)
+            owners.append(owner)
+            covered = np.full((len(row), 2), -1, np.int32)
+            covered[boundary : boundary + stop - start] = np.reshape(pieces[start:stop], (-1, 2))
+            characters.append(covered)
+            last = max_length - 1 if published_labels else None
+            spans.append(_span(question, covered[boundary : len(row) - 1], boundary, last))
+    tokens = TokenFeatures.from_rows(rows, boundaries)
+    return SpanFeatures(
+        tokens.with_targets(range(len(rows)), spans, np.int64),
+        np.asarray(owners, np.int64),
+        np.concatenate(characters),
+    )
+
+
+def windows(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
+    """Start and end of overlapping windows that cover all tokens; one for no token at all."""
+    found = [(0, min(room, tokens))]
+    while found[-1][1] < tokens:
+        start = found[-1][0] + room - stride
+        found.append((start, min(start + room, tokens)))
+    return found
+
+
+def _span(
+    question: Question, covered: np.ndarray, boundary: int, last: int | None
+) -> tuple[int, int]:
+    """First and last token of the first answer in a window whose tokens cover characters."""
+    if not question.answers or not len(covered):
+        return NO_ANSWER
+    start = question.starts[0]
+    stop = start + len(question.answers[0])
+    if covered[0, 0] > start or covered[-1, 1] < stop:
+        return NO_ANSWER
+    first = int(np.searchsorted(covered[:, 0], start, side="right")) - 1
+    final = int(np.searchsorted(covered[:, 1], stop, side="left"))
+    if last is not None and first == len(covered) - 1:
+        return last, boundary + final
+    return boundary + first, boundary + final

@@ -1,0 +1,69 @@
+"""The command that scores answers to SQuAD questions, as the official script does."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from sot_paddle.atomic import write_atomically
+from sot_paddle.data.squad.answer_files import read_answers, read_null_odds
+from sot_paddle.data.squad.answer_scores import score_answers
+from sot_paddle.data.squad.questions import read_questions
+from sot_paddle.failures import exit_status
+from sot_paddle.strict_json import dumps
+from sot_paddle.train.flags import OneLineParser
+
+DESCRIPTION = """\
+Score answers to SQuAD questions by the official definition of SQuAD 2.0: exact and F1 in per cent,
+of all, answerable (HasAns) and unanswerable (NoAns) questions."""
+EXAMPLES = """\
+examples:
+  python tools/evaluate_squad.py dev-v2.0.json OUTPUT/predictions.json
+  python tools/evaluate_squad.py dev-v2.0.json OUTPUT/predictions.json \\
+      --na-prob-file OUTPUT/null_odds.json --out-file scores.json
+
+exit status: 0 done; 2 refused, with one line on stderr that says why.
+"""
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run ``tools/evaluate_squad.py``; returns its exit status."""
+    options = _parser().parse_args(list(arguments))
+    return exit_status("evaluate_squad", lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> None:
+    questions = read_questions(options.data)
+    answers = read_answers(options.predictions)
+    odds = read_null_odds(options.na_prob_file) if options.na_prob_file else None
+    scores = score_answers(questions, answers, odds, null_limit=options.na_prob_thresh)
+    missing = sum(question.id not in answers for question in questions)
+    if missing:
+        print(f"{missing} of {len(questions)} questions have no prediction and are not scored")
+    text = dumps(scores)
+    if options.out_file:
+        write_atomically(options.out_file, text.encode("utf-8"))
+    print(text, end="")
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="evaluate_squad.py",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("data", metavar="DATA", help="the official file, such as dev-v2.0.json")
+    add("predictions", metavar="PREDICTIONS", help="JSON: question id to answer, '' for none")
+    add("--na-prob-file", metavar="FILE", help="JSON: question id to how sure no answer is")
+    add(
+        "--na-prob-thresh",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="above it a question counts as unanswered [1.0]",
+    )
+    add("--out-file", metavar="FILE", help="write the scores there as well")
+    return parser
