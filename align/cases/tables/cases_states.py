@@ -52,11 +52,11 @@ _LIVE = (
         {**BERT, "num_hidden_layers": 2},
         steps=("forward",),
         dtypes=("float64",),
-        values="state_values:live",
+        values="states.state_values:live",
     ),
 )
 _STORED = value_cases(
-    "state_values:stored",
+    "states.state_values:stored",
     {
         "stored_states": {"task": "rte", "dtype": "float32"},
         "stored_states_half": {"task": "squad", "dtype": "float16"},
@@ -65,7 +65,7 @@ _STORED = value_cases(
 
 _SQUAD = (
     *value_cases(
-        "squad_values:features",
+        "states.squad_values:features",
         {
             "squad_features": {"max_length": 48, "stride": 16},
             "squad_features_one_window": {"max_length": 160, "stride": 32},
@@ -73,14 +73,14 @@ _SQUAD = (
         },
     ),
     *value_cases(
-        "squad_values:decoding",
+        "states.squad_values:decoding",
         {
             "squad_answers": {"null_score": "published"},
             "squad_answers_smallest_null": {"null_score": "smallest", "n_best": 12},
         },
     ),
     *value_cases(
-        "squad_values:scores",
+        "states.squad_values:scores",
         {"metric_squad": {"null_limit": 1.0}, "metric_squad_limit": {"null_limit": 0.6}},
         steps=("metric",),
     ),
