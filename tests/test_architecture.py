@@ -34,6 +34,7 @@ BANNED_IMPORTS = {
 WITHOUT_FRAMEWORKS = ("align", "align.weights", "align.judge.comparator", "align.record.results")
 
 FLOORS = {
+    "faults": 1,
     "record": 1,
     "weights": 1,
     "match": 2,
@@ -53,6 +54,7 @@ ABOVE_ALL = {"__init__", "__main__", "cli", "processes", "verdict_process"}
 POOL = "align/processes.py"
 """Every room may import it, as it imports none."""
 WITH_FRAMEWORKS = {
+    "align/faults/layer_changes.py": "a built layer changed",
     "align/frameworks/": "both frameworks from outside",
     "align/pair/": "both sides built and run",
     "align/cases/": "the sides of our own cases",
