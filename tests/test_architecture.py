@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import tokenize
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +18,7 @@ import pytest
 from align.cases.kinds.case_kinds import ModelCase
 from align.cases.tables.cases import CASES
 from sot_paddle.config import FUSIONS, NORMALIZATIONS, POOLINGS
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    from sot_paddle.registry import PUBLISHED_NAMES, list_models
+from sot_paddle.registry import PUBLISHED_NAMES, list_models
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("sot_paddle", "sot_torch_ref", "align")
@@ -38,7 +34,6 @@ BANNED_IMPORTS = {
 WITHOUT_FRAMEWORKS = ("align", "align.weights", "align.judge.comparator", "align.record.results")
 
 FLOORS = {
-    "faults": 1,
     "record": 1,
     "weights": 1,
     "match": 2,
@@ -58,7 +53,6 @@ ABOVE_ALL = {"__init__", "__main__", "cli", "processes", "verdict_process"}
 POOL = "align/processes.py"
 """Every room may import it, as it imports none."""
 WITH_FRAMEWORKS = {
-    "align/faults/layer_changes.py": "a built layer changed",
     "align/frameworks/": "both frameworks from outside",
     "align/pair/": "both sides built and run",
     "align/cases/": "the sides of our own cases",

@@ -202,7 +202,7 @@ def evaluation_batch(folder: Path, options: Mapping[str, Any]) -> Arrays:
     from torchvision.datasets import ImageFolder
 
     source = ImageFolder(str(folder / "val"))
-    statistics = {name: options[name] for name in ("mean", "std") if name in options}
-    transform = eval_transform(options["img_size"], **statistics)
+    given = {name: options[name] for name in ("crop_pct", "mean", "std") if name in options}
+    transform = eval_transform(options["img_size"], **given)
     images = np.stack([transform(picture) for picture, _ in source])
     return {"images": images.astype(options["dtype"]), "labels": np.array(source.targets)}

@@ -36,6 +36,10 @@ WORKER = Path(__file__).with_name("trainer_worker.py")
 _SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 
 
+DRAWN = ("python", "numpy")
+"""Generators whose numbers are noted."""
+
+
 @dataclass(frozen=True)
 class TrainerRecord:
     """What the trainer left.
@@ -44,11 +48,15 @@ class TrainerRecord:
         run: rates of all its optimizer steps, and the final weights.
         first: ``gradient/NAME`` and ``weight/NAME`` of its first optimizer step.
         features: the tokenized file that it read.
+        draws: by generator, the random numbers that were drawn beside it.
+        places: (n, 2) epoch and number of the micro-batches, as their losses were weighted.
     """
 
     run: TrainingRun
     first: Arrays
     features: TokenFeatures
+    draws: Arrays
+    places: np.ndarray
 
 
 def train(case: TrainerCase, pair: ModelPair, context: Context) -> TrainerRecord:
@@ -73,12 +81,15 @@ def train(case: TrainerCase, pair: ModelPair, context: Context) -> TrainerRecord
             first = {name: arrays[name] for name in arrays.files}
         tensors, _ = read_tensors(scratch / "out" / "last" / "model.safetensors")
         run = TrainingRun(
-            learning_rates=[rate for part in parts for rate in part["learning_rates"]],
+            learning_rates=[rate for part in parts for rate in part["rates"]],
             state={name: np.array(tensors[name]) for name in tensors},
             stamp=parts[-1]["stamp"],
         )
         tokenizer = WordPieceTokenizer(model, do_lower_case=True, max_length=MAX_LENGTH)
-        return TrainerRecord(run, first, tokenize_split(data, "rte", "train", tokenizer))
+        features = tokenize_split(data, "rte", "train", tokenizer)
+        draws = {name: np.concatenate([part["draws"][name] for part in parts]) for name in DRAWN}
+        places = np.array([place for part in parts for place in part["places"]])
+        return TrainerRecord(run, first, features, draws, places)
 
 
 def _write_model(case: TrainerCase, pair: ModelPair, context: Context, model: Path) -> Path:

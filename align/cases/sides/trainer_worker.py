@@ -1,15 +1,18 @@
 """Run the GLUE trainer as a user would and note what its optimizer does.
 
-Kept are the rate of every optimizer step and, of the first one, the gradients that it is given
-(after accumulation and reduction, before clipping) and the weights that it leaves. A program of
-its own, alone or by ``paddle.distributed.launch``: ``python trainer_worker.py RECORD.json
-INTERRUPT_AFTER flags of train_glue ...``; or `record_run` in the caller's process.
+Kept are the rate of every optimizer step, random numbers drawn after it (as many as there were
+steps: a run that continues has to go on with them) and, of the first one, the gradients that it is
+given (after accumulation and reduction, before clipping) and the weights that it leaves; and the
+place of each micro-batch by which its loss is weighted. A program of its own, alone or by
+``paddle.distributed.launch``: ``python trainer_worker.py RECORD.json INTERRUPT_AFTER flags of
+train_glue ...``; or `record_run` in the caller's process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import random
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -27,6 +30,7 @@ from paddle.optimizer import AdamW  # noqa: E402 (whose step HFAdamW has too)
 from sot_paddle import distributed  # noqa: E402
 from sot_paddle.failures import INTERRUPTED, exit_status  # noqa: E402
 from sot_paddle.train.command_line import parse  # noqa: E402
+from sot_paddle.train.feeding import MicroBatches  # noqa: E402
 from sot_paddle.train.session import run_config  # noqa: E402
 from sot_paddle.train.trainer import ExactTrainer  # noqa: E402
 
@@ -42,6 +46,8 @@ class StepRecorder:
         self.rates: list[float] = []
         self.stamp: dict[str, str] = {}
         self.first: dict[str, np.ndarray] = {}
+        self.draws: dict[str, list[float]] = {"python": [], "numpy": []}
+        self.places: list[tuple[int, int]] = []
         self._interrupt_after = interrupt_after
         self._trainer: ExactTrainer | None = None
 
@@ -49,6 +55,7 @@ class StepRecorder:
     def installed(self) -> Iterator[None]:
         """Replace the optimizer's step by one that records, for the length of the block."""
         step, begin = AdamW.step, ExactTrainer.create_optimizer_and_scheduler
+        weight = MicroBatches.weight
 
         def recording(optimizer: AdamW) -> None:
             self._before(optimizer)
@@ -59,11 +66,17 @@ class StepRecorder:
             self._trainer = trainer
             begin(trainer, num_training_steps)
 
+        def weighted(batches: MicroBatches, epoch: int, batch: int) -> float:
+            self.places.append((epoch, batch))
+            return weight(batches, epoch, batch)
+
         AdamW.step, ExactTrainer.create_optimizer_and_scheduler = recording, begun
+        MicroBatches.weight = weighted
         try:
             yield
         finally:
             AdamW.step, ExactTrainer.create_optimizer_and_scheduler = step, begin
+            MicroBatches.weight = weight
 
     def _before(self, optimizer: AdamW) -> None:
         parameter = optimizer._parameter_list[0]
@@ -83,6 +96,9 @@ class StepRecorder:
         if len(self.rates) == 1:
             for name, parameter in self._trainer.model.named_parameters():
                 self.first[f"weight/{name}"] = parameter.numpy().copy()
+        for _ in range(self._trainer.state.global_step + 1):
+            self.draws["python"].append(random.gauss(0.0, 1.0))
+            self.draws["numpy"].append(np.random.normal())
         if self._trainer.state.global_step + 1 == self._interrupt_after:
             signal.raise_signal(signal.SIGTERM)  # as the user or the system would
 
@@ -104,7 +120,7 @@ def record_run(destination: Path, interrupt_after: int, flags: Sequence[str]) ->
     if interrupt_after:
         status = {INTERRUPTED: 0, 0: 1}.get(status, status)
     if status == 0 and distributed.rank() == 0:
-        record = {"learning_rates": recorder.rates, "stamp": recorder.stamp}
+        record = {name: getattr(recorder, name) for name in ("rates", "stamp", "draws", "places")}
         destination.write_text(json.dumps(record), encoding="utf-8")
         np.savez(destination.with_suffix(".npz"), **recorder.first)
     return status

@@ -24,6 +24,8 @@ _BY_STEP = value_cases(
             ("lr_constant_warmup", "constant", 1e-3, 31, 100),
             ("lr_constant", "constant", 1e-3, 0, 60),
             ("lr_cosine", "cosine", 2e-4, 0, 90),
+            ("lr_linear_fraction_of_a_step", "linear", 1e-3, 1.5, 3),
+            ("lr_cosine_fraction_of_a_step", "cosine", 1e-3, 1.5, 3),
         )
     },
     steps=("learning_rate",),

@@ -50,6 +50,7 @@ PADDING = value_cases(
 )
 
 _TRUNCATION = value_cases("token_values:truncation", {"data_truncation": {}})
+_CONTINUED = value_cases("draw_values:continued", {"data_continued_draws": {}})
 _BUCKETED = value_cases("bucket_values:buckets", {"data_buckets": {}})
 
 _FEEDING = value_cases(
@@ -86,6 +87,9 @@ _CHOICES = value_cases(
 
 _IMAGENET_A = value_cases(
     "score_values:imagenet_a_columns", {"metric_imagenet_a": {}}, steps=("metric",)
+)
+_CLASS_TABLE = value_cases(
+    "score_values:class_table", {"metric_class_table": {}}, steps=("metric",)
 )
 
 _LOSSES = (
@@ -194,12 +198,14 @@ VALUES = (
     *_SENTENCES,
     *_TRUNCATION,
     *_BUCKETED,
+    *_CONTINUED,
     *_GLUE,
     *PADDING,
     *_FEEDING,
     *_METRICS,
     *_CHOICES,
     *_IMAGENET_A,
+    *_CLASS_TABLE,
     *_LOSSES,
     *_FUNCTION_CASES,
     *ZERO_MATRICES,

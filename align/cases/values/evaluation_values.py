@@ -26,6 +26,9 @@ from align.record.tolerance import Tolerance
 from sot_torch_ref.train.losses import task_loss
 from sot_torch_ref.train.metrics import glue_metrics
 
+_PROCESSES, _CORRUPT = 2, 5
+"""Processes that share an evaluation, and an example that cannot be read there."""
+
 
 def text(
     setting: Setting,
@@ -54,13 +57,16 @@ def text(
         model = pair.model.train()
         logits = evaluation.predict(model, _Split(examples, batches)).outputs
         kept = {"training mode kept": np.asarray(int(model.training))}
-        scores = glue.score(task, logits, labels)
+        scores = glue.score(task.upper(), logits, labels)
         whole = kept | _named(logits, glue.decide(logits), scores)
-        return whole | _of_single(glue.score(task, single, labels))
+        shared = _in_processes(model, _Split(examples, batches, corrupt=(_CORRUPT,)))
+        return whole | shared | _of_single(glue.score(task, single, labels))
 
     def expected(logits: np.ndarray) -> Arrays:
         whole = _named(logits, *_scores(task, logits, labels))
-        return {"training mode kept": np.asarray(1), **whole} | of_single
+        left = np.delete(np.arange(len(examples)), _CORRUPT)
+        shared = _of_processes(left, logits[left], labels[left], (_CORRUPT,))
+        return {"training mode kept": np.asarray(1), **whole, **shared} | of_single
 
     reference, stamp = _reference(pair, examples)
     single = reference.astype(np.float32)
@@ -111,11 +117,46 @@ class _Split:
 
     examples: Sequence[dict[str, Any]]
     batches: Sequence[Sequence[int]]
+    corrupt: tuple[int, ...] = ()
 
-    def load(self, batches: Sequence[Sequence[int]]) -> Iterator[dict[str, paddle.Tensor]]:
-        for batch in batches:
-            arrays = _collate([self.examples[index] for index in batch])
-            yield {name: paddle.to_tensor(array) for name, array in arrays.items()}
+    def load(self, batches: Sequence[Sequence[int]]) -> _Loader:
+        return _Loader(self, batches)
+
+
+class _Loader:
+    """The batches of a process, without the examples of them that cannot be read."""
+
+    def __init__(self, split: _Split, batches: Sequence[Sequence[int]]) -> None:
+        self._split = split
+        self._batches = batches
+        self.corrupt = {i for batch in batches for i in batch if i in split.corrupt}
+
+    def __iter__(self) -> Iterator[dict[str, paddle.Tensor]]:
+        for batch in self._batches:
+            good = [self._split.examples[index] for index in batch if index not in self.corrupt]
+            yield {name: paddle.to_tensor(array) for name, array in _collate(good).items()}
+
+
+def _in_processes(model: paddle.nn.Layer, split: _Split) -> Arrays:
+    """What the first of several processes says after the others have sent theirs."""
+    from sot_paddle import distributed
+    from sot_paddle.train import evaluation
+
+    sent: list[Any] = []
+    found = None
+    for rank in reversed(range(_PROCESSES)):
+        with (
+            mock.patch.object(distributed, "rank", return_value=rank),
+            mock.patch.object(distributed, "world_size", return_value=_PROCESSES),
+            mock.patch.object(distributed, "gather", lambda own: sent.insert(0, own) or sent),
+        ):
+            found = evaluation.predict(model, split)
+    return _of_processes(found.indices, found.outputs, found.labels, found.corrupt)
+
+
+def _of_processes(*found: Any) -> Arrays:
+    names = ("indices", "outputs", "labels", "left out")
+    return {f"processes/{n}": np.asarray(one) for n, one in zip(names, found, strict=True)}
 
 
 def _collate(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
@@ -162,6 +203,6 @@ def _named(logits: np.ndarray, decided: np.ndarray, scores: dict[str, float]) ->
 
 
 def _rule(name: str, dtype: str) -> Tolerance:
-    if name in ("logits", "loss"):
+    if name in ("logits", "loss", "processes/outputs"):
         return TOLERANCES["forward", dtype]
     return TOLERANCES["metric", None]

@@ -103,7 +103,7 @@ def step_faults(recipe: Recipe, ours: Rates) -> dict[str, Rates]:
         span = recipe.total_steps - warmup
         angles = [2 * math.pi * (step - warmup) / span for step in range(len(ours))]
         wave = [recipe.learning_rate * (1 + math.cos(angle)) / 2 for angle in angles]
-        faults["a full cosine wave"] = [*ours[:warmup], *wave[warmup:]]
+        faults["a full cosine wave"] = [*ours[: math.ceil(warmup)], *wave[math.ceil(warmup) :]]
     return faults
 
 

@@ -115,6 +115,59 @@ def imagenet_a_columns(setting: Setting, *, count: int = 40) -> BothSides:
     )
 
 
+def class_table(setting: Setting, *, count: int = 60, classes: int = 7) -> BothSides:
+    """What is said of each class: images, accuracy, and what it is taken for most often.
+
+    Of classes that it is taken for equally often the first is named; one class has no image.
+    """
+    from sot_paddle.train import image_scores as product  # loads scikit-learn: for this step alone
+
+    rng = np.random.default_rng(17)
+    logits = rng.normal(size=(count, classes))
+    labels = rng.integers(1, classes, count)
+    logits[labels == 2, 2] += 9.0  # a class that is never mistaken
+    names = [f"class {index}" for index in range(classes)]
+
+    def ours(given: np.ndarray, answers: np.ndarray) -> Arrays:
+        rows = product.score_classes(given, answers, names)
+        facts = [
+            (names.index(r.name), r.images, r.top1, _place(names, r.mistaken_for), r.mistakes)
+            for r in rows
+        ]
+        return dict(zip(_FACTS, np.array(facts, "float64").T, strict=True))
+
+    chosen = torch.from_numpy(logits).argmax(dim=1)
+    counts = torch.zeros(classes, classes, dtype=torch.float64)
+    counts.index_put_((torch.from_numpy(labels), chosen), torch.ones(()).double(), accumulate=True)
+    images, hits = counts.sum(dim=1), counts.diagonal().clone()
+    wrong = (counts - torch.diag(hits)).numpy()
+    most = wrong.max(axis=1)
+    taken = np.where(most > 0, wrong.argmax(axis=1), -1)
+    there = images.numpy() > 0
+    table = (np.arange(classes), images.numpy(), (100 * hits / images).numpy(), taken, most)
+    reference = {n: np.asarray(v[there], "float64") for n, v in zip(_FACTS, table, strict=True)}
+    faults = {
+        "labels in reverse": ours(logits, labels[::-1]),
+        "the least likely class": ours(-logits, labels),
+    }
+    return BothSides(
+        ours(logits, labels),
+        reference,
+        faults,
+        "the table",
+        rule=TOLERANCES["metric", None],
+        framework_free=True,
+        note=f"{count} images of {classes} classes; ours: NumPy, reference: PyTorch",
+    )
+
+
+_FACTS = ("class", "images", "top1", "mistaken for", "mistakes")
+
+
+def _place(names: Sequence[str], name: str) -> int:
+    return names.index(name) if name else -1
+
+
 def _named(columns: np.ndarray, scores: dict[str, float]) -> Arrays:
     return {"columns": columns, **{name: np.array(value) for name, value in scores.items()}}
 

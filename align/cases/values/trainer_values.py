@@ -9,6 +9,7 @@ place.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,15 +38,18 @@ class _Plan:
         batches: global micro-batches of all epochs.
         ends: micro-batches, from 1, after which the optimizer steps.
         accumulation: micro-batches that a gradient is divided by.
+        places: epoch and number of each global micro-batch.
     """
 
     batches: list[Arrays]
     ends: list[int]
     accumulation: int
+    places: list[tuple[int, int]]
 
 
 Parts = Mapping[str, Arrays]
-"""``gradient`` and ``weight`` of the first step, ``state`` of the end; a fault has one of them."""
+"""``gradient`` and ``weight`` of the first step, ``state`` of the end, ``noted``: draws, and places
+of the micro-batches. A fault has one of them."""
 
 
 def training(setting: Setting) -> BothSides:
@@ -80,8 +84,14 @@ def training(setting: Setting) -> BothSides:
     }
     if case.processes > 1 and "running" in "".join(state):
         faults["each process its own batch statistics"] = final(seed=SEED, shards=case.processes)
+    noted = {**record.draws, "places": record.places}
+    reference["noted"] = {
+        **_draws(len(record.draws["python"])),
+        "places": np.array(plan.places[: len(record.places)]),
+    }
+    faults["the generators begin anew"] = {"noted": {**noted, **_begun_anew(record.draws)}}
     return BothSides(
-        {**first, "state": state},
+        {**first, "state": state, "noted": noted},
         reference,
         {name: ValueFault(reference=part) for name, part in faults.items()},
         "the reference's run",
@@ -105,10 +115,29 @@ def _compared(ours: Parts, reference: Parts, dtype: str) -> Iterator[Comparison]
                 order=[f"first step: {kind}/{name}" for name in reversed(ours[kind])],
                 zero_scale=largest_one,
             )
+    if "noted" in reference:
+        yield from compare_mappings(ours["noted"], reference["noted"], TOLERANCES["data", None])
     if "state" in reference:
         expected = reference["state"]
         shared = {name: ours["state"][name] for name in expected}
         yield from compare_mappings(shared, expected, TOLERANCES["training", dtype])
+
+
+def _draws(count: int) -> Arrays:
+    """What Python and NumPy draw from the run's seed, without an interruption."""
+    python, numpy = random.Random(SEED), np.random.RandomState(SEED)  # noqa: S311 (no secret)
+    return {
+        "python": np.array([python.gauss(0.0, 1.0) for _ in range(count)]),
+        "numpy": numpy.normal(size=count),
+    }
+
+
+def _begun_anew(draws: Arrays) -> Arrays:
+    half = len(draws["python"]) // 2
+    return {
+        name: np.concatenate([some[:half], some[: len(some) - half]])
+        for name, some in draws.items()
+    }
 
 
 def _shared(pair: ModelPair, run: TrainingRun, ours: Mapping[str, np.ndarray]) -> Arrays:
@@ -178,17 +207,19 @@ def _plan(case: TrainerCase, features: TokenFeatures, seed: int, shards: int) ->
     """
     batches: list[Arrays] = []
     ends: list[int] = []
+    places: list[tuple[int, int]] = []
     for epoch in range(case.epochs):
         order = EpochOrder(len(features), GLOBAL_BATCH, seed=seed, epoch=epoch)
         accumulation = min(case.recipe.accumulate, len(order))
         steps = len(order) // accumulation
         before = len(batches)
         ends += [before + (step + 1) * accumulation * shards for step in range(steps)]
-        for rows in order.batches():
+        for number, rows in enumerate(order.batches()):
+            places.append((epoch, number))
             batch = pad_rows(features, rows, max_length=MAX_LENGTH)
             pieces = {name: np.array_split(value, shards) for name, value in batch.items()}
             batches += [{name: value[i] for name, value in pieces.items()} for i in range(shards)]
-    return _Plan(batches, ends, accumulation * shards)
+    return _Plan(batches, ends, accumulation * shards, places)
 
 
 def _reference(
