@@ -1,7 +1,9 @@
 """Negative controls: faults that each step plants in the Paddle side and must catch, every run.
 
-A model fault changes the built Paddle model and is undone afterwards. A control is caught when the
-step's own comparison then fails.
+They have the names of the certificate's catalogue (`align/faults`), and its changes of layers where
+it makes the fault by one; it makes others in the source of another model. A fault changes the built
+Paddle model and is undone afterwards. A control is caught when the step's own comparison then
+fails.
 """
 
 from __future__ import annotations
@@ -9,12 +11,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import paddle
 from paddle import nn
 
 from align.cases.covered.pause import unmeasured
+from align.faults.layer_changes import Undo, put, replaced, transposed, tripled_gradient
 from sot_paddle.backbones.layers import Attention
 from sot_paddle.backbones.swin_blocks import SwinBlock
 from sot_paddle.heads.adapter_pooler import AdapterPooler
@@ -27,7 +31,8 @@ from sot_paddle.heads.pooling import (
 )
 from sot_paddle.heads.power_norm import MatrixSqrt, RowLayerNorm, SvPN
 
-Undo = Callable[[], None]
+Find = Callable[[nn.Layer], tuple[str, Any] | None]
+"""A model -> what is changed, with its name; None where the model has no such layer."""
 _DEFAULT_ACTIVATION = nn.functional.gelu
 
 
@@ -36,14 +41,18 @@ class ModelFault:
     """A fault in a built model.
 
     Attributes:
-        name: of the control.
-        plant: changes the model, returns (where, undo), or None where it does not apply.
+        name: of the control; that of the catalogue where it holds the same fault.
+        find: what is changed.
+        change: changes it, and says how it is undone.
+        part: of what was found, where the change is made.
         dtypes: precisions in which it must be seen; an epsilon is invisible in float32.
         backward_only: leaves the forward pass as it is.
     """
 
     name: str
-    plant: Callable[[nn.Layer], tuple[str, Undo] | None]
+    find: Find
+    change: Callable[[Any], Undo]
+    part: str = ""
     dtypes: tuple[str, ...] = ("float64", "float32")
     backward_only: bool = False
 
@@ -51,301 +60,207 @@ class ModelFault:
 @contextlib.contextmanager
 def planted(fault: ModelFault, model: nn.Layer) -> Iterator[str | None]:
     """Plant a fault for the length of the block; yields where, None where it does not apply."""
-    found = fault.plant(model)
+    found = fault.find(model)
     if found is None:
         yield None
         return
-    where, undo = found
+    name, held = found
+    undo = fault.change(held)
     try:
         with unmeasured():  # what runs with a fault is not compared
-            yield where
+            yield name + fault.part
     finally:
         undo()
 
 
-def _first(model: nn.Layer, kind: type | tuple[type, ...], accept: Callable = lambda layer: True):
-    for name, layer in model.named_sublayers():
-        if isinstance(layer, kind) and accept(layer):
-            return name, layer
-    return None
+def _first(*kinds: type, accept: Callable[[Any], bool] = lambda layer: True) -> Find:
+    """The first layer of some kinds."""
+
+    def find(model: nn.Layer) -> tuple[str, Any] | None:
+        layers = model.named_sublayers()
+        return next((one for one in layers if isinstance(one[1], kinds) and accept(one[1])), None)
+
+    return find
 
 
-def _replace_weight(parameter: paddle.Tensor, value: np.ndarray) -> Undo:
+def _set(parameter: paddle.Tensor, value: np.ndarray) -> Undo:
     original = parameter.numpy().copy()
     parameter.set_value(value.astype(original.dtype))
     return lambda: parameter.set_value(original)
 
 
-def _replace_attribute(layer: object, attribute: str, value: object) -> Undo:
-    original = getattr(layer, attribute)
-    setattr(layer, attribute, value)
-    return lambda: setattr(layer, attribute, original)
+def _larger_epsilon(layer: nn.Layer) -> Undo:
+    name = "_epsilon" if isinstance(layer, nn.LayerNorm) else "epsilon"
+    return put(layer, **{name: max(1e-5, 10 * getattr(layer, name))})
 
 
-def _layer_norm_epsilon(model: nn.Layer):
-    found = _first(model, (nn.LayerNorm, RowLayerNorm))
-    if found is None:
-        return None
-    name, layer = found
-    attribute = "_epsilon" if isinstance(layer, nn.LayerNorm) else "epsilon"
-    larger = max(1e-5, 10 * getattr(layer, attribute))
-    return name, _replace_attribute(layer, attribute, larger)
+def _is_square(layer: nn.Linear) -> bool:
+    return layer.weight.shape[0] == layer.weight.shape[1]
 
 
-def _transposed_weight(model: nn.Layer):
-    found = _first(model, nn.Linear, lambda layer: layer.weight.shape[0] == layer.weight.shape[1])
-    if found is None:
-        return None
-    name, layer = found
-    return name, _replace_weight(layer.weight, layer.weight.numpy().T.copy())
+def _swapped_halves(layer: nn.Layer) -> Undo:
+    w, r = np.split(layer.wr.weight.numpy(), 2, axis=1)
+    return _set(layer.wr.weight, np.concatenate([r, w], axis=1))
 
 
-def _swapped_w_and_r(model: nn.Layer):
-    found = _first(model, MultiHeadCrossCovariance)
-    if found is None:
-        return None
-    name, layer = found
-    weight = layer.wr.weight.numpy()
-    half = weight.shape[1] // 2
-    swapped = np.concatenate([weight[:, half:], weight[:, :half]], axis=1)
-    return f"{name}.wr", _replace_weight(layer.wr.weight, swapped)
-
-
-def _svpn_exponent(model: nn.Layer):
-    found = _first(model, SvPN)
-    if found is None:
-        return None
-    name, layer = found
-    return name, _replace_attribute(layer, "alpha", layer.alpha * 0.98)
-
-
-def _exchanged_activation(model: nn.Layer):
-    """Another activation than the one of the options; the default's is not exchanged here."""
-    found = _first(
-        model, nn.TransformerEncoderLayer, lambda layer: layer.activation is not _DEFAULT_ACTIVATION
-    )
-    if found is None:
-        return None
-    name, layer = found
-    return name, _replace_attribute(layer, "activation", _DEFAULT_ACTIVATION)
-
-
-def _lower_triangle(model: nn.Layer):
+def _lower_triangle(layer: nn.Layer) -> Undo:
     """The triangle read along its columns: the same numbers of a symmetric matrix, moved."""
-    found = _first(
-        model,
-        (MultiHeadCrossCovariance, BranchCovariance),
-        lambda layer: layer.upper_triangle,
-    )
-    if found is None:
-        return None
-    name, layer = found
-    original = layer.forward
+    crossed = isinstance(layer, MultiHeadCrossCovariance)
+    size = layer.wr_dim if crossed else layer.proj.weight.shape[1]
+    upper = [(r, c) for r in range(size) for c in range(r, size)]
+    order = sorted(range(len(upper)), key=lambda place: upper[place][::-1])
+    own = type(layer).forward
 
-    def lower(*inputs: object) -> paddle.Tensor:
-        size = (
-            layer.wr_dim
-            if isinstance(layer, MultiHeadCrossCovariance)
-            else layer.proj.weight.shape[1]
-        )
-        pooled = original(*inputs)
-        groups = pooled.reshape([-1, size * (size + 1) // 2])
-        upper = [(r, c) for r in range(size) for c in range(r, size)]
-        order = sorted(range(len(upper)), key=lambda place: upper[place][::-1])
+    def forward(self: Any, *inputs: Any) -> paddle.Tensor:
+        pooled = own(self, *inputs)
+        groups = pooled.reshape([-1, len(upper)])
         return groups[:, paddle.to_tensor(order)].reshape(pooled.shape)
 
-    layer.forward = lower
-
-    def undo() -> None:
-        del layer.forward
-
-    return name, undo
+    return replaced(layer, forward=forward)
 
 
-def _skipped_matrix_root(model: nn.Layer):
-    found = _first(model, MatrixSqrt)
-    if found is None:
-        return None
-    name, layer = found
-    layer.forward = lambda x: x
-
-    def undo() -> None:
-        del layer.forward
-
-    return name, undo
-
-
-def _batch_norm_epsilon(model: nn.Layer):
-    found = _first(model, TokenBatchNorm)
-    if found is None:
-        return None
-    name, layer = found
-    return name, _replace_attribute(layer, "epsilon", 10 * max(1e-4, layer.epsilon))
-
-
-def _layers_before_widths(model: nn.Layer):
+def _layers_before_widths(layer: nn.Layer) -> Undo:
     """The pooled states flattened in another order: the same numbers, moved."""
-    found = _first(model, AdapterPooler)
-    if found is None:
-        return None
-    name, layer = found
-    original = layer.forward
+    own = type(layer).forward
 
-    def moved(states: paddle.Tensor) -> paddle.Tensor:
-        pooled = original(states)
+    def forward(self: Any, states: paddle.Tensor) -> paddle.Tensor:
+        pooled = own(self, states)
         return pooled.transpose([0, 1, 3, 2]).reshape(pooled.shape)
 
-    layer.forward = moved
-
-    def undo() -> None:
-        del layer.forward
-
-    return name, undo
+    return replaced(layer, forward=forward)
 
 
-def _probe_of_the_next_layer(model: nn.Layer):
-    found = _first(model, LayerProbes)
-    if found is None:
-        return None
-    name, layer = found
+def _next_probe(layer: nn.Layer) -> Undo:
     first, *others = layer.word_fc
     turned = [*others, first]
 
-    def scores(states: paddle.Tensor) -> paddle.Tensor:
+    def scores(self: Any, states: paddle.Tensor) -> paddle.Tensor:
         parts = [probe(states[:, at]) for at, probe in enumerate(turned)]
         return paddle.stack(parts, axis=1)
 
-    layer.scores = scores
-
-    def undo() -> None:
-        del layer.scores
-
-    return f"{name}.word_fc", undo
+    return replaced(layer, scores=scores)
 
 
-def _shifted_classifier_bias(model: nn.Layer):
-    """The classifier that makes the scores: applies to every head."""
-    layers = [(n, s) for n, s in model.named_sublayers() if isinstance(s, nn.Linear)]
+def _classifier(model: nn.Layer) -> tuple[str, nn.Layer]:
+    """The classifier that makes the scores: every head has one."""
     scoring = ("word_fc", "cls_fc", "word_fc.0")  # the last is the first of several probes
-    used = [(n, s) for n, s in layers if n.endswith(scoring) and s.bias is not None]
-    name, layer = used[0]
+    return next(
+        (name, layer)
+        for name, layer in model.named_sublayers()
+        if isinstance(layer, nn.Linear) and name.endswith(scoring) and layer.bias is not None
+    )
+
+
+def _shifted_scores(layer: nn.Layer) -> Undo:
     bias = layer.bias.numpy()  # an equal shift of all classes would not change a softmax
-    return name, _replace_weight(layer.bias, bias + 0.1 * np.arange(1, bias.size + 1))
+    return _set(layer.bias, bias + 0.1 * np.arange(1, bias.size + 1))
 
 
-def _shifted_pooler_bias(model: nn.Layer):
-    found = _first(model, PoolerHead)
-    if found is None:
-        return None
-    name, layer = found
-    return f"{name}.dense", _replace_weight(layer.dense.bias, layer.dense.bias.numpy() + 1e-2)
+def _exchanged_queries_and_keys(layer: nn.Layer) -> Undo:
+    undo = []
+    for held in (layer.qkv.weight, layer.qkv.bias):
+        if held is not None:  # a table of positions is not symmetric, so the sides matter
+            queries, keys, values = np.split(held.numpy(), 3, axis=-1)
+            undo.append(_set(held, np.concatenate([keys, queries, values], axis=-1)))
+    return lambda: [step() for step in undo] and None
 
 
-def _exchanged_queries_and_keys(model: nn.Layer):
-    found = _first(model, Attention)
-    if found is None:
-        return None
-    name, layer = found
-    queries, keys, values = np.split(layer.qkv.weight.numpy(), 3, axis=1)
-    changed = np.concatenate([keys, queries, values], axis=1)
-    undo = [_replace_weight(layer.qkv.weight, changed)]
-    if layer.qkv.bias is not None:  # a table of positions is not symmetric, so the sides matter
-        queries, keys, values = np.split(layer.qkv.bias.numpy(), 3)
-        undo.append(_replace_weight(layer.qkv.bias, np.concatenate([keys, queries, values])))
-    return f"{name}.qkv", lambda: [step() for step in undo] and None
-
-
-def _shifted_positions(model: nn.Layer):
+def _positions(model: nn.Layer) -> tuple[str, paddle.Tensor] | None:
     table = getattr(model, "pos_embed", None)
-    if table is None:
-        return None
-    return "pos_embed", _replace_weight(table, np.roll(table.numpy(), 1, axis=1))
+    return None if table is None else ("pos_embed", table)
 
 
-def _lost_window_shift(model: nn.Layer):
-    found = _first(model, SwinBlock, lambda layer: layer.shift > 0)
-    if found is None:
-        return None
-    name, layer = found
-    return name, _replace_attribute(layer, "shift", 0)
+def _running_variance(model: nn.Layer) -> tuple[str, nn.Layer] | None:
+    return _first(TokenBatchNorm)(model) if model.training else None
 
 
-def _biased_running_variance(model: nn.Layer):
+def _biased(layer: nn.Layer) -> Undo:
     """Paddle's own convention: normalisation is the same, the stored variance is not."""
-    found = _first(model, TokenBatchNorm)
-    if found is None or not model.training:
-        return None
-    name, layer = found
-    original = layer._update_running
+    own = type(layer)._update_running
 
-    def biased(mean: paddle.Tensor, var: paddle.Tensor, count: paddle.Tensor) -> None:
-        original(mean, var * ((count - 1.0) / count), count)
+    def update(self: Any, mean: paddle.Tensor, var: paddle.Tensor, count: paddle.Tensor) -> None:
+        own(self, mean, var * ((count - 1.0) / count), count)
 
-    layer._update_running = biased
-
-    def undo() -> None:
-        del layer._update_running
-
-    return name, undo
+    return replaced(layer, _update_running=update)
 
 
-class _ScaledGradient(paddle.autograd.PyLayer):
-    """Identity whose gradient is three times too large."""
-
-    @staticmethod
-    def forward(ctx, x: paddle.Tensor) -> paddle.Tensor:
-        """Pass x on."""
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient: paddle.Tensor) -> paddle.Tensor:
-        """Scale the gradient."""
-        return gradient * 3.0
+def _without_parameters(model: nn.Layer) -> tuple[str, nn.Layer] | None:
+    """The head's last dropout, else the first one, else its GELU."""
+    layers = [one for one in model.named_sublayers() if isinstance(one[1], nn.Dropout)]
+    in_head = [one for one in layers if one[0].startswith("head")]
+    return next(iter([*in_head[::-1], *layers]), None) or _first(nn.GELU)(model)
 
 
-def _gradient_times_three(model: nn.Layer):
-    """A wrong gradient behind a layer without parameters: the head's dropout, or its GELU."""
-    found = _first(model, nn.Dropout) or _first(model, nn.GELU)
-    if found is None:
-        return None
-    name, layer = found
-    for candidate, sublayer in model.named_sublayers():
-        if isinstance(sublayer, nn.Dropout) and candidate.startswith("head"):
-            name, layer = candidate, sublayer
-    original = layer.forward
-    layer.forward = lambda x: _ScaledGradient.apply(original(x))
-
-    def undo() -> None:
-        del layer.forward
-
-    return name, undo
-
-
+_UPPER = _first(
+    MultiHeadCrossCovariance, BranchCovariance, accept=lambda layer: layer.upper_triangle
+)
+_OTHER_ACTIVATION = _first(
+    nn.TransformerEncoderLayer, accept=lambda layer: layer.activation is not _DEFAULT_ACTIVATION
+)
+"""Of the options: the default's is not exchanged."""
 MODEL_FAULTS: tuple[ModelFault, ...] = (
-    ModelFault("layer norm epsilon", _layer_norm_epsilon, ("float64",)),
-    ModelFault("transposed square weight", _transposed_weight),
-    ModelFault("W and R swapped", _swapped_w_and_r),
-    ModelFault("svPN exponent 2 % off", _svpn_exponent),
-    ModelFault("activation exchanged", _exchanged_activation),
-    ModelFault("triangle read along its columns", _lower_triangle),
-    ModelFault("matrix root skipped", _skipped_matrix_root),
-    ModelFault("batch norm epsilon ten times larger", _batch_norm_epsilon),
-    ModelFault("queries and keys exchanged", _exchanged_queries_and_keys),
-    ModelFault("positions shifted by one", _shifted_positions),
-    ModelFault("window shift lost", _lost_window_shift),
-    ModelFault("pooler bias shifted", _shifted_pooler_bias),
-    ModelFault("layers before widths", _layers_before_widths),
-    ModelFault("the next layer's probe", _probe_of_the_next_layer),
-    ModelFault("classifier bias shifted", _shifted_classifier_bias),
     ModelFault(
-        "running variance biased",
-        _biased_running_variance,
-        ("float64",),  # a momentum of .99 hides it in float32's rounding
+        "layer_norm_epsilon", _first(nn.LayerNorm, RowLayerNorm), _larger_epsilon, "", ("float64",)
+    ),
+    ModelFault("square_weight_transposed", _first(nn.Linear, accept=_is_square), transposed),
+    ModelFault("w_and_r_swapped", _first(MultiHeadCrossCovariance), _swapped_halves, ".wr"),
+    ModelFault("svpn_exponent", _first(SvPN), lambda layer: put(layer, alpha=0.98 * layer.alpha)),
+    ModelFault(
+        "activation_exchanged",
+        _OTHER_ACTIVATION,
+        lambda layer: put(layer, activation=_DEFAULT_ACTIVATION),
+    ),
+    ModelFault("upper_triangle_by_columns", _UPPER, _lower_triangle),
+    ModelFault(
+        "matrix_root_skipped",
+        _first(MatrixSqrt),
+        lambda layer: replaced(layer, forward=lambda self, x: x),
     ),
     ModelFault(
-        "gradient x 3 in a layer without parameters",
-        _gradient_times_three,
-        ("float64", "float32"),
-        True,
+        "token_norm_epsilon",
+        _first(TokenBatchNorm),
+        lambda layer: put(layer, epsilon=10 * max(1e-4, layer.epsilon)),
+    ),
+    ModelFault(
+        "attention_query_and_key_swapped", _first(Attention), _exchanged_queries_and_keys, ".qkv"
+    ),
+    ModelFault(
+        "positions_off_by_one", _positions, lambda held: _set(held, np.roll(held.numpy(), 1, 1))
+    ),
+    ModelFault(
+        "swin_windows_not_shifted",
+        _first(SwinBlock, accept=lambda layer: layer.shift > 0),
+        lambda layer: put(layer, shift=0),
+    ),
+    ModelFault(
+        "pooler_bias_shifted",
+        _first(PoolerHead),
+        lambda layer: _set(layer.dense.bias, layer.dense.bias.numpy() + 1e-2),
+        ".dense",
+    ),
+    ModelFault("layers_before_widths", _first(AdapterPooler), _layers_before_widths),
+    ModelFault("probe_of_the_next_layer", _first(LayerProbes), _next_probe, ".word_fc"),
+    ModelFault("classifier_bias_shifted", _classifier, _shifted_scores),
+    ModelFault(
+        "token_norm_biased_running_variance",
+        _running_variance,
+        _biased,
+        dtypes=("float64",),  # a momentum of .99 hides it in float32's rounding
+    ),
+    ModelFault(
+        "gradient_tripled_in_a_layer_without_parameters",
+        _without_parameters,
+        tripled_gradient,
+        backward_only=True,
     ),
 )
+NOT_IN_THE_CATALOGUE = (
+    "activation_exchanged",
+    "matrix_root_skipped",
+    "swin_windows_not_shifted",
+    "pooler_bias_shifted",
+    "layers_before_widths",
+    "probe_of_the_next_layer",
+    "classifier_bias_shifted",
+)
+"""Faults that only a model of this project can have, or that no scene is needed for."""

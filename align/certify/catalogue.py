@@ -1,75 +1,39 @@
-"""FAULTS: the whole catalogue, read from ``faults/*.toml``.
-
-A file is one area of faults. Its ``[faults]`` are rows in the order in which they are planted::
-
-    name = ["scene step place", 'pattern of the cause', how, argument, ...]
-
-``how`` is either a function of one of the file's ``[modules]`` (``module:Class.method``), in whose
-source the first argument is replaced by the second, or ``attribute`` (layer, name, value), or a
-function of `planting.CHANGES` (layer, ...). A fault named in ``float32`` is compared in that
-precision.
-"""
+"""FAULTS: the catalogue's rows (`align/faults/fault_rows.py`) with what plants each in a scene."""
 
 from __future__ import annotations
 
 import difflib
 import fnmatch
-import tomllib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from align.certify.planting import CHANGES, Plant, attribute, changed, edited, given, together
+from align.certify.planting import Plant, changed, edited, given, together
 from align.certify.scene import Fault
-
-FOLDER = Path(__file__).parent / "faults"
-FILES = (
-    "attention",
-    "norm",
-    "layer",
-    "embedding",
-    "head",
-    "loss",
-    "schedule",
-    "optimizer",
-    "data",
-    "conversion",
-)
+from align.faults.fault_rows import ROWS, CatalogueRow
+from align.faults.layer_changes import CHANGES
 
 
-def read_faults(path: Path) -> list[Fault]:
-    """The faults of one file of the catalogue.
+def fault_of(row: CatalogueRow) -> Fault:
+    """The fault that a row says.
 
     Raises:
-        ValueError: a row names a module or a way of planting that does not exist.
+        ValueError: it names a way of planting that does not exist.
     """
-    table = tomllib.loads(path.read_text(encoding="utf-8"))
-    found = []
-    for name, (where, cause, how, *arguments) in table["faults"].items():
-        plant = _plant(f"{path.name}, {name}", table.get("modules", {}), how, arguments)
-        if name in table.get("float32", ()):
-            plant = together(plant, given(dtype=("float32",)))
-        found.append(Fault(name, table["area"], *where.split(maxsplit=2), cause, plant))
-    return found
+    plant = _plant(row)
+    if row.float32:
+        plant = together(plant, given(dtype=("float32",)))
+    return Fault(row.name, row.area, row.scene, row.step, row.place, row.cause, plant)
 
 
-def _plant(row: str, modules: Mapping[str, str], how: str, arguments: Sequence[Any]) -> Plant:
-    module, is_edit, function = how.partition(":")
-    if is_edit:
-        if module not in modules:
-            raise ValueError(f"{row}: no module {module!r}; expected one of {', '.join(modules)}")
-        return edited(f"{modules[module]}:{function}", *arguments)
-    if how == "attribute":
-        return attribute(*arguments)
-    if how not in CHANGES:
-        ways = ", ".join(("MODULE:FUNCTION", "attribute", *CHANGES))
-        raise ValueError(f"{row}: cannot plant by {how!r}; expected one of {ways}")
-    return changed(CHANGES[how](*arguments))
+def _plant(row: CatalogueRow) -> Plant:
+    if ":" in row.how:
+        return edited(row.how, *row.arguments)
+    if row.how not in CHANGES:
+        ways = ", ".join(("MODULE:FUNCTION", *CHANGES))
+        raise ValueError(f"{row.name}: cannot plant by {row.how!r}; expected one of {ways}")
+    return changed(row.how, *row.arguments)
 
 
-FAULTS: tuple[Fault, ...] = tuple(
-    fault for name in FILES for fault in read_faults(FOLDER / f"{name}.toml")
-)
+FAULTS: tuple[Fault, ...] = tuple(map(fault_of, ROWS.values()))
 QUICK = (
     "attention_scale_missing",
     "layer_norm_epsilon",

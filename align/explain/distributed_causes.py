@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from align.explain.experiment import becomes
-from align.explain.experiment import explain as first
+from align.explain.experiment import becomes, first_cause
 from align.frameworks import on_paddle
 from align.pair.any_pair import AnyPair
 from align.pair.slice_passes import Slices
@@ -69,7 +68,7 @@ def _sum_of(gradients: Gradients, slices: Slices, rows: Mapping[str, Weights]) -
         factor, remains = fit(gradients, slices.weighted(weights))
         return remains <= REMAINS and abs(factor - 1) <= REMAINS
 
-    return first((), [becomes(*row) for row in rows.items()], passes, BUDGET)
+    return first_cause((), [becomes(*row) for row in rows.items()], passes, BUDGET)
 
 
 def _cutting(pair: AnyPair, slices: Slices, mean: Weights) -> str:

@@ -46,7 +46,7 @@ def becomes(says: str, made: Subject) -> Edit[Subject]:
     return Edit(says, lambda _: made)
 
 
-def explain(
+def first_cause(
     subject: Subject,
     edits: Iterable[Edit[Subject]],
     passes: Callable[[Subject], bool],
@@ -97,13 +97,13 @@ def fewest(
         Edits, none when the judge fails after all of them together.
     """
     edits = list(edits)[:budget]
-    single = explain(subject, edits, passes, budget)
+    single = first_cause(subject, edits, passes, budget)
     if single:
         return [edit for edit in edits if edit.says == single][:1]
     kept = edits
     for left_out in (None, *edits):
         rest = [edit for edit in kept if edit is not left_out]
-        if len(rest) > 1 and explain(subject, [_together(rest)], passes, 1):
+        if len(rest) > 1 and first_cause(subject, [_together(rest)], passes, 1):
             kept = rest
         elif left_out is None:
             return []

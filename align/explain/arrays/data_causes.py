@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from align.explain.arrays import array_edits, pixel_causes, token_causes
-from align.explain.experiment import Edit
-from align.explain.experiment import explain as first_edit
+from align.explain.experiment import Edit, first_cause
 from align.judge.diagnosis import diagnose_shape
 from align.record.arrays import Arrays
 
@@ -68,7 +67,7 @@ def _tried(a: np.ndarray, b: np.ndarray, edits: Iterable[Edit[np.ndarray]], equa
     if a.shape != b.shape or not b.size or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return ""
     a, b = a.astype(np.float64), b.astype(np.float64)
-    return first_edit(b, edits, lambda x: x.shape == a.shape and equal(a, 1.0 * x), BUDGET)
+    return first_cause(b, edits, lambda x: x.shape == a.shape and equal(a, 1.0 * x), BUDGET)
 
 
 def _absent(found: Evidence) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from align.explain.experiment import EXPLAINED, Edit, close_to, explain, scale
+from align.explain.experiment import EXPLAINED, Edit, close_to, first_cause, scale
 from align.judge.diagnosis import diagnose
 
 TRIALS = 30
@@ -59,7 +59,7 @@ def explain_gradient(case: GradientCase) -> str:
     if np.abs(case.expected).max() <= 1e-12 * np.abs(case.ours).max():
         return "PyTorch sends no gradient back here (detach, no_grad); Paddle does"
     near = EXPLAINED * float(np.abs(case.ours - case.expected).max())
-    found = explain(case.expected, _edits(case), close_to(case.ours, near), TRIALS)
+    found = first_cause(case.expected, _edits(case), close_to(case.ours, near), TRIALS)
     hint = "" if found else diagnose(case.ours, case.expected, near)
     named = hint and "out of tolerance" not in hint
     return found or (f"its backward pass: the gradient {hint}" if named else UNKNOWN)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from align.explain.calls.layer_words import unequal
-from align.explain.experiment import EXPLAINED, Edit, close_to, explain, scale
+from align.explain.experiment import EXPLAINED, Edit, close_to, first_cause, scale
 from align.explain.formulas import ACTIVATIONS, softmax
 from align.pair.isolation import LOW, Guilty, is_mask
 from align.record.arrays import Arrays
@@ -39,7 +39,9 @@ def of_output(guilty: Guilty, weights: Arrays) -> str:
     if sides[0].size > LARGE:
         return ""
     near = EXPLAINED * float(np.abs(sides[0] - sides[1]).max())
-    return explain(sides, _edits(sides, held, near), lambda s: close_to(s[1], near)(s[0]), TRIALS)
+    return first_cause(
+        sides, _edits(sides, held, near), lambda s: close_to(s[1], near)(s[0]), TRIALS
+    )
 
 
 def guess(guilty: Guilty, layer: Any = None, module: Any = None) -> str:
@@ -49,7 +51,7 @@ def guess(guilty: Guilty, layer: Any = None, module: Any = None) -> str:
         return told
     (a, b), hides = sides, _hidden(*sides)
     near = EXPLAINED * float(np.abs(a - b).max())
-    return hides or explain(b, _odd(a, b, guilty.inputs, near), close_to(a, near), TRIALS)
+    return hides or first_cause(b, _odd(a, b, guilty.inputs, near), close_to(a, near), TRIALS)
 
 
 def _comparable(guilty: Guilty) -> Sides | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from align.explain.arrays.array_edits import Edits, computed, pairs, reordered, shifted, turned
-from align.explain.experiment import Edit, explain, fitted
+from align.explain.experiment import Edit, first_cause, fitted
 
 CHANNELS = (1, 3, 4)
 FARTHEST = 8  # pixels that a crop may be shifted by
@@ -63,7 +63,7 @@ def explain_images(
         def passes(made: np.ndarray) -> bool:
             return made.shape == a.shape and equal(a.astype(precision), made.astype(precision))
 
-        told.append(_in_words(explain(b, _edits(a, b), passes, BUDGET)) or _guess(a, b))
+        told.append(_in_words(first_cause(b, _edits(a, b), passes, BUDGET)) or _guess(a, b))
     return "; ".join(filter(None, told))
 
 

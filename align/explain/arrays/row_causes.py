@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from align.explain.arrays.token_causes import padding_mask
-from align.explain.experiment import Edit
-from align.explain.experiment import explain as first_edit
+from align.explain.experiment import Edit, first_cause
 from align.record.arrays import Arrays
 
 NEAR = 1e-5  # part of the typical signature within which two floating rows are one
@@ -99,7 +98,7 @@ def explain_key(key: str, ours: RowLog, reference: RowLog) -> str:
 
 
 def _first(a: np.ndarray, b: np.ndarray, edits: Sequence[Edit[np.ndarray]]) -> str:
-    return first_edit(b, edits, lambda made: np.array_equal(a, made), len(edits) + 1)
+    return first_cause(b, edits, lambda made: np.array_equal(a, made), len(edits) + 1)
 
 
 def _codes(

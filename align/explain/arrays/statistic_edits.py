@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from align.explain.experiment import EXPLAINED, Edit, close_to, explain, scale
+from align.explain.experiment import EXPLAINED, Edit, close_to, first_cause, scale
 
 MOMENTA = (0.1, 0.01, 0.001, 0.05, 0.2, 0.3)
 """PyTorch's, of which the variance of a batch is read off."""
@@ -29,7 +29,7 @@ def explain_statistic(name: str, before: np.ndarray, ours: np.ndarray, b: np.nda
     if not (b - before).any():
         return ""
     judge = close_to(ours, EXPLAINED * float(np.abs(ours - b).max()))
-    said = explain(b, _edits(before, ours, b), judge, TRIALS)
+    said = first_cause(b, _edits(before, ours, b), judge, TRIALS)
     return f"{name}: {said}" if said else ""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from align.explain.experiment import Edit, explain
+from align.explain.experiment import Edit, first_cause
 from align.record.arrays import Arrays
 
 BUDGET = 100  # trials for each side
@@ -62,7 +62,7 @@ def explain_batch(ours: Arrays, reference: Arrays, key: str) -> str:
             """What both sides cut at the same length may go on in any way."""
             return all(rows[i] == made[i] for i in known or range(len(made)))
 
-        found = explain(given, _edits(made, given, who, other), passes, BUDGET)
+        found = first_cause(given, _edits(made, given, who, other), passes, BUDGET)
         if found:
             return found
     return _guess(a, b, known)

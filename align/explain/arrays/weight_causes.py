@@ -13,7 +13,7 @@ import os.path
 import numpy as np
 
 from align.explain.arrays import array_edits
-from align.explain.experiment import EXPLAINED, Edit, becomes, close_to, explain
+from align.explain.experiment import EXPLAINED, Edit, becomes, close_to, first_cause
 from align.judge.diagnosis import diagnose_shape
 from align.record.arrays import Arrays
 
@@ -54,7 +54,7 @@ class Explainer:
         pairs = array_edits.pairs(a, b) if a.size <= LARGEST else ()
         tried = itertools.chain(array_edits.single(a, b), pairs)
         edits = itertools.chain(sources, tried if a.size == 1 or np.ptp(a) else ())
-        return explain(b, edits, close_to(a, near), BUDGET) or _guess(a, b)
+        return first_cause(b, edits, close_to(a, near), BUDGET) or _guess(a, b)
 
     def _sources(self, name: str, a: np.ndarray) -> list[Edit[np.ndarray]]:
         """Other tensors that hold Paddle's values, those that share most of the path first."""

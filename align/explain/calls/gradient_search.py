@@ -10,7 +10,7 @@ import paddle
 
 from align.explain.arrays.gradient_edits import UNKNOWN
 from align.explain.calls.search import instead, together
-from align.explain.experiment import Edit, becomes, explain
+from align.explain.experiment import Edit, becomes, first_cause
 from align.frameworks.swapping import attributes
 from align.frameworks.watched_calls import WatchedCall, watched_in
 from align.pair.any_pair import AnyPair
@@ -46,7 +46,7 @@ def explained(pair: AnyPair, key: str, formula: str) -> str:
     ours = trial.gradients(watched_in(trial.layer, lambda call: calls.append(call) or call.go()))
     if ours is None or trial.right(ours):
         return formula
-    found = explain(None, _edits(trial.layer, calls), trial.mended_by, TRIALS)
+    found = first_cause(None, _edits(trial.layer, calls), trial.mended_by, TRIALS)
     return found or (OTHERWISE if formula == UNKNOWN else formula)
 
 

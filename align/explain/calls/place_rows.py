@@ -8,7 +8,7 @@ import paddle
 from paddle.nn import functional as F
 
 from align.explain.calls import call_values as values
-from align.explain.calls.call_row import CallRow, option
+from align.explain.calls.call_values import CallRow, option
 from align.frameworks.watched_calls import WatchedCall
 
 

@@ -12,7 +12,7 @@ from align.explain.calls import layer_edits, number_edits, structure_edits
 from align.explain.calls.call_values import Around
 from align.explain.calls.place_rows import PLACE_ROWS
 from align.explain.calls.value_rows import VALUE_ROWS
-from align.explain.experiment import becomes, explain
+from align.explain.experiment import becomes, first_cause
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.watched_calls import WatchedCall, watched_in
 from align.pair.any_pair import AnyPair
@@ -48,7 +48,7 @@ def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
         changes = _changes(pair, bench, guilty, calls if len(calls) <= MANY else [], budget)
         edits = (becomes(said, change) for said, change in changes)
-        return explain(None, edits, bench.mended_by, budget), recorded, guess
+        return first_cause(None, edits, bench.mended_by, budget), recorded, guess
 
 
 def _changes(

@@ -7,7 +7,7 @@ from typing import Any
 import paddle
 
 from align.explain.calls import call_values as values
-from align.explain.calls.call_row import CallRow, option
+from align.explain.calls.call_values import CallRow, option
 from align.frameworks.watched_calls import ACTIVATIONS, WatchedCall
 
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from align.explain.experiment import EXPLAINED, Edit, becomes, scale
-from align.explain.experiment import explain as first_edit
+from align.explain.experiment import EXPLAINED, Edit, becomes, first_cause, scale
 from align.explain.losses import loss_options
 from align.record.arrays import Arrays
 
@@ -82,7 +81,7 @@ def explain(outputs: Arrays, labels: np.ndarray | None, ours: LossRun, reference
         _of_options(outputs, labels, ours, reference),
         _of_the_whole(outputs, ours, reference),
     )
-    return first_edit(reference, edits, passes, BUDGET)
+    return first_cause(reference, edits, passes, BUDGET)
 
 
 def _near(a: np.ndarray, b: np.ndarray, made: np.ndarray) -> bool:

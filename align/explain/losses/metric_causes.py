@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from align.explain.experiment import Edit
-from align.explain.experiment import explain as first_edit
+from align.explain.experiment import Edit, first_cause
 
 SAME = 2e-6  # relative difference below which two scores are one
 BUDGET = 100  # trials of changes of a number
@@ -58,7 +57,7 @@ def explain(
         return f"the score is {shown[0]} in Paddle, {shown[1]} in PyTorch"
     edits = (Edit(says, lambda x, f=f: f(x, len(output))) for says, f in CHANGES.items())
     named = _named(name, a, b, output, labels)
-    return named or first_edit(b, edits, lambda made: _same(made, a), BUDGET)
+    return named or first_cause(b, edits, lambda made: _same(made, a), BUDGET)
 
 
 def _absent(name: str, ours: Mapping[str, float], reference: Mapping[str, float]) -> str:

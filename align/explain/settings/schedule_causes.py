@@ -14,8 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from align.explain.experiment import Edit, becomes, fitted
-from align.explain.experiment import explain as first
+from align.explain.experiment import Edit, becomes, first_cause, fitted
 from align.explain.settings.exchange import both, number
 
 TRIALS = 10_000  # comparisons of curves
@@ -43,8 +42,8 @@ def explain(ours: Rates, reference: Rates) -> str:
     if np.array_equal(a, b):
         return ""
     with np.errstate(all="ignore"):
-        told = first(b, _edits(a, b), partial(_same, a), TRIALS) or _restarts(a, b)
-        told = told or _warped(a, b) or first(b, _decayed(a, b), partial(_same, a), TRIALS)
+        told = first_cause(b, _edits(a, b), partial(_same, a), TRIALS) or _restarts(a, b)
+        told = told or _warped(a, b) or first_cause(b, _decayed(a, b), partial(_same, a), TRIALS)
         return told or _guess(a, b)
 
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from align.explain.experiment import Edit
-from align.explain.experiment import explain as first
+from align.explain.experiment import Edit, first_cause
 from align.explain.settings import exchange
 from align.judge.update_trace import ParameterTrace, SideTrace
 
@@ -121,7 +120,7 @@ def explain(
     left = partial(_left, reference, decays, moving)
     if left(rule, reference) > 1:
         return ""  # PyTorch computes something else: this is not its rule
-    return first(rule, _edits(rule), lambda one: left(one, ours) <= 1, TRIALS)
+    return first_cause(rule, _edits(rule), lambda one: left(one, ours) <= 1, TRIALS)
 
 
 def _left(

@@ -10,8 +10,12 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
     from align.cases.model_pair import ModelPair
 
+from align.cases import planted_controls, recipe_faults
 from align.cases.kinds.case_kinds import Batch, ImageBatch, ModelCase
 from align.cases.planted_controls import MODEL_FAULTS, ModelFault, planted
+from align.cases.tables.cases import CASES
+from align.faults.fault_rows import ROWS
+from align.faults.layer_changes import put
 from align.judge.comparator import compare_mappings
 from align.record.results import Tolerance
 from align.stages.stages import judged_control
@@ -29,23 +33,23 @@ STATES = ("adapter_classifier", "layer_classifiers")
 BACKBONES = ("pooler", "mgcrp", "mgcrp_qk", "gcp_text", *IMAGES)
 KINDS = (*BACKBONES, *STATES)
 APPLIES = {
-    "layer norm epsilon": BACKBONES,
-    "transposed square weight": (*BACKBONES, "adapter_classifier"),
-    "W and R swapped": ("mgcrp", "sot"),
-    "svPN exponent 2 % off": ("mgcrp", "mgcrp_qk", "sot"),
-    "activation exchanged": ("gcp_text",),
-    "triangle read along its columns": ("gcp_text",),
-    "matrix root skipped": ("gcp_text",),
-    "batch norm epsilon ten times larger": ("mgcrp_qk", "gcp_text", "sot"),
-    "queries and keys exchanged": ("sot", "swin"),
-    "positions shifted by one": ("sot",),
-    "window shift lost": ("swin",),
-    "pooler bias shifted": ("pooler",),
-    "layers before widths": ("adapter_classifier",),
-    "the next layer's probe": ("layer_classifiers",),
-    "classifier bias shifted": KINDS,
-    "running variance biased": (),  # in training mode only, see the test of its own
-    "gradient x 3 in a layer without parameters": (*BACKBONES, "adapter_classifier"),
+    "layer_norm_epsilon": BACKBONES,
+    "square_weight_transposed": (*BACKBONES, "adapter_classifier"),
+    "w_and_r_swapped": ("mgcrp", "sot"),
+    "svpn_exponent": ("mgcrp", "mgcrp_qk", "sot"),
+    "activation_exchanged": ("gcp_text",),
+    "upper_triangle_by_columns": ("gcp_text",),
+    "matrix_root_skipped": ("gcp_text",),
+    "token_norm_epsilon": ("mgcrp_qk", "gcp_text", "sot"),
+    "attention_query_and_key_swapped": ("sot", "swin"),
+    "positions_off_by_one": ("sot",),
+    "swin_windows_not_shifted": ("swin",),
+    "pooler_bias_shifted": ("pooler",),
+    "layers_before_widths": ("adapter_classifier",),
+    "probe_of_the_next_layer": ("layer_classifiers",),
+    "classifier_bias_shifted": KINDS,
+    "token_norm_biased_running_variance": (),  # in training mode only, see the test of its own
+    "gradient_tripled_in_a_layer_without_parameters": (*BACKBONES, "adapter_classifier"),
 }
 RULE = Tolerance("scaled", 1e-10, "a rule for these tests")
 
@@ -79,8 +83,8 @@ def fingerprint(model):
         for attribute in ("_epsilon", "epsilon", "alpha", "shift", "activation"):
             if hasattr(layer, attribute):
                 state[f"{name}.{attribute}"] = getattr(layer, attribute)
-        for method in ("forward", "scores"):
-            state[f"{name}.{method}"] = vars(layer).get(method)
+        for method in ("forward", "scores", "_update_running"):
+            state[f"{name}.{method}"] = getattr(type(layer), method, None)
     return state
 
 
@@ -93,10 +97,20 @@ def test_the_table_of_these_tests_names_every_fault():
     assert [fault.name for fault in MODEL_FAULTS] == list(APPLIES)
 
 
+@pytest.mark.parametrize("module", [planted_controls, recipe_faults])
+def test_names_are_those_of_the_catalogue_or_listed(module) -> None:
+    names = {fault.name for fault in MODEL_FAULTS}
+    if module is recipe_faults:
+        recipes = [case.recipe for case in CASES if isinstance(case, ModelCase)]
+        steps = [(step, one) for one in recipes for step in ("optimizer", "training")]
+        names = {name for one in steps for name in recipe_faults.recipe_faults(*one)}
+    assert names - set(ROWS) == set(module.NOT_IN_THE_CATALOGUE)
+
+
 def test_a_biased_running_variance_shows_in_the_statistics_alone():
     pair = make("sot", train=True)
     model, clean = pair.model, pair.ours
-    (fault,) = (f for f in MODEL_FAULTS if f.name == "running variance biased")
+    (fault,) = (f for f in MODEL_FAULTS if f.name == "token_norm_biased_running_variance")
     before = fingerprint(model)
     with planted(fault, model) as where:
         assert where == "embed.blocks.1.norm"
@@ -150,12 +164,12 @@ def test_a_fault_says_where_it_was_planted():
 
 
 def test_what_float32_cannot_see_is_not_asked_for_and_one_fault_is_backward_only():
-    in_float64 = ["layer norm epsilon", "running variance biased"]
+    in_float64 = ["layer_norm_epsilon", "token_norm_biased_running_variance"]
     assert [f.name for f in MODEL_FAULTS if "float32" not in f.dtypes] == in_float64
     assert [f.name for f in MODEL_FAULTS if f.backward_only] == [
-        "gradient x 3 in a layer without parameters"
+        "gradient_tripled_in_a_layer_without_parameters"
     ]
-    assert ModelFault("x", lambda model: None).dtypes == ("float64", "float32")
+    assert ModelFault("x", lambda model: None, put).dtypes == ("float64", "float32")
 
 
 def comparisons(ours):

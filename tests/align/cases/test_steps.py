@@ -16,6 +16,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
 
 from align.cases.kinds.case_kinds import ModelCase, Recipe
 from align.cases.planted_controls import ModelFault
+from align.faults.layer_changes import put
 from align.record.results import Report
 from tests.align.small_values import loss_case, metric_case
 from tests.align.tiny_bert import OPTIONS
@@ -25,7 +26,7 @@ from tests.align.tiny_bert import OPTIONS
 BRIEF = Recipe(steps=6, warmup_steps=2, total_steps=8, learning_rate=2e-4, weight_decay=0.1)
 MODEL_STEPS = ("forward", "backward", "optimizer", "training")
 QK = ModelCase("qk", options=OPTIONS, recipe=BRIEF, steps=MODEL_STEPS)
-NO_FAULT = ModelFault("no fault", lambda model: ("nowhere", lambda: None))
+NO_FAULT = ModelFault("no fault", lambda model: ("nowhere", model), put)
 NO_BACKWARD_FAULT = dataclasses.replace(NO_FAULT, backward_only=True)
 
 
@@ -58,14 +59,14 @@ def test_a_model_model_steps_and_catches_all_its_controls(context, step, dtype):
 
 def test_a_control_points_at_the_place_of_its_fault(context):
     located = {c.name: c.located for c in run("forward", QK, "float64", context).controls}
-    assert located["layer norm epsilon"] == "embeddings"
-    assert located["batch norm epsilon ten times larger"] == "head.q"
-    assert located["svPN exponent 2 % off"] == "head.power_norm"
-    assert located["classifier bias shifted"] in ("head.word_logits", "head.cls_logits")
+    assert located["layer_norm_epsilon"] == "embeddings"
+    assert located["token_norm_epsilon"] == "head.q"
+    assert located["svpn_exponent"] == "head.power_norm"
+    assert located["classifier_bias_shifted"] in ("head.word_logits", "head.cls_logits")
     located = {c.name: c.located for c in run("backward", QK, "float64", context).controls}
     assert located["the [PAD] row trained"] == "bert.embeddings.word_embeddings.weight"
     located = {c.name: c.located for c in run("training", QK, "float64", context).controls}
-    assert located["warm-up one step longer"] in ("losses", "learning rates")
+    assert located["warm_up_one_step_longer"] in ("losses", "learning rates")
 
 
 def nothing_planted(step, monkeypatch):

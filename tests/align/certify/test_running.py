@@ -13,7 +13,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
 
 from align.certify import catalogue, certify_worker, running, scenes, task_results
 from align.certify.certificate import Certificate, CleanRun, FaultRow
-from align.certify.planting import attribute, edited, given, together
+from align.certify.planting import changed, edited, given, together
 from align.certify.scene import Fault
 from align.processes import Failure
 
@@ -35,7 +35,7 @@ def test_a_fault_that_the_suite_cannot_see_refuses_the_certificate(segmenter) ->
 
 
 def test_a_wrong_place_and_a_wrong_cause_do_not_count(segmenter) -> None:
-    plant = attribute("norm", "_num_groups", 2)
+    plant = changed("attribute", "norm", "_num_groups", 2)
     right = Fault("groups", "model", "segmenter", "forward", "norm", "group", plant)
     row = certify_worker.run_fault(right, segmenter)
     assert row.detected
@@ -68,9 +68,9 @@ def test_a_refusal_of_the_suite_is_a_finding(segmenter) -> None:
 
 def test_nothing_planted_is_refused(segmenter) -> None:
     with pytest.raises(ValueError, match="no attribute 'groups'"):
-        attribute("norm", "groups", 2)(segmenter).paddle_layer()
+        changed("attribute", "norm", "groups", 2)(segmenter).paddle_layer()
     with pytest.raises(ValueError, match="is 3 already"):
-        attribute("norm", "_num_groups", 3)(segmenter).paddle_layer()
+        changed("attribute", "norm", "_num_groups", 3)(segmenter).paddle_layer()
 
 
 def test_a_task_without_a_result_is_an_error_and_settings_are_environments(monkeypatch) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from align.explain.arrays.array_edits import pairs, single
-from align.explain.experiment import Edit, close_to, explain
+from align.explain.experiment import Edit, close_to, first_cause
 
 RNG = np.random.default_rng(5)
 
@@ -17,8 +17,8 @@ def adding(number: int) -> Edit[int]:
 
 def test_the_first_edit_after_which_the_judge_passes_is_the_cause() -> None:
     edits = [adding(1), Edit("does not apply", lambda x: None), adding(4), adding(3)]
-    assert explain(3, edits, lambda x: x >= 6, budget=5) == "plus 4"
-    assert explain(3, edits, lambda x: x == 9, budget=5) == ""
+    assert first_cause(3, edits, lambda x: x >= 6, budget=5) == "plus 4"
+    assert first_cause(3, edits, lambda x: x == 9, budget=5) == ""
 
 
 def test_a_budget_counts_trials_and_edits_are_made_one_at_a_time() -> None:
@@ -29,9 +29,9 @@ def test_a_budget_counts_trials_and_edits_are_made_one_at_a_time() -> None:
             made.append(number)
             yield adding(number)
 
-    assert explain(0, edits(), lambda x: x == 5, budget=3) == ""
+    assert first_cause(0, edits(), lambda x: x == 5, budget=3) == ""
     assert made == [0, 1, 2]
-    assert explain(0, edits(), lambda x: x == 5, budget=6) == "plus 5"
+    assert first_cause(0, edits(), lambda x: x == 5, budget=6) == "plus 5"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -55,6 +55,6 @@ def test_an_edit_of_an_array_is_found_and_noise_is_not_explained(change, cause, 
     b = np.random.default_rng(seed).uniform(0.5, 2, (6, 5, 5))
     a = change(b)
     edits = [*single(a, b), *pairs(a, b)]
-    found = explain(b, edits, close_to(a, 1e-9), budget=900)
+    found = first_cause(b, edits, close_to(a, 1e-9), budget=900)
     assert found.startswith(cause)
     assert bool(found) == bool(cause)
