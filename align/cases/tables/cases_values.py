@@ -51,7 +51,10 @@ PADDING = value_cases(
 
 _TRUNCATION = value_cases("token_values:truncation", {"data_truncation": {}})
 _CONTINUED = value_cases("draw_values:continued", {"data_continued_draws": {}})
-_BUCKETED = value_cases("bucket_values:buckets", {"data_buckets": {}})
+_BUCKETED = value_cases(
+    "bucket_values:batches",
+    {"data_buckets": {"pad": "longest"}, "data_whole_order": {"pad": "max_length"}},
+)
 
 _FEEDING = value_cases(
     "fed_values:shares",
