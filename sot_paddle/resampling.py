@@ -176,6 +176,7 @@ def _mantissa_bits(dtype: np.dtype) -> int:
 
 
 def _side(count: int, what: str) -> int:
-    if count < 1 or math.isqrt(count) ** 2 != count:
+    side = math.isqrt(max(count, 0))
+    if side < 1 or side * side != count:
         raise ValueError(f"{count} {what} are no square grid")
-    return math.isqrt(count)
+    return side

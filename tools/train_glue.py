@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with quiet_imports():
             from align.weights.formats.checkpoint_reading import read_as_paddle
-            from sot_paddle.train.session import run_command
+            from sot_paddle.train.text_command import run_command
     except KeyboardInterrupt:
         return 130
     return run_command(arguments, read_as_paddle)

@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with quiet_imports():
             from align.weights.formats.checkpoint_reading import read_for_model
-            from sot_paddle.train.image_session import run_command
+            from sot_paddle.train.image_command import run_command
     except KeyboardInterrupt:
         return 130
     return run_command(arguments, read_for_model)

@@ -63,18 +63,19 @@ def given() -> Named:
 def arrived() -> Named:
     """What the parts hold that the trainer builds from its options."""
     from align.cases.sides.paddle_images import train_config
-    from sot_paddle.train.image_splits import load_splits
+    from sot_paddle.tasks.images import load_images
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = write_pictures(Path(scratch), train=SMALL, val=SMALL, classes=3)
-        splits = load_splits(train_config(folder, GIVEN))
+        task = load_images(train_config(folder, GIVEN))
+    train = task.train
     parts = {
-        "training transform": splits.train.transform.config,
-        "mixing": splits.collate.mix,
-        "erasing": splits.collate.erasing,
-        "evaluation transform": splits.val.transform,
-        "batches": splits.collate,
-        "training set": splits.train,
+        "training transform": train.images.transform.config,
+        "mixing": train.collate.mix,
+        "erasing": train.collate.erasing,
+        "evaluation transform": task.dev["val"].images.transform,
+        "batches": train.collate,
+        "training set": train.images,
     }
     found: Named = {}
     for part, flags in _PARTS.items():

@@ -19,10 +19,10 @@ from sot_paddle.explain.rows import Row, image_row, sentence_row
 from sot_paddle.explain.sentence_choice import choose_sentences
 from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.failures import exit_status
+from sot_paddle.tasks.images import eval_transform
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.flags import OneLineParser
 from sot_paddle.train.image_model import find_model_folder, load_trained
-from sot_paddle.train.image_splits import eval_transform
 from sot_paddle.train.text_model import find_text_folder, load_trained_text
 
 DESCRIPTION = """\

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from sot_paddle.data.corpus import FOLDER
-from sot_paddle.train import image_session
+from sot_paddle.train import image_command
 from sot_paddle.train.pretrained import Converter
-from sot_paddle.train.session import run_command
+from sot_paddle.train.text_command import run_command
 
 _OPTIONS = {
     "task_name": "CoLA",
@@ -131,7 +131,7 @@ def train_on_digits(config: Path, folder: Path, *, epochs: int) -> BriefImageRun
     flags = ["--config", str(config), "--epochs", str(epochs), "--output", str(folder)]
     flags += ["--warmup-epochs", "1", "--cooldown-epochs", "0", "--overwrite-output-dir"]
     seconds = _quietly(
-        "training on the digits", lambda: image_session.run_command(flags, _no_conversion)
+        "training on the digits", lambda: image_command.run_command(flags, _no_conversion)
     )
     found = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     return BriefImageRun(epochs, found["train"]["loss"], found["last"]["top1"], seconds)

@@ -145,7 +145,8 @@ class ProgressLines(TrainerCallback):
     Args:
         stream: where to print, stderr when None.
         clock: seconds, monotonic.
-        items: images of a step, 0 to leave their speed out.
+        items: examples of a step, 0 to leave their speed out.
+        unit: what they are called.
         evaluated: name of the set that evaluation lines are about.
     """
 
@@ -157,10 +158,11 @@ class ProgressLines(TrainerCallback):
         clock: Callable[[], float] = time.monotonic,
         *,
         items: int = 0,
+        unit: str = "examples",
         evaluated: str = "dev",
     ) -> None:
         self.stream, self.clock = stream, clock
-        self._items, self._evaluated = items, evaluated
+        self._items, self._unit, self._evaluated = items, unit, evaluated
         self._started, self._first, self._printed = 0.0, 0, 0.0
 
     def on_train_begin(self, args, state, control, **kwargs) -> None:
@@ -198,5 +200,5 @@ class ProgressLines(TrainerCallback):
         left = (state.max_steps - state.global_step) * seconds / done
         speed = f"{done / seconds:.2f} steps/s"
         if self._items:
-            speed += f", {self._items * done / seconds:.0f} images/s"
+            speed += f", {self._items * done / seconds:.0f} {self._unit}/s"
         return f"{speed}, {duration(left)} left"

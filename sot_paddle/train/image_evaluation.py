@@ -22,10 +22,13 @@ from sot_paddle.distributed import say
 from sot_paddle.failures import exit_status
 from sot_paddle.registry import create_model
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.train import checkpointing, image_scores, run_folder
+from sot_paddle.tasks import image_scores
+from sot_paddle.tasks.image_options import ImageEvalConfig
+from sot_paddle.tasks.images import evaluation_split, load_evaluation
+from sot_paddle.tasks.task import Predictions
+from sot_paddle.train import checkpointing, run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
-from sot_paddle.train.evaluation import duration
-from sot_paddle.train.image_arguments import ImageEvalConfig
+from sot_paddle.train.evaluation import duration, predict
 from sot_paddle.train.image_flags import parse
 from sot_paddle.train.image_model import (
     FittedWeights,
@@ -39,7 +42,6 @@ from sot_paddle.train.image_model import (
     weight_set,
     weights_file,
 )
-from sot_paddle.train.image_splits import load_evaluation
 
 _TRANSFORM = ("img_size", "crop_pct", "interpolation", "mean", "std")
 
@@ -113,15 +115,9 @@ def evaluate(config: ImageEvalConfig, convert: ImageConverter) -> Evaluation:
     classes = _check_classes(config, subject, images)
     say(f"{subject.model.name}: weights {subject.origin} ({subject.weight_set})")
     say(f"{len(images)} images of {len(classes)} classes, {subject.transform.img_size} pixels")
-    found = image_scores.predict(
-        subject.model,
-        images,
-        batch_size=config.batch_size,
-        workers=config.workers,
-        dtype=config.dtype,
-        report=say,
-    )
-    logits = imagenet_a.gather_scores(found.logits) if config.imagenet_a else found.logits
+    split = evaluation_split(images, config.batch_size, config.workers, config.dtype)
+    found = predict(subject.model, split, report=say)
+    logits = imagenet_a.gather_scores(found.outputs) if config.imagenet_a else found.outputs
     table = image_scores.score_classes(logits, found.labels, classes)
     content = {
         "model": subject.model.name,
@@ -248,7 +244,7 @@ def _check_classes(
 
 
 def _predictions(
-    found: image_scores.Predictions,
+    found: Predictions,
     logits: np.ndarray,
     images: ImageEvalSet,
     classes: Sequence[str],

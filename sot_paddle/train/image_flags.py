@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from sot_paddle.config import build_record, load_yaml
 from sot_paddle.distributed import say
+from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.train.flags import OneLineParser, typed_value
-from sot_paddle.train.image_arguments import ImageEvalConfig, ImageTrainConfig
 
 Record = TypeVar("Record", ImageTrainConfig, ImageEvalConfig)
 

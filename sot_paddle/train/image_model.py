@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,15 +15,19 @@ from sot_paddle.config import build_record
 from sot_paddle.registry import create_model
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.finite_numbers import require_finite
+from sot_paddle.train.model_folder import (
+    CONFIG,
+    EMA,
+    WEIGHTS,
+    find_folder,
+    read_object,
+    write_config,
+    write_weights,
+)
 from sot_paddle.vision_config import HEAD_QKV_BIAS
-from sot_paddle.weights import check_options, load_weights, save_weights
+from sot_paddle.weights import check_options, load_weights
 
-CONFIG = "config.json"
 KIND = "sot_paddle image model"
-WEIGHTS = "model.safetensors"
-EMA = "ema.safetensors"
-_INSIDE = ("best", "last")
-"""Folders of a run that hold a model, in the order of preference."""
 AVERAGE, RAW, ONLY = "the moving average", "the raw weights", "the only weights there are"
 """Which of a training's two sets of weights was taken."""
 _RESAMPLED = ("img_size", "window_size")
@@ -107,30 +110,14 @@ def flat_options(model: nn.Layer) -> dict[str, Any]:
 def write_model_folder(
     folder: Path, model: nn.Layer, config: ImageModelConfig, ema: ModelEma | None = None
 ) -> None:
-    """Write weights, their moving average and the configuration into an existing folder.
-
-    Args:
-        folder: is filled; see checkpointing.write_folder for doing so atomically.
-        model: the model.
-        config: how to rebuild it.
-        ema: its moving average, None for none.
-    """
-    save_weights(model, folder / WEIGHTS)
-    if ema is not None:
-        with ema.in_place():
-            save_weights(model, folder / EMA)
-    content = {"kind": KIND, **dataclasses.asdict(config)}
-    (folder / CONFIG).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    """Write weights, their moving average and the configuration into an existing folder."""
+    write_weights(folder, model, ema)
+    write_config(folder, {"kind": KIND, **dataclasses.asdict(config)})
 
 
 def find_model_folder(place: Path) -> Path | None:
-    """The folder with a model that a path means: itself, ``best`` or ``last`` in it, or None.
-
-    A weights file of such a folder counts as the folder.
-    """
-    folder = place.parent if place.is_file() else place
-    candidates = [folder] if place.is_file() else [folder, *(folder / name for name in _INSIDE)]
-    return next((one for one in candidates if _is_ours(one)), None)
+    """The folder with an image model that a path means, or None; see model_folder.find_folder."""
+    return find_folder(place, lambda content: content.get("kind") == KIND)
 
 
 def weights_file(place: Path, *, ema: bool = True) -> Path:
@@ -165,11 +152,8 @@ def read_model_config(folder: Path) -> ImageModelConfig:
         ValueError: it cannot be read, or is damaged.
     """
     path = folder / CONFIG
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        values.pop("kind")
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise ValueError(f"cannot read the model configuration {path}: {error}") from error
+    values = read_object(path)
+    values.pop("kind", None)
     for name in ("classes", "mean", "std"):
         values[name] = tuple(values.get(name, ()))
     for name in ("depths", "num_heads"):  # JSON has no tuples
@@ -239,13 +223,3 @@ def load_foreign(
 def fitted_set(fitted: FittedWeights) -> str:
     """Which set of weights was taken from a file that is no trained folder's, in words."""
     return {True: AVERAGE, False: RAW, None: ONLY}[fitted.averaged]
-
-
-def _is_ours(folder: Path) -> bool:
-    if not (folder / CONFIG).is_file():
-        return False
-    try:
-        content = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(content, dict) and content.get("kind") == KIND

@@ -1,39 +1,83 @@
-"""A folder that holds a model: weights, sizes, vocabulary; every tool of the project reads it."""
+"""A folder that holds a model: every kind's weights and moving average, and how it is found."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from paddle import nn
 
-from sot_paddle.data.glue_tasks import Task
-from sot_paddle.train.pretrained import Pretrained
-from sot_paddle.weights import save_weights
+from sot_paddle.checkpoint import read_tensors
+from sot_paddle.train.ema import ModelEma
+from sot_paddle.weights import load_weights, save_weights
 
+CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
+EMA = "ema.safetensors"
+BEST, LAST = "best", "last"
+"""Folders of a run that hold a model, in the order of preference."""
 
 
-def fill_model_folder(model: nn.Layer, source: Pretrained, task: Task, folder: Path) -> None:
-    """Write a model into an existing folder.
+def write_weights(folder: Path, model: nn.Layer, ema: ModelEma | None = None) -> None:
+    """Write weights and their moving average into an existing folder.
 
     Args:
-        model: of the registry.
-        source: gives the vocabulary.
-        task: gives the label names.
-        folder: is filled; see checkpointing.write_folder for doing so atomically.
+        folder: see checkpointing.write_folder for filling it atomically.
+        model: the model.
+        ema: its moving average, None for none.
     """
     save_weights(model, folder / WEIGHTS)
-    config = {
-        "model_type": model.backbone.model_type,
-        **model.backbone.write_config(model.encoder_config),
-        "sot_model": model.name,
-        "sot_head": dataclasses.asdict(model.head_config),
-        "task": task.title,
-        "id2label": {str(index): label for index, label in enumerate(task.labels)},
-    }
-    text = json.dumps(config, indent=1) + "\n"
-    (folder / "config.json").write_text(text, encoding="utf-8")
-    for name, content in source.vocabulary.items():
-        (folder / name).write_bytes(content)
+    if ema is not None:
+        with ema.in_place():
+            save_weights(model, folder / EMA)
+
+
+def read_weights(folder: Path, model: nn.Layer, ema: ModelEma | None = None) -> None:
+    """Load what :func:`write_weights` wrote."""
+    load_weights(model, folder)
+    if ema is not None:
+        averages, _ = read_tensors(folder / EMA)
+        ema.load(averages)
+
+
+def write_config(folder: Path, content: dict[str, Any]) -> None:
+    """Write what rebuilds the model."""
+    (folder / CONFIG).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def find_folder(
+    place: Path, is_ours: Callable[[dict[str, Any]], bool], *, needs: Sequence[str] = ()
+) -> Path | None:
+    """The folder with a model that a path means: itself, ``best`` or ``last`` in it, or None.
+
+    Args:
+        place: a folder; a file stands for the folder that it is in.
+        is_ours: whether the content of a config.json is of the wanted kind.
+        needs: further files that have to be there.
+    """
+    folders = [place.parent] if place.is_file() else [place, place / BEST, place / LAST]
+    for folder in folders:
+        try:
+            ours = is_ours(read_object(folder / CONFIG))
+        except ValueError:
+            continue
+        if ours and all((folder / name).is_file() for name in needs):
+            return folder
+    return None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        ValueError: it cannot be read, or holds something else.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot read {path}: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: expected a JSON object")
+    return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,14 +12,24 @@ from sot_paddle.runtime import environment_stamp
 from sot_paddle.tasks.task import Predictions
 from sot_paddle.train import checkpointing, run_folder, run_record
 from sot_paddle.train.evaluation import predict
-from sot_paddle.train.model_folder import fill_model_folder
-from sot_paddle.train.run import Run
-from sot_paddle.weights import load_weights
+from sot_paddle.train.setup import Run
+
+Scores = dict[str, float]
 
 
-def current_scores(run: Run) -> dict[str, float]:
-    """Metrics of the current weights; those of further dev splits carry the split's name."""
-    merged: dict[str, float] = {}
+def current_scores(run: Run) -> Scores:
+    """Scores of the weights and, with the prefix ``ema_``, of their moving average."""
+    scores = _scores(run)
+    if run.ema is not None:
+        with run.ema.in_place():
+            scores |= {f"ema_{name}": value for name, value in _scores(run).items()}
+    return scores
+
+
+def _scores(run: Run) -> Scores:
+    """Scores of the tensors in the model; those of further dev splits carry the split's name."""
+    distributed.share_buffers(run.model)
+    merged: Scores = {}
     for index, (name, split) in enumerate(run.task.dev.items()):
         found = predict(run.model, split, autocast=run.autocast, report=say)
         scores = run.task.score(name, found)
@@ -34,7 +45,7 @@ def load_trained(run: Run) -> bool:
         folders = [best]
     if not folders:
         return False
-    load_weights(run.model, folders[-1])
+    run.restore(folders[-1])
     if folders[-1] != best:
         run.result["step"] = int(folders[-1].name.removeprefix(checkpointing.PREFIX))
     say(f"weights: {folders[-1]}")
@@ -43,72 +54,71 @@ def load_trained(run: Run) -> bool:
 
 def finish(run: Run) -> None:
     """Scores of last and best, of all checkpoints when asked, predictions, metrics.json."""
-    result, config = run.result, run.config
+    result, task, options = run.result, run.task, run.setup.options
     run.stop.immediately = True  # all is saved: nothing to wait for
-    evaluations: dict[str, dict[str, float]] = result.pop("evaluations", {})
+    evaluations: dict[str, Scores] = result.pop("evaluations", {})
     step = str(result.get("train", {}).get("steps", result.pop("step", "given")))
-    if config.do_eval:
+    if task.dev:
         if step not in evaluations:
             evaluations[step] = current_scores(run)
         result["last"] = {"step": step} | evaluations[step]
-        if config.eval_all_checkpoints:
+        if options.eval_all_checkpoints:
             _evaluate_checkpoints(run, evaluations)
         _choose_best(run, evaluations, last=step)
-    predictions = _predict(run)
-    content = {
-        "task": run.task.title,
+    run.result = {
+        "task": task.title,
+        "model": run.model.name,
         "metric": run.metric,
         "seed": run.seed,
         **result,
         "evaluations": evaluations,
-        "predictions": predictions,
-        "options": vars(config),
+        "predictions": _predict(run),
+        "options": vars(options),
         "environment": environment_stamp(),
         "finished": True,
     }
-    run.result = content
     distributed.on_first_process(
-        lambda: run_folder.write_entry(run.root, run_folder.METRICS, content)
+        lambda: run_folder.write_entry(run.root, run_folder.METRICS, run.result)
     )
 
 
-def _evaluate_checkpoints(run: Run, evaluations: dict[str, dict[str, float]]) -> None:
+def _evaluate_checkpoints(run: Run, evaluations: dict[str, Scores]) -> None:
     for folder in checkpointing.list_checkpoints(run.root):
         step = folder.name.removeprefix(checkpointing.PREFIX)
         if step in evaluations or not checkpointing.is_whole(folder):
             continue
-        load_weights(run.model, folder)
+        run.restore(folder)
         evaluations[step] = current_scores(run)
-        shown = " ".join(f"{name} {value:.4f}" for name, value in evaluations[step].items())
-        say(f"{folder.name}: {shown}")
+        say(f"{folder.name}: {_shown(evaluations[step])}")
 
 
-def _choose_best(run: Run, evaluations: Mapping[str, dict[str, float]], *, last: str) -> None:
+def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> None:
     """Name the best evaluation and leave its weights in the model and in ``best``."""
     metric, best = run.metric, run.root / run_folder.BEST
-    ranked = sorted(evaluations.items(), key=lambda item: item[1][metric], reverse=True)
+    ranked = sorted(
+        evaluations.items(), key=lambda item: item[1][metric], reverse=run.task.maximise
+    )
     ranked.sort(key=lambda item: item[1][metric] != item[1][metric])  # NaN last
     step = ranked[0][0]
     kept = run_folder.read_json(best / "best.json") or {}
     if str(kept.get("step")) in evaluations and kept["value"] == ranked[0][1][metric]:
         step = str(kept["step"])  # of equal ones, the one whose weights are there
     run.result["best"] = {"step": step} | evaluations[step]
-    shown = " ".join(f"{name} {value:.4f}" for name, value in evaluations[step].items())
-    say(f"best: step {step} {shown}")
+    say(f"best: step {step} {_shown(evaluations[step])}")
     if str(kept.get("step")) == step and checkpointing.is_whole(best):
-        load_weights(run.model, best)
+        run.restore(best)
         return
     folder = run.root / f"{checkpointing.PREFIX}{step}"
     if checkpointing.is_whole(folder):
-        load_weights(run.model, folder)
+        run.restore(folder)
         _keep_best(run, step, evaluations[step][metric])
     elif step != last:
-        say(f"the weights of step {step} are no longer there; predictions use step {last}")
+        say(f"the weights of step {step} are no longer there; the model is that of step {last}")
 
 
 def _keep_best(run: Run, step: str, value: float) -> None:
     def fill(folder: Path) -> None:
-        fill_model_folder(run.model, run.source, run.task.table, folder)
+        run.fill(folder)
         run_folder.write_json(
             folder / "best.json", {"step": int(step), "metric": run.metric, "value": value}
         )
@@ -122,7 +132,8 @@ def _predict(run: Run) -> dict[str, str]:
     """Predict every test split that is there with the weights in the model (the best ones)."""
     written = {}
     for name, split in run.task.test.items():
-        found = predict(run.model, split, autocast=run.autocast, report=say)
+        with contextlib.nullcontext() if run.ema is None else run.ema.in_place():
+            found = predict(run.model, split, autocast=run.autocast, report=say)
         written[name] = run.task.prediction_file(name)
 
         def write(name: str = name, found: Predictions = found) -> None:
@@ -132,3 +143,7 @@ def _predict(run: Run) -> dict[str, str]:
         distributed.on_first_process(write)
         say(f"predictions of {name}: {run.root / written[name]}")
     return written
+
+
+def _shown(scores: Mapping[str, float]) -> str:
+    return " ".join(f"{name} {value:.4f}" for name, value in scores.items())

@@ -1,58 +1,215 @@
-"""The record of one run, shared by what trains it and what concludes it."""
+"""The one training run, of any kind of task: seed, model, folder, batches, recipe, trainer, resume.
+
+A command (text_command.py, image_command.py) says in a ``Setup`` what is trained and how;
+outcome.py concludes the run.
+"""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import functools
+import time
 from pathlib import Path
 from typing import Any
 
-from paddle import nn
+import numpy as np
+from paddlenlp.trainer import TrainingArguments
 
-from sot_paddle.tasks.glue import GlueTask
-from sot_paddle.tasks.glue_options import TrainConfig
-from sot_paddle.train import pretrained
-from sot_paddle.train.callbacks import StopRequest
-from sot_paddle.train.pretrained import Pretrained
-from sot_paddle.train.run_folder import FolderUse
+from sot_paddle import distributed
+from sot_paddle.distributed import say
+from sot_paddle.failures import Interrupted
+from sot_paddle.runtime import environment_stamp
+from sot_paddle.train import outcome, run_folder
+from sot_paddle.train.callbacks import Flow, ProgressLines, RunLogs, StepCount
+from sot_paddle.train.device import runs_on_gpu, seed_everything
+from sot_paddle.train.ema import ModelEma
+from sot_paddle.train.evaluation import duration, evaluation_mode
+from sot_paddle.train.feeding import MicroBatches, Pace
+from sot_paddle.train.recipe import Recipe
+from sot_paddle.train.setup import Run
+from sot_paddle.train.trainer import ExactTrainer
+
+_UNUSED_PARAMETERS = ("concat", "aggre_all")
+"""Fusions whose heads leave parameters without a gradient."""
 
 
-@dataclass
-class Run:
-    """Everything of one run with one seed.
+def run_once(run: Run) -> dict[str, Any]:
+    """Train, evaluate and predict as the options ask; write metrics.json.
 
-    Attributes:
-        config: its options.
-        seed: its seed.
-        root: its output folder.
-        task: what it trains on.
-        source: the encoder it starts from.
-        stop: Ctrl-C's request.
-        model: the model, once built.
-        fresh: tensors of the model that the encoder's checkpoint did not hold.
-        result: what metrics.json will hold.
-        autocast: context of a forward pass outside of training.
+    Returns:
+        What metrics.json holds.
+
+    Raises:
+        ValueError: options, folder, weights or data that cannot be used; nothing was removed for
+            them.
+        TrainingStopped: the run ended early; a message says where to continue.
     """
+    options, source, plan = run.setup.options, run.setup.source, run.setup.plan
+    seed_everything(run.seed)
+    run.model = source.build(run.task)
+    _describe(run)
+    continued = options.do_train and run_folder.will_continue(run.root, options)
+    if not continued:
+        run.fresh = source.load(run.model)
+    synchronised = distributed.synchronise_batch_norm(run.model) if plan.sync_bn else 0
+    if synchronised:
+        say(f"batch normalisation synchronised in {synchronised} layers")
+    if plan.ema_decay is not None:
+        run.ema = ModelEma(run.model, plan.ema_decay)
+    trainer = _trainer(run) if options.do_train else None
+    if options.overwrite_output_dir:
+        _try_model(run)
+    record = {"options": vars(options), "seed": run.seed, "environment": environment_stamp()}
+    with run_folder.open_run(run.root, options, record, run.use) as checkpoint:
+        if continued and checkpoint is None:
+            raise ValueError(f"{run.root} has changed meanwhile: run the same command again")
+        if trainer is None:
+            _require_head(run, trained=outcome.load_trained(run))
+        else:
+            _train(run, trainer, checkpoint)
+        outcome.finish(run)
+    return run.result
 
-    config: TrainConfig
-    seed: int
-    root: Path
-    task: GlueTask
-    source: Pretrained
-    stop: StopRequest
-    model: nn.Layer | None = None
-    fresh: list[str] = field(default_factory=list)
-    result: dict[str, Any] = field(default_factory=dict)
-    autocast: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
 
-    @property
-    def use(self) -> FolderUse:
-        """The files it reads, and those that it leaves in its folder beside checkpoints."""
-        names = [self.task.prediction_file(split) for split in self.task.test]
-        return FolderUse(tuple(names), pretrained.sources(self.config))
+def _try_model(run: Run) -> None:
+    """What only a forward pass shows is refused before an older run is removed."""
+    if not run.setup.options.do_train:
+        _require_head(run, trained=False)
+    task = run.task
+    split = next(iter((*task.dev.values(), *task.test.values(), task.train)))
+    for batch in split.load([[0]]):
+        inputs = {name: value for name, value in batch.items() if name != "labels"}
+        with evaluation_mode(run.model), run.autocast():
+            run.model(**inputs)
 
-    @property
-    def metric(self) -> str:
-        """Name of the metric that selects the best model."""
-        return self.task.metric
+
+def _require_head(run: Run, *, trained: bool) -> None:
+    if run.fresh and not trained:
+        raise ValueError(
+            f"neither {run.root} nor {run.setup.source.origin} holds a trained head: give "
+            "--do_train"
+        )
+
+
+def _describe(run: Run) -> None:
+    task, parameters = run.task, run.model.parameters()
+    count = sum(int(np.prod(p.shape)) for p in parameters if not p.stop_gradient)
+    what = f"{task.title}: {run.model.name}, {count / 1e6:.2f} M trained parameters"
+    say(f"{what}, {run.setup.source.about(run.model)}")
+    splits = ({"train": task.train} if task.train else {}) | {**task.dev, **task.test}
+    say(", ".join(f"{name} {len(split)} {task.unit}" for name, split in splits.items()))
+
+
+def _trainer(run: Run) -> ExactTrainer:
+    """Everything that training needs, so that what cannot work is refused before a file changes."""
+    task, plan = run.task, run.setup.plan
+    batches = MicroBatches(
+        task.order(run.seed),
+        rank=distributed.rank(),
+        world=distributed.world_size(),
+        key=_key_of_epoch if task.by_epoch else None,
+    )
+    pace = Pace(len(batches), min(plan.accumulation, len(batches)))
+    recipe = _recipe(run, pace)
+    flow = Flow(run.stop, eval_steps=plan.eval_steps, save_steps=pace.steps * plan.save_epochs)
+    items = plan.batch_size * distributed.world_size() * pace.accumulation
+    progress = ProgressLines(items=items, unit=task.unit, evaluated=next(iter(task.dev), ""))
+    trainer = ExactTrainer(
+        run.model,
+        recipe,
+        dataset=task.train,
+        batches=batches,
+        callbacks=[RunLogs(run.root / run_folder.LOGS), StepCount(), flow, progress],
+    )
+    flow.trainer = trainer
+    run.autocast = trainer.autocast_smart_context_manager
+    if trainer.total_steps < 1:
+        raise ValueError(
+            f"{plan.epochs} epochs of {pace.steps} steps make no step: train for more epochs"
+        )
+    recipe.optimizer(trainer.total_steps)
+    return trainer
+
+
+def _key_of_epoch(epoch: int, index: int) -> tuple[int, int]:
+    return epoch, index
+
+
+def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> None:
+    plan, task = run.setup.plan, run.task
+    seed_everything(run.seed + (distributed.rank() if plan.own_masks else 0))
+    effective = plan.batch_size * distributed.world_size()
+    say(
+        f"{trainer.total_steps} steps of {effective} x {trainer.pace.accumulation} {task.unit}, "
+        f"checkpoints in {run.root}"
+    )
+    if checkpoint is not None:
+        say(f"continuing from {checkpoint}")
+    started = time.monotonic()
+    trainer.resume(checkpoint)
+    step = trainer.state.global_step
+    if run.stop.requested:
+        raise Interrupted(
+            f"stopped after step {step}, saved in {run.root / f'checkpoint-{step}'}; run the same "
+            "command again to continue"
+        )
+    say(f"trained to step {step} in {duration(time.monotonic() - started)}")
+    progress = trainer.progress
+    run.result["train"] = {
+        "steps": step,
+        "epochs": trainer.pace.epochs_done(step),
+        "loss": progress.loss_sum / max(1, step),
+        "stopped_early": step < trainer.total_steps,
+        f"{task.unit}_per_step": effective * trainer.pace.accumulation,
+        "processes": distributed.world_size(),
+    }
+    run.result["evaluations"] = dict(progress.evaluations)
+
+
+def _recipe(run: Run, pace: Pace) -> Recipe:
+    setup, task, options = run.setup, run.task, run.setup.options
+    identity = options.identity() | {
+        "seed": run.seed,
+        "processes": distributed.world_size(),
+        "train_data": task.train.fingerprint,
+    }
+    return Recipe(
+        arguments=_arguments(run, pace),
+        optimizer=functools.cache(lambda steps: setup.optimizer(run.model, pace, steps)),
+        fill_model=run.fill,
+        load_model=run.restore,
+        loss=task.loss,
+        loader=task.train.load,
+        identity=identity,
+        evaluate=(lambda: outcome.current_scores(run)) if task.dev else None,
+        evaluation_data=",".join(split.fingerprint for split in task.dev.values()),
+        main_metric=run.metric,
+        maximise=task.maximise,
+        keep=options.save_total_limit,
+        keep_states=options.keep_states,
+        patience=options.early_stopping_patience,
+        after_step=None if run.ema is None else run.ema.update,
+    )
+
+
+def _arguments(run: Run, pace: Pace) -> TrainingArguments:
+    plan, options = run.setup.plan, run.setup.options
+    fusion = run.model.head_config.fusion
+    return TrainingArguments(
+        output_dir=str(run.root),
+        logging_dir=str(run.root / run_folder.LOGS),
+        per_device_train_batch_size=plan.batch_size,
+        gradient_accumulation_steps=pace.accumulation,
+        num_train_epochs=plan.epochs,
+        max_steps=options.max_steps,
+        logging_steps=plan.log_steps,
+        save_steps=plan.save_steps or pace.steps * plan.save_epochs,
+        seed=run.seed,
+        device="gpu" if runs_on_gpu() else "cpu",
+        disable_tqdm=True,
+        ignore_data_skip=True,
+        fp16=plan.half == "float16",
+        bf16=plan.half == "bfloat16",
+        fp16_opt_level=plan.half_level,
+        ddp_find_unused_parameters=fusion in _UNUSED_PARAMETERS,
+        report_to=[],  # RunLogs writes VisualDL's
+    )

@@ -1,69 +1,63 @@
-"""The whole command: options, one run for each seed, the summary, one line for what went wrong."""
+"""From a command's setup to its end: folders checked, one run for each seed, their summary."""
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sot_paddle import distributed
 from sot_paddle.distributed import say
-from sot_paddle.failures import exit_status
-from sot_paddle.tasks.glue import load_glue
-from sot_paddle.tasks.glue_options import TrainConfig
-from sot_paddle.train import pretrained, run_folder
+from sot_paddle.train import run_folder
 from sot_paddle.train.callbacks import StopRequest
-from sot_paddle.train.command_line import parse
-from sot_paddle.train.glue_run import run_once, set_up
-from sot_paddle.train.pretrained import Converter
-from sot_paddle.train.run import Run
+from sot_paddle.train.run import run_once
 from sot_paddle.train.run_folder import FolderUse
+from sot_paddle.train.setup import Run, Setup
 
 
-def run_command(arguments: Sequence[str], convert: Converter) -> int:
-    """Run ``tools/train_glue.py``.
+def check_folders(options: Any, files: Mapping[str, Path | None]) -> None:
+    """Refuse a folder before the work of reading data and weights, and before the first seed.
 
     Args:
-        arguments: the command line without the program's name.
-        convert: turns a Hugging Face checkpoint into this project's tensors.
+        options: of the run.
+        files: what it reads, by flag.
 
-    Returns:
-        0 when all is done, 2 when the command was refused or had to stop (NaN loss, no space),
-        130 when it was interrupted; in both cases one line on stderr says why and what to do.
+    Raises:
+        ValueError: see :func:`sot_paddle.train.run_folder.check`.
     """
-    status = exit_status("train_glue", lambda: run_config(parse(arguments), convert))
-    return distributed.leave(status)
+    root, seeds = Path(options.output_dir), _seeds(options)
+    folders = [root] if seeds is None else [_folder(root, seed) for seed in seeds]
+
+    def check() -> None:
+        if seeds is not None:
+            run_folder.check_summary(root, options)
+        for folder in folders:
+            run_folder.check(folder, options, FolderUse(sources=files))
+
+    distributed.on_first_process(check)
 
 
-def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
-    """Run every seed of a configuration; returns what the top metrics.json holds.
+def run_setup(setup: Setup) -> dict[str, Any]:
+    """Run every seed of a setup; returns what the top metrics.json holds.
 
     Raises:
         ValueError: options or data that cannot be used.
         TrainingStopped: a run ended early.
     """
-    set_up(config)
-    root = Path(config.output_dir)
-    _check_folders(config, root)
-    source = pretrained.find(config, convert)
-    task = load_glue(config, source.vocabulary)
-    rows = pretrained.vocabulary_size(config, source)
-    if task.vocab_size > rows:
-        raise ValueError(
-            f"the vocabulary has {task.vocab_size} entries, the model's embedding {rows}: they do "
-            "not belong together"
-        )
+    options = setup.options
+    root, seeds = Path(options.output_dir), _seeds(options)
     with StopRequest(immediately=distributed.world_size() > 1) as stop:
-        if config.seeds is None:
-            return run_once(Run(config, config.seed, root, task, source, stop))
-        with run_folder.open_summary(root, config):
+        if seeds is None:
+            return run_once(Run(setup, options.seed, root, stop))
+        with run_folder.open_summary(root, options):
             results = []
-            for seed in config.seeds:
+            for seed in seeds:
                 say(f"seed {seed}")
-                one = dataclasses.replace(config, seed=seed, seeds=None)
-                results.append(run_once(Run(one, seed, _folder(root, seed), task, source, stop)))
+                one = dataclasses.replace(options, seed=seed, seeds=None)
+                run = Run(dataclasses.replace(setup, options=one), seed, _folder(root, seed), stop)
+                results.append(run_once(run))
             content = summary(results)
             say(_summary_line(content))
             distributed.on_first_process(
@@ -72,18 +66,8 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
     return content
 
 
-def _check_folders(config: TrainConfig, root: Path) -> None:
-    """Refuse a folder before the work of reading data and weights, and before the first seed."""
-    folders = [root] if config.seeds is None else [_folder(root, seed) for seed in config.seeds]
-    use = FolderUse(sources=pretrained.sources(config))
-
-    def check() -> None:
-        if config.seeds is not None:
-            run_folder.check_summary(root, config)
-        for folder in folders:
-            run_folder.check(folder, config, use)
-
-    distributed.on_first_process(check)
+def _seeds(options: Any) -> Sequence[int] | None:
+    return getattr(options, "seeds", None)
 
 
 def _folder(root: Path, seed: int) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,9 @@ from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.tokenization import WordPieceTokenizer
 from sot_paddle.registry import create_model, text_backbone
 from sot_paddle.train import run_folder
-from sot_paddle.train.model_folder import WEIGHTS
+from sot_paddle.train.model_folder import CONFIG, WEIGHTS, find_folder, read_object
 from sot_paddle.weights import load_weights
 
-CONFIG = "config.json"
-_INSIDE = (run_folder.BEST, "last")
-"""Folders of a run that hold a model, in the order of preference."""
 _LENGTH = 128
 """Tokens of a row where the run's options are not there: the default of training."""
 
@@ -45,9 +41,9 @@ class TextModel:
 
 
 def find_text_folder(place: Path) -> Path | None:
-    """The folder with a text model that a path means: itself, ``best`` or ``last``, or None."""
-    return next(
-        (one for one in (place, *(place / name for name in _INSIDE)) if _is_ours(one)), None
+    """The folder with a text model that a path means, or None; see model_folder.find_folder."""
+    return find_folder(
+        place, lambda content: isinstance(content.get("sot_head"), dict), needs=(WEIGHTS,)
     )
 
 
@@ -70,7 +66,7 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
             f"{place} holds no trained text model ({CONFIG} with sot_head, and {WEIGHTS}): give "
             "the folder that tools/train_glue.py wrote, or its best"
         )
-    config = _read(folder / CONFIG)
+    config = read_object(folder / CONFIG)
     model = _build(folder, config)
     load_weights(model, folder / WEIGHTS)
     model.eval()
@@ -106,25 +102,6 @@ def _options(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The options of the run that a folder belongs to, and a note when they are not there."""
     for place in (folder, folder.resolve().parent):
         if (place / run_folder.RUN).is_file():
-            return dict(_read(place / run_folder.RUN).get("options", {})), ()
+            return dict(read_object(place / run_folder.RUN).get("options", {})), ()
     note = f"no {run_folder.RUN} beside {folder}: sentences are padded to {_LENGTH} tokens and"
     return {}, (f"{note} lower-cased as the vocabulary says, unless the options say otherwise",)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: expected a JSON object")
-    return content
-
-
-def _is_ours(folder: Path) -> bool:
-    if not ((folder / CONFIG).is_file() and (folder / WEIGHTS).is_file()):
-        return False
-    try:
-        return isinstance(_read(folder / CONFIG).get("sot_head"), dict)
-    except ValueError:
-        return False

@@ -13,7 +13,8 @@ from sot_paddle.config import load_yaml
 from sot_paddle.data import image_augment, image_erasing, image_mixing, image_transforms
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.tasks import glue_options as arguments
-from sot_paddle.train import command_line, image_arguments
+from sot_paddle.tasks import image_options as image_arguments
+from sot_paddle.train import command_line
 from sot_torch_ref.train import defaults as published
 
 _CONFIGS = Path(__file__).resolve().parents[3] / "configs"

@@ -26,9 +26,10 @@ from align.weights.formats.checkpoint_reading import read_for_model
 from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.data.image_dataset import ImageTrainSet
-from sot_paddle.train import image_evaluation, image_session, image_splits
+from sot_paddle.tasks.image_options import ImageEvalConfig
+from sot_paddle.tasks.images import training_order
+from sot_paddle.train import image_command, image_evaluation
 from sot_paddle.train.feeding import MicroBatches
-from sot_paddle.train.image_arguments import ImageEvalConfig
 from sot_paddle.train.trainer import ExactTrainer
 
 
@@ -84,7 +85,7 @@ def _run(folder: Path, options: Mapping[str, Any]) -> ImageTrainerRun:
         mock.patch.object(ExactTrainer, "training_step", _noted(found)),
         mock.patch.object(ImageTrainSet, "__getitem__", _noted_keys(found)),
     ):
-        content = image_session.run_config(config, read_for_model)
+        content = image_command.run_config(config, read_for_model)
     last = Path(config.output_dir) / "last"
     found.run.state = _tensors(last / "model.safetensors")
     found.run.average = _tensors(last / "ema.safetensors")
@@ -157,10 +158,9 @@ def fed_keys(
         ``process 1/epoch 0`` -> step and index of each image, (n, 2); ``.../resumed`` from the
         second batch on.
     """
-    config = train_config(Path(), {"img_size": 8, "batch_size": batch_size, "seed": seed})
     found: dict[str, np.ndarray] = {}
     with mock.patch.object(distributed, "world_size", return_value=processes):
-        epochs_of = image_splits.training_batches(config, count)
+        epochs_of = training_order(count, batch_size, seed)
     for rank in range(processes):
         batches = MicroBatches(epochs_of, rank=rank, world=processes)
         for epoch in range(epochs):

@@ -16,8 +16,8 @@ from align.cases.sides.uniform_source import uniform_generator
 from align.record.arrays import Arrays
 from sot_paddle.data import image_augment, image_batches, image_dataset, image_mixing
 from sot_paddle.data.image_augment import TrainDraws
-from sot_paddle.train.image_arguments import ImageTrainConfig
-from sot_paddle.train.image_splits import ImageSplits, load_splits
+from sot_paddle.tasks.image_options import ImageTrainConfig
+from sot_paddle.tasks.images import ImageSplit, load_images
 
 PipelineFault = tuple[dict[str, Any], Callable[[], contextlib.AbstractContextManager]]
 """Changed options, and a change of the product's functions."""
@@ -38,23 +38,22 @@ def training_epochs(folder: Path, options: Mapping[str, Any], epochs: int) -> It
     Yields:
         Everything that was drawn or made, by name, in the order of the pipeline.
     """
-    splits = load_splits(train_config(folder, options))
-    seed = splits.train.seed
+    split = load_images(train_config(folder, options)).train
+    images = split.images
     for epoch in range(epochs):
         with (
             mock.patch.object(image_dataset, "generator", uniform_generator),
             mock.patch.object(image_batches, "generator", uniform_generator),
         ):
-            samples = [splits.train[epoch, index] for index in range(len(splits.train))]
-            batch = splits.collate(samples)
+            samples = [images[epoch, index] for index in range(len(images))]
+            batch = split.collate(samples)
         found: Arrays = {}
         for index, sample in enumerate(samples):
-            size = splits.train.source.image(index).size
-            draws = splits.train.transform.draw(
-                uniform_generator("augment", seed, epoch, index), size
-            )
+            size = images.source.image(index).size
+            rng = uniform_generator("augment", images.seed, epoch, index)
+            draws = images.transform.draw(rng, size)
             found |= _image_arrays(f"epoch {epoch}/image {index}", draws, sample)
-        yield found | _batch_arrays(epoch, splits, np.stack([s.image for s in samples]), batch)
+        yield found | _batch_arrays(epoch, split, np.stack([s.image for s in samples]), batch)
 
 
 def _image_arrays(key: str, draws: TrainDraws, sample: image_dataset.TrainSample) -> Arrays:
@@ -73,8 +72,8 @@ def _image_arrays(key: str, draws: TrainDraws, sample: image_dataset.TrainSample
     return found | {f"{key}/pixels": sample.image}
 
 
-def _batch_arrays(epoch: int, splits: ImageSplits, pixels: np.ndarray, batch: Arrays) -> Arrays:
-    key, collate = f"epoch {epoch}", splits.collate
+def _batch_arrays(epoch: int, split: ImageSplit, pixels: np.ndarray, batch: Arrays) -> Arrays:
+    key, collate = f"epoch {epoch}", split.collate
     mix = image_mixing.Mix()
     if collate.mix is not None:
         rng = uniform_generator("mix", collate.seed, epoch, 0)

@@ -9,7 +9,8 @@ import paddle
 import sot_paddle
 from align.cases.sides import built_torch
 from align.cases.sides.built_records import Named
-from sot_paddle.train import command_line, glue_run, image_arguments, image_flags, image_run
+from sot_paddle.tasks import image_options as image_arguments
+from sot_paddle.train import command_line, image_command, image_flags, text_command
 from sot_paddle.train.feeding import Pace
 from sot_torch_ref.train import defaults as published
 from sot_torch_ref.train.optimizer import HFAdamW
@@ -38,8 +39,8 @@ def ours() -> Named:
     image_record = image_flags.parse(record, "train_image.py", bare)
     models = [sot_paddle.create_model(name, **options) for name, options in (_TEXT, _IMAGES)]
     made = (
-        glue_run._optimizer(text_record, models[0], _STEPS),
-        image_run._optimizer(image_record, models[1], Pace(_STEPS, 1)),
+        text_command.optimizer(text_record, models[0], Pace(_STEPS, 1), _STEPS),
+        image_command.optimizer(image_record, models[1], Pace(_STEPS, 1), _STEPS),
     )
     return {
         name: _read(optimizer, model)

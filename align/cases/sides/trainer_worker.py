@@ -31,7 +31,7 @@ from sot_paddle import distributed  # noqa: E402
 from sot_paddle.failures import INTERRUPTED, exit_status  # noqa: E402
 from sot_paddle.train.command_line import parse  # noqa: E402
 from sot_paddle.train.feeding import MicroBatches  # noqa: E402
-from sot_paddle.train.session import run_config  # noqa: E402
+from sot_paddle.train.text_command import run_config  # noqa: E402
 from sot_paddle.train.trainer import ExactTrainer  # noqa: E402
 
 

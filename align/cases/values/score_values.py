@@ -87,7 +87,7 @@ def _scores(module, task: str) -> Arrays:
 
 def imagenet_a_columns(setting: Setting, *, count: int = 40) -> BothSides:
     """Scores of a model of 1000 classes on the 200 of ImageNet-A, of ``count`` images."""
-    from sot_paddle.train import image_scores as product  # loads scikit-learn: for this step alone
+    from sot_paddle.tasks import image_scores as product  # loads scikit-learn: for this step alone
 
     rng = np.random.default_rng(31)
     logits = rng.normal(size=(count, imagenet_a.IMAGENET_CLASSES))

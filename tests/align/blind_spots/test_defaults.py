@@ -18,7 +18,8 @@ from sot_paddle.train import optimizer, schedule
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     from align.cases.sides import command_defaults
-    from sot_paddle.train import glue_run, image_arguments, image_run
+    from sot_paddle.tasks import image_options as image_arguments
+    from sot_paddle.train import image_command, text_command
 
 CASES = {case.name: case for case in BUILT}
 
@@ -191,15 +192,15 @@ def test_a_configuration_of_a_published_text_run(monkeypatch, places):
 
 
 @pytest.mark.parametrize(
-    ("trainer", "rule"), [("image_run", optimizer.decayed_names), ("glue_run", None)]
+    ("trainer", "rule"), [("image_command", optimizer.decayed_names), ("text_command", None)]
 )
 def test_what_the_trainers_build(monkeypatch, places, trainer, rule):
     if rule is not None:
-        monkeypatch.setattr(image_run, "decayed_names_by_shape", rule)
+        monkeypatch.setattr(image_command, "decayed_names_by_shape", rule)
         names, _ = places("defaults_trainers")
         assert names == ["images"]
     else:
-        monkeypatch.setattr(glue_run, "HFAdamW", paddle.optimizer.AdamW)
+        monkeypatch.setattr(text_command, "HFAdamW", paddle.optimizer.AdamW)
         names, reasons = places("defaults_trainers")
         assert names == ["text"]
         assert "optimizer 'AdamW' against 'HFAdamW'" in reasons

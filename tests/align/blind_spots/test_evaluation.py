@@ -14,8 +14,8 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
     from align.cases.values import loss_values
     from sot_paddle.data import imagenet_a
-    from sot_paddle.tasks import glue, losses
-    from sot_paddle.train import evaluation, image_scores
+    from sot_paddle.tasks import glue, image_scores, losses
+    from sot_paddle.train import evaluation
     from sot_paddle.train.trainer import ExactTrainer
 
 VALUES = ("score_values:best_choice", "evaluation_values:text", "score_values:imagenet_a_columns")

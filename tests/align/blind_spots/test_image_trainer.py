@@ -14,8 +14,15 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     warnings.simplefilter("ignore")
     import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
     from sot_paddle.data.batching import EpochOrder
-    from sot_paddle.tasks import losses
-    from sot_paddle.train import image_evaluation, image_run, image_scores, image_session
+    from sot_paddle.tasks import image_scores, images, losses
+    from sot_paddle.train import (
+        evaluation,
+        image_command,
+        image_evaluation,
+        model_folder,
+        outcome,
+        run,
+    )
     from sot_paddle.train.callbacks import StepCount
     from sot_paddle.train.ema import ModelEma
     from sot_paddle.train.feeding import MicroBatches
@@ -34,42 +41,41 @@ RAW = "_trained(dataclasses.replace(config, no_ema=True), place, convert)"
 CHANGES = [
     # what is fed
     (EpochOrder, "_generator", "self.epoch, stream", "0, stream", "data", "epochs and images"),
-    (image_session, "run_training", "(epoch, index),", "(0, index),", "data", "epochs and images"),
-    (image_run, "training_batches", "drop_last=True", "drop_last=False")
-    + ("data", "epochs and images"),
-    (MicroBatches, "share", "[self._rank]", "[-1 - self._rank]", "data", "process 0/epoch 0"),
+    (run, "_key_of_epoch", "epoch, index\n", "0, index\n", "data", "epochs and images"),
+    (images, "training_order", "drop_last=True", "drop_last=False") + ("data", "epochs and images"),
+    (MicroBatches, "_part", "[self._rank]", "[-1 - self._rank]", "data", "process 0/epoch 0"),
     (MicroBatches, "__iter__", "[position.batch :]", "", "data", "resumed/epochs and"),
     # the loss of integer labels
-    (image_run, "image_loss", "if smoothing:", "if not smoothing:", "training", "losses"),
+    (images, "image_loss", "if smoothing:", "if not smoothing:", "training", "losses"),
     (losses, "smooth_targets", "smoothing / num_classes", "smoothing / (num_classes - 1)")
     + ("training", "losses"),
     # optimizer and schedule
-    (image_run, "_optimizer", "(model, decayed_names_by_shape)", "(model)")
+    (image_command, "optimizer", "(model, decayed_names_by_shape)", "(model)")
     + ("training", "(decayed parameters"),
-    (image_run, "_optimizer", "pace.steps)", "pace.steps + 1)", "training", "learning rates"),
+    (image_command, "optimizer", "pace.steps)", "pace.steps + 1)", "training", "learning rates"),
     (StepCount, "on_step_end", "epoch=state.global_step", "epoch=state.global_step + 1")
     + ("training", "learning rates"),
     # the moving average
     (ModelEma, "__init__", "self.decay = decay", "self.decay = min(decay, 0.9999)")
     + ("training", "average/"),
-    (image_run, "_recipe", "after_step=run.ema.update", "after_step=None", "training", "average/"),
+    (run, "_recipe", "else run.ema.update", "else None", "training", "average/"),
     (ModelEma, "in_place", "_assign(self._average, state)", "_assign(kept, state)")
     + ("training", "average/"),
-    (image_run, "_scores", "with run.ema.in_place():", "if True:", "metric", "/ema_"),
+    (outcome, "current_scores", "with run.ema.in_place():", "if True:", "metric", "/ema_"),
     # a resumed run
-    (image_run, "_load", "run.ema.load(averages)", "pass", "training", "resumed/average/"),
+    (model_folder, "read_weights", "ema.load(averages)", "pass", "training", "resumed/average/"),
     (ExactTrainer, "resume", "self.batches.seek(*self._consumed)", "pass")
     + ("data", "resumed/epochs and images"),
     # the best checkpoint
-    (image_run, "_recipe", 'eval_metric != "loss"', 'eval_metric == "loss"', "metric", "best step"),
-    (image_run, "_recipe", "main_metric=run.metric", "main_metric=run.metric[4:]")
+    (image_command, "load_images", '!= "loss"', '== "loss"', "metric", "best step"),
+    (run, "_recipe", "main_metric=run.metric", "main_metric=run.metric[4:]")
     + ("metric", "best loss"),
     # evaluation
-    (image_scores, "evaluation_mode", "model.eval()", "model.train()", "metric", "/"),
+    (evaluation, "evaluation_mode", "model.eval()", "model.train()", "metric", "/"),
     (image_scores, "label_ranks", "(logits > own)", "(logits < own)", "metric", "/top"),
     (image_scores, "score", "ranks < TOP", "ranks < TOP - 1", "metric", "/top5"),
-    (image_scores, "_joined", "logits[order]", "logits[order[::-1]]", "metric", "/"),
-    (image_scores, "_joined", "np.argsort(indices)", "np.argsort(-indices)")
+    (evaluation, "_joined", "share[1]])[order]", "share[1]])[order[::-1]]", "metric", "/"),
+    (evaluation, "_joined", "np.argsort(indices)", "np.argsort(-indices)")
     + ("metric", "tool/labels"),
     (image_scores, "score_classes", "logits.argmax", "logits.argmin")
     + ("metric", "tool/top1 of classes"),

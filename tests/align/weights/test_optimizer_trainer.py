@@ -16,7 +16,7 @@ import sot_torch_ref
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
-    from sot_paddle.train import image_session, session
+    from sot_paddle.train import image_command, text_command
 
 from align.weights import build_plan
 from align.weights.optimizer.optimizer_commands import convert_state
@@ -88,7 +88,7 @@ class TextRun:
         }
         flags = [text for name, value in values.items() for text in (f"--{name}", str(value))]
         flags += ["--do_train", "--no_cuda", *more]
-        quietly(session.run_command, flags, self.files.no_conversion)
+        quietly(text_command.run_command, flags, self.files.no_conversion)
         return self.root / out
 
 
@@ -273,7 +273,7 @@ def test_a_checkpoint_of_an_image_run_there_and_back(tmp_path):
     files = tiny_images
     data = files.write_images(tmp_path / "images", train=4, val=1)
     flags = files.command(data, tmp_path / "run", "--recovery-interval", "3", *files.DENSE)
-    quietly(image_session.run_command, [*flags, "--keep-states", "9"], files.no_conversion)
+    quietly(image_command.run_command, [*flags, "--keep-states", "9"], files.no_conversion)
     first = tmp_path / "run" / "checkpoint-6"
     weights, _ = read_tensors(first / "model.safetensors")
     plan = build_plan("sot_official", "sot_tiny", weights.shapes, reverse=True)
@@ -296,4 +296,4 @@ def test_a_checkpoint_of_an_image_run_there_and_back(tmp_path):
         assert all(a[n].tobytes() == b[n].tobytes() for n in a), name
     old, new = (json.loads((f / "state.json").read_text("utf-8")) for f in (first, back))
     assert (new["step"], new["schedule"]) == (old["step"], old["schedule"])
-    quietly(image_session.run_command, [*flags, "--resume", str(back)], files.no_conversion)
+    quietly(image_command.run_command, [*flags, "--resume", str(back)], files.no_conversion)

@@ -16,8 +16,8 @@ from tests.sot_paddle.train.run_output import Started
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
-    from sot_paddle.train import image_session
-    from sot_paddle.train.session import run_command
+    from sot_paddle.train import image_command
+    from sot_paddle.train.text_command import run_command
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def images(image_folder, image_files, capfd):
     ) -> tuple[int, str]:
         capfd.readouterr()
         flags = image_files.command(data, out, *more)
-        status = image_session.run_command(flags, convert)
+        status = image_command.run_command(flags, convert)
         return status, capfd.readouterr().err
 
     dtype = paddle.get_default_dtype()

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import killing  # noqa: E402
 import tiny_run  # noqa: E402
 
-from sot_paddle.train.session import run_command  # noqa: E402
+from sot_paddle.train.text_command import run_command  # noqa: E402
 
 OPTIONS = (
     *("--num_train_epochs", "4", "--save_steps", "2", "--gradient_accumulation_steps", "2"),

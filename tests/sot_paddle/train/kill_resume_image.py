@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import killing  # noqa: E402
 import tiny_images  # noqa: E402
 
-from sot_paddle.train.image_session import run_command  # noqa: E402
+from sot_paddle.train.image_command import run_command  # noqa: E402
 
 OPTIONS = (
     *("--recovery-interval", "2", "--gradient-accumulation-steps", "2", "--keep-states", "2"),

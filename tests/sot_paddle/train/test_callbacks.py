@@ -90,7 +90,7 @@ def test_several_processes_stop_at_once():
 
 def test_progress_counts_images():
     stream, now = io.StringIO(), [0.0]
-    lines = ProgressLines(stream, clock=lambda: now[0], items=64, evaluated="val")
+    lines = ProgressLines(stream, clock=lambda: now[0], items=64, unit="images", evaluated="val")
     lines.on_train_begin(None, _state(0), None)
     now[0] = 20.0
     lines.on_log(None, _state(10), None, logs={"loss": 0.5, "learning_rate": 1e-5})

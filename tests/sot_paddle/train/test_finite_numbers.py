@@ -15,10 +15,10 @@ import pytest
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.config import EncoderConfig, build_record
 from sot_paddle.tasks.glue_options import TrainConfig
-from sot_paddle.train import checkpointing, exact_state, image_run, trainer
+from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
+from sot_paddle.train import checkpointing, ema, exact_state, trainer
 from sot_paddle.train.command_line import parse
 from sot_paddle.train.finite_numbers import first_nonfinite
-from sot_paddle.train.image_arguments import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.train.image_flags import parse as parse_image
 
 STEPS = ("--max_steps", "4", "--save_steps", "1", "--logging_steps", "1")
@@ -153,14 +153,14 @@ def test_a_moment_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch):
 
 
 def test_an_average_that_is_not_finite_is_not_saved(images, tmp_path, monkeypatch):
-    original = image_run.ModelEma.update
+    original = ema.ModelEma.update
 
     def spoilt(self):
         original(self)
         average = next(tensor for tensor in self._average.values() if tensor.ndim == 1)
         average[0] = float("nan")
 
-    monkeypatch.setattr(image_run.ModelEma, "update", spoilt)
+    monkeypatch.setattr(ema.ModelEma, "update", spoilt)
     out = tmp_path / "out"
     line = images.refused(out, "--recovery-interval", "2")
     assert "(in ema.safetensors)" in line

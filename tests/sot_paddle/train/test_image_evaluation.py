@@ -14,7 +14,7 @@ from align.weights.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.imagenet_a import INDICES, SYNSETS
 from sot_paddle.failures import StorageFailure
 from sot_paddle.registry import create_model
-from sot_paddle.train import image_evaluation, image_scores
+from sot_paddle.train import image_evaluation
 from sot_paddle.train.image_model import ImageModelConfig, flat_options, write_model_folder
 from sot_paddle.weights import save_weights
 from tests.sot_paddle.train.run_output import only_line
@@ -222,7 +222,7 @@ def test_destinations_are_checked_before_the_work(
 ):
     (tmp_path / "file").write_text("mine", encoding="utf-8")
     flags = (images.data, "--weights", trained)
-    monkeypatch.setattr(image_scores, "predict", pytest.fail)
+    monkeypatch.setattr(image_evaluation, "predict", pytest.fail)
     for given, said in (
         (("--output", tmp_path / "file" / "a.json"), "cannot be written"),
         (("--predictions", tmp_path), "expected a file's name, got a folder"),

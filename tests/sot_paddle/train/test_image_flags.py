@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sot_paddle.train.image_arguments import ImageEvalConfig, ImageTrainConfig
+from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
+from sot_paddle.train.image_command import rates
 from sot_paddle.train.image_flags import parse
 from sot_paddle.train.schedule import EpochRates
 
@@ -29,7 +30,7 @@ def test_the_original_s_training_command() -> None:
     config = train(*flags.split())
     assert (config.data_dir, config.model, config.batch_size) == ("DATA", "sot_tiny", 128)
     assert (config.lr, config.weight_decay, config.img_size, config.amp) == (1e-3, 0.03, 224, True)
-    assert config.rates == EpochRates(learning_rate=1e-3)
+    assert rates(config) == EpochRates(learning_rate=1e-3)
     assert (config.drop_path, config.model_ema_decay) == (0.1, 0.99996)
     assert config.output_dir == str(Path("output") / "train" / "sot_tiny-224")
     assert config.identity() != train(*flags.split(), "--seed", "43").identity()
@@ -189,7 +190,7 @@ def test_shipped_files_are_read(path: Path) -> None:
     said = "\n".join(line for line in header if line.startswith("#"))
     for word in ("Published:", "Ours:", "Command:", f"--config configs/imagenet/{path.name}"):
         assert word in said, word
-    assert config.rates.total_epochs == 310
+    assert rates(config).total_epochs == 310
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_an_evaluation_without_a_trained_head_removes_nothing(tiny, done):
     """The head was in the folder that would have been emptied first."""
     flags = [flag for flag in tiny.command(done, *STEPS, AFRESH) if flag != "--do_train"]
     before = _content(done)
-    from sot_paddle.train.session import run_command
+    from sot_paddle.train.text_command import run_command
 
     assert run_command(flags, None) == 2
     assert _content(done) == before
@@ -203,7 +203,7 @@ def test_predictions_do_not_replace_a_users_file(tiny, done, tmp_path):
     _write(other / "metrics.json")
     flags = [f for f in tiny.command(other) if f != "--do_train"]
     flags[flags.index("bert_base_mgcrp")] = str(done / "best")
-    from sot_paddle.train.session import run_command
+    from sot_paddle.train.text_command import run_command
 
     assert run_command(flags, None) == 2
     assert (other / "metrics.json").read_text(encoding="utf-8") == "mine"

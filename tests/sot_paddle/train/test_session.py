@@ -5,7 +5,7 @@ import signal
 import numpy as np
 import pytest
 
-from sot_paddle.train import checkpointing, session
+from sot_paddle.train import checkpointing, text_command
 from sot_paddle.train.session import summary
 from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, only_line
 
@@ -73,7 +73,7 @@ def test_evaluation_and_prediction_of_a_trained_folder(tiny, tmp_path, tiny_file
         *("--model_name_or_path", str(out / "best"), "--cache_dir", str(tmp_path / "cache")),
         *("--max_seq_length", "20", "--do_eval", "--do_predict", "--q_dim", "5", "--k_dim", "3"),
     ]
-    assert session.run_command(flags, tiny_files.no_conversion) == 0
+    assert text_command.run_command(flags, tiny_files.no_conversion) == 0
     assert _metrics(other)["last"]["acc"] == _metrics(out)["best"]["acc"]
     assert (other / "RTE.tsv").read_bytes() == (out / "RTE.tsv").read_bytes()
 
@@ -88,14 +88,14 @@ def test_a_trained_head_is_not_read_with_other_options(tiny, tmp_path, tiny_file
         *("--q_dim", "5", "--k_dim", "3", "--fusion", "aggre_all"),
     ]
     capfd.readouterr()
-    assert session.run_command(flags, tiny_files.no_conversion) == 2
+    assert text_command.run_command(flags, tiny_files.no_conversion) == 2
     line = only_line(capfd.readouterr().err)
     assert "trained with fusion None (now aggre_all), mask_padding False (now True)" in line
 
 
 def test_evaluation_without_a_trained_head_is_refused(tiny, tmp_path):
     flags = [flag for flag in tiny.command(tmp_path / "out") if flag != "--do_train"]
-    assert session.run_command(flags, lambda place, model: {}) == 2
+    assert text_command.run_command(flags, lambda place, model: {}) == 2
 
 
 def test_early_stopping(tiny, tmp_path):

@@ -11,13 +11,9 @@ from typing import Any
 from sot_paddle.config import check_finite, near_names
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD
 from sot_paddle.registry import PUBLISHED_NAMES, TIMM_NAMES, list_models
-from sot_paddle.train.schedule import EpochRates
 
 _OTHER_NAMES: Mapping[str, str] = {**PUBLISHED_NAMES, **TIMM_NAMES}
 """The originals' and timm's names of our models."""
-
-EVALUATION_ONLY = ("crop_pct", "interpolation")
-"""Options that change what is measured: a resumed run that changes them forgets old results."""
 
 _MAY_DIFFER = frozenset(
     {
@@ -25,6 +21,8 @@ _MAY_DIFFER = frozenset(
         "output_dir",
         "workers",
         "eval_batch_multiplier",
+        "early_stopping_patience",
+        "eval_all_checkpoints",
         "log_interval",
         "recovery_interval",
         "save_epochs",
@@ -35,7 +33,8 @@ _MAY_DIFFER = frozenset(
         "cpu",
         "cache",
         "on_corrupt",
-        *EVALUATION_ONLY,
+        "crop_pct",
+        "interpolation",
     }
 )
 """Options that do not enter a training step, so that a resumed run may change them."""
@@ -139,6 +138,8 @@ class ImageTrainConfig:
     save_epochs: int = _option(1, "epochs between checkpoints")
     save_total_limit: int | None = _option(3, "checkpoints to keep, none for all")
     keep_states: int = _option(2, "checkpoints that keep their optimizer state for resuming")
+    early_stopping_patience: int | None = _option(None, "stop after so many evaluations in vain")
+    eval_all_checkpoints: bool = _option(False, "evaluate every saved checkpoint at the end")
     resume: str = _option("auto", "auto (continue what is in the folder), never, or a checkpoint")
     overwrite_output_dir: bool = _option(
         False,
@@ -188,19 +189,6 @@ class ImageTrainConfig:
     def mixes(self) -> bool:
         """Whether batches are mixed."""
         return (self.mixup > 0 or self.cutmix > 0) and self.mixup_prob > 0
-
-    @property
-    def rates(self) -> EpochRates:
-        """The learning rate of each epoch."""
-        return EpochRates(
-            learning_rate=self.lr,
-            epochs=self.epochs,
-            min_lr=self.min_lr,
-            warmup_lr=self.warmup_lr,
-            warmup_epochs=self.warmup_epochs,
-            cooldown_epochs=self.cooldown_epochs,
-            kind=self.sched,
-        )
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -329,4 +317,5 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "save_epochs": (1, _ANY),
     "save_total_limit": (1, _ANY),
     "keep_states": (1, _ANY),
+    "early_stopping_patience": (1, _ANY),
 }

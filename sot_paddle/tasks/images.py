@@ -1,0 +1,320 @@
+"""Image classification: folders of classes, or scikit-learn's digits.
+
+Shape legend: B images, K classes, M examples.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from sot_paddle import distributed
+from sot_paddle.data.batching import EpochOrder
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.image_augment import AugmentConfig
+from sot_paddle.data.image_batches import EvalCollate, TrainCollate
+from sot_paddle.data.image_dataset import ImageEvalSet, ImageTrainSet
+from sot_paddle.data.image_digits import load_digits
+from sot_paddle.data.image_erasing import ErasingConfig
+from sot_paddle.data.image_folder import (
+    OTHER_NAMES,
+    ImageSamples,
+    check_class_count,
+    read_class_folders,
+    read_split,
+    read_train_val,
+)
+from sot_paddle.data.image_loader import EvalBatches, ImageLoader
+from sot_paddle.data.image_mixing import MixConfig
+from sot_paddle.data.image_sources import (
+    FolderSource,
+    ImageSource,
+    cache_in_memory,
+    first_corrupt,
+)
+from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.data.imagenet_a import require_synsets
+from sot_paddle.distributed import say
+from sot_paddle.tasks import image_scores
+from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
+from sot_paddle.tasks.losses import image_loss
+from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
+
+DIGITS = "digits"
+"""Stands for a folder: scikit-learn's handwritten digits."""
+
+
+@dataclass(frozen=True)
+class ImageSplit:
+    """Images of one split; see :class:`sot_paddle.tasks.task.Split`.
+
+    Attributes:
+        images: training images by (epoch, index), or evaluation images by index.
+        collate: images to a batch.
+        batch_size: images of a forward pass.
+        workers: processes that decode, 0 for none.
+        dtype: of the images that the model gets.
+        fingerprint: hash of the images and, for an evaluation, of its transform; "" when no run
+            asks for it.
+    """
+
+    images: ImageTrainSet | ImageEvalSet
+    collate: TrainCollate | EvalCollate
+    batch_size: int
+    workers: int = 0
+    dtype: str = "float32"
+    fingerprint: str = ""
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def batches(self) -> list[list[int]]:
+        """Batches that cover the split once, in order."""
+        return list(EvalBatches(len(self), self.batch_size))
+
+    def load(self, batches: Iterable[Sequence[Any]]) -> ImageLoader:
+        """Batches of ``images`` (B, 3, S, S) and ``labels`` (B,), or (B, K) where mixed."""
+        return _Loader(self, batches)
+
+
+class _Loader(ImageLoader):
+    """Loader of images in the model's dtype."""
+
+    def __init__(self, split: ImageSplit, batches: Iterable[Sequence[Any]]) -> None:
+        super().__init__(split.images, batches, split.collate, split.workers)
+        self._dtype = split.dtype
+
+    def __iter__(self) -> Iterator[dict[str, paddle.Tensor]]:
+        """One pass over the batch sampler."""
+        for batch in super().__iter__():
+            yield {**batch, "images": batch["images"].astype(self._dtype)}
+
+
+@dataclass(frozen=True)
+class ImageTask:
+    """Images of K classes; see :class:`sot_paddle.tasks.task.Task`.
+
+    Attributes:
+        title: name of the folder, or ``digits``.
+        metric: ``top1``, ``top5`` or ``loss``.
+        maximise: whether a larger one is better.
+        smoothing: of integer labels.
+        train: augmented training images.
+        dev: the evaluation images, under ``val``.
+    """
+
+    title: str
+    metric: str
+    maximise: bool
+    smoothing: float
+    train: ImageSplit
+    dev: dict[str, ImageSplit]
+
+    unit = "images"
+    by_epoch = True
+    test: Mapping[str, ImageSplit] = field(default_factory=dict)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names; a label is a position in it."""
+        return self.train.images.source.classes
+
+    @property
+    def num_outputs(self) -> int:
+        """K."""
+        return len(self.classes)
+
+    def order(self, seed: int) -> EpochBatches:
+        """The global batches of each epoch, shuffled by (seed, epoch); incomplete ones left out.
+
+        Raises:
+            ValueError: there are fewer images than a batch has.
+        """
+        return training_order(len(self.train), self.train.batch_size, seed)
+
+    def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
+        """Cross-entropy, of soft targets where images are mixed or labels smoothed."""
+        return image_loss(outputs, labels, smoothing=self.smoothing)
+
+    def score(self, split: str, found: Predictions) -> dict[str, float]:
+        """Accuracies in percent and the mean loss."""
+        return image_scores.score(found.outputs, found.labels)
+
+    def prediction_file(self, split: str) -> str:
+        """No split of a training is predicted: ``tools/eval_image.py`` does that."""
+        raise AssertionError(split)
+
+    def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
+        """See :meth:`prediction_file`."""
+        raise AssertionError(split)
+
+
+def training_order(count: int, batch_size: int, seed: int) -> EpochBatches:
+    """The global batches of ``count`` images, shuffled by (seed, epoch).
+
+    Args:
+        count: number of images.
+        batch_size: images of each process and forward pass.
+        seed: of the run.
+
+    Raises:
+        ValueError: there are fewer images than a batch has.
+    """
+    size = batch_size * distributed.world_size()
+    if count < size:
+        raise ValueError(
+            f"{count} training images do not fill one batch of {size}: lower --batch-size"
+        )
+    order = EpochOrder(n=count, batch_size=size, seed=seed, drop_last=True)
+    return functools.lru_cache(maxsize=2)(lambda epoch: order.at_epoch(epoch).batches())
+
+
+def load_images(config: ImageTrainConfig) -> ImageTask:
+    """List (and with ``cache`` decode) the images of both splits.
+
+    Raises:
+        DataError: the folder cannot be used, the classes of the splits or ``num_classes`` do not
+            fit, or an option of the augmentation is impossible.
+        ValueError: ``top5`` of five classes or fewer.
+    """
+    digits = config.data_dir == DIGITS
+    if digits:
+        sources = load_digits(config.img_size)
+    else:
+        sources = tuple(FolderSource(part) for part in read_train_val(config.data_dir))
+    classes = sources[0].classes
+    if config.num_classes is not None:
+        check_class_count(classes, config.num_classes, config.data_dir)
+    if config.eval_metric == "top5" and len(classes) <= image_scores.TOP:
+        raise ValueError(f"--eval-metric top5 needs more than five classes, got {len(classes)}")
+    prints = [fingerprint(source) for source in sources]
+    if config.cache and not digits:
+        sharers = distributed.world_size()
+        sources = tuple(cache_in_memory(source, sharers=sharers) for source in sources)
+    if config.on_corrupt == "fatal" and not digits:
+        _require_decodable(sources[1])
+    train = ImageSplit(
+        ImageTrainSet(sources[0], _augment(config), config.seed, config.on_corrupt),
+        _collate(config, len(classes)),
+        config.batch_size,
+        config.workers,
+        config.dtype,
+        prints[0],
+    )
+    images = ImageEvalSet(sources[1], eval_transform(config), config.on_corrupt)
+    batch_size = config.batch_size * config.eval_batch_multiplier
+    measured = f"{prints[1]} {config.crop_pct} {config.interpolation}"
+    val = evaluation_split(images, batch_size, config.workers, config.dtype, measured)
+    title = DIGITS if digits else Path(config.data_dir).resolve().name
+    maximise = config.eval_metric != "loss"
+    return ImageTask(title, config.eval_metric, maximise, config.smoothing, train, {"val": val})
+
+
+def evaluation_split(
+    images: ImageEvalSet, batch_size: int, workers: int, dtype: str, fingerprint: str = ""
+) -> ImageSplit:
+    """Evaluation images as a split."""
+    collate = EvalCollate(images.image_size)
+    return ImageSplit(images, collate, batch_size, workers, dtype, fingerprint)
+
+
+def load_evaluation(config: ImageEvalConfig, transform: EvalTransform) -> ImageEvalSet:
+    """The images of an evaluation: ``val`` of the folder, or the class folders in it.
+
+    Raises:
+        DataError: the folder cannot be used, or is not ImageNet-A although it should be.
+    """
+    if config.data_dir == DIGITS:
+        source: ImageSource = load_digits(transform.img_size)[1]
+    else:
+        source = FolderSource(_read_val(config.data_dir, bare=config.imagenet_a))
+    if config.imagenet_a:
+        require_synsets(source.classes, config.data_dir)
+    return ImageEvalSet(source, transform, config.on_corrupt)
+
+
+def eval_transform(config: Any) -> EvalTransform:
+    """The evaluation transform that a record's options describe."""
+    return EvalTransform(
+        img_size=config.img_size,
+        crop_pct=config.crop_pct,
+        interpolation=config.interpolation,
+        mean=config.mean,
+        std=config.std,
+    )
+
+
+def fingerprint(source: ImageSource) -> str:
+    """Hash of class names, labels and file names (pixels, for images in memory)."""
+    digest = hashlib.sha256("\n".join(source.classes).encode())
+    digest.update(np.ascontiguousarray(source.labels).tobytes())
+    if isinstance(source, FolderSource):
+        digest.update("\n".join(source.samples.files).encode())
+    else:
+        for index in range(len(source)):
+            digest.update(np.asarray(source.image(index)).tobytes())
+    return digest.hexdigest()[:32]
+
+
+def _require_decodable(source: ImageSource) -> None:
+    """Decode every validation image now: a damaged one would else end the run an epoch later."""
+    say(f"checking {len(source)} validation images, as --on-corrupt is fatal")
+    mine = range(distributed.rank(), len(source), distributed.world_size())
+    reasons = distributed.gather(first_corrupt(source, mine))
+    reason = next((reason for reason in reasons if reason), None)
+    if reason:
+        raise DataError(reason)
+
+
+def _read_val(root: str, *, bare: bool) -> ImageSamples:
+    """ImageNet-A comes as bare class folders; so may any set that is only evaluated."""
+    place = Path(root)
+    split = any((place / name).is_dir() for name in ("val", *OTHER_NAMES["val"]))
+    if split or not place.is_dir() or ((place / "train").is_dir() and not bare):
+        return read_split(root, "val")
+    return read_class_folders(root)
+
+
+def _augment(config: ImageTrainConfig) -> AugmentConfig:
+    return AugmentConfig(
+        img_size=config.img_size,
+        scale=config.scale,
+        ratio=config.ratio,
+        interpolation=config.train_interpolation,
+        hflip=config.hflip,
+        auto_augment=config.aa,
+        color_jitter=config.color_jitter,
+        no_aug=config.no_aug,
+        mean=config.mean,
+        std=config.std,
+    )
+
+
+def _collate(config: ImageTrainConfig, num_classes: int) -> TrainCollate:
+    mix = None
+    if config.mixes:
+        mix = MixConfig(
+            num_classes,
+            mixup=config.mixup,
+            cutmix=config.cutmix,
+            prob=config.mixup_prob,
+            switch_prob=config.mixup_switch_prob,
+            smoothing=config.smoothing,
+            off_epoch=config.mixup_off_epoch,
+        )
+    erasing = ErasingConfig(config.reprob, config.remode, config.recount)
+    return TrainCollate(
+        mix,
+        erasing if config.reprob and not config.no_aug else None,
+        config.seed,
+        config.mean,
+        config.std,
+    )

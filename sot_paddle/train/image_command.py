@@ -1,0 +1,201 @@
+"""The command that trains an image model (``tools/train_image.py``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import paddle
+from paddle import nn
+from paddle.optimizer import Optimizer
+from paddle.optimizer.lr import LRScheduler
+
+from sot_paddle import distributed
+from sot_paddle.distributed import say
+from sot_paddle.failures import exit_status
+from sot_paddle.registry import create_model
+from sot_paddle.tasks.image_options import ImageTrainConfig
+from sot_paddle.tasks.images import load_images
+from sot_paddle.tasks.task import Task
+from sot_paddle.train import session
+from sot_paddle.train.device import prepare_device
+from sot_paddle.train.feeding import Pace
+from sot_paddle.train.image_flags import parse
+from sot_paddle.train.image_model import (
+    KIND,
+    ImageConverter,
+    ImageModelConfig,
+    find_model_folder,
+    fitted_set,
+    flat_options,
+    load_foreign,
+    weight_set,
+    weights_file,
+)
+from sot_paddle.train.model_folder import write_config
+from sot_paddle.train.optimizer import ClipGradByGlobalNorm, decay_filter, decayed_names_by_shape
+from sot_paddle.train.schedule import EpochRates, PerEpoch
+from sot_paddle.train.setup import Plan, Setup
+
+
+def run_command(arguments: Sequence[str], convert: ImageConverter) -> int:
+    """Run ``tools/train_image.py``.
+
+    Args:
+        arguments: the command line without the program's name.
+        convert: reads foreign checkpoints.
+
+    Returns:
+        0 when all is done, 2 when the command was refused or had to stop (NaN loss, no space),
+        130 when it was interrupted; in both cases one line on stderr says why and what to do.
+    """
+    status = exit_status(
+        "train_image",
+        lambda: run_config(parse(ImageTrainConfig, "train_image.py", arguments), convert),
+    )
+    return distributed.leave(status)
+
+
+def run_config(config: ImageTrainConfig, convert: ImageConverter) -> dict[str, Any]:
+    """Run a configuration; returns what metrics.json holds.
+
+    Raises:
+        ValueError: options or images that cannot be used.
+        TrainingStopped: the run ended early.
+    """
+    prepare_device(dtype=config.dtype, cpu=config.cpu, half="--amp" if config.amp else "")
+    source = ImageSource(config, convert)
+    session.check_folders(config, source.files)
+    task = load_images(config)
+    if config.warmup_epochs >= config.epochs:
+        say(f"all {config.epochs} epochs lie in the warm-up of {config.warmup_epochs}")
+    return session.run_setup(
+        Setup(config, task, source, plan(config), lambda *more: optimizer(config, *more))
+    )
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """An image model; see :class:`sot_paddle.train.setup.ModelSource`.
+
+    Attributes:
+        config: the command's options.
+        convert: reads foreign checkpoints.
+    """
+
+    config: ImageTrainConfig
+    convert: ImageConverter
+
+    @property
+    def origin(self) -> str:
+        """``--initial-checkpoint``, "" for random weights."""
+        return self.config.initial_checkpoint
+
+    @property
+    def files(self) -> Mapping[str, Path | None]:
+        """What is read for the model, by flag."""
+        return {"--initial-checkpoint": Path(self.origin) if self.origin else None}
+
+    def build(self, task: Task) -> nn.Layer:
+        """The model of the options, with as many outputs as there are classes."""
+        config = self.config
+        model = create_model(config.model, task.num_outputs, **config.overrides)
+        if config.loss_add and model.head_config.fusion != "sum_loss":
+            raise ValueError("--loss_add needs a head with fusion sum_loss")
+        return model
+
+    def load(self, model: nn.Layer) -> Sequence[str]:
+        """Load ``--initial-checkpoint``; what of the head does not fit starts afresh."""
+        if not self.origin:
+            return sorted(model.state_dict())
+        place = Path(self.origin)
+        if not place.exists():
+            raise ValueError(f"--initial-checkpoint {place}: there is no such file or folder")
+        trained = find_model_folder(place) is not None
+        place = weights_file(place) if trained else place
+        fitted = load_foreign(model, place, self.convert)
+        for note in fitted.notes:
+            say(note)
+        loaded = len(model.state_dict()) - len(fitted.fresh)
+        which = weight_set(place) if trained else fitted_set(fitted)
+        say(f"weights: {loaded} tensors from {place} ({which}), {len(fitted.fresh)} start afresh")
+        return fitted.fresh
+
+    def about(self, model: nn.Layer) -> str:
+        """Head, tokens and size of the images."""
+        tokens = model.backbone_config.token_type
+        head = model.head_config.pooling
+        return f"head {head}, tokens {tokens}, {self.config.img_size} pixels"
+
+    def fill_folder(self, folder: Path, model: nn.Layer, task: Task) -> None:
+        """Write the model's options, the classes and the evaluation transform."""
+        config = self.config
+        record = ImageModelConfig(
+            model=config.model,
+            num_classes=task.num_outputs,
+            options=flat_options(model),
+            classes=task.classes,
+            img_size=config.img_size,
+            crop_pct=config.crop_pct,
+            interpolation=config.interpolation,
+            mean=config.mean,
+            std=config.std,
+        )
+        write_config(folder, {"kind": KIND, **dataclasses.asdict(record)})
+
+
+def plan(config: ImageTrainConfig) -> Plan:
+    """How long a run with these options is; processes draw masks of their own, as published."""
+    return Plan(
+        batch_size=config.batch_size,
+        accumulation=config.gradient_accumulation_steps,
+        epochs=rates(config).total_epochs,
+        log_steps=config.log_interval,
+        save_steps=config.recovery_interval,
+        save_epochs=config.save_epochs,
+        half=config.amp_dtype if config.amp else "",
+        ema_decay=config.model_ema_decay,
+        sync_bn=config.sync_bn,
+        own_masks=True,
+    )
+
+
+def rates(config: ImageTrainConfig) -> EpochRates:
+    """The learning rate of each epoch."""
+    return EpochRates(
+        learning_rate=config.lr,
+        epochs=config.epochs,
+        min_lr=config.min_lr,
+        warmup_lr=config.warmup_lr,
+        warmup_epochs=config.warmup_epochs,
+        cooldown_epochs=config.cooldown_epochs,
+        kind=config.sched,
+    )
+
+
+def optimizer(
+    config: ImageTrainConfig, model: nn.Layer, pace: Pace, steps: int
+) -> tuple[Optimizer, LRScheduler]:
+    """The published recipe (A.9), or the one that the options ask for.
+
+    Args:
+        config: the command's options.
+        model: gives parameters and their names.
+        pace: optimizer steps of an epoch, by which the schedule goes.
+        steps: optimizer steps of the run.
+    """
+    schedule = PerEpoch(rates(config), pace.steps)
+    made = paddle.optimizer.AdamW(
+        learning_rate=schedule,
+        beta1=config.opt_betas[0],
+        beta2=config.opt_betas[1],
+        epsilon=config.opt_eps,
+        parameters=[p for p in model.parameters() if not p.stop_gradient],
+        weight_decay=config.weight_decay,
+        apply_decay_param_fun=decay_filter(model, decayed_names_by_shape),
+        grad_clip=ClipGradByGlobalNorm(config.clip_grad) if config.clip_grad else None,
+    )
+    return made, schedule

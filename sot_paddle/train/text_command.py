@@ -1,0 +1,174 @@
+"""The command that trains a language model on GLUE or an own table (``tools/train_glue.py``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import paddle
+from paddle import nn
+from paddle.optimizer import Optimizer
+from paddle.optimizer.lr import LRScheduler
+
+from sot_paddle import distributed
+from sot_paddle.distributed import say
+from sot_paddle.failures import exit_status
+from sot_paddle.tasks.glue import load_glue
+from sot_paddle.tasks.glue_options import TrainConfig
+from sot_paddle.tasks.task import Task
+from sot_paddle.train import pretrained, session
+from sot_paddle.train.command_line import parse
+from sot_paddle.train.device import prepare_device
+from sot_paddle.train.feeding import Pace
+from sot_paddle.train.model_folder import write_config
+from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW, decay_filter
+from sot_paddle.train.pretrained import Converter, Pretrained
+from sot_paddle.train.schedule import build_schedule
+from sot_paddle.train.setup import Plan, Setup
+
+
+def run_command(arguments: Sequence[str], convert: Converter) -> int:
+    """Run ``tools/train_glue.py``.
+
+    Args:
+        arguments: the command line without the program's name.
+        convert: turns a checkpoint of PyTorch into this project's tensors.
+
+    Returns:
+        0 when all is done, 2 when the command was refused or had to stop (NaN loss, no space),
+        130 when it was interrupted; in both cases one line on stderr says why and what to do.
+    """
+    status = exit_status("train_glue", lambda: run_config(parse(arguments), convert))
+    return distributed.leave(status)
+
+
+def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
+    """Run every seed of a configuration; returns what the top metrics.json holds.
+
+    Raises:
+        ValueError: options or data that cannot be used.
+        TrainingStopped: a run ended early.
+    """
+    half = "--fp16" if config.fp16 else "--bf16" if config.bf16 else ""
+    prepare_device(dtype=config.dtype, cpu=config.no_cuda, half=half)
+    for name in ("server_ip", "server_port"):
+        if getattr(config, name):
+            say(f"--{name} is ignored: remote debugging of the original")
+    if config.local_rank != -1:
+        say("--local_rank is ignored: start several processes with paddle.distributed.launch")
+    session.check_folders(config, pretrained.sources(config))
+    source = TextSource(config, pretrained.find(config, convert))
+    task = load_glue(config, source.found.vocabulary)
+    rows = pretrained.vocabulary_size(config, source.found)
+    if task.vocab_size > rows:
+        raise ValueError(
+            f"the vocabulary has {task.vocab_size} entries, the model's embedding {rows}: they do "
+            "not belong together"
+        )
+    return session.run_setup(
+        Setup(config, task, source, plan(config), lambda *more: optimizer(config, *more))
+    )
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """A language model with a head; see :class:`sot_paddle.train.setup.ModelSource`.
+
+    Attributes:
+        config: the command's options.
+        found: the checkpoint to start from.
+    """
+
+    config: TrainConfig
+    found: Pretrained
+
+    @property
+    def origin(self) -> str:
+        """Where the checkpoint was found."""
+        return self.found.origin
+
+    @property
+    def files(self) -> Mapping[str, Path | None]:
+        """What is read for the model, by flag."""
+        return pretrained.sources(self.config)
+
+    def build(self, task: Task) -> nn.Layer:
+        """The encoder that the checkpoint's sizes describe, with the head of the options."""
+        model = pretrained.build(self.config, self.found, task.num_outputs)
+        if not self.config.do_train:
+            pretrained.check_trained_head(model, self.found.config, self.found.origin)
+        return model
+
+    def load(self, model: nn.Layer) -> Sequence[str]:
+        """Copy the checkpoint's tensors; those of a new head stay fresh."""
+        loaded, fresh = pretrained.load(model, self.found)
+        new = f", {len(fresh)} new ones in the head" if fresh and loaded else ""
+        say(f"weights: {loaded} tensors from {self.found.origin}{new}")
+        return fresh
+
+    def about(self, model: nn.Layer) -> str:
+        """The options of the head."""
+        given = [f"{k} {v}" for k, v in self.config.head_options.items() if v is not None]
+        return f"head {', '.join(given)}"
+
+    def fill_folder(self, folder: Path, model: nn.Layer, task: Task) -> None:
+        """Write sizes, head, label names and vocabulary."""
+        content = {
+            "model_type": model.backbone.model_type,
+            **model.backbone.write_config(model.encoder_config),
+            "sot_model": model.name,
+            "sot_head": dataclasses.asdict(model.head_config),
+            "task": task.title,
+            "id2label": {str(index): label for index, label in enumerate(task.classes)},
+        }
+        write_config(folder, content)
+        for name, data in self.found.vocabulary.items():
+            (folder / name).write_bytes(data)
+
+
+def plan(config: TrainConfig) -> Plan:
+    """How long a run with these options is."""
+    eval_steps = config.logging_steps if config.evaluate_during_training else config.eval_steps
+    return Plan(
+        batch_size=config.per_gpu_train_batch_size,
+        accumulation=config.gradient_accumulation_steps,
+        epochs=config.num_train_epochs,
+        log_steps=config.logging_steps,
+        save_steps=config.save_steps,
+        eval_steps=eval_steps if config.do_eval else 0,
+        half="float16" if config.fp16 else "bfloat16" if config.bf16 else "",
+        half_level=config.fp16_opt_level,
+    )
+
+
+def optimizer(
+    config: TrainConfig, model: nn.Layer, pace: Pace, steps: int
+) -> tuple[Optimizer, LRScheduler]:
+    """The published recipe (B.2), or the one that the options ask for.
+
+    Args:
+        config: the command's options.
+        model: gives parameters and their names.
+        pace: optimizer steps of an epoch; the schedule goes by the step.
+        steps: optimizer steps of the run.
+    """
+    schedule = build_schedule(
+        config.lr_scheduler,
+        learning_rate=config.learning_rate,
+        warmup_steps=config.warmup_steps,
+        total_steps=steps,
+    )
+    kind = HFAdamW if config.optimizer == "hf_adamw" else paddle.optimizer.AdamW
+    made = kind(
+        learning_rate=schedule,
+        epsilon=config.adam_epsilon,
+        parameters=[p for p in model.parameters() if not p.stop_gradient],
+        weight_decay=config.weight_decay,
+        apply_decay_param_fun=decay_filter(model),
+        grad_clip=ClipGradByGlobalNorm(config.max_grad_norm) if config.max_grad_norm else None,
+        multi_precision=config.fp16_opt_level == "O2" and (config.fp16 or config.bf16),
+    )
+    return made, schedule
