@@ -197,7 +197,7 @@ def _replace_zero(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
     """Return (is_zero (B, 1, 1), x with the zero matrices replaced by a rectangular identity)."""
     is_zero = paddle.sqrt(paddle.square(x.detach()).sum(axis=[1, 2], keepdim=True)) <= ZERO_NORM
     harmless = paddle.eye(x.shape[1], x.shape[2], dtype=x.dtype).unsqueeze(0)
-    return is_zero, paddle.where(is_zero.expand_as(x), harmless.expand_as(x), x)
+    return is_zero, paddle.where(is_zero, harmless, x)
 
 
 def _guard_zero(x: paddle.Tensor, on_zero: str, function: Callable) -> paddle.Tensor:
@@ -207,7 +207,7 @@ def _guard_zero(x: paddle.Tensor, on_zero: str, function: Callable) -> paddle.Te
         return function(x)
     is_zero, safe = _replace_zero(x)
     result = function(safe)
-    return paddle.where(is_zero.expand_as(result), paddle.zeros_like(result), result)
+    return paddle.where(is_zero, paddle.zeros_like(result), result)
 
 
 def _check_matrices(name: str, x: paddle.Tensor) -> None:
@@ -362,10 +362,14 @@ def matrix_sqrt_exact(x: paddle.Tensor) -> paddle.Tensor:
     Returns:
         (B, d, d); eigenvalues below zero (rounding) count as zero.
 
+    PADDLE: the gradient of eigh of a batch is wrong from the second matrix on (CPU), so each matrix
+    is decomposed alone.
+
     Source: A.3.
     """
     _check_matrices("matrix_sqrt_exact", x)
-    values, vectors = paddle.linalg.eigh(x)
+    parts = [paddle.linalg.eigh(matrix) for matrix in x]
+    values, vectors = (paddle.stack(part) for part in zip(*parts, strict=True))
     roots = paddle.sqrt(values.clip(min=0.0)).unsqueeze(1)
     return paddle.matmul(vectors * roots, vectors, transpose_y=True)
 

@@ -176,7 +176,6 @@ def _mantissa_bits(dtype: np.dtype) -> int:
 
 
 def _side(count: int, what: str) -> int:
-    side = math.isqrt(max(count, 0))
-    if side < 1 or side * side != count:
+    if count < 1 or math.isqrt(count) ** 2 != count:
         raise ValueError(f"{count} {what} are no square grid")
-    return side
+    return math.isqrt(count)

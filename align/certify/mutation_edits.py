@@ -36,10 +36,11 @@ _COMMUTING = {"min", "max", "isclose", "gcd"}
 _OF_TENSORS = {"paddle", "F"}
 _WITHOUT_GRADIENT = {
     *("to_tensor", "zeros", "ones", "full", "arange", "eye", "rand"),
-    *("zeros_like", "ones_like", "full_like", "no_grad", "auto_cast"),
+    *("zeros_like", "ones_like", "full_like", "no_grad", "auto_cast", "sign", "floor"),
 }
-"""Functions of Paddle whose result has no gradient to cut."""
+"""Functions of Paddle whose result has no gradient to cut, or none but zero."""
 
+_WHOLE = {"np": ("np.int64",), "paddle": ("'int64'", "paddle.int64")}
 _DEFAULTS = {
     ("softmax", "axis"): "-1",
     ("log_softmax", "axis"): "-1",
@@ -173,7 +174,7 @@ def _hands_on(node: ast.Call) -> bool:
 
 
 def _is_default(node: ast.Call, given: ast.keyword) -> bool:
-    if given.arg == "dtype" and _root(node.func) == "np" and ast.unparse(given.value) == "np.int64":
+    if given.arg == "dtype" and ast.unparse(given.value) in _WHOLE.get(_root(node.func), ()):
         return True  # whole numbers are so without being asked
     return _DEFAULTS.get((called(node), given.arg)) == ast.unparse(given.value)
 

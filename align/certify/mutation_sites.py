@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from align.cases.covered.syntax import parse
 from align.certify.mutation_edits import EXPRESSIONS, STATEMENTS, UNSEEN_OPTIONS
+from align.certify.no_effect import changes_nothing_there, without_gradient
 from align.certify.refusals import called, only_for_refusals, refusing_lines
 from align.certify.value_edits import FileNames, number, written
 
@@ -92,6 +93,7 @@ class MutableFile:
             for name, lines in source.definitions.items()
             if lines <= frozenset(listed) and not name.endswith("__")
         }
+        self._no_gradient = without_gradient(self._tree)
         self._names = _names(self._tree)
         self._types = _TYPES | {
             alias.asname or alias.name
@@ -138,12 +140,17 @@ class MutableFile:
             return
         if guard and all(_is_text(one) for one in node.body):
             return  # whether something is said
+        if isinstance(node, ast.For) and all(one.lineno in self._refusals for one in node.body):
+            return  # what is looked at before it is refused
         for kind, of_statement in STATEMENTS.items():
             for old, new in of_statement(node):
                 if not self._refuses(node):
                     yield self._mutant(kind, old, new)
+        nothing = changes_nothing_there(node, node.lineno in self._no_gradient)
         for part in _parts(node, self._types):
             for kind, edit in EXPRESSIONS.items():
+                if (id(part), kind) in nothing:
+                    continue
                 for new in edit(part, self._names):
                     yield self._mutant(kind, part, new)
 

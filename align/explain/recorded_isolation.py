@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from align.explain.arrays.gradient_edits import GradientCase, explain_gradient
 from align.explain.losses import loss_causes
 from align.explain.losses.loss_causes import LossRun
 from align.judge import bounds
-from align.judge.judging import compare_outputs, largest
+from align.judge.judging import alike, compare_outputs, largest
 from align.match.renamed import to_paddle
 from align.pair.dump_pair import DumpPair
 from align.pair.isolation import Guilty, is_mask
@@ -73,16 +72,9 @@ def _same_inputs(own: Call, call: Call, rule: Tolerance) -> bool:
         ours = [a for _, a in own.inputs if a.dtype.kind in kinds and a.size]
         if kinds == "f":
             theirs, ours = ([a for a in held if not is_mask(a)] for held in (theirs, ours))
-        if theirs and not all(any(_near(a, b, rule) for b in theirs) for a in ours):
+        if theirs and not all(any(alike(a, b, rule) for b in theirs) for a in ours):
             return False
     return True
-
-
-def _near(a: np.ndarray, b: np.ndarray, rule: Tolerance) -> bool:
-    if a.shape != b.shape:
-        return False
-    found = compare_outputs("", a, b, None, rule)
-    return found is None or found.passed
 
 
 def _of_output(own: Call, call: Call, key: str, rule: Tolerance) -> Guilty | None:
@@ -120,35 +112,25 @@ def loss_cause(pair: DumpPair) -> str:
     return loss_causes.explain(outputs, pair.setup.torch.labels(), *sides)
 
 
-@dataclass(frozen=True)
-class _Wrong:
-    """A call whose backward pass is wrong, and the gradient that shows it."""
-
-    key: str
-    comparison: Comparison
-    case: GradientCase
-
-
 def guilty_backward(pair: DumpPair) -> list[Divergence]:
     """The deepest call that gets a right gradient and hands on a wrong one, the first of them."""
     wrong = _wrong_calls(pair)
-    for one in wrong:
-        if not any(_is_inside(other.key, one.key, pair.ours) for other in wrong if other != one):
-            reason, cause = one.comparison.reason, explain_gradient(one.case)
-            found = (one.comparison.name, one.key, "backward", pair.dtype, reason, cause)
-            return [Divergence(*found, pair.code(one.key))]
+    for key, (shown, case) in wrong.items():
+        if not any(_is_inside(other, key, pair.ours) for other in wrong):
+            found = shown.name, key, "backward", pair.dtype, shown.reason, explain_gradient(case)
+            return [Divergence(*found, pair.code(key))]
     return []
 
 
-def _wrong_calls(pair: DumpPair) -> list[_Wrong]:
-    """Calls that get a right gradient and hand on a wrong one, in backward order."""
+def _wrong_calls(pair: DumpPair) -> dict[str, tuple[Comparison, GradientCase]]:
+    """Calls that get a right gradient and hand on a wrong one that shows it, in backward order."""
     rule = ROUGH
     if pair.dtype == "float64":
         rule = bounds.backward(pair.dtype, pair.setup.pooled)
     held = {key: (own, call) for key, own, call in pair.judge.taps(pair.ours, pair.reference)}
     scale = largest(g for _, call in held.values() for g in call.grad_outputs.values())
     expected = to_paddle(pair.setup.weights, pair.reference.gradients)
-    found: list[_Wrong] = []
+    found: dict[str, tuple[Comparison, GradientCase]] = {}
     for key, (own, call) in reversed(held.items()):
         if _first_bad(_partners(own.grad_outputs, call.grad_outputs), rule, scale) is not None:
             continue
@@ -159,7 +141,7 @@ def _wrong_calls(pair: DumpPair) -> list[_Wrong]:
             comparison, mine, theirs = wrong
             values = next((a for _, a in call.inputs if a.shape == theirs.shape), None)
             seeds = list(call.grad_outputs.values())
-            found.append(_Wrong(key, comparison, GradientCase(mine, theirs, seeds, values)))
+            found[key] = comparison, GradientCase(mine, theirs, seeds, values)
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -35,11 +36,8 @@ def diagnose(ours: np.ndarray, reference: np.ndarray, allowed: float) -> str:
         near = max(allowed, EXPLAINED * float(np.abs(a - b).max()))
         if not a.any():
             return "is all zeros"
-        for signature in (_flipped, _transposed, _shifted, _reversed, _scaled, _offset, _permuted):
-            hint = signature(a, b, near)
-            if hint:
-                return hint
-        return _confined(np.abs(a - b) > allowed)
+        hint = next((says for says, made in _made(a, b) if _close(a, made, near)), "")
+        return hint or _permuted(a, b, near) or _confined(np.abs(a - b) > allowed)
 
 
 def diagnose_shape(ours: np.ndarray, reference: np.ndarray) -> str:
@@ -77,54 +75,32 @@ def _close(a: np.ndarray, b: np.ndarray, near: float) -> bool:
     return bool(np.abs(a.astype(np.float64) - b).max() <= near)
 
 
-def _flipped(a: np.ndarray, b: np.ndarray, near: float) -> str:
-    return "has the opposite sign" if _close(a, -b, near) else ""
-
-
-def _transposed(a: np.ndarray, b: np.ndarray, near: float) -> str:
+def _made(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Hints, and what ours would be if they were true: the plain ones first."""
+    yield "has the opposite sign", -b
     for i, j in itertools.combinations(range(a.ndim), 2):
-        if a.shape[i] == a.shape[j] > 1 and _close(a, b.swapaxes(i, j), near):
+        if a.shape[i] == a.shape[j] > 1:
             swapped = "" if a.ndim == 2 else f": axes {i} and {j} are swapped"
-            return f"looks transposed{swapped}"
-    return ""
-
-
-def _shifted(a: np.ndarray, b: np.ndarray, near: float) -> str:
+            yield f"looks transposed{swapped}", b.swapaxes(i, j)
     for axis, step in itertools.product(range(a.ndim), (1, -1)):
-        if a.shape[axis] < 3:
-            continue
-        x, y = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
-        late, early = (x[1:], y[:-1]) if step == 1 else (x[:-1], y[1:])
-        if _close(late, early, near):
-            word = "late" if step == 1 else "early"
-            return f"looks shifted by one along axis {axis} (ours comes one position too {word})"
-    return ""
-
-
-def _reversed(a: np.ndarray, b: np.ndarray, near: float) -> str:
+        if a.shape[axis] > 2:
+            word, end = ("late", 0) if step == 1 else ("early", -1)
+            moved, edge = np.roll(b, step, axis), (slice(None),) * axis + (end,)
+            moved[edge] = a[edge]
+            comes = f"(ours comes one position too {word})"
+            yield f"looks shifted by one along axis {axis} {comes}", moved
     for axis in range(a.ndim):
-        if a.shape[axis] > 1 and _close(a, np.flip(b, axis), near):
-            return f"looks reversed along axis {axis}"
-    return ""
-
-
-def _scaled(a: np.ndarray, b: np.ndarray, near: float) -> str:
+        if a.shape[axis] > 1:
+            yield f"looks reversed along axis {axis}", np.flip(b, axis)
     energy = float(np.vdot(b, b))
-    if not 0 < energy < math.inf:
-        return ""
-    factor = float(np.vdot(b, a)) / energy
-    if not _close(a, factor * b, near) or factor == 0:
-        return ""
-    plain = abs(factor - 1) > 0.01 and 0.01 < abs(factor) < 1000
-    return f"is {factor:.3f} x the reference" if plain else f"is {factor:.9g} x the reference"
-
-
-def _offset(a: np.ndarray, b: np.ndarray, near: float) -> str:
-    constant = float((a - b).mean())
-    if a.size > 2 and _close(a - constant, b, near):
+    factor = float(np.vdot(b, a)) / energy if 0 < energy < math.inf else 0.0
+    if factor:
+        plain = abs(factor - 1) > 0.01 and 0.01 < abs(factor) < 1000
+        yield f"is {factor:.{'3f' if plain else '9g'}} x the reference", factor * b
+    if a.size > 2:
+        constant = float((a - b).mean())
         sign = "plus" if constant > 0 else "minus"
-        return f"is the reference {sign} {abs(constant):.6g} everywhere"
-    return ""
+        yield f"is the reference {sign} {abs(constant):.6g} everywhere", b + constant
 
 
 def _permuted(a: np.ndarray, b: np.ndarray, near: float) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from align.judge import bounds
-from align.judge.judging import Judge, compare_outputs
+from align.judge.judging import Judge, alike, compare_outputs
 from align.record.nested import Leaf, leaves, pair_leaves, replace
 from align.record.recording import ROOT, Call, Recording
 from align.record.request import Request
@@ -131,7 +131,7 @@ class Isolation:
             comparison = compare_outputs(name, mine, expected, None, self._rule)
             if comparison is None or comparison.passed:
                 continue
-            swapped = any(self._near(mine, array) for _, array in held)
+            swapped = any(alike(mine, array, self._rule) for _, array in held)
             self.comparisons.append(comparison)
             own_fault = Guilty(
                 caller.key,
@@ -199,19 +199,13 @@ class Isolation:
                 found[path] = options[0][1]
                 at = next(i for i, leaf in enumerate(rest) if leaf is options[0])
                 rest = rest[at + 1 :] if len(own) == len(held) else rest[:at] + rest[at + 1 :]
-        wrong = [p for p, mine in own if p in found and not self._near(mine, found[p])]
+        wrong = [p for p, mine in own if p in found and not alike(mine, found[p], self._rule)]
         if wrong and len(own) != len(held):
             for path, mine in own:
-                equal = [a for _, a in held if self._near(mine, a)]
+                equal = [a for _, a in held if alike(mine, a, self._rule)]
                 if path in wrong and equal:
                     found[path] = equal[0]
         return found
-
-    def _near(self, a: np.ndarray, b: np.ndarray) -> bool:
-        if a.shape != b.shape:
-            return False
-        found = compare_outputs("", a, b, None, self._rule)
-        return found is None or found.passed
 
     def _inside(self, frame: _Frame) -> list[Leaf]:
         """What the caller had at hand in the reference: its inputs and its layers' outputs.

@@ -19,7 +19,7 @@ import numpy as np
 
 from align.frameworks import on_paddle
 from align.judge import bounds
-from align.judge.judging import compare_outputs
+from align.judge.judging import alike, compare_outputs
 from align.judge.spread import ONE_DIRECTION
 from align.pair import runs
 from align.pair.any_pair import AnyPair
@@ -135,7 +135,7 @@ class BackwardIsolation(Isolation):
         own = [(p, a) for p, a in own if a.dtype.kind == "f" and not is_mask(a)]
         partners = self._partners(own, held)
         for path, mine in own:  # one tensor that we give twice and PyTorch once
-            equal = [a for _, a in held if self._near(mine, a)]
+            equal = [a for _, a in held if alike(mine, a, self._rule)]
             if path not in partners and equal:
                 partners[path] = equal[0]
         made: dict[str, Any] = {}
@@ -189,7 +189,7 @@ class BackwardIsolation(Isolation):
                 factor = 3 if self.tripled == piece.key else 1
                 if self.side.needs_gradient(tensor):
                     piece.ends.append((tensor, gradient * factor))
-            if not self._near(self.side.numpy(tensor), value):
+            if not alike(self.side.numpy(tensor), value, self._rule):
                 self.forward_wrong.add(piece.key)
             leaf = changed[id(tensor)] = self.side.leaf(value)
             if caller is not None:

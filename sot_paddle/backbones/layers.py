@@ -93,7 +93,7 @@ class BatchNorm2D(TokenBatchNorm):
         if not x.place.is_cpu_place():  # some GPU kernels report the unbiased variance, some not
             mean, var = _moments(x)
         count = paddle.full([], x.size // channels, "float32")
-        self._update_running(mean.detach(), var.detach(), count)
+        self._update_running(mean, var, count)
         return normed
 
 

@@ -78,10 +78,9 @@ class WindowAttention(Attention):
         )
         # PADDLE: Layer.to(dtype) casts integer buffers, and every tensor set on a Layer is one
         self._index = (paddle.to_tensor(relative_position_index(window).reshape(-1)),)
-        self.register_buffer("shift_mask", None, persistable=False)
         if mask is not None:
             mask = paddle.to_tensor(mask[None], dtype=paddle.get_default_dtype())
-            self.register_buffer("shift_mask", mask, persistable=False)  # (1, windows, w^2, w^2)
+        self.register_buffer("shift_mask", mask, persistable=False)  # (1, windows, w^2, w^2)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Attend within windows: (B windows, w^2, C) to the same shape, window index inner."""

@@ -99,7 +99,7 @@ class TokenBatchNorm(nn.Layer):
         squares = paddle.square(x - mean)
         squares = squares if weights is None else squares * weights
         var = reduce(squares.sum(axis=[0, 1])) / count
-        self._update_running(mean.detach(), var.detach(), count.detach())
+        self._update_running(mean, var, count)
         return mean, var
 
     @paddle.no_grad()

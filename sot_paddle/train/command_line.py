@@ -1,17 +1,12 @@
-"""The command line of GLUE training: flags, ``--config FILE`` and ``--set NAME=VALUE``."""
+"""The command line of GLUE training."""
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
-import typing
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from sot_paddle.config import build_record, load_yaml, near_names
 from sot_paddle.registry import list_models
 from sot_paddle.tasks.glue_options import TrainConfig
-from sot_paddle.train.flags import OneLineParser, typed_value
+from sot_paddle.train.record_flags import parse_record
 
 DESCRIPTION = """\
 Fine-tune a language model with the second-order head (or its own, --head plain) on a GLUE task or
@@ -46,46 +41,11 @@ def parse(arguments: Sequence[str]) -> TrainConfig:
         ValueError: unknown option, wrong type or value, missing required option.
         SystemExit: a flag that argparse refuses (status 2), or ``--help``.
     """
-    hints = typing.get_type_hints(TrainConfig)
-    parser = OneLineParser(
-        prog="train_glue.py",
+    return parse_record(
+        TrainConfig,
+        arguments,
+        program="train_glue.py",
         description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        examples=EXAMPLES,
+        configs="configs/glue",
     )
-    parser.add_argument("--config", metavar="FILE", help="YAML file of options (configs/glue)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        dest="assigned",
-        help="an option by its name, over the file's value; may be repeated",
-    )
-    for item in dataclasses.fields(TrainConfig):
-        shown = f"{item.metadata['help']} [{item.default}]".replace("%", "%%")
-        options: dict[str, Any] = {"default": argparse.SUPPRESS, "help": shown}
-        if hints[item.name] is bool:
-            parser.add_argument(f"--{item.name}", action="store_true", **options)
-        else:
-            parser.add_argument(f"--{item.name}", metavar="VALUE", **options)
-    given = vars(parser.parse_args(list(arguments)))
-    path = given.pop("config")
-    values = load_yaml(path) if path else {}
-    assigned = given.pop("assigned")
-    flags = {name: typed_value(name, text, hints[name]) for name, text in given.items()}
-    pairs = dict(_pair(text, hints) for text in assigned)
-    twice = sorted(set(flags) & set(pairs))
-    if twice:
-        raise ValueError(f"{twice[0]} is given twice: by --{twice[0]} and by --set")
-    return build_record(TrainConfig, {**values, **flags, **pairs})
-
-
-def _pair(text: str, hints: Mapping[str, Any]) -> tuple[str, Any]:
-    name, separator, value = text.partition("=")
-    if not separator:
-        raise ValueError(f"--set needs NAME=VALUE, got {text!r}")
-    if name not in hints:
-        raise ValueError(f"--set: unknown option {name!r}; {near_names(name, hints)}")
-    return name, typed_value(name, value, hints[name])

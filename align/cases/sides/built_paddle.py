@@ -130,9 +130,11 @@ def _options(model: Any) -> Named:
     found = {
         "(backbone options)": dataclasses.asdict(model.backbone_config),
         "(head options)": dataclasses.asdict(model.head_config),
+        "(model)": {"name": model.name, "classes": model.num_classes},
     }
     if hasattr(model, "embed"):
         found["embed"] = {"tokens": model.embed.num_tokens, "grid": model.embed.grid}
+        found["(model)"]["size"] = model.img_size
     return found
 
 

@@ -119,7 +119,7 @@ def describe(name: str, options: Mapping[str, Any], precision: str = "float32") 
     return Built(
         _tensors(model, plan, recorder),
         _modules(model, plan),
-        _options(model),
+        _options(model, name),
         values,
         stamp(next(model.parameters()).detach()),
     )
@@ -164,14 +164,17 @@ def _renamed(name: str) -> str:
     return name
 
 
-def _options(model: Any) -> Named:
+def _options(model: Any, name: str) -> Named:
     backbone = getattr(model, "encoder_config", None) or model.config
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
     found = {
         "(backbone options)": dataclasses.asdict(backbone),
         "(head options)": dataclasses.asdict(model.head_config),
+        "(model)": {"name": name, "classes": layers[-1].out_features},
     }
     if hasattr(model, "embed"):
         found["embed"] = {"tokens": model.embed.num_tokens, "grid": model.embed.grid_size}
+        found["(model)"]["size"] = backbone.img_size
     return found
 
 

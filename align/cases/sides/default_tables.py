@@ -18,14 +18,17 @@ from align.cases import handed_options, shared_defaults
 from align.cases.sides import command_defaults
 from align.cases.sides.built_records import Named
 from align.cases.sides.command_defaults import defaults, fields
-from sot_paddle import config, functional, vision_config
+from sot_paddle import config, functional, registry, vision_config
 from sot_paddle import published as published_layers
+from sot_paddle.backbones import token_embed
 from sot_paddle.heads import power_norm
 from sot_paddle.tasks import image_options as image_arguments
 from sot_paddle.train import optimizer, schedule
 from sot_torch_ref import functional as reference_functional
+from sot_torch_ref import registry as reference_registry
 from sot_torch_ref import vision_config as reference_vision
 from sot_torch_ref.backbones import bert as reference_bert
+from sot_torch_ref.backbones import token_embed as reference_embed
 from sot_torch_ref.heads import factory as reference_heads
 from sot_torch_ref.heads import power_norm as reference_norms
 from sot_torch_ref.train import defaults as published
@@ -65,6 +68,10 @@ def _built_reference(kind: type, names: tuple[str, ...]) -> Named:
     return {"(optimizer)": {name: made.defaults[name] for name in names}}
 
 
+def _is_vision(name: str) -> bool:
+    return name.startswith(("deit_", "sot_", "swin_"))
+
+
 _FIELDS = ("lr", "betas", "eps", "weight_decay")
 
 
@@ -101,6 +108,47 @@ def _both(read: Callable[[Any], Named], ours: Any, reference: Any) -> Table:
     return functools.partial(read, ours), functools.partial(read, reference)
 
 
+_STAGED = {
+    "densenet": (16, 96, 112, 160, 192, 224, 336, 448),
+    "resnet": (16, 112, 224, 336, 1560),  # 1560 // 112 is no 14: almost no other size tells
+    "inception": (16, 112, 224, 336, 448),
+    "nonlocal": (16, 112, 336),
+    "linear": (16, 112, 335),
+}
+"""Token embedding -> image sizes that it divides into whole tokens."""
+_FINER = {"densenet": (16, 112, 224), "inception": (16, 112, 224)}
+"""The same of those with a large output."""
+
+
+def _grids(embed: Callable[[str, int, bool], Any]) -> Named:
+    """Side of the token grid of every embedding for several image sizes."""
+    return {
+        f"{kind} of {size} pixels{', large' if large else ''}": {"grid": embed(kind, size, large)}
+        for large, sizes in ((False, _STAGED), (True, _FINER))
+        for kind, held in sizes.items()
+        for size in held
+    }
+
+
+def _our_grid(kind: str, size: int, large: bool) -> int:
+    with paddle.LazyGuard():
+        return token_embed.build_token_embed(kind, img_size=size, large_output=large).grid
+
+
+def _reference_grid(kind: str, size: int, large: bool) -> int:
+    config = reference_vision.ViTConfig(
+        embed_dim=8,
+        depth=1,
+        num_heads=1,
+        mlp_ratio=1.0,
+        token_type=kind,
+        img_size=size,
+        large_output=large,
+    )
+    with torch.device("meta"):
+        return reference_embed.build_token_embed(config).grid_size
+
+
 _PUBLISHED = ("Classifier", "OnlyVisualTokensClassifier", "TokenEmbed")
 TABLES: Mapping[str, Table] = {
     "hf_adamw": (
@@ -124,6 +172,17 @@ TABLES: Mapping[str, Table] = {
         lambda: _functions(reference_functional, reference_norms),
     ),
     "shared names": _both(shared_defaults.of_package, 0, 1),
+    "token grids": _both(_grids, _our_grid, _reference_grid),
+    "models": (
+        lambda: {
+            "all": {"names": registry.list_models()},
+            "by kind": {"names": registry.list_models("text") + registry.list_models("vision")},
+        },
+        lambda: {
+            "all": {"names": reference_registry.list_models()},
+            "by kind": {"names": sorted(reference_registry.list_models(), key=_is_vision)},
+        },
+    ),
     "counterparts": _both(shared_defaults.of_counterparts, 0, 1),
     "RandAugment texts": (shared_defaults.our_policies, shared_defaults.timm_policies),
     "image options": (handed_options.arrived, handed_options.given),

@@ -75,7 +75,7 @@ _EMBEDDINGS = tuple(
         ("inception_large", {"token_type": "inception", "large_output": True, "img_size": 16}),
         ("nonlocal", {"token_type": "nonlocal", "img_size": 112}),
         ("linear", {"token_type": "linear"}),
-        ("patch", {"token_type": "patch", "position": "learned"}),
+        ("patch", {"token_type": "patch", "position": "learned", "patch_size": 8, "in_chans": 4}),
         ("densenet_bn", {"dense_norm": "bn"}),
         ("densenet_large", {"large_output": True, "img_size": 32}),
         ("densenet_112", {"img_size": 112}),
@@ -84,12 +84,25 @@ _EMBEDDINGS = tuple(
 
 _RATES = {"drop_path_rate": 0.1, "drop_rate": 0.05, "attn_drop_rate": 0.07, "head_dropout": 0.3}
 _STAGES = {"depths": (2, 2, 2, 2)}
+_ONE_STAGE = {"depths": (1,), "num_heads": (3,), "num_classes": 7}
 _VARIANTS = (
     _vision("sot_tiny", "sot_rates", depth=4, **_RATES),
-    _vision("deit_tiny", "deit_rates", depth=3, **_RATES),
-    _vision("swin_tiny_sot", "swin_rates", **_STAGES, **_RATES),
+    _vision("deit_tiny", "deit_rates", depth=2, **_RATES),
+    _vision("swin_tiny_sot", "swin_rates", dense_norm="bn", **_STAGES, **_RATES),
     _vision("sot_tiny", "sot_scale", depth=1, qk_scale=0.3, qkv_bias=True, layer_norm_eps=1e-4),
-    _vision("swin_tiny", "swin_window_8", **_STAGES, img_size=256, window_size=8),
+    _vision(
+        "swin_tiny",
+        "swin_window_8",
+        **_STAGES,
+        img_size=256,
+        window_size=8,
+        layer_norm_eps=1e-4,
+    ),
+    _vision(
+        "swin_tiny",
+        "swin_resnet",
+        **{**_ONE_STAGE, "token_type": "resnet", "token_dim": 24, "patch_size": 16, "in_chans": 4},
+    ),
     _vision(
         "swin_tiny",
         "swin_padded",
@@ -232,6 +245,8 @@ _DEFAULTS = (
     _default("tables_image_options", "image options"),
     _default("tables_randaugment", "RandAugment texts"),
     _default("tables_glue_tasks", "glue tasks"),
+    _default("tables_token_grids", "token grids"),
+    _default("tables_models", "models"),
     _default("tables_head_settings", "head settings"),
 )
 

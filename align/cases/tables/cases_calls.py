@@ -50,10 +50,13 @@ _PLAIN_CALLS = (
 )
 
 _SVPN = {"type": "svPN", "alpha": 0.4, "iterNum": 1, "svNum": 1, "regular": None, "input_dim": 4}
+_TRIANGLE = {"type": "svPN", "iterNum": 3, "svNum": 2, "init_weight": "one", "vec": "triu"}
 _MGCRP = {"dim": 12, "num_heads": 3, "wr_dim": 4, "qkv_bias": True, "normalization": _SVPN}
 _GCP = {"dim": 12, "num_heads": 3, "qkv_dim": 2}
 _OURS = {"pooling": "mgcrp", "head_num_heads": 3, "wr_dim": 4, "qkv_bias": True, "alpha": 0.4}
+_TWO_VALUES = {**_OURS, "alpha": 0.5, "num_iter": 3, "num_sv": 2, "start": "one"}
 _SQRT = {**_MGCRP, "normalization": {"type": "sqrt_d"}}
+_LARGE = {"large_output": True, "dense_norm": "bn"}
 _NO_NORM = {**_MGCRP, "normalization": None}
 
 
@@ -83,6 +86,35 @@ _CLASSIFIERS = {
         "options": {**_OURS, "fusion": "aggre_all", "normalization": "none"},
         "fault": _classifier("MGCrP", "aggre_all", _SQRT),
     },
+    "mgcrp_triangle": {
+        "dictionary": _classifier("MGCrP", "sum_fc", {**_MGCRP, "normalization": _TRIANGLE}),
+        "options": {**_TWO_VALUES, "vec": "triu", "fusion": "sum_fc"},
+    },
+    "mgcrp_dropout": {
+        "dictionary": _classifier(
+            "MGCrP", "sum_fc", {**_MGCRP, "normalization": {**_SVPN, "regular": 0.3}}
+        ),
+        "options": {**_OURS, "fusion": "sum_fc", "head_dropout": 0.3},
+        "train": False,
+    },
+    **{
+        f"mgcrp_{ours}": {
+            "dictionary": _classifier(
+                "MGCrP", "sum_fc", {**_MGCRP, "normalization": {"type": published}}
+            ),
+            "options": {**_OURS, "fusion": "sum_fc", "normalization": ours},
+        }
+        for published, ours in (("sqrt_t", "sqrt_t"), ("ePN", "epn"), ("LN", "ln"), (None, "none"))
+    },
+    "mgcrp_defaults": {
+        "dictionary": {"type": "MGCrP"},
+        "options": {
+            **{"pooling": "mgcrp", "head_num_heads": 8, "wr_dim": 16, "qkv_bias": False},
+            **{"normalization": "none", "fusion": "sum_fc"},
+        },
+    },
+    "fc": {"dictionary": _classifier("fc", "sum_loss"), "options": {"pooling": "fc"}},
+    "class_token": {"dictionary": {"type": None}, "options": {"pooling": "none"}},
     "gap": {
         "dictionary": _classifier("GAP", "aggre_all"),
         "options": {"pooling": "gap", "fusion": "aggre_all"},
@@ -112,9 +144,10 @@ _PUBLISHED = value_cases(
                 "options": {"token_type": ours, **options},
             }
             for published, ours, more, options in (
-                ("DenseNet", "densenet", {}, {}),
+                ("DenseNet", "densenet", _LARGE, _LARGE),
                 ("ResNet", "resnet", {"embedding_dim": 16}, {"token_dim": 16}),
-                ("Naive_linear", "linear", {}, {}),
+                ("Inception", "inception", {"token_dim": 64}, {}),
+                ("Naive_linear", "linear", {"large_output": True}, {}),  # which it ignores
                 ("Non-local", "nonlocal", {"large_output": True}, {}),  # which it ignores
             )
         },

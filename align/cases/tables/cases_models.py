@@ -171,6 +171,15 @@ DRAWN = (
     _drawn("swin", "swin_tiny", _WINDOWS, **_eight_pixels(1000)),
     _drawn("vit_pooler", "deit_tiny", _POOLER, **_eight_pixels(500)),
     *(
+        _drawn(
+            f"vit_{pooling}",
+            "deit_tiny",
+            {**_POOLER, "pooling": pooling, "head_dropout": 0.4},
+            **_eight_pixels(500),
+        )
+        for pooling in ("fc", "none")
+    ),
+    *(
         _drawn(name, model, _TEXT_RATES, batch=Batch(lengths=(6, 4) * 200, length=6))
         for name, model in (("bert", "bert_base"), ("bert_mgcrp", "bert_base_mgcrp"))
     ),

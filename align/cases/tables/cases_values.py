@@ -51,7 +51,10 @@ PADDING = value_cases(
 
 _TRUNCATION = value_cases("token_values:truncation", {"data_truncation": {}})
 _CONTINUED = value_cases("draw_values:continued", {"data_continued_draws": {}})
-_BUCKETED = value_cases("bucket_values:buckets", {"data_buckets": {}})
+_BUCKETED = value_cases(
+    "bucket_values:batches",
+    {"data_buckets": {"pad": "longest"}, "data_whole_order": {"pad": "max_length"}},
+)
 
 _FEEDING = value_cases(
     "fed_values:shares",
@@ -154,6 +157,26 @@ _FUNCTIONS = {
         "mistaken_for": ("sv_power_norm_exact", {"alpha": 0.5}),
         "options": {"alpha": 0.4},
     },
+    "function_svpn_wide": {  # fewer samples than rows, and fewer rows than columns
+        "name": "sv_power_norm",
+        "shape": (2, 3, 6),
+        "mistaken_for": ("sv_power_norm", {"num_iter": 3, "num_sv": 2}),
+        "options": {"num_iter": 3, "num_sv": None},
+        "start": True,
+    },
+    "function_sqrt_of_one_step": {
+        "name": "matrix_sqrt",
+        "shape": (3, 7, 4),
+        "mistaken_for": ("matrix_sqrt", {"num_iter": 2}),
+        "options": {"num_iter": 1},
+        "symmetric": True,
+    },
+    "function_sqrt_exact": {
+        "name": "matrix_sqrt_exact",
+        "shape": (3, 7, 4),
+        "mistaken_for": ("matrix_sqrt", {"num_iter": 3}),
+        "symmetric": True,
+    },
     "function_cov_forward": {
         **_COVARIANCE,
         "mistaken_for": ("cov_forward", {"scale": "tokens"}),
@@ -181,12 +204,13 @@ _FUNCTION_CASES = (
     *value_cases(
         "function_values:function",
         {
-            # of a symmetric matrix each eigh reads another triangle on the way back
-            "function_sqrt_exact": {
+            # without a gradient, which is infinite where an eigenvalue is cut at zero
+            "function_sqrt_cut": {
                 "name": "matrix_sqrt_exact",
                 "shape": (3, 7, 4),
                 "mistaken_for": ("matrix_sqrt", {"num_iter": 3}),
                 "symmetric": True,
+                "less": 3.0,
             }
         },
         steps=("forward",),
@@ -194,7 +218,39 @@ _FUNCTION_CASES = (
     ),
 )
 
+_BATCH_NORMS = value_cases(
+    "batch_norm_values:batch_norm",
+    {
+        "batch_norm_images": {"shape": (4, 3, 5, 6)},
+        "batch_norm_images_eval": {"shape": (4, 3, 5, 6), "train": False},
+        "batch_norm_no_token": {"shape": (3, 4, 5), "valid": (0, 0, 0)},
+        "batch_norm_one_token": {"shape": (3, 4, 5), "valid": (0, 1, 0)},
+        "batch_norm_two_tokens": {"shape": (3, 4, 5), "valid": (1, 1, 0)},
+    },
+    steps=("forward", "backward"),
+    dtypes=DTYPES,
+)
+_SHARED_BATCH_NORMS = value_cases(
+    "batch_norm_values:batch_norm",
+    {
+        "batch_norm_shared_images": {"shape": (6, 3, 5, 4), "processes": 2},
+        "batch_norm_shared_tokens": {"shape": (6, 5, 4), "processes": 2},
+    },
+    steps=("forward",),
+    dtypes=DTYPES,
+)
+
+_RESAMPLING = value_cases(
+    "resized_weights:bicubic",
+    {"function_bicubic": {"sizes": ((1, 3), (2, 7), (5, 4), (7, 3), (13, 4), (14, 10), (6, 11))}},
+    steps=("forward",),
+    dtypes=_FLOAT64,
+)
+
 VALUES = (
+    *_BATCH_NORMS,
+    *_SHARED_BATCH_NORMS,
+    *_RESAMPLING,
     *_SENTENCES,
     *_TRUNCATION,
     *_BUCKETED,

@@ -1,11 +1,15 @@
-"""Step ``data``: which samples of about the same length share a batch.
+"""Step ``data``: which samples of a tokenized split share a batch.
 
-The originals have no such order. Ours is `sot_paddle.data.batching.EpochOrder`; the reference makes
-the batches from what its page says, with torch, from the same permutation of the samples. Which
-random numbers then shuffle the batches is not compared: they are put in the order of their samples.
+Ours is what the trainer asks: `sot_paddle.tasks.tokens.TokenSplit`. Where rows are padded to the
+longest of their batch, samples of about the same length share one, which the originals do not do:
+the reference makes these batches from what the page of the order says, with torch, from the same
+permutation of the samples. Which random numbers then shuffle the batches is not compared: they are
+put in the order of their samples.
 """
 
 from __future__ import annotations
+
+from unittest import mock
 
 import numpy as np
 import torch
@@ -13,47 +17,59 @@ import torch
 from align.cases.both_sides import BothSides, Setting
 from align.cases.sides.torch_images import epoch_order
 from align.record.arrays import Arrays
-from sot_paddle.data.batching import EpochOrder
+from sot_paddle import distributed
+from sot_paddle.data.paddle_dataset import PadCollator
+from sot_paddle.data.token_features import TokenFeatures
 
 _CHUNK, _SEED, _EPOCH = 50, 7, 2
 """Batches of a chunk, as the page of the order says; seed and epoch."""
+_LONGEST = 12
 
 
-def buckets(setting: Setting, *, batch: int = 2, rows: int = 231) -> BothSides:
-    """The batches of an epoch of training and of evaluation.
+def batches(setting: Setting, *, pad: str, rows: int = 487) -> BothSides:
+    """The batches of an epoch of training in two processes, and of evaluation.
 
     Args:
         setting: of the case.
-        batch: rows of one.
+        pad: ``longest`` for batches of about the same length, or ``max_length``.
         rows: of the data set; several chunks, the last one incomplete.
     """
-    lengths = np.random.default_rng(3).integers(4, 12, rows)
-
-    def ours(size: int, own: np.ndarray) -> Arrays:
-        found = {}
-        for name, shuffle in (("training", True), ("evaluation", False)):
-            order = EpochOrder(rows, size, _SEED, _EPOCH, shuffle=shuffle, lengths=own)
-            found[name] = order.batches()
-        return _sorted(found)
-
+    lengths = np.random.default_rng(3).integers(4, _LONGEST, rows)
+    sizes = {"training": 4, "evaluation": 3}  # of two processes, of one
     shuffled, kept = epoch_order(rows, _SEED, _EPOCH), np.arange(rows)
+    chunk = _CHUNK * sizes["training"]
     chunks = {
-        "training": np.split(shuffled, range(_CHUNK * batch, rows, _CHUNK * batch)),
+        "training": np.split(shuffled, range(chunk, rows, chunk)),
         "evaluation": [kept],
     }
     reference = {}
     for name, parts in chunks.items():
-        ordered = np.concatenate([_longest_first(part, lengths) for part in parts])
-        reference[name] = np.split(ordered, range(batch, rows, batch))
+        if pad == "longest":
+            parts = [_longest_first(part, lengths) for part in parts]
+        size = sizes[name]
+        reference[name] = np.split(np.concatenate(parts), range(size, rows, size))
+    whole = pad == "max_length"
     faults = {
-        "shortest first": ours(batch, -lengths),
-        "larger batches": ours(batch + 1, lengths),
+        "longest first or not": _sorted(_of_ours(lengths, "longest" if whole else "max_length")),
+        "larger batches": _sorted(_of_ours(lengths, pad, larger=1)),
     }
-    note = f"{rows} rows in batches of {batch}"
-    found = ours(batch, lengths)
+    if pad == "longest":
+        faults["shortest first"] = _sorted(_of_ours(_LONGEST + 4 - lengths, pad))
+    note = f"{rows} rows"
+    ours = _sorted(_of_ours(lengths, pad))
     return BothSides(
-        found, _sorted(reference), faults, "the batches", framework_free=True, note=note
+        ours, _sorted(reference), faults, "the batches", framework_free=True, note=note
     )
+
+
+def _of_ours(lengths: np.ndarray, pad: str, larger: int = 0) -> dict[str, list[np.ndarray]]:
+    from sot_paddle.tasks.tokens import TokenSplit  # loads Paddle's loader: for this step alone
+
+    features = TokenFeatures.from_rows([[1] * length for length in lengths], lengths)
+    split = TokenSplit(features, PadCollator(pad, 2 * _LONGEST), 3 + larger)
+    with mock.patch.object(distributed, "world_size", return_value=2):
+        training = split.order(2 + larger, _SEED)(_EPOCH)
+    return {"training": training, "evaluation": split.batches}
 
 
 def _longest_first(samples: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -26,8 +26,8 @@ from align.record.tolerance import Tolerance
 from sot_torch_ref.train.losses import task_loss
 from sot_torch_ref.train.metrics import glue_metrics
 
-_PROCESSES, _CORRUPT = 2, 5
-"""Processes that share an evaluation, and an example that cannot be read there."""
+_PROCESSES, _CORRUPT = 2, (5, 6)
+"""Processes that share an evaluation, and an example of each that cannot be read there."""
 
 
 def text(
@@ -59,13 +59,13 @@ def text(
         kept = {"training mode kept": np.asarray(int(model.training))}
         scores = glue.score(task.upper(), logits, labels)
         whole = kept | _named(logits, glue.decide(logits), scores)
-        shared = _in_processes(model, _Split(examples, batches, corrupt=(_CORRUPT,)))
+        shared = _in_processes(model, _Split(examples, batches, corrupt=_CORRUPT))
         return whole | shared | _of_single(glue.score(task, single, labels))
 
     def expected(logits: np.ndarray) -> Arrays:
         whole = _named(logits, *_scores(task, logits, labels))
         left = np.delete(np.arange(len(examples)), _CORRUPT)
-        shared = _of_processes(left, logits[left], labels[left], (_CORRUPT,))
+        shared = _of_processes(left, logits[left], labels[left], _CORRUPT)
         return {"training mode kept": np.asarray(1), **whole, **shared} | of_single
 
     reference, stamp = _reference(pair, examples)

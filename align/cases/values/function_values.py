@@ -11,9 +11,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import paddle
+import torch
 
 from align.cases.both_sides import BothSides, Setting, stamps
-from align.cases.values.tensor_functions import Computed, computed
+from align.cases.tensor_functions import Computed, computed
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
 from sot_paddle import functional as our_functions
@@ -31,7 +33,9 @@ def function(
     options: Mapping[str, Any] | None = None,
     inputs: int = 1,
     valid: Sequence[int] = (),
+    start: bool = False,
     symmetric: bool = False,
+    less: float = 0.0,
 ) -> BothSides:
     """A function of tensors that has the same name in ``functional`` of both sides.
 
@@ -43,20 +47,23 @@ def function(
         options: keywords on both sides.
         inputs: how many tensors it takes.
         valid: rows of each sample that the mask leaves, () for no mask.
-        symmetric: take x^T x, which is symmetric and positive semi-definite.
+        start: a second input is a vector as long as the last dimension.
+        symmetric: of x^T x - ``less``, which is symmetric; the gradient is that of x.
+        less: of the identity, so that some eigenvalues are negative.
     """
     rng, (*outer, last) = np.random.default_rng(_SEED), shape
     drawn = [rng.normal(size=(*outer, last + i)).astype(setting.dtype) for i in range(inputs)]
-    if symmetric:
-        drawn = [np.matmul(x.swapaxes(-1, -2), x) for x in drawn]
+    drawn += [rng.normal(size=last).astype(setting.dtype)] if start else []
     mask = {"mask": np.arange(outer[1])[None] < np.array(valid)[:, None]} if valid else {}
 
     def of(side: ModuleType, named: str, keywords: Mapping[str, Any]) -> Computed:
         module = our_functions if side is on_paddle else reference_functions
         given = {key: side.tensor(array) for key, array in mask.items()}
-        return computed(
-            side, functools.partial(getattr(module, named), **keywords, **given), drawn, _weights
-        )
+        called = functools.partial(getattr(module, named), **keywords, **given)
+        if not symmetric:
+            return computed(side, called, drawn, _weights)
+        shift = side.tensor(less * np.eye(last, dtype=setting.dtype))
+        return computed(side, lambda x: called(_squared(side, x) - shift), drawn, _weights)
 
     def picked(found: Computed) -> Arrays:
         forward = setting.step == "forward"
@@ -71,6 +78,12 @@ def function(
         name,
         stamps=stamps(ours.stamp, reference.stamp),
     )
+
+
+def _squared(side: ModuleType, x: Any) -> Any:
+    """x^T x of matrices."""
+    multiplied = torch.einsum if side is on_torch else paddle.einsum
+    return multiplied("bnc,bnd->bcd", x, x)
 
 
 def _weights(shape: tuple[int, ...]) -> np.ndarray:

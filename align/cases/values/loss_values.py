@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from align.cases.both_sides import BothSides, Setting, stamps
-from align.cases.values.tensor_functions import Computed, computed
+from align.cases.tensor_functions import Computed, computed
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
 from align.judge.noise_band import NoiseBand

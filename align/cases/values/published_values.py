@@ -6,7 +6,7 @@ reference's own options. The whole model also gives the weights and their conver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from sot_paddle import published
 from sot_torch_ref.features import Features
 from sot_torch_ref.heads import HeadConfig, build_head
 
-_DIM, _CLASSES, _SIZE, _SEED = 12, 5, 32, 13
+_DIM, _CLASSES, _SIZE, _CHANNELS, _SEED = 12, 5, 32, 4, 13
 _FIRST = "output 0"
 _BERT = {
     "hidden_size": _DIM,
@@ -34,7 +34,14 @@ _BERT = {
     "max_position_embeddings": 8,
     "head_dropout": 0.0,
 }
-_SOT = {"img_size": _SIZE, "embed_dim": _DIM, "depth": 1, "num_heads": 2, "mlp_ratio": 1.0}
+_SOT = {
+    "img_size": _SIZE,
+    "in_chans": _CHANNELS,
+    "embed_dim": _DIM,
+    "depth": 1,
+    "num_heads": 2,
+    "mlp_ratio": 1.0,
+}
 
 
 def layer(
@@ -44,24 +51,28 @@ def layer(
     dictionary: Mapping[str, Any],
     options: Mapping[str, Any],
     fault: Mapping[str, Any] | None = None,
+    train: bool = True,
 ) -> BothSides:
     """What both sides' layers make of the same random tokens (or images).
 
     Args:
         setting: the precision.
         named: class of ``sot_paddle.published``.
-        dictionary: what the original's README gives it.
+        dictionary: what the original's README gives it; a number under ``regular`` stands for a
+            dropout layer of that rate.
         options: the reference's own options of the same layer.
         fault: a dictionary that takes the same weights and computes something else, None for none.
+        train: what it computes in training or in evaluation; rates of dropout are compared too.
     """
     dtype = setting.dtype
     torch.manual_seed(_SEED)
     with on_torch.default_dtype(dtype):
         whole, part, prefix = _hosts(named, options)
+    whole.train(train)
     rng = np.random.default_rng(_SEED)
     state = {name: _away_from_zero(value, rng) for name, value in whole.state_dict().items()}
     torch_side.load_state(whole, state)
-    given = rng.normal(size=(3, 3, _SIZE, _SIZE) if prefix == "embed" else (4, 6, _DIM))
+    given = rng.normal(size=(3, _CHANNELS, _SIZE, _SIZE) if prefix == "embed" else (4, 6, _DIM))
     model = "sot_tiny" if prefix == "embed" else "bert_base_mgcrp"
     plan = build_plan("sot_torch_ref", model, {n: v.shape for n, v in state.items()})
     weights = {
@@ -71,20 +82,23 @@ def layer(
     }
     with torch.no_grad():
         expected = _parts(part(torch.from_numpy(given)))
+    facts = _rates(getattr(whole, prefix).modules(), torch.nn.Dropout)
+    if prefix == "embed":
+        facts["tokens"] = np.asarray(whole.embed.num_tokens)
 
-    def of_ours(described: Mapping[str, Any], tokens: np.ndarray) -> dict[str, Any]:
-        return _of_ours(named, described, weights, tokens, dtype)
+    def of_ours(described: Mapping[str, Any], tokens: np.ndarray) -> tuple[Arrays, dict]:
+        return _of_ours(named, described, weights, tokens, dtype, train)
 
-    ours = of_ours(dictionary, given)
-    faults = {"inputs 1 % larger": of_ours(dictionary, 1.01 * given)}
+    ours, stamp = of_ours(dictionary, given)
+    faults = {"inputs 1 % larger": of_ours(dictionary, 1.01 * given)[0]}
     if fault is not None:
-        faults[f"built from {dict(fault)}"] = of_ours(fault, given)
+        faults[f"built from {dict(fault)}"] = of_ours(fault, given)[0]
     return BothSides(
-        _arrays(ours),
-        _arrays(expected),
-        {name: _arrays(parts) for name, parts in faults.items()},
+        ours,
+        {**{name: tensor.numpy() for name, tensor in expected.items()}, **facts},
+        faults,
         named,
-        stamps=stamps(on_paddle.stamp(ours[_FIRST]), on_torch.stamp(expected[_FIRST])),
+        stamps=stamps(stamp, on_torch.stamp(expected[_FIRST])),
     )
 
 
@@ -95,10 +109,10 @@ def _hosts(
     if named == "TokenEmbed":
         whole = sot_torch_ref.create_model("sot_tiny", _CLASSES, **_SOT, **options)
         return whole, lambda images: whole.embed(images)[0], "embed"
-    whole = sot_torch_ref.create_model("bert_base_mgcrp", _CLASSES, **_BERT, **options)
+    whole = sot_torch_ref.create_model("bert_base_mgcrp", _CLASSES, **{**_BERT, **options})
     if named == "Classifier":
         return whole, lambda x: whole.head(Features(x[:, 0], x[:, 1:], None))[0], "head"
-    config = HeadConfig(**options, head_dropout=0.0)
+    config = HeadConfig(**{"head_dropout": 0.0, **options})
     alone = build_head(config, hidden_size=_DIM, num_classes=_CLASSES, has_class_token=False)
 
     def words(x: torch.Tensor) -> torch.Tensor:
@@ -122,22 +136,44 @@ def _parts(output: Any) -> dict[str, Any]:
     return {f"output {index}": tensor for index, tensor in enumerate(outputs)}
 
 
-def _arrays(parts: Mapping[str, Any]) -> Arrays:
-    return {name: tensor.numpy() for name, tensor in parts.items()}
+def _rates(layers: Iterable[Any], kind: type) -> Arrays:
+    """Rates of the dropout layers; nothing where there is none."""
+    rates = [layer.p for layer in layers if isinstance(layer, kind)]
+    return {"rates of dropout": np.asarray(rates)} if rates else {}
+
+
+def _with_layers(dictionary: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The dictionary with a layer for the rate under ``regular``, however deep it is."""
+    return {
+        key: _with_layers(value)
+        if isinstance(value, Mapping)
+        else paddle.nn.Dropout(value)
+        if key == "regular" and value is not None
+        else value
+        for key, value in dictionary.items()
+    }
 
 
 def _of_ours(
-    named: str, dictionary: Mapping[str, Any], weights: Arrays, given: np.ndarray, dtype: str
-) -> dict[str, Any]:
+    named: str,
+    dictionary: Mapping[str, Any],
+    weights: Arrays,
+    given: np.ndarray,
+    dtype: str,
+    train: bool,
+) -> tuple[Arrays, dict]:
     """Build the product's layer from a dictionary, load the weights and call it."""
-    build = getattr(published, named)
+    build, described, facts = getattr(published, named), _with_layers(dictionary), {}
     with on_paddle.default_dtype(dtype), paddle.no_grad():
         if named == "TokenEmbed":
-            made = build(dictionary, img_size=_SIZE, embed_dim=_DIM)
-            inner = made.tokens
+            made = build(described, img_size=_SIZE, in_chans=_CHANNELS, embed_dim=_DIM)
+            inner, facts = made.tokens, {"tokens": np.asarray(made.num_patches)}
         else:
-            made = build(dictionary, num_classes=_CLASSES, input_dim=_DIM)
+            made = build(described, num_classes=_CLASSES, input_dim=_DIM)
             inner = made.head
         paddle_side.load_state(inner, weights)
-        made.train()
-        return _parts(made(paddle.to_tensor(given)))
+        made.train() if train else made.eval()
+        parts = _parts(made(paddle.to_tensor(given)))
+    found = {name: tensor.numpy() for name, tensor in parts.items()}
+    facts |= _rates(made.sublayers(), paddle.nn.Dropout)
+    return {**found, **facts}, on_paddle.stamp(parts[_FIRST])

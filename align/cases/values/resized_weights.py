@@ -1,4 +1,5 @@
-"""Step ``weights`` of a case of two sizes: a file of one model, converted for another one.
+"""Step ``weights`` of a case of two sizes: a file of one model, converted for another one; and
+step ``forward`` of the resampling that this takes, alone.
 
 Ours goes the user's way: a PyTorch file, ``convert_file`` with the new sizes, ``load_weights``.
 The reference resizes the tables with PyTorch's interpolation. Compared are the position table of
@@ -9,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 import sot_paddle
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
@@ -31,6 +33,8 @@ from sot_torch_ref.resampling import resize_bias_table, resize_position_embeddin
 _SOURCE = "source.safetensors"
 _LAYOUT = "sot_torch_ref"
 _BUILT = "pos_embed (as built)"
+_FINER = 12  # samples of the kernel for each unit of distance
+_REACH = 4  # distances that are looked at, on either side
 
 
 def resized(setting: Setting, *, source: Mapping[str, Any], sizes: Mapping[str, int]) -> BothSides:
@@ -126,3 +130,55 @@ def _swapped_coefficients() -> Iterator[None]:
         yield
     finally:
         resampling._SHARP, resampling._SMOOTH = sharp, smooth
+
+
+def bicubic(setting: Setting, *, sizes: Sequence[tuple[int, int]]) -> BothSides:
+    """The kernel up to a distance of 4, and the matrices of axes of some sizes.
+
+    PyTorch has neither as a function; what it makes of a single one among zeros holds both.
+
+    Args:
+        setting: of the case.
+        sizes: (samples there are, samples wanted).
+    """
+    ours = {"kernel": resampling.cubic(_distances(), -0.75)}
+    reference = {"kernel": _kernel()}
+    for old, new in sizes:
+        for antialias in (False, True):
+            name = f"{old} to {new}{', antialiased' if antialias else ''}"
+            ours[name] = resampling.bicubic_weights(old, new, antialias=antialias)
+            reference[name] = _interpolated(np.eye(old), new, antialias=antialias)
+    name = next(reversed(ours))
+    return BothSides(
+        ours,
+        reference,
+        {
+            "a kernel of another slope": ours | {"kernel": resampling.cubic(_distances(), -0.5)},
+            "shifted by a sample": ours | {name: np.roll(ours[name], 1, axis=1)},
+        },
+        "sot_paddle.resampling",
+        framework_free=True,
+        note="ours: NumPy, reference: torch's interpolate",
+    )
+
+
+def _distances() -> np.ndarray:
+    """Centres of the fine samples, seen from the middle sample of a coarse axis."""
+    fine = np.arange((2 * _REACH + 1) * _FINER)
+    return (fine + 0.5) / _FINER - (_REACH + 0.5)
+
+
+def _kernel() -> np.ndarray:
+    """What becomes of a one in the middle of zeros; the border is beyond the kernel."""
+    impulse = np.zeros((1, 2 * _REACH + 1))
+    impulse[0, _REACH] = 1.0
+    return _interpolated(impulse, impulse.size * _FINER, antialias=False)[:, 0]
+
+
+def _interpolated(rows: np.ndarray, new: int, *, antialias: bool) -> np.ndarray:
+    """Rows (n, old), each resampled along its axis; (new, n)."""
+    image = torch.from_numpy(rows)[:, None, None, :]
+    made = F.interpolate(
+        image, size=(1, new), mode="bicubic", align_corners=False, antialias=antialias
+    )
+    return made[:, 0, 0].numpy().T

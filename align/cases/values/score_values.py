@@ -120,7 +120,7 @@ def class_table(setting: Setting, *, count: int = 60, classes: int = 7) -> BothS
 
     Of classes that it is taken for equally often the first is named; one class has no image.
     """
-    from sot_paddle.train import image_scores as product  # loads scikit-learn: for this step alone
+    from sot_paddle.tasks import image_scores as product  # loads scikit-learn: for this step alone
 
     rng = np.random.default_rng(17)
     logits = rng.normal(size=(count, classes))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
-from align.cases.values.tensor_functions import computed
+from align.cases.tensor_functions import computed
 from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
@@ -22,7 +22,7 @@ from sot_paddle.heads import power_norm
 from sot_torch_ref.heads import power_norm as reference_norm
 
 DIM = 5
-KINDS = ("a covariance", "zeros", "nearly zeros", "rank one", "a zero row")
+KINDS = ("a covariance", "zeros", "nearly zeros", "rank one", "a zero row", "small", "at the limit")
 _WHERE_NAN = " (where NaN)"
 _EXACT = Tolerance("exact", 0.0, "an element is NaN on both sides or on neither")
 _NORMS = {
@@ -82,14 +82,20 @@ def at_the_edge(side: ModuleType, norm: str, on_zero: str) -> tuple[Arrays, Mapp
 
 
 def matrices(seed: int = 3) -> np.ndarray:
-    """(KINDS, DIM, DIM), symmetric: nearly zeros have a norm of 1e-13."""
+    """(KINDS, DIM, DIM), symmetric: nearly zeros have a norm of 1e-13, small ones of 1.5e-12.
+
+    A matrix of norm 1e-12 still counts as zeros: of a single entry, whose norm is not rounded.
+    """
     rng = np.random.default_rng(seed)
-    factor = rng.normal(size=(5, DIM, 9))
+    factor = rng.normal(size=(len(KINDS), DIM, 9))
     made = factor @ factor.transpose(0, 2, 1) / 9
     made[1] = 0.0
     made[2] *= 1e-13 / np.linalg.norm(made[2])
     made[3] = np.outer(factor[3, :, 0], factor[3, :, 0])
     made[4, 2, :] = made[4, :, 2] = 0.0
+    made[5] *= 1.5e-12 / np.linalg.norm(made[5])
+    made[6] = 0.0
+    made[6, 1, 1] = 1e-12
     return made
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Convert = Callable[[Any], Any]
 SYNONYMS: Mapping[str, tuple[str, Convert]] = {
@@ -19,26 +18,12 @@ SILENT = ("inplace", "training", "name", "return_mask")
 UNITS = {"num_groups": " groups"}
 
 
-@dataclass(frozen=True)
-class Unequal:
-    """An option that differs.
-
-    Attributes:
-        attribute: of Paddle's layer.
-        own: its value.
-        value: PyTorch's, in the form in which Paddle's layer holds it.
-    """
+class Unequal(NamedTuple):
+    """An option that differs: Paddle's attribute, PyTorch's value in its form, both in words."""
 
     attribute: str
-    own: Any
     value: Any
-
-    @property
-    def says(self) -> str:
-        """Both values."""
-        word = _plain(self.attribute)
-        a, b = (f"{_shown(value)}{UNITS.get(word, '')}" for value in (self.own, self.value))
-        return f"{word}: Paddle's layer has {a}, PyTorch's {b}"
+    says: str
 
 
 def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
@@ -58,7 +43,9 @@ def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
             continue
         value = value if convert is None or value is None else convert(value)
         if single(own) != single(value):
-            yield Unequal(name, own, _like(own, value))
+            value = _like(own, value)
+            a, b = (f"{_shown(one)}{UNITS.get(word, '')}" for one in (own, value))
+            yield Unequal(name, value, f"{word}: Paddle's layer has {a}, PyTorch's {b}")
 
 
 def _plain(name: str) -> str:

@@ -26,10 +26,14 @@ class StateSource(Protocol):
     Attributes:
         labels: for each kind of label (n,).
         of_row: (L, T, F).
+        dtype: of a hidden state, NumPy's name.
+        origin: what the rows are made from, by name.
     """
 
     labels: tuple[np.ndarray, ...]
     of_row: tuple[int, int, int]
+    dtype: str
+    origin: Mapping[str, str]
 
     def __len__(self) -> int:
         """Number n of rows."""
@@ -73,22 +77,27 @@ class LiveStates:
     Args:
         model: see `hidden_states`.
         batch: rows to its inputs.
-        labels: for each kind of label (n,).
+        rows: n.
+        labels: for each kind of label (n,); () where there is none.
         of_row: (L, T, F).
+        origin: what the rows are made from, by name; files of another origin are not continued.
     """
 
     def __init__(
         self,
         model: nn.Layer,
         batch: Batch,
+        rows: int,
         labels: Sequence[np.ndarray],
         of_row: tuple[int, int, int],
+        origin: Mapping[str, str],
     ) -> None:
-        self._model, self._batch = model, batch
-        self.labels, self.of_row = tuple(labels), of_row
+        self._model, self._batch, self._rows = model, batch, rows
+        self.labels, self.of_row, self.origin = tuple(labels), of_row, origin
+        self.dtype = str(next(iter(model.parameters())).dtype).removeprefix("paddle.")
 
     def __len__(self) -> int:
-        return len(self.labels[0])
+        return self._rows
 
     def states(self, positions: Sequence[int]) -> np.ndarray:
         """Hidden states (B, L, T, F) of rows, in the order asked for."""
@@ -101,7 +110,6 @@ def extract(
     folder: Path,
     split: StoredSplit,
     *,
-    origin: Mapping[str, str],
     dtype: str = "float32",
     batch_size: int = 8,
     chunk: int = 1,
@@ -113,7 +121,6 @@ def extract(
         source: makes them.
         folder: exists.
         split: the files.
-        origin: what the rows are made from, by name; a file of another origin is not continued.
         dtype: ``float32`` or ``float16``.
         batch_size: rows of a forward pass.
         chunk: rows that a reader has to read together.
@@ -126,7 +133,7 @@ def extract(
         DataError: see `StateWriter`.
     """
     sizes = StateSizes(len(source), *source.of_row, dtype, chunk)
-    with StateWriter(folder, split, sizes, origin) as writer:
+    with StateWriter(folder, split, sizes, source.origin) as writer:
         before = writer.done
         while writer.done < sizes.rows:
             rows = range(writer.done, min(writer.done + batch_size, sizes.rows))

@@ -72,6 +72,12 @@ LEFT = [
     ("dropped_statement", "y = 2"),
     ("detached", "y = 2 * width"),
     ("detached", "y = paddle.to_tensor(x)"),
+    ("detached", "y = paddle.sign(x)"),
+    ("detached", "y = paddle.exp(x) <= f(x)"),
+    ("detached", "paddle.assign(x, output=y)"),
+    ("order", "y = x in (f(a), a)"),
+    ("operands", "y = paddle.square(a - b)"),
+    ("dropped_option", "y = paddle.to_tensor(x, dtype='int64')"),
 ]
 
 
@@ -93,6 +99,20 @@ def test_an_edit_is_made(kind: str, line: str, after: list[str]) -> None:
 @pytest.mark.parametrize(("kind", "line"), LEFT)
 def test_a_line_is_left_alone(kind: str, line: str) -> None:
     assert edits(kind, line) == []
+
+
+@pytest.mark.parametrize("opened", ["@paddle.no_grad()\ndef f(x):", "with paddle.no_grad():"])
+def test_no_gradient_is_cut_where_none_is_recorded(opened: str) -> None:
+    file = MutableFile("a.py", f"{IMPORTS}{opened}\n    y = paddle.exp(x.detach())\n")
+    found = [one for statement in file.statements() for one in file.edits(statement)]
+    assert [(one.edit, one.after) for one in found] == [("dropped_call", "x.detach()")]
+
+
+def test_a_loop_that_only_refuses_is_left_alone() -> None:
+    lines = ["def require(x):", "    if x:", "        raise ValueError"]
+    lines += ["for x in (1, f(2)):", "    require(x)"]
+    file = MutableFile("a.py", "\n".join(lines), refusers={"require"})
+    assert [one for statement in file.statements() for one in file.edits(statement)] == []
 
 
 def test_every_kind_is_tested_and_parses() -> None:

@@ -136,5 +136,9 @@ def test_the_convention_of_the_momentum_and_the_divisor_of_the_variance_are_told
     assert "use momentum=0.9" in swapped
     biased = explain_statistic("bn", before, 0.9 * before + 0.1 * batch * 5 / 6, expected)
     assert "divided by n in Paddle, by n - 1 in PyTorch (n = 6)" in biased
+    unbiased = explain_statistic("bn", before, 0.9 * before + 0.1 * batch * 6 / 5, expected)
+    assert "divided by n - 1 in Paddle, by n in PyTorch (n = 6)" in unbiased
+    other = explain_statistic("bn", before, 0.7 * before + 0.3 * batch, expected)
+    assert other == "bn: Paddle moves it 3 times as far as PyTorch: another momentum"
     assert "does not move it" in explain_statistic("bn", before, before, expected)
     assert explain_statistic("bn", before, RNG.normal(size=4), expected) == ""

@@ -40,7 +40,9 @@ def live(setting: Setting) -> BothSides:
         return {f"hidden state {at}": np.asarray(states[:, at]) for at in range(len(theirs))}
 
     ours = named(on_paddle.numpy(made))
-    source = LiveStates(pair.model, lambda rows: {n: v[rows] for n, v in batch.items()}, [[0]], ())
+    source = LiveStates(
+        pair.model, lambda rows: {n: v[rows] for n, v in batch.items()}, 2, (), (), {}
+    )
     pair.model.eval()  # it stays in the mode that it has
     with on_paddle.default_dtype(dtype):
         alone = source.states([1])

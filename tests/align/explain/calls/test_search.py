@@ -9,6 +9,7 @@ import torch
 from paddle import nn
 from paddle.nn import functional as F
 
+from align.explain.arrays.gradient_edits import UNKNOWN
 from align.explain.calls import gradient_search, search
 from align.pair.any_pair import AnyPair, Setup
 from align.record.request import Request
@@ -190,6 +191,32 @@ def test_a_cut_that_paddle_lacks_is_found() -> None:
     plan = Request(TorchCut, lambda: Around(Joined()), (TOKENS,), dtype=("float64",))
     cause = gradient_search.explained(AnyPair(Setup(plan), "float64"), "inner", "")
     assert cause.startswith("PyTorch cuts the graph after tanh, Paddle does not: detach()")
+
+
+class _Crooked(paddle.autograd.PyLayer):
+    """Keeping's function with a gradient of its own, which is wrong."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x + 2 * paddle.tanh(x * x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * paddle.sin(ctx.saved_tensor()[0])
+
+
+class Crooked(nn.Layer):
+    def forward(self, x):
+        return _Crooked.apply(x)
+
+
+def test_where_no_cut_explains_a_gradient_its_own_backward_pass_is_suspected() -> None:
+    plan = Request(TorchAround, lambda: Around(Crooked()), (TOKENS,), dtype=("float64",))
+    pair = AnyPair(Setup(plan), "float64")
+    assert gradient_search.explained(pair, "inner", UNKNOWN) == gradient_search.OTHERWISE
+    assert "perhaps a backward pass of its own (PyLayer)" in gradient_search.OTHERWISE
+    assert gradient_search.explained(pair, "inner", "the gradient is 3") == "the gradient is 3"
 
 
 class Unknown(nn.Layer):

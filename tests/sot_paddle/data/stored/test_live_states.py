@@ -17,11 +17,11 @@ LABELS = np.array([1, 0, 1])
 WNLI = stored_split("WNLI", "dev")
 
 
-def live(model) -> LiveStates:
+def live(model, **origin: str) -> LiveStates:
     def batch(positions):
         return pad_rows(FEATURES, positions, max_length=6)
 
-    return LiveStates(model, batch, [LABELS], (3, 6, 12))
+    return LiveStates(model, batch, 3, [LABELS], (3, 6, 12), origin)
 
 
 def test_the_embedding_output_comes_first_then_every_layer(tiny_bert) -> None:
@@ -52,7 +52,7 @@ def test_dropout_is_off_also_in_training(tiny_bert) -> None:
 def test_extracted_rows_are_the_live_ones_whatever_the_batches(tiny_bert, tmp_path) -> None:
     model = tiny_bert("bert_base")
     source, seen = live(model), []
-    extract(source, tmp_path, WNLI, origin={}, batch_size=2, report=lambda *now: seen.append(now))
+    extract(source, tmp_path, WNLI, batch_size=2, report=lambda *now: seen.append(now))
     assert seen == [(2, 3), (3, 3)]
     reader = StateReader(tmp_path, WNLI)
     assert (len(reader), reader.of_row) == (3, source.of_row)
@@ -61,7 +61,7 @@ def test_extracted_rows_are_the_live_ones_whatever_the_batches(tiny_bert, tmp_pa
         stored, now = reader.states(rows), source.states(rows)
         assert stored.tobytes() == now.tobytes()
     reader.close()
-    assert extract(source, tmp_path, WNLI, origin={}) == 3
+    assert extract(source, tmp_path, WNLI) == 3
 
 
 def test_a_run_that_stopped_is_continued_not_repeated(tiny_bert, tmp_path) -> None:
@@ -76,9 +76,9 @@ def test_a_run_that_stopped_is_continued_not_repeated(tiny_bert, tmp_path) -> No
 
     source.states = stop
     with pytest.raises(KeyboardInterrupt):
-        extract(source, tmp_path, WNLI, origin={}, batch_size=1)
+        extract(source, tmp_path, WNLI, batch_size=1)
     source.states = lambda positions: (asked.append(list(positions)), make(positions))[1]
-    assert extract(source, tmp_path, WNLI, origin={}, batch_size=1) == 1
+    assert extract(source, tmp_path, WNLI, batch_size=1) == 1
     assert asked == [[0], [1], [1], [2]]
     with pytest.raises(DataError, match="begun with"):
-        extract(source, tmp_path, WNLI, origin={"encoder": "another"})
+        extract(live(tiny_bert("bert_base"), encoder="another"), tmp_path, WNLI)

@@ -1,0 +1,64 @@
+"""Edits that change nothing because of what stands around them: they are not drawn."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from align.certify.refusals import called
+
+_EVEN = {"square", "abs"}
+"""Functions for which the sign of their argument makes no difference."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def without_gradient(tree: ast.Module) -> frozenset[int]:
+    """Lines that run under ``paddle.no_grad``: functions it decorates, blocks it opens."""
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        openers = [*getattr(node, "decorator_list", ())]
+        if isinstance(node, ast.With):
+            openers = [item.context_expr for item in node.items]
+        elif not isinstance(node, _FUNCTIONS):
+            continue
+        if any(called(opener) == "no_grad" for opener in openers):
+            found.update(range(node.lineno, (node.end_lineno or 0) + 1))
+    return frozenset(found)
+
+
+def changes_nothing_there(statement: ast.stmt, no_gradient: bool) -> set[tuple[int, str]]:
+    """The edits of a statement's parts that its other parts make meaningless.
+
+    A gradient cut from a truth value, from a result that nobody takes or where none is recorded;
+    the order of what something is looked up in; the sign of what is squared.
+
+    Args:
+        statement: the statement.
+        no_gradient: no gradient is recorded where it stands.
+
+    Returns:
+        ``id`` of a part and a kind of edit.
+    """
+    found: set[tuple[int, str]] = set()
+    if isinstance(statement, ast.Expr):
+        found.add((id(statement.value), "detached"))
+    for node in ast.walk(statement):
+        if no_gradient:
+            found.update(_cuts(node))
+        if isinstance(node, ast.Compare):
+            found.update(cut for part in ast.walk(node) for cut in _cuts(part))
+            looks = isinstance(node.ops[0], ast.In | ast.NotIn)
+            found.update((id(one), "order") for one in node.comparators if looks)
+        if called(node) in _EVEN and isinstance(node, ast.Call):
+            found.update((id(one), "operands") for one in node.args if _is_difference(one))
+    return found
+
+
+def _cuts(node: ast.AST) -> Iterator[tuple[int, str]]:
+    yield id(node), "detached"
+    if called(node) == "detach":
+        yield id(node), "dropped_call"
+
+
+def _is_difference(node: ast.AST) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)

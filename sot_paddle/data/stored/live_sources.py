@@ -1,0 +1,122 @@
+"""Rows of GLUE and SQuAD as a frozen language model's hidden states."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from paddle import nn
+
+from sot_paddle.data.squad.questions import Question, read_questions
+from sot_paddle.data.squad.span_features import SpanFeatures, span_features
+from sot_paddle.data.stored.file_layout import SQUAD
+from sot_paddle.data.stored.live_states import LiveStates
+from sot_paddle.data.stored.original_rows import original_features
+from sot_paddle.data.token_features import TokenFeatures, pad_rows
+from sot_paddle.data.tokenization import WordPieceTokenizer
+
+
+@dataclass(frozen=True)
+class FrozenModel:
+    """A language model whose hidden states are used, and its tokenizer.
+
+    Attributes:
+        model: its head is not used.
+        tokenizer: cuts the texts.
+        max_length: T, tokens of a padded row.
+    """
+
+    model: nn.Layer
+    tokenizer: WordPieceTokenizer
+    max_length: int
+
+    @property
+    def of_row(self) -> tuple[int, int, int]:
+        """(L, T, F)."""
+        sizes = self.model.encoder_config
+        return sizes.num_hidden_layers + 1, self.max_length, sizes.hidden_size
+
+    def fingerprint(self) -> str:
+        """Hash of every weight of the encoder."""
+        digest = hashlib.sha256()
+        for name, parameter in self.model.named_parameters():
+            if not name.startswith("head."):
+                digest.update(name.encode() + np.ascontiguousarray(parameter.numpy()).tobytes())
+        return digest.hexdigest()[:32]
+
+    def states(self, tokens: TokenFeatures, about: Mapping[str, Any]) -> LiveStates:
+        """The hidden states of tokenized rows.
+
+        Args:
+            tokens: rows of at most T tokens.
+            about: what they are, by name.
+        """
+
+        def batch(positions: Any) -> dict[str, np.ndarray]:
+            pad = {"max_length": self.max_length, "pad_id": self.tokenizer.pad_id}
+            return pad_rows(tokens, positions, **pad)
+
+        digest = hashlib.sha256()
+        for name, array in sorted(tokens.arrays().items()):
+            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+        origin = {
+            "encoder": self.fingerprint(),
+            "rows": digest.hexdigest()[:32],
+            **{name: str(value) for name, value in about.items()},
+        }
+        labels = () if tokens.labels is None else tuple(np.atleast_2d(tokens.labels.T))
+        return LiveStates(self.model, batch, len(tokens), labels, self.of_row, origin)
+
+
+def glue_states(
+    frozen: FrozenModel, folder: str | Path, task: str, split: str, rows: str = "original"
+) -> tuple[LiveStates, np.ndarray]:
+    """Hidden states of a GLUE split as BERTVision reads it.
+
+    Args:
+        frozen: the language model.
+        folder: the task's folder.
+        task: its name.
+        split: as for :func:`sot_paddle.data.glue.read_split`.
+        rows: see :func:`sot_paddle.data.stored.original_rows.original_features`.
+
+    Returns:
+        The states, and the number of each row in its file.
+    """
+    tokens = original_features(folder, task, split, frozen.tokenizer, rows)
+    return frozen.states(tokens, {"task": task, "split": split}), tokens.indices
+
+
+def squad_states(
+    frozen: FrozenModel,
+    file: str | Path,
+    split: str,
+    *,
+    stride: int = 128,
+    published_labels: bool = False,
+) -> tuple[list[Question], SpanFeatures, LiveStates]:
+    """Hidden states of the windows of a SQuAD file.
+
+    Args:
+        frozen: the language model.
+        file: in the official format.
+        split: ``train`` or ``dev``, for what the files say of themselves.
+        stride: see :func:`sot_paddle.data.squad.span_features.span_features`.
+        published_labels: likewise.
+
+    Returns:
+        The questions, their windows, and the windows' hidden states.
+    """
+    questions = read_questions(file)
+    features = span_features(
+        questions,
+        frozen.tokenizer,
+        max_length=frozen.max_length,
+        stride=stride,
+        published_labels=published_labels,
+    )
+    return questions, features, frozen.states(features.tokens, {"task": SQUAD, "split": split})

@@ -1,0 +1,142 @@
+"""The command that stores hidden states: options, space, one split after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from sot_paddle.data.glue_tasks import get_task
+from sot_paddle.data.stored.file_layout import stored_split
+from sot_paddle.data.stored.live_sources import FrozenModel, glue_states, squad_states
+from sot_paddle.data.stored.live_states import LiveStates, extract
+from sot_paddle.data.stored.state_files import StateSizes, readable, require_space
+from sot_paddle.distributed import say
+from sot_paddle.failures import exit_status
+from sot_paddle.tasks.state_options import ExtractConfig
+from sot_paddle.train.device import prepare_device
+from sot_paddle.train.evaluation import duration
+from sot_paddle.train.frozen_model import load_frozen
+from sot_paddle.train.pretrained import Converter
+from sot_paddle.train.record_flags import parse_record
+
+DESCRIPTION = """\
+Store the hidden states of every layer and position of a frozen encoder in HDF5, in the original's
+layout. It says first how much disk it needs, and refuses when that is not there; a run that was
+stopped goes on with the same command."""
+EXAMPLES = """\
+examples:
+  python tools/extract_hidden_states.py --task_name RTE --data_dir GLUE/RTE \\
+      --model_name_or_path output/rte/best --output_dir states/rte
+  python tools/extract_hidden_states.py --task_name SQuAD --train_file train-v2.0.json \\
+      --predict_file dev-v2.0.json --model_name_or_path CHECKPOINT --dtype float16 \\
+      --output_dir states/squad
+
+exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 interrupted.
+"""
+_REPORT_EVERY = 10.0  # seconds
+
+
+def parse(arguments: Sequence[str]) -> ExtractConfig:
+    """The options of a command line; see :func:`~.record_flags.parse_record`."""
+    return parse_record(
+        ExtractConfig,
+        arguments,
+        program="extract_hidden_states.py",
+        description=DESCRIPTION,
+        examples=EXAMPLES,
+        configs="configs/adapter",
+    )
+
+
+def run_command(arguments: Sequence[str], convert: Converter) -> int:
+    """Run ``tools/extract_hidden_states.py``.
+
+    Args:
+        arguments: the command line without the program's name.
+        convert: turns a checkpoint of PyTorch into this project's tensors.
+
+    Returns:
+        0 when all is stored, 2 when the command was refused, 130 when it was interrupted.
+    """
+    return exit_status("extract_hidden_states", lambda: extract_splits(parse(arguments), convert))
+
+
+def extract_splits(config: ExtractConfig, convert: Converter) -> None:
+    """Store the splits that the options name.
+
+    Raises:
+        ValueError: options, data or files that cannot be used, or too little space.
+    """
+    prepare_device(dtype="float32", cpu=config.no_cuda)
+    splits = _splits(config)
+    folder = Path(config.output_dir)
+    frozen = load_frozen(config, config.length, convert)
+    sources = {split: _source(config, frozen, split) for split in splits}
+    folder.mkdir(parents=True, exist_ok=True)
+    if config.overwrite:
+        for split in splits:
+            for path in stored_split(config.task_name, split).paths(folder):
+                path.unlink(missing_ok=True)
+    for split, source in sources.items():
+        _store(config, folder, split, source)
+
+
+def _splits(config: ExtractConfig) -> list[str]:
+    named = [name.strip() for name in config.splits.split(",") if name.strip()]
+    if config.squad:
+        files = {"train": config.train_file, "dev": config.predict_file}
+        named = named or [name for name, file in files.items() if file]
+        if not named:
+            raise ValueError("SQuAD needs --train_file, --predict_file or both")
+    else:
+        if not config.data_dir:
+            raise ValueError(f"{config.task_name} needs --data_dir, the folder of its files")
+        named = named or ["train", *get_task(config.task_name).dev_splits]
+    for name in named:
+        stored_split(config.task_name, name)  # refuses a split that has no files
+    return named
+
+
+def _source(config: ExtractConfig, frozen: FrozenModel, split: str) -> LiveStates:
+    if not config.squad:
+        source, _ = glue_states(frozen, config.data_dir, config.task_name, split, config.rows)
+        return source
+    file = {"train": config.train_file, "dev": config.predict_file}[split]
+    options = {"stride": config.doc_stride, "published_labels": config.published_labels}
+    _, _, states = squad_states(frozen, file, split, **options)
+    return states
+
+
+def _store(config: ExtractConfig, folder: Path, split: str, source: LiveStates) -> None:
+    layout = stored_split(config.task_name, split)
+    sizes = StateSizes(len(source), *source.of_row, config.dtype, config.embed_batch_size)
+    needed, free = require_space(folder, layout, sizes)
+    layers, tokens, width = source.of_row
+    say(
+        f"{config.task_name} {split}: {len(source):,} rows x {layers} states x {tokens} tokens x "
+        f"{width} in {config.dtype}: {readable(needed)} more, {readable(free)} are free"
+    )
+    started = time.monotonic()
+    shown = [started]
+    begun: list[int] = []
+
+    def report(done: int, rows: int) -> None:
+        now = time.monotonic()
+        begun.append(done)
+        if now - shown[0] > _REPORT_EVERY and done > begun[0]:
+            shown[0] = now
+            left = (now - started) / (done - begun[0]) * (rows - done)
+            say(f"stored {done:,} of {rows:,} rows, {duration(left)} left")
+
+    before = extract(
+        source,
+        folder,
+        layout,
+        dtype=config.dtype,
+        batch_size=config.batch_size,
+        chunk=config.embed_batch_size,
+        report=report,
+    )
+    kept = f", {before:,} were there" if before else ""
+    say(f"{folder / layout.states.file}: {len(source):,} rows{kept}")

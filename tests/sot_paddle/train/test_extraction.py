@@ -1,0 +1,141 @@
+"""tools/extract_hidden_states.py on a tiny encoder: what is stored, resuming, refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sot_paddle.data.stored import live_states
+from sot_paddle.data.stored.file_layout import stored_split
+from sot_paddle.data.stored.live_sources import glue_states, squad_states
+from sot_paddle.data.stored.state_files import StateReader
+from sot_paddle.train import extraction
+from sot_paddle.train.extraction import parse, run_command
+from sot_paddle.train.frozen_model import load_frozen
+from tests.sot_paddle.train import state_files
+from tests.sot_paddle.train.tiny_run import no_conversion
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory) -> Path:
+    return state_files.write_encoder(tmp_path_factory.mktemp("encoder") / "tiny")
+
+
+@pytest.fixture
+def store(tiny_folders, encoder, tmp_path, capfd):
+    """Run the command into ``tmp_path/states``: (status, what it said)."""
+
+    def run(*more: str, data: Path = tiny_folders[0]) -> tuple[int, str]:
+        task = () if "--task_name" in more else ("--task_name", "RTE", "--data_dir", str(data))
+        files = ("--model_name_or_path", str(encoder), "--output_dir", str(tmp_path / "states"))
+        capfd.readouterr()
+        status = run_command([*task, *files, "--max_seq_length", "20", *more], no_conversion)
+        out, err = capfd.readouterr()
+        return status, out + err
+
+    return run
+
+
+def test_what_is_stored_are_the_encoder_s_states(store, tiny_folders, encoder, tmp_path) -> None:
+    status, said = store("--dtype", "float16", "--batch_size", "3")
+    assert status == 0, said
+    assert "RTE train: 22 rows x 3 states x 20 tokens x 12 in float16: 1.1 MB more, " in said
+    options = ["--task_name", "RTE", "--model_name_or_path", str(encoder), "--output_dir", "x"]
+    frozen = load_frozen(parse(options), 20, no_conversion)
+    assert not frozen.model.training
+    assert all(parameter.stop_gradient for parameter in frozen.model.parameters())
+    for split, rows in (("train", 22), ("dev", 7)):
+        reader = StateReader(tmp_path / "states", stored_split("RTE", split))
+        live, indices = glue_states(frozen, tiny_folders[0], "RTE", split)
+        assert len(reader) == len(live) == rows
+        assert reader.states(range(rows)).tobytes() == (
+            live.states(range(rows)).astype("float16").tobytes()
+        )
+        np.testing.assert_array_equal(reader.labels[0], live.labels[0])
+        np.testing.assert_array_equal(indices, np.arange(rows))
+        assert reader.origin == live.origin
+
+
+def test_a_stopped_run_goes_on_and_says_so(store, tmp_path, monkeypatch) -> None:
+    made, hidden_states = [], live_states.hidden_states
+
+    def stop(model, inputs):
+        made.append(len(inputs["input_ids"]))
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        return hidden_states(model, inputs)
+
+    monkeypatch.setattr(live_states, "hidden_states", stop)
+    assert store("--splits", "train", "--batch_size", "4")[0] == 130
+    status, said = store("--splits", "train", "--batch_size", "4")
+    assert status == 0
+    assert made[3:] == [4, 4, 4, 2]
+    assert "22 rows, 8 were there" in said
+    status, said = store("--splits", "train")
+    assert "22 rows, 22 were there" in said
+
+
+def test_another_encoder_is_refused_unless_all_begins_anew(store, tmp_path) -> None:
+    assert store("--splits", "dev")[0] == 0
+    other = str(state_files.write_encoder(tmp_path / "other", seed=6))
+    flags = ("--splits", "dev", "--model_name_or_path", other)
+    status, said = store(*flags)
+    assert status == 2
+    assert "was begun with encoder" in said
+    assert store(*flags, "--overwrite")[0] == 0
+
+
+def test_squad_is_stored_with_both_ends(store, encoder, tmp_path) -> None:
+    file = state_files.write_squad(tmp_path / "dev.json")
+    flags = ("--task_name", "SQuAD", "--predict_file", str(file), "--doc_stride", "5")
+    status, said = store(*flags)
+    assert status == 0, said
+    reader = StateReader(tmp_path / "states", stored_split("squad", "dev"))
+    options = ["--task_name", "squad", "--model_name_or_path", str(encoder), "--output_dir", "x"]
+    frozen = load_frozen(parse(options), 20, no_conversion)
+    questions, features, live = squad_states(frozen, file, "dev", stride=5)
+    assert len(questions) == 6
+    assert len(reader) == len(features) > 12
+    np.testing.assert_array_equal(np.stack(reader.labels, axis=1), features.tokens.labels)
+    assert (features.tokens.labels > 0).any()
+    assert reader.states([3]).tobytes() == live.states([3]).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--task_name", "SQuAD"), "SQuAD needs --train_file, --predict_file or both"),
+        (("--splits", "test"), "no hidden states are stored of split 'test'"),
+        (("--dtype", "float64"), "dtype must be one of float32, float16, got 'float64'"),
+        (("--max_seq_length", "64"), "has positions for 40 tokens, asked for 64"),
+        (("--batch_size", "0"), "batch_size must be at least 1, got 0"),
+        (("--rows", "some"), "rows must be one of original, all, got 'some'"),
+        (("--task_name", "CoLA"), "CoLA needs --data_dir"),
+    ],
+)
+def test_a_refusal_is_one_line(store, flags, message) -> None:
+    status, said = store(*flags)
+    lines = [line for line in said.splitlines() if line.startswith("extract_hidden_states: ")]
+    assert (status, len(lines)) == (2, 1), said
+    assert message in lines[0]
+
+
+def test_too_little_space_is_refused_before_anything_is_written(
+    store, tmp_path, monkeypatch
+) -> None:
+    usage = extraction.require_space.__globals__["shutil"].disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(
+        extraction.require_space.__globals__["shutil"], "disk_usage", lambda folder: usage
+    )
+    status, said = store()
+    assert status == 2
+    assert "need 1.1 MB more and 1.0 kB are free (--dtype float16" in said
+    assert list((tmp_path / "states").iterdir()) == []
+
+
+def test_published_lengths_are_the_defaults() -> None:
+    given = ["--model_name_or_path", "x", "--output_dir", "y", "--task_name"]
+    lengths = {name: parse([*given, name]).length for name in ("rte", "CoLA", "squad", "WNLI")}
+    assert lengths == {"rte": 219, "CoLA": 64, "squad": 384, "WNLI": 128}
