@@ -28,7 +28,6 @@ from align.frameworks import on_paddle  # noqa: E402
 from align.pair import models, runs  # noqa: E402
 from align.record import (
     batch_slices,  # noqa: E402
-    entries,  # noqa: E402
 )
 from align.record.batch_slices import Shares  # noqa: E402
 from align.record.request import Request  # noqa: E402
@@ -88,7 +87,7 @@ def _train(
     def between(step: int) -> None:
         synchronise()
         if step == 0 and dist.get_rank() == 0:
-            found = models.gradients(on_paddle, layer, on_paddle.entries(layer))
+            found = models.gradients(on_paddle, layer)
             batch_slices.write(folder, batch_slices.GRADIENTS, found)
 
     with on_paddle.default_dtype(dtype):
@@ -105,7 +104,7 @@ def _apart(layer: Any) -> dict[str, float]:
     """Parameter -> largest difference between the first process's and any other's."""
     trained = {id(parameter) for parameter in layer.parameters() if not parameter.stop_gradient}
     own: dict[str, float] = {}
-    for name, tensor in entries.named(on_paddle, layer).items():
+    for name, tensor in on_paddle.named(layer).items():
         if id(tensor) not in trained:
             continue
         first = tensor.detach().reshape([-1]).clone()

@@ -17,7 +17,7 @@ from align.frameworks.code_lines import builders_recorded
 from align.frameworks.factories import unpack
 from align.record.arrays import Arrays
 from align.record.casting import cast, held_dtype, is_array, is_low, output_weights
-from align.record.entries import Entry, canonical, qualified_types
+from align.record.entries import Entry, once, qualified_types
 from align.record.nested import leaves, replace
 from align.record.recording import ROOT
 from align.record.request import Request
@@ -162,11 +162,20 @@ def _owners(model: paddle.nn.Layer) -> dict[str, paddle.nn.Layer]:
     return found
 
 
+def named(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
+    """Every live tensor by canonical name."""
+    return once(model.state_dict())
+
+
+def untrained(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
+    """Those that a pass may move without an optimizer: all that is not trained."""
+    trained = {id(p) for p in model.parameters() if not p.stop_gradient}
+    return {name: tensor for name, tensor in named(model).items() if id(tensor) not in trained}
+
+
 def state(model: paddle.nn.Layer) -> Arrays:
     """Every tensor by canonical name."""
-    first = canonical(entries(model))
-    held = model.state_dict()
-    return {name: numpy(held[name]) for name in dict.fromkeys(first.values())}
+    return {name: numpy(tensor) for name, tensor in named(model).items()}
 
 
 def load(model: paddle.nn.Layer, arrays: Mapping[str, np.ndarray]) -> None:
@@ -282,12 +291,10 @@ def _cross_entropy(scores: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tenso
     return terms.sum() / (labels != -100).sum().astype(terms.dtype)
 
 
-def gradients(model: paddle.nn.Layer) -> Arrays:
-    """Of the parameters that have one, by canonical name."""
-    first = canonical(entries(model))
-    held = model.state_dict()
-    found = {name: held[name] for name in dict.fromkeys(first.values())}
-    return {n: numpy(p.grad) for n, p in found.items() if p.grad is not None}
+def reached(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
+    """The parameters that have a gradient, by canonical name."""
+    own = {id(p) for p in model.parameters() if p.grad is not None}
+    return {name: p for name, p in named(model).items() if id(p) in own}
 
 
 def clear(model: paddle.nn.Layer) -> None:
@@ -372,14 +379,13 @@ def advance(optimizer: Any, scheduler: Any, model: paddle.nn.Layer) -> None:
 
 def live_moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, dict[str, paddle.Tensor]]:
     """Canonical parameter name -> kind of moment -> the optimizer's own tensor."""
-    names = {p.name: name for name, p in model.named_parameters()}
-    first = canonical(entries(model))
+    names = {tensor.name: name for name, tensor in named(model).items()}
     found: dict[str, dict[str, paddle.Tensor]] = {}
     for key, value in optimizer.state_dict().items():
         parts = _MOMENT.fullmatch(key)
         name = names.get(parts["parameter"]) if parts else None
         if name is not None:
-            found.setdefault(first.get(name, name), {})[parts["kind"]] = value
+            found.setdefault(name, {})[parts["kind"]] = value
     return found
 
 

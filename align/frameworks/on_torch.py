@@ -14,7 +14,7 @@ from align.frameworks import masks_torch
 from align.frameworks.factories import unpack
 from align.record.arrays import Arrays
 from align.record.casting import cast, held_dtype, is_array, is_low, output_weights
-from align.record.entries import Entry, canonical, qualified_types
+from align.record.entries import Entry, once, qualified_types
 from align.record.nested import leaves, replace
 from align.record.recording import ROOT
 from align.record.request import Request
@@ -138,11 +138,20 @@ def entries(model: torch.nn.Module) -> list[Entry]:
     return found
 
 
+def named(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Every live tensor by canonical name."""
+    return once(model.state_dict(keep_vars=True))
+
+
+def untrained(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Those that a pass may move without an optimizer: all that is not trained."""
+    trained = {id(p) for p in model.parameters() if p.requires_grad}
+    return {name: tensor for name, tensor in named(model).items() if id(tensor) not in trained}
+
+
 def state(model: torch.nn.Module) -> Arrays:
     """Every tensor by canonical name."""
-    first = canonical(entries(model))
-    held = model.state_dict()
-    return {name: numpy(held[name]) for name in dict.fromkeys(first.values())}
+    return {name: numpy(tensor) for name, tensor in named(model).items()}
 
 
 def load(model: torch.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
@@ -220,9 +229,10 @@ def loss_of(plan: Request, output: Any, dtype: str, rounded: str) -> torch.Tenso
     return functional.cross_entropy(floats[0], labels)
 
 
-def gradients(model: torch.nn.Module) -> Arrays:
-    """Of the parameters that have one, by canonical name."""
-    return {n: numpy(p.grad) for n, p in model.named_parameters() if p.grad is not None}
+def reached(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The parameters that have a gradient, by canonical name."""
+    own = {id(p) for p in model.parameters() if p.grad is not None}
+    return {name: p for name, p in named(model).items() if id(p) in own}
 
 
 def clear(model: torch.nn.Module) -> None:

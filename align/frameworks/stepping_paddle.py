@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from align.frameworks.on_paddle import entries, live_moments
-from align.record.entries import canonical
+from align.frameworks.on_paddle import live_moments, named
 
 moments = live_moments
 ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
@@ -25,11 +24,9 @@ FLOAT32: Mapping[str, tuple[str, ...]] = {
 
 def parameters(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
     """All floating parameters by canonical name; a frozen one gets gradients as well."""
-    first = canonical(entries(model))
-    held = model.state_dict()
     own = {id(p) for p in model.parameters()}
-    found = {name: held[name] for name in dict.fromkeys(first.values())}
-    return {name: p for name, p in found.items() if id(p) in own and paddle.is_floating_point(p)}
+    held = named(model).items()
+    return {name: p for name, p in held if id(p) in own and paddle.is_floating_point(p)}
 
 
 def groups(optimizer: Any, model: paddle.nn.Layer) -> list[list[str]]:

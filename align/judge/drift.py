@@ -20,7 +20,7 @@ import numpy as np
 from align.judge.comparator import compare_arrays
 from align.match.mapping import WeightMapping
 from align.match.renamed import to_paddle
-from align.record.entries import Entry, canonical, named
+from align.record.entries import Entry, canonical
 from align.record.results import Comparison
 from align.record.stored_arrays import Lazy, Reader, Store
 from align.record.tolerance import Tolerance
@@ -60,13 +60,13 @@ class Sample:
 
     def reference(self, side: Any, model: Any) -> np.ndarray:
         """(size,) The elements of the PyTorch model, float64."""
-        held = named(side, model)
+        held = side.named(model)
         parts = [_pick(side, held[name], few) for name, few in self._theirs.items()]
         return np.concatenate([np.zeros(0), *parts])
 
     def ours(self, side: Any, model: Any) -> np.ndarray:
         """(size,) The same of the Paddle model; 0 for those that the mapping leaves out."""
-        held = named(side, model)
+        held = side.named(model)
         found = np.zeros(self.size)
         for name, (few, places) in self._ours.items():
             found[places] = _pick(side, held[name], few)
@@ -107,6 +107,8 @@ def _places(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _pick(side: Any, tensor: Any, few: np.ndarray) -> np.ndarray:
+    if few.size == math.prod(tensor.shape):
+        return side.view(tensor).reshape(-1).astype(np.float64)
     return side.numpy(tensor.detach().reshape([-1])[side.tensor(few)]).astype(np.float64)
 
 

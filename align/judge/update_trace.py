@@ -6,6 +6,7 @@ of elements is kept: an update is elementwise, and what is not (clipping) uses n
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ TILE = 4093  # elements of the drawn patterns, which repeat in larger tensors
 SMALL, LARGE = 1e-3, 1e4  # global norms far below and far above any limit that one clips at
 SMALL_STEP = 1  # index of the step with the small norm
 SPREAD = {"float64": 9.0, "float32": 6.0}  # orders of magnitude that gradients are spread over
+FEW = 2**20  # numbers of a model whose drawn gradients are kept for the next optimizer
 
 
 @dataclass
@@ -87,7 +89,7 @@ class SideTrace:
 
 
 class Feed:
-    """The gradients of all steps, drawn anew at every call so that none are stored.
+    """The gradients of all steps, those of a large model drawn anew at every call: none are stored.
 
     A step's gradient is the recorded one with drawn variations; four tenths of the elements are
     spread over orders of magnitude (small ones show epsilon), a tenth are zero. The first step has
@@ -123,6 +125,8 @@ class Feed:
         self._scales = [1.0] * steps
         self._scales[SMALL_STEP] = min(1.0, SMALL / norm)
         self._scales[-1] = max(1.0, LARGE / norm)
+        if sum(g.size for g in self._recorded.values()) <= FEW:
+            self.source = functools.cache(self.source)
 
     def source(self, name: str, step: int) -> np.ndarray | None:
         """The gradient of PyTorch's parameter in a step, None without."""
@@ -215,8 +219,15 @@ def sample(array: np.ndarray) -> np.ndarray:
     """The whole of a small array; SAMPLE elements of a large one, always the same ones."""
     if array.size <= SAMPLE:
         return np.array(array, np.float64)
-    chosen = np.unique(np.random.default_rng(array.size).integers(0, array.size, SAMPLE))
-    return array[np.unravel_index(chosen, array.shape)].astype(np.float64)
+    return array[_places(array.shape)].astype(np.float64)
+
+
+@functools.lru_cache(maxsize=256)
+def _places(shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    """Where the elements of a sample are in an array of a shape."""
+    size = math.prod(shape)
+    chosen = np.unique(np.random.default_rng(size).integers(0, size, SAMPLE))
+    return np.unravel_index(chosen, shape)
 
 
 class Follower:
@@ -231,6 +242,7 @@ class Follower:
         own: gives (the side's own name, gradient or None) of a step.
         dtype: precision of the run.
         watch: read the norm of all gradients before and after each step.
+        bare: record weights and rates alone, by which a planted fault is seen.
         warm: steps that the schedule makes before the first one, so that the rate is not zero.
         prepare: called with each fresh optimizer; may return another one. None for nothing.
     """
@@ -247,11 +259,12 @@ class Follower:
         warm: int,
         *,
         watch: bool = False,
+        bare: bool = False,
         prepare: Callable[[Any], Any] | None = None,
     ) -> None:
         self._side, self._stepping, self._model, self._plan = side, stepping, model, plan
         self._view, self._own, self._dtype, self._warm = view, own, dtype, warm
-        self._prepare, self._watch = prepare, watch
+        self._prepare, self._watch, self._bare = prepare, watch, bare
         self._parameters = stepping.parameters(model)
 
     def run(self, steps: int) -> SideTrace:
@@ -299,7 +312,9 @@ class Follower:
             if traces is found.main:
                 found.clipped.append(stepping.gradient_norm(model) / norm if norm else 1.0)
                 found.norms.append(norm)
-            self._record(traces, optimizer, applied, step)
+            self._record(traces, applied)
+            if not self._bare:
+                self._record_moments(traces, optimizer, step)
             if scheduler is not None and step < steps - 1:
                 stepping.advance(scheduler)
         if traces is found.main:
@@ -319,17 +334,13 @@ class Follower:
             target: value for name, value in values.items() for target in self._view.targets(name)
         }
 
-    def _record(
-        self,
-        traces: dict[str, ParameterTrace],
-        optimizer: Any,
-        applied: Mapping[str, float],
-        step: int,
-    ) -> None:
+    def _record(self, traces: dict[str, ParameterTrace], applied: Mapping[str, float]) -> None:
         rates = self._named(applied)
         for name, weight in self._weights():
             traces[name].weights.append(weight)
             traces[name].rates.append(rates.get(name, math.nan))
+
+    def _record_moments(self, traces: dict[str, ParameterTrace], optimizer: Any, step: int) -> None:
         used = dict(self._view.samples(self._gradient))
         for name, trace in traces.items():
             trace.used.append(used.get(name))

@@ -25,7 +25,6 @@ from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Isolation, is_mask
 from align.record.arrays import Arrays
-from align.record.entries import named
 from align.record.nested import leaves, pair_leaves, replace
 from align.record.recording import ROOT, Call
 from align.record.results import Comparison
@@ -95,7 +94,7 @@ class BackwardIsolation(Isolation):
         self._makers: dict[str, list[str]] = {}
         self._seeds: dict[str, list[np.ndarray]] = {}
         self.forward_wrong: set[str] = set()
-        self._parameters = named(on_paddle, pair.model)
+        self._parameters = on_paddle.named(pair.model)
         pooled = pair.setup.pooled and pair.dtype == "float64"
         self._gradient_rule = bounds.POOLED if pooled else bounds.ISOLATED[pair.dtype]
 

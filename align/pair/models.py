@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from align.record.entries import Entry, canonical, named
 from align.record.request import Request
 from align.record.stored_arrays import Lazy
 
@@ -43,7 +42,7 @@ class Models:
     def __init__(self, side: Any, plan: Request) -> None:
         self.side, self.plan = side, plan
         self.clean: dict[str, str] = {}
-        self._built: dict[str, tuple[Any, list[Any]]] = {}
+        self._built: dict[str, tuple[Any, list[tuple[Any, bool]]]] = {}
         self._adapt: Callable[[Any], None] = lambda _: None
         self._flag = _FLAGS[side.NAME]
 
@@ -58,51 +57,37 @@ class Models:
         if dtype not in self._built:
             model = self.side.prepare(self.plan, dtype, train)
             self._adapt(model)
-            flags = [getattr(p, self._flag) for p in model.parameters()]
+            flags = [(p, getattr(p, self._flag)) for p in model.parameters()]
             self._built[dtype] = model, flags
         model, flags = self._built[dtype]
         if model.training != train:
             self.side.set_mode(model, train)
-        for parameter, flag in zip(model.parameters(), flags, strict=True):
+        for parameter, flag in flags:
             setattr(parameter, self._flag, flag)
         if dtype not in self.clean:
             self.side.clear(model)
         return model
 
 
-def tensors(side: Any, model: Any, entries: Sequence[Entry] | None = None) -> Lazy:
-    """The same as arrays, each copied when it is read."""
-    held = named(side, model, entries)
-    return Lazy({n: partial(side.numpy, tensor) for n, tensor in held.items()})
+def tensors(side: Any, model: Any) -> Lazy:
+    """Every tensor of a live model by canonical name, each copied when it is read."""
+    return Lazy({n: partial(side.numpy, tensor) for n, tensor in side.named(model).items()})
 
 
 def views(side: Any, model: Any) -> Lazy:
     """The same for a look at a model that rests: not copied where that can be avoided."""
-    return Lazy({n: partial(side.view, tensor) for n, tensor in named(side, model).items()})
+    return Lazy({n: partial(side.view, tensor) for n, tensor in side.named(model).items()})
 
 
-def gradients(side: Any, model: Any, entries: Sequence[Entry]) -> Lazy:
+def gradients(side: Any, model: Any) -> Lazy:
     """Every gradient of a live model by canonical name, for a look."""
-    first = canonical(entries)
-    names = {entry.identity: first[entry.name] for entry in entries}
-    return Lazy(
-        {
-            names[id(p)]: lambda p=p: side.view(p.grad)
-            for p in model.parameters()
-            if p.grad is not None and id(p) in names
-        }
-    )
+    return Lazy({n: lambda p=p: side.view(p.grad) for n, p in side.reached(model).items()})
 
 
 def release(side: Any, model: Any) -> None:
     """Free what an optimizer in a cycle of references still holds, where that is large."""
-    if sum(math.prod(entry.shape) for entry in side.entries(model)) > _LARGE:
+    if sum(math.prod(tensor.shape) for tensor in side.named(model).values()) > _LARGE:
         gc.collect()
-
-
-def untrained(entries: Iterable[Entry]) -> set[str]:
-    """Names of the tensors that a pass may move without an optimizer: all that is not trained."""
-    return {entry.name for entry in entries if entry.buffer or not entry.trainable}
 
 
 def load(side: Any, model: Any, arrays: Mapping[str, np.ndarray], change: Callable | None) -> None:

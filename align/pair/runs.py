@@ -77,10 +77,7 @@ def passed(
     Yields:
         Recording.
     """
-    entries = side.entries(model)
-    kept = models.untrained(entries)
-    live = models.tensors(side, model, entries)
-    before = {name: live[name] for name in live if name in kept}
+    before = {name: side.numpy(tensor) for name, tensor in side.untrained(model).items()}
     inputs = moved(plan.cast(dtype, rounded), moves)
     side.clear(model)
     with contextlib.ExitStack() as stack:
@@ -96,12 +93,12 @@ def passed(
     found = held.recording
     found.loss, found.stamp = side.numpy(loss), side.stamp(loss)
     del loss
-    found.gradients = models.gradients(side, model, entries)
+    found.gradients = models.gradients(side, model)
     found.input_gradients = {
         path: side.numpy(value.grad) for path, value in watched.items() if value.grad is not None
     }
-    after = models.tensors(side, model, entries)
-    found.state = {name: after[name] for name in before}
+    after = side.named(model)
+    found.state = {name: side.numpy(after[name]) for name in before}
     try:
         yield found
     finally:

@@ -89,7 +89,8 @@ class UpdateSides:
     def follow(self) -> tuple[SideTrace, UpdateJudge]:
         """Both sides, and the judge of Paddle's."""
         pair = self._pair
-        ours, captured = self._follow_ours(())
+        captured: dict[str, ParameterTrace] = {}
+        ours = self._follow_ours(captured=captured)
         reference, oracle, near = self._follow_theirs(self.module, pair.dtype), None, None
         if pair.dtype == "float32":
             model = pair.reference_model("float64", True)
@@ -104,10 +105,10 @@ class UpdateSides:
         return ours, UpdateJudge(reference, oracle, near, pair.dtype)
 
     def under(self, factory: Callable[[Any], Any]) -> SideTrace:
-        """Paddle's side with the optimizer of another factory."""
+        """Paddle's side with the optimizer of another factory; weights and rates alone."""
         plan = self._pair.plan
         faulty = dataclasses.replace(plan, optimizer=(lambda _: None, factory))
-        return self._follow_ours((), faulty)[0]
+        return self._follow_ours(plan=faulty, bare=True)
 
     def optimizers(self) -> tuple[Any, Any]:
         """A fresh optimizer of PyTorch, and one of Paddle."""
@@ -130,15 +131,20 @@ class UpdateSides:
         """
         try:
             with optimizer_edits_paddle.kept(self.model):
-                ours, _ = self._follow_ours(changes)
+                ours = self._follow_ours(changes)
         except stepping_paddle.ERRORS:
             return False
         return all(comparison.passed for comparison in judge.compare(ours))
 
     def _follow_ours(
-        self, changes: tuple[Change, ...], plan: Request | None = None
-    ) -> tuple[SideTrace, dict[str, ParameterTrace]]:
-        """Paddle's side, and the gradients it was given by name."""
+        self,
+        changes: tuple[Change, ...] = (),
+        *,
+        plan: Request | None = None,
+        captured: dict[str, ParameterTrace] | None = None,
+        bare: bool = False,
+    ) -> SideTrace:
+        """Paddle's side; ``captured`` takes the gradients that it was given."""
 
         def prepare(optimizer: Any) -> Any:
             for change in changes:
@@ -148,16 +154,13 @@ class UpdateSides:
         partners, known = self._weights.partners(), stepping_paddle.parameters(self.model)
         targets = [t for bundle in self.feed.bundles for name in bundle for t in partners[name]]
         own = {name: (name,) for name in dict.fromkeys(targets) if name in known}
-        captured = {name: ParameterTrace() for name in own}
 
         def given(step: int) -> Iterator[tuple[str, np.ndarray | None]]:
             for name, gradient in self.feed.targets(step):
-                if name not in captured:
+                if name not in own:
                     continue
-                held = captured[name]
-                held.gradients.append(None if gradient is None else sample(gradient))
-                norm = 0.0 if gradient is None else np.linalg.norm(gradient.astype(np.float64))
-                held.norms.append(float(norm))
+                if captured is not None:
+                    _capture(captured.setdefault(name, ParameterTrace()), gradient)
                 yield name, gradient
 
         follower = Follower(
@@ -169,9 +172,10 @@ class UpdateSides:
             given,
             self._pair.dtype,
             self._warm,
+            bare=bare,
             prepare=prepare,
         )
-        return follower.run(self.steps), captured
+        return follower.run(self.steps)
 
     def _follow_theirs(
         self, model: Any, dtype: str, prepare: Callable[[Any], Any] | None = None
@@ -217,3 +221,10 @@ class UpdateSides:
             stepping_torch.as_paddle(own, self.module, which, clips)
 
         return self._follow_theirs(self.module, pair.dtype, prepare)
+
+
+def _capture(trace: ParameterTrace, gradient: np.ndarray | None) -> None:
+    """Add what a step was given."""
+    trace.gradients.append(None if gradient is None else sample(gradient))
+    norm = 0.0 if gradient is None else np.linalg.norm(gradient.astype(np.float64))
+    trace.norms.append(float(norm))

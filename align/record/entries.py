@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +48,9 @@ def qualified_types(owner: object) -> tuple[str, ...]:
     return tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(owner).__mro__)
 
 
-def named(side: Any, model: Any, entries: Sequence[Entry] | None = None) -> dict[str, Any]:
-    """Every live tensor by canonical name; the model's entries where they are known already."""
-    held = model.state_dict()
-    entries = side.entries(model) if entries is None else entries
-    return {name: held[name] for name in dict.fromkeys(canonical(entries).values())}
+def once(held: Mapping[str, Any]) -> dict[str, Any]:
+    """The tensors of a state dict, each under the first of its names."""
+    first: dict[int, str] = {}
+    for name, tensor in held.items():
+        first.setdefault(id(tensor), name)
+    return {name: held[name] for name in first.values()}

@@ -19,7 +19,7 @@ from align.explain.distributed_causes import fit
 from align.frameworks import on_paddle
 from align.pair import launching, models, slice_passes
 from align.pair.any_pair import AnyPair, Setup
-from align.record import batch_slices, entries
+from align.record import batch_slices
 from align.record.batch_slices import Shares
 from align.record.request import Request
 from align.stages import distributed
@@ -91,7 +91,7 @@ def emulated(pair: AnyPair, fault: str = "") -> Shares:
         losses.append([float(on_paddle.loss_of(plan, output, "float64", "float64"))])
     model = pair.our_model(True)
     optimizer, _ = on_paddle.make_optimizer(pair.plan, model)
-    for name, value in entries.named(on_paddle, model).items():
+    for name, value in on_paddle.named(model).items():
         if name in gradients:
             value.grad = on_paddle.tensor(gradients[name])
     rate = on_paddle.rate(optimizer)
