@@ -145,6 +145,7 @@ def compare(
     oracle: Sequence[np.ndarray] | None,
     steady: np.ndarray,
     base: Tolerance,
+    first: int = 1,
 ) -> list[Comparison]:
     """One comparison of the samples of each step, named by `step_name`.
 
@@ -154,9 +155,10 @@ def compare(
         oracle: those of its float64 run, for a pair in float32.
         steady: places of the samples that are judged.
         base: the training rule.
+        first: the step to begin with, counted from 1.
     """
     rule, found = dataclasses.replace(base, norm="l2"), []
-    for step in range(1, len(ours)):
+    for step in range(first, len(ours)):
         a, b = (track[step][steady] for track in (ours, reference))
         judge = None if oracle is None else oracle[step][steady]
         found.append(compare_arrays(step_name(step), a, b, rule, oracle=judge))

@@ -293,11 +293,11 @@ class AnyPair(Pair):
         return runs.train(on_paddle, model, self.plan, self.dtype, self.dtype, masks=masks)
 
     def trained_ours(
-        self, watch: Watch | None = None, plan: Request | None = None
+        self, watch: Watch | None = None, plan: Request | None = None, **options: Any
     ) -> contextlib.AbstractContextManager[TrainingRun]:
         """The same, to be judged in a ``with`` block and not kept; see `runs.trained`."""
-        model, masks, dtype = self.our_model(True), self.setup.masks, self.dtype
-        options = {"masks": masks, "watch": watch}
+        model, dtype = self.our_model(True), self.dtype
+        options |= {"masks": self.setup.masks, "watch": watch}
         return runs.trained(on_paddle, model, plan or self.plan, dtype, dtype, **options)
 
     def trainings(self) -> TrainingRuns:

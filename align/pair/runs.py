@@ -175,6 +175,7 @@ def trained(
     masks: Masks | None = None,
     watch: Callable[[Any], None] | None = None,
     follow: Callable[[Any, Any], None] | None = None,
+    enough: Callable[[TrainingRun], bool] = lambda _: False,
 ) -> Iterator[TrainingRun]:
     """Train for the plan's steps on its batches, in training mode; look at it in a ``with`` block.
 
@@ -188,6 +189,7 @@ def trained(
         masks: dropout masks that both sides share, None for dropout off.
         watch: called with the model before the first step and after every step.
         follow: called with the optimizer and the model before the first step.
+        enough: whether to stop, asked after every step with the losses and rates so far.
 
     Yields:
         TrainingRun: losses, rates, final tensors and moments, by canonical name; the tensors are
@@ -206,6 +208,8 @@ def trained(
             result.losses.append(loss)
             result.learning_rates.append(rate)
             watch(model)
+            if enough(result):
+                break
         result.moments = side.moments(optimizer, model)
         average = getattr(optimizer, AVERAGE, None)
         if average is not None:

@@ -16,6 +16,7 @@ from align.judge.noise_band import Kinds, NoiseBand
 from align.match.mapping import WeightMapping
 from align.match.renamed import to_paddle
 from align.record.arrays import TrainingRun
+from align.record.request import Request
 from align.record.stored_arrays import Lazy
 
 STATE = ""
@@ -32,7 +33,8 @@ class TrainingRuns:
         reference: PyTorch's run.
         oracle: its float64 run, for a pair in float32.
         band: how far rounding moves what a run leaves, and its sampled weights by step.
-        ours: Paddle's run, to be judged in a ``with`` block; None where it is handed in.
+        ours: Paddle's run, to be judged in a ``with`` block; None where it is handed in. Of live
+            models also that of another plan, which ends when ``enough`` says so of it.
         plain: the sampled weights of the reference's steps, None where they are not known.
         exact: those of its float64 run.
         steady: places of the samples that are judged, from `steady`.
@@ -41,7 +43,7 @@ class TrainingRuns:
     reference: TrainingRun
     oracle: TrainingRun | None
     band: NoiseBand
-    ours: Callable[[], contextlib.AbstractContextManager[Ours]] | None = None
+    ours: Callable[..., contextlib.AbstractContextManager[Ours]] | None = None
     plain: Track | None = None
     exact: Track | None = None
     steady: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -99,9 +101,12 @@ def live(pair: Any, theirs: Any, own: Any) -> TrainingRuns:
     chosen = steady(sample, oracle or reference)
 
     @contextlib.contextmanager
-    def ours() -> Iterator[Ours]:
+    def ours(
+        plan: Request | None = None, enough: Callable[[Ours], bool] = lambda _: False
+    ) -> Iterator[Ours]:
         track = Track(functools.partial(sample.ours, own))
-        with pair.trained_ours(track.watch) as run:
+        asked = {"enough": lambda run: enough((run, track))}
+        with pair.trained_ours(track.watch, plan, **asked) as run:
             yield run, track
 
     @contextlib.contextmanager

@@ -24,16 +24,14 @@ from align.judge.judging import each, largest
 from align.judge.noise_band import Find, Kinds
 from align.judge.settling import Settling
 from align.pair.pair import Pair
-from align.pair.training_runs import STATE, TrainingRuns, in_paddle, tensor_title
+from align.pair.training_runs import STATE, Ours, TrainingRuns, in_paddle, tensor_title
 from align.record.arrays import TrainingRun
+from align.record.request import Request
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.stored_arrays import Lazy
 from align.record.tolerance import Tolerance
 from align.record.training_batches import exchanged
 from align.stages.stages import judged_control
-
-PAUSE = 3
-"""Step after which a faulty run is judged first: a warm-up has moved the rate by then."""
 
 
 def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
@@ -55,7 +53,7 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     if pair.live:
         controls += _other_order(pair, judge)
         controls += [
-            _under(pair, judge, fault, factory)
+            _faulty(judge, fault, "the optimizer", _with_optimizer(pair.plan, factory))
             for fault, factory in pair.faulty_optimizers("training").items()
         ]
     reference = judge.reference
@@ -147,12 +145,12 @@ class TrainingJudge:
         firsts = (self._judged or self._expected).get(FIRST, {})
         return driven(found, firsts, self.reference.learning_rates)
 
-    def drift(self, ours: drift.Track | None) -> list[Comparison]:
+    def drift(self, ours: drift.Track | None, first: int = 1) -> list[Comparison]:
         """The sampled weights after each step by their floors; [] where they are not known."""
         if ours is None or self.runs.plain is None:
             return []
         runs = self.runs
-        return drift.compare(ours, runs.plain, runs.exact, runs.steady, self._base)
+        return drift.compare(ours, runs.plain, runs.exact, runs.steady, self._base, first)
 
     def settle(self, found: list[Comparison], drifts: list[Comparison]) -> list[Comparison]:
         """Everything, judged by the band where a floor was missed; the drift is one comparison."""
@@ -189,8 +187,8 @@ class TrainingJudge:
         sides = np.asarray(losses), np.asarray(self.reference.losses)
         return compare_arrays("losses", *sides, self._base, oracle=oracle)
 
-    def begun(self, run: TrainingRun) -> Iterator[Comparison]:
-        """Rates and losses of a run that was stopped before the end."""
+    def begun(self, run: TrainingRun, track: drift.Track | None) -> Iterator[Comparison]:
+        """Rates, losses and the last weights of a run that is perhaps stopped before the end."""
         rates, losses = len(run.learning_rates), len(run.losses)
         expected = np.asarray(self.reference.learning_rates[:rates])
         found = np.asarray(run.learning_rates)
@@ -198,6 +196,7 @@ class TrainingJudge:
         oracle = None if self._oracle is None else np.asarray(self._oracle.losses[:losses])
         sides = np.asarray(run.losses), np.asarray(self.reference.losses[:losses])
         yield compare_arrays("losses", *sides, self._base, oracle=oracle)
+        yield from self.drift(track, losses)
 
     def tensors(
         self, kind: str, own: Mapping[str, np.ndarray], only: Sequence[str] | None = None
@@ -270,29 +269,25 @@ def _other_order(pair: Pair, judge: TrainingJudge) -> list[ControlResult]:
     if not number:
         return []
     title = f"batches[0] and batches[{number}] exchanged"
-    with pair.trained_ours(plan=dataclasses.replace(pair.plan, batches=batches)) as run:
-        found = chain([judge.losses(run.losses)], judge.tensors(STATE, run.state))
-        return [judged_control(title, judge.settling.planted(found), "the run")]
+    return [_faulty(judge, title, "the run", dataclasses.replace(pair.plan, batches=batches))]
 
 
-def _under(
-    pair: Any, judge: TrainingJudge, fault: str, factory: Callable[[Any], Any]
-) -> ControlResult:
-    """A run of Paddle with another optimizer, stopped as soon as the fault shows."""
-    for steps in sorted({min(PAUSE, pair.plan.steps), pair.plan.steps}):
-        made = (pair.plan.optimizer[0], factory)
-        with pair.trained_ours(
-            plan=dataclasses.replace(pair.plan, optimizer=made, steps=steps)
-        ) as run:
-            found: Iterable[Comparison] = judge.begun(run)
-            if steps == pair.plan.steps:
-                kinds = {STATE: run.state, **run.moments}
-                found = chain(found, *(judge.of_kind(kind, held) for kind, held in kinds.items()))
-            place = f"the optimizer, after {steps} of {pair.plan.steps} steps"
-            result = judged_control(fault, judge.settling.planted(found), place)
-        if result.caught:
-            break
-    return result
+def _with_optimizer(plan: Request, factory: Callable[[Any], Any]) -> Request:
+    return dataclasses.replace(plan, optimizer=(plan.optimizer[0], factory))
+
+
+def _faulty(judge: TrainingJudge, fault: str, place: str, plan: Request) -> ControlResult:
+    """A run of Paddle with a fault in its plan, stopped as soon as the fault shows."""
+
+    def begun(ours: Ours) -> Iterator[Comparison]:
+        return judge.settling.planted(judge.begun(*ours))
+
+    with judge.runs.ours(plan, lambda ours: not all(c.passed for c in begun(ours))) as ours:
+        run, made = ours[0], len(ours[0].losses)
+        found = begun(ours)
+        if made == plan.steps:
+            found = chain(found, judge.settling.planted(judge.everything(run)))
+        return judged_control(fault, found, f"{place}, after {made} of {plan.steps} steps")
 
 
 def _divergences(
