@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from align.cases.planted_controls import MODEL_FAULTS, planted
 from align.cases.recipe_faults import recipe_faults
 from align.cases.sides import paddle_side, torch_side
 from align.cases.sides.drawn_models import draw_state, make_batch, planned_shapes, training_batches
+from align.frameworks import on_paddle
 from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
 from align.judge.distance import peak
@@ -29,6 +31,7 @@ from align.record.request import Request
 from align.record.results import Comparison
 from align.record.stored_arrays import Lazy
 from align.weights import build_plan
+from sot_paddle.features import Features, Taps
 
 ORDER = "(order of the taps)"
 Outputs = dict[str, Any]
@@ -180,6 +183,7 @@ class ModelPair(AnyPair):
         self.judge = ExactStatistics(setup.weights, setup.modules, dtype, setup.pooled)
         self.case = case
         self.backward = case.steps != ("forward",)
+        self._encoded: tuple[Features, Taps] | None = None
 
     @property
     def batch(self) -> Arrays:
@@ -193,6 +197,7 @@ class ModelPair(AnyPair):
             self.setup.state.hold(name, lambda value=value: value)
         for held in (self.setup.references, self.setup.ports):
             held.clean.clear()
+        self._encoded = None
 
     def fresh_reference(self) -> torch.nn.Module:
         """The reference with the pair's weights put back, in the case's mode."""
@@ -205,6 +210,58 @@ class ModelPair(AnyPair):
     def outputs(self, recording: Recording) -> Arrays:
         """What a model of the pair returned, by name."""
         return dict(recording.calls[ROOT].outputs)
+
+    def run_ours(self, **options: Any) -> Recording:
+        """The Paddle side now; what its backbone makes is kept for `pass_ours`."""
+        original = getattr(self.model, "features", None)
+
+        def kept(*given: Any) -> Features:
+            made = original(*given)
+            fields = {name: _detached(value) for name, value in vars(made).items()}
+            taps = {name: tap.detach() for name, tap in (given[-1] or {}).items()}
+            self._encoded = Features(**fields), taps
+            return made
+
+        with self._features(kept if original else None):
+            return super().run_ours(**options)
+
+    @contextlib.contextmanager
+    def pass_ours(
+        self, *, tripled: str = "", backward: bool = True, changed: str = ""
+    ) -> Iterator[Recording]:
+        """The same, not kept. A head with a fault gets what the backbone made in the clean pass."""
+        graph = contextlib.nullcontext() if backward else paddle.no_grad()
+        again = None
+        if changed.startswith("head.") and not backward and self._encoded:
+            again = self._encoded_again
+        with (
+            graph,
+            self._features(again),
+            super().pass_ours(tripled=tripled, backward=backward) as found,
+        ):
+            yield found
+
+    def _encoded_again(self, *given: Any) -> Features:
+        """What `kept` has kept, running statistics of the backbone included."""
+        features, taps = self._encoded
+        if given[-1] is not None:
+            given[-1].update(taps)
+        state = self.ours.state.items()
+        on_paddle.load(self.model, {n: a for n, a in state if not n.startswith("head.")})
+        return features
+
+    @contextlib.contextmanager
+    def _features(self, replaced: Callable[..., Features] | None) -> Iterator[None]:
+        """Another function in the place of the Paddle model's ``features``; None: the same."""
+        model = self.model
+        if replaced is None:
+            yield
+            return
+        model.features = replaced
+        try:
+            yield
+        finally:
+            del model.features
 
     def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
         """Our pass with each fault that the step "forward" or "backward" must see.
@@ -221,7 +278,7 @@ class ModelPair(AnyPair):
             with planted(fault, self.model) as where:
                 if where is not None:
                     forward_faults += not fault.backward_only
-                    with self.pass_ours(backward=backward) as faulty:
+                    with self.pass_ours(backward=backward, changed=where) as faulty:
                         yield fault.name, where, faulty
         if backward:
             yield from self._wrong_gradients()
@@ -256,3 +313,7 @@ class ModelPair(AnyPair):
             name: unmeasured()(paddle_side.factory(recipe))
             for name, recipe in recipe_faults(step, self.case.recipe).items()
         }
+
+
+def _detached(value: paddle.Tensor | None) -> paddle.Tensor | None:
+    return None if value is None else value.detach()

@@ -233,9 +233,15 @@ class AnyPair(Pair):
         return runs.run(on_paddle, self.model, self.plan, self.dtype, self.dtype, **options)
 
     def pass_ours(
-        self, *, tripled: str = "", backward: bool = True
+        self, *, tripled: str = "", backward: bool = True, changed: str = ""
     ) -> contextlib.AbstractContextManager[Recording]:
-        """The Paddle side now, to be judged in a ``with`` block and not kept; see `runs.passed`."""
+        """The Paddle side now, to be judged in a ``with`` block and not kept; see `runs.passed`.
+
+        Args:
+            tripled: see there.
+            backward: see there.
+            changed: the tensor or layer with a fault, for a pair that knows what comes before it.
+        """
         options = {"tripled": tripled, "backward": backward, **self._options}
         return runs.passed(on_paddle, self.model, self.plan, self.dtype, self.dtype, **options)
 
@@ -335,7 +341,7 @@ class AnyPair(Pair):
             return
         with self.nudged() as name:
             if name is not None:
-                with self.pass_ours(backward=False) as found:
+                with self.pass_ours(backward=False, changed=name) as found:
                     yield "a weight 1 % off", name, found
 
     def _without_parameters(self) -> str:
