@@ -121,13 +121,14 @@ class Gap:
         found = cls(peer=None if peer is None else cls())
         sides = [pieces(array) for array in (a, judge, peer) if array is not None]
         start = 0
-        for one, other, *third in zip(*sides, strict=True):
-            found._add(one, other, start)
-            found.peak = max(found.peak, peak(other))
-            found._size += _squares(other)
-            for piece in third:
-                found.peer._add(piece, other, start)
-            start += one.size
+        with np.errstate(over="ignore", invalid="ignore"):
+            for one, other, *third in zip(*sides, strict=True):
+                found._add(one, other, start)
+                found.peak = max(found.peak, peak(other))
+                found._size += _squares(other)
+                for piece in third:
+                    found.peer._add(piece, other, start)
+                start += one.size
         if found.peer is not None:
             found.finite &= found.peer.finite
         return found
@@ -173,16 +174,16 @@ def absolute_difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     Returns:
         (...) float64; equal infinities are 0 apart.
     """
-    return _defined(_difference(a, b))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _defined(_difference(a, b))
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The same with NaN where a side is NaN or both are the same infinity."""
     if LOW_PRECISION[0] in (a.dtype.name, b.dtype.name):
         a, b = a.astype(np.float64), b.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        difference = np.asarray(np.subtract(a, b, dtype=np.float64))
-        np.abs(difference, out=difference)
+    difference = np.asarray(np.subtract(a, b, dtype=np.float64))
+    np.abs(difference, out=difference)
     if a.dtype.kind in "iu":
         difference = np.where((difference == 0) & (a != b), 1.0, difference)
     return difference
@@ -198,9 +199,8 @@ def _squares(piece: np.ndarray) -> float:
 
     Not by a dot product: its library would start threads of its own in each of ours.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        piece = piece.astype(np.float64, copy=False)
-        return float(np.einsum("i,i->", piece, piece))
+    piece = piece.astype(np.float64, copy=False)
+    return float(np.einsum("i,i->", piece, piece))
 
 
 def peak(array: np.ndarray) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from align.cases.kinds.case_kinds import WORDS_DIM, Batch, ImageBatch, ModelCase
 from align.cases.sides import torch_side
@@ -91,13 +92,20 @@ def _image_batch(spec: ImageBatch, num_classes: int, rng: np.random.Generator) -
     return {"images": images, "labels": labels}
 
 
-def draw_state(case: ModelCase, checkpoint: Path | None = None) -> Arrays:
+def draw_state(
+    case: ModelCase, checkpoint: Path | None = None, model: torch.nn.Module | None = None
+) -> Arrays:
     """Reference weights in float64: random everywhere, or the real encoder with a random head.
 
     One-dimensional parameters are moved off their initial 0 and 1, so that a forgotten bias or
     norm weight shows; running variances stay positive.
+
+    Args:
+        case: what to draw for.
+        checkpoint: directory of the real checkpoint, for the cases that use it.
+        model: the case's from `torch_side.build_seeded`, None to build it.
     """
-    model = torch_side.build_seeded(case)
+    model = torch_side.build_seeded(case) if model is None else model
     state = {name: value.numpy() for name, value in model.state_dict().items()}
     rng = np.random.default_rng(case.batch.seed)
     for name, value in state.items():

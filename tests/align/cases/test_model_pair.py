@@ -16,7 +16,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     from align.cases.sides import paddle_side, torch_side
     from align.cases.sides.drawn_models import draw_state, make_batch
 
-from align.cases.kinds.case_kinds import Batch, ModelCase, Recipe
+from align.cases.kinds.case_kinds import Batch, ImageBatch, ModelCase, Recipe
 from align.record.recording import ROOT
 from align.record.stored_arrays import Lazy
 from sot_paddle.data.real_sentences import REAL_SENTENCES
@@ -186,6 +186,40 @@ def test_accumulation_and_the_moving_average_are_compared():
     failures = model_steps.run_training(case, "float64", context).failures
     assert failures
     assert all(c.name.startswith("average/") for c in failures)
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_a_fault_in_the_head_shows_as_in_a_whole_pass(train):
+    """It is planted behind what the backbone made, whose running statistics move as well."""
+    small = {"img_size": 32, "embed_dim": 12, "depth": 1, "num_heads": 2, "dense_norm": "bn"}
+    head = {"wr_dim": 4, "qkv_dim": 6}
+    case = ModelCase(
+        "images",
+        "sot_tiny",
+        {**small, **head},
+        subject="images",
+        batch=ImageBatch(2, 32),
+        num_classes=5,
+        train=train,
+    )
+    pair = ModelPair(case, "float64")
+    clean = pair.outputs(pair.ours)
+    kept = {name: pair.model.state_dict()[name].numpy() for name in pair.ours.state}
+    weight = pair.model.head.cls_fc.weight
+    weight.set_value(weight.numpy() * 1.5)
+    found = []
+    for changed in ("head.cls_fc", "embed"):
+        with pair.pass_ours(backward=False, changed=changed) as faulty:
+            found.append({**pair.outputs(faulty), **faulty.state})
+    short, whole = found
+    assert list(short) == list(whole)
+    assert all(np.array_equal(short[name], whole[name]) for name in whole)
+    assert not np.array_equal(short["logits"], clean["logits"])
+    statistics = [name for name in kept if name.endswith("running_mean")]
+    assert any(name.startswith("embed.") for name in statistics)
+    for name in statistics:
+        assert np.array_equal(whole[name], kept[name]) != train, name
+        assert np.array_equal(pair.model.state_dict()[name].numpy(), kept[name]), name
 
 
 def test_a_forward_case_runs_no_backward_pass():
