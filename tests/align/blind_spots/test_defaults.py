@@ -143,7 +143,7 @@ def test_a_default_that_a_library_gives_another_name(monkeypatch, places):
         (
             "mrpc",
             {"metrics": ("f1", "acc_and_f1", "acc")},
-            "main metric 'acc' against 'acc_and_f1'",
+            "metrics ('f1', 'acc_and_f1', 'acc') against ('acc', 'f1', 'acc_and_f1')",
         ),
         ("mnli", {"labels": ("entailment", "neutral", "contradiction")}, "labels ('entailment'"),
         ("qnli", {"text": ("sentence", "question")}, "text ('sentence', 'question')"),
