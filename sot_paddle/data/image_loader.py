@@ -50,7 +50,7 @@ class ImageLoader(DataLoader):
     ) -> None:
         if workers < 0:
             raise DataError(f"workers: expected from 0, got {workers}")
-        super().__init__(dataset, batch_sampler=batch_sampler, collate_fn=collate, num_workers=0)
+        super().__init__(dataset, batch_sampler=batch_sampler, collate_fn=collate)
         self.images = dataset
         self.corrupt: set[int] = set()
         self._workers = BatchWorkers(dataset, collate, workers) if workers else None

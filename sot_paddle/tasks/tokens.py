@@ -50,12 +50,8 @@ class TokenSplit:
 
     def load(self, batches: Iterable[Sequence[int]]) -> DataLoader:
         """Padded batches of ``input_ids``, ``token_type_ids``, ``attention_mask``, ``labels``."""
-        return DataLoader(
-            FeatureDataset(self.features),
-            batch_sampler=batches,
-            collate_fn=self._collate,
-            num_workers=0,
-        )
+        dataset = FeatureDataset(self.features)
+        return DataLoader(dataset, batch_sampler=batches, collate_fn=self._collate)
 
     def order(self, batch_size: int, seed: int) -> EpochBatches:
         """The global batches of each epoch: shuffled by (seed, epoch), bucketed when padding is.

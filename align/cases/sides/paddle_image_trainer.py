@@ -21,6 +21,7 @@ import paddle
 
 from align.cases.sides import paddle_side
 from align.cases.sides.paddle_images import train_config
+from align.cases.sides.torch_images import text_numbers
 from align.record.arrays import Arrays, TrainingRun
 from align.weights.formats.checkpoint_reading import read_for_model
 from sot_paddle import distributed
@@ -142,6 +143,7 @@ def _evaluated(folder: Path, dtype: str, batch_size: int) -> Arrays:
     rows = list(csv.DictReader(io.StringIO(found.predictions())))
     return {
         **{name: np.array(value) for name, value in found.content["scores"].items()},
+        "images": text_numbers(row["image"] for row in rows),
         "labels": np.array([names.index(row["label"]) for row in rows]),
         "predictions": np.array([names.index(row["prediction"]) for row in rows]),
         "probabilities": np.array([float(row["probability"]) for row in rows]),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -198,11 +199,21 @@ def fed_batches(
 
 
 def evaluation_batch(folder: Path, options: Mapping[str, Any]) -> Arrays:
-    """All validation images of a folder as evaluation sees them, and their labels."""
+    """All validation images of a folder as evaluation sees them, their labels and names."""
     from torchvision.datasets import ImageFolder
 
     source = ImageFolder(str(folder / "val"))
     given = {name: options[name] for name in ("crop_pct", "mean", "std") if name in options}
     transform = eval_transform(options["img_size"], **given)
     images = np.stack([transform(picture) for picture, _ in source])
-    return {"images": images.astype(options["dtype"]), "labels": np.array(source.targets)}
+    names = [str(Path(file)) for file, _ in source.samples]
+    return {
+        "images": images.astype(options["dtype"]),
+        "labels": np.array(source.targets),
+        "names": text_numbers(names),
+    }
+
+
+def text_numbers(texts: Iterable[str]) -> np.ndarray:
+    """A number for each text, equal for equal ones."""
+    return np.array([zlib.crc32(text.encode()) for text in texts])

@@ -122,6 +122,7 @@ def of_the_trainer(case: Feeding, features: TokenFeatures, epochs: EpochBatches)
                 place = f"epoch {epoch} batch {index} process {process}"
                 found |= {f"{place}/{name}": t.numpy() for name, t in tensors.items()}
                 if index < len(batches):  # one too many has no weight, and is found all the same
+                    found[f"{place}/asked for"] = np.asarray(batches.at(epoch, index))
                     found[f"{place}/weight"] = np.asarray(batches.weight(epoch, index))
                 last = tensors["input_ids"]
     return found, on_paddle.stamp(last)
@@ -144,6 +145,7 @@ def of_torch(case: Feeding, rows: Sequence[Sequence[int]], epochs: EpochBatches)
         for batch, part, (epoch, index, whole) in zip(loader, parts, wholes, strict=True):
             place = f"epoch {epoch} batch {index} process {process}"
             found |= {f"{place}/{name}": tensor.numpy() for name, tensor in batch.items()}
+            found[f"{place}/asked for"] = (part if len(part) else whole[:1]).numpy()
             found[f"{place}/weight"] = np.asarray(len(part) * case.processes / len(whole))
             last = batch["input_ids"]
     return found, on_torch.stamp(last)

@@ -43,6 +43,7 @@ class _Runs:
     batches: list[Arrays]
     reference: TrainingRun
     evaluated: list[Evaluated]
+    names: np.ndarray
 
     @property
     def stamps(self) -> dict[str, dict[str, Any]]:
@@ -146,7 +147,8 @@ def metric(setting: Setting) -> BothSides:
     tool = {f"tool/{name}": value for name, value in runs.ours.tool.items()}
 
     def reported(**changes: Any) -> Arrays:
-        return torch_image_trainer.reported(runs.evaluated, case.eval_metric, **changes)
+        found = torch_image_trainer.reported(runs.evaluated, case.eval_metric, **changes)
+        return found | {"tool/images": runs.names}
 
     faults: dict[str, dict[str, Any]] = {
         "the fourth place counted as the fifth": {"second": 4},
@@ -198,7 +200,7 @@ def _run(case: ImageTrainerCase, pair: ModelPair, scratch: Path) -> _Runs:
     trained = torch_image_trainer.train(pair, batches, case)
     images = torch_images.evaluation_batch(folder, options)
     evaluated = torch_image_trainer.evaluate(pair, trained, images, case)
-    return _Runs(pair, ours, keys, batches, trained[-1], evaluated)
+    return _Runs(pair, ours, keys, batches, trained[-1], evaluated, images["names"])
 
 
 def _make_louder(pair: ModelPair) -> None:

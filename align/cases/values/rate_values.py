@@ -64,7 +64,9 @@ def rates_of_ours(recipe: Recipe) -> tuple[Rates, dict[str, Any]]:
     schedule = paddle_side.schedule_of(recipe)
     parameter = paddle.create_parameter([1], "float64")
     optimizer = paddle.optimizer.SGD(learning_rate=schedule, parameters=[parameter])
-    return _stepped(on_paddle, optimizer, schedule, recipe.length), on_paddle.stamp(parameter)
+    by_epoch = recipe.by_epoch
+    length = schedule._rates.total_epochs * by_epoch.steps if by_epoch else recipe.length
+    return _stepped(on_paddle, optimizer, schedule, length), on_paddle.stamp(parameter)
 
 
 def rates_of_reference(recipe: Recipe) -> tuple[Rates, dict[str, Any]]:
