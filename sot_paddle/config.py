@@ -20,8 +20,8 @@ ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
 LARGEST_EPSILON = 1e-3
 """What the kernel of Paddle's layer norm takes at most."""
 
-POOLINGS = ("mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", "pooler", "fc", "none")
-CLASS_TOKEN_POOLINGS = ("pooler", "fc", "none")
+CLASS_TOKEN_POOLINGS = ("pooler", "two_layer", "score", "fc", "none")
+POOLINGS = ("mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", *CLASS_TOKEN_POOLINGS)
 FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
 NORMALIZATIONS: Mapping[str, tuple[str, ...]] = {
     "mgcrp": ("svpn", "sqrt_d", "sqrt_t", "epn", "ln", "none"),
@@ -59,7 +59,7 @@ class HeadConfig:
         centering: ``"scalar"`` (published) or ``"channel"``; ``mgcrp_qk`` is always per channel.
         covariance_scale: GCP's factor, ``"published"`` (1/d) or ``"tokens"`` (1/N).
         head_dropout: None means .8 for ``mgcrp_qk``, the encoder's hidden dropout for
-            ``pooler`` (``drop_rate`` of images) and 0 otherwise.
+            ``pooler`` and ``two_layer`` (``drop_rate`` of images) and 0 otherwise.
         mask_padding: statistics over valid tokens only.
         on_zero: ``"nan"`` (published) or ``"zero"`` for the gradient at a zero covariance; None
             means ``"zero"`` exactly when ``mask_padding`` is on.
@@ -119,7 +119,7 @@ class HeadConfig:
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """Dimensions of a BERT encoder, under transformers' names (bert-base-uncased by default)."""
+    """Dimensions of a text encoder, under transformers' names (bert-base-uncased by default)."""
 
     vocab_size: int = 30522
     hidden_size: int = 768

@@ -6,13 +6,19 @@ from collections.abc import Callable
 
 from torch import nn
 
-from sot_torch_ref.backbones import bert, swin, vit
+from sot_torch_ref.backbones import bert, roberta, swin, vit
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
-    "bert_base": bert.bert_base,
-    "bert_large": bert.bert_large,
-    "bert_base_mgcrp": bert.bert_base_mgcrp,
-    "bert_large_mgcrp": bert.bert_large_mgcrp,
+    **{
+        f"{name}{head}": functools.partial(build, f"{name}{head}")
+        for name, build in (
+            ("bert_base", bert.build_bert),
+            ("bert_large", bert.build_bert),
+            ("roberta_base", roberta.build_roberta),
+            ("roberta_large", roberta.build_roberta),
+        )
+        for head in ("", "_mgcrp")
+    },
     "sot_tiny": functools.partial(vit.build_vit, "sot_tiny"),
     "sot_small": functools.partial(vit.build_vit, "sot_small"),
     "sot_base": functools.partial(vit.build_vit, "sot_base"),
@@ -41,7 +47,7 @@ def create_model(name: str, num_classes: int | None = None, **overrides: object)
         name: One of ``list_models()``.
         num_classes: Number K of scores, >= 1 (1 = regression); None = the model's own default,
             2 for text and 1000 for images.
-        **overrides: Backbone keys (``backbones.bert.EncoderConfig``, ``vision_config.ViTConfig``
+        **overrides: Backbone keys (``backbones.text.EncoderConfig``, ``vision_config.ViTConfig``
             or ``vision_config.SwinConfig``) and head keys (``heads.factory.HeadConfig``).
 
     Returns:

@@ -368,7 +368,7 @@ REFERENCE = f"""
 blocked = {{"paddle", "paddlenlp"}}{BLOCK}
 import dataclasses
 import sot_torch_ref
-from sot_torch_ref.backbones.bert import EncoderConfig
+from sot_torch_ref.backbones.text import EncoderConfig
 from sot_torch_ref.heads.factory import HeadConfig
 def fields(record):
     return {{field.name: field.default for field in dataclasses.fields(record)}}

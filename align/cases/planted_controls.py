@@ -141,14 +141,12 @@ def _next_probe(layer: nn.Layer) -> Undo:
     return replaced(layer, scores=scores)
 
 
-def _classifier(model: nn.Layer) -> tuple[str, nn.Layer]:
-    """The classifier that makes the scores: every head has one."""
+def _classifier(model: nn.Layer) -> tuple[str, nn.Layer] | None:
+    """The classifier that makes the scores; one without a bias has none to be shifted."""
     scoring = ("word_fc", "cls_fc", "word_fc.0")  # the last is the first of several probes
-    return next(
-        (name, layer)
-        for name, layer in model.named_sublayers()
-        if isinstance(layer, nn.Linear) and name.endswith(scoring) and layer.bias is not None
-    )
+    layers = ((n, s) for n, s in model.named_sublayers() if isinstance(s, nn.Linear))
+    scores = ((n, s) for n, s in layers if n.endswith(scoring) and s.bias is not None)
+    return next(scores, None)
 
 
 def _shifted_scores(layer: nn.Layer) -> Undo:

@@ -77,8 +77,8 @@ class TextCheck:
         _require_integers("input_ids", ids)
         if ids.ndim != 2 or not 1 <= ids.shape[1] <= self.max_positions:
             raise ValueError(
-                "input_ids must be (B, S) with between 1 and max_position_embeddings = "
-                f"{self.max_positions} tokens, got shape {list(ids.shape)}"
+                f"input_ids must be (B, S) with between 1 and {self.max_positions} tokens, for "
+                f"which the model has positions, got shape {list(ids.shape)}"
             )
         if ids.shape[0] == 0:
             raise ValueError(

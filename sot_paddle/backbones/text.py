@@ -68,7 +68,7 @@ class TextBackbone:
         layers: patterns of the names of its parameters in the order of the forward pass, for
             layer-wise rates; the first group of a pattern is the number of a layer.
         config_keys: option -> key of the checkpoint's config.json, where they differ.
-        tokenizer: family of its tokenizer, a key of ``sot_paddle.data.tokenizers.FAMILIES``.
+        tokenizer: family of its tokenizer, a key of `data.tokenizer_families.FAMILIES`.
         padding_side: side on which a row is padded; the id is the option ``pad_token_id``.
         positions_after_padding: whether the first position is row ``pad_token_id + 1`` of the
             position table, not row 0.

@@ -23,13 +23,13 @@ from sot_paddle.atomic import write_atomically
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import Example, read_split, split_paths
 from sot_paddle.data.glue_tasks import Task, get_task, resolve_split
+from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import TokenFeatures
-from sot_paddle.data.tokenization import WordPieceTokenizer
 
 logger = logging.getLogger(__name__)
 
 CODE = ("glue.py", "glue_tasks.py", "tsv.py", "tokenization.py", "vocabulary.py")
-CODE += ("token_features.py", "cache.py")
+CODE += ("subword.py", "byte_pairs.py", "token_features.py", "cache.py")
 _STAMP_SIZE = 64
 
 
@@ -42,7 +42,7 @@ def default_cache_dir() -> Path:
 
 
 def tokenize_split(
-    data_dir: str | Path, task: str | Task, split: str, tokenizer: WordPieceTokenizer
+    data_dir: str | Path, task: str | Task, split: str, tokenizer: SubwordTokenizer
 ) -> TokenFeatures:
     """Read one split and tokenize it, without a cache.
 
@@ -64,7 +64,7 @@ def tokenize_split(
 
 
 def tokenize_examples(
-    examples: Sequence[Example], task: Task, tokenizer: WordPieceTokenizer
+    examples: Sequence[Example], task: Task, tokenizer: SubwordTokenizer
 ) -> TokenFeatures:
     """Tokenize examples of a task, see :func:`tokenize_split`."""
     pairs = None if len(task.text) == 1 else [example.text_b or "" for example in examples]
@@ -81,7 +81,7 @@ def cached_split(
     data_dir: str | Path,
     task: str | Task,
     split: str,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: SubwordTokenizer,
     cache_dir: str | Path | None = None,
 ) -> TokenFeatures:
     """Like :func:`tokenize_split`, but taken from the cache when the same was computed before.
@@ -116,7 +116,7 @@ def cached_split(
 
 
 def cache_key(
-    data_dir: str | Path, task: str | Task, split: str, tokenizer: WordPieceTokenizer
+    data_dir: str | Path, task: str | Task, split: str, tokenizer: SubwordTokenizer
 ) -> str:
     """SHA-256 over everything that the features of a split depend on, as 64 hex digits."""
     task = get_task(task)

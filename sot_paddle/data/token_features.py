@@ -110,7 +110,7 @@ def pad_rows(
     if not len(positions):
         raise DataError("a batch needs at least one row, got none")
     lengths = features.lengths[positions]  # (B,)
-    width = int(lengths.max())
+    width = max(1, int(lengths.max()))  # a row without special tokens may be empty
     if max_length is not None and width > max_length:
         raise DataError(
             f"a row has {width} tokens, expected at most max_length = {max_length}; tokenize with "

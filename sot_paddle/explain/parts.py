@@ -45,6 +45,8 @@ _PARTS: Mapping[type, tuple[Part, ...]] = {
     fusion.ClassTokenHead: (_CLASS,),
     fusion.ExpandedHead: (_CLASS,),
     fusion.PoolerHead: (_CLASS,),
+    fusion.TwoLayerHead: (_CLASS,),
+    fusion.ScoreHead: (_CLASS,),
     fusion.WordHead: (_WORD,),
     fusion.ConcatHead: (Part(BOTH, ("logits",), _JOINT),),
     fusion.AllTokensHead: (Part(BOTH, ("logits",), _JOINT),),

@@ -20,7 +20,7 @@ import paddle
 
 from sot_paddle.data.token_features import TokenFeatures, pad_rows
 from sot_paddle.explain.parts import PartEvidence, contrast, part_logits, parts_of
-from sot_paddle.explain.word_pieces import EncodedSentence, Word, encode, mask_id
+from sot_paddle.explain.word_pieces import EncodedSentence, Word, encode
 from sot_paddle.train.evaluation import evaluation_mode
 from sot_paddle.train.text_model import TextModel
 
@@ -56,7 +56,7 @@ def explain_sentence(
         ValueError: a text without words, or an output that is not finite.
     """
     sentence = encode(subject.tokenizer, texts)
-    rows = masked_rows(sentence, mask_id(subject.tokenizer))
+    rows = masked_rows(sentence, subject.tokenizer.mask_id)
     parts = parts_of(subject.model)
     batches = [
         part_logits(parts, _taps(subject, rows[first : first + _AT_ONCE], sentence.boundary))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.tokenization import WordPieceTokenizer, truncated_lengths
+from sot_paddle.data.subword import SubwordTokenizer, truncated_lengths
 
 _SPACE = re.compile("[\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 """What BERT's own splitting takes for space; Python's takes some control characters too."""
@@ -54,7 +54,7 @@ def split_words(text: str) -> list[str]:
     return [word for word in _SPACE.split(text) if word]
 
 
-def encode(tokenizer: WordPieceTokenizer, texts: Sequence[str]) -> EncodedSentence:
+def encode(tokenizer: SubwordTokenizer, texts: Sequence[str]) -> EncodedSentence:
     """Tokenize a sentence or pair and say which pieces are whose.
 
     Args:
@@ -74,32 +74,32 @@ def encode(tokenizer: WordPieceTokenizer, texts: Sequence[str]) -> EncodedSenten
         raise DataError(f"sentence {split.index([]) + 1} of {list(texts)!r} has no words")
     pieces = [_pieces(tokenizer, words, text) for words, text in zip(split, texts, strict=True)]
     counts = [sum(map(len, each)) for each in pieces]
-    room = tokenizer.max_length - 1 - len(texts)
+    form = tokenizer.form
+    room = tokenizer.max_length - form.special(len(texts))
     kept = [min(counts[0], room)]
     if len(texts) == 2:
         kept = list(truncated_lengths(*counts, room, tokenizer.tie_break))
     words: list[Word] = []
-    expected, left_out, start = [row[0]], 0, 1
+    expected, left_out, start = list(form.begin), 0, len(form.begin)
     for sentence, (names, own, limit) in enumerate(zip(split, pieces, kept, strict=True)):
         placed = _place(names, own, sentence, start, start + limit)
         words += placed
         left_out += len(names) - len(placed)
-        expected += [piece for each in own for piece in each][:limit] + [row[-1]]
-        start += limit + 1
+        after = form.end if sentence == len(texts) - 1 else form.between
+        expected += [*[piece for each in own for piece in each][:limit], *after]
+        start += limit + len(after)
     if expected != list(row):
         raise DataError(f"the word pieces of {list(texts)!r} do not belong to single words")
     return EncodedSentence(row, boundary, tuple(words), left_out)
 
 
-def mask_id(tokenizer: WordPieceTokenizer) -> int:
-    """Token id of ``[MASK]``: a special token that is written in a text stands for itself."""
-    return int(tokenizer.tokenize(["[MASK]"]).row(0)[1])
-
-
-def _pieces(tokenizer: WordPieceTokenizer, words: list[str], text: str) -> list[list[int]]:
-    """Token ids of each word."""
-    rows = tokenizer.tokenize(words, max_length=2 * len(text) + 8)  # never cut
-    return [rows.row(place)[1:-1].tolist() for place in range(len(words))]
+def _pieces(tokenizer: SubwordTokenizer, words: list[str], text: str) -> list[list[int]]:
+    """Token ids of each word, as inside its text."""
+    form, limit = tokenizer.form, 4 * len(text) + 8  # never cut: a letter has 4 bytes at most
+    led = [words[0], *(tokenizer.word_lead + word for word in words[1:])]
+    rows = tokenizer.tokenize(led, max_length=limit)
+    stop = -len(form.end) or None
+    return [rows.row(place)[len(form.begin) : stop].tolist() for place in range(len(words))]
 
 
 def _place(

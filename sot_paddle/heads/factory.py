@@ -101,6 +101,8 @@ _FUSIONS: Mapping[str, Callable[..., nn.Layer]] = {
 
 _CLASS_TOKEN_HEADS: Mapping[str, Callable[..., nn.Layer]] = {
     "pooler": fusion.PoolerHead,
+    "two_layer": fusion.TwoLayerHead,
+    "score": fusion.ScoreHead,
     "fc": fusion.ExpandedHead,
     "none": fusion.ClassTokenHead,
 }
@@ -122,8 +124,9 @@ def build_head(
         dim: channels C of the tokens.
         num_classes: K, at least 1 (1 is regression).
         has_class_token: whether the features will carry a class token.
-        pooler_dropout: dropout of the ``pooler`` head when ``head_dropout`` is None.
-        initializer_range: standard deviation of the ``pooler`` head's weights at the start.
+        pooler_dropout: dropout of a language model's own classifier (``pooler``, ``two_layer``)
+            when ``head_dropout`` is None.
+        initializer_range: standard deviation of the weights of such a classifier at the start.
 
     Returns:
         A Layer mapping Features to logits (B, K).
@@ -179,7 +182,7 @@ def _class_token_head(
             stacklevel=3,
         )
     kind = config.pooling if ignores_fusion else "none"
-    default = pooler_dropout if kind == "pooler" else 0.0
+    default = pooler_dropout if kind in ("pooler", "two_layer") else 0.0
     dropout = default if config.head_dropout is None else config.head_dropout
-    extra = {"std": initializer_range} if kind == "pooler" else {}
+    extra = {"std": initializer_range} if kind in ("pooler", "two_layer", "score") else {}
     return _CLASS_TOKEN_HEADS[kind](dim, num_classes, dropout=dropout, **extra)

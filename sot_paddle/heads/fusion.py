@@ -61,6 +61,31 @@ class PoolerHead(nn.Layer):
         return record(taps, "head.cls_logits", self.cls_fc(self.dropout(pooled)))
 
 
+class TwoLayerHead(PoolerHead):
+    """RoBERTa's own classifier: dropout, dense, tanh, dropout, linear (transformers')."""
+
+    def forward(self, features: Features, taps: Taps | None = None) -> paddle.Tensor:
+        """Map the class token (B, C) to logits (B, K)."""
+        hidden = self.dense(self.dropout(features.cls))
+        pooled = record(taps, "head.pooled", paddle.tanh(hidden))  # (B, C)
+        return record(taps, "head.cls_logits", self.cls_fc(self.dropout(pooled)))
+
+
+class ScoreHead(nn.Layer):
+    """GPT's own classifier: one linear layer without bias on the class token (transformers')."""
+
+    def __init__(
+        self, dim: int, num_classes: int, *, dropout: float = 0.0, std: float = 0.02
+    ) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.cls_fc = linear(dim, num_classes, bias=False, std=std)
+
+    def forward(self, features: Features, taps: Taps | None = None) -> paddle.Tensor:
+        """Map the class token (B, C) to logits (B, K)."""
+        return record(taps, "head.cls_logits", self.cls_fc(self.dropout(features.cls)))
+
+
 class WordHead(nn.Layer):
     """Scores of the pooled words alone ("WordT"); also every head without a class token.
 

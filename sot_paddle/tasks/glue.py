@@ -5,7 +5,6 @@ Shape legend: M examples, K classes.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +15,14 @@ import paddle
 from sot_paddle import distributed
 from sot_paddle.data import glue_tasks
 from sot_paddle.data.cache import cached_split, default_cache_dir
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import available_splits
 from sot_paddle.data.own_table import own_task
 from sot_paddle.data.paddle_dataset import PadCollator
 from sot_paddle.data.predictions import prediction_path, write_predictions
+from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import TokenFeatures
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue_options import OWN, TrainConfig
 from sot_paddle.tasks.losses import classification_loss, mean_loss
 from sot_paddle.tasks.metrics import METRICS, glue_metrics
@@ -180,21 +180,16 @@ def _table(config: TrainConfig) -> glue_tasks.Task:
     return glue_tasks.get_task(config.task_name)
 
 
-def _tokenizer(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> WordPieceTokenizer:
+def _tokenizer(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> SubwordTokenizer:
     """REF: the flag alone decides about lower-casing, also against a cased vocabulary (B.1)."""
-    with tempfile.TemporaryDirectory(prefix="sot_paddle_vocabulary_") as folder:
-        for name, content in vocabulary.items():
-            (Path(folder) / name).write_bytes(content)
-        try:
-            return WordPieceTokenizer(
-                folder, do_lower_case=config.do_lower_case, max_length=config.max_seq_length
-            )
-        except DataError as error:
-            raise DataError(str(error).replace(folder, "the checkpoint's vocabulary")) from None
+    family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
+    return family.from_files(
+        vocabulary, do_lower_case=config.do_lower_case, max_length=config.max_seq_length
+    )
 
 
 def _read(
-    config: TrainConfig, table: glue_tasks.Task, split: str, tokenizer: WordPieceTokenizer
+    config: TrainConfig, table: glue_tasks.Task, split: str, tokenizer: SubwordTokenizer
 ) -> TokenFeatures:
     cache = Path(config.cache_dir) if config.cache_dir else default_cache_dir()
     if config.overwrite_cache and distributed.rank() == 0 and cache.is_dir():

@@ -80,7 +80,9 @@ class TrainConfig:
         "", "folder for checkpoints, metrics.json, logs, predictions; of one run at a time"
     )
     config_name: str = _option("", "config.json, or its folder, if not the checkpoint's own")
-    tokenizer_name: str = _option("", "vocab.txt, or its folder, if not the checkpoint's own")
+    tokenizer_name: str = _option(
+        "", "the vocabulary's folder (or file), if not the checkpoint's own"
+    )
     cache_dir: str = _option("", "where to look for named checkpoints and cache tokenized data")
     max_seq_length: int = _option(128, "tokens per example, longer ones are cut")
     do_train: bool = _option(False, "train")

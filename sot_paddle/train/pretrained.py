@@ -16,11 +16,11 @@ from paddle import nn
 
 from sot_paddle.backbones.text import TextBackbone
 from sot_paddle.checkpoint import SUFFIXES, read_tensors, unpack_files
+from sot_paddle.data.tokenizer_families import FAMILIES, TokenizerFamily
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_name
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train.finite_numbers import require_finite
 
-VOCABULARY = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 _FORMAT = "sot_paddle"
 _UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")
 """Options that change every score and that no tensor tells."""
@@ -67,7 +67,9 @@ def find(config: TrainConfig, convert: Converter) -> Pretrained:
         if name not in list_models():
             raise ValueError(_not_local(name, config.cache_dir))
         if not config.tokenizer_name:
-            raise ValueError(f"{name} has no vocabulary: give --tokenizer_name (vocab.txt)")
+            raise ValueError(
+                f"{name} has no vocabulary: give --tokenizer_name ({_family(config).said})"
+            )
         found = Pretrained(f"{name} (random weights)", {}, {}, {})
     else:
         found = _read(place, config, convert)
@@ -75,7 +77,7 @@ def find(config: TrainConfig, convert: Converter) -> Pretrained:
         found = dataclasses.replace(found, config=_read_config(Path(config.config_name)))
     if config.tokenizer_name:
         source = Path(config.tokenizer_name)
-        found = dataclasses.replace(found, vocabulary=_vocabulary(source))
+        found = dataclasses.replace(found, vocabulary=_vocabulary(config, source))
     stated = _backbone(config).read_config(found.config)
     untold = [key for key in _UNTOLD if key not in stated]
     if found.arrays and untold:
@@ -83,8 +85,9 @@ def find(config: TrainConfig, convert: Converter) -> Pretrained:
             "%s does not state %s: those of %s are taken",
             *(found.origin, ", ".join(untold), _preset(config, found.config)),
         )
-    if not {"vocab.txt", "tokenizer.json"} & set(found.vocabulary):
-        raise ValueError(f"{found.origin} has no vocab.txt: give one with --tokenizer_name")
+    family = _family(config)
+    if not family.whole(found.vocabulary):
+        raise ValueError(f"{found.origin} has no {family.said}: give it with --tokenizer_name")
     return found
 
 
@@ -111,6 +114,10 @@ def vocabulary_size(config: TrainConfig, pretrained: Pretrained) -> int:
 
 def _backbone(config: TrainConfig) -> TextBackbone:
     return TEXT_BACKBONES[config.model_type]
+
+
+def _family(config: TrainConfig) -> TokenizerFamily:
+    return FAMILIES[_backbone(config).tokenizer]
 
 
 def _preset(config: TrainConfig, sizes: Mapping[str, Any]) -> str:
@@ -217,8 +224,9 @@ def _not_local(name: str, cache_dir: str) -> str:
     looked = "as a path" + (f", under {cache_dir}" if cache_dir else "") + ", in the hub cache"
     return (
         f"model {name!r} is not on this machine (looked for it {looked}) and nothing is "
-        "downloaded: fetch config.json, vocab.txt and model.safetensors (or pytorch_model.bin) "
-        "of that model into a folder and give the folder as --model_name_or_path; for random "
+        "downloaded: fetch config.json, the vocabulary and model.safetensors (or "
+        "pytorch_model.bin) of that model into a folder and give the folder as "
+        "--model_name_or_path; for random "
         f"weights give one of {', '.join(list_models())}"
     )
 
@@ -230,7 +238,8 @@ def _read(place: Path, config: TrainConfig, convert: Converter) -> Pretrained:
         if metadata.get("format") == _FORMAT:
             sizes = _config_beside(file) | json.loads(metadata.get("config", "{}"))
             packed = metadata.get("vocabulary")
-            words = unpack_files(packed) if packed else _vocabulary(file.parent, required=False)
+            beside = _vocabulary(config, file.parent, required=False)
+            words = unpack_files(packed) if packed else beside
             return Pretrained(str(place), sizes, tensors, words)
     folder = place if place.is_dir() else place.parent
     sizes = _config_beside(place)
@@ -246,7 +255,7 @@ def _read(place: Path, config: TrainConfig, convert: Converter) -> Pretrained:
     if kind != expected:
         raise ValueError(f"{place} is a {kind!r} checkpoint, expected {expected}{_meant(kind)}")
     arrays = convert(place, registry_name(config, sizes))
-    return Pretrained(str(place), sizes, arrays, _vocabulary(folder, required=False))
+    return Pretrained(str(place), sizes, arrays, _vocabulary(config, folder, required=False))
 
 
 def _meant(kind: str) -> str:
@@ -281,10 +290,11 @@ def _read_config(place: Path) -> dict[str, Any]:
     return values
 
 
-def _vocabulary(place: Path, *, required: bool = True) -> dict[str, bytes]:
+def _vocabulary(config: TrainConfig, place: Path, *, required: bool = True) -> dict[str, bytes]:
+    family = _family(config)
     if place.is_file():
-        return {"vocab.txt": place.read_bytes()}
-    files = {name: (place / name).read_bytes() for name in VOCABULARY if (place / name).is_file()}
-    if required and not {"vocab.txt", "tokenizer.json"} & set(files):
-        raise ValueError(f"--tokenizer_name {place}: no vocab.txt there")
-    return files
+        return {family.files[0]: place.read_bytes()}
+    names = [name for name in family.files if (place / name).is_file()]
+    if required and not family.whole(names):
+        raise ValueError(f"--tokenizer_name {place}: no {family.said} there")
+    return {name: (place / name).read_bytes() for name in names}

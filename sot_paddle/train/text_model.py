@@ -9,7 +9,8 @@ from typing import Any
 from paddle import nn
 
 from sot_paddle.data.glue_tasks import TASKS
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.subword import SubwordTokenizer
+from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.registry import create_model, text_backbone
 from sot_paddle.train import run_folder
 from sot_paddle.train.model_folder import CONFIG, WEIGHTS, find_folder, read_object
@@ -33,7 +34,7 @@ class TextModel:
     """
 
     model: nn.Layer
-    tokenizer: WordPieceTokenizer
+    tokenizer: SubwordTokenizer
     labels: tuple[str, ...]
     num_texts: int | None
     padding: str
@@ -75,7 +76,7 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
     length = max_length or options.get("max_seq_length", min(_LENGTH, limit))
     if length > limit:
         raise ValueError(f"{folder} has positions for {limit} tokens, asked for {length}")
-    tokenizer = WordPieceTokenizer(
+    tokenizer = FAMILIES[model.backbone.tokenizer].build(
         folder, do_lower_case=options.get("do_lower_case"), max_length=length
     )
     task = TASKS.get(str(config.get("task", "")).lower())

@@ -13,6 +13,8 @@ from sot_torch_ref.heads.power_norm import EPN, MPN, STARTS, ScaleNorm, SvPN
 # Normalizations that each pooling accepts, its default first; none = the pooling has no matrix.
 NORMALIZATIONS: dict[str, tuple[str, ...]] = {
     "pooler": (),
+    "two_layer": (),
+    "score": (),
     "mgcrp_qk": ("svpn", "epn", "none"),
     "mgcrp": ("svpn", "sqrt_d", "sqrt_t", "epn", "ln", "none"),
     "gap": (),
@@ -23,7 +25,8 @@ NORMALIZATIONS: dict[str, tuple[str, ...]] = {
 }
 FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
 POOLINGS_WITH_VEC = ("mgcrp", "gcp_text")
-CLASS_TOKEN_POOLINGS = ("pooler", "fc", "none")  # they use the class token alone: no fusion
+# they use the class token alone: no fusion
+CLASS_TOKEN_POOLINGS = ("pooler", "two_layer", "score", "fc", "none")
 FUSIONS_WITHOUT_CLASS_TOKEN = ("word_tokens", "aggre_all")
 MGCRP_QK_DROPOUT = 0.8
 COUNTS = ("q_dim", "k_dim", "head_num_heads", "wr_dim", "qkv_dim", "num_iter", "mpn_iter")
@@ -67,7 +70,8 @@ class HeadConfig:
     """Head keys of ``create_model``; a None means the default of the pooling.
 
     Attributes:
-        pooling: "pooler", "mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", "fc" or "none".
+        pooling: "pooler", "two_layer", "score", "mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text",
+            "fc" or "none".
         fusion: None (= "sum_fc"), "sum_fc", "concat", "aggre_all", "sum_loss", "class_token"
             (ClassT only) or "word_tokens" (WordT only).
         normalization: None ("svpn" for mgcrp and mgcrp_qk, "mpn" for gcp and gcp_text) or a name
@@ -81,7 +85,8 @@ class HeadConfig:
         centering: "scalar" (QUIRK, published) or "channel", for mgcrp and gcp; mgcrp_qk is
             always centred per channel.
         covariance_scale: "published" (QUIRK, 1/d) or "tokens" (1/N), for gcp.
-        head_dropout: None (0.8 for mgcrp_qk, the encoder's for pooler, 0 otherwise) or [0, 1).
+        head_dropout: None (0.8 for mgcrp_qk, the encoder's for pooler and two_layer, 0 otherwise)
+            or [0, 1).
         mask_padding: Whether padded tokens are left out of every statistic of the head.
         on_zero: None ("zero" with mask_padding, else "nan"), "nan" or "zero".
 
@@ -155,7 +160,9 @@ class HeadConfig:
             return self.head_dropout
         if self.fusion == "class_token" and self.pooling not in CLASS_TOKEN_POOLINGS:
             return 0.0
-        return {"mgcrp_qk": MGCRP_QK_DROPOUT, "pooler": encoder_dropout}.get(self.pooling, 0.0)
+        if self.pooling in ("pooler", "two_layer"):
+            return encoder_dropout
+        return MGCRP_QK_DROPOUT if self.pooling == "mgcrp_qk" else 0.0
 
 
 def _svpn(config: HeadConfig, dim: int) -> nn.Module:
@@ -229,6 +236,8 @@ POOLING_BUILDERS: dict[str, Callable[[HeadConfig, int], nn.Module]] = {
 }
 CLASS_TOKEN_HEADS: dict[str, type[nn.Module]] = {
     "pooler": fusions.Pooler,
+    "two_layer": fusions.TwoLayer,
+    "score": fusions.Score,
     "fc": fusions.FC,
     "none": fusions.ClassToken,
 }
@@ -257,7 +266,7 @@ def build_head(
         hidden_size: Channels C of the tokens.
         num_classes: Number K of scores, >= 1.
         has_class_token: Whether the features will have a class token.
-        encoder_dropout: Default dropout of the "pooler" head.
+        encoder_dropout: Default dropout of the heads "pooler" and "two_layer".
         init_std: Standard deviation of the linear weights.
 
     Returns:

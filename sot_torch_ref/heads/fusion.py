@@ -205,3 +205,50 @@ class Pooler(nn.Module):
         pooled = torch.tanh(self.dense(_class_token(features)))  # (B, C)
         logits = self.cls_fc(self.dropout(pooled))
         return logits, {"pooled": pooled, "cls_logits": logits, "logits": logits}
+
+
+class TwoLayer(nn.Module):
+    """RoBERTa's own head: dropout, dense, tanh, dropout, classifier on the class token.
+
+    Args:
+        dim: Channels C of the class token.
+        num_classes: Number K of scores.
+        dropout: Probability, on the class token and on the hidden vector.
+
+    Source: transformers' RobertaClassificationHead.
+    """
+
+    def __init__(self, dim: int, num_classes: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dense = nn.Linear(dim, dim)
+        self.dropout = nn.Dropout(dropout)
+        self.cls_fc = nn.Linear(dim, num_classes)
+
+    def forward(self, features: Features) -> tuple[Logits, Taps]:
+        """Features -> logits (B, K) and taps."""
+        token = self.dropout(_class_token(features))
+        pooled = torch.tanh(self.dense(token))  # (B, C)
+        logits = self.cls_fc(self.dropout(pooled))
+        return logits, {"pooled": pooled, "cls_logits": logits, "logits": logits}
+
+
+class Score(nn.Module):
+    """GPT's own head: one linear layer without bias on the class token.
+
+    Args:
+        dim: Channels C of the class token.
+        num_classes: Number K of scores.
+        dropout: Probability, on the class token.
+
+    Source: transformers' OpenAIGPTForSequenceClassification.
+    """
+
+    def __init__(self, dim: int, num_classes: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.cls_fc = nn.Linear(dim, num_classes, bias=False)
+
+    def forward(self, features: Features) -> tuple[Logits, Taps]:
+        """Features -> logits (B, K) and taps."""
+        logits = self.cls_fc(self.dropout(_class_token(features)))
+        return logits, {"cls_logits": logits, "logits": logits}

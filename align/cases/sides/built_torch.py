@@ -234,9 +234,18 @@ _CONSTANTS: Mapping[type | str, Callable[[Any], dict[str, Any]]] = {
     },
     pooling.GAP: lambda m: {"features": m.output_dim},
     fusion.WordHead: lambda m: {"mask_padding": m.mask_padding},
-    "BertSelfAttention": lambda m: {"heads": m.num_attention_heads, "dropout": m.dropout.p},
-    "BertIntermediate": lambda m: _dropout(0.0),  # none after the activation
-    "BertLayer": _activation,
+    **{
+        f"{family}{part}": read
+        for family in ("Bert", "Roberta")
+        for part, read in (
+            (
+                "SelfAttention",
+                lambda m: {"heads": m.num_attention_heads, "dropout": m.dropout.p},
+            ),
+            ("Intermediate", lambda m: _dropout(0.0)),  # none after the activation
+            ("Layer", _activation),
+        )
+    },
 }
 """Constants of a module by its class, or by its name where transformers is not to be imported."""
 

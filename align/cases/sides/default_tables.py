@@ -27,7 +27,7 @@ from sot_paddle.train import optimizer, schedule
 from sot_torch_ref import functional as reference_functional
 from sot_torch_ref import registry as reference_registry
 from sot_torch_ref import vision_config as reference_vision
-from sot_torch_ref.backbones import bert as reference_bert
+from sot_torch_ref.backbones import text as reference_text
 from sot_torch_ref.backbones import token_embed as reference_embed
 from sot_torch_ref.heads import factory as reference_heads
 from sot_torch_ref.heads import power_norm as reference_norms
@@ -164,7 +164,7 @@ TABLES: Mapping[str, Table] = {
         _numbers, schedule.EpochRates, reference_schedule.vision_learning_rates
     ),
     "head options": _both(fields, config.HeadConfig, reference_heads.HeadConfig),
-    "encoder options": _both(fields, config.EncoderConfig, reference_bert.EncoderConfig),
+    "encoder options": _both(fields, config.EncoderConfig, reference_text.EncoderConfig),
     "vit options": _both(fields, vision_config.ViTConfig, reference_vision.ViTConfig),
     "swin options": _both(fields, vision_config.SwinConfig, reference_vision.SwinConfig),
     "functions": (

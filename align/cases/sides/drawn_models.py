@@ -51,6 +51,8 @@ def make_batch(
     ids = np.where(mask, rng.integers(0 if pad else 1, vocab, mask.shape), pad)
     halves = np.asarray(spec.lengths)[:, None] // 2
     types = (np.arange(spec.length)[None] >= halves).astype("int64") * mask
+    if case.options.get("type_vocab_size") == 1:
+        types = np.zeros_like(types)
     return {"input_ids": ids, "token_type_ids": types, "attention_mask": mask, "labels": labels}
 
 

@@ -14,6 +14,7 @@ from align.cases.tables.cases_calls import CALLS
 from align.cases.tables.cases_image_data import IMAGE_DATA
 from align.cases.tables.cases_models import MODELS, OTHER_KINDS
 from align.cases.tables.cases_states import STATES
+from align.cases.tables.cases_text_models import TEXT_MODELS
 from align.cases.tables.cases_text_runs import TEXT_RUNS
 from align.cases.tables.cases_unseen_options import UNSEEN_OPTIONS
 from align.cases.tables.cases_values import VALUES
@@ -148,7 +149,7 @@ _HEADS = (
         for pooling in _POOLINGS
         for fusion in _FUSIONS
     ),
-    *(_head(pooling, pooling=pooling) for pooling in ("fc", "none")),
+    *(_head(pooling, pooling=pooling) for pooling in ("fc", "none", "score")),
     *(
         _head(f"mgcrp_norm_{norm}", pooling="mgcrp", normalization=norm)
         for norm in ("sqrt_d", "sqrt_t", "ln", "none")
@@ -192,6 +193,7 @@ CASES: tuple[Case, ...] = (
     *_NO_CLASS_TOKEN,
     *_CHECKPOINT,
     *_SENTENCES,
+    *TEXT_MODELS,
     *TEXT_RUNS,
     *VISION,
     *CALLS,

@@ -8,29 +8,45 @@ from align.cases.kinds.case_kinds import ValueCase, value_cases
 from align.cases.sides.built_records import ABSENT, StatedDifference
 
 _PADDING_ROW = (
-    "transformers 4.55 starts the padding row of the word embedding at zero; paddlenlp draws it "
+    "transformers 4.55 starts the padding row of an embedding at zero; paddlenlp draws it "
     "like the others, as the text release's transformers 2.2.1 did; a checkpoint replaces it"
 )
 
 
-def _built(name: str, model: str, options: dict[str, Any], **more: Any) -> ValueCase:
+_PADDED = {"bert": ("bert", ("word",)), "roberta": ("roberta", ("word", "position"))}
+"""First word of a name -> the encoder's attribute, and its embeddings with a padding row."""
+
+
+def _built(
+    name: str, model: str, options: dict[str, Any], *, quick: bool = True, **more: Any
+) -> ValueCase:
     given = {"name": model, "options": options, "published": _COUNTS.get(name), **more}
-    return ValueCase(f"built_{name}", "built_values:model", given, steps=("built",))
+    return ValueCase(f"built_{name}", "built_values:model", given, steps=("built",), quick=quick)
 
 
 def _text(
-    model: str, name: str = "", *, width: int = 768, precision: str = "float32", **options: Any
+    model: str,
+    name: str = "",
+    *,
+    width: int = 768,
+    precision: str = "float32",
+    quick: bool = True,
+    **options: Any,
 ) -> ValueCase:
     width = options.get("hidden_size", width)
     drawn = ("normal", 0.0, options.get("initializer_range", 0.02))
-    row = StatedDifference(
-        "bert.embeddings.word_embeddings.weight",
-        "start",
-        drawn,
-        (*drawn, ("constant", 0.0, width)),
-        _PADDING_ROW,
+    prefix, padded = _PADDED[model.partition("_")[0]]
+    rows = tuple(
+        StatedDifference(
+            f"{prefix}.embeddings.{table}_embeddings.weight",
+            "start",
+            drawn,
+            (*drawn, ("constant", 0.0, width)),
+            _PADDING_ROW,
+        )
+        for table in padded
     )
-    return _built(name or model, model, options, differences=(row,), precision=precision)
+    return _built(name or model, model, options, differences=rows, precision=precision, quick=quick)
 
 
 def _vision(model: str, name: str = "", *, precision: str = "float32", **options: Any) -> ValueCase:
@@ -56,6 +72,10 @@ _MODELS = (
     _text("bert_base_mgcrp"),
     _text("bert_large", width=1024),
     _text("bert_large_mgcrp", width=1024),
+    _text("roberta_base", quick=False),
+    _text("roberta_base_mgcrp", quick=False),
+    _text("roberta_large", width=1024, quick=False),
+    _text("roberta_large_mgcrp", width=1024, quick=False),
     *(
         _vision(name)
         for name in (

@@ -24,6 +24,15 @@ _SENTENCES = value_cases(
     },
 )
 
+_BYTE_PAIRS = value_cases(
+    "token_values:byte_pairs",
+    {
+        "data_byte_bpe": {"family": "byte_bpe"},
+        "data_byte_bpe_pairs": {"family": "byte_bpe", "pairs": True, "stored": True},
+        "data_byte_bpe_lower": {"family": "byte_bpe", "lower_case": True},
+    },
+)
+
 _LONGEST = {"pad": "longest"}
 _BUCKETS = {**_LONGEST, "bucket": True}
 _GLUE = value_cases(
@@ -255,6 +264,7 @@ VALUES = (
     *_TRUNCATION,
     *_BUCKETED,
     *_CONTINUED,
+    *_BYTE_PAIRS,
     *_GLUE,
     *PADDING,
     *_FEEDING,

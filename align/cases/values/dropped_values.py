@@ -36,14 +36,14 @@ _EXACT = Tolerance("exact", 0.0, "which layers draw, and what a mask is shared b
 _SHARED = ("(one mask for all samples)", "(one value for a whole sample)")
 _TEXT_NAMES = (  # transformers' layers that draw -> paddlenlp's
     (
-        r"bert\.encoder\.layer\.(\d+)\.attention\.self(\.dropout)?$",
-        r"bert.encoder.layers.\1.self_attn",
+        r"(bert|roberta)\.encoder\.layer\.(\d+)\.attention\.self(\.dropout)?$",
+        r"\1.encoder.layers.\2.self_attn",
     ),
     (
-        r"bert\.encoder\.layer\.(\d+)\.attention\.output\.dropout$",
-        r"bert.encoder.layers.\1.dropout1",
+        r"(bert|roberta)\.encoder\.layer\.(\d+)\.attention\.output\.dropout$",
+        r"\1.encoder.layers.\2.dropout1",
     ),
-    (r"bert\.encoder\.layer\.(\d+)\.output\.dropout$", r"bert.encoder.layers.\1.dropout2"),
+    (r"(bert|roberta)\.encoder\.layer\.(\d+)\.output\.dropout$", r"\1.encoder.layers.\2.dropout2"),
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,12 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from align.cases.both_sides import BothSides, Setting, stamps
+from align.cases.byte_pair_files import (
+    AWKWARD,
+    as_tokenizer_json,
+    reference_tokenizer,
+    train_vocabulary,
+)
 from align.cases.covered.pause import unmeasured
 from align.cases.sides.glue_fixtures import write_fixture
 from align.cases.values.fed_values import loaded
@@ -22,7 +28,9 @@ from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import tokenize_split
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.paddle_dataset import PadCollator
-from sot_paddle.data.tokenization import TIE_BREAKS, WordPieceTokenizer, truncated_lengths
+from sot_paddle.data.subword import TIE_BREAKS, truncated_lengths
+from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.train.feeding import MicroBatches
 
 Cut = Callable[[int, int, int], tuple[int, int]]
@@ -291,3 +299,73 @@ def _reference_batches(
         return {**encoded, "labels": torch.tensor(labels, dtype=kind)}
 
     return list(torch.utils.data.DataLoader(examples, batch_sampler=batches, collate_fn=collate))
+
+
+def byte_pairs(
+    setting: Setting,
+    *,
+    family: str,
+    max_length: int = 24,
+    pairs: bool = False,
+    stored: bool = False,
+    lower_case: bool = False,
+) -> BothSides:
+    """Token ids, masks and types of sentences and of awkward text, row by row.
+
+    Args:
+        setting: the user's sentences.
+        family: key of ``sot_paddle.data.tokenizer_families.FAMILIES``.
+        max_length: padded length.
+        pairs: texts in pairs, truncated longest first.
+        stored: our tokenizer reads ``tokenizer.json``.
+        lower_case: our tokenizer lower-cases the sentences; the reference is given lower case.
+    """
+    first = [*setting.context.texts, *(() if lower_case else AWKWARD)]
+    second = first[1:] + first[:1] if pairs else None
+    folder = train_vocabulary(setting.folder(), family, setting.context.texts)
+    reference = reference_tokenizer(folder, family)
+    tokenizer = FAMILIES[family].build(
+        as_tokenizer_json(folder) if stored else folder,
+        do_lower_case=lower_case,
+        max_length=max_length,
+    )
+    ours = tokenizer.encode_batch(first, second)
+    ids, mask = ours["input_ids"], ours["attention_mask"]
+    backwards = tokenizer.encode_batch(first[::-1], second and second[::-1])
+    return BothSides(
+        ours,
+        _unpadded_rows(reference, [text.lower() for text in first], second, max_length)
+        if lower_case
+        else _unpadded_rows(reference, first, second, max_length),
+        {
+            "rows in another order": backwards,
+            "one id shifted": ours
+            | {"input_ids": ids + (np.arange(ids.size) == 1).reshape(ids.shape)},
+            "padding not masked": ours | {"attention_mask": np.ones_like(mask)},
+            "the second sentence of another type": ours | {"token_type_ids": mask},
+        },
+        "the encoded rows",
+        framework_free=True,
+        note=f"{len(first)} rows; ours: tokenizers (Rust), reference: transformers' slow tokenizer",
+    )
+
+
+def _unpadded_rows(
+    tokenizer: Any, first: Sequence[str], second: Sequence[str] | None, max_length: int
+) -> Arrays:
+    """Rows padded on the right, by hand where the vocabulary has no padding."""
+    made: Arrays = {
+        name: np.zeros((len(first), max_length), dtype="int64")
+        for name in ("input_ids", "token_type_ids", "attention_mask")
+    }
+    if tokenizer.pad_token_id is not None:
+        made["input_ids"][:] = tokenizer.pad_token_id
+    for row, text in enumerate(first):
+        other = None if second is None else second[row]
+        encoded = tokenizer(text, other, truncation="longest_first", max_length=max_length)
+        length = len(encoded["input_ids"])
+        made["input_ids"][row, :length] = encoded["input_ids"]
+        made["attention_mask"][row, :length] = 1
+        if "token_type_ids" in encoded:
+            made["token_type_ids"][row, :length] = encoded["token_type_ids"]
+    return made

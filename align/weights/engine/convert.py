@@ -18,7 +18,7 @@ from align.weights.engine.build import build_plan
 from align.weights.engine.conversion_plan import ConversionPlan, PlanEntry
 from align.weights.engine.description import describe
 from align.weights.engine.destination import MANIFEST, check_destination
-from align.weights.engine.known_models import registry_name
+from align.weights.engine.known_models import TEXT_FAMILIES, registry_name
 from align.weights.engine.layout import Layout
 from align.weights.engine.manifest import Manifest
 from align.weights.engine.registry import find_table
@@ -135,8 +135,8 @@ def _check_direction(source: Source, table: Layout, *, reverse: bool) -> None:
         raise ValueError(f"{source.path}: is a Paddle file; add --reverse to go back")
     if reverse and source.path.suffix in TORCH_SUFFIXES:
         raise ValueError(f"{source.path}: is a PyTorch file; drop --reverse")
-    if not reverse and table.family == "bert":
-        check_config(source.config)
+    if not reverse and table.family in TEXT_FAMILIES:
+        check_config(source.config, table.family)
 
 
 def _plan(

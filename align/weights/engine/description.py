@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from align.weights.engine.conversion_plan import ConversionPlan
-from align.weights.engine.known_models import known_traits
+from align.weights.engine.known_models import TEXT_FAMILIES, known_traits
 from align.weights.engine.layout import Layout
 from align.weights.formats.hf_config import (
-    UNTOLD,
+    FAMILIES,
     attention_heads,
     complete_config,
     conventional_heads,
@@ -68,7 +68,7 @@ def describe(
     Raises:
         ValueError: a number of heads that cannot be, or that nobody knows and a directory needs.
     """
-    if table.family == "bert":
+    if table.family in TEXT_FAMILIES:
         return _describe_text(plan, table, source, heads, directory=directory)
     for what, given in (("--num-attention-heads", heads), ("--vocab", source.vocabulary)):
         if given:
@@ -80,7 +80,7 @@ def _describe_text(
     plan: ConversionPlan, table: Layout, source: Source, asked: int | None, *, directory: bool
 ) -> Description:
     hidden, notes = plan.sizes["C"], []
-    heads = attention_heads(asked, source.metadata, source.config, hidden)
+    heads = attention_heads(asked, source.metadata, source.config, hidden, table.family)
     if heads is None and plan.reverse and directory:
         heads = conventional_heads(hidden)
         notes.append(
@@ -93,7 +93,7 @@ def _describe_text(
             " --num-attention-heads, or when converting back to a directory"
         )
     config = complete_config(plan, table, source.config, heads)
-    untold = [name for name in UNTOLD if name not in config]
+    untold = [name for name in FAMILIES[table.family].untold if name not in config]
     if untold and not plan.reverse:
         notes.append(
             f"SRC does not state {' and '.join(untold)}: DST does not either, and the model that it"

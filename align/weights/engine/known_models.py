@@ -31,7 +31,10 @@ HEAD_SIGNATURES: Mapping[str, tuple[str, ...]] = {
     "gcp": ("head.pooling.dr.weight", "head.pooling.dr.bias"),
     "fc": ("head.proj.weight", "head.proj.bias"),
 }
-"""Head name -> Paddle names, any of which proves that a file holds this head."""
+"""Head name -> Paddle names, any of which proves that a file holds this head.
+
+``pooler`` stands for RoBERTa's ``two_layer`` as well, which has the same tensors.
+"""
 
 WORD_SCORES = ("head.word_fc.weight", "head.word_fc.bias")
 """Paddle names that every head with word tokens has; alone they mean average pooling (gap)."""
@@ -39,11 +42,20 @@ WORD_SCORES = ("head.word_fc.weight", "head.word_fc.bias")
 CLASS_SCORES = ("head.cls_fc.weight", "head.cls_fc.bias")
 """Paddle names that alone mean a classifier of the class token (none)."""
 
-_PLAIN = ModelTraits("bert", "pooler", ("pooler", "gap", "gcp", "fc"))
-_SECOND_ORDER = ModelTraits(
-    "bert", "mgcrp_qk", ("mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", "fc")
-)
+TEXT_FAMILIES = ("bert", "roberta")
+"""Families of language models."""
+
 _WORDS = ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")
+
+
+def _text(family: str, own: str, *names: str) -> dict[str, ModelTraits]:
+    """A language model with its own classifier, and with the second-order head."""
+    plain = ModelTraits(family, own, (own, "gap", "gcp", "fc"))
+    second_order = ModelTraits(family, "mgcrp_qk", (*_WORDS, "fc"))
+    return {n + end: traits for n in names for end, traits in
+            (("", plain), ("_mgcrp", second_order))}  # fmt: skip
+
+
 _ALL = (*_WORDS, "pooler", "fc", "none")
 _SOT = ModelTraits("vit", "mgcrp", _ALL, "densenet")
 _DEIT = ModelTraits("vit", "none", _ALL, "patch")
@@ -51,10 +63,8 @@ _SWIN = ModelTraits("swin", "gap", _WORDS, "patch")
 _SWIN_SOT = ModelTraits("swin", "mgcrp", _WORDS, "densenet")
 
 MODELS: Mapping[str, ModelTraits] = {
-    "bert_base": _PLAIN,
-    "bert_large": _PLAIN,
-    "bert_base_mgcrp": _SECOND_ORDER,
-    "bert_large_mgcrp": _SECOND_ORDER,
+    **_text("bert", "pooler", "bert_base", "bert_large"),
+    **_text("roberta", "pooler", "roberta_base", "roberta_large"),
     "sot_tiny": _SOT,
     "sot_small": _SOT,
     "sot_base": _SOT,

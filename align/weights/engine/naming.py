@@ -10,6 +10,7 @@ from align.weights.engine.known_models import (
     CLASS_SCORES,
     HEAD_SIGNATURES,
     MODELS,
+    TEXT_FAMILIES,
     WORD_SCORES,
     ModelTraits,
     known_traits,
@@ -243,7 +244,7 @@ def choose_head(file: TableFile, model: str) -> str:
 
 def _plain_head(file: TableFile, traits: ModelTraits) -> str:
     """The head of a file with none of the signatures: its classifiers tell, or the default."""
-    images = traits.family != "bert"
+    images = traits.family not in TEXT_FAMILIES
     for head, signature, possible in (
         ("gap", WORD_SCORES, images or traits.default == "pooler"),
         ("none", CLASS_SCORES, images),

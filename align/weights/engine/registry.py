@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from align.weights.engine.known_models import MODELS, known_traits
+from align.weights.engine.known_models import MODELS, TEXT_FAMILIES, known_traits
 from align.weights.engine.layout import Layout, Row
 from align.weights.engine.naming import TableFile, find_prefix, pattern
 from align.weights.tables import (
     bert_hf,
     deit,
+    roberta_hf,
     sot_nlp_official,
     sot_official,
     sot_torch_ref,
@@ -19,8 +20,12 @@ from align.weights.tables import (
 
 TABLES: Mapping[str, tuple[Layout, ...]] = {
     "bert_hf": (bert_hf.LAYOUT,),
+    "roberta_hf": (roberta_hf.LAYOUT,),
     "sot_nlp_official": (sot_nlp_official.LAYOUT,),
-    "sot_torch_ref": (sot_torch_ref.LAYOUT, sot_torch_ref_vision.VIT, sot_torch_ref_vision.SWIN),
+    "sot_torch_ref": (
+        *(sot_torch_ref.BERT, sot_torch_ref.ROBERTA_MODEL),
+        *(sot_torch_ref_vision.VIT, sot_torch_ref_vision.SWIN),
+    ),
     "sot_official": (sot_official.LAYOUT,),
     "deit_timm": (deit.TIMM,),
     "deit_official": (deit.OFFICIAL,),
@@ -96,7 +101,7 @@ def _side(table: Layout, shapes: Mapping[str, Sequence[int]]) -> str:
     file = TableFile(table, {}, prefix=find_prefix(table, shapes))
     ours = _all_match(paddle, shapes)
     theirs = _all_match([(file.spell(name), low) for name, low in torch], shapes)
-    if ours and theirs and table.family != "bert":  # BERT's encoder has names of its own here
+    if ours and theirs and table.family not in TEXT_FAMILIES:  # those have names of their own here
         return _orientation(rows, shapes)
     return "paddle" if ours else "torch" if theirs else ""
 

@@ -56,10 +56,11 @@ def read_as_paddle(place: Path, model: str) -> Mapping[str, np.ndarray]:
         ValueError: not a checkpoint, or one that does not fit the model.
     """
     source = open_source(place, Unpacking())
-    layout, side = recognise(source.tensors.shapes)
+    usual = next(name for name, tables in TABLES.items() if any(fits(t, model) for t in tables))
+    layout, side = recognise(source.tensors.shapes, first=usual)
     if side == "paddle":
         return source.tensors
-    layout = layout or "bert_hf"
+    layout = layout or usual
     plan = build_plan(layout, model, source.tensors.shapes, config=source.config)
     left_out = _heads_of_other_tasks(plan, find_table(layout, model))
     if left_out:

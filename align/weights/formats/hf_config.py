@@ -4,33 +4,74 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from align.weights.engine.conversion_plan import ConversionPlan
+from align.weights.engine.known_models import known_traits
 from align.weights.engine.layout import Layout
 from sot_paddle.config import ACTIVATIONS
 
 _HEAD_WIDTH = 64  # hidden size / attention heads in every BERT of the original paper
-_DEFAULTS: Mapping[str, Any] = {
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "initializer_range": 0.02,
-    "position_embedding_type": "absolute",
+
+
+@dataclass(frozen=True)
+class TextFamily:
+    """What the config.json of a family of language models looks like.
+
+    Args:
+        model_type: its name there.
+        model: class of transformers without a head.
+        classifier: class of transformers with one.
+        scores: the tensor that only a classifier has.
+        heads: key of the number of attention heads.
+        untold: keys of options that change every score and that no tensor tells: never filled in.
+        activations: values of the first of them that the models have.
+        defaults: what is written where the source does not say.
+    """
+
+    model_type: str
+    model: str
+    classifier: str
+    scores: str
+    heads: str = "num_attention_heads"
+    untold: tuple[str, ...] = ("hidden_act", "layer_norm_eps")
+    activations: tuple[str, ...] = ACTIVATIONS
+    defaults: Mapping[str, Any] = field(
+        default_factory=lambda: {
+            "hidden_dropout_prob": 0.1,
+            "attention_probs_dropout_prob": 0.1,
+            "initializer_range": 0.02,
+            "position_embedding_type": "absolute",
+        }
+    )
+
+
+FAMILIES: Mapping[str, TextFamily] = {
+    "bert": TextFamily("bert", "BertModel", "BertForSequenceClassification", "classifier.weight"),
+    "roberta": TextFamily(
+        *("roberta", "RobertaModel", "RobertaForSequenceClassification"),
+        "classifier.out_proj.weight",
+    ),
 }
-UNTOLD = ("hidden_act", "layer_norm_eps")
-"""Options that change every score and that no tensor tells: never filled in."""
+"""Family, as in `align.weights.engine.layout.Layout` -> its config.json."""
 
 
-def check_config(config: Mapping[str, Any]) -> None:
+def check_config(config: Mapping[str, Any], family: str = "bert") -> None:
     """Refuse a config.json that speaks of another architecture.
 
+    Args:
+        config: of the source.
+        family: of the layout.
+
     Raises:
-        ValueError: its model_type is not bert, or an activation or kind of positions that the
-            models do not have.
+        ValueError: another model_type, or an activation or kind of positions that the models do
+            not have.
     """
+    known = FAMILIES[family]
     expected = {
-        "model_type": ("bert",),
-        "hidden_act": ACTIVATIONS,
+        "model_type": (known.model_type,),
+        known.untold[0]: known.activations,
         "position_embedding_type": ("absolute",),
     }
     for key, allowed in expected.items():
@@ -40,7 +81,11 @@ def check_config(config: Mapping[str, Any]) -> None:
 
 
 def attention_heads(
-    asked: int | None, metadata: Mapping[str, str], config: Mapping[str, Any], hidden: int
+    asked: int | None,
+    metadata: Mapping[str, str],
+    config: Mapping[str, Any],
+    hidden: int,
+    family: str = "bert",
 ) -> int | None:
     """Number of attention heads, which no tensor's shape tells.
 
@@ -49,6 +94,7 @@ def attention_heads(
         metadata: the source's table.
         config: the source's config.
         hidden: hidden size.
+        family: of the layout.
 
     Returns:
         The number from the first of the three that has it, or None.
@@ -56,7 +102,7 @@ def attention_heads(
     Raises:
         ValueError: not a number that divides the hidden size.
     """
-    found = (asked, metadata.get("num_attention_heads"), config.get("num_attention_heads"))
+    found = (asked, metadata.get("num_attention_heads"), config.get(FAMILIES[family].heads))
     stated = next((value for value in found if value is not None), None)
     if stated is None:
         return None
@@ -93,14 +139,15 @@ def complete_config(
     Returns:
         The content of config.json.
     """
-    config = {**_DEFAULTS, **known, "model_type": "bert"}
+    family = FAMILIES[layout.family]
+    config = {**family.defaults, **known, "model_type": family.model_type}
     table = layout.heads.get(plan.head)
     sizes = {**layout.config, **(table.config if table else {})}
     config.update({key: plan.sizes[s] for key, s in sizes.items() if s in plan.sizes})
     config[layout.depth_key] = plan.depth
-    config.pop("num_attention_heads", None)
+    config.pop(family.heads, None)
     if heads:
-        config["num_attention_heads"] = heads
+        config[family.heads] = heads
     return config
 
 
@@ -124,7 +171,8 @@ def loadable_config(config: Mapping[str, Any], plan: ConversionPlan, dtype: str)
             config["label2id"] = {f"LABEL_{k}": k for k in range(classes)}
         config["num_labels"] = classes
     written = {entry.destination for entry in plan.entries}
-    kind = "BertForSequenceClassification" if "classifier.weight" in written else "BertModel"
+    family = FAMILIES[known_traits(plan.model).family]
+    kind = family.classifier if family.scores in written else family.model
     return {**config, "architectures": [kind]}
 
 

@@ -23,6 +23,8 @@ WEIGHT_FILES = (
 
 VOCABULARY_FILES = (
     "vocab.txt",
+    "vocab.json",
+    "merges.txt",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",

@@ -12,7 +12,7 @@ import numpy as np
 from align.weights.engine.build import build_plan
 from align.weights.engine.conversion_plan import ConversionPlan
 from align.weights.engine.convert import convert_file
-from align.weights.engine.known_models import known_traits, registry_name
+from align.weights.engine.known_models import TEXT_FAMILIES, known_traits, registry_name
 from align.weights.engine.registry import find_table
 from align.weights.formats.source import Unpacking, named_in_refusals, open_source
 from align.weights.formats.torch_files import SUFFIXES
@@ -224,7 +224,8 @@ def _target_names(
         notes.append(f"parameter groups as in {request.like}: {rule}")
         return names
     decays = {n: float(g.options["weight_decay"]) for g in state.groups for n in g.names}
-    timm = known_traits(plan.model).family != "bert" and request.layout != "sot_torch_ref"
+    text = known_traits(plan.model).family in TEXT_FAMILIES
+    timm = not text and request.layout != "sot_torch_ref"
     first = "not decayed first (timm)" if timm else "decayed first"
     notes.append(f"parameter groups: {first}, in the order of the model; --like takes another's")
     return ordered_groups(decays, trained_names(forward, None), decayed_first=not timm)

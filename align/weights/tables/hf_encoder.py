@@ -1,4 +1,4 @@
-"""Table: BERT's encoder as transformers names it, shared by every layout that keeps those names.
+"""Table: the encoder of BERT and RoBERTa as transformers names it, which many layouts keep.
 
 Symbols: V vocabulary, P positions, T token types, C hidden size, I intermediate size.
 Source: specs.md D.5, weight mapping.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from align.weights.engine.layout import Row
 
 PREFIX = "bert."
+ROBERTA = "roberta."
 CONFIG = {
     "vocab_size": "V",
     "max_position_embeddings": "P",
@@ -16,10 +17,6 @@ CONFIG = {
     "hidden_size": "C",
     "intermediate_size": "I",
 }
-
-_EMBEDDINGS = "bert.embeddings."
-_TORCH = "bert.encoder.layer.{}."
-_PADDLE = "bert.encoder.layers.{}."
 
 
 def linear(source: str, destination: str, fan_out: str, fan_in: str) -> tuple[Row, Row]:
@@ -38,24 +35,36 @@ def layer_norm(source: str, destination: str) -> tuple[Row, Row]:
     )
 
 
-ENCODER = (
-    *(
-        Row(_EMBEDDINGS + name, _EMBEDDINGS + name, "embedding", (rows, "C"))
-        for name, rows in (
-            ("word_embeddings.weight", "V"),
-            ("position_embeddings.weight", "P"),
-            ("token_type_embeddings.weight", "T"),
-        )
-    ),
-    *layer_norm(_EMBEDDINGS + "LayerNorm", _EMBEDDINGS + "layer_norm"),
-    *linear(_TORCH + "attention.self.query", _PADDLE + "self_attn.q_proj", "C", "C"),
-    *linear(_TORCH + "attention.self.key", _PADDLE + "self_attn.k_proj", "C", "C"),
-    *linear(_TORCH + "attention.self.value", _PADDLE + "self_attn.v_proj", "C", "C"),
-    *linear(_TORCH + "attention.output.dense", _PADDLE + "self_attn.out_proj", "C", "C"),
-    *layer_norm(_TORCH + "attention.output.LayerNorm", _PADDLE + "norm1"),
-    *linear(_TORCH + "intermediate.dense", _PADDLE + "linear1", "I", "C"),
-    *linear(_TORCH + "output.dense", _PADDLE + "linear2", "C", "I"),
-    *layer_norm(_TORCH + "output.LayerNorm", _PADDLE + "norm2"),
-)
+def encoder(prefix: str) -> tuple[Row, ...]:
+    """Rows of an encoder whose names begin with a prefix on both sides."""
+    embeddings, torch, paddle = (
+        prefix + part for part in ("embeddings.", "encoder.layer.{}.", "encoder.layers.{}.")
+    )
+    tables = (
+        ("word_embeddings.weight", "V"),
+        ("position_embeddings.weight", "P"),
+        ("token_type_embeddings.weight", "T"),
+    )
+    return (
+        *(Row(embeddings + n, embeddings + n, "embedding", (rows, "C")) for n, rows in tables),
+        *layer_norm(embeddings + "LayerNorm", embeddings + "layer_norm"),
+        *linear(torch + "attention.self.query", paddle + "self_attn.q_proj", "C", "C"),
+        *linear(torch + "attention.self.key", paddle + "self_attn.k_proj", "C", "C"),
+        *linear(torch + "attention.self.value", paddle + "self_attn.v_proj", "C", "C"),
+        *linear(torch + "attention.output.dense", paddle + "self_attn.out_proj", "C", "C"),
+        *layer_norm(torch + "attention.output.LayerNorm", paddle + "norm1"),
+        *linear(torch + "intermediate.dense", paddle + "linear1", "I", "C"),
+        *linear(torch + "output.dense", paddle + "linear2", "C", "I"),
+        *layer_norm(torch + "output.LayerNorm", paddle + "norm2"),
+    )
 
-IGNORED = {"bert.embeddings.position_ids": "a constant 0, 1, 2, ...; the model makes it itself"}
+
+def ignored(prefix: str) -> dict[str, str]:
+    """What the model makes itself -> reason."""
+    return {
+        f"{prefix}embeddings.position_ids": "a constant 0, 1, 2, ...; the model makes it itself"
+    }
+
+
+ENCODER, IGNORED = encoder(PREFIX), ignored(PREFIX)
+"""BERT's."""

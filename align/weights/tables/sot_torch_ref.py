@@ -8,7 +8,7 @@ d width of the text release's covariance.
 from __future__ import annotations
 
 from align.weights.engine.layout import HeadTable, Layout, Row
-from align.weights.tables.hf_encoder import CONFIG, ENCODER, IGNORED
+from align.weights.tables.hf_encoder import CONFIG, PREFIX, ROBERTA, encoder, ignored
 
 _COUNTED = "batches seen so far; Paddle's BatchNorm has a fixed momentum and does not count"
 COUNTERS = {
@@ -83,11 +83,19 @@ def heads(width: str, *, class_token: bool) -> dict[str, HeadTable]:
     return {name: HeadTable(rows=rows) for name, rows in tables.items()}
 
 
-LAYOUT = Layout(
-    description="this project's PyTorch reference, sot_torch_ref",
-    encoder=ENCODER,
-    heads={name: table for name, table in heads("C", class_token=True).items() if name != "none"},
-    ignored={**IGNORED, **dict.fromkeys(COUNTERS, _COUNTED)},
-    counters=COUNTERS,
-    config=CONFIG,
-)
+_HEADS = {name: rows for name, rows in heads("C", class_token=True).items() if name != "none"}
+
+
+def _text(family: str, prefix: str) -> Layout:
+    return Layout(
+        description="this project's PyTorch reference, sot_torch_ref",
+        family=family,
+        encoder=encoder(prefix),
+        heads=_HEADS,
+        ignored={**ignored(prefix), **dict.fromkeys(COUNTERS, _COUNTED)},
+        counters=COUNTERS,
+        config=CONFIG,
+    )
+
+
+BERT, ROBERTA_MODEL = _text("bert", PREFIX), _text("roberta", ROBERTA)

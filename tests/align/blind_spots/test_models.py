@@ -14,7 +14,7 @@ from align.cases.kinds.case_kinds import ModelCase
 from align.cases.tables.cases import CASES
 from align.cases.tables.cases_models import MODELS, TIMM
 from sot_paddle import functional
-from sot_paddle.backbones import bert, layers, swin_blocks, token_embed
+from sot_paddle.backbones import layers, paddlenlp_encoder, swin_blocks, token_embed
 from sot_paddle.config import EncoderConfig
 from sot_paddle.heads import fusion
 from sot_paddle.vision_config import SwinConfig
@@ -130,9 +130,9 @@ def test_the_pair_of_scores_in_evaluation_too(places, monkeypatch):
 
 @pytest.mark.parametrize("row", [0, None], ids=["the row of id 0", "no row"])
 def test_the_pad_id_ignored(row, places, monkeypatch):
-    right = bert.zero_row_hook
+    right = paddlenlp_encoder.zero_row_hook
     hook = right(row) if row is not None else lambda gradient: gradient
-    monkeypatch.setattr(bert, "zero_row_hook", lambda _: hook)
+    monkeypatch.setattr(paddlenlp_encoder, "zero_row_hook", lambda _: hook)
     assert places("bert_pad_id") == [None, "bert.embeddings.word_embeddings.weight"]
 
 

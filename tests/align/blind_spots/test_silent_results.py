@@ -11,7 +11,7 @@ from paddle.nn import functional as nn_functional
 
 with warnings.catch_warnings():  # 2026-11-22, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
-    from sot_paddle.backbones import bert, inputs
+    from sot_paddle.backbones import inputs, paddlenlp_encoder, text
 
 from align.weights import build_plan
 from align.weights.engine import build
@@ -20,7 +20,7 @@ from sot_paddle.heads import pooling, power_norm
 
 EXCHANGED = [
     ("gelu", nn_functional.relu, "bert_plain"),
-    ("gelu", bert.ACTIVATION_FUNCTIONS["gelu_new"], "bert_plain"),
+    ("gelu", text.ACTIVATION_FUNCTIONS["gelu_new"], "bert_plain"),
     ("gelu_new", nn_functional.gelu, "bert_act_gelu_new"),
     ("gelu_pytorch_tanh", nn_functional.gelu, "bert_act_gelu_pytorch_tanh"),
     ("relu", nn_functional.gelu, "bert_act_relu"),
@@ -35,14 +35,14 @@ def test_an_exchanged_activation_fails_at_the_first_layer(
 ) -> None:
     clean = run_case(case, "forward", "float64")
     assert clean.passed
-    monkeypatch.setitem(bert.ACTIVATION_FUNCTIONS, name, function)
+    monkeypatch.setitem(text.ACTIVATION_FUNCTIONS, name, function)
     result = run_case(case, "forward", "float64")
     assert failed(result)[0] == "layers.0"
 
 
 def test_a_lost_epsilon_fails_at_the_embeddings(run_case, failed, monkeypatch) -> None:
     assert run_case("bert_layer_norm_eps", "forward", "float64").passed
-    norm = bert.nn.LayerNorm
+    norm = paddlenlp_encoder.nn.LayerNorm
     original = norm.__setattr__
 
     def forget(layer, name, value) -> None:

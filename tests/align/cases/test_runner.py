@@ -19,7 +19,7 @@ with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated mod
     from align.cases.sides import paddle_side
     from align.cases.values import loss_values
     from align.frameworks import on_paddle
-    from sot_paddle.backbones import bert
+    from sot_paddle.backbones import paddlenlp_encoder
     from sot_paddle.heads.pooling import TokenBatchNorm
     from sot_paddle.train import schedule
 
@@ -113,7 +113,7 @@ def test_a_wrong_loss_is_caught(monkeypatch):
 
 
 def test_a_trained_padding_row_is_caught(monkeypatch):
-    monkeypatch.setattr(bert, "zero_row_hook", lambda row: lambda gradient: gradient)
+    monkeypatch.setattr(paddlenlp_encoder, "zero_row_hook", lambda row: lambda gradient: gradient)
     report = verdict(QK, "backward")
     assert report.exit_code == 1
     (failed,) = report.results[0].failures
@@ -163,7 +163,7 @@ def test_a_transposed_square_weight_is_caught(monkeypatch):
 
 EDITS = {
     "epsilon": (
-        "sot_paddle/backbones/bert.py",
+        "sot_paddle/backbones/paddlenlp_encoder.py",
         "layer._epsilon = config.layer_norm_eps",
         "layer._epsilon = 1e-5",
         ("head_gap_sum_fc", "forward"),

@@ -357,9 +357,9 @@ def test_hints_name_the_right_layout_and_direction(hf_shapes, official_shapes):
 
 
 def test_unknown_layout_and_model_and_empty_file():
-    with pytest.raises(ValueError, match="unknown layout 'hf'; expected one of bert_hf, sot_nlp"):
+    with pytest.raises(ValueError, match="unknown layout 'hf'; expected one of bert_hf, rob"):
         build_plan("hf", "bert_base", {})
-    with pytest.raises(ValueError, match="unknown model 'bert'; expected one of bert_base, bert_l"):
+    with pytest.raises(ValueError, match="unknown model 'bert'; expected one of bert_base, bert_b"):
         build_plan("bert_hf", "bert", {})
     with pytest.raises(ValueError, match="missing: embeddings.word_embeddings.weight"):
         build_plan("bert_hf", "bert_base", {})

@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 import pytest
 
-from sot_paddle.backbones.bert import ACTIVATION_FUNCTIONS
+from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS
 from sot_paddle.config import ACTIVATIONS
 
 B, S, C, LAYERS, PAD = 3, 6, 12, 2, 0
@@ -248,7 +248,7 @@ def test_every_named_activation_has_a_function() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"input_ids": [B, 17]}, r"between 1 and max_position_embeddings = 16 .*\[3, 17\]"),
+        ({"input_ids": [B, 17]}, r"between 1 and 16 tokens, .*\[3, 17\]"),
         ({"input_ids": [B, 0]}, r"between 1 and .*got shape \[3, 0\]"),
         ({"input_ids": [B, 1]}, r"pools words and got none: tokens of shape \[3, 0, 12\]; pass"),
         ({"input_ids": [0, S]}, r"at least one sequence, got shape \[0, 6\]; leave an empty"),

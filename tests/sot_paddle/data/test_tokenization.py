@@ -11,7 +11,8 @@ from transformers import BertTokenizer, BertTokenizerFast
 import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.real_sentences import REAL_SENTENCES
-from sot_paddle.data.tokenization import WordPieceTokenizer, truncated_lengths
+from sot_paddle.data.subword import truncated_lengths
+from sot_paddle.data.tokenization import WordPieceTokenizer
 
 PAD, UNK, CLS, SEP, MASK, A, B, C, CAT, BIG_CAT, S, E_ACUTE, E = range(13)
 NOT_NFC = "e\u0301"  # a combining accent that has a composed form

@@ -10,7 +10,7 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.tokenization import WordPieceTokenizer
 from sot_paddle.explain.parts import contrast
 from sot_paddle.explain.word_impact import explain_sentence, masked_rows
-from sot_paddle.explain.word_pieces import encode, mask_id, split_words
+from sot_paddle.explain.word_pieces import encode, split_words
 from sot_paddle.train.text_model import TextModel, load_trained_text
 
 
@@ -74,7 +74,7 @@ def test_texts_that_cannot_be_used(tokenizer, texts, said) -> None:
 
 def test_all_pieces_of_a_word_are_masked_at_once(tokenizer) -> None:
     sentence = encode(tokenizer, ["the running cat"])
-    mask = mask_id(tokenizer)
+    mask = tokenizer.mask_id
     assert tokenizer.tokens([mask]) == ["[MASK]"]
     rows = masked_rows(sentence, mask)
     assert [tokenizer.tokens(row)[1:-1] for row in rows] == [

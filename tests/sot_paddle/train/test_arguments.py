@@ -8,14 +8,20 @@ from sot_paddle.train.command_line import parse
 ROOT = Path(__file__).resolve().parents[3]
 CONFIGS = sorted((ROOT / "configs" / "glue").glob("*.yaml"))
 PUBLISHED = {
-    "mgcrp": {
-        "base": {"CoLA": 58.03, "RTE": 69.31, "MNLI": 84.20, "QNLI": 90.78},
-        "large": {"CoLA": 61.82, "RTE": 75.09, "MNLI": 86.46, "QNLI": 92.37},
-    },
-    "plain": {
-        "base": {"CoLA": 54.82, "RTE": 67.15, "MNLI": 83.47, "QNLI": 90.11},
-        "large": {"CoLA": 60.63, "RTE": 73.65, "MNLI": 85.90, "QNLI": 91.82},
-    },
+    "bert_base_mgcrp": {"CoLA": 58.03, "RTE": 69.31, "MNLI": 84.20, "QNLI": 90.78},
+    "bert_large_mgcrp": {"CoLA": 61.82, "RTE": 75.09, "MNLI": 86.46, "QNLI": 92.37},
+    "bert_base_plain": {"CoLA": 54.82, "RTE": 67.15, "MNLI": 83.47, "QNLI": 90.11},
+    "bert_large_plain": {"CoLA": 60.63, "RTE": 73.65, "MNLI": 85.90, "QNLI": 91.82},
+    "roberta_base_mgcrp": {"CoLA": 65.28, "RTE": 80.50, "MNLI": 87.90, "QNLI": 93.10},
+    "roberta_large_mgcrp": {"CoLA": 70.90, "RTE": 88.10, "MNLI": 90.50, "QNLI": 95.00},
+    "roberta_base_plain": {"CoLA": 61.58, "RTE": 77.60, "MNLI": 87.50, "QNLI": 92.70},
+    "roberta_large_plain": {"CoLA": 67.98, "RTE": 86.60, "MNLI": 90.20, "QNLI": 94.70},
+}
+CHECKPOINTS = {
+    "bert_base": ("bert", "bert-base-cased"),
+    "bert_large": ("bert", "bert-large-cased"),
+    "roberta_base": ("roberta", "roberta-base"),
+    "roberta_large": ("roberta", "roberta-large"),
 }
 SOURCE_TEXT = """
     --model_type bert --model_name_or_path bert-base-cased --task_name RTE --do_lower_case
@@ -136,12 +142,7 @@ def test_yaml_is_strict(tmp_path):
 
 
 def test_there_is_one_config_for_each_published_number():
-    names = {
-        f"{task.lower()}_bert_{size}_{head}"
-        for head, sizes in PUBLISHED.items()
-        for size, tasks in sizes.items()
-        for task in tasks
-    }
+    names = {f"{task.lower()}_{model}" for model, tasks in PUBLISHED.items() for task in tasks}
     assert {path.stem for path in CONFIGS} == names
 
 
@@ -149,13 +150,15 @@ def test_there_is_one_config_for_each_published_number():
 def test_config(path):
     config = parse(["--config", str(path)])
     text = path.read_text(encoding="utf-8")
-    task, _, size, head = path.stem.split("_")
+    task, model = path.stem.split("_", 1)
+    name, head = model.rsplit("_", 1)
     assert config.task_name.lower() == task
     assert config.head == head
-    assert config.model_name_or_path == f"bert-{size}-cased"
-    assert f"Published: {PUBLISHED[head][size][config.task_name]:.2f} " in text
+    assert (config.model_type, config.model_name_or_path) == CHECKPOINTS[name]
+    assert config.do_lower_case == (config.model_type == "bert")
+    assert f"Published: {PUBLISHED[model][config.task_name]:.2f} " in text
     assert f"configs/glue/{path.name}" in text
-    assert ("inferred" in text) == (size == "large" or head == "plain")
+    assert ("inferred" in text) == (model != "bert_base_mgcrp")
     assert config.per_gpu_train_batch_size * config.gradient_accumulation_steps == 64
     assert config.learning_rate == (3e-5 if task == "qnli" else 2e-5)
     assert config.num_train_epochs == 10.0

@@ -1,0 +1,80 @@
+"""A small byte-pair vocabulary on disk, and transformers' slow tokenizer that reads it.
+
+No vocabulary of a released checkpoint lies on the machine, so one is trained on the same sentences,
+by the library's own trainer, which is given the same words in the same order every time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+AWKWARD = (
+    *("", " ", "  two  spaces ", "tab\tnew\nline\r\n", "x" * 300, "don't we'll I'M they'd've"),
+    *(
+        "emoji \U0001f600\U0001f469\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea",
+        "1.5 % 1/2",
+    ),
+    *("e\u0301 and a\u0308 combine", "\u5317\u4eac \u662f\u9996\u90fd", "\ud55c\uad6d\uc5b4"),
+    *(
+        "bell \x07 escape \x1b nothing \x00 no width \u200b\u200d \ufffd",
+        "\u0130 \u03a3\u0391\u03a3",
+    ),
+    *("a<mask>b <s> </s> <unk> <pad>", "na\u00efve caf\u00e9 \u2014 \u201cquoted\u201d \u2026"),
+)
+"""Texts that tokenizers like to disagree on."""
+
+_UNKNOWN = "<unk>"
+_TRAINED = {"byte_bpe": 600, "word_bpe": 500}
+"""Family -> size of its vocabulary."""
+
+
+def train_vocabulary(folder: Path, family: str, texts: Sequence[str]) -> Path:
+    """Write ``vocab.json`` and ``merges.txt`` of a small vocabulary into a folder."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    options: dict[str, Any] = {"vocab_size": _TRAINED[family], "show_progress": False}
+    if family == "byte_bpe":
+        made = Tokenizer(models.BPE())
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        options["special_tokens"] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+        options["initial_alphabet"] = pre_tokenizers.ByteLevel.alphabet()
+    else:
+        made = Tokenizer(models.BPE(unk_token=_UNKNOWN, end_of_word_suffix="</w>"))
+        made.normalizer = normalizers.BertNormalizer(lowercase=True)
+        made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        options |= {"special_tokens": [_UNKNOWN], "end_of_word_suffix": "</w>"}
+    made.train_from_iterator(list(texts), trainers.BpeTrainer(**options))
+    made.model.save(str(folder))
+    return folder
+
+
+def reference_tokenizer(folder: Path, family: str) -> Any:
+    """transformers' slow tokenizer on the same files, written in Python."""
+    import sot_torch_ref  # noqa: F401  isort: skip (transformers beside a CPU torch)
+    from transformers import OpenAIGPTTokenizer, RobertaTokenizer, logging
+    from transformers.models.openai.tokenization_openai import BasicTokenizer
+
+    logging.set_verbosity_error()  # it says for every pair that no overflow is returned
+    files = (str(folder / "vocab.json"), str(folder / "merges.txt"))
+    if family == "byte_bpe":
+        return RobertaTokenizer(*files)
+    reference = OpenAIGPTTokenizer(*files)
+    reference.nlp, reference.fix_text = BasicTokenizer(do_lower_case=True), None  # also with spaCy
+    return reference
+
+
+def as_tokenizer_json(folder: Path) -> Path:
+    """The same vocabulary as one ``tokenizer.json``, in a folder inside the folder."""
+    lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")[1:]
+    model = {
+        "type": "BPE",
+        "vocab": json.loads((folder / "vocab.json").read_text(encoding="utf-8")),
+        "merges": [line for line in lines if line],
+    }
+    whole = folder / "whole"
+    whole.mkdir()
+    (whole / "tokenizer.json").write_text(json.dumps({"model": model}), encoding="utf-8")
+    return whole

@@ -1,0 +1,71 @@
+"""The language models beside BERT: built, forward, gradients, optimizer, training; no logic.
+
+Those of the quick suite are tiny.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from align.cases.kinds.case_kinds import Batch, Case, ModelCase, PairValuesCase
+from align.cases.tables.model_options import HEAD, encoder
+
+_ALL = ("forward", "backward", "optimizer", "training")
+_TINY = {**encoder(12, 1, 20, 30, 18), **HEAD}
+_SMALL = {**encoder(48, 3, 96, 100, 64), "q_dim": 12, "k_dim": 8}
+_DEEP = {**_SMALL, "num_hidden_layers": 12, "hidden_size": 64, "intermediate_size": 144}
+_MASKED = {"mask_padding": True}
+_RATES = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
+
+_ROBERTA: dict[str, Any] = {"type_vocab_size": 1, "pad_token_id": 1}
+_ROBERTA_TINY = {**_TINY, **_ROBERTA}
+_ROBERTA_SMALL = {**_SMALL, **_ROBERTA}
+_ROBERTA_DRAWN = {key: v for key, v in _ROBERTA_TINY.items() if key != "head_dropout"} | _RATES
+_ROBERTA_CASES: tuple[Case, ...] = (
+    ModelCase(
+        "roberta_mgcrp_tiny",
+        "roberta_base_mgcrp",
+        _ROBERTA_TINY,
+        steps=("forward", "backward"),
+        dtypes=("float64",),
+    ),
+    ModelCase(
+        "roberta_plain",
+        "roberta_base",
+        {**_ROBERTA_SMALL, "pooling": "two_layer"},
+        steps=_ALL,
+        quick=False,
+    ),
+    ModelCase("roberta_plain_eval", "roberta_base", _ROBERTA_SMALL, train=False, quick=False),
+    ModelCase("roberta_mgcrp", "roberta_base_mgcrp", _ROBERTA_SMALL, steps=_ALL, quick=False),
+    ModelCase(
+        "roberta_mgcrp_mask_padding_eval",
+        "roberta_base_mgcrp",
+        {**_ROBERTA_SMALL, **_MASKED},
+        train=False,
+        quick=False,
+    ),
+    ModelCase(
+        "roberta_frozen_encoder",
+        "roberta_base_mgcrp",
+        {**_ROBERTA_TINY, "freeze_encoder": True},
+        steps=("backward", "training"),
+        quick=False,
+    ),
+    *(
+        ModelCase(f"roberta_large{head}", f"roberta_large{head}", _ROBERTA_TINY, quick=False)
+        for head in ("", "_mgcrp")
+    ),
+    ModelCase("roberta_mgcrp_12_layers", "roberta_base_mgcrp", {**_DEEP, **_ROBERTA}, quick=False),
+    PairValuesCase(
+        "drawn_roberta",
+        "roberta_base",
+        _ROBERTA_DRAWN,
+        steps=("forward",),
+        batch=Batch(lengths=(6, 4) * 200, length=6),
+        dtypes=("float64",),
+        values="dropped_values:dropped",
+    ),
+)
+
+TEXT_MODELS: tuple[Case, ...] = _ROBERTA_CASES

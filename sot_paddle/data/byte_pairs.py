@@ -1,0 +1,174 @@
+"""Byte-pair encodings: of bytes (RoBERTa's), and of the letters of lower-cased words (GPT's)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.subword import RowForm, SubwordTokenizer, check_options
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_UNKNOWN, _MASK = "<unk>", "<mask>"
+_SPECIAL = ("<s>", "<pad>", "</s>", _UNKNOWN, _MASK)
+_END_OF_WORD = "</w>"
+
+
+class ByteBpeTokenizer(SubwordTokenizer):
+    """Rows ``<s> a </s>`` or ``<s> a </s></s> b </s>``, every token type 0.
+
+    A text is cut into words with the space before them, and those into pieces of their UTF-8 bytes.
+
+    Args:
+        source: a folder with ``vocab.json`` and ``merges.txt``, or with ``tokenizer.json``.
+        do_lower_case: lower-case the text first; None and False leave it.
+        max_length: tokens of a row at most, special ones included; at least 8.
+        tie_break: see `sot_paddle.data.subword.truncated_lengths`.
+
+    Raises:
+        DataError: no vocabulary there, a broken one, or an impossible option.
+
+    Source: transformers' RobertaTokenizer.
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        *,
+        do_lower_case: bool | None = None,
+        max_length: int = 128,
+        tie_break: str = "slow",
+    ) -> None:
+        check_options(max_length, tie_break)
+        from tokenizers import AddedToken, normalizers, pre_tokenizers
+
+        backend = _backend(Path(source), _SPECIAL, end_of_word="")
+        if do_lower_case:
+            backend.normalizer = normalizers.Lowercase()
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        # the mask takes the space before it, so that it stands for a word
+        backend.add_special_tokens([*_SPECIAL[:-1], AddedToken(_MASK, lstrip=True, special=True)])
+        first, pad, last, _, mask = map(backend.token_to_id, _SPECIAL)
+        super().__init__(
+            backend,
+            form=RowForm((first,), (last, last), (last,)),
+            pad_id=pad,
+            mask_id=mask,
+            do_lower_case=bool(do_lower_case),
+            max_length=max_length,
+            tie_break=tie_break,
+            word_lead=" ",
+        )
+
+
+class WordBpeTokenizer(SubwordTokenizer):
+    """Rows ``a`` or ``a b`` without special tokens, every token type 0.
+
+    The text is cleaned, lower-cased and cut into words as for WordPiece, accents stripped; the
+    last letter of a word carries ``</w>``. The vocabulary has no padding: ``<unk>`` stands there,
+    which the attention mask hides.
+
+    Args:
+        source: a folder with ``vocab.json`` and ``merges.txt``, or with ``tokenizer.json``.
+        do_lower_case: it always is; accepted as the other families do.
+        max_length: tokens of a row at most; at least 8.
+        tie_break: see `sot_paddle.data.subword.truncated_lengths`.
+
+    Raises:
+        DataError: no vocabulary there, a broken one, or an impossible option.
+
+    Source: transformers' OpenAIGPTTokenizer without spaCy and ftfy.
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        *,
+        do_lower_case: bool | None = None,
+        max_length: int = 128,
+        tie_break: str = "slow",
+    ) -> None:
+        check_options(max_length, tie_break)
+        from tokenizers import normalizers, pre_tokenizers
+
+        backend = _backend(Path(source), (_UNKNOWN,), end_of_word=_END_OF_WORD)
+        backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        backend.add_special_tokens([_UNKNOWN])
+        unknown = backend.token_to_id(_UNKNOWN)
+        super().__init__(
+            backend,
+            form=RowForm(),
+            pad_id=unknown,
+            mask_id=unknown,
+            do_lower_case=True,
+            max_length=max_length,
+            tie_break=tie_break,
+        )
+
+
+def _backend(source: Path, special: tuple[str, ...], *, end_of_word: str) -> Tokenizer:
+    """A tokenizer of the vocabulary and merges of a folder, without a pipeline."""
+    from tokenizers import Tokenizer, models
+
+    if not source.is_dir():
+        raise DataError(f"no tokenizer at {source}: expected a folder")
+    if (source / "vocab.json").is_file() and (source / "merges.txt").is_file():
+        vocabulary = _read_json(source / "vocab.json")
+        merges = _read_merges(source / "merges.txt")
+        place = source / "merges.txt"
+    elif (source / "tokenizer.json").is_file():
+        place = source / "tokenizer.json"
+        model = _read_json(place).get("model") or {}
+        if model.get("type") != "BPE":
+            raise DataError(f"{place}: expected a BPE model, found {model.get('type')}")
+        vocabulary = model.get("vocab", {})
+        merges = [tuple(m.split(" ") if isinstance(m, str) else m) for m in model.get("merges", ())]
+    else:
+        held = ", ".join(sorted(path.name for path in source.iterdir())[:8]) or "nothing"
+        raise DataError(
+            f"expected vocab.json and merges.txt, or tokenizer.json, in {source}, which holds "
+            f"{held}"
+        )
+    _check(place, vocabulary, merges, special)
+    return Tokenizer(
+        models.BPE(vocabulary, merges, unk_token=_UNKNOWN, end_of_word_suffix=end_of_word)
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise DataError(f"{path}: expected JSON, found: {error}") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: expected a JSON object, found {type(content).__name__}")
+    return content
+
+
+def _read_merges(path: Path) -> list[tuple[str, ...]]:
+    """The pairs of a merges file in order; its first line is a version or empty."""
+    try:
+        lines = path.read_bytes().decode("utf-8").split("\n")[1:]
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: expected UTF-8 text, two tokens a line") from None
+    return [tuple(line.removesuffix("\r").split(" ")) for line in lines if line]
+
+
+def _check(
+    path: Path, vocabulary: dict[str, Any], merges: list[tuple[str, ...]], special: tuple[str, ...]
+) -> None:
+    missing = [token for token in special if token not in vocabulary]
+    if missing:
+        raise DataError(f"{path}: expected special tokens, missing {', '.join(missing)}")
+    if not all(isinstance(index, int) and index >= 0 for index in vocabulary.values()):
+        raise DataError(f"{path}: expected a token id for every token of the vocabulary")
+    for number, merge in enumerate(merges, 1):
+        if len(merge) != 2 or not {*merge, "".join(merge)} <= vocabulary.keys():
+            raise DataError(
+                f"{path}: merge {number} must be two tokens of the vocabulary that make a third, "
+                f"got {' '.join(merge)!r}"
+            )

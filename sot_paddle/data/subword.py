@@ -1,0 +1,258 @@
+"""Texts to rows of token ids, by the ``tokenizers`` library; what the families have in common.
+
+The result is that of transformers' slow tokenizers as the text release calls them, with these
+notes:
+
+* A special token written in a text, as ``[SEP]``, becomes that special token (as transformers
+  does, slow and fast).
+* Truncation is ``longest_first``: tokens are dropped from the end of the longer sentence, one at
+  a time. QUIRK: transformers' two implementations disagree on ties. The slow one (the original)
+  drops from the second sentence on a tie, so the first keeps one token more when the room is
+  odd; the fast one gives that token to the sentence that was longer, the second when they were
+  equal. ``tie_break`` chooses; the default is the original's.
+
+Shape legend: B texts, S tokens of a row after padding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.token_features import TokenFeatures, pad_rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    from tokenizers import Tokenizer
+
+TIE_BREAKS = ("slow", "fast")
+_SHORTEST = 8  # room for the special tokens and a little text
+
+
+def truncated_lengths(first: int, second: int, room: int, tie_break: str) -> tuple[int, int]:
+    """How many tokens of each sentence ``longest_first`` truncation keeps.
+
+    Args:
+        first: tokens of the first sentence.
+        second: tokens of the second sentence.
+        room: tokens that fit, special tokens not counted.
+        tie_break: ``"slow"`` (the original) or ``"fast"``, see the module's page.
+
+    Returns:
+        Kept tokens of the first and of the second sentence; their sum is at most ``room``.
+
+    Source: specs.md B.2.
+    """
+    if first + second <= room:
+        return first, second
+    half = room // 2
+    spare = room - half  # half, or one more
+    if min(first, second) > half:
+        first_gets_spare = tie_break == "slow" or first > second
+        return (spare, half) if first_gets_spare else (half, spare)
+    if first > second:
+        return room - second, second
+    return first, room - first
+
+
+@dataclass(frozen=True)
+class RowForm:
+    """The special tokens of a row, by id.
+
+    Attributes:
+        begin: before the first sentence.
+        between: between two sentences.
+        end: after the last one.
+        typed: whether the second sentence has token type 1; else all types are 0.
+    """
+
+    begin: tuple[int, ...] = ()
+    between: tuple[int, ...] = ()
+    end: tuple[int, ...] = ()
+    typed: bool = False
+
+    def special(self, sentences: int) -> int:
+        """Special tokens of a row."""
+        return len(self.begin + self.end) + len(self.between) * (sentences - 1)
+
+
+class SubwordTokenizer:
+    """Texts to rows of token ids; a subclass says which.
+
+    Args:
+        backend: the library's tokenizer, its pipeline set.
+        form: special tokens of a row.
+        pad_id: id of padding.
+        mask_id: id of what stands for a word that is left out.
+        do_lower_case: what the pipeline does.
+        max_length: tokens of a row at most, special ones included; at least 8.
+        tie_break: see :func:`truncated_lengths`.
+        word_lead: what stands before a word inside a text, where it changes the word's tokens.
+        settings: of the pipeline, as text for the fingerprint.
+
+    Attributes:
+        vocab_size: largest token id + 1.
+        fingerprint: hash of the vocabulary and of every option, for the cache.
+
+    Raises:
+        DataError: an impossible option.
+
+    Source: specs.md B.1 and B.2.
+    """
+
+    def __init__(
+        self,
+        backend: Tokenizer,
+        *,
+        form: RowForm,
+        pad_id: int,
+        mask_id: int,
+        do_lower_case: bool,
+        max_length: int,
+        tie_break: str,
+        word_lead: str = "",
+        settings: str = "",
+    ) -> None:
+        self.form, self.pad_id, self.mask_id = form, pad_id, mask_id
+        self.do_lower_case, self.word_lead = do_lower_case, word_lead
+        self.max_length, self.tie_break = max_length, tie_break
+        self.vocab_size = max(backend.get_vocab().values()) + 1
+        self._backend = backend
+        options = f"{max_length} {tie_break} {settings}{backend.to_str()}"
+        self.fingerprint = hashlib.sha256(options.encode()).hexdigest()
+
+    def tokenize(
+        self,
+        text_a: Sequence[str],
+        text_b: Sequence[str] | None = None,
+        *,
+        max_length: int | None = None,
+    ) -> TokenFeatures:
+        """Token ids of single sentences or pairs, truncated, not padded.
+
+        Args:
+            text_a: B texts, any string, empty ones included.
+            text_b: B second sentences, or None.
+            max_length: for this call only; None takes the tokenizer's.
+
+        Raises:
+            DataError: the two have different lengths, or an entry is not a string.
+        """
+        limit = self._limit(max_length)
+        _check_texts(text_a, text_b)
+        first = self._ids(text_a)
+        second = None if text_b is None else self._ids(text_b)
+        rows, types = [], []
+        for position, ids in enumerate(first):
+            pair = None if second is None else second[position]
+            row, boundary = self._assemble(ids, pair, limit)
+            rows.append(row)
+            types.append(boundary)
+        return TokenFeatures.from_rows(rows, types)
+
+    def encode_batch(
+        self,
+        text_a: Sequence[str],
+        text_b: Sequence[str] | None = None,
+        *,
+        pad: str = "max_length",
+        max_length: int | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Tokenize and pad.
+
+        Args:
+            text_a: B texts.
+            text_b: B second sentences, or None.
+            pad: ``"max_length"`` (the original) or ``"longest"`` of the batch.
+            max_length: for this call only; None takes the tokenizer's.
+
+        Returns:
+            ``input_ids``, ``token_type_ids`` (1 from the second sentence on, 0 at padding) and
+            ``attention_mask`` (1 = valid), each (B, S) int64.
+        """
+        limit = self._limit(max_length)
+        features = self.tokenize(text_a, text_b, max_length=limit)
+        return pad_rows(
+            features, range(len(features)), pad=pad, max_length=limit, pad_id=self.pad_id
+        )
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The word pieces of token ids, for people to read."""
+        return [self._backend.id_to_token(int(token)) for token in ids]
+
+    def pieces(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Token ids of texts, without special tokens, and where each lies in its text.
+
+        Args:
+            texts: B texts.
+
+        Returns:
+            For each text its ids, and for each id its first character and the one after its last.
+        """
+        _check_texts(texts, None)
+        encoded = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        return [(encoding.ids, encoding.offsets) for encoding in encoded]
+
+    def pair(self, first: list[int], second: list[int]) -> tuple[list[int], int]:
+        """The row of a pair of token ids with its special tokens, and where its type becomes 1."""
+        return self._assemble(first, second, len(first) + len(second) + self.form.special(2))
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        encoded = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in encoded]
+
+    def _limit(self, max_length: int | None) -> int:
+        if max_length is None:
+            return self.max_length
+        _check_max_length(max_length)
+        return max_length
+
+    def _assemble(
+        self, first: list[int], second: list[int] | None, limit: int
+    ) -> tuple[list[int], int]:
+        """The row with its special tokens, and where its token type becomes 1."""
+        form = self.form
+        if second is None:
+            kept = first[: limit - form.special(1)]
+            row = [*form.begin, *kept, *form.end]
+            return row, len(row)
+        kept_first, kept_second = truncated_lengths(
+            len(first), len(second), limit - form.special(2), self.tie_break
+        )
+        row = [*form.begin, *first[:kept_first], *form.between]
+        whole = [*row, *second[:kept_second], *form.end]
+        return whole, len(row) if form.typed else len(whole)
+
+
+def check_options(max_length: int, tie_break: str) -> None:
+    """Refuse an impossible option, before a vocabulary is read.
+
+    Raises:
+        DataError: too few tokens, or an unknown rule for ties.
+    """
+    _check_max_length(max_length)
+    if tie_break not in TIE_BREAKS:
+        raise DataError(f"tie_break: expected one of {', '.join(TIE_BREAKS)}, got {tie_break!r}")
+
+
+def _check_max_length(max_length: int) -> None:
+    if max_length < _SHORTEST:
+        raise DataError(f"max_length: expected at least {_SHORTEST}, got {max_length}")
+
+
+def _check_texts(text_a: Sequence[str], text_b: Sequence[str] | None) -> None:
+    if text_b is not None and len(text_a) != len(text_b):
+        raise DataError(f"sentence pairs: expected equal counts, got {len(text_a)}, {len(text_b)}")
+    for texts in (text_a, text_b or ()):
+        if isinstance(texts, str):
+            raise DataError(
+                "texts: expected a sequence of strings, got one string; put it in a list"
+            )
+        for position, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise DataError(
+                    f"texts: expected a string at position {position}, got {type(text).__name__}"
+                )

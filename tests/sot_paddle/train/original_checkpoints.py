@@ -1,0 +1,74 @@
+"""Tiny random checkpoints as their authors released them; no tests here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
+from align.cases.byte_pair_files import train_vocabulary
+from tests.sot_paddle.train import tiny_run
+
+_SIZES = {
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 20,
+    "num_labels": 2,
+}
+
+
+@dataclass(frozen=True)
+class Original:
+    """A checkpoint of an architecture.
+
+    Attributes:
+        architecture: value of ``--model_type``.
+        layout: of the conversion.
+        model: registry name.
+        write: makes the folder.
+        loads: whether transformers loads what is converted back.
+    """
+
+    architecture: str
+    layout: str
+    model: str
+    write: Callable[[Path], Path]
+    loads: bool = True
+
+
+def _shaken(model: torch.nn.Module) -> torch.nn.Module:
+    """Nothing stays at the 0 and 1 of its start."""
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def _texts() -> list[str]:
+    return [tiny_run.sentence(index) for index in range(40)]
+
+
+def _roberta(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    train_vocabulary(folder, "byte_bpe", _texts())
+    vocabulary: Mapping[str, Any] = json.loads((folder / "vocab.json").read_text("utf-8"))
+    config = transformers.RobertaConfig(
+        **_SIZES,
+        vocab_size=len(vocabulary),
+        max_position_embeddings=34,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+    )
+    _shaken(transformers.RobertaForSequenceClassification(config)).save_pretrained(folder)
+    return folder
+
+
+ORIGINALS = (Original("roberta", "roberta_hf", "roberta_base", _roberta),)

@@ -1,0 +1,139 @@
+"""Every language model through the command: original checkpoint, training, resume, and back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+
+import numpy as np
+import paddle
+import pytest
+import torch
+import transformers
+
+from align.weights import convert_file
+from align.weights.formats.checkpoint_reading import read_as_paddle
+from align.weights.formats.source import Unpacking, open_source
+from sot_paddle.checkpoint import read_tensors
+from sot_paddle.train.text_model import load_trained_text
+from tests.sot_paddle.train.original_checkpoints import ORIGINALS
+from tests.sot_paddle.train.run_output import arrays_of
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    from sot_paddle.train.text_command import run_command
+
+STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
+
+
+@pytest.fixture(params=ORIGINALS, ids=lambda original: original.architecture)
+def original(request, tmp_path):
+    return request.param, request.param.write(tmp_path / "original")
+
+
+@pytest.fixture
+def run(tiny_folders, tmp_path, capfd):
+    """Run the command in this process, which must succeed; what stderr said."""
+    before = paddle.get_default_dtype()
+
+    def start(architecture, model, out, *more):
+        flags = ["--task_name", "RTE", "--data_dir", str(tiny_folders[0]), "--no_cuda"]
+        flags += ["--model_type", architecture, "--model_name_or_path", str(model)]
+        flags += ["--output_dir", str(out), "--cache_dir", str(tmp_path / "cache")]
+        flags += ["--max_seq_length", "20", "--per_gpu_train_batch_size", "4", *more]
+        capfd.readouterr()
+        status = run_command(flags, read_as_paddle)
+        said = capfd.readouterr().err
+        assert status == 0, said
+        return said
+
+    yield start
+    paddle.set_default_dtype(before)
+
+
+def same_bits(first, second):
+    return set(first) == set(second) and all(
+        first[name].dtype == second[name].dtype
+        and first[name].tobytes() == np.ascontiguousarray(second[name]).tobytes()
+        for name in first
+    )
+
+
+def tensors_of(folder):
+    tensors = open_source(folder, Unpacking()).tensors
+    return {name: np.array(tensors[name]) for name in tensors}
+
+
+def test_an_original_checkpoint_there_and_back_bit_for_bit(original, tmp_path):
+    kind, folder = original
+    convert_file(folder, tmp_path / "ours", kind.layout, kind.model)
+    convert_file(tmp_path / "ours", tmp_path / "back", kind.layout, kind.model, reverse=True)
+    assert same_bits(tensors_of(folder), tensors_of(tmp_path / "back"))
+    for name in ("vocab.json", "merges.txt", "vocab.txt"):
+        if (folder / name).is_file():
+            assert (tmp_path / "back" / name).read_bytes() == (folder / name).read_bytes()
+    before, after = (
+        json.loads((place / "config.json").read_text()) for place in (folder, tmp_path / "back")
+    )
+    assert {key: after.get(key) for key in before if key in after} == {
+        key: value for key, value in before.items() if key in after
+    }
+
+
+def test_training_with_the_second_order_head_resumes_bit_for_bit(original, run, tmp_path):
+    kind, folder = original
+    out, head = tmp_path / "out", ("--q_dim", "5", "--k_dim", "3", "--learning_rate", "1e-2")
+    flags = (*head, "--do_train", "--do_eval", *STEPS)
+    said = run(kind.architecture, folder, out, *flags)
+    assert "tensors from" in said
+    whole = arrays_of(out / "last")
+    for name in ("checkpoint-4", "best"):
+        shutil.rmtree(out / name)
+    for name in ("last", "metrics.json"):
+        (out / name).unlink()
+    said = run(kind.architecture, folder, out, *flags)
+    assert "checkpoint-2" in said
+    again = arrays_of(out / "last")
+    assert same_bits(whole, again)
+    start = read_as_paddle(folder, f"{kind.model}_mgcrp")
+    moved = [name for name in start if name in whole and (start[name] != whole[name]).any()]
+    assert len(moved) > 20
+
+
+def test_a_trained_model_predicts_and_goes_back_bit_for_bit(original, run, tmp_path):
+    kind, folder = original
+    out = tmp_path / "out"
+    run(kind.architecture, folder, out, "--head", "plain", "--do_train", "--do_eval", *STEPS)
+    best = out / "best"
+    run(kind.architecture, best, tmp_path / "predicted", "--head", "plain", "--do_predict")
+    rows = (tmp_path / "predicted" / "RTE.tsv").read_text("utf-8").splitlines()
+    assert rows[1:] == (out / "RTE.tsv").read_text("utf-8").splitlines()[1:]
+    assert len(rows) == 6
+    back = tmp_path / "back"
+    convert_file(best / "model.safetensors", back, kind.layout, kind.model, reverse=True)
+    trained, _ = read_tensors(best / "model.safetensors")
+    assert same_bits({n: np.array(trained[n]) for n in trained}, read_as_paddle(back, kind.model))
+    subject = load_trained_text(best)
+    batch = subject.tokenizer.encode_batch(["the cat sees a dog", "old tree"], ["red bird", "a"])
+    with paddle.no_grad():
+        ours = subject.model(**{name: paddle.to_tensor(a) for name, a in batch.items()}).numpy()
+    if kind.loads:
+        theirs = transformers.AutoModelForSequenceClassification.from_pretrained(back).eval()
+        given = {name: torch.tensor(array) for name, array in batch.items()}
+        if kind.architecture == "openai-gpt":
+            given.pop("token_type_ids")
+        with torch.no_grad():
+            expected = theirs(**given).logits.numpy()
+        np.testing.assert_allclose(ours, expected, rtol=0, atol=2e-6)
+
+
+def test_another_architecture_than_asked_for_is_refused(original, tiny_folders, tmp_path, capfd):
+    kind, folder = original
+    if kind.architecture == "spanbert":
+        return  # its checkpoints say that they are BERT's
+    flags = ["--task_name", "RTE", "--data_dir", str(tiny_folders[0]), "--do_train"]
+    flags += ["--model_name_or_path", str(folder), "--output_dir", str(tmp_path / "out")]
+    assert run_command(flags, read_as_paddle) == 2
+    said = capfd.readouterr().err.strip()
+    assert said.endswith(f"expected bert: give --model_type {kind.architecture}")
