@@ -79,6 +79,9 @@ COUNTERPARTS: Mapping[str, str] = {
     "backbones.token_embed build_token_embed img_size": "timm.layers PatchEmbed img_size",
     "backbones.token_embed build_token_embed patch_size": "timm.layers PatchEmbed patch_size",
     "backbones.token_embed build_token_embed in_chans": "timm.layers PatchEmbed in_chans",
+    "heads.adapter_pooler AdapterConfig adapter_dim": (
+        "sot_torch_ref.heads.adapter_pooler AdapterClassifier adapter_dim"
+    ),
     "heads.factory build_head initializer_range": "transformers BertConfig initializer_range",
     "heads.fusion ClassTokenHead dropout": "sot_torch_ref.heads.fusion ClassToken dropout",
     "heads.fusion ExpandedHead dropout": "sot_torch_ref.heads.fusion FC dropout",

@@ -136,11 +136,11 @@ class MutableFile:
 
     def _edits(self, node: ast.stmt) -> Iterator[Mutant]:
         guard = isinstance(node, ast.If) and not node.orelse
-        if guard and node.body[0].lineno in self._refusals:
+        if guard and self._only_refuses(node):
             return
         if guard and all(_is_text(one) for one in node.body):
             return  # whether something is said
-        if isinstance(node, ast.For) and all(one.lineno in self._refusals for one in node.body):
+        if isinstance(node, ast.For) and all(map(self._only_refuses, node.body)):
             return  # what is looked at before it is refused
         for kind, of_statement in STATEMENTS.items():
             for old, new in of_statement(node):
@@ -153,6 +153,10 @@ class MutableFile:
                     continue
                 for new in edit(part, self._names):
                     yield self._mutant(kind, part, new)
+
+    def _only_refuses(self, node: ast.stmt) -> bool:
+        asked = isinstance(node, ast.If) and not node.orelse
+        return (node.body[0] if asked else node).lineno in self._refusals
 
     def _refuses(self, node: ast.stmt) -> bool:
         return called(getattr(node, "value", node)) in self._refusers

@@ -135,6 +135,7 @@ def _options(model: Any) -> Named:
     if hasattr(model, "embed"):
         found["embed"] = {"tokens": model.embed.num_tokens, "grid": model.embed.grid}
         found["(model)"]["size"] = model.img_size
+        found["(model)"]["class token"] = model.backbone_config.has_class_token
     return found
 
 

@@ -175,6 +175,7 @@ def _options(model: Any, name: str) -> Named:
     if hasattr(model, "embed"):
         found["embed"] = {"tokens": model.embed.num_tokens, "grid": model.embed.grid_size}
         found["(model)"]["size"] = backbone.img_size
+        found["(model)"]["class token"] = hasattr(model, "cls_token")
     return found
 
 

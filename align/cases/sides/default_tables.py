@@ -15,13 +15,13 @@ import paddle
 import torch
 
 from align.cases import handed_options, shared_defaults
-from align.cases.sides import command_defaults
+from align.cases.sides import built_paddle, built_torch, command_defaults
 from align.cases.sides.built_records import Named
 from align.cases.sides.command_defaults import defaults, fields
 from sot_paddle import config, functional, registry, vision_config
 from sot_paddle import published as published_layers
 from sot_paddle.backbones import token_embed
-from sot_paddle.heads import power_norm
+from sot_paddle.heads import adapter_pooler, power_norm
 from sot_paddle.tasks import image_options as image_arguments
 from sot_paddle.train import optimizer, schedule
 from sot_torch_ref import functional as reference_functional
@@ -29,6 +29,7 @@ from sot_torch_ref import registry as reference_registry
 from sot_torch_ref import vision_config as reference_vision
 from sot_torch_ref.backbones import text as reference_text
 from sot_torch_ref.backbones import token_embed as reference_embed
+from sot_torch_ref.heads import adapter_pooler as reference_adapter
 from sot_torch_ref.heads import factory as reference_heads
 from sot_torch_ref.heads import power_norm as reference_norms
 from sot_torch_ref.train import defaults as published
@@ -149,6 +150,23 @@ def _reference_grid(kind: str, size: int, large: bool) -> int:
         return reference_embed.build_token_embed(config).grid_size
 
 
+_STATES = (2, 3, 5, 7)  # layers, features, tokens and the width of the adapter
+
+
+def _our_adapter() -> Named:
+    with paddle.LazyGuard():
+        made = adapter_pooler.AdapterClassifier(adapter_pooler.AdapterConfig(*_STATES), 4)
+    found = {name: {"start": built_paddle.start(p)} for name, p in made.named_parameters()}
+    return {**found, "(model)": {"classes": made.num_classes}}
+
+
+def _reference_adapter() -> Named:
+    with built_torch.DrawRecorder() as recorder:
+        made = reference_adapter.AdapterClassifier(*_STATES, num_classes=4)
+    found = {name: {"start": recorder.start(p)} for name, p in made.named_parameters()}
+    return {**found, "(model)": {"classes": made.word_fc.out_features}}
+
+
 _PUBLISHED = ("Classifier", "OnlyVisualTokensClassifier", "TokenEmbed")
 TABLES: Mapping[str, Table] = {
     "hf_adamw": (
@@ -183,6 +201,7 @@ TABLES: Mapping[str, Table] = {
             "by kind": {"names": sorted(reference_registry.list_models(), key=_is_vision)},
         },
     ),
+    "adapter": (_our_adapter, _reference_adapter),
     "counterparts": _both(shared_defaults.of_counterparts, 0, 1),
     "RandAugment texts": (shared_defaults.our_policies, shared_defaults.timm_policies),
     "image options": (handed_options.arrived, handed_options.given),

@@ -267,6 +267,7 @@ _DEFAULTS = (
     _default("tables_glue_tasks", "glue tasks"),
     _default("tables_token_grids", "token grids"),
     _default("tables_models", "models"),
+    _default("tables_adapter", "adapter"),
     _default("tables_head_settings", "head settings"),
 )
 

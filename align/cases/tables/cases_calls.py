@@ -52,11 +52,10 @@ _PLAIN_CALLS = (
 _SVPN = {"type": "svPN", "alpha": 0.4, "iterNum": 1, "svNum": 1, "regular": None, "input_dim": 4}
 _TRIANGLE = {"type": "svPN", "iterNum": 3, "svNum": 2, "init_weight": "one", "vec": "triu"}
 _MGCRP = {"dim": 12, "num_heads": 3, "wr_dim": 4, "qkv_bias": True, "normalization": _SVPN}
-_GCP = {"dim": 12, "num_heads": 3, "qkv_dim": 2}
+_GCP = {"dim": 12, "num_heads": 5, "qkv_dim": 2}
 _OURS = {"pooling": "mgcrp", "head_num_heads": 3, "wr_dim": 4, "qkv_bias": True, "alpha": 0.4}
 _TWO_VALUES = {**_OURS, "alpha": 0.5, "num_iter": 3, "num_sv": 2, "start": "one"}
 _SQRT = {**_MGCRP, "normalization": {"type": "sqrt_d"}}
-_LARGE = {"large_output": True, "dense_norm": "bn"}
 _NO_NORM = {**_MGCRP, "normalization": None}
 
 
@@ -127,7 +126,7 @@ _CLASSIFIERS = {
 _WORDS = {
     "named": "OnlyVisualTokensClassifier",
     "dictionary": {"type": "GCP", "args": _GCP},
-    "options": {"pooling": "gcp", "head_num_heads": 3, "qkv_dim": 2, "fusion": "word_tokens"},
+    "options": {"pooling": "gcp", "head_num_heads": 5, "qkv_dim": 2, "fusion": "word_tokens"},
 }
 _PUBLISHED = value_cases(
     "published_values:layer",
@@ -138,17 +137,19 @@ _PUBLISHED = value_cases(
         },
         "published_words_gcp": _WORDS,
         **{
-            f"published_tokens_{ours}": {
+            f"published_tokens_{name}": {
                 "named": "TokenEmbed",
                 "dictionary": {"type": published, **more},
-                "options": {"token_type": ours, **options},
+                "options": {"token_type": name.partition("_")[0], **options},
             }
-            for published, ours, more, options in (
-                ("DenseNet", "densenet", _LARGE, _LARGE),
-                ("ResNet", "resnet", {"embedding_dim": 16}, {"token_dim": 16}),
-                ("Inception", "inception", {"token_dim": 64}, {}),
-                ("Naive_linear", "linear", {"large_output": True}, {}),  # which it ignores
-                ("Non-local", "nonlocal", {"large_output": True}, {}),  # which it ignores
+            for name, published, more, options in (
+                ("densenet", "DenseNet", {"large_output": True}, {"large_output": True}),
+                ("densenet_bn", "DenseNet", {"dense_norm": "bn"}, {"dense_norm": "bn"}),
+                ("resnet", "ResNet", {"embedding_dim": 16}, {"token_dim": 16}),
+                ("resnet_12", "ResNet", {"token_dim": 12}, {"token_dim": 12}),
+                ("inception", "Inception", {}, {}),
+                ("linear", "Naive_linear", {"large_output": True}, {}),  # which it ignores
+                ("nonlocal", "Non-local", {"large_output": True}, {}),  # which it ignores
             )
         },
     },

@@ -111,6 +111,7 @@ def test_no_gradient_is_cut_where_none_is_recorded(opened: str) -> None:
 def test_a_loop_that_only_refuses_is_left_alone() -> None:
     lines = ["def require(x):", "    if x:", "        raise ValueError"]
     lines += ["for x in (1, f(2)):", "    require(x)"]
+    lines += ["for x in (1, f(2)):", "    if x > 1:", "        raise ValueError"]
     file = MutableFile("a.py", "\n".join(lines), refusers={"require"})
     assert [one for statement in file.statements() for one in file.edits(statement)] == []
 
