@@ -14,6 +14,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
         for name, build in (
             ("bert_base", bert.build_bert),
             ("bert_large", bert.build_bert),
+            ("spanbert_base", bert.build_bert),
+            ("spanbert_large", bert.build_bert),
             ("roberta_base", roberta.build_roberta),
             ("roberta_large", roberta.build_roberta),
         )

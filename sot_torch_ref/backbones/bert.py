@@ -37,5 +37,6 @@ def build_bert(name: str, num_classes: int = 2, **overrides: object) -> nn.Modul
         **overrides: Encoder and head keys.
     """
     pooling = "mgcrp_qk" if name.endswith("_mgcrp") else "pooler"
-    sizes = LARGE if "_large" in name else {}
+    cased = {"vocab_size": 28996} if name.startswith("spanbert_") else {}
+    sizes = {**cased, **(LARGE if "_large" in name else {})}
     return build_text(BertClassifier, num_classes, {"pooling": pooling, **sizes}, overrides)

@@ -9,8 +9,9 @@ import sot_paddle
 from sot_paddle import create_model, list_models, registry
 
 TEXT = [
-    f"{name}{head}"
-    for name in ("bert_base", "bert_large", "roberta_base", "roberta_large")
+    f"{name}_{size}{head}"
+    for name in ("bert", "roberta", "spanbert")
+    for size in ("base", "large")
     for head in ("", "_mgcrp")
 ]
 VISION = [

@@ -16,14 +16,14 @@ TINY = {
 
 
 def test_list_models() -> None:
-    bert, roberta = (
+    bert, roberta, spanbert = (
         [f"{name}_{size}{head}" for size in ("base", "large") for head in ("", "_mgcrp")]
-        for name in ("bert", "roberta")
+        for name in ("bert", "roberta", "spanbert")
     )
     deit = [f"deit_{size}{head}" for size in ("base", "small", "tiny") for head in ("", "_sot")]
     sot = ["sot_base", "sot_small", "sot_tiny"]
     swin = [f"swin_{size}{head}" for size in ("base", "tiny") for head in ("", "_sot")]
-    assert list_models() == bert + deit + roberta + sot + swin
+    assert list_models() == bert + deit + roberta + sot + spanbert + swin
 
 
 @pytest.mark.parametrize("name", [name for name in list_models() if "bert" not in name])

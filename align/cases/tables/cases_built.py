@@ -13,7 +13,11 @@ _PADDING_ROW = (
 )
 
 
-_PADDED = {"bert": ("bert", ("word",)), "roberta": ("roberta", ("word", "position"))}
+_PADDED = {
+    "bert": ("bert", ("word",)),
+    "spanbert": ("bert", ("word",)),
+    "roberta": ("roberta", ("word", "position")),
+}
 """First word of a name -> the encoder's attribute, and its embeddings with a padding row."""
 
 
@@ -72,6 +76,10 @@ _MODELS = (
     _text("bert_base_mgcrp"),
     _text("bert_large", width=1024),
     _text("bert_large_mgcrp", width=1024),
+    _text("spanbert_base", quick=False),
+    _text("spanbert_base_mgcrp", quick=False),
+    _text("spanbert_large", width=1024, quick=False),
+    _text("spanbert_large_mgcrp", width=1024, quick=False),
     _text("roberta_base", quick=False),
     _text("roberta_base_mgcrp", quick=False),
     _text("roberta_large", width=1024, quick=False),

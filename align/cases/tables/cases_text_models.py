@@ -68,4 +68,21 @@ _ROBERTA_CASES: tuple[Case, ...] = (
     ),
 )
 
-TEXT_MODELS: tuple[Case, ...] = _ROBERTA_CASES
+_SPANBERT_CASES: tuple[Case, ...] = (
+    ModelCase(
+        "spanbert_tiny_eval",
+        "spanbert_base",
+        _TINY,
+        steps=("forward",),
+        train=False,
+        dtypes=("float64",),
+    ),
+    ModelCase("spanbert_plain", "spanbert_base", _SMALL, steps=_ALL, quick=False),
+    ModelCase("spanbert_mgcrp", "spanbert_base_mgcrp", _SMALL, steps=_ALL, quick=False),
+    *(
+        ModelCase(f"spanbert_large{head}", f"spanbert_large{head}", _TINY, quick=False)
+        for head in ("", "_mgcrp")
+    ),
+)
+
+TEXT_MODELS: tuple[Case, ...] = (*_ROBERTA_CASES, *_SPANBERT_CASES)

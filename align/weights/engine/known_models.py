@@ -63,7 +63,7 @@ _SWIN = ModelTraits("swin", "gap", _WORDS, "patch")
 _SWIN_SOT = ModelTraits("swin", "mgcrp", _WORDS, "densenet")
 
 MODELS: Mapping[str, ModelTraits] = {
-    **_text("bert", "pooler", "bert_base", "bert_large"),
+    **_text("bert", "pooler", "bert_base", "bert_large", "spanbert_base", "spanbert_large"),
     **_text("roberta", "pooler", "roberta_base", "roberta_large"),
     "sot_tiny": _SOT,
     "sot_small": _SOT,

@@ -15,12 +15,14 @@ from align.weights.tables import (
     sot_official,
     sot_torch_ref,
     sot_torch_ref_vision,
+    spanbert_original,
     swin,
 )
 
 TABLES: Mapping[str, tuple[Layout, ...]] = {
     "bert_hf": (bert_hf.LAYOUT,),
     "roberta_hf": (roberta_hf.LAYOUT,),
+    "spanbert_original": (spanbert_original.LAYOUT,),
     "sot_nlp_official": (sot_nlp_official.LAYOUT,),
     "sot_torch_ref": (
         *(sot_torch_ref.BERT, sot_torch_ref.ROBERTA_MODEL),

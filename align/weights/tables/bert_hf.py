@@ -10,7 +10,7 @@ from align.weights.tables.hf_encoder import CONFIG, ENCODER, IGNORED, PREFIX, li
 
 _PRETRAINING = "head of the pre-training tasks: a classifier has no use for it"
 _TOKENS = "head of token classification (BertForTokenClassification): it scores every token"
-_SPANS = "head of question answering (BertForQuestionAnswering): it scores spans"
+SPANS = "head of question answering (BertForQuestionAnswering): it scores spans"
 _CHOICES = "head of multiple choice (BertForMultipleChoice): it scores one choice, not classes"
 _NO_POOLER = "the second-order head replaces BERT's pooler"
 _NO_CLASSIFIER = "classifies the pooler's output, which the second-order head does not have"
@@ -26,11 +26,11 @@ LAYOUT = Layout(
             )
         )
     },
-    ignored={**IGNORED, "cls.*": _PRETRAINING, "qa_outputs.*": _SPANS},
+    ignored={**IGNORED, "cls.*": _PRETRAINING, "qa_outputs.*": SPANS},
     foreign={
         "BertForTokenClassification": {"classifier.*": _TOKENS},
         "BertForMultipleChoice": {"classifier.*": _CHOICES},
-        "BertForQuestionAnswering": {"qa_outputs.*": _SPANS},
+        "BertForQuestionAnswering": {"qa_outputs.*": SPANS},
     },
     companions={
         "classifier.*": ("bert.pooler.dense.weight", f"{_TOKENS}; no pooler stands beside it")

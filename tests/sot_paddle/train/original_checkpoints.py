@@ -33,6 +33,7 @@ class Original:
         layout: of the conversion.
         model: registry name.
         write: makes the folder.
+        left_out: what the names of tensors begin with that are not converted.
         loads: whether transformers loads what is converted back.
     """
 
@@ -40,6 +41,7 @@ class Original:
     layout: str
     model: str
     write: Callable[[Path], Path]
+    left_out: str = "(nothing)"
     loads: bool = True
 
 
@@ -71,4 +73,35 @@ def _roberta(folder: Path) -> Path:
     return folder
 
 
-ORIGINALS = (Original("roberta", "roberta_hf", "roberta_base", _roberta),)
+def _spanbert(folder: Path) -> Path:
+    """Encoder alone, as released, with a head of the pre-training."""
+    tiny_run.write_model(folder)
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    del config["model_type"]  # the released one has none
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    sizes = {
+        name: value for name, value in config.items() if name in transformers.BertConfig().to_dict()
+    }
+    model = _shaken(
+        transformers.BertModel(transformers.BertConfig(**sizes), add_pooling_layer=False)
+    )
+    state = {
+        "decoder.bert."
+        + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): tensor
+        for name, tensor in model.state_dict().items()
+    }
+    state["decoder.cls.pair_target_predictions.bias"] = torch.zeros(3)
+    torch.save(state, folder / "pytorch_model.bin")
+    return folder
+
+
+ORIGINALS = (
+    Original("roberta", "roberta_hf", "roberta_base", _roberta),
+    Original(
+        *("spanbert", "spanbert_original", "spanbert_base", _spanbert),
+        left_out="decoder.cls.",
+        loads=False,
+    ),
+)

@@ -12,6 +12,10 @@ PUBLISHED = {
     "bert_large_mgcrp": {"CoLA": 61.82, "RTE": 75.09, "MNLI": 86.46, "QNLI": 92.37},
     "bert_base_plain": {"CoLA": 54.82, "RTE": 67.15, "MNLI": 83.47, "QNLI": 90.11},
     "bert_large_plain": {"CoLA": 60.63, "RTE": 73.65, "MNLI": 85.90, "QNLI": 91.82},
+    "spanbert_base_mgcrp": {"CoLA": 63.77, "RTE": 77.26, "MNLI": 86.13, "QNLI": 93.31},
+    "spanbert_large_mgcrp": {"CoLA": 65.94, "RTE": 79.79, "MNLI": 88.16, "QNLI": 94.49},
+    "spanbert_base_plain": {"CoLA": 57.48, "RTE": 73.65, "MNLI": 85.53, "QNLI": 92.71},
+    "spanbert_large_plain": {"CoLA": 64.32, "RTE": 78.34, "MNLI": 87.89, "QNLI": 94.22},
     "roberta_base_mgcrp": {"CoLA": 65.28, "RTE": 80.50, "MNLI": 87.90, "QNLI": 93.10},
     "roberta_large_mgcrp": {"CoLA": 70.90, "RTE": 88.10, "MNLI": 90.50, "QNLI": 95.00},
     "roberta_base_plain": {"CoLA": 61.58, "RTE": 77.60, "MNLI": 87.50, "QNLI": 92.70},
@@ -20,6 +24,8 @@ PUBLISHED = {
 CHECKPOINTS = {
     "bert_base": ("bert", "bert-base-cased"),
     "bert_large": ("bert", "bert-large-cased"),
+    "spanbert_base": ("spanbert", "SpanBERT/spanbert-base-cased"),
+    "spanbert_large": ("spanbert", "SpanBERT/spanbert-large-cased"),
     "roberta_base": ("roberta", "roberta-base"),
     "roberta_large": ("roberta", "roberta-large"),
 }

@@ -69,7 +69,10 @@ def test_an_original_checkpoint_there_and_back_bit_for_bit(original, tmp_path):
     kind, folder = original
     convert_file(folder, tmp_path / "ours", kind.layout, kind.model)
     convert_file(tmp_path / "ours", tmp_path / "back", kind.layout, kind.model, reverse=True)
-    assert same_bits(tensors_of(folder), tensors_of(tmp_path / "back"))
+    original = tensors_of(folder)
+    kept = {name: a for name, a in original.items() if not name.startswith(kind.left_out)}
+    assert same_bits(kept, tensors_of(tmp_path / "back"))
+    assert len(kept) > 30
     for name in ("vocab.json", "merges.txt", "vocab.txt"):
         if (folder / name).is_file():
             assert (tmp_path / "back" / name).read_bytes() == (folder / name).read_bytes()
