@@ -16,6 +16,7 @@ from paddle import nn
 
 from sot_paddle.checkpoint import FORMAT, FORMAT_VERSION, Tensors, read_tensors, write_tensors
 from sot_paddle.config import CLASS_TOKEN_POOLINGS, NORMALIZATIONS, EncoderConfig
+from sot_paddle.heads.adapter_pooler import AdapterConfig
 from sot_paddle.vision_config import HEAD_QKV_BIAS, ImageConfig
 
 _LOG = logging.getLogger(__name__)
@@ -112,6 +113,8 @@ def check_options(
         ValueError: naming the first option that differs.
     """
     backbone = getattr(model, "backbone_config", None)
+    if isinstance(getattr(model, "config", None), AdapterConfig):
+        _check_dimensions(path, metadata, model)
     if not isinstance(backbone, EncoderConfig | ImageConfig):
         return
     made = _stated(metadata, model)
@@ -134,6 +137,17 @@ def check_options(
             raise ValueError(
                 f"{path} was made with {flat}={found[name]!r}, the model has {expected!r}; "
                 f"build it with {flat}={found[name]!r}"
+            )
+
+
+def _check_dimensions(path: Path, metadata: Mapping[str, str], model: nn.Layer) -> None:
+    """Refuse a model on hidden states of other dimensions, whose tensors might fit all the same."""
+    made = json.loads(metadata.get("config", "{}"))
+    for name, value in dataclasses.asdict(model.config).items():
+        if name in made and made[name] != value:
+            raise ValueError(
+                f"{path} was made with {name}={made[name]!r}, the model has {value!r}; build it "
+                f"with {name}={made[name]!r}"
             )
 
 
@@ -166,7 +180,9 @@ def unstated_options(
     Returns:
         Names of options; the head's options together are ``"the options of the head"``.
     """
-    backbone = model.backbone_config
+    backbone = getattr(model, "backbone_config", None)
+    if backbone is None:
+        return ()
     made = _stated(metadata, model) or {}
     untold = [name for name in _UNTOLD if hasattr(backbone, name) and name not in made]
     words = model.head_config.pooling not in CLASS_TOKEN_POOLINGS
@@ -226,7 +242,7 @@ def save_weights(model: nn.Layer, path: str | Path) -> None:
     """Save a model's parameters and buffers; the file appears complete or not at all.
 
     Args:
-        model: a model of the registry.
+        model: a model of the registry, or one on hidden states.
         path: ``.safetensors`` or ``.pdparams``. ``tools/convert_weights.py --reverse`` turns
             either into PyTorch's names and layout.
 
@@ -238,8 +254,7 @@ def save_weights(model: nn.Layer, path: str | Path) -> None:
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "model": model.name,
-        "head": model.head_config.pooling,
-        **_describe_backbone(model),
+        **_described(model),
         "absent": "[]",
         "ignored": "{}",
     }
@@ -247,11 +262,16 @@ def save_weights(model: nn.Layer, path: str | Path) -> None:
     write_tensors(path, arrays, metadata)
 
 
-def _describe_backbone(model: nn.Layer) -> dict[str, str]:
+def _described(model: nn.Layer) -> dict[str, str]:
     """Metadata of the options: of the backbone (for text a Hugging Face config) and the head."""
-    backbone = model.backbone_config
+    backbone = getattr(model, "backbone_config", None)
+    if backbone is None:
+        return {"head": model.name, "config": json.dumps(dataclasses.asdict(model.config))}
     options = dataclasses.asdict(backbone)
-    head = {"head_config": json.dumps(dataclasses.asdict(model.head_config))}
+    head = {
+        "head": model.head_config.pooling,
+        "head_config": json.dumps(dataclasses.asdict(model.head_config)),
+    }
     if isinstance(backbone, EncoderConfig):
         return {
             "source_prefix": f"{model.backbone.prefix}.",

@@ -96,7 +96,12 @@ class AdapterHead(nn.Layer):
 
     Args:
         config: dimensions.
+
+    Attributes:
+        name: of the kind of model, kept for checkpoints.
     """
+
+    name = ""
 
     def __init__(self, config: AdapterConfig) -> None:
         super().__init__()
@@ -120,6 +125,8 @@ class AdapterClassifier(AdapterHead):
     Source: C.1.
     """
 
+    name = "adapter_classifier"
+
     def __init__(self, config: AdapterConfig, num_classes: int) -> None:
         super().__init__(config)
         self.num_classes = num_classes
@@ -140,6 +147,8 @@ class AdapterSpans(AdapterHead):
 
     Source: C.1.
     """
+
+    name = "adapter_spans"
 
     def __init__(self, config: AdapterConfig) -> None:
         super().__init__(config)

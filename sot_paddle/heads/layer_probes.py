@@ -40,6 +40,8 @@ class LayerProbes(nn.Layer):
 class LayerClassifiers(LayerProbes):
     """Probes of the class token: classes of a sample from each layer alone."""
 
+    name = "layer_classifiers"
+
     def forward(self, states: paddle.Tensor, taps: Taps | None = None) -> paddle.Tensor:
         """Map hidden states (B, L, T, F) to the logits of each layer (B, L, K)."""
         self.config.check(states)
@@ -48,6 +50,8 @@ class LayerClassifiers(LayerProbes):
 
 class LayerSpans(LayerProbes):
     """Probes of every token: start and end of an answer from each layer alone."""
+
+    name = "layer_spans"
 
     def __init__(self, config: AdapterConfig) -> None:
         super().__init__(config, 2)

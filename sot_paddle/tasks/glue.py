@@ -93,9 +93,9 @@ class GlueTask:
         """Mean loss and the official metrics."""
         return score(self._metric_task, found.outputs, found.labels)
 
-    def prediction_file(self, split: str) -> str:
+    def prediction_files(self, split: str) -> tuple[str, ...]:
         """The GLUE server's name of a test split's file."""
-        return prediction_path("", self.table, split).name
+        return (prediction_path("", self.table, split).name,)
 
     def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
         """Write the file that the GLUE server accepts."""

@@ -148,12 +148,12 @@ class ImageTask:
         """Accuracies in percent and the mean loss."""
         return image_scores.score(found.outputs, found.labels)
 
-    def prediction_file(self, split: str) -> str:
+    def prediction_files(self, split: str) -> tuple[str, ...]:
         """No split of a training is predicted: ``tools/eval_image.py`` does that."""
         raise AssertionError(split)
 
     def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
-        """See :meth:`prediction_file`."""
+        """See :meth:`prediction_files`."""
         raise AssertionError(split)
 
 

@@ -134,10 +134,11 @@ def _predict(run: Run) -> dict[str, str]:
     for name, split in run.task.test.items():
         with contextlib.nullcontext() if run.ema is None else run.ema.in_place():
             found = predict(run.model, split, autocast=run.autocast, report=say)
-        written[name] = run.task.prediction_file(name)
+        files = run.task.prediction_files(name)
+        written[name] = files[0]
 
-        def write(name: str = name, found: Predictions = found) -> None:
-            run_record.note(run.root, [written[name]])
+        def write(name: str = name, found: Predictions = found, files: tuple = files) -> None:
+            run_record.note(run.root, files)
             run.task.write_predictions(run.root, name, found)
 
         distributed.on_first_process(write)

@@ -193,7 +193,7 @@ def _recipe(run: Run, pace: Pace) -> Recipe:
 
 def _arguments(run: Run, pace: Pace) -> TrainingArguments:
     plan, options = run.setup.plan, run.setup.options
-    fusion = run.model.head_config.fusion
+    head = getattr(run.model, "head_config", None)  # models on hidden states have none
     return TrainingArguments(
         output_dir=str(run.root),
         logging_dir=str(run.root / run_folder.LOGS),
@@ -210,6 +210,6 @@ def _arguments(run: Run, pace: Pace) -> TrainingArguments:
         fp16=plan.half == "float16",
         bf16=plan.half == "bfloat16",
         fp16_opt_level=plan.half_level,
-        ddp_find_unused_parameters=fusion in _UNUSED_PARAMETERS,
+        ddp_find_unused_parameters=head is None or head.fusion in _UNUSED_PARAMETERS,
         report_to=[],  # RunLogs writes VisualDL's
     )

@@ -139,8 +139,8 @@ class Run:
     @property
     def use(self) -> FolderUse:
         """The files it reads, and those that it leaves in its folder beside checkpoints."""
-        names = tuple(self.task.prediction_file(split) for split in self.task.test)
-        return FolderUse(names, self.setup.source.files)
+        names = [name for split in self.task.test for name in self.task.prediction_files(split)]
+        return FolderUse(tuple(names), self.setup.source.files)
 
     def fill(self, folder: Path) -> None:
         """Write the model into a folder."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import numpy as np
+
 from sot_paddle.data.cache import tokenize_examples
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import read_split
@@ -71,7 +73,7 @@ def original_features(
             which the original takes for a header. ``all``: GLUE's rows.
 
     Returns:
-        The rows, numbered from 0.
+        The rows, numbered from 0; rows without labels keep the file's numbers.
 
     Raises:
         DataError: files that cannot be used.
@@ -80,8 +82,7 @@ def original_features(
     examples = read_split(folder, task, split)
     if task.name == "cola" and rows == "original":
         examples = examples[1:]  # QUIRK
-    return tokenize_examples(examples, task, tokenizer).with_targets(
-        range(len(examples)),
-        [example.label for example in examples],
-        float if task.is_regression else int,
-    )
+    found = tokenize_examples(examples, task, tokenizer)
+    if found.labels is None:
+        return found
+    return dataclasses.replace(found, indices=np.arange(len(found)))

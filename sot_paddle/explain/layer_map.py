@@ -1,0 +1,131 @@
+"""Heat map of what each layer alone knows: scores of probes, a row for each layer."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+_LAYER = re.compile(r"layer_(\d+)_(.+)")
+_ROW, _COLUMN, _SIDE, _TOP = 0.3, 1.15, 1.0, 0.75  # inches
+_DPI = 160
+
+
+def layer_scores(run: str | Path, metrics: Sequence[str] = ()) -> dict[str, list[float]]:
+    """Scores of each layer's probe in the best evaluation of a run.
+
+    Args:
+        run: folder of a run that trained probes.
+        metrics: names to take, () for the run's main metric.
+
+    Returns:
+        Column name ``TASK metric`` -> score of layer 0 (the embedding output), 1, ...
+
+    Raises:
+        ValueError: no such run, or it has no such score; its names are listed.
+    """
+    path = Path(run) / "metrics.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot read {path}: {error}") from error
+    scores: Mapping[str, Any] = content.get("best", {})
+    found: dict[str, dict[int, float]] = {}
+    for name, value in scores.items():
+        match = _LAYER.fullmatch(name)
+        if match:
+            found.setdefault(match[2], {})[int(match[1])] = np.nan if value is None else value
+    if not found:
+        raise ValueError(f"{path} has no scores of layers: give a run of --model probes")
+    wanted = list(metrics) or [content["metric"]]
+    for name in wanted:
+        if name not in found:
+            raise ValueError(f"{path} has no layer scores {name!r}; it has {', '.join(found)}")
+    return {
+        f"{content['task']} {name}": [found[name][at] for at in range(len(found[name]))]
+        for name in wanted
+    }
+
+
+def layer_figure(columns: Mapping[str, Sequence[float]]) -> bytes:
+    """Draw the heat map; the colours of a column go from its worst to its best layer.
+
+    Args:
+        columns: name -> score of each layer, all of the same number of layers.
+
+    Returns:
+        A PNG file: the last layer is at the top, the best layer of a column is framed.
+
+    Raises:
+        ValueError: columns of different lengths.
+    """
+    lengths = {len(scores) for scores in columns.values()}
+    if len(lengths) != 1:
+        raise ValueError(f"the runs have {sorted(lengths)} layers: expected one number of them")
+    (layers,) = lengths
+    width, height = _SIDE + _COLUMN * len(columns) + 0.1, _TOP + _ROW * layers + 0.15
+    figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
+    axes = figure.add_axes(
+        (_SIDE / width, 0.15 / height, _COLUMN * len(columns) / width, _ROW * layers / height)
+    )
+    values = np.array([list(scores) for scores in columns.values()], float).T  # (L, columns)
+    axes.imshow(shades(values), origin="lower", aspect="auto", cmap="viridis", vmin=0, vmax=1)
+    for column in range(values.shape[1]):
+        best = best_layer(values[:, column])
+        for layer, value in enumerate(values[:, column]):
+            bright = shades(values)[layer, column] > 0.6
+            axes.text(
+                *(column, layer, f"{value:.3g}"),
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="black" if bright else "white",
+                fontweight="bold" if layer == best else "normal",
+            )
+    axes.set_xticks(range(len(columns)), [_broken(name) for name in columns], fontsize=8)
+    axes.xaxis.tick_top()
+    labels = ["embeddings", *(f"layer {at}" for at in range(1, layers))]
+    axes.set_yticks(range(layers), labels, fontsize=8)
+    axes.tick_params(length=0)
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png")
+    return stream.getvalue()
+
+
+def shades(values: np.ndarray) -> np.ndarray:
+    """Each column's (L, n) values between its worst, 0, and its best, 1; 0.5 where all are equal,
+    0 for NaN."""
+    filled = np.where(np.isnan(values), np.inf, values)
+    low = np.where(np.isfinite(filled.min(axis=0)), filled.min(axis=0), 0.0)
+    known = np.where(np.isnan(values), low, values)
+    span = known.max(axis=0) - low
+    return np.where(span > 0, (known - low) / np.where(span > 0, span, 1.0), 0.5)
+
+
+def best_layer(scores: Sequence[float]) -> int:
+    """The layer with the largest score, the first of equals; NaN is worst."""
+    return int(np.nan_to_num(np.asarray(scores, float), nan=-np.inf).argmax())
+
+
+def layer_table(columns: Mapping[str, Sequence[float]]) -> str:
+    """The same as aligned text, the last layer first, the best of a column marked with ``*``."""
+    best = {name: best_layer(scores) for name, scores in columns.items()}
+    rows = [["layer", *columns]]
+    for at in reversed(range(len(next(iter(columns.values()))))):
+        cells = [f"{scores[at]:.4f}{'*' * (best[name] == at)}" for name, scores in columns.items()]
+        rows.append([str(at) if at else "embeddings", *cells])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+
+
+def _broken(name: str) -> str:
+    return name.replace(" ", "\n", 1)

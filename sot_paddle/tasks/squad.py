@@ -1,0 +1,128 @@
+"""SQuAD 2.0: spans of a context, from a language model or from hidden states.
+
+Shape legend: M windows, T tokens of a padded window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import paddle
+
+from sot_paddle.data.squad.answer_files import ANSWERS, CANDIDATES, NULL_ODDS, write_answers
+from sot_paddle.data.squad.answer_scores import score_answers
+from sot_paddle.data.squad.questions import Question
+from sot_paddle.data.squad.span_decoding import Answer, DecodingOptions, decode
+from sot_paddle.data.squad.span_features import SpanFeatures
+from sot_paddle.tasks.losses import mean_loss, span_loss
+from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions, Split
+
+
+class OrderedSplit(Split, Protocol):
+    """A split that says in which order it is trained on."""
+
+    def order(self, batch_size: int, seed: int) -> EpochBatches:
+        """The global batches of each epoch for batches of that size on each process."""
+        ...
+
+
+@dataclass(frozen=True)
+class AskedSplit:
+    """Questions, their windows, and how the windows are fed.
+
+    Attributes:
+        questions: in the file's order.
+        features: their windows.
+        windows: feeds the tokens of the windows, or their hidden states.
+    """
+
+    questions: Sequence[Question]
+    features: SpanFeatures
+    windows: OrderedSplit
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of what is fed."""
+        return self.windows.fingerprint
+
+    @property
+    def batches(self) -> Sequence[Sequence[int]]:
+        """Batches of windows that cover the split once."""
+        return self.windows.batches
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def load(self, batches: Iterable[Sequence[int]]) -> Iterable[Mapping[str, paddle.Tensor]]:
+        """Batches of the model's inputs and ``labels``, (B, 2) first and last token."""
+        return self.windows.load(batches)
+
+    def answer(self, outputs: np.ndarray, options: DecodingOptions) -> dict[str, Answer]:
+        """Question id -> answer, from start and end scores (M, 2, T) of every window."""
+        return decode(self.questions, self.features, outputs[:, 0], outputs[:, 1], options)
+
+
+@dataclass
+class SquadTask:
+    """SQuAD 2.0; see :class:`sot_paddle.tasks.task.Task`.
+
+    Attributes:
+        batch_size: training windows of each process and forward pass.
+        decoding: how answers are chosen.
+        train: None when the run does not train.
+        dev: the development split as ``dev``; {} when the run does not evaluate.
+        test: what is to be answered, by name.
+        vocab_size: largest token id + 1, 0 where no token is fed.
+    """
+
+    batch_size: int
+    decoding: DecodingOptions = field(default_factory=DecodingOptions)
+    train: AskedSplit | None = None
+    dev: Mapping[str, AskedSplit] = field(default_factory=dict)
+    test: Mapping[str, AskedSplit] = field(default_factory=dict)
+    vocab_size: int = 0
+
+    title = "SQuAD"
+    unit = "windows"
+    classes = ()
+    num_outputs = 2
+    metric = "f1"
+    maximise = True
+    by_epoch = False
+
+    def order(self, seed: int) -> EpochBatches:
+        """The global batches of each epoch, shuffled by (seed, epoch)."""
+        return self.train.windows.order(self.batch_size, seed)
+
+    def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
+        """Mean of the cross-entropies of first and last token."""
+        return span_loss(outputs, labels)
+
+    def score(self, split: str, found: Predictions) -> dict[str, float]:
+        """Mean loss, and the official scores in per cent with their best thresholds."""
+        asked = self.dev[split]
+        answers = asked.answer(found.outputs, self.decoding)
+        scores = score_answers(
+            asked.questions,
+            {name: answer.text for name, answer in answers.items()},
+            {name: answer.null_odds for name, answer in answers.items()},
+            null_limit=np.inf,  # the threshold has decided already
+        )
+        return {"loss": span_losses(found.outputs, found.labels), **scores}
+
+    def prediction_files(self, split: str) -> tuple[str, ...]:
+        """Names of the official files of answers."""
+        return ANSWERS, NULL_ODDS, CANDIDATES
+
+    def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
+        """Write answers, null odds and candidates."""
+        return write_answers(folder, self.test[split].answer(found.outputs, self.decoding))
+
+
+def span_losses(outputs: np.ndarray, labels: np.ndarray) -> float:
+    """Mean loss of a split from start and end scores (M, 2, T) and spans (M, 2)."""
+    return float(np.mean([mean_loss(outputs[:, at], labels[:, at]) for at in (0, 1)]))

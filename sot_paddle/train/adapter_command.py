@@ -1,0 +1,223 @@
+"""The command that trains on hidden states (``tools/train_adapter.py``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddle import nn
+from paddle.optimizer import Optimizer
+from paddle.optimizer.lr import LRScheduler
+
+from sot_paddle import distributed
+from sot_paddle.failures import exit_status
+from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
+from sot_paddle.heads.layer_probes import LayerClassifiers, LayerSpans
+from sot_paddle.tasks.state_options import LIVE, StateTrainConfig
+from sot_paddle.tasks.task import Task
+from sot_paddle.train import session
+from sot_paddle.train.device import prepare_device
+from sot_paddle.train.feeding import Pace
+from sot_paddle.train.frozen_model import checkpoint_files
+from sot_paddle.train.model_folder import write_config
+from sot_paddle.train.optimizer import (
+    ClipGradByGlobalNorm,
+    HFAdamW,
+    decay_filter,
+    decayed_names,
+)
+from sot_paddle.train.pretrained import Converter
+from sot_paddle.train.record_flags import parse_record
+from sot_paddle.train.schedule import build_schedule
+from sot_paddle.train.setup import Plan, Setup
+from sot_paddle.train.state_tasks import load_states
+
+DESCRIPTION = """\
+Train the AdapterPooler, or a probe of each layer, on the hidden states of a frozen encoder: GLUE
+or SQuAD, from stored states or made while training. Defaults are the published recipe; the same
+command continues a run that was interrupted, bit for bit."""
+EXAMPLES = """\
+examples:
+  python tools/train_adapter.py --task_name RTE --states states/rte --do_train --do_eval \\
+      --learning_rate 1.21668e-5 --output_dir output/adapter/rte
+  python tools/train_adapter.py --task_name SQuAD --train_file train-v2.0.json \\
+      --predict_file dev-v2.0.json --model_name_or_path CHECKPOINT --do_train --do_eval \\
+      --do_predict --output_dir output/adapter/squad
+  python tools/train_adapter.py --model probes --task_name RTE --states states/rte --do_train \\
+      --do_eval --learning_rate 1e-3 --num_train_epochs 5 --output_dir output/probes/rte
+
+exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 interrupted.
+"""
+
+_MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
+    ("adapter", False): AdapterClassifier,
+    ("adapter", True): lambda sizes, _: AdapterSpans(sizes),
+    ("probes", False): LayerClassifiers,
+    ("probes", True): lambda sizes, _: LayerSpans(sizes),
+}
+"""(``--model``, question answering) -> the model."""
+
+
+def parse(arguments: Sequence[str]) -> StateTrainConfig:
+    """The options of a command line; see :func:`~.record_flags.parse_record`."""
+    return parse_record(
+        StateTrainConfig,
+        arguments,
+        program="train_adapter.py",
+        description=DESCRIPTION,
+        examples=EXAMPLES,
+        configs="configs/adapter",
+    )
+
+
+def run_command(arguments: Sequence[str], convert: Converter) -> int:
+    """Run ``tools/train_adapter.py``.
+
+    Args:
+        arguments: the command line without the program's name.
+        convert: turns a checkpoint of PyTorch into this project's tensors.
+
+    Returns:
+        0 when all is done, 2 when the command was refused or had to stop, 130 when it was
+        interrupted.
+    """
+    status = exit_status("train_adapter", lambda: run_config(parse(arguments), convert))
+    return distributed.leave(status)
+
+
+def run_config(config: StateTrainConfig, convert: Converter) -> dict[str, Any]:
+    """Run every seed of a configuration; returns what the top metrics.json holds.
+
+    Raises:
+        ValueError: options, data or states that cannot be used.
+        TrainingStopped: a run ended early.
+    """
+    prepare_device(dtype=config.dtype, cpu=config.no_cuda)
+    source = StateModel(config)
+    session.check_folders(config, source.files)
+    task, of_row = load_states(config, convert)
+    source = StateModel(config, of_row)
+    rows = 0 if task.train is None else len(task.train)
+    return session.run_setup(
+        Setup(config, task, source, plan(config), lambda *more: optimizer(config, rows, *more))
+    )
+
+
+@dataclass(frozen=True)
+class StateModel:
+    """A model on hidden states; see :class:`sot_paddle.train.setup.ModelSource`.
+
+    Attributes:
+        config: the command's options.
+        of_row: (L, T, F) of the hidden states.
+    """
+
+    config: StateTrainConfig
+    of_row: tuple[int, int, int] = (1, 1, 1)
+    origin = "the start"
+
+    @property
+    def files(self) -> Mapping[str, Path | None]:
+        """What is read from the disk, by flag."""
+        states = None if self.config.states == LIVE else Path(self.config.states)
+        return {"--states": states, **checkpoint_files(self.config)}
+
+    def build(self, task: Task) -> nn.Layer:
+        """The model that the options and the sizes of the hidden states describe."""
+        layers, tokens, features = self.of_row
+        sizes = AdapterConfig(layers, features, tokens, self.config.adapter_dim)
+        return _MODELS[self.config.model, self.config.squad](sizes, task.num_outputs)
+
+    def load(self, model: nn.Layer) -> Sequence[str]:
+        """Nothing to load: every tensor is fresh."""
+        return list(model.state_dict())
+
+    def about(self, model: nn.Layer) -> str:
+        """The sizes of the hidden states."""
+        layers, tokens, features = self.of_row
+        width = f", width {model.config.width}" if self.config.model == "adapter" else ""
+        return f"on {layers} hidden states of {tokens} tokens x {features}{width}"
+
+    def fill_folder(self, folder: Path, model: nn.Layer, task: Task) -> None:
+        """Write what rebuilds the model, and the names of its classes."""
+        content = {
+            "sot_model": model.name,
+            "task": task.title,
+            "id2label": {str(index): label for index, label in enumerate(task.classes)},
+            **dataclasses.asdict(model.config),
+        }
+        write_config(folder, content)
+
+
+def plan(config: StateTrainConfig) -> Plan:
+    """How long a run with these options is."""
+    return Plan(
+        batch_size=config.per_gpu_train_batch_size,
+        accumulation=config.gradient_accumulation_steps,
+        epochs=config.num_train_epochs,
+        log_steps=config.logging_steps,
+        save_steps=config.save_steps,
+        eval_steps=config.eval_steps if config.do_eval else 0,
+    )
+
+
+def schedule_steps(config: StateTrainConfig, rows: int, steps: int) -> int:
+    """Optimizer steps after which the rate is zero.
+
+    QUIRK: the original counts full batches only, so that the last batch of a run, when it is not
+    full, is trained with a rate of zero.
+
+    Args:
+        config: the command's options.
+        rows: training rows.
+        steps: optimizer steps of the run.
+
+    Raises:
+        ValueError: there is no full batch.
+    """
+    if config.max_steps > 0:
+        return steps
+    size = config.per_gpu_train_batch_size * distributed.world_size()
+    full = rows // (size * config.gradient_accumulation_steps)
+    total = int(full * config.num_train_epochs)
+    if total < 1:
+        raise ValueError(
+            f"{rows} rows make no full batch of {size} x {config.gradient_accumulation_steps}: "
+            "lower --per_gpu_train_batch_size"
+        )
+    return total
+
+
+def optimizer(
+    config: StateTrainConfig, rows: int, model: nn.Layer, pace: Pace, steps: int
+) -> tuple[Optimizer, LRScheduler]:
+    """The published recipe (C.4): a warm-up of a fraction of the steps, then a linear fall.
+
+    Args:
+        config: the command's options.
+        rows: training rows.
+        model: gives parameters and their names.
+        pace: optimizer steps of an epoch; the schedule goes by the step.
+        steps: optimizer steps of the run.
+    """
+    total = schedule_steps(config, rows, steps)
+    schedule = build_schedule(
+        "linear",
+        learning_rate=config.learning_rate,
+        warmup_steps=config.warmup_proportion * total,
+        total_steps=total,
+    )
+    made = HFAdamW(
+        learning_rate=schedule,
+        epsilon=config.adam_epsilon,
+        parameters=[p for p in model.parameters() if not p.stop_gradient],
+        weight_decay=config.weight_decay,
+        # the original decays everything on SQuAD, all but biases elsewhere
+        apply_decay_param_fun=None if config.squad else decay_filter(model, decayed_names),
+        grad_clip=ClipGradByGlobalNorm(config.max_grad_norm) if config.max_grad_norm else None,
+        correct_bias=config.correct_bias,
+    )
+    return made, schedule

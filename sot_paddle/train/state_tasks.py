@@ -1,0 +1,145 @@
+"""The tasks on hidden states that the options describe, from files or from a frozen encoder."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.glue import available_splits
+from sot_paddle.data.glue_tasks import Task as Table
+from sot_paddle.data.squad.questions import read_questions
+from sot_paddle.data.squad.span_features import span_features
+from sot_paddle.data.stored.file_layout import stored_split
+from sot_paddle.data.stored.live_sources import FrozenModel, glue_states, squad_states
+from sot_paddle.data.stored.original_rows import original_task
+from sot_paddle.data.stored.state_files import StateReader
+from sot_paddle.distributed import say
+from sot_paddle.tasks.squad import AskedSplit, SquadTask
+from sot_paddle.tasks.state_options import LIVE, SQUAD, StateTrainConfig
+from sot_paddle.tasks.states import ProbedSquadTask, StateGlueTask, StateSplit
+from sot_paddle.tasks.task import Task
+from sot_paddle.train.frozen_model import load_frozen, read_tokenizer
+from sot_paddle.train.pretrained import Converter
+
+Sizes = tuple[int, int, int]
+
+
+def load_states(config: StateTrainConfig, convert: Converter) -> tuple[Task, Sizes]:
+    """Read what the options ask for.
+
+    Args:
+        config: task, states and switches.
+        convert: turns a checkpoint of PyTorch into this project's tensors.
+
+    Returns:
+        The task, and (L, T, F) of its hidden states.
+
+    Raises:
+        ValueError: a file is missing, unfinished, or made for other rows.
+    """
+    frozen = load_frozen(config, config.length, convert) if config.states == LIVE else None
+    task = _squad(config, frozen) if config.squad else _glue(config, frozen)
+    splits = [task.train, *task.dev.values(), *task.test.values()]
+    sources = [_of(split).source for split in splits if split is not None]
+    sizes = {source.of_row for source in sources}
+    if len(sizes) > 1:
+        raise DataError(f"the splits have hidden states of different sizes: {sorted(sizes)}")
+    return task, sizes.pop()
+
+
+def _of(split: StateSplit | AskedSplit) -> StateSplit:
+    return split.windows if isinstance(split, AskedSplit) else split
+
+
+def _glue(config: StateTrainConfig, frozen: FrozenModel | None) -> StateGlueTask:
+    table = original_task(config.task_name, config.rows)
+    train = _glue_split(config, frozen, "train") if config.do_train else None
+    names = _dev_names(config, frozen, table) if config.do_eval else []
+    tests: Mapping[str, StateSplit] = {}
+    if config.do_predict:
+        if frozen is None:
+            raise ValueError("do_predict of a GLUE task needs --states live: no test is stored")
+        tests = {name: _glue_split(config, frozen, name) for name in _tests(config, table)}
+    return StateGlueTask(
+        table,
+        config.per_gpu_train_batch_size,
+        train=train,
+        dev={name: _glue_split(config, frozen, name) for name in names},
+        test=tests,
+        probes=config.model == "probes",
+    )
+
+
+def _dev_names(config: StateTrainConfig, frozen: FrozenModel | None, table: Table) -> list[str]:
+    """The development splits that are there; the first has to be."""
+    first, *others = table.dev_splits
+    if frozen is not None:
+        present = available_splits(config.data_dir, table)
+        return [first, *(name for name in others if name in present)]
+    return [
+        first,
+        *(n for n in others if stored_split(table.name, n).paths(config.states)[-1].is_file()),
+    ]
+
+
+def _tests(config: StateTrainConfig, table: Table) -> list[str]:
+    present = available_splits(config.data_dir, table)
+    found = [name for name in table.test_splits if name in present]
+    return found or [table.test_splits[0]]  # reading it says what is missing
+
+
+def _glue_split(config: StateTrainConfig, frozen: FrozenModel | None, name: str) -> StateSplit:
+    size = config.per_gpu_eval_batch_size
+    if frozen is None:
+        reader = StateReader(config.states, stored_split(config.task_name, name))
+        say(f"{name}: {len(reader):,} stored rows of {config.states}")
+        return StateSplit(reader, size)
+    if not config.data_dir:
+        raise ValueError(f"{config.task_name} needs --data_dir, the folder of its files")
+    source, indices = glue_states(frozen, config.data_dir, config.task_name, name, config.rows)
+    return StateSplit(source, size, indices)
+
+
+def _squad(config: StateTrainConfig, frozen: FrozenModel | None) -> SquadTask:
+    kind = ProbedSquadTask if config.model == "probes" else SquadTask
+    task = kind(config.per_gpu_train_batch_size, config.decoding)
+    if config.do_train:
+        task.train = _asked(config, frozen, "train", config.train_file)
+    if config.do_eval or config.do_predict:
+        dev = _asked(config, frozen, "dev", config.predict_file)
+        task = dataclasses.replace(
+            task,
+            dev={"dev": dev} if config.do_eval else {},
+            test={"dev": dev} if config.do_predict else {},
+        )
+    return task
+
+
+def _asked(
+    config: StateTrainConfig, frozen: FrozenModel | None, split: str, file: str
+) -> AskedSplit:
+    if not file:
+        flag = {"train": "--train_file", "dev": "--predict_file"}[split]
+        raise ValueError(f"{SQUAD} {split} needs {flag}, questions in the official format")
+    size = config.per_gpu_eval_batch_size
+    options = {"stride": config.doc_stride, "published_labels": config.published_labels}
+    if frozen is not None:
+        questions, features, source = squad_states(frozen, file, split, **options)
+        return AskedSplit(questions, features, StateSplit(source, size))
+    reader = StateReader(config.states, stored_split(SQUAD, split))
+    tokens = reader.of_row[1]
+    questions = read_questions(file)
+    features = span_features(
+        questions, read_tokenizer(config, tokens), max_length=tokens, **options
+    )
+    windows = StateSplit(reader, size)
+    if not np.array_equal(windows.labels, features.tokens.labels):
+        raise DataError(
+            f"the {len(reader):,} stored rows of {config.states} are not the {len(features):,} "
+            f"windows of {file}: give the file, vocabulary and stride that they were made from"
+        )
+    say(f"{split}: {len(reader):,} stored windows of {len(questions):,} questions")
+    return AskedSplit(questions, features, windows)

@@ -1,0 +1,13 @@
+"""Draw what each layer of an encoder knows alone, from runs that trained probes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from sot_paddle.explain.layer_command import run_command
+
+if __name__ == "__main__":
+    sys.exit(run_command(sys.argv[1:]))
