@@ -22,6 +22,9 @@ LARGEST_EPSILON = 1e-3
 
 CLASS_TOKEN_POOLINGS = ("pooler", "two_layer", "score", "fc", "none")
 POOLINGS = ("mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", *CLASS_TOKEN_POOLINGS)
+SPANS = "spans"
+"""Head of question answering: it scores every token and pools none."""
+
 FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
 NORMALIZATIONS: Mapping[str, tuple[str, ...]] = {
     "mgcrp": ("svpn", "sqrt_d", "sqrt_t", "epn", "ln", "none"),
@@ -40,7 +43,7 @@ class HeadConfig:
     """Options of a classification head; see ``docs/heads.md`` for the table.
 
     Attributes:
-        pooling: how word tokens become one vector (``POOLINGS``).
+        pooling: how word tokens become one vector (``POOLINGS``), or `SPANS`.
         fusion: how class token and words are combined (``FUSIONS``); None means ``sum_fc``.
         normalization: power norm of a covariance pooling; None means that pooling's default.
         q_dim: rows of the single-head covariance, width of ``gcp_text`` (text release).
@@ -87,7 +90,7 @@ class HeadConfig:
     on_zero: str | None = None
 
     def __post_init__(self) -> None:
-        _one_of("pooling", self.pooling, POOLINGS)
+        _one_of("pooling", self.pooling, (*POOLINGS, SPANS))
         _one_of("fusion", self.fusion, (None, *FUSIONS))
         allowed = NORMALIZATIONS.get(self.pooling, ())
         _one_of(f"normalization of pooling {self.pooling!r}", self.normalization, (None, *allowed))

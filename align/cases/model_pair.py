@@ -70,7 +70,8 @@ def request_of(
             functools.partial(_outputs, paddle.to_tensor, valid, shown),
         ),
         loss=tuple(
-            _loss_of(side.LOSSES.get(case.model, side.loss)) for side in (torch_side, paddle_side)
+            _loss_of(side.LOSSES.get(case.options.get("pooling", case.model), side.loss))
+            for side in (torch_side, paddle_side)
         ),
         labels=labels,
         weights=_mapping(case, state),

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 
 from paddle import nn
 
-from sot_paddle.config import CLASS_TOKEN_POOLINGS, NORMALIZATIONS, HeadConfig
+from sot_paddle.config import CLASS_TOKEN_POOLINGS, NORMALIZATIONS, SPANS, HeadConfig
 from sot_paddle.heads import fusion, pooling, power_norm
+from sot_paddle.heads.spans import SpanHead
 
 TEXT_DROPOUT = 0.8
 """Dropout of the text release's head by default (its RTE setting)."""
@@ -140,6 +141,8 @@ def build_head(
         raise ValueError(f"num_classes must be an integer, got {num_classes!r}")
     if num_classes < 1:
         raise ValueError(f"num_classes must be at least 1, got {num_classes}")
+    if config.pooling == SPANS:
+        return _span_head(config, dim, num_classes, has_class_token, initializer_range)
     if config.pooling in CLASS_TOKEN_POOLINGS or config.fusion == "class_token":
         return _class_token_head(
             config, dim, num_classes, has_class_token, pooler_dropout, initializer_range
@@ -156,6 +159,17 @@ def build_head(
     if not has_class_token or config.fusion == "word_tokens":
         return fusion.WordHead(tokens, num_classes, **options)
     return _FUSIONS[config.fusion or "sum_fc"](tokens, num_classes, dim=dim, **options)
+
+
+def _span_head(
+    config: HeadConfig, dim: int, num_classes: int, has_class_token: bool, std: float
+) -> nn.Layer:
+    if not has_class_token or num_classes != 2 or config.fusion is not None:
+        raise ValueError(
+            f"pooling {SPANS!r} scores the start and the end of an answer: it needs a class token, "
+            f"num_classes 2 and no fusion, got {num_classes} and {config.fusion!r}"
+        )
+    return SpanHead(dim, dropout=config.head_dropout or 0.0, std=std)
 
 
 def _class_token_head(

@@ -22,6 +22,7 @@ NORMALIZATIONS: dict[str, tuple[str, ...]] = {
     "gcp_text": ("mpn", "svpn"),
     "fc": (),
     "none": (),
+    "spans": (),
 }
 FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
 POOLINGS_WITH_VEC = ("mgcrp", "gcp_text")
@@ -282,7 +283,10 @@ def build_head(
     if not has_class_token:
         _require_possible_without_class_token(config)
     dropout = config.dropout(encoder_dropout)
-    if config.pooling in CLASS_TOKEN_HEADS:
+    if config.pooling == "spans":
+        _require(num_classes == 2, "num_classes of pooling 'spans'", "2", num_classes)
+        head: nn.Module = fusions.Spans(hidden_size, dropout=dropout)
+    elif config.pooling in CLASS_TOKEN_HEADS:
         if config.fusion is not None:
             warnings.warn(
                 f"pooling {config.pooling!r} uses the class token alone and ignores "

@@ -252,3 +252,26 @@ class Score(nn.Module):
         """Features -> logits (B, K) and taps."""
         logits = self.cls_fc(self.dropout(_class_token(features)))
         return logits, {"cls_logits": logits, "logits": logits}
+
+
+class Spans(nn.Module):
+    """Question answering: start and end score of every token, class token included.
+
+    Args:
+        dim: Channels C of the tokens.
+        dropout: Probability, on the tokens.
+
+    Source: specs C.4 (BertForQuestionAnswering).
+    """
+
+    def __init__(self, dim: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.word_fc = nn.Linear(dim, 2)
+
+    def forward(self, features: Features) -> tuple[Logits, Taps]:
+        """Features -> (start (B, S), end (B, S)) and taps."""
+        parts = [_class_token(features)[:, None], features.words]
+        scores = self.word_fc(self.dropout(torch.cat(parts, dim=1)))  # (B, S, 2)
+        start, end = scores.unbind(dim=-1)
+        return (start, end), {"span_logits": scores, "logits": start + end}

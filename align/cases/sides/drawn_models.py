@@ -36,6 +36,8 @@ def make_batch(
         return _image_batch(spec, case.num_classes, rng)
     samples = len(sentences) if spec.sentences else len(spec.lengths)
     labels = rng.integers(0, max(2, case.num_classes), samples)
+    if case.options.get("pooling") == "spans":
+        labels = rng.integers(0, spec.length, (samples, 2))
     if case.num_classes == 1:
         labels = np.round(rng.uniform(0, 5, samples), 2)
     if case.subject == "states":

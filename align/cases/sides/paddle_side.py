@@ -120,11 +120,12 @@ def load_state(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> None:
 
 
 LOSSES: Mapping[str, Callable] = {
+    "spans": span_loss,
     "adapter_spans": span_loss,
     "layer_classifiers": probe_loss,
     "layer_spans": probe_loss,
 }
-"""Losses of the models that have one of their own."""
+"""Losses of the heads and models that have one of their own."""
 
 
 def loss(logits, labels: paddle.Tensor) -> paddle.Tensor:

@@ -118,11 +118,12 @@ def _logits(model: torch.nn.Module, batch: Mapping[str, np.ndarray]):
 
 
 LOSSES: Mapping[str, Callable] = {
+    "spans": span_loss,
     "adapter_spans": span_loss,
     "layer_classifiers": layers_loss,
     "layer_spans": span_loss,
 }
-"""Losses of the models that have one of their own."""
+"""Losses of the heads and models that have one of their own."""
 
 
 def loss(logits, labels: torch.Tensor) -> torch.Tensor:

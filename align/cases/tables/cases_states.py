@@ -45,6 +45,23 @@ _ADAPTERS = (
     _model("layer_spans", "layer_spans"),
 )
 
+_SPANS = (
+    ModelCase(
+        "bert_spans",
+        "bert_base",
+        {**BERT, "num_hidden_layers": 2, "pooling": "spans"},
+        num_classes=2,
+    ),
+    ModelCase(
+        "bert_spans_training",
+        "bert_base",
+        {**BERT, "pooling": "spans"},
+        num_classes=2,
+        steps=("optimizer", "training"),
+        recipe=_PUBLISHED,
+        dtypes=("float64",),  # its float32 is that of every model of the language models
+    ),
+)
 _LIVE = (
     PairValuesCase(
         "live_states",
@@ -86,4 +103,4 @@ _SQUAD = (
     ),
 )
 
-STATES: tuple[Case, ...] = (*_ADAPTERS, *_LIVE, *_STORED, *_SQUAD)
+STATES: tuple[Case, ...] = (*_ADAPTERS, *_SPANS, *_LIVE, *_STORED, *_SQUAD)
