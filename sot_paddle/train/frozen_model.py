@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored.live_sources import FrozenModel
-from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.data.subword import SubwordTokenizer
+from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.distributed import say
+from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import pretrained
 from sot_paddle.train.pretrained import Converter
@@ -53,22 +52,13 @@ def load_frozen(options: EncoderOptions, max_length: int, convert: Converter) ->
     limit = model.backbone.position_limit(model.encoder_config)
     if max_length > limit:
         raise ValueError(f"{found.origin} has positions for {limit} tokens, asked for {max_length}")
+    family = FAMILIES[model.backbone.tokenizer]
+    tokenizer = family.from_files(found.vocabulary, max_length=max_length, tie_break="fast")
     say(f"encoder: {loaded} tensors from {found.origin}")
-    return FrozenModel(model, tokenizer(found.vocabulary, max_length), max_length)
+    return FrozenModel(model, tokenizer, max_length)
 
 
-def tokenizer(vocabulary: Mapping[str, bytes], max_length: int) -> WordPieceTokenizer:
-    """A checkpoint's tokenizer as it stands, with the fast tokenizer's rule for ties (C.3)."""
-    with tempfile.TemporaryDirectory(prefix="sot_paddle_vocabulary_") as folder:
-        for name, content in vocabulary.items():
-            (Path(folder) / name).write_bytes(content)
-        try:
-            return WordPieceTokenizer(folder, max_length=max_length, tie_break="fast")
-        except DataError as error:
-            raise DataError(str(error).replace(folder, "the checkpoint's vocabulary")) from None
-
-
-def read_tokenizer(options: EncoderOptions, max_length: int) -> WordPieceTokenizer:
+def read_tokenizer(options: EncoderOptions, max_length: int) -> SubwordTokenizer:
     """The tokenizer alone, for states that are stored.
 
     Raises:
@@ -76,10 +66,9 @@ def read_tokenizer(options: EncoderOptions, max_length: int) -> WordPieceTokeniz
     """
     place = Path(options.tokenizer_name or options.model_name_or_path)
     if not str(place) or not place.exists():
-        raise ValueError(
-            f"{str(place)!r} holds no vocabulary: give --tokenizer_name (vocab.txt or its folder)"
-        )
-    return WordPieceTokenizer(place, max_length=max_length, tie_break="fast")
+        raise ValueError(f"{str(place)!r} holds no vocabulary: give --tokenizer_name (its folder)")
+    family = FAMILIES[TEXT_BACKBONES[options.model_type].tokenizer]
+    return family.build(place, max_length=max_length, tie_break="fast")
 
 
 def _as_text(options: EncoderOptions) -> TrainConfig:

@@ -12,8 +12,8 @@ import numpy as np
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.squad.questions import Question
+from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import TokenFeatures
-from sot_paddle.data.tokenization import WordPieceTokenizer
 
 NO_ANSWER = (0, 0)
 """First and last token of an answer that is not there: the class token."""
@@ -24,7 +24,8 @@ Piece = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class SpanFeatures:
-    """Rows ``[CLS] question [SEP] window of the context [SEP]``.
+    """Rows of a question and a window of its context, special tokens as the language model has
+    them: ``[CLS] question [SEP] window [SEP]``.
 
     Attributes:
         tokens: n rows; its labels are the spans (n, 2): first and last token of the first answer,
@@ -48,7 +49,7 @@ class SpanFeatures:
 
 def span_features(
     questions: Sequence[Question],
-    tokenizer: WordPieceTokenizer,
+    tokenizer: SubwordTokenizer,
     *,
     max_length: int = 384,
     stride: int = 128,
@@ -68,10 +69,14 @@ def span_features(
         The rows, windows of one question after each other.
 
     Raises:
-        DataError: a question that leaves no room for more than ``stride`` tokens.
+        DataError: a question that leaves no room for more than ``stride`` tokens, or a language
+            model whose rows begin with no token of their own.
 
     Source: C.4.
     """
+    form = tokenizer.form
+    if len(form.begin) != 1:
+        raise DataError("question answering needs a language model whose rows begin with a token")
     rows: list[list[int]] = []
     boundaries: list[int] = []
     owners: list[int] = []
@@ -81,7 +86,7 @@ def span_features(
     asked = tokenizer.pieces([question.text for question in questions])
     for owner, question in enumerate(questions):
         (ids, pieces), (words, _) = contexts[owner], asked[owner]
-        room = max_length - len(words) - 3
+        room = max_length - len(words) - form.special(2)
         if room <= stride:
             raise DataError(
                 f"question {question.id} has {len(words)} tokens: {max_length} leave {room} for "
@@ -92,11 +97,13 @@ def span_features(
             rows.append(row)
             boundaries.append(boundary)
             owners.append(owner)
+            first = 1 + len(words) + len(form.between)  # of the context
             covered = np.full((len(row), 2), -1, np.int32)
-            covered[boundary : boundary + stop - start] = np.reshape(pieces[start:stop], (-1, 2))
+            inside = covered[first : first + stop - start]
+            inside[:] = np.reshape(pieces[start:stop], (-1, 2))
             characters.append(covered)
             last = max_length - 1 if published_labels else None
-            spans.append(_span(question, covered[boundary : len(row) - 1], boundary, last))
+            spans.append(_span(question, inside, first, last))
     tokens = TokenFeatures.from_rows(rows, boundaries)
     return SpanFeatures(
         tokens.with_targets(range(len(rows)), spans, np.int64),
@@ -114,10 +121,8 @@ def windows(tokens: int, room: int, stride: int) -> list[tuple[int, int]]:
     return found
 
 
-def _span(
-    question: Question, covered: np.ndarray, boundary: int, last: int | None
-) -> tuple[int, int]:
-    """First and last token of the first answer in a window whose tokens cover characters."""
+def _span(question: Question, covered: np.ndarray, place: int, last: int | None) -> tuple[int, int]:
+    """First and last token of the first answer in a window that begins at ``place``."""
     if not question.answers or not len(covered):
         return NO_ANSWER
     start = question.starts[0]
@@ -127,5 +132,5 @@ def _span(
     first = int(np.searchsorted(covered[:, 0], start, side="right")) - 1
     final = int(np.searchsorted(covered[:, 1], stop, side="left"))
     if last is not None and first == len(covered) - 1:
-        return last, boundary + final
-    return boundary + first, boundary + final
+        return last, place + final
+    return place + first, place + final

@@ -16,8 +16,8 @@ from sot_paddle.data.squad.span_features import SpanFeatures, span_features
 from sot_paddle.data.stored.file_layout import SQUAD
 from sot_paddle.data.stored.live_states import LiveStates
 from sot_paddle.data.stored.original_rows import original_features
+from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import TokenFeatures, pad_rows
-from sot_paddle.data.tokenization import WordPieceTokenizer
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class FrozenModel:
     """
 
     model: nn.Layer
-    tokenizer: WordPieceTokenizer
+    tokenizer: SubwordTokenizer
     max_length: int
 
     @property

@@ -15,8 +15,8 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import read_split
 from sot_paddle.data.glue_tasks import SplitFile, Task, get_task, standard_splits
 from sot_paddle.data.stored.file_layout import stored_split
+from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import TokenFeatures
-from sot_paddle.data.tokenization import WordPieceTokenizer
 
 ROWS = ("original", "all")
 LENGTHS = {
@@ -59,7 +59,7 @@ def original_features(
     folder: str | Path,
     name: str,
     split: str,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: SubwordTokenizer,
     rows: str = "original",
 ) -> TokenFeatures:
     """A split as BERTVision reads it, tokenized.
