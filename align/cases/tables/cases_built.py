@@ -272,6 +272,7 @@ _DEFAULTS = (
     _default("defaults_image_recipes", "image recipes"),
     _default("defaults_text_recipes", "text recipes"),
     _default("tables_image_options", "image options"),
+    _default("tables_run_options", "run options"),
     _default("tables_randaugment", "RandAugment texts"),
     _default("tables_glue_tasks", "glue tasks"),
     _default("tables_token_grids", "token grids"),
