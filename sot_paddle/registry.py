@@ -10,7 +10,7 @@ from paddle import nn
 
 from sot_paddle.backbones import bert, roberta, spanbert, swin, vit
 from sot_paddle.backbones.text import SECOND_ORDER, TextBackbone, build_text
-from sot_paddle.config import near_names
+from sot_paddle.config import SPANS, near_names
 
 TEXT_CLASSES = 2
 """Classes of a text model by default; a vision model's are ImageNet's 1000."""
@@ -119,9 +119,9 @@ def text_name(preset: str, pooling: str) -> str:
         pooling: of the head.
 
     Returns:
-        That name for its own classifier, else the one that ends in ``_mgcrp``.
+        That name for its own classifier and for spans, else the one that ends in ``_mgcrp``.
     """
-    return preset if pooling == _TEXT[preset][0].plain else preset + _ALIAS
+    return preset if pooling in (_TEXT[preset][0].plain, SPANS) else preset + _ALIAS
 
 
 def create_model(

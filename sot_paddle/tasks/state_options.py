@@ -107,21 +107,18 @@ _MAY_DIFFER = frozenset(
 
 
 @dataclass(frozen=True)
-class StateTrainConfig(StateRows):
-    """Every option of ``tools/train_adapter.py``; defaults are the published recipe (C.4)."""
+class RecipeOptions(StateRows):
+    """The published recipe (C.4) and what every training run is asked."""
 
-    states: str = option(LIVE, "live (made while training), or a folder of stored states")
-    model: str = option("adapter", "adapter (AdapterPooler) or probes (each layer alone)")
-    adapter_dim: int = option(0, "width of the adapter; 0 (published): as many as tokens")
     output_dir: str = option("", "folder for checkpoints, metrics.json, logs, predictions")
     do_train: bool = option(False, "train")
     do_eval: bool = option(False, "evaluate on the development set")
-    do_predict: bool = option(False, "predict: GLUE test files (live), SQuAD --predict_file")
+    do_predict: bool = option(False, "predict: GLUE test files, or the answers to --predict_file")
     per_gpu_train_batch_size: int = option(16, "rows per process and forward pass")
     per_gpu_eval_batch_size: int = option(16, "rows per process in evaluation")
     gradient_accumulation_steps: int = option(1, "forward passes per optimizer step")
     learning_rate: float = option(1e-5, "peak learning rate")
-    weight_decay: float = option(0.01, "decay (l2) of all but biases; SQuAD: of all")
+    weight_decay: float = option(0.01, "decay (l2) of all but biases and normalisations")
     adam_epsilon: float = option(1e-6, "epsilon of the optimizer")
     correct_bias: bool = option(False, "bias correction in the optimizer")
     max_grad_norm: float = option(0.0, "global gradient norm limit, 0 for none")
@@ -149,20 +146,17 @@ class StateTrainConfig(StateRows):
         super().__post_init__()
         if not self.output_dir:
             raise ValueError("output_dir is required (--output_dir, or in the --config file)")
-        require_choice("model", self.model, MODELS)
         require_choice("dtype", self.dtype, ("float32", "float64"))
         require_choice("null_score", self.null_score, NULL_SCORES)
         counts = ("per_gpu_train_batch_size", "per_gpu_eval_batch_size", "n_best_size")
         counts += ("gradient_accumulation_steps", "max_answer_length", "logging_steps")
         require_least(self, dict.fromkeys((*counts, "save_steps", "keep_states"), 1))
-        require_least(self, {"adapter_dim": 0, "eval_steps": 1, "early_stopping_patience": 1})
+        require_least(self, {"eval_steps": 1, "early_stopping_patience": 1})
         require_least(self, {"weight_decay": 0.0, "max_grad_norm": 0.0, "warmup_proportion": 0.0})
         if self.seeds is not None:
             object.__setattr__(self, "seeds", tuple(self.seeds))
         if not (self.do_train or self.do_eval or self.do_predict):
             raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
-        if self.states == LIVE and not self.model_name_or_path:
-            raise ValueError("states live needs --model_name_or_path: the encoder that makes them")
         if self.early_stopping_patience is not None and not self.do_eval:
             raise ValueError("early_stopping_patience needs do_eval: it watches the dev metric")
 
@@ -180,6 +174,46 @@ class StateTrainConfig(StateRows):
         """The options that decide what training computes; a resumed run must repeat them."""
         values = dataclasses.asdict(self)
         return {key: value for key, value in values.items() if key not in _MAY_DIFFER}
+
+
+@dataclass(frozen=True)
+class StateTrainConfig(RecipeOptions):
+    """Every option of ``tools/train_adapter.py``."""
+
+    states: str = option(LIVE, "live (made while training), or a folder of stored states")
+    model: str = option("adapter", "adapter (AdapterPooler) or probes (each layer alone)")
+    adapter_dim: int = option(0, "width of the adapter; 0 (published): as many as tokens")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice("model", self.model, MODELS)
+        require_least(self, {"adapter_dim": 0})
+        if self.states == LIVE and not self.model_name_or_path:
+            raise ValueError("states live needs --model_name_or_path: the encoder that makes them")
+
+
+@dataclass(frozen=True)
+class SquadTrainConfig(RecipeOptions):
+    """Every option of ``tools/train_squad.py``."""
+
+    task_name: str = option(SQUAD, f"{SQUAD}, nothing else")
+    learning_rate: float = option(2e-5, "peak learning rate")
+    freeze_encoder: bool = option(False, "train the head only")
+    hidden_dropout_prob: float | None = option(None, "encoder dropout, config.json's if not given")
+    attention_probs_dropout_prob: float | None = option(None, "attention dropout, likewise")
+    fp16: bool = option(False, "mixed precision in float16 (GPU)")
+    bf16: bool = option(False, "mixed precision in bfloat16 (GPU)")
+    fp16_opt_level: str = option("O1", "O1 or O2")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.squad:
+            raise ValueError(f"task_name must be {SQUAD}, got {self.task_name}: use train_glue.py")
+        if not self.model_name_or_path:
+            raise ValueError("model_name_or_path is required (--model_name_or_path)")
+        if self.fp16 and self.bf16:
+            raise ValueError("fp16 and bf16 exclude each other: give one")
+        require_choice("fp16_opt_level", self.fp16_opt_level, ("O1", "O2"))
 
 
 def require_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from sot_paddle import distributed
 from sot_paddle.failures import exit_status
 from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
 from sot_paddle.heads.layer_probes import LayerClassifiers, LayerSpans
-from sot_paddle.tasks.state_options import LIVE, StateTrainConfig
+from sot_paddle.tasks.state_options import LIVE, RecipeOptions, StateTrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import session
 from sot_paddle.train.device import prepare_device
@@ -101,9 +102,14 @@ def run_config(config: StateTrainConfig, convert: Converter) -> dict[str, Any]:
     task, of_row = load_states(config, convert)
     source = StateModel(config, of_row)
     rows = 0 if task.train is None else len(task.train)
-    return session.run_setup(
-        Setup(config, task, source, plan(config), lambda *more: optimizer(config, rows, *more))
-    )
+    decay = every_name if config.squad else decayed_names
+    made = functools.partial(optimizer, config, rows, decay)
+    return session.run_setup(Setup(config, task, source, plan(config), made))
+
+
+def every_name(model: nn.Layer) -> set[str]:
+    """Names of all parameters: the original's adapter for SQuAD has no exclusion (C.4)."""
+    return {name for name, _ in model.named_parameters()}
 
 
 @dataclass(frozen=True)
@@ -152,8 +158,8 @@ class StateModel:
         write_config(folder, content)
 
 
-def plan(config: StateTrainConfig) -> Plan:
-    """How long a run with these options is."""
+def plan(config: RecipeOptions, **more: Any) -> Plan:
+    """How long a run with these options is; ``more`` are further fields."""
     return Plan(
         batch_size=config.per_gpu_train_batch_size,
         accumulation=config.gradient_accumulation_steps,
@@ -161,10 +167,11 @@ def plan(config: StateTrainConfig) -> Plan:
         log_steps=config.logging_steps,
         save_steps=config.save_steps,
         eval_steps=config.eval_steps if config.do_eval else 0,
+        **more,
     )
 
 
-def schedule_steps(config: StateTrainConfig, rows: int, steps: int) -> int:
+def schedule_steps(config: RecipeOptions, rows: int, steps: int) -> int:
     """Optimizer steps after which the rate is zero.
 
     QUIRK: the original counts full batches only, so that the last batch of a run, when it is not
@@ -192,13 +199,19 @@ def schedule_steps(config: StateTrainConfig, rows: int, steps: int) -> int:
 
 
 def optimizer(
-    config: StateTrainConfig, rows: int, model: nn.Layer, pace: Pace, steps: int
+    config: RecipeOptions,
+    rows: int,
+    decay: Callable[[nn.Layer], set[str]],
+    model: nn.Layer,
+    pace: Pace,
+    steps: int,
 ) -> tuple[Optimizer, LRScheduler]:
     """The published recipe (C.4): a warm-up of a fraction of the steps, then a linear fall.
 
     Args:
         config: the command's options.
         rows: training rows.
+        decay: names of the parameters that decay.
         model: gives parameters and their names.
         pace: optimizer steps of an epoch; the schedule goes by the step.
         steps: optimizer steps of the run.
@@ -215,8 +228,7 @@ def optimizer(
         epsilon=config.adam_epsilon,
         parameters=[p for p in model.parameters() if not p.stop_gradient],
         weight_decay=config.weight_decay,
-        # the original decays everything on SQuAD, all but biases elsewhere
-        apply_decay_param_fun=None if config.squad else decay_filter(model, decayed_names),
+        apply_decay_param_fun=decay_filter(model, decay),
         grad_clip=ClipGradByGlobalNorm(config.max_grad_norm) if config.max_grad_norm else None,
         correct_bias=config.correct_bias,
     )
