@@ -68,6 +68,16 @@ class Models:
             self.side.clear(model)
         return model
 
+    def leave(self, dtype: str) -> None:
+        """Give up the model of a precision; it is built anew when it is asked for again."""
+        self.clean.pop(dtype, None)
+        model, _ = self._built.pop(dtype, (None, None))
+        if model is not None:
+            large = is_large(self.side, model)
+            del model
+            if large:
+                gc.collect()
+
 
 def tensors(side: Any, model: Any) -> Lazy:
     """Every tensor of a live model by canonical name, each copied when it is read."""
@@ -86,8 +96,13 @@ def gradients(side: Any, model: Any) -> Lazy:
 
 def release(side: Any, model: Any) -> None:
     """Free what an optimizer in a cycle of references still holds, where that is large."""
-    if sum(math.prod(tensor.shape) for tensor in side.named(model).values()) > _LARGE:
+    if is_large(side, model):
         gc.collect()
+
+
+def is_large(side: Any, model: Any) -> bool:
+    """Whether a model is too large to wait for the next collection of garbage."""
+    return sum(math.prod(tensor.shape) for tensor in side.named(model).values()) > _LARGE
 
 
 def load(side: Any, model: Any, arrays: Mapping[str, np.ndarray], change: Callable | None) -> None:

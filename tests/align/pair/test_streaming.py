@@ -7,6 +7,7 @@ import gc
 import tempfile
 import time
 import tracemalloc
+import weakref
 
 import numpy as np
 import paddle
@@ -225,6 +226,21 @@ def test_each_model_is_built_once_in_each_precision() -> None:
         "torch torch.float32",
         "torch torch.float64",
     ]
+
+
+def test_a_precision_that_is_done_gives_its_paddle_model_up(monkeypatch) -> None:
+    held: list[weakref.ref] = []
+    alive: list[int] = []
+
+    def ours() -> nn.Layer:
+        alive.append(sum(ref() is not None for ref in held))
+        model = both()[1]
+        held.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(models, "_LARGE", 0)  # a large model does not wait for the collector
+    assert align.compare(lambda: both()[0], ours, X, optimizer="sgd", steps=2).passed
+    assert alive == [0, 0]
 
 
 def test_a_model_comes_back_as_it_was() -> None:
