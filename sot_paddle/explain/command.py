@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sot_paddle.atomic import write_atomically
+from sot_paddle.command_line import OneLineParser
 from sot_paddle.config import near_names
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.distributed import say
@@ -21,7 +22,6 @@ from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.failures import exit_status
 from sot_paddle.tasks.images import eval_transform
 from sot_paddle.train.device import prepare_device
-from sot_paddle.train.flags import OneLineParser
 from sot_paddle.train.image_model import find_model_folder, load_trained
 from sot_paddle.train.text_model import find_text_folder, load_trained_text
 

@@ -1,14 +1,14 @@
-"""Options of GLUE training: one frozen record; command_line.py fills it."""
+"""Options of GLUE training (``tools/train_glue.py``)."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from sot_paddle.config import CLASS_TOKEN_POOLINGS, FUSIONS, POOLINGS, check_finite
+from sot_paddle.config import CLASS_TOKEN_POOLINGS, FUSIONS, POOLINGS
 from sot_paddle.data.glue_tasks import TASKS, get_task
+from sot_paddle.options import RunOptions, option
 from sot_paddle.registry import HEADS, SECOND_ORDER, TEXT_BACKBONES
 
 OWN = "own"
@@ -23,150 +23,126 @@ MGCRP_BY_TASK: Mapping[str, Mapping[str, float]] = {
 """Published head settings (B.1); other tasks take the RTE column, the code's default."""
 
 _TYPES = tuple(TEXT_BACKBONES)
-_MAY_DIFFER = frozenset(
-    {
-        "data_dir",
-        "output_dir",
-        "cache_dir",
-        "model_name_or_path",
-        "config_name",
-        "tokenizer_name",
-        "do_train",
-        "do_eval",
-        "do_predict",
-        "evaluate_during_training",
-        "per_gpu_eval_batch_size",
-        "eval_all_checkpoints",
-        "eval_steps",
-        "logging_steps",
-        "save_steps",
-        "save_total_limit",
-        "keep_states",
-        "overwrite_output_dir",
-        "overwrite_cache",
-        "no_cuda",
-        "local_rank",
-        "server_ip",
-        "server_port",
-        "seeds",
-        "resume",
-        "early_stopping_patience",
-    }
-)
-"""Options that do not enter a training step, so that a resumed run may change them."""
-
-
-def _option(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
+_EXAMPLES = "examples per process and forward pass"
+_STEPS = "optimizer steps"
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(RunOptions):
     """Every option of ``tools/train_glue.py``; the names are the flags.
 
     The first block has the names and defaults of the original's ``run_glue.py`` (B.2). An option
     that is None is filled in from the task or the checkpoint.
     """
 
-    task_name: str = _option(
+    task_name: str = option(
         "", ", ".join(task.title for task in TASKS.values()) + " (any case), or own (own TSV files)"
     )
-    data_dir: str = _option("", "folder with the task's train.tsv, dev.tsv, test.tsv")
-    model_type: str = _option(_TYPES[0], ", ".join(_TYPES))
-    model_name_or_path: str = _option(
-        "", "checkpoint folder (Hugging Face or converted), or a name found locally"
+    data_dir: str = option(
+        "",
+        "folder with the task's train.tsv, dev.tsv, test.tsv",
+        example="GLUE/RTE",
+        resumable=True,
     )
-    output_dir: str = _option(
-        "", "folder for checkpoints, metrics.json, logs, predictions; of one run at a time"
+    model_type: str = option(_TYPES[0], ", ".join(_TYPES), choices=_TYPES)
+    model_name_or_path: str = option(
+        "",
+        "checkpoint folder (Hugging Face or converted), or a name found locally",
+        resumable=True,
     )
-    config_name: str = _option("", "config.json, or its folder, if not the checkpoint's own")
-    tokenizer_name: str = _option(
-        "", "the vocabulary's folder (or file), if not the checkpoint's own"
+    config_name: str = option(
+        "", "config.json, or its folder, if not the checkpoint's own", resumable=True
     )
-    cache_dir: str = _option("", "where to look for named checkpoints and cache tokenized data")
-    max_seq_length: int = _option(128, "tokens per example, longer ones are cut")
-    do_train: bool = _option(False, "train")
-    do_eval: bool = _option(False, "evaluate on the dev file")
-    do_predict: bool = _option(False, "require the test file (it is predicted whenever present)")
-    evaluate_during_training: bool = _option(False, "evaluate at every logging step")
-    do_lower_case: bool = _option(False, "lower-case the text, whatever the vocabulary")
-    per_gpu_train_batch_size: int = _option(8, "examples per process and forward pass")
-    per_gpu_eval_batch_size: int = _option(8, "examples per process in evaluation")
-    gradient_accumulation_steps: int = _option(1, "forward passes per optimizer step")
-    learning_rate: float = _option(5e-5, "peak learning rate")
-    weight_decay: float = _option(0.0, "decay of all but biases and LayerNorm weights")
-    adam_epsilon: float = _option(1e-8, "epsilon of the optimizer")
-    max_grad_norm: float = _option(1.0, "global gradient norm limit, 0 for none")
-    num_train_epochs: float = _option(3.0, "passes over the training file")
-    max_steps: int = _option(-1, "optimizer steps; above 0 it overrides the epochs")
-    warmup_steps: int = _option(0, "optimizer steps of linear warm-up")
-    logging_steps: int = _option(50, "optimizer steps between log lines")
-    save_steps: int = _option(50, "optimizer steps between checkpoints")
-    eval_all_checkpoints: bool = _option(False, "evaluate every saved checkpoint at the end")
-    no_cuda: bool = _option(False, "use the CPU even where there is a GPU")
-    overwrite_output_dir: bool = _option(
-        False,
-        "start afresh: remove an older run, refused where there is anything else",
+    tokenizer_name: str = option(
+        "", "the vocabulary's folder (or file), if not the checkpoint's own", resumable=True
     )
-    overwrite_cache: bool = _option(False, "tokenize again")
-    seed: int = _option(42, "random seed")
-    fp16: bool = _option(False, "mixed precision in float16 (GPU)")
-    fp16_opt_level: str = _option("O1", "O1 or O2")
-    local_rank: int = _option(-1, "accepted; processes come from paddle.distributed.launch")
-    server_ip: str = _option("", "accepted and ignored (remote debugging of the original)")
-    server_port: str = _option("", "accepted and ignored (remote debugging of the original)")
+    cache_dir: str = option(
+        "", "where to look for named checkpoints and cache tokenized data", resumable=True
+    )
+    max_seq_length: int = option(128, "longer examples are cut", unit="tokens", low=8)
+    do_train: bool = option(False, "train", resumable=True)
+    do_eval: bool = option(False, "evaluate on the dev file", resumable=True)
+    do_predict: bool = option(
+        False, "require the test file (it is predicted whenever present)", resumable=True
+    )
+    evaluate_during_training: bool = option(False, "evaluate at every logging step", resumable=True)
+    do_lower_case: bool = option(False, "lower-case the text, whatever the vocabulary")
+    per_gpu_train_batch_size: int = option(8, "batch of training", unit=_EXAMPLES, low=1)
+    per_gpu_eval_batch_size: int = option(
+        8, "batch of evaluation", unit=_EXAMPLES, low=1, resumable=True
+    )
+    learning_rate: float = option(5e-5, "its peak", example="2e-5", low=0)
+    weight_decay: float = option(0.0, "decay of all but biases and LayerNorm weights", low=0)
+    adam_epsilon: float = option(1e-8, "epsilon of the optimizer", low=0)
+    max_grad_norm: float = option(1.0, "global gradient norm limit, 0 for none", low=0)
+    num_train_epochs: float = option(3.0, "passes over the training file", example="10")
+    warmup_steps: int = option(0, "linear warm-up", unit=_STEPS, low=0)
+    logging_steps: int = option(50, "between log lines", unit=_STEPS, low=1, resumable=True)
+    save_steps: int = option(50, "between checkpoints", unit=_STEPS, low=1, resumable=True)
+    no_cuda: bool = option(False, "use the CPU even where there is a GPU", resumable=True)
+    overwrite_cache: bool = option(False, "tokenize again", resumable=True)
+    fp16: bool = option(False, "mixed precision in float16 (GPU)")
+    fp16_opt_level: str = option("O1", "O1 or O2", choices=("O1", "O2"))
+    local_rank: int = option(
+        -1, "accepted; processes come from paddle.distributed.launch", resumable=True
+    )
+    server_ip: str = option(
+        "", "accepted and ignored (remote debugging of the original)", resumable=True
+    )
+    server_port: str = option(
+        "", "accepted and ignored (remote debugging of the original)", resumable=True
+    )
 
-    head: str = _option("mgcrp", "mgcrp (published second-order head) or plain")
-    pooling: str | None = _option(None, "any pooling, overrides --head: " + ", ".join(POOLINGS))
-    fusion: str | None = _option(None, ", ".join(FUSIONS))
-    normalization: str | None = _option(None, "power norm of the pooling")
-    q_dim: int | None = _option(None, "MGCrP q, by task when not given")
-    k_dim: int | None = _option(None, "MGCrP k, by task when not given")
-    head_dropout: float | None = _option(None, "dropout of the head, by task when not given")
-    head_num_heads: int = _option(6, "heads of --pooling mgcrp and gcp")
-    wr_dim: int = _option(14, "width of --pooling mgcrp")
-    hidden_dropout_prob: float | None = _option(None, "encoder dropout, config.json's if not given")
-    attention_probs_dropout_prob: float | None = _option(None, "attention dropout, likewise")
-    mask_padding: bool = _option(False, "head statistics over valid tokens only")
-    padding: str = _option("max_length", "max_length (published) or longest (needs mask_padding)")
-    freeze_encoder: bool = _option(False, "train the head only")
-    optimizer: str = _option("hf_adamw", "hf_adamw (published) or adamw")
-    lr_scheduler: str = _option("linear", "linear (published), cosine or constant")
-    bf16: bool = _option(False, "mixed precision in bfloat16 (GPU)")
-    regression: bool = _option(False, "task_name own: the label is a score")
-    dtype: str = _option("float32", "float32, or float64 for checks")
-    seeds: tuple[int, ...] | None = _option(None, "several runs, such as 42,43,44")
-    resume: str = _option("auto", "auto (continue what is in the folder), never, or a checkpoint")
-    eval_steps: int | None = _option(None, "steps between evaluations, each epoch if not given")
-    early_stopping_patience: int | None = _option(None, "stop after so many evaluations in vain")
-    save_total_limit: int | None = _option(None, "checkpoints to keep, all if not given")
-    keep_states: int = _option(2, "checkpoints that keep their optimizer state for resuming")
+    head: str = option("mgcrp", "mgcrp (published second-order head) or plain", choices=HEADS)
+    pooling: str | None = option(None, "any pooling, goes before --head", choices=POOLINGS)
+    fusion: str | None = option(
+        None, "how the head uses class token and words, " + ", ".join(FUSIONS)
+    )
+    normalization: str | None = option(None, "power norm of the pooling")
+    q_dim: int | None = option(None, "MGCrP q, by task when not given")
+    k_dim: int | None = option(None, "MGCrP k, by task when not given")
+    head_dropout: float | None = option(None, "dropout of the head, by task when not given", low=0)
+    head_num_heads: int = option(6, "heads of --pooling mgcrp and gcp")
+    wr_dim: int = option(14, "width of --pooling mgcrp")
+    hidden_dropout_prob: float | None = option(
+        None, "encoder dropout, config.json's if not given", low=0
+    )
+    attention_probs_dropout_prob: float | None = option(
+        None, "attention dropout, config.json's if not given", low=0
+    )
+    mask_padding: bool = option(False, "head statistics over valid tokens only")
+    padding: str = option(
+        "max_length",
+        "max_length (published) or longest (needs mask_padding)",
+        choices=("max_length", "longest"),
+    )
+    freeze_encoder: bool = option(False, "train the head only")
+    optimizer: str = option(
+        "hf_adamw", "hf_adamw (published) or adamw", choices=("hf_adamw", "adamw")
+    )
+    lr_scheduler: str = option(
+        "linear",
+        "linear (published), cosine or constant",
+        choices=("linear", "cosine", "constant"),
+    )
+    bf16: bool = option(False, "mixed precision in bfloat16 (GPU)")
+    regression: bool = option(False, "task_name own: the label is a score")
+    seeds: tuple[int, ...] | None = option(None, "several runs", example="42,43,44", resumable=True)
+    eval_steps: int | None = option(
+        None, "between evaluations, each epoch if not given", unit=_STEPS, low=1, resumable=True
+    )
 
     def __post_init__(self) -> None:
         for name in ("task_name", "data_dir", "model_name_or_path", "output_dir"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is required (--{name}, or in the --config file)")
-        check_finite(self)
         own = self.task_name.lower() == OWN
         object.__setattr__(self, "task_name", OWN if own else get_task(self.task_name).title)
-        if self.regression and not own:
-            raise ValueError(f"regression is for task_name own only, got {self.task_name}")
         if self.seeds is not None:
             object.__setattr__(self, "seeds", tuple(self.seeds))
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}"
-                )
-        for name, lowest in _LOWEST.items():
-            value = getattr(self, name)
-            if value is not None and value < lowest:
-                raise ValueError(f"{name} must be at least {lowest}, got {value}")
-        self._check_combinations()
-
-    def _check_combinations(self) -> None:
-        if self.max_steps == 0 or self.max_steps < -1:
-            raise ValueError(f"max_steps must be positive, or -1 for epochs, got {self.max_steps}")
+        self.check()
+        if self.regression and not own:
+            raise ValueError(f"regression is for task_name own only, got {self.task_name}")
         if self.num_train_epochs <= 0:
             raise ValueError(f"num_train_epochs must be above 0, got {self.num_train_epochs}")
         if self.early_stopping_patience is not None and not self.do_eval:
@@ -218,41 +194,5 @@ class TrainConfig:
         return options
 
     def identity(self) -> dict[str, Any]:
-        """The options that decide what training computes; a resumed run must repeat them."""
-        values = dataclasses.asdict(self)
-        return {key: value for key, value in values.items() if key not in _MAY_DIFFER} | {
-            "head_options": self.head_options
-        }
-
-
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "model_type": _TYPES,
-    "fp16_opt_level": ("O1", "O2"),
-    "head": HEADS,
-    "pooling": (None, *POOLINGS),  # type: ignore[assignment]
-    "padding": ("max_length", "longest"),
-    "optimizer": ("hf_adamw", "adamw"),
-    "lr_scheduler": ("linear", "cosine", "constant"),
-    "dtype": ("float32", "float64"),
-}
-_LOWEST: Mapping[str, float] = {
-    "max_seq_length": 8,
-    "per_gpu_train_batch_size": 1,
-    "per_gpu_eval_batch_size": 1,
-    "gradient_accumulation_steps": 1,
-    "learning_rate": 0,
-    "weight_decay": 0,
-    "adam_epsilon": 0,
-    "max_grad_norm": 0,
-    "head_dropout": 0,
-    "hidden_dropout_prob": 0,
-    "attention_probs_dropout_prob": 0,
-    "warmup_steps": 0,
-    "logging_steps": 1,
-    "save_steps": 1,
-    "seed": 0,
-    "eval_steps": 1,
-    "early_stopping_patience": 1,
-    "save_total_limit": 1,
-    "keep_states": 1,
-}
+        """See :meth:`RunOptions.identity`; the head's options as they are filled in."""
+        return super().identity() | {"head_options": self.head_options}

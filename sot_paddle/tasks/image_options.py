@@ -1,49 +1,19 @@
-"""Options of image training and evaluation: frozen records; image_flags.py fills them."""
+"""Options of image training (``tools/train_image.py``) and evaluation (``tools/eval_image.py``)."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sot_paddle.config import check_finite, near_names
+from sot_paddle.config import near_names
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD
+from sot_paddle.options import RunOptions, check, option
 from sot_paddle.registry import PUBLISHED_NAMES, TIMM_NAMES, list_models
 
 _OTHER_NAMES: Mapping[str, str] = {**PUBLISHED_NAMES, **TIMM_NAMES}
 """The originals' and timm's names of our models."""
-
-_MAY_DIFFER = frozenset(
-    {
-        "data_dir",
-        "output_dir",
-        "workers",
-        "eval_batch_multiplier",
-        "early_stopping_patience",
-        "eval_all_checkpoints",
-        "log_interval",
-        "recovery_interval",
-        "save_epochs",
-        "save_total_limit",
-        "keep_states",
-        "overwrite_output_dir",
-        "resume",
-        "cpu",
-        "cache",
-        "on_corrupt",
-        "crop_pct",
-        "interpolation",
-    }
-)
-"""Options that do not enter a training step, so that a resumed run may change them."""
-
-
-def _option(default: Any, text: str) -> Any:
-    if isinstance(default, dict):
-        return field(default_factory=dict, metadata={"help": text})
-    return field(default=default, metadata={"help": text})
 
 
 def registry_model(name: str) -> str:
@@ -62,7 +32,7 @@ def registry_model(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class ImageTrainConfig:
+class ImageTrainConfig(RunOptions):
     """Every option of ``tools/train_image.py``.
 
     Names and defaults of the recipe are those of the original's ``main.py`` (A.9), which has
@@ -70,80 +40,116 @@ class ImageTrainConfig:
     ``weight_decay`` .03 and ``batch_size`` 128 (``main.py`` alone: 5e-4, .05 and 64).
     """
 
-    data_dir: str = _option("", "folder with train/<class>/* and val/<class>/*, or digits")
-    model: str = _option("", "a name of ours, of the original or of timm")
-    model_options: dict = _option({}, "options of the model by name (--set, --model-option)")
-    num_classes: int | None = _option(None, "outputs; the number of class folders if not given")
-    img_size: int = _option(224, "side of the training images in pixels")
-    initial_checkpoint: str = _option("", "weights to start from, averaged ones preferred")
-    output_dir: str = _option("", "folder of one run at a time [output/train/MODEL-SIZE]")
-
-    batch_size: int = _option(128, "images per process and forward pass")
-    gradient_accumulation_steps: int = _option(1, "forward passes per optimizer step")
-    opt: str = _option("adamw", "optimizer: adamw")
-    lr: float = _option(1e-3, "peak learning rate; it is not scaled by the batch")
-    weight_decay: float = _option(0.03, "decay of all but biases and one-axis parameters")
-    opt_eps: float = _option(1e-8, "epsilon of the optimizer")
-    opt_betas: tuple[float, ...] = _option((0.9, 0.999), "decay of the two moments")
-    clip_grad: float | None = _option(None, "global gradient norm limit, none if not given")
-    sched: str = _option("cosine", "cosine, or constant after the warm-up; by epoch")
-    epochs: int = _option(300, "epochs of the cosine, warm-up included")
-    warmup_epochs: int = _option(5, "epochs of linear warm-up")
-    cooldown_epochs: int = _option(10, "epochs at --min-lr after the cosine")
-    min_lr: float = _option(1e-5, "rate at the end of the cosine")
-    warmup_lr: float = _option(1e-6, "rate of the first epoch")
-    max_steps: int = _option(-1, "optimizer steps; above 0 it cuts the run short")
-    drop: float = _option(0.0, "dropout")
-    drop_path: float = _option(0.1, "stochastic depth of the last block")
-    loss_add: bool = _option(False, "add the losses of both classifiers (fusion sum_loss)")
-
-    no_aug: bool = _option(False, "resize and crop the centre instead of the next six")
-    scale: tuple[float, ...] = _option((0.08, 1.0), "area share of the random crop")
-    ratio: tuple[float, ...] = _option((0.75, 4.0 / 3.0), "aspect ratio of the random crop")
-    train_interpolation: str = _option("random", "random (bilinear or bicubic), or one by name")
-    hflip: float = _option(0.5, "probability of a horizontal flip")
-    color_jitter: float = _option(0.4, "colour jitter; has no effect beside --aa")
-    aa: str | None = _option("rand-m9-mstd0.5-inc1", "RandAugment policy, none for none")
-    reprob: float = _option(0.25, "probability of random erasing")
-    remode: str = _option("pixel", "const, rand or pixel")
-    recount: int = _option(1, "areas that random erasing erases")
-    mixup: float = _option(0.8, "alpha of mixup, 0 for none")
-    cutmix: float = _option(1.0, "alpha of cutmix, 0 for none")
-    mixup_prob: float = _option(1.0, "probability of mixing a batch")
-    mixup_switch_prob: float = _option(0.5, "probability of cutmix where both are on")
-    mixup_off_epoch: int = _option(0, "first epoch without mixing, 0 for never")
-    smoothing: float = _option(0.1, "label smoothing")
-
-    mean: tuple[float, ...] = _option(IMAGENET_MEAN, "channel means that are subtracted")
-    std: tuple[float, ...] = _option(IMAGENET_STD, "channel deviations that are divided by")
-    interpolation: str = _option("bicubic", "resizing in evaluation")
-    crop_pct: float = _option(0.875, "share of the resized image that evaluation crops")
-    on_corrupt: str = _option(
-        "fatal", "an image that cannot be decoded: fatal, or skip (training takes the next one)"
+    data_dir: str = option(
+        "", "folder with train/<class>/* and val/<class>/*, or digits", resumable=True
     )
-    cache: bool = _option(False, "decode every image once and keep it in memory")
-
-    model_ema_decay: float = _option(0.99996, "decay of the moving average, which is always on")
-    eval_metric: str = _option("top1", "selects the best: top1, top5 or loss, of the average")
-    sync_bn: bool = _option(False, "batch statistics over all processes")
-    amp: bool = _option(False, "mixed precision (GPU)")
-    amp_dtype: str = _option("float16", "float16 or bfloat16")
-    dtype: str = _option("float32", "float32, or float64 for checks")
-    cpu: bool = _option(False, "use the CPU even where there is a GPU")
-    seed: int = _option(42, "random seed")
-    workers: int = _option(4, "processes that read images, 0 for none")
-    eval_batch_multiplier: int = _option(1, "batches of evaluation are larger by this")
-    log_interval: int = _option(50, "optimizer steps between log lines")
-    recovery_interval: int = _option(0, "optimizer steps between checkpoints within an epoch")
-    save_epochs: int = _option(1, "epochs between checkpoints")
-    save_total_limit: int | None = _option(3, "checkpoints to keep, none for all")
-    keep_states: int = _option(2, "checkpoints that keep their optimizer state for resuming")
-    early_stopping_patience: int | None = _option(None, "stop after so many evaluations in vain")
-    eval_all_checkpoints: bool = _option(False, "evaluate every saved checkpoint at the end")
-    resume: str = _option("auto", "auto (continue what is in the folder), never, or a checkpoint")
-    overwrite_output_dir: bool = _option(
-        False,
-        "start afresh: remove an older run, refused where there is anything else",
+    model: str = option("", "a name of ours, of the original or of timm")
+    model_options: dict = option({}, "options of the model by name (--set, --model-option)")
+    num_classes: int | None = option(
+        None, "outputs; the number of class folders if not given", low=2
+    )
+    img_size: int = option(224, "side of the training images", unit="pixels", example="224", low=8)
+    initial_checkpoint: str = option(
+        "", "weights to start from, averaged ones preferred", flags=("--pretrained",)
+    )
+    output_dir: str = option(
+        "",
+        "folder of one run at a time [output/train/MODEL-SIZE]",
+        flags=("--output",),
+        resumable=True,
+    )
+    batch_size: int = option(
+        128, "batch", unit="images per process and forward pass", low=1, flags=("-b", "--b")
+    )
+    opt: str = option("adamw", "optimizer: adamw", choices=("adamw",))
+    lr: float = option(
+        0.001,
+        "its peak; it is not scaled by the batch",
+        example="1e-3",
+        low=0,
+        flags=("--learning-rate",),
+    )
+    weight_decay: float = option(0.03, "decay of all but biases and one-axis parameters", low=0)
+    opt_eps: float = option(1e-08, "epsilon of the optimizer", low=0)
+    opt_betas: tuple[float, ...] = option((0.9, 0.999), "decay of the two moments", length=2)
+    clip_grad: float | None = option(None, "global gradient norm limit, none if not given", low=0)
+    sched: str = option(
+        "cosine", "cosine, or constant after the warm-up; by epoch", choices=("cosine", "constant")
+    )
+    epochs: int = option(300, "length of the cosine, warm-up included", unit="epochs", low=1)
+    warmup_epochs: int = option(5, "linear warm-up", unit="epochs", low=0)
+    cooldown_epochs: int = option(10, "at --min-lr after the cosine", unit="epochs", low=0)
+    min_lr: float = option(1e-05, "rate at the end of the cosine", low=0)
+    warmup_lr: float = option(1e-06, "rate of the first epoch", low=0)
+    drop: float = option(0.0, "dropout")
+    drop_path: float = option(0.1, "stochastic depth of the last block")
+    loss_add: bool = option(False, "add the losses of both classifiers (fusion sum_loss)")
+    no_aug: bool = option(False, "resize and crop the centre instead of the next six")
+    scale: tuple[float, ...] = option((0.08, 1.0), "area share of the random crop", length=2)
+    ratio: tuple[float, ...] = option(
+        (0.75, 4.0 / 3.0), "aspect ratio of the random crop", length=2
+    )
+    train_interpolation: str = option("random", "random (bilinear or bicubic), or one by name")
+    hflip: float = option(0.5, "probability of a horizontal flip", low=0, high=1)
+    color_jitter: float = option(0.4, "colour jitter; has no effect beside --aa", low=0)
+    aa: str | None = option(
+        "rand-m9-mstd0.5-inc1", "RandAugment policy, none for none", flags=("--auto-augment",)
+    )
+    reprob: float = option(0.25, "probability of random erasing", low=0, high=1)
+    remode: str = option("pixel", "const, rand or pixel")
+    recount: int = option(1, "how many random erasing erases", unit="areas", low=1)
+    mixup: float = option(0.8, "alpha of mixup, 0 for none", low=0)
+    cutmix: float = option(1.0, "alpha of cutmix, 0 for none", low=0)
+    mixup_prob: float = option(1.0, "probability of mixing a batch", low=0, high=1)
+    mixup_switch_prob: float = option(0.5, "probability of cutmix where both are on", low=0, high=1)
+    mixup_off_epoch: int = option(0, "first one without mixing, 0 for never", unit="epoch", low=0)
+    smoothing: float = option(0.1, "label smoothing", low=0, high=0.999)
+    mean: tuple[float, ...] = option(IMAGENET_MEAN, "channel means that are subtracted")
+    std: tuple[float, ...] = option(IMAGENET_STD, "channel deviations that are divided by")
+    interpolation: str = option("bicubic", "resizing in evaluation", resumable=True)
+    crop_pct: float = option(
+        0.875, "share of the resized image that evaluation crops", low=0.01, high=1, resumable=True
+    )
+    on_corrupt: str = option(
+        "fatal",
+        "an image that cannot be decoded: fatal, or skip (training takes the next one)",
+        choices=("fatal", "skip"),
+        resumable=True,
+    )
+    cache: bool = option(False, "decode every image once and keep it in memory", resumable=True)
+    model_ema_decay: float = option(
+        0.99996, "decay of the moving average, which is always on", low=0, high=0.9999999
+    )
+    eval_metric: str = option(
+        "top1",
+        "selects the best: top1, top5 or loss, of the average",
+        choices=("top1", "top5", "loss"),
+    )
+    sync_bn: bool = option(False, "batch statistics over all processes")
+    amp: bool = option(False, "mixed precision (GPU)", flags=("--apex-amp", "--native-amp"))
+    amp_dtype: str = option("float16", "float16 or bfloat16", choices=("float16", "bfloat16"))
+    cpu: bool = option(
+        False, "use the CPU even where there is a GPU", flags=("--no-cuda",), resumable=True
+    )
+    workers: int = option(
+        4, "processes that read images, 0 for none", low=0, flags=("-j",), resumable=True
+    )
+    eval_batch_multiplier: int = option(
+        1,
+        "batches of evaluation are larger by this",
+        low=1,
+        flags=("-vb", "--validation-batch-size-multiplier"),
+        resumable=True,
+    )
+    log_interval: int = option(
+        50, "between log lines", unit="optimizer steps", low=1, resumable=True
+    )
+    recovery_interval: int = option(
+        0, "between checkpoints within an epoch", unit="optimizer steps", low=0, resumable=True
+    )
+    save_epochs: int = option(1, "between checkpoints", unit="epochs", low=1, resumable=True)
+    save_total_limit: int | None = option(
+        3, "the newest ones are kept, none for all", unit="checkpoints", low=1, resumable=True
     )
 
     do_train = True
@@ -159,17 +165,12 @@ class ImageTrainConfig:
         if not self.output_dir:
             folder = Path("output") / "train" / f"{self.model}-{self.img_size}"
             object.__setattr__(self, "output_dir", str(folder))
-        check_finite(self)
-        check_choices(self, _CHOICES)
-        check_ranges(self, _RANGES)
+        self.check()
         self._check_combinations()
 
     def _check_combinations(self) -> None:
-        check_lengths(self, {"opt_betas": 2, "scale": 2, "ratio": 2})
         if not all(0.0 <= beta < 1.0 for beta in self.opt_betas):
             raise ValueError(f"opt_betas must be in [0, 1), got {self.opt_betas}")
-        if self.max_steps == 0 or self.max_steps < -1:
-            raise ValueError(f"max_steps must be positive, or -1 for epochs, got {self.max_steps}")
         if self.mixes and self.batch_size % 2:
             raise ValueError(
                 f"mixup and cutmix mix a batch with itself reversed and need an even batch_size, "
@@ -202,37 +203,44 @@ class ImageTrainConfig:
             "drop_path_rate": self.drop_path,
         }
 
-    def identity(self) -> dict[str, Any]:
-        """The options that decide what training computes; a resumed run must repeat them."""
-        values = dataclasses.asdict(self)
-        return {key: value for key, value in values.items() if key not in _MAY_DIFFER}
-
 
 @dataclass(frozen=True)
 class ImageEvalConfig:
     """Every option of ``tools/eval_image.py``; None is filled in from the weights' folder."""
 
-    data_dir: str = _option("", "folder with val/<class>/*, or of the classes, or digits")
-    model: str = _option("", "as in training; a trained folder knows it")
-    model_options: dict = _option({}, "options of the model by name (--set, --model-option)")
-    weights: str = _option("", "a trained folder, a converted file, or PyTorch's")
-    no_ema: bool = _option(False, "the raw weights of a checkpoint instead of their average")
-    imagenet_a: bool = _option(False, "200 classes of ImageNet-A out of 1000 outputs")
-    num_classes: int | None = _option(
-        None, "outputs of the model; the number of class folders if not given, 1000 for ImageNet-A"
+    data_dir: str = option("", "folder with val/<class>/*, or of the classes, or digits")
+    model: str = option("", "as in training; a trained folder knows it")
+    model_options: dict = option({}, "options of the model by name (--set, --model-option)")
+    weights: str = option(
+        "",
+        "a trained folder, a converted file, or PyTorch's",
+        flags=("--eval-checkpoint", "--checkpoint"),
     )
-    img_size: int | None = _option(None, "side of the images in pixels [224]")
-    crop_pct: float | None = _option(None, "share of the resized image that is cropped [0.875]")
-    interpolation: str | None = _option(None, "resizing [bicubic]")
-    mean: tuple[float, ...] | None = _option(None, "channel means [ImageNet's]")
-    std: tuple[float, ...] | None = _option(None, "channel deviations [ImageNet's]")
-    batch_size: int = _option(256, "images per process and forward pass")
-    workers: int = _option(4, "processes that read images, 0 for none")
-    on_corrupt: str = _option("fatal", "an image that cannot be decoded: fatal, or skip it")
-    dtype: str = _option("float32", "float32, or float64 for checks")
-    cpu: bool = _option(False, "use the CPU even where there is a GPU")
-    output: str = _option("", "file for the scores (JSON)")
-    predictions: str = _option("", "file for the prediction of each image (CSV)")
+    no_ema: bool = option(False, "the raw weights of a checkpoint instead of their average")
+    imagenet_a: bool = option(
+        False, "200 classes of ImageNet-A out of 1000 outputs", flags=("--IN-A",)
+    )
+    num_classes: int | None = option(
+        None,
+        "outputs of the model; the number of class folders if not given, 1000 for ImageNet-A",
+        low=2,
+    )
+    img_size: int | None = option(None, "side of the images in pixels [224]", low=8)
+    crop_pct: float | None = option(
+        None, "share of the resized image that is cropped [0.875]", low=0.01, high=1
+    )
+    interpolation: str | None = option(None, "resizing [bicubic]")
+    mean: tuple[float, ...] | None = option(None, "channel means [ImageNet's]")
+    std: tuple[float, ...] | None = option(None, "channel deviations [ImageNet's]")
+    batch_size: int = option(256, "images per process and forward pass", low=1, flags=("-b", "--b"))
+    workers: int = option(4, "processes that read images, 0 for none", low=0, flags=("-j",))
+    on_corrupt: str = option(
+        "fatal", "an image that cannot be decoded: fatal, or skip it", choices=("fatal", "skip")
+    )
+    dtype: str = option("float32", "float32, or float64 for checks", choices=("float32", "float64"))
+    cpu: bool = option(False, "use the CPU even where there is a GPU", flags=("--no-cuda",))
+    output: str = option("", "file for the scores (JSON)")
+    predictions: str = option("", "file for the prediction of each image (CSV)")
 
     def __post_init__(self) -> None:
         if not self.data_dir:
@@ -244,78 +252,4 @@ class ImageEvalConfig:
         for name in ("mean", "std"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, tuple(float(part) for part in getattr(self, name)))
-        check_finite(self)
-        check_choices(self, _CHOICES)
-        check_ranges(self, _RANGES)
-
-
-def check_choices(config: Any, choices: Mapping[str, tuple]) -> None:
-    """Refuse a value that is not among an option's choices (None passes)."""
-    for name, allowed in choices.items():
-        value = getattr(config, name, None)
-        if value is not None and value not in allowed:
-            raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-
-
-def check_ranges(config: Any, ranges: Mapping[str, tuple[float, float]]) -> None:
-    """Refuse a number outside of its option's closed range (None passes)."""
-    for name, (lowest, highest) in ranges.items():
-        value = getattr(config, name, None)
-        if value is not None and not lowest <= value <= highest:
-            bound = f"at least {lowest}" if highest == _ANY else f"from {lowest} to {highest}"
-            raise ValueError(f"{name} must be {bound}, got {value}")
-
-
-def check_lengths(config: Any, lengths: Mapping[str, int]) -> None:
-    """Refuse a list of another length than its option has."""
-    for name, length in lengths.items():
-        value = getattr(config, name)
-        if len(value) != length:
-            raise ValueError(f"{name} must be {length} numbers, got {len(value)}")
-
-
-_ANY = float("inf")
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "opt": ("adamw",),
-    "sched": ("cosine", "constant"),
-    "on_corrupt": ("fatal", "skip"),
-    "eval_metric": ("top1", "top5", "loss"),
-    "amp_dtype": ("float16", "bfloat16"),
-    "dtype": ("float32", "float64"),
-}
-_RANGES: Mapping[str, tuple[float, float]] = {
-    "num_classes": (2, _ANY),
-    "img_size": (8, _ANY),
-    "batch_size": (1, _ANY),
-    "gradient_accumulation_steps": (1, _ANY),
-    "lr": (0, _ANY),
-    "weight_decay": (0, _ANY),
-    "opt_eps": (0, _ANY),
-    "clip_grad": (0, _ANY),
-    "epochs": (1, _ANY),
-    "warmup_epochs": (0, _ANY),
-    "cooldown_epochs": (0, _ANY),
-    "min_lr": (0, _ANY),
-    "warmup_lr": (0, _ANY),
-    "hflip": (0, 1),
-    "color_jitter": (0, _ANY),
-    "reprob": (0, 1),
-    "recount": (1, _ANY),
-    "mixup": (0, _ANY),
-    "cutmix": (0, _ANY),
-    "mixup_prob": (0, 1),
-    "mixup_switch_prob": (0, 1),
-    "mixup_off_epoch": (0, _ANY),
-    "smoothing": (0, 0.999),
-    "crop_pct": (0.01, 1),
-    "model_ema_decay": (0, 0.9999999),
-    "seed": (0, _ANY),
-    "workers": (0, _ANY),
-    "eval_batch_multiplier": (1, _ANY),
-    "log_interval": (1, _ANY),
-    "recovery_interval": (0, _ANY),
-    "save_epochs": (1, _ANY),
-    "save_total_limit": (1, _ANY),
-    "keep_states": (1, _ANY),
-    "early_stopping_patience": (1, _ANY),
-}
+        check(self)

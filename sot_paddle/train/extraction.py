@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from sot_paddle.command_line import Command, parse
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.live_sources import FrozenModel, glue_states, squad_states
@@ -18,35 +19,24 @@ from sot_paddle.train.device import prepare_device
 from sot_paddle.train.evaluation import duration
 from sot_paddle.train.frozen_model import load_frozen
 from sot_paddle.train.pretrained import Converter
-from sot_paddle.train.record_flags import parse_record
 
-DESCRIPTION = """\
+COMMAND = Command(
+    "extract_hidden_states.py",
+    ExtractConfig,
+    """\
 Store the hidden states of every layer and position of a frozen encoder in HDF5, in the original's
 layout. It says first how much disk it needs, and refuses when that is not there; a run that was
-stopped goes on with the same command."""
-EXAMPLES = """\
+stopped goes on with the same command.""",
+    """\
 examples:
   python tools/extract_hidden_states.py --task_name RTE --data_dir GLUE/RTE \\
       --model_name_or_path output/rte/best --output_dir states/rte
   python tools/extract_hidden_states.py --task_name SQuAD --train_file train-v2.0.json \\
       --predict_file dev-v2.0.json --model_name_or_path CHECKPOINT --dtype float16 \\
       --output_dir states/squad
-
-exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 interrupted.
-"""
+""",
+)
 _REPORT_EVERY = 10.0  # seconds
-
-
-def parse(arguments: Sequence[str]) -> ExtractConfig:
-    """The options of a command line; see :func:`~.record_flags.parse_record`."""
-    return parse_record(
-        ExtractConfig,
-        arguments,
-        program="extract_hidden_states.py",
-        description=DESCRIPTION,
-        examples=EXAMPLES,
-        configs="configs/adapter",
-    )
 
 
 def run_command(arguments: Sequence[str], convert: Converter) -> int:
@@ -59,7 +49,9 @@ def run_command(arguments: Sequence[str], convert: Converter) -> int:
     Returns:
         0 when all is stored, 2 when the command was refused, 130 when it was interrupted.
     """
-    return exit_status("extract_hidden_states", lambda: extract_splits(parse(arguments), convert))
+    return exit_status(
+        "extract_hidden_states", lambda: extract_splits(parse(COMMAND, arguments), convert)
+    )
 
 
 def extract_splits(config: ExtractConfig, convert: Converter) -> None:

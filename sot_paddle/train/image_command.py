@@ -14,6 +14,7 @@ from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
+from sot_paddle.command_line import parse
 from sot_paddle.distributed import say
 from sot_paddle.failures import exit_status
 from sot_paddle.registry import create_model
@@ -23,7 +24,7 @@ from sot_paddle.tasks.task import Task
 from sot_paddle.train import session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.image_flags import parse
+from sot_paddle.train.image_flags import TRAINING
 from sot_paddle.train.image_model import (
     KIND,
     ImageConverter,
@@ -54,7 +55,7 @@ def run_command(arguments: Sequence[str], convert: ImageConverter) -> int:
     """
     status = exit_status(
         "train_image",
-        lambda: run_config(parse(ImageTrainConfig, "train_image.py", arguments), convert),
+        lambda: run_config(parse(TRAINING, arguments), convert),
     )
     return distributed.leave(status)
 

@@ -14,6 +14,7 @@ import numpy as np
 from paddle import nn
 
 from sot_paddle import distributed
+from sot_paddle.command_line import parse
 from sot_paddle.data import imagenet_a
 from sot_paddle.data.image_dataset import ImageEvalSet
 from sot_paddle.data.image_folder import check_class_count
@@ -29,7 +30,7 @@ from sot_paddle.tasks.task import Predictions
 from sot_paddle.train import checkpointing, run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
 from sot_paddle.train.evaluation import duration, predict
-from sot_paddle.train.image_flags import parse
+from sot_paddle.train.image_flags import EVALUATION
 from sot_paddle.train.image_model import (
     FittedWeights,
     ImageConverter,
@@ -92,7 +93,7 @@ def run_command(arguments: Sequence[str], convert: ImageConverter) -> int:
     """
 
     def action() -> None:
-        config = parse(ImageEvalConfig, "eval_image.py", arguments)
+        config = parse(EVALUATION, arguments)
         found = evaluate(config, convert)
         print_report(found.content)
         write_files(config, found)

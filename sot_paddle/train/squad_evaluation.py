@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Sequence
 
 from sot_paddle.atomic import write_atomically
+from sot_paddle.command_line import OneLineParser
 from sot_paddle.data.squad.answer_files import read_answers, read_null_odds
 from sot_paddle.data.squad.answer_scores import score_answers
 from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.failures import exit_status
 from sot_paddle.strict_json import dumps
-from sot_paddle.train.flags import OneLineParser
 
 DESCRIPTION = """\
 Score answers to SQuAD questions by the official definition of SQuAD 2.0: exact and F1 in per cent,

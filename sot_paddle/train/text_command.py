@@ -14,13 +14,13 @@ from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
+from sot_paddle.command_line import parse
 from sot_paddle.distributed import say
 from sot_paddle.failures import exit_status
 from sot_paddle.tasks.glue import load_glue
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session
-from sot_paddle.train.command_line import parse
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import write_config
@@ -28,6 +28,7 @@ from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW, decay_filt
 from sot_paddle.train.pretrained import Converter, Pretrained
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import Plan, Setup
+from sot_paddle.train.text_flags import TRAINING
 
 
 def run_command(arguments: Sequence[str], convert: Converter) -> int:
@@ -41,7 +42,7 @@ def run_command(arguments: Sequence[str], convert: Converter) -> int:
         0 when all is done, 2 when the command was refused or had to stop (NaN loss, no space),
         130 when it was interrupted; in both cases one line on stderr says why and what to do.
     """
-    status = exit_status("train_glue", lambda: run_config(parse(arguments), convert))
+    status = exit_status("train_glue", lambda: run_config(parse(TRAINING, arguments), convert))
     return distributed.leave(status)
 
 

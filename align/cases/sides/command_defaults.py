@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from align.cases.sides.built_records import Named
+from sot_paddle import command_line
 from sot_paddle.config import load_yaml
 from sot_paddle.data import image_augment, image_erasing, image_mixing, image_transforms
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.tasks import glue_options as arguments
 from sot_paddle.tasks import image_options as image_arguments
-from sot_paddle.train import command_line
+from sot_paddle.train.text_flags import TRAINING
 from sot_torch_ref.train import defaults as published
 
 _CONFIGS = Path(__file__).resolve().parents[3] / "configs"
@@ -44,7 +45,7 @@ def text_flags() -> Named:
     """Options of ``train_glue`` with nothing but the required ones on the command line."""
     required = {"task_name": "RTE", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
     words = [word for name, value in required.items() for word in (f"--{name}", value)]
-    found = dataclasses.asdict(command_line.parse(words))
+    found = dataclasses.asdict(command_line.parse(TRAINING, words))
     left_out = {*required, "model_type"}  # required there
     return defaults({name: value for name, value in found.items() if name not in left_out})
 

@@ -9,8 +9,8 @@ import paddle
 import sot_paddle
 from align.cases.sides import built_torch
 from align.cases.sides.built_records import Named
-from sot_paddle.tasks import image_options as image_arguments
-from sot_paddle.train import command_line, image_command, image_flags, text_command
+from sot_paddle.command_line import parse
+from sot_paddle.train import image_command, image_flags, text_command, text_flags
 from sot_paddle.train.feeding import Pace
 from sot_torch_ref.train import defaults as published
 from sot_torch_ref.train.optimizer import HFAdamW
@@ -33,10 +33,9 @@ _STEPS = 10
 def ours() -> Named:
     """What ``train_glue`` and ``train_image`` build, read off the optimizers."""
     text = ["--task_name", "RTE", "--data_dir", "d", "--model_name_or_path", "m"]
-    text_record = command_line.parse([*text, "--output_dir", "o"])
-    record = image_arguments.ImageTrainConfig
+    text_record = parse(text_flags.TRAINING, [*text, "--output_dir", "o"])
     bare = ["d", "sot_tiny", "--lr", "5e-4", "--weight-decay", ".05", "-b", "64"]  # main.py's
-    image_record = image_flags.parse(record, "train_image.py", bare)
+    image_record = parse(image_flags.TRAINING, bare)
     models = [sot_paddle.create_model(name, **options) for name, options in (_TEXT, _IMAGES)]
     made = (
         text_command.optimizer(text_record, models[0], Pace(_STEPS, 1), _STEPS),

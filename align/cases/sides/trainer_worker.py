@@ -28,10 +28,11 @@ import paddle  # noqa: E402
 from paddle.optimizer import AdamW  # noqa: E402 (whose step HFAdamW has too)
 
 from sot_paddle import distributed  # noqa: E402
+from sot_paddle.command_line import parse  # noqa: E402
 from sot_paddle.failures import INTERRUPTED, exit_status  # noqa: E402
-from sot_paddle.train.command_line import parse  # noqa: E402
 from sot_paddle.train.feeding import MicroBatches  # noqa: E402
 from sot_paddle.train.text_command import run_config  # noqa: E402
+from sot_paddle.train.text_flags import TRAINING  # noqa: E402
 from sot_paddle.train.trainer import ExactTrainer  # noqa: E402
 
 
@@ -116,7 +117,9 @@ def record_run(destination: Path, interrupt_after: int, flags: Sequence[str]) ->
     recorder = StepRecorder(interrupt_after)
     with recorder.installed():
         # as run_command, which would leave a process of several before the record is written
-        status = exit_status("train_glue", lambda: run_config(parse(flags), _no_conversion))
+        status = exit_status(
+            "train_glue", lambda: run_config(parse(TRAINING, flags), _no_conversion)
+        )
     if interrupt_after:
         status = {INTERRUPTED: 0, 0: 1}.get(status, status)
     if status == 0 and distributed.rank() == 0:

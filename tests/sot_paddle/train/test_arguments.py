@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from sot_paddle.command_line import parse as parse_command
 from sot_paddle.tasks.glue_options import TrainConfig
-from sot_paddle.train.command_line import parse
+from sot_paddle.train.text_flags import TRAINING
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIGS = sorted((ROOT / "configs" / "glue").glob("*.yaml"))
@@ -42,6 +43,10 @@ MORE_TEXT = """
     --seed 42 --fp16_opt_level O1 --local_rank -1 --server_ip x --server_port 1
 """
 SOURCE_COMMAND = SOURCE_TEXT.split()
+
+
+def parse(flags):
+    return parse_command(TRAINING, flags)
 
 
 def test_the_source_command_is_read_unchanged():

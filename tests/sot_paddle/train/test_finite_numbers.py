@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.command_line import parse
 from sot_paddle.config import EncoderConfig, build_record
 from sot_paddle.tasks.glue_options import TrainConfig
-from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.train import checkpointing, ema, exact_state, trainer
-from sot_paddle.train.command_line import parse
 from sot_paddle.train.finite_numbers import first_nonfinite
-from sot_paddle.train.image_flags import parse as parse_image
+from sot_paddle.train.image_flags import EVALUATION, TRAINING
+from sot_paddle.train.text_flags import TRAINING as TEXT
 
 STEPS = ("--max_steps", "4", "--save_steps", "1", "--logging_steps", "1")
 NAMES = ("--task_name", "RTE", "--data_dir", "d", "--model_name_or_path", "m", "--output_dir", "o")
@@ -49,36 +49,36 @@ def test_text_options_are_finite_and_not_negative(tmp_path, name):
     for flag, text in BAD.items():
         for given in ([f"--{name}={flag}"], ["--set", f"{name}={flag}"]):
             with pytest.raises(ValueError, match=f"^{name} must be a finite number, got {flag}$"):
-                parse([*NAMES, *given])
+                parse(TEXT, [*NAMES, *given])
         required = "task_name: RTE\ndata_dir: d\nmodel_name_or_path: m\noutput_dir: o\n"
         file.write_text(f"{required}{name}: {text}\n", encoding="utf-8")
         with pytest.raises(ValueError, match=f"{name} must be a finite number, got {flag}"):
-            parse(["--config", str(file)])
+            parse(TEXT, ["--config", str(file)])
     with pytest.raises(ValueError, match=f"{name} must be (at least|above) 0"):
-        parse([*NAMES, f"--{name}=-0.5"])
+        parse(TEXT, [*NAMES, f"--{name}=-0.5"])
 
 
-@pytest.mark.parametrize("record", [ImageTrainConfig, ImageEvalConfig])
-def test_image_options_are_finite(tmp_path, record):
-    file = tmp_path / "options.yaml"
+@pytest.mark.parametrize("command", [TRAINING, EVALUATION], ids=lambda command: command.program)
+def test_image_options_are_finite(tmp_path, command):
+    file, record = tmp_path / "options.yaml", command.record
     program = ["DATA", "--model", "sot_tiny"]
-    program += ["--weights", "w"] if record is ImageEvalConfig else []
+    program += ["--weights", "w"] if command is EVALUATION else []
     for name in _floats(record):
         many = "tuple" in str(typing.get_type_hints(record)[name])
         for flag, text in BAD.items():
             values = f"{flag},{flag}" if many else flag
             for given in ([f"--{name}={values}"], ["--set", f"{name}={values}"]):
                 with pytest.raises(ValueError, match=f"^{name} must be a finite number, got"):
-                    parse_image(record, "p", [*program, *given])
+                    parse(command, [*program, *given])
             file.write_text(f"{name}: {[text] if many else text}\n".replace("'", ""), "utf-8")
             with pytest.raises(ValueError, match=f"{name} must be a finite number, got"):
-                parse_image(record, "p", [*program, "--config", str(file)])
+                parse(command, [*program, "--config", str(file)])
 
 
 @pytest.mark.parametrize("name", ["lr", "min_lr", "warmup_lr", "weight_decay", "opt_eps"])
 def test_image_rates_are_not_negative(name):
     with pytest.raises(ValueError, match=f"{name} must be at least 0, got -0.5"):
-        parse_image(ImageTrainConfig, "p", ["DATA", "--model", "sot_tiny", f"--{name}=-0.5"])
+        parse(TRAINING, ["DATA", "--model", "sot_tiny", f"--{name}=-0.5"])
 
 
 def test_sizes_read_from_a_configuration_are_finite():

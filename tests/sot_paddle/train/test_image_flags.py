@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from sot_paddle.command_line import parse
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.train.image_command import rates
-from sot_paddle.train.image_flags import parse
+from sot_paddle.train.image_flags import EVALUATION, TRAINING
 from sot_paddle.train.schedule import EpochRates
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,11 +19,11 @@ CONFIGS = sorted((ROOT / "configs").glob("imagenet/*.yaml"))
 
 
 def train(*flags: str) -> ImageTrainConfig:
-    return parse(ImageTrainConfig, "train_image.py", flags)
+    return parse(TRAINING, flags)
 
 
 def evaluate(*flags: str) -> ImageEvalConfig:
-    return parse(ImageEvalConfig, "eval_image.py", flags)
+    return parse(EVALUATION, flags)
 
 
 def test_the_original_s_training_command() -> None:
