@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Sequence
 
 from sot_paddle.atomic import write_atomically
+from sot_paddle.command_line import OneLineParser
 from sot_paddle.explain.layer_map import layer_figure, layer_scores, layer_table
 from sot_paddle.failures import exit_status
-from sot_paddle.train.flags import OneLineParser
 
 DESCRIPTION = """\
 Heat map over layers: what a probe of each layer scores, a column for each run. Prints a table and

@@ -14,6 +14,7 @@ from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
+from sot_paddle.command_line import Command, parse
 from sot_paddle.failures import exit_status
 from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
 from sot_paddle.heads.layer_probes import LayerClassifiers, LayerSpans
@@ -31,16 +32,18 @@ from sot_paddle.train.optimizer import (
     decayed_names,
 )
 from sot_paddle.train.pretrained import Converter
-from sot_paddle.train.record_flags import parse_record
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import Plan, Setup
 from sot_paddle.train.state_tasks import load_states
 
-DESCRIPTION = """\
+COMMAND = Command(
+    "train_adapter.py",
+    StateTrainConfig,
+    """\
 Train the AdapterPooler, or a probe of each layer, on the hidden states of a frozen encoder: GLUE
 or SQuAD, from stored states or made while training. Defaults are the published recipe; the same
-command continues a run that was interrupted, bit for bit."""
-EXAMPLES = """\
+command continues a run that was interrupted, bit for bit.""",
+    """\
 examples:
   python tools/train_adapter.py --task_name RTE --states states/rte --do_train --do_eval \\
       --learning_rate 1.21668e-5 --output_dir output/adapter/rte
@@ -49,9 +52,8 @@ examples:
       --do_predict --output_dir output/adapter/squad
   python tools/train_adapter.py --model probes --task_name RTE --states states/rte --do_train \\
       --do_eval --learning_rate 1e-3 --num_train_epochs 5 --output_dir output/probes/rte
-
-exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 interrupted.
-"""
+""",
+)
 
 _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
     ("adapter", False): AdapterClassifier,
@@ -60,18 +62,6 @@ _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
     ("probes", True): lambda sizes, _: LayerSpans(sizes),
 }
 """(``--model``, question answering) -> the model."""
-
-
-def parse(arguments: Sequence[str]) -> StateTrainConfig:
-    """The options of a command line; see :func:`~.record_flags.parse_record`."""
-    return parse_record(
-        StateTrainConfig,
-        arguments,
-        program="train_adapter.py",
-        description=DESCRIPTION,
-        examples=EXAMPLES,
-        configs="configs/adapter",
-    )
 
 
 def run_command(arguments: Sequence[str], convert: Converter) -> int:
@@ -85,7 +75,7 @@ def run_command(arguments: Sequence[str], convert: Converter) -> int:
         0 when all is done, 2 when the command was refused or had to stop, 130 when it was
         interrupted.
     """
-    status = exit_status("train_adapter", lambda: run_config(parse(arguments), convert))
+    status = exit_status("train_adapter", lambda: run_config(parse(COMMAND, arguments), convert))
     return distributed.leave(status)
 
 

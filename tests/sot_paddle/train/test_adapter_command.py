@@ -10,8 +10,9 @@ import paddle
 import pytest
 
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.command_line import parse
 from sot_paddle.train import extraction
-from sot_paddle.train.adapter_command import parse, run_command, schedule_steps
+from sot_paddle.train.adapter_command import COMMAND, run_command, schedule_steps
 from tests.sot_paddle.train import state_files
 from tests.sot_paddle.train.tiny_run import no_conversion
 
@@ -184,8 +185,8 @@ def test_a_refusal_is_one_line(train, tmp_path, flags, message) -> None:
 def test_the_rate_reaches_zero_after_the_full_batches() -> None:
     """QUIRK: 22 rows in fours are five full batches and one of two, which gets no rate."""
     flags = ["--task_name", "RTE", "--states", "x", "--do_train", "--output_dir", "y"]
-    config = parse([*flags, "--per_gpu_train_batch_size", "4", "--num_train_epochs", "2"])
+    config = parse(COMMAND, [*flags, "--per_gpu_train_batch_size", "4", "--num_train_epochs", "2"])
     assert schedule_steps(config, 22, 12) == 10
-    assert schedule_steps(parse([*flags, "--max_steps", "7"]), 22, 7) == 7
+    assert schedule_steps(parse(COMMAND, [*flags, "--max_steps", "7"]), 22, 7) == 7
     with pytest.raises(ValueError, match="3 rows make no full batch of 4 x 1"):
         schedule_steps(config, 3, 2)

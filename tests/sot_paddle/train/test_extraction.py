@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sot_paddle.command_line import parse
 from sot_paddle.data.stored import live_states
 from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.live_sources import glue_states, squad_states
 from sot_paddle.data.stored.state_files import StateReader
 from sot_paddle.train import extraction
-from sot_paddle.train.extraction import parse, run_command
+from sot_paddle.train.extraction import COMMAND, run_command
 from sot_paddle.train.frozen_model import load_frozen
 from tests.sot_paddle.train import state_files
 from tests.sot_paddle.train.tiny_run import no_conversion
@@ -43,7 +44,7 @@ def test_what_is_stored_are_the_encoder_s_states(store, tiny_folders, encoder, t
     assert status == 0, said
     assert "RTE train: 22 rows x 3 states x 20 tokens x 12 in float16: 1.1 MB more, " in said
     options = ["--task_name", "RTE", "--model_name_or_path", str(encoder), "--output_dir", "x"]
-    frozen = load_frozen(parse(options), 20, no_conversion)
+    frozen = load_frozen(parse(COMMAND, options), 20, no_conversion)
     assert not frozen.model.training
     assert all(parameter.stop_gradient for parameter in frozen.model.parameters())
     for split, rows in (("train", 22), ("dev", 7)):
@@ -94,7 +95,7 @@ def test_squad_is_stored_with_both_ends(store, encoder, tmp_path) -> None:
     assert status == 0, said
     reader = StateReader(tmp_path / "states", stored_split("squad", "dev"))
     options = ["--task_name", "squad", "--model_name_or_path", str(encoder), "--output_dir", "x"]
-    frozen = load_frozen(parse(options), 20, no_conversion)
+    frozen = load_frozen(parse(COMMAND, options), 20, no_conversion)
     questions, features, live = squad_states(frozen, file, "dev", stride=5)
     assert len(questions) == 6
     assert len(reader) == len(features) > 12
@@ -137,5 +138,7 @@ def test_too_little_space_is_refused_before_anything_is_written(
 
 def test_published_lengths_are_the_defaults() -> None:
     given = ["--model_name_or_path", "x", "--output_dir", "y", "--task_name"]
-    lengths = {name: parse([*given, name]).length for name in ("rte", "CoLA", "squad", "WNLI")}
+    lengths = {
+        name: parse(COMMAND, [*given, name]).length for name in ("rte", "CoLA", "squad", "WNLI")
+    }
     assert lengths == {"rte": 219, "CoLA": 64, "squad": 384, "WNLI": 128}
