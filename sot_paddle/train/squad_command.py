@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sot_paddle import distributed
+from sot_paddle.command_line import Command, parse
 from sot_paddle.config import SPANS
 from sot_paddle.data.paddle_dataset import PadCollator
 from sot_paddle.data.squad.questions import read_questions
@@ -24,23 +25,24 @@ from sot_paddle.train.adapter_command import optimizer, plan
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Converter
-from sot_paddle.train.record_flags import parse_record
 from sot_paddle.train.setup import Setup
 from sot_paddle.train.text_command import TextSource
 
-DESCRIPTION = """\
+COMMAND = Command(
+    "train_squad.py",
+    SquadTrainConfig,
+    """\
 Fine-tune a language model on SQuAD 2.0: spans over windows of long contexts. Writes
 predictions.json, null_odds.json and nbest_predictions.json in the official form, and the official
-scores in metrics.json. The same command continues a run that was interrupted, bit for bit."""
-EXAMPLES = """\
+scores in metrics.json. The same command continues a run that was interrupted, bit for bit.""",
+    """\
 examples:
   python tools/train_squad.py --model_name_or_path CHECKPOINT --train_file train-v2.0.json \\
       --predict_file dev-v2.0.json --do_train --do_eval --do_predict --output_dir output/squad
   python tools/train_squad.py --model_name_or_path output/squad/best --predict_file dev-v2.0.json \\
       --do_predict --null_score_diff_threshold -1.5 --output_dir output/answers
-
-exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 interrupted.
-"""
+""",
+)
 
 
 class _SpanModel(TrainConfig):
@@ -57,18 +59,6 @@ class _SpanModel(TrainConfig):
         return {"pooling": SPANS}
 
 
-def parse(arguments: Sequence[str]) -> SquadTrainConfig:
-    """The options of a command line; see :func:`~.record_flags.parse_record`."""
-    return parse_record(
-        SquadTrainConfig,
-        arguments,
-        program="train_squad.py",
-        description=DESCRIPTION,
-        examples=EXAMPLES,
-        configs="configs/adapter",
-    )
-
-
 def run_command(arguments: Sequence[str], convert: Converter) -> int:
     """Run ``tools/train_squad.py``.
 
@@ -80,7 +70,7 @@ def run_command(arguments: Sequence[str], convert: Converter) -> int:
         0 when all is done, 2 when the command was refused or had to stop, 130 when it was
         interrupted.
     """
-    status = exit_status("train_squad", lambda: run_config(parse(arguments), convert))
+    status = exit_status("train_squad", lambda: run_config(parse(COMMAND, arguments), convert))
     return distributed.leave(status)
 
 
