@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from sot_torch_ref.backbones import bert, roberta, swin, vit
+from sot_torch_ref.backbones import bert, gpt, roberta, swin, vit
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     **{
@@ -18,6 +18,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
             ("spanbert_large", bert.build_bert),
             ("roberta_base", roberta.build_roberta),
             ("roberta_large", roberta.build_roberta),
+            ("openai_gpt", gpt.build_gpt),
         )
         for head in ("", "_mgcrp")
     },

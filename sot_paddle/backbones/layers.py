@@ -190,6 +190,7 @@ class Attention(nn.Layer):
         qk_scale: factor on the scores, None for ``d ** -0.5``.
         attn_drop: dropout of the weights.
         proj_drop: dropout of the output.
+        std: standard deviation of the weights at the start.
 
     Source: A.8.
     """
@@ -203,13 +204,14 @@ class Attention(nn.Layer):
         qk_scale: float | None = None,
         attn_drop: float = 0.0,
         proj_drop: float = 0.0,
+        std: float = 0.02,
     ) -> None:
         super().__init__()
         self.num_heads, self.head_dim = num_heads, dim // num_heads
         self.scale = self.head_dim**-0.5 if qk_scale is None else qk_scale
-        self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
+        self.qkv = linear(dim, 3 * dim, bias=qkv_bias, std=std)
         self.attn_drop = nn.Dropout(attn_drop)
-        self.proj = linear(dim, dim)
+        self.proj = linear(dim, dim, std=std)
         self.proj_drop = nn.Dropout(proj_drop)
 
     def forward(self, x: paddle.Tensor, bias: paddle.Tensor | None = None) -> paddle.Tensor:

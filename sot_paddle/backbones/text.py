@@ -67,7 +67,11 @@ class TextBackbone:
         norms: pattern of the names of its normalisation weights, which do not decay.
         layers: patterns of the names of its parameters in the order of the forward pass, for
             layer-wise rates; the first group of a pattern is the number of a layer.
-        config_keys: option -> key of the checkpoint's config.json, where they differ.
+        config_keys: option -> keys of the checkpoint's config.json, the first of which is read,
+            where they are not the option's name; none for an option that it does not state.
+        config_values: option -> value in the config.json -> value here, where they differ.
+        inner_factor: ``intermediate_size`` over ``hidden_size`` where the config.json does not
+            state the former.
         tokenizer: family of its tokenizer, a key of `data.tokenizer_families.FAMILIES`.
         padding_side: side on which a row is padded; the id is the option ``pad_token_id``.
         positions_after_padding: whether the first position is row ``pad_token_id + 1`` of the
@@ -82,7 +86,9 @@ class TextBackbone:
     plain: str
     norms: str
     layers: tuple[str, ...]
-    config_keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    config_keys: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    config_values: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    inner_factor: int | None = None
     tokenizer: str
     padding_side: str = "right"
     positions_after_padding: bool = False
@@ -117,15 +123,26 @@ class TextBackbone:
 
     def read_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Options of the encoder that a config.json states."""
-        names = [field.name for field in dataclasses.fields(EncoderConfig)]
-        keys = {name: self.config_keys.get(name, name) for name in names}
-        return {name: config[key] for name, key in keys.items() if key in config}
+        found = {}
+        for field in dataclasses.fields(EncoderConfig):
+            keys = self.config_keys.get(field.name, (field.name,))
+            if keys and keys[0] in config:
+                value = config[keys[0]]
+                found[field.name] = self.config_values.get(field.name, {}).get(value, value)
+        if self.inner_factor and "hidden_size" in found:
+            found["intermediate_size"] = self.inner_factor * found["hidden_size"]
+        return found
 
     def write_config(self, config: EncoderConfig) -> dict[str, Any]:
         """Every option of an encoder, under the keys of its config.json."""
         options = dataclasses.asdict(config)
         options.pop("freeze_encoder")
-        return {self.config_keys.get(name, name): value for name, value in options.items()}
+        stated = {}
+        for name, value in options.items():
+            theirs = {ours: key for key, ours in reversed(self.config_values.get(name, {}).items())}
+            keys = self.config_keys.get(name, (name,))
+            stated.update(dict.fromkeys(keys, theirs.get(value, value)))
+        return stated
 
     def layer_of(self, name: str, depth: int) -> int:
         """Number of the layer that a parameter belongs to, for layer-wise rates.

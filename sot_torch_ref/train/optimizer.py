@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-NO_DECAY = ("bias", "LayerNorm.weight")
+NO_DECAY = ("bias", "LayerNorm.weight", "ln_1.weight", "ln_2.weight")
 
 
 class HFAdamW(torch.optim.Optimizer):
@@ -94,7 +94,7 @@ class HFAdamW(torch.optim.Optimizer):
 
 
 def is_decayed(name: str) -> bool:
-    """Whether weight decay applies: the name contains neither "bias" nor "LayerNorm.weight"."""
+    """Whether weight decay applies: the name is no bias and no layer norm's of BERT or GPT."""
     return not any(part in name for part in NO_DECAY)
 
 

@@ -8,12 +8,8 @@ import pytest
 import sot_paddle
 from sot_paddle import create_model, list_models, registry
 
-TEXT = [
-    f"{name}_{size}{head}"
-    for name in ("bert", "roberta", "spanbert")
-    for size in ("base", "large")
-    for head in ("", "_mgcrp")
-]
+SIZES = [f"{name}_{size}" for name in ("bert", "roberta", "spanbert") for size in ("base", "large")]
+TEXT = [f"{name}{head}" for name in (*SIZES, "openai_gpt") for head in ("", "_mgcrp")]
 VISION = [
     "deit_base",
     "deit_base_sot",
@@ -168,20 +164,23 @@ RECORDS = list(registry.TEXT_BACKBONES.values())
 
 @pytest.mark.parametrize("backbone", RECORDS, ids=lambda backbone: backbone.architecture)
 def test_the_record_of_a_language_model_fits_its_parameters(backbone, tiny_options) -> None:
-    model = create_model(next(iter(backbone.presets)), **tiny_options)
+    preset = next(iter(backbone.presets))
+    wider = {"intermediate_size": backbone.inner_factor * 12} if backbone.inner_factor else {}
+    model = create_model(preset, **(tiny_options | wider))
     layers = {name: backbone.layer_of(name, 2) for name, _ in model.named_parameters()}
     assert set(layers.values()) == {0, 1, 2, 3}
     assert {name.split(".")[0] for name, layer in layers.items() if layer < 3} == {backbone.prefix}
     assert {name.split(".")[0] for name, layer in layers.items() if layer == 3} == {"head"}
     norms = {name for name in layers if registry.UNDECAYED.fullmatch(name)}
     assert {name.replace(".weight", ".bias") for name in norms} <= set(layers)
-    assert len(norms) == 5  # of the embeddings, and two of each layer
+    embedded = any(backbone.layer_of(name, 2) == 0 for name in norms)
+    assert len(norms) == 4 + embedded  # two of each layer, and that of the embeddings
     assert all(len(dict(model.named_parameters())[name].shape) == 1 for name in norms)
     assert model.backbone is backbone is registry.text_backbone(model.name)
     config = model.backbone_config
-    assert backbone.read_config(backbone.write_config(config)) == {
-        key: value for key, value in vars(config).items() if key != "freeze_encoder"
-    }
+    read = backbone.read_config(backbone.write_config(config))
+    assert {**backbone.defaults(preset), **read} == vars(config)
+    assert len(read) > 9
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ import sot_paddle
 from align.cases.sides.built_records import Built, Named
 from align.frameworks.on_paddle import default_dtype, stamp
 from sot_paddle.backbones import token_stages
+from sot_paddle.backbones.gpt import GptMlp
 from sot_paddle.backbones.layers import Attention, DropPath
 from sot_paddle.backbones.swin_blocks import PatchMerging, SwinBlock, WindowAttention
 from sot_paddle.heads import fusion, pooling, power_norm
@@ -170,6 +171,11 @@ def _activation(layer: Any) -> dict[str, Any]:
     }
 
 
+def _gpt_activation(layer: GptMlp) -> dict[str, Any]:
+    values = layer.activation(paddle.to_tensor([-1.5, -0.5, 0.75], dtype="float64"))
+    return {"activation at -1.5, -.5, .75": tuple(values.tolist())}
+
+
 _CONSTANTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     power_norm.RowLayerNorm: lambda m: {"epsilon": m.epsilon},
     nn.LayerNorm: lambda m: {"epsilon": m._epsilon},
@@ -213,6 +219,7 @@ _CONSTANTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     fusion.WordHead: lambda m: {"mask_padding": m.mask_padding},
     nn.MultiHeadAttention: lambda m: {"heads": m.num_heads, "dropout": m.dropout},
     nn.TransformerEncoderLayer: _activation,
+    GptMlp: _gpt_activation,
 }
 """Constants of a layer by its class."""
 

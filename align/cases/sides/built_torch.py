@@ -29,7 +29,7 @@ from sot_torch_ref.train.optimizer import is_decayed, is_decayed_vision
 
 Start = tuple[Any, ...]
 
-_COMPUTED = re.compile(r".*\.(position_ids|token_type_ids)")
+_COMPUTED = re.compile(r".*\.(position_ids|token_type_ids)|gpt\.h\.\d+\.attn\.bias")
 """Buffers of transformers that Paddle's encoder computes when it runs."""
 
 _ENCODER_MODULES: tuple[tuple[str, str], ...] = (
@@ -38,6 +38,11 @@ _ENCODER_MODULES: tuple[tuple[str, str], ...] = (
     (r"(.*)\.layer\.(\d+)\.intermediate", r"\1.layers.\2.dropout"),
     (r"(.*)\.layer\.(\d+)\.output\.dropout", r"\1.layers.\2.dropout2"),
     (r"(.*)\.layer\.(\d+)", r"\1.layers.\2"),
+    (r"gpt\.h\.(\d+)\.attn", r"gpt.layers.\1.attn"),
+    (r"gpt\.h\.(\d+)\.attn\.attn_dropout", r"gpt.layers.\1.attn.attn_drop"),
+    (r"gpt\.h\.(\d+)\.attn\.resid_dropout", r"gpt.layers.\1.attn.proj_drop"),
+    (r"gpt\.h\.(\d+)\.mlp", r"gpt.layers.\1.mlp"),
+    (r"gpt\.h\.(\d+)\.mlp\.dropout", r"gpt.layers.\1.mlp.drop"),
 )
 """Modules of transformers' encoder that have no tensor of their own, in paddlenlp's names."""
 
@@ -194,6 +199,11 @@ def _activation(layer: Any) -> dict[str, Any]:
     return {"normalised before": False, "activation at -1.5, -.5, .75": tuple(values.tolist())}
 
 
+def _gpt_activation(layer: Any) -> dict[str, Any]:
+    values = layer.act(torch.tensor([-1.5, -0.5, 0.75], dtype=torch.float64))
+    return {"activation at -1.5, -.5, .75": tuple(values.tolist())}
+
+
 _CONSTANTS: Mapping[type | str, Callable[[Any], dict[str, Any]]] = {
     nn.LayerNorm: lambda m: {"epsilon": m.eps},
     nn.BatchNorm2d: lambda m: {"epsilon": m.eps, "momentum": m.momentum},
@@ -235,6 +245,8 @@ _CONSTANTS: Mapping[type | str, Callable[[Any], dict[str, Any]]] = {
     },
     pooling.GAP: lambda m: {"features": m.output_dim},
     fusion.WordHead: lambda m: {"mask_padding": m.mask_padding},
+    "Attention": lambda m: {"scale": (m.split_size // m.n_head) ** -0.5, "heads": m.n_head},
+    "MLP": _gpt_activation,
     **{
         f"{family}{part}": read
         for family in ("Bert", "Roberta")

@@ -17,6 +17,7 @@ _PADDED = {
     "bert": ("bert", ("word",)),
     "spanbert": ("bert", ("word",)),
     "roberta": ("roberta", ("word", "position")),
+    "openai": ("gpt", ()),
 }
 """First word of a name -> the encoder's attribute, and its embeddings with a padding row."""
 
@@ -84,6 +85,8 @@ _MODELS = (
     _text("roberta_base_mgcrp", quick=False),
     _text("roberta_large", width=1024, quick=False),
     _text("roberta_large_mgcrp", width=1024, quick=False),
+    _text("openai_gpt", quick=False),
+    _text("openai_gpt_mgcrp", quick=False),
     *(
         _vision(name)
         for name in (

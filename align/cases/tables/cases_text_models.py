@@ -85,4 +85,68 @@ _SPANBERT_CASES: tuple[Case, ...] = (
     ),
 )
 
-TEXT_MODELS: tuple[Case, ...] = (*_ROBERTA_CASES, *_SPANBERT_CASES)
+_GPT: dict[str, Any] = {"type_vocab_size": 1}
+_GPT_TINY = {**_TINY, **_GPT, "intermediate_size": 48}
+_GPT_SMALL = {**_SMALL, **_GPT, "intermediate_size": 192}
+_GPT_DRAWN = {key: v for key, v in _GPT_TINY.items() if key != "head_dropout"} | _RATES
+_GPT_CASES: tuple[Case, ...] = (
+    ModelCase(
+        "gpt_mgcrp_tiny",
+        "openai_gpt_mgcrp",
+        _GPT_TINY,
+        steps=("forward", "backward"),
+        dtypes=("float64",),
+    ),
+    ModelCase(  # a row of one token, and one that is padding from the first on
+        "gpt_plain_few_words",
+        "openai_gpt",
+        {**_GPT_TINY, "pooling": "score"},
+        steps=("forward",),
+        batch=Batch(lengths=(7, 2, 1, 0), length=8),
+        dtypes=("float64",),
+    ),
+    ModelCase("gpt_plain", "openai_gpt", _GPT_SMALL, steps=_ALL, quick=False),
+    ModelCase("gpt_plain_eval", "openai_gpt", _GPT_SMALL, train=False, quick=False),
+    ModelCase("gpt_mgcrp", "openai_gpt_mgcrp", _GPT_SMALL, steps=_ALL, quick=False),
+    ModelCase(
+        "gpt_mgcrp_mask_padding_eval",
+        "openai_gpt_mgcrp",
+        {**_GPT_SMALL, **_MASKED},
+        train=False,
+        quick=False,
+    ),
+    ModelCase(
+        "gpt_frozen_encoder",
+        "openai_gpt_mgcrp",
+        {**_GPT_TINY, "freeze_encoder": True},
+        steps=("backward", "training"),
+        quick=False,
+    ),
+    *(
+        ModelCase(
+            f"gpt_act_{name}",
+            "openai_gpt",
+            {**_GPT_TINY, "hidden_act": name},
+            dtypes=("float64",),
+            quick=False,
+        )
+        for name in ("relu", "silu")
+    ),
+    ModelCase(
+        "gpt_mgcrp_12_layers",
+        "openai_gpt_mgcrp",
+        {**_DEEP, **_GPT, "intermediate_size": 256},
+        quick=False,
+    ),
+    PairValuesCase(
+        "drawn_gpt",
+        "openai_gpt",
+        _GPT_DRAWN,
+        steps=("forward",),
+        batch=Batch(lengths=(6, 4) * 200, length=6),
+        dtypes=("float64",),
+        values="dropped_values:dropped",
+    ),
+)
+
+TEXT_MODELS: tuple[Case, ...] = (*_ROBERTA_CASES, *_SPANBERT_CASES, *_GPT_CASES)

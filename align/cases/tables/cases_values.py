@@ -30,6 +30,8 @@ _BYTE_PAIRS = value_cases(
         "data_byte_bpe": {"family": "byte_bpe"},
         "data_byte_bpe_pairs": {"family": "byte_bpe", "pairs": True, "stored": True},
         "data_byte_bpe_lower": {"family": "byte_bpe", "lower_case": True},
+        "data_word_bpe": {"family": "word_bpe"},
+        "data_word_bpe_pairs": {"family": "word_bpe", "pairs": True, "stored": True},
     },
 )
 

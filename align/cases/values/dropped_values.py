@@ -44,6 +44,9 @@ _TEXT_NAMES = (  # transformers' layers that draw -> paddlenlp's
         r"\1.encoder.layers.\2.dropout1",
     ),
     (r"(bert|roberta)\.encoder\.layer\.(\d+)\.output\.dropout$", r"\1.encoder.layers.\2.dropout2"),
+    (r"gpt\.h\.(\d+)\.attn\.attn_dropout$", r"gpt.layers.\1.attn.attn_drop"),
+    (r"gpt\.h\.(\d+)\.attn\.resid_dropout$", r"gpt.layers.\1.attn.proj_drop"),
+    (r"gpt\.h\.(\d+)\.mlp\.dropout$", r"gpt.layers.\1.mlp.drop"),
 )
 
 

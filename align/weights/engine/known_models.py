@@ -42,7 +42,7 @@ WORD_SCORES = ("head.word_fc.weight", "head.word_fc.bias")
 CLASS_SCORES = ("head.cls_fc.weight", "head.cls_fc.bias")
 """Paddle names that alone mean a classifier of the class token (none)."""
 
-TEXT_FAMILIES = ("bert", "roberta")
+TEXT_FAMILIES = ("bert", "roberta", "gpt")
 """Families of language models."""
 
 _WORDS = ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")
@@ -50,7 +50,7 @@ _WORDS = ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")
 
 def _text(family: str, own: str, *names: str) -> dict[str, ModelTraits]:
     """A language model with its own classifier, and with the second-order head."""
-    plain = ModelTraits(family, own, (own, "gap", "gcp", "fc"))
+    plain = ModelTraits(family, own, (own, "pooler", "gap", "gcp", "fc"))
     second_order = ModelTraits(family, "mgcrp_qk", (*_WORDS, "fc"))
     return {n + end: traits for n in names for end, traits in
             (("", plain), ("_mgcrp", second_order))}  # fmt: skip
@@ -65,6 +65,7 @@ _SWIN_SOT = ModelTraits("swin", "mgcrp", _WORDS, "densenet")
 MODELS: Mapping[str, ModelTraits] = {
     **_text("bert", "pooler", "bert_base", "bert_large", "spanbert_base", "spanbert_large"),
     **_text("roberta", "pooler", "roberta_base", "roberta_large"),
+    **_text("gpt", "score", "openai_gpt"),
     "sot_tiny": _SOT,
     "sot_small": _SOT,
     "sot_base": _SOT,

@@ -10,6 +10,7 @@ from align.weights.engine.naming import TableFile, find_prefix, pattern
 from align.weights.tables import (
     bert_hf,
     deit,
+    gpt_hf,
     roberta_hf,
     sot_nlp_official,
     sot_official,
@@ -23,9 +24,10 @@ TABLES: Mapping[str, tuple[Layout, ...]] = {
     "bert_hf": (bert_hf.LAYOUT,),
     "roberta_hf": (roberta_hf.LAYOUT,),
     "spanbert_original": (spanbert_original.LAYOUT,),
+    "gpt_hf": (gpt_hf.LAYOUT,),
     "sot_nlp_official": (sot_nlp_official.LAYOUT,),
     "sot_torch_ref": (
-        *(sot_torch_ref.BERT, sot_torch_ref.ROBERTA_MODEL),
+        *(sot_torch_ref.BERT, sot_torch_ref.ROBERTA_MODEL, sot_torch_ref.GPT),
         *(sot_torch_ref_vision.VIT, sot_torch_ref_vision.SWIN),
     ),
     "sot_official": (sot_official.LAYOUT,),

@@ -54,6 +54,7 @@ POINTWISE_CONV = Transform(
 KINDS: Mapping[str, Transform] = {
     "linear": TRANSPOSE,  # weight of a linear layer: torch (out, in), Paddle (in, out)
     "conv1x1_to_linear": POINTWISE_CONV,  # torch applies the layer as a 1x1 convolution
+    "conv1d": COPY,  # transformers' linear layer that stores (in, out) already
     "conv": COPY,
     "embedding": COPY,
     "bias": COPY,

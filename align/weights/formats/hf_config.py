@@ -53,6 +53,16 @@ FAMILIES: Mapping[str, TextFamily] = {
         *("roberta", "RobertaModel", "RobertaForSequenceClassification"),
         "classifier.out_proj.weight",
     ),
+    "gpt": TextFamily(
+        *("openai-gpt", "OpenAIGPTModel", "OpenAIGPTForSequenceClassification", "score.weight"),
+        heads="n_head",
+        untold=("afn", "layer_norm_epsilon"),
+        activations=("gelu", "relu", "silu", "swish"),
+        defaults={
+            **dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.1),
+            "initializer_range": 0.02,
+        },
+    ),
 }
 """Family, as in `align.weights.engine.layout.Layout` -> its config.json."""
 

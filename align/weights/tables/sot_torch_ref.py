@@ -8,6 +8,7 @@ d width of the text release's covariance.
 from __future__ import annotations
 
 from align.weights.engine.layout import HeadTable, Layout, Row
+from align.weights.tables import gpt_hf
 from align.weights.tables.hf_encoder import CONFIG, PREFIX, ROBERTA, encoder, ignored
 
 _COUNTED = "batches seen so far; Paddle's BatchNorm has a fixed momentum and does not count"
@@ -99,3 +100,18 @@ def _text(family: str, prefix: str) -> Layout:
 
 
 BERT, ROBERTA_MODEL = _text("bert", PREFIX), _text("roberta", ROBERTA)
+
+_SCORE = (
+    _same("head.cls_fc.weight", "linear", "K", "C"),
+    _same("head.cls_fc.bias", "bias", "K", optional=True),
+)
+GPT = Layout(
+    description=BERT.description,
+    family="gpt",
+    encoder=gpt_hf.encoder("gpt."),
+    heads={**_HEADS, "score": HeadTable(rows=_SCORE)},
+    ignored={**gpt_hf.ignored("gpt."), **dict.fromkeys(COUNTERS, _COUNTED)},
+    counters=COUNTERS,
+    config=gpt_hf.CONFIG,
+    depth_key=gpt_hf.DEPTH,
+)

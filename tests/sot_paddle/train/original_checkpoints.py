@@ -97,7 +97,22 @@ def _spanbert(folder: Path) -> Path:
     return folder
 
 
+def _gpt(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    train_vocabulary(folder, "word_bpe", _texts())
+    vocabulary: Mapping[str, Any] = json.loads((folder / "vocab.json").read_text("utf-8"))
+    config = transformers.OpenAIGPTConfig(
+        vocab_size=len(vocabulary),
+        **{"n_embd": 12, "n_layer": 2, "n_head": 3, "n_positions": 34},
+        num_labels=2,
+        pad_token_id=0,
+    )
+    _shaken(transformers.OpenAIGPTForSequenceClassification(config)).save_pretrained(folder)
+    return folder
+
+
 ORIGINALS = (
+    Original("openai-gpt", "gpt_hf", "openai_gpt", _gpt),
     Original("roberta", "roberta_hf", "roberta_base", _roberta),
     Original(
         *("spanbert", "spanbert_original", "spanbert_base", _spanbert),

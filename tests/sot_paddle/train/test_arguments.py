@@ -13,6 +13,8 @@ PUBLISHED = {
     "bert_large_mgcrp": {"CoLA": 61.82, "RTE": 75.09, "MNLI": 86.46, "QNLI": 92.37},
     "bert_base_plain": {"CoLA": 54.82, "RTE": 67.15, "MNLI": 83.47, "QNLI": 90.11},
     "bert_large_plain": {"CoLA": 60.63, "RTE": 73.65, "MNLI": 85.90, "QNLI": 91.82},
+    "openai_gpt_mgcrp": {"CoLA": 57.25, "RTE": 65.35, "MNLI": 82.41, "QNLI": 87.13},
+    "openai_gpt_plain": {"CoLA": 54.32, "RTE": 63.17, "MNLI": 82.10, "QNLI": 86.36},
     "spanbert_base_mgcrp": {"CoLA": 63.77, "RTE": 77.26, "MNLI": 86.13, "QNLI": 93.31},
     "spanbert_large_mgcrp": {"CoLA": 65.94, "RTE": 79.79, "MNLI": 88.16, "QNLI": 94.49},
     "spanbert_base_plain": {"CoLA": 57.48, "RTE": 73.65, "MNLI": 85.53, "QNLI": 92.71},
@@ -25,6 +27,7 @@ PUBLISHED = {
 CHECKPOINTS = {
     "bert_base": ("bert", "bert-base-cased"),
     "bert_large": ("bert", "bert-large-cased"),
+    "openai_gpt": ("openai-gpt", "openai-gpt"),
     "spanbert_base": ("spanbert", "SpanBERT/spanbert-base-cased"),
     "spanbert_large": ("spanbert", "SpanBERT/spanbert-large-cased"),
     "roberta_base": ("roberta", "roberta-base"),

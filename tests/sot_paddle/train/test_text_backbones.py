@@ -22,6 +22,7 @@ from tests.sot_paddle.train.run_output import arrays_of
 
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
+    from sot_paddle.explain.word_impact import explain_sentence
     from sot_paddle.train.text_command import run_command
 
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
@@ -72,7 +73,7 @@ def test_an_original_checkpoint_there_and_back_bit_for_bit(original, tmp_path):
     original = tensors_of(folder)
     kept = {name: a for name, a in original.items() if not name.startswith(kind.left_out)}
     assert same_bits(kept, tensors_of(tmp_path / "back"))
-    assert len(kept) > 30
+    assert len(kept) > 25
     for name in ("vocab.json", "merges.txt", "vocab.txt"):
         if (folder / name).is_file():
             assert (tmp_path / "back" / name).read_bytes() == (folder / name).read_bytes()
@@ -121,6 +122,9 @@ def test_a_trained_model_predicts_and_goes_back_bit_for_bit(original, run, tmp_p
     batch = subject.tokenizer.encode_batch(["the cat sees a dog", "old tree"], ["red bird", "a"])
     with paddle.no_grad():
         ours = subject.model(**{name: paddle.to_tensor(a) for name, a in batch.items()}).numpy()
+    evidence = explain_sentence(subject, ["the cat sees", "a red bird"])
+    assert [word.text for word in evidence.words] == ["the", "cat", "sees", "a", "red", "bird"]
+    assert np.isfinite(evidence.parts[-1].evidence).all()
     if kind.loads:
         theirs = transformers.AutoModelForSequenceClassification.from_pretrained(back).eval()
         given = {name: torch.tensor(array) for name, array in batch.items()}

@@ -1,0 +1,216 @@
+"""GPT-1 of OpenAI: a causal transformer whose normalisation follows each residual connection.
+
+Shape legend: B samples, S tokens, C hidden size.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from sot_paddle.backbones.inputs import TextCheck
+from sot_paddle.backbones.layers import Attention, LayerNorm
+from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextBackbone
+from sot_paddle.config import EncoderConfig
+from sot_paddle.features import Features, Taps, record
+from sot_paddle.heads.pooling import linear
+
+ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "silu"}
+"""Activation in a checkpoint's config.json -> its name here."""
+_WIDER = 4
+"""Width of the feed-forward layers over C."""
+_FUTURE = -1e4
+
+
+class GptMlp(nn.Layer):
+    """Linear to 4 C, activation, linear back to C, dropout.
+
+    Args:
+        config: dimensions of the transformer.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        dim, std = config.hidden_size, config.initializer_range
+        self.fc1 = linear(dim, config.intermediate_size, std=std)
+        self.fc2 = linear(config.intermediate_size, dim, std=std)
+        self.activation = ACTIVATION_FUNCTIONS[config.hidden_act]
+        self.drop = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Map (B, S, C) to (B, S, C)."""
+        return self.drop(self.fc2(self.activation(self.fc1(x))))
+
+
+class GptBlock(nn.Layer):
+    """``n = LN(x + attention(x))``, then ``LN(n + MLP(n))``.
+
+    Args:
+        config: dimensions of the transformer.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        dim, epsilon = config.hidden_size, config.layer_norm_eps
+        self.attn = Attention(
+            dim,
+            config.num_attention_heads,
+            qkv_bias=True,
+            attn_drop=config.attention_probs_dropout_prob,
+            proj_drop=config.hidden_dropout_prob,
+            std=config.initializer_range,
+        )
+        self.norm1 = LayerNorm(dim, epsilon=epsilon)
+        self.mlp = GptMlp(config)
+        self.norm2 = LayerNorm(dim, epsilon=epsilon)
+
+    def forward(self, x: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
+        """Map (B, S, C) to (B, S, C); ``bias`` as in Attention."""
+        x = self.norm1(x + self.attn(x, bias))
+        return self.norm2(x + self.mlp(x))
+
+
+class GptEncoder(nn.Layer):
+    """GPT-1 without a head, equal to transformers' OpenAIGPTModel.
+
+    The class token is the last valid one of each row, the words are the others in order, padding
+    included.
+
+    Args:
+        config: dimensions; one token type, whose table it does not have.
+
+    Raises:
+        ValueError: feed-forward layers of another width than four times C, an activation that
+            transformers' model cannot have, or several token types.
+
+    Source: decision 8 of the specification for the tokens.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        _check(config)
+        dim, std = config.hidden_size, config.initializer_range
+        self.word_embeddings = _embedding(config.vocab_size, dim, std)
+        self.position_embeddings = _embedding(config.max_position_embeddings, dim, std)
+        self.drop = nn.Dropout(config.hidden_dropout_prob)
+        self.layers = nn.LayerList(GptBlock(config) for _ in range(config.num_hidden_layers))
+        self.check_inputs = TextCheck(
+            config.vocab_size, config.type_vocab_size, config.max_position_embeddings
+        )
+        for parameter in self.parameters() if config.freeze_encoder else ():
+            parameter.stop_gradient = True
+
+    def forward(
+        self,
+        input_ids: paddle.Tensor,
+        token_type_ids: paddle.Tensor | None = None,
+        attention_mask: paddle.Tensor | None = None,
+        taps: Taps | None = None,
+    ) -> Features:
+        """Encode token ids.
+
+        Args:
+            input_ids: (B, S) int64 or int32, padded on the right.
+            token_type_ids: (B, S) zeros, or None; there is no other type.
+            attention_mask: (B, S) bool, integer or float, 1 where valid and 0 where not, all valid
+                when None.
+            taps: collects "embeddings" and "layers.{i}", each (B, S, C).
+
+        Returns:
+            Features: class token (B, C), words (B, S - 1, C), mask (B, S - 1).
+
+        Raises:
+            ValueError: what `sot_paddle.backbones.inputs.TextCheck` refuses.
+        """
+        self.check_inputs(input_ids, token_type_ids, attention_mask, training=self.training)
+        length = input_ids.shape[1]
+        hidden = self.word_embeddings(input_ids) + self.position_embeddings.weight[:length]
+        hidden = record(taps, "embeddings", self.drop(hidden))
+        bias = _bias(length, attention_mask, hidden.dtype)
+        for index, layer in enumerate(self.layers):
+            hidden = record(taps, f"layers.{index}", layer(hidden, bias))
+        return _split(hidden, attention_mask)
+
+
+def _check(config: EncoderConfig) -> None:
+    known = sorted(set(ACTIVATIONS.values()))
+    if config.hidden_act not in known:
+        raise ValueError(
+            f"hidden_act of a GPT must be one of {', '.join(known)}, got {config.hidden_act!r}"
+        )
+    if config.intermediate_size != _WIDER * config.hidden_size:
+        raise ValueError(
+            f"intermediate_size of a GPT must be {_WIDER} * hidden_size = "
+            f"{_WIDER * config.hidden_size}, got {config.intermediate_size}"
+        )
+    if config.type_vocab_size != 1:
+        raise ValueError(f"a GPT has one token type, got type_vocab_size {config.type_vocab_size}")
+
+
+def _embedding(rows: int, dim: int, std: float) -> nn.Embedding:
+    normal = paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, std))
+    return nn.Embedding(rows, dim, weight_attr=normal)
+
+
+def _bias(length: int, mask: paddle.Tensor | None, dtype: paddle.dtype) -> paddle.Tensor:
+    """What is added to the scores: (1, 1, S, S), or (1, B, S, S) with a mask.
+
+    REF: transformers replaces the scores of the future by -1e4 and adds the dtype's minimum at
+    padding. Of a row that is padding from its first token on, all scores are then that minimum,
+    and the row, which says nothing, hands its gradient to the scores of the future too.
+    """
+    future = np.triu(np.full((1, 1, length, length), _FUTURE), 1)
+    bias = paddle.to_tensor(future, dtype=dtype)
+    if mask is None:
+        return bias
+    padding = 1.0 - mask.astype(dtype).unsqueeze([0, 2])  # (1, B, 1, S)
+    return bias + padding * paddle.finfo(dtype).min
+
+
+def _split(hidden: paddle.Tensor, mask: paddle.Tensor | None) -> Features:
+    """Hidden states (B, S, C) as class token, words and their mask."""
+    if mask is None:
+        return Features(hidden[:, -1], hidden[:, :-1])
+    valid = mask.astype("int64")
+    places = paddle.arange(hidden.shape[1])  # (S,)
+    last = (places * valid).max(axis=1)  # (B,), 0 for a row without a valid token
+    cls = hidden[paddle.arange(hidden.shape[0]), last]  # (B, C)
+    before = places[:-1] < last.unsqueeze(1)  # (B, S - 1)
+    words = paddle.where(before.unsqueeze(2), hidden[:, :-1], hidden[:, 1:])  # (B, S - 1, C)
+    words_mask = paddle.where(before, valid[:, :-1], valid[:, 1:]).astype("bool")
+    return Features(cls, words, words_mask)
+
+
+GPT = TextBackbone(
+    architecture="openai-gpt",
+    model_type="openai-gpt",
+    prefix="gpt",
+    encoder=GptEncoder,
+    presets={
+        "openai_gpt": {
+            "vocab_size": 40478,
+            "type_vocab_size": 1,
+            "hidden_act": "gelu_new",
+            "layer_norm_eps": 1e-5,
+        }
+    },
+    plain="score",
+    norms=r"gpt\.layers\.\d+\.norm[12]\.weight",
+    layers=(r"gpt\.(?:word|position)_embeddings\.", r"gpt\.layers\.(\d+)\."),
+    config_keys={
+        "hidden_size": ("n_embd",),
+        "num_hidden_layers": ("n_layer",),
+        "num_attention_heads": ("n_head",),
+        "intermediate_size": (),
+        "max_position_embeddings": ("n_positions",),
+        "type_vocab_size": (),
+        "hidden_act": ("afn",),
+        "layer_norm_eps": ("layer_norm_epsilon",),
+        "hidden_dropout_prob": ("resid_pdrop", "embd_pdrop"),
+        "attention_probs_dropout_prob": ("attn_pdrop",),
+    },
+    config_values={"hidden_act": ACTIVATIONS},
+    inner_factor=_WIDER,
+    tokenizer="word_bpe",
+)
