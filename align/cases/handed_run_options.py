@@ -86,6 +86,9 @@ def given() -> Named:
         "text optimizer": {**shared, "kind": "HFAdamW", "betas": (0.9, 0.999)},
         "text rates": {"1": 1.5e-4, "2": 3e-4, "21": 3e-4 * 19 / 38},
         "text optimizer of PyTorch's kind": {"kind": "AdamW"},
+        # C.4: a warm-up over a share of the steps, 2.4 of 40, and no bias correction
+        "text optimizer without correction": {"kind": "HFAdamW", "corrects": False},
+        "text rates of a share": {"1": 3e-4 / 2.4, "21": 3e-4 * 19 / 37.6},
         "image optimizer": {**shared, "kind": "AdamW", "betas": (0.7, 0.95)},
         "image rates": {"0": 3e-6, "5": 3e-6 + rise, "10": 4e-3, "30": 4e-3},
         "image rates of a cosine": {"45": 2e-6},
@@ -110,9 +113,11 @@ def arrived() -> Named:
     model, pace = paddle.nn.Linear(2, 3, bias_attr=False), Pace(_STEPS_OF_EPOCH, 1)
     frozen = paddle.nn.Sequential(model, paddle.nn.Linear(3, 1, bias_attr=False))
     frozen[1].weight.stop_gradient = True
+    share = text | {"warmup_steps": 0, "warmup_proportion": 0.06}
     made = [
         text_command.optimizer(TrainConfig(**text), frozen, pace, _STEPS),
         text_command.optimizer(TrainConfig(**text, optimizer="adamw"), frozen, pace, _STEPS),
+        text_command.optimizer(TrainConfig(**share, correct_bias=False), frozen, pace, _STEPS),
         image_command.optimizer(ImageTrainConfig(**image), frozen, pace, _STEPS),
         image_command.optimizer(ImageTrainConfig(**image | {"sched": "cosine"}), frozen, pace, 0),
     ]
@@ -132,9 +137,14 @@ def arrived() -> Named:
         "text optimizer": _optimizer(made[0][0]),
         "text rates": _rates(made[0][1], (1, 2, 21)),
         "text optimizer of PyTorch's kind": {"kind": type(made[1][0]).__name__},
-        "image optimizer": _optimizer(made[2][0]),
-        "image rates": _rates(made[2][1], (0, 5, 10, 30)),
-        "image rates of a cosine": _rates(made[3][1], (45,)),
+        "text optimizer without correction": {
+            "kind": type(made[2][0]).__name__,
+            "corrects": made[2][0].correct_bias,
+        },
+        "text rates of a share": _rates(made[2][1], (1, 21)),
+        "image optimizer": _optimizer(made[3][0]),
+        "image rates": _rates(made[3][1], (0, 5, 10, 30)),
+        "image rates of a cosine": _rates(made[4][1], (45,)),
     }
 
 

@@ -77,6 +77,10 @@ class TrainConfig(RunOptions):
     max_grad_norm: float = option(1.0, "global gradient norm limit, 0 for none", low=0)
     num_train_epochs: float = option(3.0, "passes over the training file", example="10")
     warmup_steps: int = option(0, "linear warm-up", unit=_STEPS, low=0)
+    warmup_proportion: float = option(
+        0.0, "linear warm-up over this share of the run instead", low=0.0, high=1.0
+    )
+    correct_bias: bool = option(True, "bias correction of hf_adamw; --set correct_bias=false")
     logging_steps: int = option(50, "between log lines", unit=_STEPS, low=1, resumable=True)
     save_steps: int = option(50, "between checkpoints", unit=_STEPS, low=1, resumable=True)
     no_cuda: bool = option(False, "use the CPU even where there is a GPU", resumable=True)
@@ -145,6 +149,12 @@ class TrainConfig(RunOptions):
             raise ValueError(f"regression is for task_name own only, got {self.task_name}")
         if self.num_train_epochs <= 0:
             raise ValueError(f"num_train_epochs must be above 0, got {self.num_train_epochs}")
+        if self.warmup_proportion and self.warmup_steps:
+            raise ValueError("warmup_proportion and warmup_steps exclude each other: give one")
+        if not self.correct_bias and self.optimizer != "hf_adamw":
+            raise ValueError(
+                f"{self.optimizer} always corrects the bias, correct_bias is hf_adamw's"
+            )
         if self.early_stopping_patience is not None and not self.do_eval:
             raise ValueError("early_stopping_patience needs do_eval: it watches the dev metric")
         if self.fp16 and self.bf16:

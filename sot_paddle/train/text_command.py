@@ -159,10 +159,11 @@ def optimizer(
     schedule = build_schedule(
         config.lr_scheduler,
         learning_rate=config.learning_rate,
-        warmup_steps=config.warmup_steps,
+        warmup_steps=config.warmup_steps or config.warmup_proportion * steps,
         total_steps=steps,
     )
     kind = HFAdamW if config.optimizer == "hf_adamw" else paddle.optimizer.AdamW
+    own = {} if config.correct_bias else {"correct_bias": False}
     made = kind(
         learning_rate=schedule,
         epsilon=config.adam_epsilon,
@@ -171,5 +172,6 @@ def optimizer(
         apply_decay_param_fun=decay_filter(model),
         grad_clip=ClipGradByGlobalNorm(config.max_grad_norm) if config.max_grad_norm else None,
         multi_precision=config.fp16_opt_level == "O2" and (config.fp16 or config.bf16),
+        **own,
     )
     return made, schedule

@@ -57,6 +57,8 @@ TEXT_BEHAVIOUR: Mapping[str, object] = {
     "freeze_encoder": False,  # decision 10
     "optimizer": "hf_adamw",  # B.2
     "lr_scheduler": "linear",  # B.2
+    "correct_bias": True,  # B.2; C.4 has none
+    "warmup_proportion": 0.0,  # B.2 has steps; C.4 a tenth
     "bf16": False,
     "regression": False,
     "dtype": "float32",

@@ -179,3 +179,15 @@ def test_config(path):
     from_table = TrainConfig(task_name=task, data_dir="d", model_name_or_path="m", output_dir="o")
     if head == "mgcrp":
         assert config.head_options == from_table.head_options
+
+
+def test_a_share_of_the_steps_or_their_number():
+    with pytest.raises(ValueError, match="warmup_proportion and warmup_steps exclude each other"):
+        parse([*SOURCE_COMMAND, "--warmup_proportion", "0.1", "--warmup_steps", "3"])
+    assert parse([*SOURCE_COMMAND, "--warmup_proportion", "0.1"]).warmup_proportion == 0.1
+
+
+def test_only_one_optimizer_can_leave_the_bias_uncorrected():
+    assert parse([*SOURCE_COMMAND, "--set", "correct_bias=false"]).correct_bias is False
+    with pytest.raises(ValueError, match="adamw always corrects the bias"):
+        parse([*SOURCE_COMMAND, "--set", "correct_bias=false", "--optimizer", "adamw"])

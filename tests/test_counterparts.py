@@ -1,0 +1,100 @@
+"""Every command of docs/counterparts.md parses, and every command of a source has one there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import warnings
+from pathlib import Path
+
+import pytest
+
+from sot_paddle.command_line import parse
+from sot_paddle.config import load_yaml
+
+with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
+    warnings.simplefilter("ignore")
+    from sot_paddle.train import adapter_command, extraction, squad_command, text_flags
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs" / "counterparts.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| `(python [^`]+)` \| `([^`]+)` \|$", PAGE, re.M)
+COMMANDS = {
+    "train_glue": text_flags.TRAINING,
+    "train_adapter": adapter_command.COMMAND,
+    "train_squad": squad_command.COMMAND,
+    "extract_hidden_states": extraction.COMMAND,
+}
+CONFIGS = sorted((ROOT / "configs" / "adapter").glob("*.yaml"))
+
+
+def parsed(command: str):
+    """The options that a command of ours means."""
+    python, tool, *words = shlex.split(command)
+    assert python == "python"
+    name = Path(tool).stem
+    assert (ROOT / "tools").is_dir()
+    if name == "search":  # it hands what follows -- to the command that its space names
+        space = load_yaml(ROOT / words[words.index("--space") + 1])
+        name, words = space["command"], words[words.index("--") + 1 :]
+    else:
+        assert (ROOT / tool).is_file(), tool
+    return parse(COMMANDS[name], words)
+
+
+@pytest.fixture(autouse=True)
+def _root(monkeypatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def flags(source: str) -> dict[str, str]:
+    return dict(re.findall(r"--([\w-]+) (\S+)", source))
+
+
+@pytest.mark.parametrize(("source", "ours"), ROWS, ids=[row[0][7:60] for row in ROWS])
+def test_a_counterpart_parses_and_trains_as_the_source_says(source: str, ours: str) -> None:
+    given = flags(source)
+    config, *others = [parsed(part) for part in ours.split(" && ")]
+    if "max-seq-length" in given:
+        assert config.max_seq_length == int(given["max-seq-length"])
+        assert all(one.length == int(given["max-seq-length"]) for one in others)
+    if "lr" in given:
+        assert config.learning_rate == float(given["lr"])
+    if "batch-size" in given and "hypersearch" not in source:
+        assert config.per_gpu_train_batch_size == int(given["batch-size"])
+    if "checkpoint" in given:
+        size = "large" if given["checkpoint"] == "bert-large-uncased" else "base"
+        assert size in config.model_name_or_path
+    assert config.weight_decay == float(given.get("l2", 0.01))
+    assert config.num_train_epochs == 1
+    assert (config.correct_bias, config.warmup_proportion, config.adam_epsilon) == (
+        *(False, 0.1),
+        1e-6,
+    )
+    assert (config.max_grad_norm, config.seed) == (0, 1)
+
+
+def test_every_command_of_the_source_has_a_counterpart(shared_file) -> None:
+    text = shared_file("sources/002_be7d81e551831fdd.txt").read_text(encoding="utf-8")
+    commands = [line.strip() for line in re.findall(r"^`?(python [^`\n]+)`?\s*$", text, re.M)]
+    assert len(commands) == 61
+    assert {source for source, _ in ROWS} == set(commands)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_config_says_what_it_is_and_parses(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    command = re.search(r"^# Command: (python tools/\S+ --config (\S+))$", text, re.M)
+    assert command is not None
+    assert command[2] == f"configs/adapter/{path.name}"
+    config = parsed(command[1])
+    assert re.search(r"^# Published: .+\.$", text, re.M)
+    assert path.stem in config.output_dir
+    task = config.task_name.lower().replace("-", "")
+    assert path.stem.startswith(f"{task}_")
+
+
+def test_there_is_a_config_for_every_column_of_the_tables() -> None:
+    tasks = ("mnli", "qnli", "qqp", "rte", "sst2", "mrpc", "cola", "stsb")
+    kinds = {f"{t}_{k}_{s}" for t in tasks for k in ("bert", "adapter") for s in ("base", "large")}
+    assert {path.stem for path in CONFIGS} == kinds | {"squad_bert_base", "squad_adapter_base"}
