@@ -135,8 +135,7 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
         vocabulary: tokenizer files by name.
 
     Returns:
-        The task. Test splits are optional unless ``do_predict``; MNLI's mismatched set may be
-        absent.
+        The task. Test splits are read for ``do_predict`` only; MNLI's mismatched set may be absent.
 
     Raises:
         DataError: a needed file is missing or broken.
@@ -147,7 +146,7 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
     dev = [name for name in table.dev_splits if name in present]
     if config.do_eval and table.dev_splits[0] not in dev:
         dev = [table.dev_splits[0]]  # reading it says what is missing
-    test = [name for name in table.test_splits if name in present]
+    test = [name for name in table.test_splits if name in present] if config.do_predict else []
     if config.do_predict and not test:
         test = [table.test_splits[0]]
     wanted = (["train"] if config.do_train else []) + (dev if config.do_eval else []) + test

@@ -62,9 +62,7 @@ class TrainConfig(RunOptions):
     max_seq_length: int = option(128, "longer examples are cut", unit="tokens", low=8)
     do_train: bool = option(False, "train", resumable=True)
     do_eval: bool = option(False, "evaluate on the dev file", resumable=True)
-    do_predict: bool = option(
-        False, "require the test file (it is predicted whenever present)", resumable=True
-    )
+    do_predict: bool = option(False, "predict the test file, with the best weights", resumable=True)
     evaluate_during_training: bool = option(False, "evaluate at every logging step", resumable=True)
     do_lower_case: bool = option(False, "lower-case the text, whatever the vocabulary")
     per_gpu_train_batch_size: int = option(8, "batch of training", unit=_EXAMPLES, low=1)

@@ -78,7 +78,9 @@ class ImageTrainConfig(RunOptions):
     )
     epochs: int = option(300, "length of the cosine, warm-up included", unit="epochs", low=1)
     warmup_epochs: int = option(5, "linear warm-up", unit="epochs", low=0)
-    cooldown_epochs: int = option(10, "at --min-lr after the cosine", unit="epochs", low=0)
+    cooldown_epochs: int = option(
+        0, "at --min-lr after the cosine, further ones", unit="epochs", example="10", low=0
+    )
     min_lr: float = option(1e-05, "rate at the end of the cosine", low=0)
     warmup_lr: float = option(1e-06, "rate of the first epoch", low=0)
     drop: float = option(0.0, "dropout")
@@ -120,6 +122,7 @@ class ImageTrainConfig(RunOptions):
     model_ema_decay: float = option(
         0.99996, "decay of the moving average, which is always on", low=0, high=0.9999999
     )
+    model_ema_warmup: bool = option(False, "let the average follow closely at first")
     eval_metric: str = option(
         "top1",
         "selects the best: top1, top5 or loss, of the average",

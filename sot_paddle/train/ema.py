@@ -22,27 +22,35 @@ class ModelEma:
     Args:
         model: the model; the average is bound to its tensors.
         decay: share of the average that is kept at each update, in [0, 1).
+        warmup: keep at most ``(1 + n) / (10 + n)`` after n updates, so that a short run's average
+            does not lag; not in the original.
 
     Source: A.9.
     """
 
-    def __init__(self, model: nn.Layer, decay: float) -> None:
+    def __init__(self, model: nn.Layer, decay: float, *, warmup: bool = False) -> None:
         if not 0.0 <= decay < 1.0:
             raise ValueError(f"the decay of the moving average must be in [0, 1), got {decay}")
         self.decay = decay
+        self.warmup = warmup
         self._model = model
         self._average = {name: _copy(tensor) for name, tensor in model.state_dict().items()}
 
     @paddle.no_grad()
-    def update(self) -> None:
-        """Take in the model's present state; to be called after every optimizer step."""
+    def update(self, done: int = 0) -> None:
+        """Take in the model's present state; to be called after every optimizer step.
+
+        Args:
+            done: updates before this one.
+        """
+        decay = min(self.decay, (1 + done) / (10 + done)) if self.warmup else self.decay
         for name, tensor in self._model.state_dict().items():
             average = self._average[name]
             if not paddle.is_floating_point(average):
                 paddle.assign(tensor, output=average)
                 continue
-            average.scale_(self.decay)
-            average.add_(tensor.detach() * (1.0 - self.decay))
+            average.scale_(decay)
+            average.add_(tensor.detach() * (1.0 - decay))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The averages by name, as copies."""

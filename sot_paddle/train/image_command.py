@@ -159,6 +159,7 @@ def plan(config: ImageTrainConfig) -> Plan:
         save_epochs=config.save_epochs,
         half=config.amp_dtype if config.amp else "",
         ema_decay=config.model_ema_decay,
+        ema_warmup=config.model_ema_warmup,
         sync_bn=config.sync_bn,
         own_masks=True,
     )

@@ -105,6 +105,7 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> N
         step = str(kept["step"])  # of equal ones, the one whose weights are there
     run.result["best"] = {"step": step} | evaluations[step]
     say(f"best: step {step} {_shown(evaluations[step])}")
+    _say_lag(run, evaluations[step])
     if str(kept.get("step")) == step and checkpointing.is_whole(best):
         run.restore(best)
         return
@@ -114,6 +115,17 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> N
         _keep_best(run, step, evaluations[step][metric])
     elif step != last:
         say(f"the weights of step {step} are no longer there; the model is that of step {last}")
+
+
+def _say_lag(run: Run, scores: Scores) -> None:
+    """Where the best was chosen by an average that is behind the weights, say so."""
+    raw, averaged = scores[run.task.metric], scores[run.metric]
+    if raw > averaged if run.task.maximise else raw < averaged:
+        say(
+            f"the moving average ({run.task.metric} {averaged:.4f}) is behind the weights "
+            f"themselves ({raw:.4f}) and the best was chosen by it: a longer run, a smaller decay "
+            "or --model-ema-warmup lets it catch up"
+        )
 
 
 def _keep_best(run: Run, step: str, value: float) -> None:

@@ -56,7 +56,8 @@ class Recipe:
         keep_states: checkpoints that can be resumed from.
         patience: evaluations in vain before the run ends early, None for never.
         maximise: whether a larger main metric is better.
-        after_step: called after every optimizer step, such as a moving average's update.
+        after_step: called after every optimizer step with the number of those before it, such as
+            a moving average's update.
     """
 
     arguments: TrainingArguments
@@ -73,7 +74,7 @@ class Recipe:
     keep_states: int = 2
     patience: int | None = None
     maximise: bool = True
-    after_step: Callable[[], None] | None = None
+    after_step: Callable[[int], None] | None = None
 
 
 def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: Path) -> None:

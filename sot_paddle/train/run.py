@@ -7,6 +7,7 @@ outcome.py concludes the run.
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from sot_paddle.distributed import say
 from sot_paddle.failures import Interrupted
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.train import outcome, run_folder
-from sot_paddle.train.callbacks import Flow, ProgressLines, RunLogs, StepCount
+from sot_paddle.train.callbacks import Flow, ProgressBar, ProgressLines, RunLogs, StepCount
 from sot_paddle.train.device import runs_on_gpu, seed_everything
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.evaluation import duration, evaluation_mode
@@ -54,7 +55,7 @@ def run_once(run: Run) -> dict[str, Any]:
     if synchronised:
         say(f"batch normalisation synchronised in {synchronised} layers")
     if plan.ema_decay is not None:
-        run.ema = ModelEma(run.model, plan.ema_decay)
+        run.ema = ModelEma(run.model, plan.ema_decay, warmup=plan.ema_warmup)
     trainer = _trainer(run) if options.do_train else None
     if options.overwrite_output_dir:
         _try_model(run)
@@ -112,7 +113,8 @@ def _trainer(run: Run) -> ExactTrainer:
     recipe = _recipe(run, pace)
     flow = Flow(run.stop, eval_steps=plan.eval_steps, save_steps=pace.steps * plan.save_epochs)
     items = plan.batch_size * distributed.world_size() * pace.accumulation
-    progress = ProgressLines(items=items, unit=task.unit, evaluated=next(iter(task.dev), ""))
+    kind = ProgressBar if sys.stderr.isatty() else ProgressLines
+    progress = kind(items=items, unit=task.unit, evaluated=next(iter(task.dev), ""))
     trainer = ExactTrainer(
         run.model,
         recipe,
@@ -120,7 +122,7 @@ def _trainer(run: Run) -> ExactTrainer:
         batches=batches,
         callbacks=[RunLogs(run.root / run_folder.LOGS), StepCount(), flow, progress],
     )
-    flow.trainer = trainer
+    flow.trainer = progress.trainer = trainer
     run.autocast = trainer.autocast_smart_context_manager
     if trainer.total_steps < 1:
         raise ValueError(

@@ -63,6 +63,7 @@ class Plan:
         half: mixed precision, ``"float16"`` or ``"bfloat16"``, "" for none.
         half_level: ``"O1"`` or ``"O2"``.
         ema_decay: of the moving average, None for none.
+        ema_warmup: the average follows closely at first.
         sync_bn: batch statistics over all processes.
         own_masks: each process draws dropout masks of its own.
     """
@@ -77,6 +78,7 @@ class Plan:
     half: str = ""
     half_level: str = "O1"
     ema_decay: float | None = None
+    ema_warmup: bool = False
     sync_bn: bool = True
     own_masks: bool = False
 

@@ -149,7 +149,7 @@ class ExactTrainer(Trainer):
     def after_step(self) -> None:
         """What the recipe does after every optimizer step."""
         if self.recipe.after_step is not None:
-            self.recipe.after_step()
+            self.recipe.after_step(self.state.global_step)
 
     # state
 

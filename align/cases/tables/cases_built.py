@@ -213,6 +213,7 @@ _OWN_TEXT = ("do_predict", "seeds", "resume", "eval_steps", "save_total_limit", 
 _OWN_IMAGE = (
     *("model_options", "cache", "cpu", "save_epochs", "save_total_limit", "keep_states"),
     *("overwrite_output_dir", "early_stopping_patience", "eval_all_checkpoints"),
+    "model_ema_warmup",
 )
 """Options about files, speed and several runs, which the originals do not have."""
 
@@ -263,6 +264,7 @@ _DEFAULTS = (
             _differs("lr", 1e-3, 5e-4, _SCRIPT),
             _differs("weight_decay", 0.03, 0.05, _SCRIPT),
             _differs("batch_size", 128, 64, _SCRIPT),
+            _differs("cooldown_epochs", 0, 10, "--epochs 2 trains two; the configurations give 10"),
             _differs("model", "", "SoT_Tiny", _REQUIRED),
             _differs("num_classes", None, 1000, _FOLDER),
             _differs("resume", "auto", "", "a command that is typed again continues its run"),

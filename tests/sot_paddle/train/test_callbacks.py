@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from sot_paddle.failures import Interrupted
-from sot_paddle.train.callbacks import Flow, ProgressLines, StepCount, StopRequest
+from sot_paddle.train.callbacks import Flow, ProgressBar, ProgressLines, StepCount, StopRequest
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.schedule import EpochRates, PerEpoch
 
@@ -121,3 +121,25 @@ def test_steps_that_a_loss_scaler_skips_do_not_delay_the_rate():
             schedule.step()
         count.on_step_end(None, _state(step + 1), None, lr_scheduler=schedule)
     assert used == [rates.rate(epoch) for epoch in range(3) for _ in range(3)]
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_gets_a_bar_with_loss_rate_and_speed():
+    stream = _Terminal()
+    bar = ProgressBar(stream, items=8, unit="images", evaluated="val")
+    bar.trainer = SimpleNamespace(progress=SimpleNamespace(window=[0.75, 0.5]))
+    bar.on_train_begin(None, _state(4), None)
+    for step in (5, 6):
+        bar.on_step_end(None, _state(step), None, lr_scheduler=lambda: 2e-3)
+        bar.on_log(None, _state(step), None, logs={"loss": 0.5, "learning_rate": 2e-3})
+    bar.on_log(None, _state(6), None, logs={"eval_top1": 25.0})
+    bar.on_train_end(None, _state(6), None)
+    said = stream.getvalue()
+    assert "6/100" in said
+    assert "loss 0.5000 lr 0.002" in said
+    assert "images/s" in said
+    assert said.count("val: top1 25.0000") == 1

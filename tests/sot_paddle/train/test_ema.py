@@ -65,3 +65,16 @@ def test_load_continues_and_refuses_another_model() -> None:
         second.load({**arrays, "fc.bias": np.zeros(3)})
     with pytest.raises(ValueError, match=r"must be in \[0, 1\), got 1"):
         ModelEma(model, 1.0)
+
+
+def test_with_a_warm_up_the_average_follows_closely_at_first():
+    model = nn.Linear(2, 1)
+    ema, plain = ModelEma(model, 0.99, warmup=True), ModelEma(model, 0.99)
+    start = {name: array.copy() for name, array in ema.arrays().items()}
+    model.weight.set_value(model.weight + 1.0)
+    for kept, average in ((0.1, ema), (0.99, plain)):
+        average.update(0)
+        moved = average.arrays()["weight"] - start["weight"]
+        assert moved == pytest.approx(1.0 - kept)
+    ema.update(10_000)  # long after: the decay itself
+    assert ema.arrays()["weight"] - start["weight"] == pytest.approx(1.0 - 0.1 * 0.99)

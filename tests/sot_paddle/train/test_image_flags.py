@@ -31,13 +31,21 @@ def test_the_original_s_training_command() -> None:
     config = train(*flags.split())
     assert (config.data_dir, config.model, config.batch_size) == ("DATA", "sot_tiny", 128)
     assert (config.lr, config.weight_decay, config.img_size, config.amp) == (1e-3, 0.03, 224, True)
-    assert rates(config) == EpochRates(learning_rate=1e-3)
+    assert rates(config) == EpochRates(learning_rate=1e-3, cooldown_epochs=0)
     assert (config.drop_path, config.model_ema_decay) == (0.1, 0.99996)
     assert config.output_dir == str(Path("output") / "train" / "sot_tiny-224")
     assert config.identity() != train(*flags.split(), "--seed", "43").identity()
     assert config.identity() == train(*flags.split(), "--workers", "9").identity()
     measuring = ("--crop-pct", "0.9", "--interpolation", "bilinear", "--on-corrupt", "skip")
     assert config.identity() == train(*flags.split(), *measuring).identity()
+
+
+def test_cool_down_epochs_count_only_when_asked_for() -> None:
+    assert rates(train("DATA", "sot_tiny", "--epochs", "2")).total_epochs == 2
+    assert (
+        rates(train("DATA", "sot_tiny", "--epochs", "2", "--cooldown-epochs", "1")).total_epochs
+        == 3
+    )
 
 
 def test_the_original_s_evaluation_commands() -> None:

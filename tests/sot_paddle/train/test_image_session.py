@@ -55,6 +55,7 @@ def test_what_a_run_leaves(images, tmp_path):
         pytest.param((), (1, 6, 7, 12, 17), id="patches"),
         pytest.param(("--gradient-accumulation-steps", "4"), (1, 2), id="two carried over"),
         pytest.param("dense", (5, 6), id="batch statistics"),
+        pytest.param(("--model-ema-warmup",), (7,), id="warm-up of the average"),
     ],
 )
 def test_resume_is_exact(images, tmp_path, flags, steps):
@@ -232,6 +233,18 @@ def test_a_continued_run_does_not_need_its_initial_checkpoint(images, tmp_path):
     err = images.done(outs[1], *flags)
     assert "continuing from" in err
     assert_same_last(outs[0], outs[1], STATE)
+
+
+@pytest.mark.parametrize(("more", "behind"), [((), True), (("--model-ema-warmup",), False)])
+def test_an_average_that_lags_is_said_to_and_a_warm_up_lets_it_catch_up(
+    images, tmp_path, more, behind
+):
+    slow = ("--model-ema-decay", "0.9999", "--eval-metric", "loss", "--mixup", "0", "--cutmix", "0")
+    err = images.done(tmp_path / "out", *slow, "--smoothing", "0", "--no-aug", *more)
+    content = json.loads((tmp_path / "out" / "metrics.json").read_text(encoding="utf-8"))
+    lag = content["best"]["ema_loss"] - content["best"]["loss"]
+    assert ("is behind the weights themselves" in err) == (lag > 0)
+    assert (lag > 0.02) == behind
 
 
 def test_measured_otherwise_old_results_are_forgotten(images, tmp_path):

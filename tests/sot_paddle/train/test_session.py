@@ -36,6 +36,14 @@ def test_a_run_leaves_metrics_predictions_logs_best_and_last(tiny, tmp_path):
     assert "step 2/4" in err
 
 
+def test_nothing_is_predicted_unless_asked_for(tiny, tiny_files, tmp_path):
+    out = tmp_path / "out"
+    flags = [flag for flag in tiny.command(out, "--max_steps", "1") if flag != "--do_predict"]
+    assert text_command.run_command(flags, tiny_files.no_conversion) == 0
+    assert _metrics(out)["predictions"] == {}
+    assert not (out / "RTE.tsv").exists()
+
+
 def test_a_finished_run_is_not_trained_again(tiny, tmp_path):
     out = tmp_path / "out"
     tiny.done(out, *STEPS)
@@ -199,12 +207,12 @@ def test_no_space_is_one_line_and_leaves_the_older_checkpoint(tiny, tmp_path, mo
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--model_name_or_path", "bert-base-cased"), "fetch config.json, vocab.txt and"),
+        (("--model_name_or_path", "bert-base-cased"), "fetch config.json, the vocabulary and"),
         (("--fp16",), "--fp16 needs a GPU"),
         (("--bf16",), "--bf16 needs a GPU"),
         (("--data_dir", "nowhere"), "does not exist"),
         (("--padding", "longest"), "add mask_padding"),
-        (("--max_seq_length", "25"), "max_position_embeddings"),
+        (("--max_seq_length", "25"), "for which the model has positions"),
         (("--num_train_epochs", "0.01"), "make no step"),
         (("--warmup_steps", "99"), "warmup_steps must be between"),
         (("--resume", "nowhere"), "not a whole checkpoint"),

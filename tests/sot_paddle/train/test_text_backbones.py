@@ -108,7 +108,17 @@ def test_training_with_the_second_order_head_resumes_bit_for_bit(original, run, 
 def test_a_trained_model_predicts_and_goes_back_bit_for_bit(original, run, tmp_path):
     kind, folder = original
     out = tmp_path / "out"
-    run(kind.architecture, folder, out, "--head", "plain", "--do_train", "--do_eval", *STEPS)
+    run(
+        kind.architecture,
+        folder,
+        out,
+        "--head",
+        "plain",
+        "--do_train",
+        "--do_eval",
+        "--do_predict",
+        *STEPS,
+    )
     best = out / "best"
     run(kind.architecture, best, tmp_path / "predicted", "--head", "plain", "--do_predict")
     rows = (tmp_path / "predicted" / "RTE.tsv").read_text("utf-8").splitlines()

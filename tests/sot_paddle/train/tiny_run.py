@@ -54,6 +54,7 @@ def command(data: Path, model: Path, out: Path, *more: str) -> list[str]:
         *("--model_name_or_path", "bert_base_mgcrp", "--config_name", str(model)),
         *("--tokenizer_name", str(model), "--cache_dir", str(out.parent / "cache")),
         *("--max_seq_length", "20", "--per_gpu_train_batch_size", "4", "--do_train", "--do_eval"),
+        "--do_predict",
         *("--q_dim", "5", "--k_dim", "3", "--learning_rate", "1e-2", "--no_cuda", *more),
     ]
 
