@@ -63,6 +63,17 @@ def token_weights(mask: paddle.Tensor, dtype: paddle.dtype) -> tuple[paddle.Tens
     return weights, weights.sum(axis=1, keepdim=True).clip(min=1.0)
 
 
+def axis_length(x: paddle.Tensor, axis: int) -> int | paddle.Tensor:
+    """Length of an axis; an int64 scalar where a graph is traced that leaves it open."""
+    return x.shape[axis] if x.shape[axis] >= 0 else paddle.shape(x)[axis]
+
+
+def _token_count(x: paddle.Tensor) -> int | paddle.Tensor:
+    """The divisor N of (B, N, d); PADDLE: a graph divides by an int64 tensor wrongly."""
+    count = axis_length(x, 1)
+    return count if isinstance(count, int) else count.astype(x.dtype)
+
+
 def center_tokens(
     x: paddle.Tensor, *, centering: str = "scalar", mask: paddle.Tensor | None = None
 ) -> paddle.Tensor:
@@ -131,7 +142,7 @@ def cross_covariance(
             "cross_covariance expects (B, N, d1) and (B, N, d2) with equal B and N, "
             f"got {x1.shape} and {x2.shape}"
         )
-    count = x1.shape[1] if mask is None else token_weights(mask, x1.dtype)[1]
+    count = _token_count(x1) if mask is None else token_weights(mask, x1.dtype)[1]
     c1 = center_tokens(x1, centering=centering, mask=mask)
     c2 = center_tokens(x2, centering=centering, mask=mask)
     return paddle.matmul(c1, c2, transpose_x=True) / count  # (B, d1, d2)
@@ -169,7 +180,7 @@ def auto_covariance(
         raise ValueError(f"auto_covariance expects (B, N, d), got {x.shape}")
     divisor = x.shape[2]
     if scale == "tokens":
-        divisor = x.shape[1] if mask is None else token_weights(mask, x.dtype)[1]
+        divisor = _token_count(x) if mask is None else token_weights(mask, x.dtype)[1]
     centred = center_tokens(x, centering=centering, mask=mask)
     return paddle.matmul(centred, centred, transpose_x=True) / divisor
 
@@ -308,6 +319,12 @@ def sv_power_norm_exact(x: paddle.Tensor, *, alpha: float = 0.5) -> paddle.Tenso
     return paddle.matmul(u * _power(s, alpha).unsqueeze(1), vh)
 
 
+def _diagonal(x: paddle.Tensor) -> paddle.Tensor:
+    """The diagonals (B, d) of (B, d, d), gathered: paddle2onnx knows no paddle.diagonal."""
+    places = paddle.arange(0, x.shape[1] ** 2, x.shape[1] + 1)
+    return paddle.index_select(x.flatten(1), places, axis=1)
+
+
 @_full_precision
 def matrix_sqrt(x: paddle.Tensor, *, num_iter: int = 3, on_zero: str = "nan") -> paddle.Tensor:
     """Matrix square root by coupled Newton-Schulz iterations (iSQRT-COV, "MPN").
@@ -338,7 +355,7 @@ def matrix_sqrt(x: paddle.Tensor, *, num_iter: int = 3, on_zero: str = "nan") ->
     triple = 3.0 * paddle.eye(x.shape[1], dtype=x.dtype).unsqueeze(0)
 
     def iterate(matrix: paddle.Tensor) -> paddle.Tensor:
-        trace = paddle.diagonal(matrix, axis1=1, axis2=2).sum(axis=1).reshape([-1, 1, 1])
+        trace = _diagonal(matrix).sum(axis=1).reshape([-1, 1, 1])
         scaled = matrix / trace
         z = 0.5 * (triple - scaled)
         y = paddle.matmul(scaled, z)

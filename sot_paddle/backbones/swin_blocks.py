@@ -71,7 +71,7 @@ class WindowAttention(Attention):
         self, dim: int, num_heads: int, *, window: int, mask: np.ndarray | None, **options: Any
     ) -> None:
         super().__init__(dim, num_heads, **options)
-        self.area = window * window
+        self.window, self.area = window, window * window
         self.relative_position_bias_table = self.create_parameter(
             [(2 * window - 1) ** 2, num_heads],
             default_initializer=nn.initializer.Normal(0.0, 0.02),
@@ -170,23 +170,22 @@ def to_windows(x: paddle.Tensor, window: int) -> paddle.Tensor:
     x = x.reshape([batch, down, window, across, window * dim])
     columns = paddle.split(x, across, axis=3)  # each (B, down, w, 1, w C)
     x = paddle.concat(columns, axis=2)  # (B, down, across w, 1, w C)
-    return x.reshape([batch * down * across, window * window, dim])
+    return x.reshape([-1, window * window, dim])
 
 
 def from_windows(x: paddle.Tensor, size: int) -> paddle.Tensor:
     """Put windows (B windows, w^2, C) together again: (B, size, size, C)."""
-    windows, area, dim = x.shape
+    _, area, dim = x.shape
     window = math.isqrt(area)
     across = size // window
-    batch = windows // across**2
-    x = x.reshape([batch, across, across * window, window * dim])
+    x = x.reshape([-1, across, across * window, window * dim])
     columns = paddle.split(x, across, axis=2)  # each (B, down, w, w C)
-    return paddle.concat(columns, axis=3).reshape([batch, size, size, dim])
+    return paddle.concat(columns, axis=3).reshape([-1, size, size, dim])
 
 
 def _pad(x: paddle.Tensor, amount: int) -> paddle.Tensor:
     """Append rows and columns of zeros to (B, H, W, C)."""
-    return F.pad(x, [0, amount, 0, amount], data_format="NHWC")
+    return F.pad(x, [0, 0, 0, amount, 0, amount, 0, 0])
 
 
 class PatchMerging(nn.Layer):
@@ -209,11 +208,11 @@ class PatchMerging(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, N, C) to (B, N / 4, 2 C)."""
-        batch, _, dim = x.shape
+        dim = x.shape[-1]
         half = (self.size + 1) // 2
-        x = x.reshape([batch, self.size, self.size, dim])
+        x = x.reshape([-1, self.size, self.size, dim])
         if self.size % 2:
             x = _pad(x, 1)
-        x = x.reshape([batch * half, 2, half, 2, dim])
+        x = x.reshape([-1, 2, half, 2, dim])
         x = paddle.concat(paddle.split(x, 2, axis=1), axis=-1)  # (B H/2, 1, W/2, 2, 2 C)
-        return self.reduction(self.norm(x.reshape([batch, half * half, 4 * dim])))
+        return self.reduction(self.norm(x.reshape([-1, half * half, 4 * dim])))

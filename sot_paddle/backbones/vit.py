@@ -16,6 +16,7 @@ from sot_paddle.backbones.layers import Attention, DropPath, LayerNorm, Mlp, dro
 from sot_paddle.backbones.token_embed import build_token_embed
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features, Taps, record
+from sot_paddle.functional import axis_length
 from sot_paddle.heads import build_head
 from sot_paddle.resampling import sinusoid_table
 from sot_paddle.vision_config import ViTConfig, sort_options
@@ -121,7 +122,7 @@ class VisionTransformer(nn.Layer):
         """
         words = self.embed(images, taps)  # (B, N, C)
         words = words.astype(self.cls_token.dtype)  # half under AMP; the residual stream is not
-        cls = self.cls_token.expand([words.shape[0], -1, -1])
+        cls = self.cls_token.expand([axis_length(words, 0), -1, -1])
         x = paddle.concat([cls, words], axis=1) + self.pos_embed  # (B, 1 + N, C)
         x = record(taps, "tokens", self.pos_drop(x))
         for index, block in enumerate(self.blocks):

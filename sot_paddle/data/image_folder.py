@@ -109,7 +109,7 @@ def _list_classes(folder: Path, entries: list[Path]) -> ImageSamples:
     labels: list[int] = []
     empty: list[str] = []
     for label, name in enumerate(classes):
-        found = _images_below(folder, name)
+        found = images_below(folder, name)
         files += found
         labels += [label] * len(found)
         if not found:
@@ -122,13 +122,14 @@ def _list_classes(folder: Path, entries: list[Path]) -> ImageSamples:
     return ImageSamples(folder, classes, tuple(files), np.array(labels, dtype=np.int64))
 
 
-def _images_below(folder: Path, name: str) -> list[str]:
+def images_below(folder: Path, name: str = "") -> list[str]:
     """Paths relative to ``folder`` of the images at any depth below ``folder/name``, sorted."""
     found = []
     for place, inner, files in os.walk(folder / name, followlinks=True):
         inner[:] = [part for part in inner if not part.startswith(".")]
         relative = os.path.relpath(place, folder)
-        found += [os.path.join(relative, file) for file in files if _is_image(file)]
+        inside = (os.path.join(relative, file) for file in files if _is_image(file))
+        found += map(os.path.normpath, inside)
     return sorted(found)
 
 

@@ -183,7 +183,7 @@ class AllTokensHead(_TwoTokenKindsHead):
         tokens = paddle.concat([features.cls.unsqueeze(1), features.words], axis=1)  # (B, 1+N, C)
         mask = features.mask
         if mask is not None:
-            mask = paddle.concat([paddle.ones([mask.shape[0], 1], dtype=mask.dtype), mask], axis=1)
+            mask = paddle.concat([paddle.ones_like(mask[:, :1]), mask], axis=1)
         pooled = self.represent(tokens, mask, taps)
         return record(taps, "head.word_logits", self.word_fc(pooled))
 

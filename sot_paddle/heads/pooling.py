@@ -164,7 +164,7 @@ class MultiHeadCrossCovariance(nn.Layer):
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
     ) -> paddle.Tensor:
         """Pool (B, N, C) to (B, H w^2), or (B, H w (w + 1) / 2) with the triangles only."""
-        batch, length, _ = tokens.shape
+        batch, length = F.axis_length(tokens, 0), F.axis_length(tokens, 1)
         projected = record(taps, "head.projection", self.wr(tokens))  # (B, N, 2 H w)
         parts = projected.reshape([batch, length, 2, self.num_heads, self.wr_dim])
         parts = parts.transpose([2, 0, 3, 1, 4])  # (2, B, H, N, w)
