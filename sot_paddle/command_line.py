@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from sot_paddle.config import build_record, load_yaml, near_names
-from sot_paddle.distributed import say
 
 _STATUS = """
 exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 interrupted.
@@ -229,6 +228,8 @@ def _answer(command: Command, foreign: Sequence[Sequence[str]], given: Mapping[s
     for name, words in named:
         if name in command.refused:
             raise ValueError(f"{words[0]} is not taken: {command.refused[name]}")
+        from sot_paddle.distributed import say  # loads Paddle, which a command may do without
+
         say(f"{words[0]} has no effect: {command.no_effect[name]}")
 
 

@@ -285,11 +285,21 @@ def _with_point(number: float) -> str:
     return f"{mantissa}{'' if '.' in mantissa or not exponent else '.0'}{exponent}{power}"
 
 
+def _shipped_configs() -> Path:
+    """``configs/``: inside of an installed package, beside it in a checkout."""
+    installed = Path(__file__).with_name("configs")
+    return installed if installed.is_dir() else Path(__file__).resolve().parents[1] / "configs"
+
+
+CONFIGS = _shipped_configs()
+"""The YAML files that come with the project."""
+
+
 def load_yaml(path: str | Path) -> dict[str, Any]:
     """Read a YAML mapping with safe loading, refusing duplicate keys.
 
     Args:
-        path: a file holding one mapping.
+        path: a file holding one mapping; ``configs/...`` also where there is no such folder.
 
     Returns:
         The mapping (empty for an empty file).
@@ -314,6 +324,8 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
             for key, value in node.value
         }
 
+    if not Path(path).exists() and Path(path).parts[:1] == (CONFIGS.name,):
+        path = CONFIGS.joinpath(*Path(path).parts[1:])
     UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, construct)
     try:
         text = Path(path).read_text(encoding="utf-8")

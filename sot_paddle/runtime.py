@@ -131,8 +131,14 @@ def tune_cpu() -> dict[str, str]:
     return dict(_applied)
 
 
+def quiet_graphs() -> None:
+    """Keep Paddle's C++ part, which notes how it runs a graph, to errors; before its import."""
+    os.environ.setdefault("GLOG_minloglevel", "2")
+
+
 def quiet_imports() -> None:
     """Leave out two warnings that Paddle's import prints and that no user can act on."""
+    quiet_graphs()
     warnings.filterwarnings("ignore", message="No ccache found", category=UserWarning)
     warnings.filterwarnings("ignore", message="Setuptools is replacing distutils")
 

@@ -11,6 +11,8 @@ import sys
 import warnings
 from collections.abc import Iterator
 
+from sot_paddle.runtime import quiet_graphs
+
 
 class _Muted(io.TextIOBase):
     """Stands for stderr during imports: silent then, afterwards as if it were stderr itself."""
@@ -29,6 +31,7 @@ class _Muted(io.TextIOBase):
 @contextlib.contextmanager
 def quiet_imports() -> Iterator[None]:
     """Silence stderr and warnings inside of the block; loggers made there speak afterwards."""
+    quiet_graphs()
     muted = _Muted()
     with warnings.catch_warnings(), contextlib.redirect_stderr(muted):
         warnings.simplefilter("ignore")

@@ -120,8 +120,8 @@ def read(folder: Path, product: Path = PRODUCT) -> Record:
     """
     if not list(folder.glob(f"{_BEGUN_BY}.*")):
         raise ValueError(
-            "no process recorded what it executed: install the pinned coverage of requirements.txt "
-            "into this environment, or leave --coverage out"
+            "no process recorded what it executed: install the pinned coverage of "
+            "requirements-tests.txt into this environment, or leave --coverage out"
         )
     import coverage
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from align.cases.sides.built_records import Named
 from sot_paddle import command_line
-from sot_paddle.config import load_yaml
+from sot_paddle.config import CONFIGS, load_yaml
 from sot_paddle.data import image_augment, image_erasing, image_mixing, image_transforms
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.tasks import glue_options as arguments
 from sot_paddle.tasks import image_options as image_arguments
 from sot_paddle.train.text_flags import TRAINING
 from sot_torch_ref.train import defaults as published
-
-_CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 
 _FLAGS = {"output_dir": "output", "eval_batch_multiplier": "validation_batch_size_multiplier"}
 """Our options that have another name in the original."""
@@ -104,7 +101,7 @@ def recipes() -> Named:
     names = ("batch_size", "lr", "weight_decay", "img_size")
     found = {}
     for model in published.SCRIPTS:
-        values = load_yaml(_CONFIGS / "imagenet" / f"{model}.yaml")
+        values = load_yaml(CONFIGS / "imagenet" / f"{model}.yaml")
         found[model] = {name: values.get(name) for name in names}
         found[model]["processes x accumulation"] = values.get("gradient_accumulation_steps", 1)
     return found
@@ -115,7 +112,7 @@ def text_recipes() -> Named:
     found = {}
     for task, published_values in published.TEXT_RECIPES.items():
         for size in ("base", "large"):
-            path = _CONFIGS / "glue" / f"{task.lower()}_bert_{size}_mgcrp.yaml"
+            path = CONFIGS / "glue" / f"{task.lower()}_bert_{size}_mgcrp.yaml"
             values = load_yaml(path)
             batch = values["per_gpu_train_batch_size"] * values["gradient_accumulation_steps"]
             values["batch on 4 processes"] = batch

@@ -49,6 +49,40 @@ _PLAIN_CALLS = (
     ),
 )
 
+
+def _exported(name: str, model: str, options: dict[str, Any], **more: Any) -> PairValuesCase:
+    return PairValuesCase(
+        f"exported_{name}",
+        model,
+        options,
+        steps=("forward",),
+        train=False,
+        values="model_values:exported",
+        **{"dtypes": _FLOAT64, **more},
+    )
+
+
+_FLOAT32 = ("float32",)
+_MASKED = {**BERT, "mask_padding": True}
+_PADDED = {**SWIN, "img_size": 20, "window_size": 4}
+_EXPORTS = (
+    _exported("bert_mgcrp", "bert_base_mgcrp", {**_MASKED, "pooling": "mgcrp", "vec": "triu"}),
+    _exported("bert_mgcrp_qk", "bert_base_mgcrp", BERT),
+    _exported("bert_gcp_text", "bert_base_mgcrp", {**BERT, "pooling": "gcp_text"}),
+    _exported("bert_onnx", "bert_base_mgcrp", _MASKED, dtypes=_FLOAT32, given={"onnx": True}),
+    _exported("sot", "sot_tiny", {"img_size": 28, **SOT}, dtypes=_FLOAT32, **_of_images(28)),
+    _exported("swin_padded", "swin_tiny", _PADDED, dtypes=_FLOAT32, **_of_images(20)),
+)
+
+_PREDICTIONS = value_cases(
+    "score_values:predicted",
+    {
+        "predicted_shares": {"classes": 4, "size": 2.0},
+        "predicted_shares_far_apart": {"classes": 3, "size": 400.0},
+    },
+    steps=("metric",),
+)
+
 _SVPN = {"type": "svPN", "alpha": 0.4, "iterNum": 1, "svNum": 1, "regular": None, "input_dim": 4}
 _TRIANGLE = {"type": "svPN", "iterNum": 3, "svNum": 2, "init_weight": "one", "vec": "triu"}
 _MGCRP = {"dim": 12, "num_heads": 3, "wr_dim": 4, "qkv_bias": True, "normalization": _SVPN}
@@ -157,4 +191,4 @@ _PUBLISHED = value_cases(
     dtypes=_FLOAT64,
 )
 
-CALLS = (*_PLAIN_CALLS, *_PUBLISHED)
+CALLS = (*_PLAIN_CALLS, *_EXPORTS, *_PREDICTIONS, *_PUBLISHED)

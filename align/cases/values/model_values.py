@@ -1,4 +1,4 @@
-"""Step ``forward`` of whole models beyond their taps: a plain call, and what batch norms keep."""
+"""Step ``forward`` of whole models beyond their taps: plain calls, exports, what norms keep."""
 
 from __future__ import annotations
 
@@ -13,10 +13,21 @@ from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
 from align.cases.planted_controls import MODEL_FAULTS, planted
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
+from align.record.casting import cast
 from align.record.tolerance import Tolerance
+from sot_paddle.deploy.checking import BOUND
+from sot_paddle.deploy.graph import JSON, PARAMETERS, Runner, load_graph, save_graph
+from sot_paddle.deploy.onnx_file import ONNX, load_onnx, translate
 
 _INPUTS = ("input_ids", "images")
 """What a plain call gives, whichever of them the batch has."""
+
+_ALL_INPUTS = ("input_ids", "token_type_ids", "attention_mask", "images")
+_AS_CHECKED = Tolerance(
+    "scaled",
+    BOUND,
+    "what tools/export.py allows between a model and its export, both in float32",
+)
 
 _KEPT = Tolerance(
     "scaled",
@@ -78,3 +89,61 @@ def running_statistics(setting: Setting) -> BothSides:
         rule=_KEPT,
         stamps=stamps(pair.ours.stamp, pair.reference.stamp),
     )
+
+
+def exported(setting: Setting, *, onnx: bool = False) -> BothSides:
+    """Logits of an export for the batch it was traced with, one row of it, and fewer tokens.
+
+    PADDLE: a saved graph holds a Python number as float32 (4e-8 off), in float64 too: the vision
+    models, whose layers have some, are compared in float32 alone, in which exports are made.
+
+    Args:
+        setting: of the case.
+        onnx: run the ONNX file in onnxruntime (float32), not the graph in Paddle.
+    """
+    pair, dtype = setting.pair, setting.dtype
+    given = {name: pair.batch[name] for name in _ALL_INPUTS if name in pair.batch}
+    batch = cast(given, dtype, dtype)
+    run = _export(setting, batch, onnx)
+    reference = pair.fresh_reference().eval()
+
+    def theirs(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        with on_torch.default_dtype(dtype), torch.no_grad():
+            tensors = {name: torch.from_numpy(value) for name, value in inputs.items()}
+            return on_torch.numpy(reference(**tensors))
+
+    calls = {"the batch": batch, "one row": {name: value[1:2] for name, value in batch.items()}}
+    if "images" not in batch:
+        calls["fewer tokens"] = {name: value[:, :5] for name, value in batch.items()}
+    ours: Arrays = {name: run(inputs) for name, inputs in calls.items()}
+    expected: Arrays = {name: theirs(inputs) for name, inputs in calls.items()}
+    last = list(batch)[-1]
+    changed = {**batch, last: np.ones_like(batch[last])}
+    return BothSides(
+        ours,
+        expected,
+        {
+            f"without {last}": ours | {"the batch": run(changed)},
+            "the rows in reverse": ours | {"the batch": ours["the batch"][::-1]},
+        },
+        "the batch",
+        rule=_AS_CHECKED if dtype == "float32" else None,
+        stamps=stamps(
+            on_paddle.stamp(next(iter(pair.model.parameters()))),
+            on_torch.stamp(next(iter(reference.parameters()))),
+        ),
+        note="onnxruntime" if onnx else "",
+    )
+
+
+def _export(setting: Setting, batch: Mapping[str, np.ndarray], onnx: bool) -> Runner:
+    model, folder = setting.pair.model, setting.folder()
+    train = model.training
+    model.eval()
+    with on_paddle.default_dtype(setting.dtype):
+        save_graph(model, batch, folder)
+    model.train() if train else model.eval()
+    if not onnx:
+        return load_graph(folder, list(batch))
+    translate(folder / JSON, folder / PARAMETERS, folder / ONNX, list(batch))
+    return load_onnx(folder)

@@ -1,4 +1,4 @@
-"""Step ``metric``: GLUE's metrics, ImageNet-A's columns, and the choice of the best evaluation."""
+"""Step ``metric``: GLUE's metrics, ImageNet-A's columns, the best evaluation, predicted shares."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ import torch
 from align.cases.both_sides import BothSides, Setting, ValueFault
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
+from align.record.tolerance import Tolerance
 from sot_paddle.data import imagenet_a
+from sot_paddle.deploy.predictor import record
+from sot_paddle.deploy.recipe import Recipe, TextRecipe
 from sot_torch_ref.train.image_scores import best_evaluation, image_scores
 from sot_torch_ref.train.imagenet_a import imagenet_a_scores
 
 _CLASSES = {"mnli": 3, "mnli-mm": 3}
+_ROUNDED = Tolerance("scaled", 1e-6, "shares are written with six decimals: half of the last one")
 _UNDEFINED = -2.0  # NaN means "undefined" here; both sides must say so
 
 
@@ -224,3 +228,32 @@ def _last(values: Sequence[float], choose: Callable[[Sequence[float]], int]) -> 
 
 def _first_nan(values: Sequence[float], choose: Callable[[Sequence[float]], int]) -> int:
     return next((i for i, value in enumerate(values) if math.isnan(value)), choose(values))
+
+
+def predicted(setting: Setting, *, classes: int, size: float) -> BothSides:
+    """Probabilities and best class of rows of logits.
+
+    Args:
+        setting: of the case.
+        classes: K.
+        size: of the logits; large ones overflow in a softmax that does not subtract the largest.
+    """
+    logits = (size * np.random.default_rng(6).normal(size=(5, classes))).astype(np.float32)
+    labels = tuple(f"class {index}" for index in range(classes))
+    recipe = Recipe("", labels, (), TextRecipe("wordpiece", 8, "longest", True))
+    found = [record(recipe, row) for row in logits]
+    shares = np.array([list(one["probabilities"].values()) for one in found])
+    best = np.array([labels.index(one["label"]) for one in found])
+    expected = torch.softmax(torch.from_numpy(logits).double(), dim=1)
+    return BothSides(
+        {"probabilities": shares, "label": best},
+        {"probabilities": expected.numpy(), "label": expected.argmax(dim=1).numpy()},
+        {
+            "the next class": {"probabilities": np.roll(shares, 1, axis=1), "label": best},
+            "another label": {"probabilities": shares, "label": (best + 1) % classes},
+        },
+        "the rows",
+        rule=_ROUNDED,
+        framework_free=True,
+        note="ours: NumPy, reference: torch.softmax",
+    )

@@ -1,0 +1,85 @@
+"""The export command: a trained folder to files that run without this project's code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sot_paddle.command_line import OneLineParser
+from sot_paddle.deploy.exporting import FORMATS, check_destination, export
+from sot_paddle.deploy.input_rows import INPUT_HELP, InputOptions, read_rows
+from sot_paddle.deploy.trained import open_trained
+from sot_paddle.failures import exit_status
+from sot_paddle.train.device import prepare_device
+
+DESCRIPTION = """\
+Write a trained model as graph files: model.json and model.pdiparams (paddle.jit.save) and
+model.onnx (through paddle2onnx), with open batch and token axes, the tokenizer and export.json
+beside them. Each is compared with the trained model on real inputs of several shapes; the largest
+difference is printed. A folder that is farther than the bound is not left behind."""
+EXAMPLES = """\
+examples:
+  python tools/export.py output/digits output/digits_export
+  python tools/export.py OUTPUT/rte OUTPUT/rte_export --data GLUE/RTE/dev.tsv
+  python tools/export.py OUTPUT/rte/best OUTPUT/rte_onnx --formats onnx
+
+exit status: 0 done; 2 refused, with one line on stderr that says why; 130 interrupted.
+"""
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run ``tools/export.py``.
+
+    Args:
+        arguments: the command line without the program's name.
+
+    Returns:
+        0 when the export is there, 2 when the command was refused (one line on stderr says why,
+        nothing is written), 130 when it was interrupted.
+    """
+    options = _parser().parse_args(list(arguments))
+    return exit_status("export", lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> None:
+    formats = tuple(dict.fromkeys(options.formats.split(",")))
+    if not set(formats) <= set(FORMATS):
+        raise ValueError(f"--formats takes {' and '.join(FORMATS)}, got {options.formats!r}")
+    out = Path(options.out)
+    check_destination(out, overwrite=options.overwrite)
+    prepare_device(dtype="float32", cpu=True)
+    trained = open_trained(options.model, ema=not options.no_ema)
+    for note in trained.notes:
+        print(note, file=sys.stderr)
+    rows = None
+    if options.data:
+        wanted = InputOptions(options.format, options.columns)
+        rows = [row.value for row in read_rows(options.data, trained.recipe, wanted)]
+    export(trained, out, formats=formats, rows=rows)
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="export.py",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL_FOLDER", help="of tools/train_glue.py or tools/train_image.py")
+    add("out", metavar="DIR", help="folder of the export, made by the command")
+    add("--formats", default=",".join(FORMATS), metavar="F,F", help="[jit,onnx]")
+    add(
+        *("--data",),
+        nargs="+",
+        metavar="INPUT",
+        help=f"real inputs for the check: {INPUT_HELP} "
+        "[sentences that come with the package; scikit-learn's digits]",
+    )
+    InputOptions.add_flags(parser)
+    add("--no-ema", action="store_true", help="raw weights instead of the moving average")
+    add("--overwrite", action="store_true", help="replace an export at DIR")
+    return parser

@@ -1,0 +1,119 @@
+"""ONNX: from a saved graph through paddle2onnx, and run by onnxruntime without Paddle."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import onnx
+
+ONNX = "model.onnx"
+OUTPUT = "logits"
+_WORKER = Path(__file__).with_name("onnx_worker.py")
+_AXES = ("batch", "tokens")
+"""Names of the open axes."""
+
+
+def translate(graph: Path, parameters: Path, destination: Path, names: Sequence[str]) -> None:
+    """Translate a saved graph to ONNX.
+
+    Args:
+        graph: ``model.json``.
+        parameters: ``model.pdiparams``.
+        destination: file for the ONNX model: the inputs under their names, one output ``logits``,
+            open axes ``batch`` and ``tokens``.
+        names: of the inputs, which the graph must have.
+
+    Raises:
+        ValueError: paddle2onnx has no translation; says what it lacks.
+    """
+    import onnx
+
+    command = [sys.executable, "-P", "-W", "ignore", str(_WORKER)]
+    done = subprocess.run(  # noqa: S603 (the interpreter that runs this)
+        [*command, str(graph), str(parameters), str(destination)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode or not destination.is_file():
+        raise ValueError(
+            f"paddle2onnx cannot translate this model: {_reason(done.stdout + done.stderr)}; "
+            "export it with --formats jit"
+        )
+    model = onnx.load(str(destination))
+    found = [item.name for item in model.graph.input]
+    if sorted(found) != sorted(names) or len(model.graph.output) != 1:
+        raise ValueError(f"the translated graph takes {', '.join(found)}, not {', '.join(names)}")
+    _tidy(model)
+    onnx.checker.check_model(model)
+    onnx.save(model, str(destination))
+
+
+def _reason(said: str) -> str:
+    """The lines of paddle2onnx that name what is missing."""
+    lines = [re.sub(r"^(\[\w+\])+\s*", "", line.strip()) for line in said.splitlines()]
+    telling = [line for line in lines if re.search(r"annot|unsupported|not supported", line)]
+    return "; ".join(dict.fromkeys(telling)) or (lines[-1] if lines else "it ended silently")
+
+
+def _tidy(model: onnx.ModelProto) -> None:
+    """Name the output and the open axes, and drop constants that no operator reads."""
+    graph = model.graph
+    old = graph.output[0].name
+    for node in graph.node:
+        node.output[:] = [OUTPUT if name == old else name for name in node.output]
+        node.input[:] = [OUTPUT if name == old else name for name in node.input]
+    graph.output[0].name = OUTPUT
+    for item in (*graph.input, *graph.output):
+        for axis, name in zip(item.type.tensor_type.shape.dim, _AXES, strict=False):
+            if not axis.HasField("dim_value"):
+                axis.dim_param = name
+    read = {name for node in graph.node for name in node.input} | {OUTPUT}
+    kept = [item for item in graph.initializer if item.name in read]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+
+
+def load_onnx(folder: Path) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
+    """Load an export's ONNX model for the CPU.
+
+    Args:
+        folder: with ``model.onnx``. ``OMP_NUM_THREADS`` limits the threads that run it.
+
+    Returns:
+        Runs it: arrays by input name to logits (B, K) float32.
+
+    Raises:
+        ValueError: no such file, a damaged one, or onnxruntime is not installed.
+    """
+    path = folder / ONNX
+    if not path.is_file():
+        raise ValueError(f"{folder} has no {ONNX}: export with --formats onnx")
+    try:
+        import onnxruntime
+        from onnxruntime.capi import onnxruntime_pybind11_state as states
+    except ImportError as error:
+        raise ValueError(f"{path} needs onnxruntime: pip install onnxruntime") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "0").partition(",")[0])
+    options.log_severity_level = 3  # errors
+    damage = (states.Fail, states.InvalidProtobuf, states.InvalidGraph, states.InvalidArgument)
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+    except damage as error:
+        raise ValueError(f"{path} cannot be loaded: {' '.join(str(error).split())}") from error
+    names = [item.name for item in session.get_inputs()]
+
+    def run(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        return session.run([OUTPUT], {name: arrays[name] for name in names})[0]
+
+    return run

@@ -1,0 +1,98 @@
+"""The prediction command: files, folders or stdin to JSON lines."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sot_paddle.atomic import atomic_file
+from sot_paddle.command_line import OneLineParser
+from sot_paddle.deploy.input_rows import INPUT_HELP, STDIN, InputOptions, read_rows
+from sot_paddle.deploy.predictor import RUNTIMES, open_predictor
+from sot_paddle.failures import exit_status
+
+DESCRIPTION = """\
+Predict with a training's folder or with an export of tools/export.py: one line of JSON for each
+row, with the label, its probability and the probabilities by name (a score for regression). An
+export with ONNX runs in onnxruntime and needs no Paddle."""
+EXAMPLES = """\
+examples:
+  python tools/predict.py OUTPUT/rte GLUE/RTE/dev.tsv --out predictions.jsonl
+  python tools/predict.py OUTPUT/cola GLUE/CoLA/dev.tsv --columns 4
+  echo "The cat sat on the mat." | python tools/predict.py OUTPUT/cola_export
+  python tools/predict.py output/digits_export pictures/ --batch-size 64
+  find . -name "*.png" | python tools/predict.py output/digits -
+
+exit status: 0 done; 2 refused, with one line on stderr that says why; 130 interrupted.
+"""
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run ``tools/predict.py``.
+
+    Args:
+        arguments: the command line without the program's name.
+
+    Returns:
+        0 when every row is predicted, 2 when the command was refused or a row cannot be read (one
+        line on stderr says why, a file of ``--out`` is not written), 130 when it was interrupted.
+    """
+    options = _parser().parse_args(list(arguments))
+    return exit_status("predict", lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> None:
+    if options.batch_size < 1:
+        raise ValueError(f"--batch-size must be at least 1, got {options.batch_size}")
+    out = Path(options.out) if options.out else None
+    if out is not None and out.is_dir():
+        raise ValueError(f"--out {out}: expected a file's name, got a folder")
+    predictor = open_predictor(
+        options.model, runtime=options.runtime, ema=not options.no_ema, cpu=options.cpu
+    )
+    for note in predictor.notes:
+        print(note, file=sys.stderr)
+    wanted = InputOptions(options.format, options.columns)
+    rows = read_rows(options.inputs or [STDIN], predictor.recipe, wanted)
+    found = predictor.predictions(rows, options.batch_size, logits=options.logits)
+    lines = (json.dumps(one, ensure_ascii=False, allow_nan=False) + "\n" for one in found)
+    if out is None:
+        _print(lines)
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(out) as handle:
+        handle.writelines(line.encode("utf-8") for line in lines)
+
+
+def _print(lines: Iterator[str]) -> None:
+    """Each line at once: who reads them may be waiting for it, or have seen enough."""
+    try:
+        for line in lines:
+            print(line, end="", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="predict.py",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("model", metavar="MODEL_FOLDER", help="a training's folder, or an export")
+    add("inputs", nargs="*", metavar="INPUT", help=f"{INPUT_HELP} [-]")
+    add("--out", metavar="FILE", help="write there, whole or not at all [stdout]")
+    add("--batch-size", type=int, default=32, metavar="N", help="rows computed together [32]")
+    add("--runtime", choices=RUNTIMES, default="auto", help="[auto: onnx, else jit, else model]")
+    InputOptions.add_flags(parser)
+    add("--logits", action="store_true", help="write the logits too")
+    add("--no-ema", action="store_true", help="raw weights instead of the moving average")
+    add("--cpu", action="store_true", help="use the CPU even where there is a GPU")
+    return parser

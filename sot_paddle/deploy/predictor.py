@@ -1,0 +1,137 @@
+"""Predictions of a trained folder or an export: rows in, logits, labels and probabilities out.
+
+Shape legend: B rows, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sot_paddle.deploy.input_rows import Row
+from sot_paddle.deploy.onnx_file import ONNX, load_onnx
+from sot_paddle.deploy.preparation import Preparation, preparation_of
+from sot_paddle.deploy.recipe import Recipe, is_export, read_recipe
+from sot_paddle.train.quiet import quiet_imports
+
+RUNTIMES = ("auto", "onnx", "jit", "model")
+_DIGITS = 6
+"""Decimals of a probability or score."""
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A model that is ready to predict.
+
+    Attributes:
+        recipe: labels and preparation.
+        prepare: rows to arrays.
+        run: arrays by input name to logits (B, K).
+        notes: what could not be read and was assumed.
+    """
+
+    recipe: Recipe
+    prepare: Preparation
+    run: Any
+    notes: tuple[str, ...] = ()
+
+    def logits(self, rows: Sequence[Row]) -> np.ndarray:
+        """(B, K) float32 of at least one row; inputs of the same rows are the training's."""
+        return self.run(self.prepare([row.value for row in rows]))
+
+    def predictions(self, rows: Iterable[Row], batch_size: int, *, logits: bool) -> Iterator[dict]:
+        """A record for each row, in order, batch by batch.
+
+        Args:
+            rows: any number; read as they are needed.
+            batch_size: rows computed together.
+            logits: whether the records hold the logits too.
+
+        Yields:
+            JSON-ready records, see `record`.
+
+        Raises:
+            ValueError: a row that cannot be read, or logits that are not finite.
+        """
+        waiting, number = iter(rows), 0
+        while batch := list(islice(waiting, batch_size)):
+            for row, values in zip(batch, self.logits(batch), strict=True):
+                if not np.isfinite(values).all():
+                    raise ValueError(f"row {number}: the model's output is not finite")
+                found = record(self.recipe, values, logits_too=logits)
+                yield {"index": number, **({"image": row.name} if row.name else {}), **found}
+                number += 1
+
+
+def record(recipe: Recipe, logits: np.ndarray, *, logits_too: bool = False) -> dict[str, Any]:
+    """What the logits (K,) of one row say.
+
+    Returns:
+        ``label``, its ``probability`` and ``probabilities`` by name (the softmax, in float64); for
+        regression ``score``. With ``logits_too`` also ``logits``, a list.
+    """
+    precise = logits.astype(np.float64)
+    found: dict[str, Any]
+    if recipe.labels:
+        shares = np.exp(precise - precise.max())
+        shares = [round(float(share), _DIGITS) for share in shares / shares.sum()]
+        best = int(precise.argmax())
+        named = dict(zip(recipe.labels, shares, strict=True))
+        found = {"label": recipe.labels[best], "probability": shares[best], "probabilities": named}
+    else:
+        found = {"score": round(float(precise[0]), _DIGITS)}
+    return found | ({"logits": [float(value) for value in logits]} if logits_too else {})
+
+
+def open_predictor(
+    place: str | Path, *, runtime: str = "auto", ema: bool = True, cpu: bool = False
+) -> Predictor:
+    """Open what ``tools/export.py`` or a training wrote.
+
+    Args:
+        place: an export, or a training's folder.
+        runtime: ``"onnx"`` or ``"jit"`` of an export, ``"model"`` of a training's folder;
+            ``"auto"`` takes what is there, ONNX before jit. ONNX needs no Paddle.
+        ema: of an image training: the moving average; False for the raw weights.
+        cpu: use the CPU even where there is a GPU (ONNX always does).
+
+    Raises:
+        ValueError: no such model, a damaged one, or another runtime than it has.
+    """
+    folder = Path(place)
+    if not is_export(folder):
+        if runtime not in ("auto", "model"):
+            raise ValueError(f"{place} is no export: --runtime {runtime} needs tools/export.py")
+        return _of_training(folder, ema, cpu)
+    if runtime == "model" or not ema:
+        raise ValueError(f"{place} is an export: give the training's folder for its own model")
+    recipe = read_recipe(folder)
+    if runtime == "auto":
+        runtime = "onnx" if (folder / ONNX).is_file() else "jit"
+    run = load_onnx(folder) if runtime == "onnx" else _graph(folder, recipe, cpu)
+    return Predictor(recipe, preparation_of(recipe, folder), run)
+
+
+def _graph(folder: Path, recipe: Recipe, cpu: bool) -> Any:
+    with quiet_imports():
+        from sot_paddle.deploy.graph import load_graph
+        from sot_paddle.train.device import prepare_device
+    prepare_device(dtype="float32", cpu=cpu)
+    return load_graph(folder, recipe.inputs)
+
+
+def _of_training(folder: Path, ema: bool, cpu: bool) -> Predictor:
+    with quiet_imports():
+        from sot_paddle.deploy.graph import run_model
+        from sot_paddle.deploy.trained import open_trained
+        from sot_paddle.train.device import prepare_device
+    prepare_device(dtype="float32", cpu=cpu)
+    trained = open_trained(folder, ema=ema)
+    recipe = trained.recipe
+    run = run_model(trained.model, recipe.inputs)
+    return Predictor(recipe, preparation_of(recipe, trained.folder), run, trained.notes)

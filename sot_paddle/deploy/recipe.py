@@ -1,0 +1,122 @@
+"""What a model outside of training needs beside its graph: input names, labels, preparation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sot_paddle import strict_json
+
+RECIPE = "export.json"
+KIND, VERSION = "sot_paddle export", 1
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRecipe:
+    """How rows of text become numbers.
+
+    Attributes:
+        tokenizer: its family, a key of `sot_paddle.data.tokenizer_families.FAMILIES`.
+        max_length: tokens of a row at most.
+        padding: ``"max_length"`` or ``"longest"``, as in training.
+        do_lower_case: as in training.
+        num_texts: 1 for sentences, 2 for pairs, None for either.
+        columns: names of the task's text columns, () when they are not known.
+    """
+
+    tokenizer: str
+    max_length: int
+    padding: str
+    do_lower_case: bool
+    num_texts: int | None = None
+    columns: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageRecipe:
+    """How an image becomes numbers: the fields of `sot_paddle.data.image_transforms.EvalTransform`.
+
+    Attributes:
+        img_size: of the square input, in pixels.
+        crop_pct: part of the shorter side that the crop keeps.
+        interpolation: of the resize.
+        mean: of each channel.
+        std: likewise.
+    """
+
+    img_size: int
+    crop_pct: float
+    interpolation: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """Everything but the graph.
+
+    Attributes:
+        model: registry name.
+        labels: class names in the order of the outputs; () for regression.
+        inputs: names of the graph's inputs in its order.
+        preparation: of the model's kind.
+    """
+
+    model: str
+    labels: tuple[str, ...]
+    inputs: tuple[str, ...]
+    preparation: TextRecipe | ImageRecipe
+
+    @property
+    def is_text(self) -> bool:
+        """Whether rows are texts, else they are images."""
+        return isinstance(self.preparation, TextRecipe)
+
+    @property
+    def num_outputs(self) -> int:
+        """Width K of the logits."""
+        return len(self.labels) or 1
+
+
+def recipe_json(recipe: Recipe, more: Mapping[str, Any]) -> str:
+    """The content of an export's ``export.json``.
+
+    Args:
+        recipe: what `read_recipe` gives back.
+        more: what else is written down there, for people.
+    """
+    content = dataclasses.asdict(recipe)
+    content["preparation"] = {"text" if recipe.is_text else "image": content["preparation"]}
+    return strict_json.dumps({"kind": KIND, "version": VERSION, **content, **more})
+
+
+def is_export(folder: Path) -> bool:
+    """Whether a folder holds an export."""
+    return (folder / RECIPE).is_file()
+
+
+def read_recipe(folder: Path) -> Recipe:
+    """Read an export's ``export.json``.
+
+    Raises:
+        ValueError: it cannot be read, is damaged, or of another version.
+    """
+    path = folder / RECIPE
+    try:
+        content = strict_json.loads(path.read_text(encoding="utf-8"))
+        if (content["kind"], content["version"]) != (KIND, VERSION):
+            raise ValueError(f"kind {content['kind']!r}, version {content['version']!r}")
+        ((kind, fields),) = content["preparation"].items()
+        made = {"text": TextRecipe, "image": ImageRecipe}[kind](**_tuples(fields))
+        values = {name: content[name] for name in ("model", "labels", "inputs")}
+        return Recipe(**_tuples(values), preparation=made)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is not what tools/export.py of this version writes ({error}); export again"
+        ) from error
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(item) if isinstance(item, list) else item for key, item in values.items()}

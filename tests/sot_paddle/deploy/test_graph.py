@@ -1,0 +1,73 @@
+"""Traced graphs of every head: the model's logits for any batch and any length."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sot_paddle.deploy.graph import load_graph, run_model, save_graph
+
+HEADS = {
+    "mgcrp_qk": {},
+    "mgcrp_qk, masked": {"mask_padding": True},
+    "mgcrp, triangles, masked": {"pooling": "mgcrp", "vec": "triu", "mask_padding": True},
+    "mgcrp, two triplets": {"pooling": "mgcrp", "num_sv": 2, "num_iter": 3},
+    "gcp, all tokens, masked": {"pooling": "gcp", "fusion": "aggre_all", "mask_padding": True},
+    "gcp_text, joined": {"pooling": "gcp_text", "fusion": "concat"},
+    "gap, summed losses": {"pooling": "gap", "fusion": "sum_loss"},
+    "pooler": {"pooling": "pooler"},
+}
+NAMES = ("input_ids", "token_type_ids", "attention_mask")
+
+
+def text_batch(rows: int, tokens: int, seed: int) -> dict[str, np.ndarray]:
+    """Token ids of pairs; the first row is padded where it is long enough."""
+    draw = np.random.default_rng(seed)
+    ids = draw.integers(5, 17, (rows, tokens))
+    types = np.zeros_like(ids)
+    types[:, tokens // 2 :] = 1
+    mask = np.ones_like(ids)
+    mask[0, max(2, tokens - 2) :] = 0
+    return dict(zip(NAMES, (ids, types, mask), strict=True))
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_text_graph_is_open_in_rows_and_tokens(tiny, tmp_path, head):
+    model = tiny.text_model(3, wr_dim=4, head_num_heads=2, qkv_dim=3, **HEADS[head])
+    save_graph(model, text_batch(2, 9, 0), tmp_path)
+    graph, direct = load_graph(tmp_path, NAMES), run_model(model, NAMES)
+    for rows, tokens in ((1, 4), (2, 9), (5, 20)):
+        batch = text_batch(rows, tokens, rows)
+        expected, found = direct(batch), graph(batch)
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * max(1.0, scale))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("sot_tiny", {"token_type": "densenet"}),
+        ("swin_tiny", {"img_size": 14, "window_size": 3}),  # grids that are padded
+    ],
+)
+def test_an_image_graph_is_open_in_rows(tiny, tmp_path, name, options):
+    model = tiny.image_model(name, **options)
+    shape = (3, model.img_size, model.img_size)
+    draw = np.random.default_rng(2)
+    batches = [{"images": draw.normal(size=(n, *shape)).astype("float32")} for n in (2, 1, 5)]
+    save_graph(model, batches[0], tmp_path)
+    graph, direct = load_graph(tmp_path, ("images",)), run_model(model, ("images",))
+    for batch in batches:
+        expected = direct(batch)
+        scale = max(1.0, float(np.abs(expected).max()))
+        np.testing.assert_allclose(graph(batch), expected, rtol=0, atol=1e-5 * scale)
+
+
+def test_a_damaged_graph_is_one_line(exports, tmp_path):
+    _, out = exports["cola"]
+    with pytest.raises(ValueError, match="has no model.json: export with --formats jit"):
+        load_graph(tmp_path, NAMES)
+    (tmp_path / "model.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "model.pdiparams").write_bytes((out / "model.pdiparams").read_bytes())
+    with pytest.raises(ValueError, match="model.json cannot be loaded"):
+        load_graph(tmp_path, NAMES)

@@ -1,0 +1,84 @@
+"""ONNX files: names, open axes, and one line where paddle2onnx has no translation."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import paddle
+import pytest
+from paddle import nn
+
+from sot_paddle.deploy.graph import JSON, PARAMETERS, load_graph, run_model, save_graph
+from sot_paddle.deploy.onnx_file import load_onnx, translate
+from sot_paddle.registry import create_model, list_models
+from tests.sot_paddle.deploy.test_graph import NAMES, text_batch
+
+
+def shapes(values) -> dict[str, list[int | str]]:
+    return {
+        value.name: [axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim]
+        for value in values
+    }
+
+
+def test_names_and_open_axes(exports):
+    graph = onnx.load(str(exports["rte"][1] / "model.onnx")).graph
+    assert shapes(graph.input) == dict.fromkeys(NAMES, ["batch", "tokens"])
+    assert shapes(graph.output) == {"logits": ["batch", 2]}
+    graph = onnx.load(str(exports["swin"][1] / "model.onnx")).graph
+    assert shapes(graph.input) == {"images": ["batch", 3, 16, 16]}
+    assert shapes(graph.output) == {"logits": ["batch", 3]}
+
+
+class Untranslatable(nn.Layer):
+    """A model with an operator that ONNX has not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = self.create_parameter([17, 17])
+
+    def forward(self, input_ids: paddle.Tensor) -> paddle.Tensor:
+        """(B, S) ids to (B, 17)."""
+        rows = self.weight[input_ids[:, 0]]
+        return paddle.matmul(rows, paddle.linalg.pinv(self.weight))
+
+
+def test_what_paddle2onnx_lacks_is_one_line(tmp_path):
+    model = Untranslatable()
+    model.eval()
+    batch = {"input_ids": text_batch(2, 4, 0)["input_ids"]}
+    save_graph(model, batch, tmp_path)
+    files = (tmp_path / JSON, tmp_path / PARAMETERS, tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match="paddle2onnx cannot translate this model: .*; export it"):
+        translate(*files, ["input_ids"])
+    assert not files[2].exists()
+
+
+def test_a_damaged_file_is_one_line(exports, tmp_path):
+    with pytest.raises(ValueError, match="has no model.onnx: export with --formats onnx"):
+        load_onnx(tmp_path)
+    content = (exports["cola"][1] / "model.onnx").read_bytes()
+    (tmp_path / "model.onnx").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match="model.onnx cannot be loaded"):
+        load_onnx(tmp_path)
+
+
+SMALLEST = [name for name in list_models("text") if not name.endswith(("_large", "_mgcrp"))]
+
+
+@pytest.mark.parametrize("name", SMALLEST)
+def test_every_language_model_with_its_own_head(tiny, tmp_path, name):
+    sizes = {key: value for key, value in tiny.BERT.items() if key != "vocab_size"}
+    model = tiny.spread(create_model(name, 3, **sizes, vocab_size=17, head_dropout=0.0))
+    batches = [text_batch(2, 9, 0), text_batch(3, 15, 1), text_batch(1, 4, 2)]
+    if model.encoder_config.type_vocab_size == 1:
+        for batch in batches:
+            batch["token_type_ids"] *= 0
+    save_graph(model, batches[0], tmp_path)
+    translate(tmp_path / JSON, tmp_path / PARAMETERS, tmp_path / "model.onnx", NAMES)
+    run, graph, direct = load_onnx(tmp_path), load_graph(tmp_path, NAMES), run_model(model, NAMES)
+    for batch in batches:
+        expected = direct(batch)
+        scale = max(1.0, float(np.abs(expected).max()))
+        for found in (run(batch), graph(batch)):
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * scale)

@@ -1,0 +1,20 @@
+"""Predict with a trained model or an export of it: files, folders or stdin to JSON lines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
+from sot_paddle.deploy.predict_command import run_command
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command: 0 done, 2 refused or failed (one line on stderr), 130 interrupted."""
+    return run_command(sys.argv[1:] if arguments is None else arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
