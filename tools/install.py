@@ -1,0 +1,74 @@
+"""Install pinned packages with pip and say every few seconds how far it is; standard library only.
+
+python tools/install.py .venv/bin/python requirements.txt requirements-tests.txt
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+EVERY = 5.0
+"""Seconds between two lines at most."""
+_FETCHES = ("Collecting ", "Processing ", "Requirement ")
+TOLD = 20
+"""Last lines of pip that are shown when it fails."""
+
+
+def pins(files: Iterable[str]) -> int:
+    """How many packages the files pin."""
+    lines = (line for name in files for line in Path(name).read_text("utf-8").splitlines())
+    return sum(bool(re.match(r"[\w.-]+==", line)) for line in lines)
+
+
+def installed(python: str) -> int:
+    """How many packages an environment holds now."""
+    libraries = Path(python).parent.parent.glob("lib/python*/site-packages/*.dist-info")
+    return sum(1 for _ in libraries)
+
+
+def progress(said: Iterable[str], total: int, done: int, seconds: float) -> str:
+    """One line: packages fetched or installed so far, and the time.
+
+    Args:
+        said: lines of pip.
+        total: packages there are.
+        done: packages that are installed.
+        seconds: since the beginning.
+    """
+    fetched = [line.split() for line in said if line.startswith(_FETCHES)]
+    latest = re.sub(r"-(cp|py)\d.*", "", Path(fetched[-1][1]).name) if fetched else "looking"
+    what = f"{len(fetched):3d} of {total} fetched ({latest})"
+    if done:
+        what = f"{done:3d} of {total} installed"
+    return f"setup: {what}, {int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run pip; its exit status."""
+    python, *files = sys.argv[1:] if arguments is None else arguments
+    command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    command += [word for name in files for word in ("--requirement", name)]
+    start, before, total, said = time.monotonic(), installed(python), pins(files), []
+    with subprocess.Popen(  # noqa: S603 (the pip of the environment that is named)
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as pip:
+        reader = threading.Thread(target=lambda: said.extend(iter(pip.stdout.readline, "")))
+        reader.start()
+        while reader.is_alive():
+            done = max(installed(python) - before, 0)
+            print(progress(tuple(said), total, done, time.monotonic() - start), flush=True)
+            reader.join(EVERY)
+    status = pip.returncode
+    if status:
+        print("".join(said[-TOLD:]), end="", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
