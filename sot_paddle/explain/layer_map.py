@@ -60,7 +60,7 @@ def layer_figure(columns: Mapping[str, Sequence[float]]) -> bytes:
         columns: name -> score of each layer, all of the same number of layers.
 
     Returns:
-        A PNG file: the last layer is at the top, the best layer of a column is framed.
+        A PNG file: the last layer is at the top, the best layer of a column is bold.
 
     Raises:
         ValueError: columns of different lengths.
