@@ -82,6 +82,7 @@ COUNTERPARTS: Mapping[str, str] = {
     "backbones.token_embed build_token_embed img_size": "timm.layers PatchEmbed img_size",
     "backbones.token_embed build_token_embed patch_size": "timm.layers PatchEmbed patch_size",
     "backbones.token_embed build_token_embed in_chans": "timm.layers PatchEmbed in_chans",
+    "functional center_tokens centering": "sot_torch_ref.functional cross_covariance centering",
     "heads.adapter_pooler AdapterConfig adapter_dim": (
         "sot_torch_ref.heads.adapter_pooler AdapterClassifier adapter_dim"
     ),
@@ -117,6 +118,18 @@ COUNTERPARTS: Mapping[str, str] = {
     ),
     "data.paddle_dataset PadCollator pad_id": "transformers BertConfig pad_token_id",
     "data.image_randaugment RandAugmentConfig prob": "timm.data.auto_augment AugmentOp prob",
+    "data.squad.span_decoding DecodingOptions n_best": (
+        "sot_torch_ref.train.squad best_answer n_best"
+    ),
+    "data.squad.span_decoding DecodingOptions max_tokens": (
+        "sot_torch_ref.train.squad best_answer max_tokens"
+    ),
+    "data.squad.span_features span_features max_length": (
+        "sot_torch_ref.train.squad window_features max_length"
+    ),
+    "data.squad.span_features span_features stride": (
+        "sot_torch_ref.train.squad window_features stride"
+    ),
     "data.token_features pad_rows pad_id": "transformers BertConfig pad_token_id",
     "tasks.losses cross_entropy ignore_index": "torch.nn.functional cross_entropy ignore_index",
     "tasks.losses image_loss smoothing": "torch.nn.functional cross_entropy label_smoothing",

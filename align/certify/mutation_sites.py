@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from align.cases.covered.syntax import parse
 from align.certify.mutation_edits import EXPRESSIONS, STATEMENTS, UNSEEN_OPTIONS
 from align.certify.no_effect import changes_nothing_there, without_gradient
-from align.certify.refusals import called, only_for_refusals, refusing_lines
+from align.certify.refusals import called, calls_one, only_for_refusals, refusing_lines
 from align.certify.value_edits import FileNames, number, written
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -159,7 +159,7 @@ class MutableFile:
         return (node.body[0] if asked else node).lineno in self._refusals
 
     def _refuses(self, node: ast.stmt) -> bool:
-        return called(getattr(node, "value", node)) in self._refusers
+        return calls_one(getattr(node, "value", node), self._refusers)
 
     def _mutant(self, kind: str, old: ast.AST, new: ast.AST) -> Mutant:
         after = ast.unparse(ast.fix_missing_locations(new))

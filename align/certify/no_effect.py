@@ -9,6 +9,9 @@ from align.certify.refusals import called
 
 _EVEN = {"square", "abs"}
 """Functions for which the sign of their argument makes no difference."""
+_MODULES = {"paddle", "np", "F"}
+_WITHOUT_GRADIENT = ("mask", "labels", "input_ids", "token_type_ids", "positions")
+"""Names of tensors that have none: truth values and whole numbers; also the end of a name."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -29,7 +32,8 @@ def without_gradient(tree: ast.Module) -> frozenset[int]:
 def changes_nothing_there(statement: ast.stmt, no_gradient: bool) -> set[tuple[int, str]]:
     """The edits of a statement's parts that its other parts make meaningless.
 
-    A gradient cut from a truth value, from a result that nobody takes or where none is recorded;
+    A gradient cut from a truth value, from what is made of masks or labels alone, from a result
+    that nobody takes or where none is recorded;
     the order of what something is looked up in; the sign of what is squared.
 
     Args:
@@ -43,7 +47,7 @@ def changes_nothing_there(statement: ast.stmt, no_gradient: bool) -> set[tuple[i
     if isinstance(statement, ast.Expr):
         found.add((id(statement.value), "detached"))
     for node in ast.walk(statement):
-        if no_gradient:
+        if no_gradient or _of_masks(node):
             found.update(_cuts(node))
         if isinstance(node, ast.Compare):
             found.update(cut for part in ast.walk(node) for cut in _cuts(part))
@@ -58,6 +62,11 @@ def _cuts(node: ast.AST) -> Iterator[tuple[int, str]]:
     yield id(node), "detached"
     if called(node) == "detach":
         yield id(node), "dropped_call"
+
+
+def _of_masks(node: ast.AST) -> bool:
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)} - _MODULES
+    return bool(names) and all(name.endswith(_WITHOUT_GRADIENT) for name in names)
 
 
 def _is_difference(node: ast.AST) -> bool:

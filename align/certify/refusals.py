@@ -21,16 +21,32 @@ def called(node: ast.AST) -> str:
     return getattr(function, "attr", getattr(function, "id", ""))
 
 
+def calls_one(node: ast.AST, refusers: Collection[str]) -> bool:
+    """Whether a call is of a function that only refuses (names from `only_refusing`)."""
+    name, base = called(node), getattr(node, "func", node)
+    while isinstance(base, ast.Attribute):
+        base = base.value
+    of_self = isinstance(base, ast.Name) and base.id == "self"
+    own = f"self.{name}/{len(getattr(node, 'args', ()))}"
+    return name in refusers or (of_self and own in refusers)
+
+
 def only_refusing(trees: Iterable[ast.Module]) -> set[str]:
     """Names of functions that return nothing, change nothing and can only raise.
 
-    A name counts when every function of that name is one; they may call each other.
+    A name counts when every function of that name is one; they may call each other. What is called
+    on ``self`` or on what it holds is a method: ``self.NAME/COUNT`` counts when every method of so
+    many parameters is one.
     """
     functions: dict[str, list[ast.AST]] = {}
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, _FUNCTIONS):
                 functions.setdefault(node.name, []).append(node)
+            for part in node.body if isinstance(node, ast.ClassDef) else ():
+                if isinstance(part, _FUNCTIONS):
+                    own = f"self.{part.name}/{len(part.args.args) - 1}"
+                    functions.setdefault(own, []).append(part)
     found: set[str] = set()
     while True:
         more = {
@@ -53,7 +69,7 @@ def _only_refuses(function: ast.AST, known: Collection[str]) -> bool:
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
             return False
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            if called(node.value) not in known:
+            if not calls_one(node.value, known):
                 return False
             raises = True
         raises = raises or isinstance(node, ast.Raise)
@@ -71,7 +87,7 @@ def refusing_lines(tree: ast.Module, refusers: Collection[str]) -> frozenset[int
     for node in ast.walk(tree):
         if isinstance(node, _FUNCTIONS) and _only_refuses(node, refusers):
             found.update(range(node.body[0].lineno, (node.end_lineno or 0) + 1))
-        elif isinstance(node, ast.Expr) and called(node.value) in refusers:
+        elif isinstance(node, ast.Expr) and calls_one(node.value, refusers):
             found.add(node.lineno)
     return frozenset(found)
 

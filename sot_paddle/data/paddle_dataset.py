@@ -24,7 +24,6 @@ class FeatureDataset(Dataset):
     """
 
     def __init__(self, features: TokenFeatures) -> None:
-        super().__init__()
         self.features = features
 
     def __len__(self) -> int:

@@ -124,5 +124,15 @@ _EVALUATIONS = tuple(
     )
     for task, classes in (("mrpc", 2), ("mnli", 3), ("sts-b", 1))
 )
+_EVALUATIONS += (
+    PairValuesCase(
+        "evaluation_spans",
+        options={**_ENCODER, "pooling": "spans"},
+        steps=("metric",),
+        num_classes=2,
+        dtypes=("float64",),
+        values="evaluation_values:spans",
+    ),
+)
 
 IMAGE_DATA = (*_PIXELS, *_DRAWN, _TRAINER, *_EVALUATIONS)

@@ -66,7 +66,12 @@ _LIVE = (
     PairValuesCase(
         "live_states",
         "bert_base",
-        {**BERT, "num_hidden_layers": 2},
+        {
+            **BERT,
+            "num_hidden_layers": 2,
+            "hidden_dropout_prob": 0.5,
+            "attention_probs_dropout_prob": 0.5,
+        },
         steps=("forward",),
         dtypes=("float64",),
         values="states.state_values:live",
@@ -77,6 +82,7 @@ _STORED = value_cases(
     {
         "stored_states": {"task": "rte", "dtype": "float32"},
         "stored_states_half": {"task": "squad", "dtype": "float16"},
+        "stored_states_dev": {"task": "mnli", "split": "dev_matched", "dtype": "float32"},
     },
 )
 

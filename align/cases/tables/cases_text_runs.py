@@ -127,6 +127,17 @@ _TRAINER = (
             ),
         )
     ),
+    TrainerCase(  # two batches, fewer than an optimizer step asks for
+        "trainer_few_batches",
+        "bert_base",
+        _OPTIONS,
+        steps=_STEPS,
+        num_classes=2,
+        recipe=Recipe(warmup_steps=1, accumulate=3, clip_norm=0.01),
+        dtypes=("float64",),
+        rows=7,
+        here=True,
+    ),
     TrainerCase(  # the last of three batches has three rows, shared by two processes
         "trainer_unequal_2_processes",
         "bert_base",

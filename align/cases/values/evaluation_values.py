@@ -23,6 +23,7 @@ from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
 from align.record.tolerance import Tolerance
+from sot_paddle.data.glue_tasks import get_task
 from sot_torch_ref.train.losses import task_loss
 from sot_torch_ref.train.metrics import glue_metrics
 
@@ -55,9 +56,9 @@ def text(
 
     def evaluated() -> Arrays:
         model = pair.model.train()
-        logits = evaluation.predict(model, _Split(examples, batches)).outputs
-        kept = {"training mode kept": np.asarray(int(model.training))}
-        scores = glue.score(task.upper(), logits, labels)
+        predicted = evaluation.predict(model, _Split(examples, batches))
+        logits, kept = predicted.outputs, {"training mode kept": np.asarray(int(model.training))}
+        scores = glue.GlueTask(get_task(task), batch_size).score("dev", predicted)
         whole = kept | _named(logits, glue.decide(logits), scores)
         shared = _in_processes(model, _Split(examples, batches, corrupt=_CORRUPT))
         return whole | shared | _of_single(glue.score(task, single, labels))
@@ -88,6 +89,49 @@ def text(
         rule=lambda name: _rule(name, setting.dtype),
         note=f"{len(examples)} examples in batches of {[len(batch) for batch in batches]}",
         stamps=stamps(on_paddle.stamp(pair.model.parameters()[0]), stamp),
+    )
+
+
+def spans(setting: Setting, *, length: int = 9, rows: int = 5) -> BothSides:
+    """Start and end scores of every token of rows, which all have the same length.
+
+    Args:
+        setting: the models.
+        length: tokens of a row.
+        rows: evaluated, two at a time.
+    """
+    from sot_paddle.train import evaluation  # loads scikit-learn: for this step alone
+
+    pair, rng = setting.pair, np.random.default_rng(setting.case.batch.seed)
+    vocabulary = setting.case.options["vocab_size"]
+    labels = [sorted(rng.integers(0, length, 2)) for _ in range(rows)]
+    examples = [{"ids": rng.integers(1, vocabulary, length), "labels": row} for row in labels]
+    batches = [list(range(rows))[at : at + 2] for at in range(0, rows, 2)]
+    found = evaluation.predict(pair.model.train(), _Split(examples, batches))
+    model = pair.fresh_reference().eval()
+    with torch.no_grad(), on_torch.default_dtype(pair.dtype):
+        alone = []
+        for example in examples:
+            inputs = _collate([example])
+            inputs.pop("labels")
+            alone.append(model(**{name: torch.from_numpy(v) for name, v in inputs.items()}))
+    model.train(pair.case.train)
+    starts, ends = (torch.cat(side).numpy() for side in zip(*alone, strict=True))
+    ours = {
+        "starts": found.outputs[:, 0],
+        "ends": found.outputs[:, 1],
+        "labels": np.asarray(found.labels),
+    }
+    return BothSides(
+        ours,
+        {"starts": starts, "ends": ends, "labels": np.asarray(labels)},
+        {
+            "starts and ends exchanged": ours | {"starts": ours["ends"], "ends": ours["starts"]},
+            "the rows in reverse": ours | {"starts": ours["starts"][::-1]},
+        },
+        rule=lambda name: _rule("labels" if name == "labels" else "logits", setting.dtype),
+        note=f"{rows} rows of {length} tokens",
+        stamps=stamps(on_paddle.stamp(pair.model.parameters()[0]), on_torch.stamp(alone[0][0])),
     )
 
 

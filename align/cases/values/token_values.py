@@ -27,7 +27,7 @@ from align.record.arrays import Arrays
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import tokenize_split
 from sot_paddle.data.glue_tasks import get_task
-from sot_paddle.data.paddle_dataset import PadCollator
+from sot_paddle.data.paddle_dataset import FeatureDataset, PadCollator
 from sot_paddle.data.subword import TIE_BREAKS, truncated_lengths
 from sot_paddle.data.tokenization import WordPieceTokenizer
 from sot_paddle.data.tokenizer_families import FAMILIES
@@ -223,7 +223,9 @@ def glue(
     batches = MicroBatches(lambda epoch: order.at_epoch(epoch).batches())
     batches.seek(order.epoch, 0)
     epoch = list(loaded(features, batches, PadCollator(pad, max_length)))
-    ours = _numbered([{n: on_paddle.numpy(t) for n, t in batch.items()} for batch in epoch])
+    ours = {"rows": np.asarray(len(FeatureDataset(features)))} | _numbered(
+        [{n: on_paddle.numpy(t) for n, t in batch.items()} for batch in epoch]
+    )
     examples = _reference_examples(folder, task, split)
     fixed = pad == "max_length"
     chosen = [batch.tolist() for batch in order.batches()]
@@ -233,7 +235,8 @@ def glue(
     source = "the user's files" if context.glue_dir else "embedded rows in the official layout"
     return BothSides(
         ours,
-        _numbered([{name: tensor.numpy() for name, tensor in batch.items()} for batch in theirs]),
+        {"rows": np.asarray(len(examples))}
+        | _numbered([{name: tensor.numpy() for name, tensor in batch.items()} for batch in theirs]),
         {
             "two rows swapped": ours | {ids: ours[ids][::-1]},
             "labels shifted by one row": ours | {labels: np.roll(ours[labels], 1)},
@@ -324,21 +327,32 @@ def byte_pairs(
     second = first[1:] + first[:1] if pairs else None
     folder = train_vocabulary(setting.folder(), family, setting.context.texts)
     reference = reference_tokenizer(folder, family)
-    tokenizer = FAMILIES[family].build(
-        as_tokenizer_json(folder) if stored else folder,
+    known = FAMILIES[family]
+    source = as_tokenizer_json(folder) if stored else folder
+    tokenizer = known.from_files(
+        {name: (source / name).read_bytes() for name in known.files if (source / name).is_file()},
         do_lower_case=lower_case,
         max_length=max_length,
     )
-    ours = tokenizer.encode_batch(first, second)
+    needed = sorted(reference.vocab_files_names.values())
+    short = tokenizer.encode_batch(["a"], pad="longest")["input_ids"]
+    ours = {
+        **tokenizer.encode_batch(first, second),
+        "a row alone": short,
+        "files that are enough": np.asarray([known.whole(needed), known.whole(needed[1:])]),
+    }
     ids, mask = ours["input_ids"], ours["attention_mask"]
     backwards = tokenizer.encode_batch(first[::-1], second and second[::-1])
+    texts = [text.lower() for text in first] if lower_case else first
     return BothSides(
         ours,
-        _unpadded_rows(reference, [text.lower() for text in first], second, max_length)
-        if lower_case
-        else _unpadded_rows(reference, first, second, max_length),
         {
-            "rows in another order": backwards,
+            **_unpadded_rows(reference, texts, second, max_length),
+            "a row alone": np.asarray([reference("a")["input_ids"]]),
+            "files that are enough": np.asarray([True, False]),
+        },
+        {
+            "rows in another order": ours | backwards,
             "one id shifted": ours
             | {"input_ids": ids + (np.arange(ids.size) == 1).reshape(ids.shape)},
             "padding not masked": ours | {"attention_mask": np.ones_like(mask)},

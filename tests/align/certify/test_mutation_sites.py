@@ -10,7 +10,7 @@ from align.cases.covered.syntax import parse
 from align.certify.mutation_sites import MutableFile
 from align.certify.not_drawn import NotMutated
 from align.certify.program_equality import same_program
-from align.certify.refusals import only_for_refusals, only_refusing
+from align.certify.refusals import only_for_refusals, only_refusing, refusing_lines
 
 TEXT = '''\
 """A file."""
@@ -186,3 +186,17 @@ def runs(x):
 def test_a_listed_default_lists_its_line_not_the_function() -> None:
     text = "def f(x, y: int = 1):\n    return x * y\n"
     assert NotMutated("a.py::f::y: int", "why").lines("a.py", parse(text)) == {1}
+
+
+def test_a_method_that_only_refuses_is_told_from_a_function_of_its_name() -> None:
+    text = (
+        "def check(folder):\n    folder.write()\n"
+        "class Sizes:\n    def check(self, states):\n"
+        "        if states:\n            raise ValueError\n"
+        "class Model:\n    def forward(self, x):\n        self.config.check(x)\n        check(x)\n"
+    )
+    tree = ast.parse(text)
+    refusers = only_refusing([tree])
+    assert refusers == {"self.check/1"}
+    assert 9 in refusing_lines(tree, refusers)
+    assert 10 not in refusing_lines(tree, refusers)

@@ -30,6 +30,7 @@ _ASKED = (
     ("day", "When was he crowned?", ("Christmas Day", "on Christmas Day")),
     ("mail", "What was not there?", ("Dr. Smith's e-mail-address",)),
     ("first", "In which year?", ("1066",)),
+    ("begin", "When did it begin?", ("In 1066", "1066")),
     ("none", "Who was the first president of the Normans?", ()),
 )
 
@@ -54,6 +55,7 @@ def _padded(features: SpanFeatures, length: int) -> Arrays:
         **{key: batch[key] for key in _KEYS},
         "spans": batch["labels"],
         "questions": features.questions,
+        "numbers": features.tokens.indices,
     }
 
 
@@ -102,7 +104,8 @@ def features(
 def _stacked(rows: list[dict[str, Any]], owners: list[int]) -> Arrays:
     found = {key: np.array([row[key] for row in rows]) for key in _KEYS}
     spans = np.array([(row["start"], row["end"]) for row in rows])
-    return {**found, "spans": spans, "questions": np.array(owners)}
+    numbers = np.arange(len(rows))
+    return {**found, "spans": spans, "questions": np.array(owners), "numbers": numbers}
 
 
 def _legacy(setting: Setting, asked: list[Question], length: int, stride: int) -> Arrays:
@@ -173,7 +176,9 @@ def decoding(setting: Setting, *, null_score: str, n_best: int = 5, tokens: int 
     rng = np.random.default_rng(23)
     starts, ends = rng.normal(size=(2, len(rows), length))
     starts[:, 0] += 0.7  # some questions have an answer, some have none
-    options = DecodingOptions(n_best=n_best, max_tokens=tokens, null_score=null_score)
+    options = DecodingOptions(n_best=n_best, max_tokens=tokens)
+    if null_score != "published":  # which is the default
+        options = dataclasses.replace(options, null_score=null_score)
 
     def found(**changes: Any) -> Arrays:
         other = dataclasses.replace(options, **changes)

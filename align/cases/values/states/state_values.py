@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import h5py
@@ -16,10 +17,21 @@ from sot_paddle.data.stored.live_states import LiveStates, hidden_states
 from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
 
 _FILES = {
-    "rte": {"states": ("rte_bert_embeds.h5", "embeds"), "labels": ("rte_labels.h5", "labels")},
-    "squad": {
+    "rte train": {
+        "states": ("rte_bert_embeds.h5", "embeds"),
+        "labels": ("rte_labels.h5", "labels"),
+        "rows": ("rte_idx.h5", "idx"),
+    },
+    "mnli dev_matched": {
+        "states": ("mnli_dev_matched_bert_embeds.h5", "embeds"),
+        "labels": ("mnli_dev_matched_labels.h5", "labels"),
+        "rows": ("mnli_dev_matched_idx.h5", "idx"),
+    },
+    "squad train": {
         "states": ("squad_train_embeds.h5", "embeds"),
         "labels": ("squad_train_start_labels.h5", "start_ids"),
+        "last tokens": ("squad_train_end_labels.h5", "end_ids"),
+        "rows": ("squad_train_indices.h5", "indices"),
     },
 }
 """File and dataset of the original (specification C.2)."""
@@ -40,8 +52,11 @@ def live(setting: Setting) -> BothSides:
         return {f"hidden state {at}": np.asarray(states[:, at]) for at in range(len(theirs))}
 
     ours = named(on_paddle.numpy(made))
+    rows, *row = ours["hidden state 0"].shape
+    labels = np.arange(rows)
+    sizes = (len(ours), *row)
     source = LiveStates(
-        pair.model, lambda rows: {n: v[rows] for n, v in batch.items()}, 2, (), (), {}
+        pair.model, lambda rows: {n: v[rows] for n, v in batch.items()}, rows, [labels], sizes, {}
     )
     pair.model.eval()  # it stays in the mode that it has
     with on_paddle.default_dtype(dtype):
@@ -49,10 +64,19 @@ def live(setting: Setting) -> BothSides:
     pair.model.train()
     names = list(ours)
     return BothSides(
-        {**ours, "the second row alone": alone[0]},
+        {
+            **ours,
+            "the second row alone": alone[0],
+            "sizes of a row": np.asarray(source.of_row),
+            "rows": np.asarray(len(source)),
+            "labels": source.labels[0],
+        },
         {
             **{name: on_torch.numpy(state) for name, state in zip(names, theirs, strict=True)},
             "the second row alone": np.stack([on_torch.numpy(state)[1] for state in theirs]),
+            "sizes of a row": np.asarray((len(theirs), *theirs[0].shape[1:])),
+            "rows": np.asarray(len(theirs[0])),
+            "labels": labels,
         },
         {
             "without the embedding output": dict(zip(names, [*ours.values()][1:], strict=False)),
@@ -63,40 +87,46 @@ def live(setting: Setting) -> BothSides:
     )
 
 
-def stored(setting: Setting, *, task: str, dtype: str, rows: int = 5) -> BothSides:
+def stored(
+    setting: Setting, *, task: str, dtype: str, split: str = "train", rows: int = 5
+) -> BothSides:
     """Rows written by ours, in two runs, read back by ours and by h5py alone under the original's
     names; both are the rows bit for bit.
 
     Args:
         setting: of the case.
-        task: ``rte`` or ``squad``.
+        task: with ``split`` a key of the original's files.
         dtype: of the file.
+        split: of the task.
         rows: written.
     """
     rng, folder = np.random.default_rng(17), setting.folder()
     states = rng.normal(size=(rows, 3, 4, 6)).astype(dtype)
-    split = stored_split(task, "train")
-    labels = [rng.integers(0, 4, rows) for _ in split.labels]
+    layout = stored_split(task, split)
+    labels = [rng.integers(0, 4, rows) for _ in layout.labels]
     sizes = StateSizes(*states.shape, dtype)
     for stop in (2, rows):
-        with StateWriter(folder, split, sizes, {"from": "numbers"}) as writer:
+        with StateWriter(folder, layout, sizes, {"from": "numbers"}) as writer:
             part = slice(writer.done, stop)
             writer.append(states[part], [kind[part] for kind in labels], range(*part.indices(rows)))
-    reader = StateReader(folder, split)
+    reader = StateReader(folder, layout)
     order = [*reversed(range(rows))]
     ours = {"states": reader.states(order)[::-1], "labels": reader.labels[0], "rows": reader.rows}
     reader.close()
-    found = {}
-    for kind, (file, name) in _FILES[task].items():
+    files = _FILES[f"{task} {split}"]
+    found = {"files": _names(path.name for path in layout.paths(folder))}
+    for kind, (file, name) in files.items():
         with h5py.File(folder / file) as opened:
             found[f"{kind} by h5py"] = opened[name][:]
             found[f"{kind}: last_index"] = np.asarray(opened[name].attrs["last_index"])
     expected = {"states": states, "labels": labels[0], "rows": np.arange(rows)}
+    by_kind = expected | {"last tokens": labels[-1]}
     return BothSides(
         ours | found,
         expected
-        | {f"{kind} by h5py": expected[kind] for kind in _FILES[task]}
-        | {f"{kind}: last_index": np.asarray(rows) for kind in _FILES[task]},
+        | {"files": _names(file for file, _ in files.values())}
+        | {f"{kind} by h5py": by_kind[kind] for kind in files}
+        | {f"{kind}: last_index": np.asarray(rows) for kind in files},
         {
             "the next row": ours | found | {"states": np.roll(ours["states"], 1, axis=0)},
             "layers and tokens exchanged": ours
@@ -106,8 +136,13 @@ def stored(setting: Setting, *, task: str, dtype: str, rows: int = 5) -> BothSid
         },
         "the file",
         framework_free=True,
-        note=f"{rows} rows of {dtype} in {split.states.file}",
+        note=f"{rows} rows of {dtype} in {layout.states.file}",
     )
+
+
+def _names(files: Iterable[str]) -> np.ndarray:
+    """Names of files as numbers."""
+    return np.frombuffer(" ".join(sorted(files)).encode(), np.uint8).astype("int64")
 
 
 def _with_a_bit(states: np.ndarray) -> np.ndarray:
