@@ -16,7 +16,12 @@ from align.judge.comparator import compare_mappings
 from align.record.results import Tolerance
 
 CUTS = {  # case: module that records the taps, tap behind which is cut, first wrong, last right
-    "bert_mgcrp": ("bert", "layers.1", "bert.encoder.layers.1.norm2", "bert.encoder.layers.2"),
+    "bert_mgcrp": (
+        "paddlenlp_encoder",
+        "layers.1",
+        "bert.encoder.layers.1.norm2",
+        "bert.encoder.layers.2",
+    ),
     "deit_plain": ("vit", "blocks.0", "blocks.0.mlp.fc2", "blocks.1.norm1"),
     "sot_densenet": ("vit", "blocks.0", "blocks.0.mlp.fc2", "blocks.1.norm1"),
     "swin_small_window": ("swin", "stages.0.blocks.1", "stages.0.blocks.1.mlp.fc2", "stages.1"),
