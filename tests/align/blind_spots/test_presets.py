@@ -1,5 +1,6 @@
 """Presets, and what a model holds before weights are loaded: each change is placed."""
 
+import re
 import warnings
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_window_of_a_swin_preset(monkeypatch, places):
 
 
 def test_depth_of_a_preset(monkeypatch, places):
-    monkeypatch.setattr(bert, "_LARGE", {**bert._LARGE, "num_hidden_layers": 23})
+    monkeypatch.setitem(bert.LARGE, "num_hidden_layers", 23)
     names, reasons = places("built_bert_large")
     assert "num_hidden_layers 23 against 24" in reasons
     assert "bert.encoder.layers.23.linear1.weight" in names
@@ -217,7 +218,7 @@ def test_deviation_of_linear_layers(monkeypatch, places, module):
     for user in users[module.__name__.rpartition(".")[2]]:
         monkeypatch.setattr(user, "linear", wider)
     names, reasons = places("built_sot_tiny")
-    place = "blocks.0.attn.qkv.weight" if module is layers else "head.pooling.wr.weight"
+    place = "blocks.0.mlp.fc1.weight" if module is layers else "head.pooling.wr.weight"
     assert place in names
     assert "start ('normal', 0.0, 0.04) against ('normal', 0.0, 0.02)" in reasons
 
@@ -270,7 +271,7 @@ def test_a_draw_that_belies_its_initialiser(monkeypatch, places):
 
 
 def test_an_exclusion_missing_from_the_text_rule(monkeypatch, places):
-    monkeypatch.setattr(optimizer, "_UNDECAYED_NORM", optimizer.re.compile(r"^nothing$"))
+    monkeypatch.setattr(optimizer, "UNDECAYED", re.compile(r"^nothing$"))
     names, reasons = places("built_bert_base")
     assert "bert.encoder.layers.0.norm1.weight" in names
     assert not [name for name in names if name.startswith("head.")]

@@ -13,6 +13,7 @@ from align.cases.sides import first_step, trainer_program
 with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
     warnings.simplefilter("ignore")
     from sot_paddle.train import exact_state
+    from sot_paddle.train.callbacks import StepCount
     from sot_paddle.train.trainer import ExactTrainer
 
 HERE = "trainer_interrupted_between_epochs"
@@ -77,14 +78,20 @@ def test_micro_batches_carried_over_that_are_lost_on_the_way(run_case, failed, m
     assert not any(name.startswith("first step") for name in found)
 
 
-def test_a_schedule_that_begins_anew(run_case, monkeypatch) -> None:
+@pytest.fixture
+def unset_schedule(monkeypatch) -> None:
+    """The Trainer's own steps of the schedule alone, which no run's step corrects."""
+    monkeypatch.setattr(StepCount, "on_step_end", lambda self, *given, **state: None)
+
+
+def test_a_schedule_that_begins_anew(run_case, unset_schedule, monkeypatch) -> None:
     monkeypatch.setattr(paddle.optimizer.lr.LambdaDecay, "set_state_dict", lambda self, state: None)
     first = failed_first(run_case(HERE, "learning_rate", "float64"))
     assert first.name == "learning rates"
     assert first.hint.endswith("with: a schedule begun anew after step 2")
 
 
-def test_a_schedule_that_is_stepped_twice(run_case, monkeypatch) -> None:
+def test_a_schedule_that_is_stepped_twice(run_case, unset_schedule, monkeypatch) -> None:
     monkeypatch.setattr(ExactTrainer, "after_step", lambda self: self.lr_scheduler.step())
     first = failed_first(run_case(HERE, "learning_rate", "float64"))
     assert first.name == "learning rates"
