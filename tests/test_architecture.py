@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import tokenize
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +18,7 @@ import pytest
 from align.cases.kinds.case_kinds import ModelCase
 from align.cases.tables.cases import CASES
 from sot_paddle.config import FUSIONS, NORMALIZATIONS, POOLINGS
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    from sot_paddle.registry import PUBLISHED_NAMES, list_models
+from sot_paddle.registry import PUBLISHED_NAMES, list_models
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("sot_paddle", "sot_torch_ref", "align")

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-import warnings
 from pathlib import Path
 
 import pytest
 
 from sot_paddle.command_line import parse
 from sot_paddle.config import load_yaml
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    from sot_paddle.train import adapter_command, extraction, squad_command, text_flags
+from sot_paddle.train import adapter_command, extraction, squad_command, text_flags
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "counterparts.md").read_text(encoding="utf-8")

@@ -3,23 +3,17 @@
 import json
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align import processes
-    from align.cases import job_sharing, runner
-    from align.cases.sides import checkpoint
-    from align.cases.values import loss_values, rate_values
-
-from align import cli
+from align import cli, processes
+from align.cases import job_sharing, runner
 from align.cases.kinds.case_kinds import ModelCase, Recipe
+from align.cases.sides import checkpoint
 from align.cases.tables.cases import CASES
+from align.cases.values import loss_values, rate_values
 from align.record.results import STEPS
 from tests.align.small_values import data_case, loss_case, metric_case, rates_case
 from tests.align.tiny_bert import OPTIONS

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import paddle
 import pytest
 
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    from sot_paddle import registry
+from sot_paddle import registry
 
 STEP = 1e-6
 TINY_BERT = {

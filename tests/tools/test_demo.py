@@ -2,15 +2,10 @@
 
 import json
 import sys
-import warnings
 
 import pytest
 
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align.cases.sides import checkpoint
-
+from align.cases.sides import checkpoint
 from align.cases.tables.cases import CASES
 from tests.tools import tool_runs
 

@@ -6,7 +6,6 @@ import importlib.util
 import subprocess
 import sys
 import types
-import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,9 +27,7 @@ def load(name: str) -> types.ModuleType:
     path = ROOT / "tools" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"{name}_tool", path)
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-        warnings.simplefilter("ignore")
-        spec.loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module
 
 

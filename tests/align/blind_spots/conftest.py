@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Callable
 
 import pytest
 
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    from align.cases.context import Context
-    from align.cases.runner import run_job
+from align.cases.context import Context
+from align.cases.runner import run_job
 from align.cases.tables.cases import CASES
 from align.record.results import StepResult
 

@@ -1,15 +1,10 @@
 """A cut or bent gradient is named where it is cut, not at the word embedding."""
 
 import importlib
-import warnings
 
 import numpy as np
 import paddle
 import pytest
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
 from align.judge.backward_order import say_where_it_ends
 from align.judge.comparator import compare_mappings

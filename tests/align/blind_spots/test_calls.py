@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import paddle
 import pytest
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
 from sot_paddle import functional, published
 from sot_paddle.backbones import bert

@@ -1,25 +1,20 @@
 """Defaults of options, optimizers, formulas, and tables of tasks: each change is placed."""
 
 import dataclasses
-import warnings
 from pathlib import Path
 
 import paddle
 import pytest
 
+from align.cases.sides import command_defaults
 from align.cases.tables.cases_built import BUILT
 from sot_paddle import config, functional, vision_config
 from sot_paddle.data import glue_tasks
 from sot_paddle.heads import fusion
 from sot_paddle.tasks import glue_options as arguments
+from sot_paddle.tasks import image_options as image_arguments
 from sot_paddle.tasks import losses
-from sot_paddle.train import optimizer, schedule
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    from align.cases.sides import command_defaults
-    from sot_paddle.tasks import image_options as image_arguments
-    from sot_paddle.train import image_command, text_command
+from sot_paddle.train import image_command, optimizer, schedule, text_command
 
 CASES = {case.name: case for case in BUILT}
 

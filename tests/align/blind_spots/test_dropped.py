@@ -1,15 +1,9 @@
 """Faults in dropout and stochastic depth: caught, at the layer and the property that is wrong."""
 
-import warnings
-
 import numpy as np
 import paddle
 import pytest
 from paddle import nn
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
 from align.cases.sides.dropped_draws import Draws, DroppedDraw
 from align.cases.tables.cases_models import DRAWN

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 
 from align.cases.tables.cases import CASES
+from align.cases.values import loss_values
+from sot_paddle.data import imagenet_a
+from sot_paddle.tasks import glue, image_scores, losses
+from sot_paddle.train import evaluation
+from sot_paddle.train.trainer import ExactTrainer
 from tests.align.blind_spots.source_change import change_source
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align.cases.values import loss_values
-    from sot_paddle.data import imagenet_a
-    from sot_paddle.tasks import glue, image_scores, losses
-    from sot_paddle.train import evaluation
-    from sot_paddle.train.trainer import ExactTrainer
 
 VALUES = ("score_values:best_choice", "evaluation_values:text", "score_values:imagenet_a_columns")
 VALUES += ("loss_values:smoothed",)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 
 from align.cases.tables.cases import CASES
+from sot_paddle.data import (
+    image_augment,
+    image_batches,
+    image_mixing,
+    image_operations,
+    image_randaugment,
+    image_transforms,
+)
 from tests.align.blind_spots.source_change import change_source
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from sot_paddle.data import (
-        image_augment,
-        image_batches,
-        image_mixing,
-        image_operations,
-        image_randaugment,
-        image_transforms,
-    )
 
 LOWER = "slice(abs(erasure.top - 1), abs(erasure.top - 1) + "
 TRAIN = image_augment.TrainTransform

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 
 import pytest
 
 from align.cases.tables.cases import CASES
+from sot_paddle.data.batching import EpochOrder
+from sot_paddle.tasks import image_scores, images, losses
+from sot_paddle.train import (
+    evaluation,
+    image_command,
+    image_evaluation,
+    model_folder,
+    outcome,
+    run,
+)
+from sot_paddle.train.callbacks import StepCount
+from sot_paddle.train.ema import ModelEma
+from sot_paddle.train.feeding import MicroBatches
+from sot_paddle.train.trainer import ExactTrainer
 from tests.align.blind_spots.source_change import change_source
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from sot_paddle.data.batching import EpochOrder
-    from sot_paddle.tasks import image_scores, images, losses
-    from sot_paddle.train import (
-        evaluation,
-        image_command,
-        image_evaluation,
-        model_folder,
-        outcome,
-        run,
-    )
-    from sot_paddle.train.callbacks import StepCount
-    from sot_paddle.train.ema import ModelEma
-    from sot_paddle.train.feeding import MicroBatches
-    from sot_paddle.train.trainer import ExactTrainer
 
 (CASE,) = [case for case in CASES if case.name == "trainer_images"]
 SCHEDULE = dataclasses.replace(CASE.recipe.by_epoch, steps=5)

@@ -1,14 +1,8 @@
 """Faults in shapes, masks and options of models: each caught by its case, at the right place."""
 
-import warnings
-
 import numpy as np
 import paddle
 import pytest
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
 from align.cases.kinds.case_kinds import ModelCase
 from align.cases.tables.cases import CASES

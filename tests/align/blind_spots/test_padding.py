@@ -1,13 +1,7 @@
 """Faults in packing and padding rows: caught, at the array and in the way that is wrong."""
 
-import warnings
-
 import numpy as np
 import pytest
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
 from align.cases.tables.cases_values import PADDING
 from sot_paddle.data import paddle_dataset, token_features

@@ -1,7 +1,6 @@
 """Presets, and what a model holds before weights are loaded: each change is placed."""
 
 import re
-import warnings
 
 import numpy as np
 import paddle
@@ -10,13 +9,10 @@ from paddle import nn
 
 from align.cases.tables.cases_built import BUILT
 from sot_paddle import config
+from sot_paddle.backbones import bert, layers, swin, swin_blocks, token_stages, vit
+from sot_paddle.heads import factory, fusion, pooling, power_norm
+from sot_paddle.registry import list_models
 from sot_paddle.train import optimizer
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    from sot_paddle.backbones import bert, layers, swin, swin_blocks, token_stages, vit
-    from sot_paddle.heads import factory, fusion, pooling, power_norm
-    from sot_paddle.registry import list_models
 
 
 @pytest.mark.parametrize(

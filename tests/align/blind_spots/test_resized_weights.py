@@ -1,13 +1,7 @@
 """Faults in tables made for another size, and in the fixed one as built: caught, at the table."""
 
-import warnings
-
 import numpy as np
 import pytest
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
 from align.cases.tables.cases_models import OF_TWO_SIZES
 from align.weights.engine import adapting

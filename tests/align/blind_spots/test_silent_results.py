@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import paddle
 import pytest
 from paddle.nn import functional as nn_functional
 
-with warnings.catch_warnings():  # 2026-11-22, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    from sot_paddle.backbones import inputs, paddlenlp_encoder, text
-
 from align.weights import build_plan
 from align.weights.engine import build
 from sot_paddle import create_model, functional, load_weights, save_weights, weights
+from sot_paddle.backbones import inputs, paddlenlp_encoder, text
 from sot_paddle.heads import pooling, power_norm
 
 EXCHANGED = [

@@ -1,13 +1,7 @@
 """Faults in float32 running statistics and in power norms at zero: caught, at the right array."""
 
-import warnings
-
 import paddle
 import pytest
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
 from align.cases.tables.cases_models import STATISTICS
 from align.cases.tables.cases_values import ZERO_MATRICES

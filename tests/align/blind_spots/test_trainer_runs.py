@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-import warnings
 
 import paddle
 import pytest
 
 from align.cases.sides import first_step, trainer_program
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    from sot_paddle.train import exact_state
-    from sot_paddle.train.callbacks import StepCount
-    from sot_paddle.train.trainer import ExactTrainer
+from sot_paddle.train import exact_state
+from sot_paddle.train.callbacks import StepCount
+from sot_paddle.train.trainer import ExactTrainer
 
 HERE = "trainer_interrupted_between_epochs"
 TWICE = "trainer_interrupted_twice"

@@ -1,20 +1,14 @@
 """The one way from both sides' values to a result, and the values that the small cases compute."""
 
-import warnings
-
 import numpy as np
 import pytest
 
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401
-    from align.cases import both_sides
-    from align.cases.both_sides import BothSides, Setting, ValueFault
-    from align.cases.context import Context
-    from align.cases.runner import run_job
-    from align.cases.values import fed_values, loss_values, rate_values
-
+from align.cases import both_sides
+from align.cases.both_sides import BothSides, Setting, ValueFault
+from align.cases.context import Context
 from align.cases.kinds.case_kinds import ValueCase
+from align.cases.runner import run_job
+from align.cases.values import fed_values, loss_values, rate_values
 from align.frameworks import on_paddle, on_torch
 from align.record.results import Report
 from align.record.tolerance import Tolerance

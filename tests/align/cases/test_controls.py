@@ -1,17 +1,11 @@
 """Planted faults: each changes the model, each is undone bit by bit, none is caught for nothing."""
 
-import warnings
-
 import numpy as np
 import pytest
 
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align.cases.model_pair import ModelPair
-
 from align.cases import planted_controls, recipe_faults
 from align.cases.kinds.case_kinds import Batch, ImageBatch, ModelCase
+from align.cases.model_pair import ModelPair
 from align.cases.planted_controls import MODEL_FAULTS, ModelFault, planted
 from align.cases.tables.cases import CASES
 from align.faults.fault_rows import ROWS

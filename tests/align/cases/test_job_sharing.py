@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import warnings
 
 import pytest
 
@@ -70,8 +69,6 @@ def test_a_worker_that_fails_gives_one_clear_line(monkeypatch, act, message):
 
 
 def test_what_a_job_refuses_is_said_as_it_was(tmp_path):
-    with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules
-        warnings.simplefilter("ignore")
-        job = (data_case(), "data", None)
-        with pytest.raises(ValueError, match="nowhere"):
-            list(job_sharing._do([job], {"checkpoint": tmp_path / "nowhere"}))
+    job = (data_case(), "data", None)
+    with pytest.raises(ValueError, match="nowhere"):
+        list(job_sharing._do([job], {"checkpoint": tmp_path / "nowhere"}))

@@ -2,21 +2,16 @@
 
 import dataclasses
 import pickle
-import warnings
 
 import numpy as np
 import pytest
 
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align.cases import model_steps
-    from align.cases.context import Context
-    from align.cases.model_pair import ORDER, ModelPair
-    from align.cases.sides import paddle_side, torch_side
-    from align.cases.sides.drawn_models import draw_state, make_batch
-
+from align.cases import model_steps
+from align.cases.context import Context
 from align.cases.kinds.case_kinds import Batch, ImageBatch, ModelCase, Recipe
+from align.cases.model_pair import ORDER, ModelPair
+from align.cases.sides import paddle_side, torch_side
+from align.cases.sides.drawn_models import draw_state, make_batch
 from align.record.recording import ROOT
 from align.record.stored_arrays import Lazy
 from sot_paddle.data.real_sentences import REAL_SENTENCES

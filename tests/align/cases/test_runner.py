@@ -6,28 +6,23 @@ import os
 import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align.cases import job_sharing, runner
-    from align.cases.context import Context
-    from align.cases.sides import paddle_side
-    from align.cases.values import loss_values
-    from align.frameworks import on_paddle
-    from sot_paddle.backbones import paddlenlp_encoder
-    from sot_paddle.heads.pooling import TokenBatchNorm
-    from sot_paddle.train import schedule
-
+from align.cases import job_sharing, runner
+from align.cases.context import Context
 from align.cases.jobs import jobs
 from align.cases.kinds.case_kinds import DTYPES, ModelCase, PairValuesCase, Recipe, ValueCase
+from align.cases.sides import paddle_side
 from align.cases.tables.cases import CASES
+from align.cases.values import loss_values
+from align.frameworks import on_paddle
 from align.record.results import STEPS
 from align.report.report import console
+from sot_paddle.backbones import paddlenlp_encoder
+from sot_paddle.heads.pooling import TokenBatchNorm
+from sot_paddle.train import schedule
 from tests.align.small_values import loss_case, metric_case, rates_case
 from tests.align.tiny_bert import OPTIONS
 

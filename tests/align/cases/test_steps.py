@@ -2,20 +2,15 @@
 
 import dataclasses
 import re
-import warnings
 
 import pytest
 
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
-    from align.cases import model_pair
-    from align.cases.context import Context
-    from align.cases.runner import runner_of
-    from align.cases.sides import drawn_models
-
+from align.cases import model_pair
+from align.cases.context import Context
 from align.cases.kinds.case_kinds import ModelCase, Recipe
 from align.cases.planted_controls import ModelFault
+from align.cases.runner import runner_of
+from align.cases.sides import drawn_models
 from align.faults.layer_changes import put
 from align.record.results import Report
 from tests.align.small_values import loss_case, metric_case

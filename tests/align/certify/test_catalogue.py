@@ -5,13 +5,8 @@ from __future__ import annotations
 import collections
 import hashlib
 import re
-import warnings
 
 import pytest
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry  # noqa: F401 (loads paddlenlp)
 
 from align.certify import catalogue, scenes
 from align.certify.scene import ANYWHERE, AREAS

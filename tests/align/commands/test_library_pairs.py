@@ -5,7 +5,6 @@ Sizes are small and all different; weights are random.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +28,7 @@ import timm  # isort: skip
 import torchvision  # isort: skip
 import transformers  # isort: skip
 
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import paddlenlp.transformers as paddlenlp
+import paddlenlp.transformers as paddlenlp
 
 BATCH, LENGTH, VOCABULARY, DIM, HEADS, INNER, CLASSES = 2, 5, 37, 24, 4, 28, 7
 

@@ -1,16 +1,11 @@
 """Losses, metrics, schedules and data compared without models."""
 
-import warnings
-
 import numpy as np
+import paddle
 import pytest
+import torch
 
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import paddle
-    import torch
-
-    import align
+import align
 
 RNG = np.random.default_rng(0)
 SCORES, LABELS = RNG.normal(size=(8, 5)), RNG.integers(0, 5, 8)

@@ -3,7 +3,6 @@
 That of text goes through the real trainer in test_optimizer_trainer.py.
 """
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +12,8 @@ import pytest
 import torch
 
 import sot_paddle
+import sot_paddle.registry
 import sot_torch_ref
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    import sot_paddle.registry
-
 from align.weights import build_plan
 from align.weights.optimizer.optimizer_differences import identical
 from align.weights.optimizer.optimizer_state import PlanWay, convert

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,6 @@ import torch
 
 import sot_paddle
 import sot_torch_ref
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    from sot_paddle.train import image_command, text_command
-
 from align.weights import build_plan
 from align.weights.optimizer.optimizer_commands import convert_state
 from align.weights.optimizer.optimizer_differences import identical
@@ -28,6 +22,7 @@ from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import tokenize_split
 from sot_paddle.data.token_features import pad_rows
 from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.train import image_command, text_command
 from sot_torch_ref.train.losses import task_loss
 from sot_torch_ref.train.optimizer import HFAdamW, decay_groups
 from tests.align.weights.both_runs import TorchRun, apart

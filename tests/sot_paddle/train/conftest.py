@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import types
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,10 @@ from pathlib import Path
 import paddle
 import pytest
 
+from sot_paddle.train import image_command
+from sot_paddle.train.text_command import run_command
 from tests.sot_paddle.train import tiny_images, tiny_run
 from tests.sot_paddle.train.run_output import Started
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    from sot_paddle.train import image_command
-    from sot_paddle.train.text_command import run_command
 
 
 @dataclass(frozen=True)

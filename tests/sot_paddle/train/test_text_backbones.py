@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import warnings
 
 import numpy as np
 import paddle
@@ -16,14 +15,11 @@ from align.weights import convert_file
 from align.weights.formats.checkpoint_reading import read_as_paddle
 from align.weights.formats.source import Unpacking, open_source
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.explain.word_impact import explain_sentence
+from sot_paddle.train.text_command import run_command
 from sot_paddle.train.text_model import load_trained_text
 from tests.sot_paddle.train.original_checkpoints import ORIGINALS
 from tests.sot_paddle.train.run_output import arrays_of
-
-with warnings.catch_warnings():  # 2026-11-21, paddlenlp 3.0.0b4: deprecated modules at import
-    warnings.simplefilter("ignore")
-    from sot_paddle.explain.word_impact import explain_sentence
-    from sot_paddle.train.text_command import run_command
 
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
 
