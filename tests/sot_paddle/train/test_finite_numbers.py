@@ -54,7 +54,7 @@ def test_text_options_are_finite_and_not_negative(tmp_path, name):
         file.write_text(f"{required}{name}: {text}\n", encoding="utf-8")
         with pytest.raises(ValueError, match=f"{name} must be a finite number, got {flag}"):
             parse(TEXT, ["--config", str(file)])
-    with pytest.raises(ValueError, match=f"{name} must be (at least|above) 0"):
+    with pytest.raises(ValueError, match=f"{name} must be (at least 0|above 0|from 0.0 to 1.0)"):
         parse(TEXT, [*NAMES, f"--{name}=-0.5"])
 
 
@@ -155,8 +155,8 @@ def test_a_moment_that_is_not_finite_is_not_saved(tiny, tmp_path, monkeypatch):
 def test_an_average_that_is_not_finite_is_not_saved(images, tmp_path, monkeypatch):
     original = ema.ModelEma.update
 
-    def spoilt(self):
-        original(self)
+    def spoilt(self, steps):
+        original(self, steps)
         average = next(tensor for tensor in self._average.values() if tensor.ndim == 1)
         average[0] = float("nan")
 

@@ -149,7 +149,7 @@ def test_a_foreign_folder_is_not_emptied_and_not_used(tiny, tmp_path):
         (("--warmup_steps", "99"), "warmup_steps must be between"),
         (("--learning_rate", "nan"), "learning_rate must be a finite number"),
         (("--model_name_or_path", "nowhere"), "is not on this machine"),
-        (("--max_seq_length", "25"), "max_position_embeddings"),
+        (("--max_seq_length", "25"), "between 1 and 24 tokens"),
     ],
 )
 def test_a_refused_run_removes_nothing(tiny, done, flags, said):
