@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna.trial import Trial
 
 from sot_paddle.config import build_record, load_yaml
 
-COMMANDS = ("train_adapter", "train_glue", "train_image")
-"""Tools whose options can be searched."""
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "train_adapter": ("--do_train", "--do_eval"),
+    "train_glue": ("--do_train", "--do_eval"),
+    "train_image": (),
+}
+"""Training commands, and the flags without which they would not train or evaluate."""
 
 DIRECTIONS = ("minimize", "maximize")
 SAMPLERS = ("tpe", "random")
@@ -75,13 +75,13 @@ class Parameter:
         if self.kind == "integer" and not (self.low.is_integer() and self.high.is_integer()):
             raise ValueError(f"an integer needs whole bounds, got {self.low} and {self.high}")
 
-    def distribution(self) -> BaseDistribution:
-        """The same for optuna."""
+    def draw(self, name: str, trial: Trial) -> bool | int | float | str:
+        """Draw a value for a trial; one that the trial has already is returned."""
         if self.kind == _CHOICE:
-            return CategoricalDistribution(self.values)
+            return trial.suggest_categorical(name, self.values)
         if self.kind == "integer":
-            return IntDistribution(int(self.low), int(self.high))
-        return FloatDistribution(self.low, self.high, log=self.kind == "log_uniform")
+            return trial.suggest_int(name, int(self.low), int(self.high))
+        return trial.suggest_float(name, self.low, self.high, log=self.kind == "log_uniform")
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class SearchSpace:
     pruner: str = "none"
 
     def __post_init__(self) -> None:
-        _known("command", self.command, COMMANDS)
+        _known("command", self.command, tuple(COMMANDS))
         _known("direction", self.direction, DIRECTIONS)
         _known("sampler", self.sampler, SAMPLERS)
         _known("pruner", self.pruner, PRUNERS)

@@ -3,10 +3,11 @@
 import dataclasses
 from pathlib import Path
 
+import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sot_paddle.search.space import Parameter, as_data, read_space
+from sot_paddle.search.space import Parameter, SearchSpace, as_data, read_space
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.state_options import StateTrainConfig
 
@@ -28,6 +29,13 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
+def distributions(space: SearchSpace) -> dict:
+    trial = optuna.create_study().ask()
+    for name, parameter in space.parameters.items():
+        assert parameter.draw(name, trial) == trial.params[name]
+    return trial.distributions
+
+
 @pytest.mark.parametrize("path", SPACES, ids=lambda path: path.stem)
 def test_a_shipped_space_draws_options_of_its_command(path):
     space = read_space(path)
@@ -46,16 +54,15 @@ def test_the_spaces_are_those_of_the_source():
         "bertvision_lr_seed",
     ]
     adapter, rate, seed = map(read_space, SPACES)
-    drawn = {name: parameter.distribution() for name, parameter in adapter.parameters.items()}
-    assert drawn == {
+    assert distributions(adapter) == {
         "adapter_dim": CategoricalDistribution([2**power for power in range(3, 9)]),
         "learning_rate": FloatDistribution(1e-6, 1e-3),
         "seed": IntDistribution(1, 2000),
     }
     assert (adapter.trials, adapter.direction) == (6, "maximize")
-    assert rate.parameters["learning_rate"].distribution() == FloatDistribution(0.0, 3e-5)
+    assert distributions(rate) == {"learning_rate": FloatDistribution(0.0, 3e-5)}
     assert (rate.trials, rate.metric, rate.direction) == (100, "loss", "minimize")
-    assert seed.parameters["seed"].distribution() == IntDistribution(0, 999)
+    assert distributions(seed)["seed"] == IntDistribution(0, 999)
     assert seed.maximise
     assert not rate.maximise
 
@@ -70,8 +77,10 @@ def test_what_is_remembered_of_a_space_leaves_out_the_number_of_trials(tmp_path)
 
 
 def test_a_log_uniform_is_drawn_by_its_logarithm():
-    drawn = Parameter("log_uniform", 1e-6, 1e-3).distribution()
-    assert drawn == FloatDistribution(1e-6, 1e-3, log=True)
+    trial = optuna.create_study().ask()
+    value = Parameter("log_uniform", 1e-6, 1e-3).draw("rate", trial)
+    assert trial.distributions == {"rate": FloatDistribution(1e-6, 1e-3, log=True)}
+    assert Parameter("log_uniform", 1e-6, 1e-3).draw("rate", trial) == value
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,92 @@
+"""What a folder of many runs was begun with: going on with something else is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sot_paddle import strict_json
+from sot_paddle.atomic import write_atomically
+from sot_paddle.train import folder_lock
+
+_OURS = ("output_dir", "output", "overwrite_output_dir", "seeds")
+
+
+@contextlib.contextmanager
+def open_folder(folder: Path, record: str) -> Iterator[None]:
+    """Make a folder, or take one that holds this record, and hold its lock inside of the block.
+
+    Args:
+        folder: of many runs.
+        record: name of the file that says what it was begun with.
+
+    Raises:
+        ValueError: it holds something else, or another process is at work there.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is no folder: choose another --output_dir")
+    others = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    if others - {folder_lock.LOCK} and record not in others:
+        raise ValueError(
+            f"{folder} is not empty and holds no {record}: choose another --output_dir"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with folder_lock.hold(folder):
+        yield
+
+
+def require_same(path: Path, asked: Mapping[str, Any]) -> None:
+    """Write what is asked for, or compare it with what the folder was begun with.
+
+    Args:
+        path: the record.
+        asked: JSON-ready.
+
+    Raises:
+        ValueError: it was begun with something else; each difference is named.
+    """
+    if not path.is_file():
+        write_atomically(path, strict_json.dumps(asked).encode())
+        return
+    begun = strict_json.loads(path.read_text(encoding="utf-8"))
+    asked = json.loads(json.dumps(asked))
+    differences = [
+        f"{name} was {begun.get(name)}, now {asked.get(name)}"
+        for name in sorted(begun.keys() | asked.keys())
+        if begun.get(name) != asked.get(name)
+    ]
+    if differences:
+        raise ValueError(
+            f"{path.parent} was begun with something else: {'; '.join(differences)}; repeat the "
+            "first command to go on, or choose another --output_dir"
+        )
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split a command line at the first ``--``: own options, those of the training command."""
+    arguments = list(arguments)
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:at], arguments[at + 1 :]
+
+
+def check_arguments(arguments: Sequence[str], also: Sequence[str] = ()) -> None:
+    """Refuse options of the training command that every run gets its own value of.
+
+    Args:
+        arguments: of the training command.
+        also: further ones.
+
+    Raises:
+        ValueError: naming the first such option.
+    """
+    previous = ""
+    for argument in arguments:
+        assigned = previous == "--set" or argument.startswith("--set=")
+        text = argument.removeprefix("--set=") if assigned else argument
+        name = text.removeprefix("--").split("=", 1)[0].replace("-", "_")
+        if (assigned or argument.startswith("--")) and name in (*_OURS, *also):
+            raise ValueError(f"{name} is each run's own here: leave it out of the shared options")
+        previous = argument

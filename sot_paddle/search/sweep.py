@@ -1,0 +1,140 @@
+"""A seeds sweep: one or two configurations of a training command, each with the same seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sot_paddle import strict_json
+from sot_paddle.atomic import write_atomically
+from sot_paddle.search.paired_scores import SeedScores, paired_difference, seed_scores
+from sot_paddle.search.run_record import require_same
+from sot_paddle.search.search_report import markdown_table
+from sot_paddle.search.space import COMMANDS
+from sot_paddle.search.training_process import Refused, Training
+
+RECORD, SUMMARY, TABLE = "sweep.json", "summary.json", "summary.md"
+EVALUATIONS = ("best", "last")
+"""What of a run is compared: its best evaluation and its last one."""
+
+DIFFERENCE = "a - b"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep in its folder.
+
+    Attributes:
+        command: training command, one of ``COMMANDS``.
+        tools: folder of the training commands.
+        folder: output folder; the caller holds its lock.
+        shared: options of the training command in every run.
+        configurations: name (``a``, ``b``) to what it adds to them.
+        metric: score to compare, None for the command's own.
+        confidence: of the intervals, in (0, 1).
+    """
+
+    command: str
+    tools: Path
+    folder: Path
+    shared: Sequence[str]
+    configurations: Mapping[str, Sequence[str]]
+    metric: str | None = None
+    confidence: float = 0.95
+
+    def run(self, seeds: Sequence[int]) -> dict[str, Any]:
+        """Run what is not finished, seed by seed, and write the summary.
+
+        Args:
+            seeds: all different; later more may be asked for.
+
+        Returns:
+            The content of summary.json.
+
+        Raises:
+            ValueError: a run was refused or failed, or has no such score.
+            Interrupted: a training was interrupted; Ctrl-C stays a KeyboardInterrupt.
+        """
+        asked = {"command": self.command, "shared": list(self.shared)}
+        require_same(self.folder / RECORD, asked | {"configurations": self.configurations})
+        found: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self.configurations}
+        for seed in seeds:
+            for name in self.configurations:
+                found[name].append(self._run(name, seed))
+        summary = self._summary(seeds, found)
+        write_atomically(self.folder / SUMMARY, strict_json.dumps(summary).encode())
+        write_atomically(self.folder / TABLE, markdown(summary).encode())
+        return summary
+
+    def _run(self, name: str, seed: int) -> Mapping[str, Any]:
+        tool = self.tools / f"{self.command}.py"
+        arguments = [*COMMANDS[self.command], *self.shared, *self.configurations[name]]
+        folder = self.folder / name / f"seed-{seed}"
+        try:
+            metrics = Training(tool, [*arguments, "--set", f"seed={seed}"], folder).run()
+        except Refused as error:
+            raise ValueError(f"{name}, seed {seed}: {error}") from None
+        assert metrics is not None, "nothing watches, so nothing ends it early"
+        return metrics
+
+    def _summary(
+        self, seeds: Sequence[int], found: Mapping[str, Sequence[Mapping[str, Any]]]
+    ) -> dict[str, Any]:
+        metric = self.metric or next(iter(found.values()))[0]["metric"]
+        content: dict[str, Any] = {
+            "command": self.command,
+            "configurations": {name: " ".join(more) for name, more in self.configurations.items()},
+            "shared": " ".join(self.shared),
+            "metric": metric,
+            "seeds": list(seeds),
+            "confidence": self.confidence,
+        }
+        for which in EVALUATIONS:
+            values = {
+                name: [
+                    _score(run, which, metric, f"{name}, seed {seed}")
+                    for seed, run in zip(seeds, runs, strict=True)
+                ]
+                for name, runs in found.items()
+            }
+            lines = {name: seed_scores(of, self.confidence) for name, of in values.items()}
+            if len(values) > 1:
+                lines[DIFFERENCE] = paired_difference(*values.values(), self.confidence)
+            content[which] = {name: dataclasses.asdict(line) for name, line in lines.items()}
+        return content
+
+
+def _score(run: Mapping[str, Any], which: str, metric: str, where: str) -> float:
+    scores = run.get(which, {})
+    value = scores.get(metric)
+    if value is None and metric in scores:
+        raise ValueError(f"{where}: {metric} is not a finite number")
+    if value is None:
+        raise ValueError(f"{where}: no score {metric!r}; it has {', '.join(scores) or 'none'}")
+    return value
+
+
+def markdown(summary: Mapping[str, Any]) -> str:
+    """The summary as a page: a table for the best and one for the last evaluations.
+
+    Args:
+        summary: of :meth:`Sweep.run`.
+    """
+    percent = f"{100 * summary['confidence']:g} %"
+    lines = [f"# {summary['metric']} of {len(summary['seeds'])} seeds", ""]
+    lines += [f"- {name}: `{text}`" for name, text in summary["configurations"].items()]
+    lines += [f"- both: `{summary['shared']}`"]
+    for which in EVALUATIONS:
+        names = [which, *map(str, summary["seeds"]), "mean", "deviation", percent, "p"]
+        rows = [[name, *_cells(SeedScores(**row), name)] for name, row in summary[which].items()]
+        lines += ["", *markdown_table(names, rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(row: SeedScores, name: str) -> list[Any]:
+    interval = None if row.low is None else f"{row.low:.4f} to {row.high:.4f}"
+    p_value = row.p_value if name == DIFFERENCE else None
+    return [*row.values, row.mean, row.std, interval, p_value]
