@@ -60,17 +60,16 @@ def test_a_search_runs_real_trainings_and_reads_their_lines(tmp_path, training):
 def test_a_sweep_compares_two_heads_of_real_trainings(tmp_path, training):
     out = tmp_path / "out"
     training = [*training, "--learning_rate", "1e-3"]
-    own = ("--command", "train_glue", "--a", "head=mgcrp", "--b", "head=plain", "--seeds", "1,2")
+    own = ("--command", "train_glue", "--a", "head=mgcrp", "--b", "head=plain", "--seeds", "2")
     done = tool_runs.run("sweep", *own, "--output_dir", out, "--", *training)
     assert done.returncode == 0, done.stderr[-3000:]
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
     assert summary["metric"] == "acc"
     for name, head in (("a", "mgcrp"), ("b", "plain")):
-        for place, seed in enumerate((1, 2)):
-            text = (out / name / f"seed-{seed}" / OUTPUT / "metrics.json").read_text("utf-8")
-            metrics = json.loads(text)
-            assert (metrics["options"]["head"], metrics["seed"]) == (head, seed)
-            assert summary["best"][name]["values"][place] == metrics["best"]["acc"]
+        text = (out / name / "seed-2" / OUTPUT / "metrics.json").read_text(encoding="utf-8")
+        metrics = json.loads(text)
+        assert (metrics["options"]["head"], metrics["seed"]) == (head, 2)
+        assert summary["best"][name]["values"] == [metrics["best"]["acc"]]
 
 
 @pytest.mark.parametrize(
