@@ -28,7 +28,7 @@ def test_the_source_commands_run_on_the_real_checkpoint_without_torch(
     data = _rows(shared_file(f"data/{task}"), tmp_path, counts)
     before = {path: path.stat().st_mtime_ns for path in real_checkpoint.rglob("*")}
     flags = ["--model_type", "bert", "--model_name_or_path", str(real_checkpoint)]
-    flags += ["--task_name", task, "--do_lower_case", "--do_train", "--do_eval"]
+    flags += ["--task_name", task, "--do_lower_case", "--do_train", "--do_eval", "--do_predict"]
     flags += ["--data_dir", str(data), "--max_seq_length", "128"]
     flags += ["--per_gpu_train_batch_size", "4", "--learning_rate", "2e-5"]
     flags += ["--num_train_epochs", "10", "--output_dir", str(tmp_path / "OUTPUT")]
