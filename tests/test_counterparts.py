@@ -10,13 +10,19 @@ import pytest
 
 from sot_paddle.command_line import parse
 from sot_paddle.config import load_yaml
-from sot_paddle.train import adapter_command, extraction, squad_command, text_flags
+from sot_paddle.explain import command as visualizing
+from sot_paddle.train import adapter_command, extraction, image_flags, squad_command, text_flags
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "counterparts.md").read_text(encoding="utf-8")
-ROWS = re.findall(r"^\| `(python [^`]+)` \| `([^`]+)` \|$", PAGE, re.M)
+SECTIONS = {part.split("\n")[0]: part for part in re.split(r"^## ", PAGE, flags=re.M)[1:]}
+TEXT, IMAGES = SECTIONS["SoT, text release"], SECTIONS["SoT, image release"]
+ROWS = re.findall(r"^\| `(python [^`]+)` \| `([^`]+)` \|$", SECTIONS["BERTVision"], re.M)
+ALL = re.findall(r"`(python (?:tools/|-m paddle)[^`]+)` \|$", PAGE, re.M)
 COMMANDS = {
     "train_glue": text_flags.TRAINING,
+    "train_image": image_flags.TRAINING,
+    "eval_image": image_flags.EVALUATION,
     "train_adapter": adapter_command.COMMAND,
     "train_squad": squad_command.COMMAND,
     "extract_hidden_states": extraction.COMMAND,
@@ -26,7 +32,8 @@ CONFIGS = sorted((ROOT / "configs" / "adapter").glob("*.yaml"))
 
 def parsed(command: str):
     """The options that a command of ours means."""
-    python, tool, *words = shlex.split(command)
+    launch = r"^python -m paddle\.distributed\.launch --nproc_per_node \d+ (?=tools/)"
+    python, tool, *words = shlex.split(re.sub(launch, "python ", command))
     assert python == "python"
     name = Path(tool).stem
     assert (ROOT / "tools").is_dir()
@@ -35,6 +42,8 @@ def parsed(command: str):
         name, words = space["command"], words[words.index("--") + 1 :]
     else:
         assert (ROOT / tool).is_file(), tool
+    if name == "visualize":
+        return visualizing.parser().parse_args(words)
     return parse(COMMANDS[name], words)
 
 
@@ -75,6 +84,74 @@ def test_every_command_of_the_source_has_a_counterpart(shared_file) -> None:
     commands = [line.strip() for line in re.findall(r"^`?(python [^`\n]+)`?\s*$", text, re.M)]
     assert len(commands) == 61
     assert {source for source, _ in ROWS} == set(commands)
+
+
+@pytest.mark.parametrize("command", ALL, ids=lambda command: command[-60:])
+def test_every_command_here_parses(command: str) -> None:
+    for part in command.split(" && "):
+        assert parsed(part)
+
+
+def test_no_row_is_missed() -> None:
+    assert len(ALL) == len(re.findall(r"^\|.*tools/", PAGE, re.M)) > 100
+
+
+def published(shared_file, name: str) -> set[str]:
+    """The commands of a source's blocks of code, continued lines joined, without comments."""
+    text = shared_file(f"sources/{name}").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(?:bash|sh)?\n(.*?)^```", text, re.S | re.M)
+    joined = re.sub(r"\\\n\s*", " ", "\n".join(blocks))
+    lines = (" ".join(line.split("#")[0].split()) for line in joined.splitlines())
+    return {line for line in lines if line.startswith(("python ", "sh "))}
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "others"),
+    [
+        (
+            "000_e654d16788e9d5b3.txt",
+            TEXT,
+            {"python download_glue_data.py --data_dir glue_data --tasks all"},
+        ),
+        ("001_231a7db758eb00d0.txt", IMAGES, {"python setup.py install"}),
+    ],
+)
+def test_every_command_of_the_releases_has_a_counterpart(
+    name, section, others, shared_file
+) -> None:
+    commands = published(shared_file, name)
+    assert len(commands) > len(others)
+    assert set(re.findall(r"^\| `((?:python|sh) [^`]+)` \|", section, re.M)) == commands - others
+
+
+def test_the_command_of_the_text_release_is_taken_as_it_is() -> None:
+    source, ours = re.findall(r"^\| `(python run_glue[^`]+)` \| `([^`]+)` \|$", TEXT, re.M)[0]
+    theirs = source.replace("$GLUE_DIR", "glue_data").replace("$TASK_NAME", "RTE")
+    theirs = theirs.replace("run_glue.py", "tools/train_glue.py").replace("OUTPUT/", "output/rte")
+    assert ours == theirs
+    assert parsed(ours).head_options["q_dim"] == 56
+
+
+def test_the_tables_for_four_gpus() -> None:
+    row = r"^\| (\w+) \| (\S+), (\d+), (\d+) \| (\d+), (\d+), (\S+) \| `([^`]+)` \|$"
+    rows = re.findall(row, TEXT, re.M)
+    assert [task for task, *_ in rows] == ["MNLI", "QNLI", "RTE", "CoLA"]
+    for task, rate, batch, epochs, q, k, dropout, command in rows:
+        config, options = parsed(command), parsed(command).head_options
+        assert (config.task_name, config.num_train_epochs) == (task, int(epochs))
+        assert (config.learning_rate, config.per_gpu_train_batch_size) == (float(rate), int(batch))
+        assert config.gradient_accumulation_steps == 1
+        expected = {"q_dim": int(q), "k_dim": int(k), "head_dropout": float(dropout)}
+        assert {name: options[name] for name in expected} == expected
+
+
+def test_the_rows_for_text_are_there_for_every_task() -> None:
+    commands = [command for command in ALL if "configs/glue/cola_" in command]
+    assert len(commands) == 18
+    for command in commands:
+        for task in ("CoLA", "RTE", "MNLI", "QNLI"):
+            config = parsed(command.replace("/cola_", f"/{task.lower()}_"))
+            assert config.task_name == task
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

@@ -51,7 +51,7 @@ def run_command(arguments: Sequence[str]) -> int:
         0 when both files are written, 2 when the command was refused (one line on stderr says
         why, nothing is written), 130 when it was interrupted.
     """
-    options = _parser().parse_args(list(arguments))
+    options = parser().parse_args(list(arguments))
     return exit_status("visualize", lambda: _run(options))
 
 
@@ -135,15 +135,16 @@ def _target(name: str | None, classes: Sequence[str]) -> int | None:
     raise ValueError(f"--target: no class {name!r}; {near_names(name, classes)}")
 
 
-def _parser() -> OneLineParser:
-    parser = OneLineParser(
+def parser() -> OneLineParser:
+    """The command line of ``tools/visualize.py``."""
+    made = OneLineParser(
         prog="visualize.py",
         description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add = parser.add_argument
+    add = made.add_argument
     add("model", metavar="MODEL_FOLDER", help="of tools/train_image.py or tools/train_glue.py")
     add(
         *("images",),
@@ -166,4 +167,4 @@ def _parser() -> OneLineParser:
     add("--max-seq-length", type=int, metavar="N", help="tokens of a row [the training's]")
     add("--no-ema", action="store_true", help="raw weights instead of the moving average")
     add("--cpu", action="store_true", help="use the CPU even where there is a GPU")
-    return parser
+    return made
