@@ -27,6 +27,7 @@ from sot_paddle.train.evaluation import duration, evaluation_mode
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.recipe import Recipe
 from sot_paddle.train.setup import Run
+from sot_paddle.train.tensorboard_logs import TensorBoardLogs
 from sot_paddle.train.trainer import ExactTrainer
 
 _UNUSED_PARAMETERS = ("concat", "aggre_all")
@@ -115,12 +116,13 @@ def _trainer(run: Run) -> ExactTrainer:
     items = plan.batch_size * distributed.world_size() * pace.accumulation
     kind = ProgressBar if sys.stderr.isatty() else ProgressLines
     progress = kind(items=items, unit=task.unit, evaluated=next(iter(task.dev), ""))
+    logs = run.root / run_folder.LOGS
     trainer = ExactTrainer(
         run.model,
         recipe,
         dataset=task.train,
         batches=batches,
-        callbacks=[RunLogs(run.root / run_folder.LOGS), StepCount(), flow, progress],
+        callbacks=[TensorBoardLogs(logs), RunLogs(logs), StepCount(), flow, progress],
     )
     flow.trainer = progress.trainer = trainer
     run.autocast = trainer.autocast_smart_context_manager
