@@ -39,7 +39,7 @@ from align.frameworks import on_paddle, on_torch
 from align.pair import runs
 from align.pair.any_pair import AnyPair, Setup
 from align.processes import Failure, TaskBatch, outcomes
-from align.record.nested import leaves
+from align.record.arrays import leaves
 
 _EPILOG = """\
 install PaDiff into a folder of its own:

@@ -13,10 +13,10 @@ from align.commands.steps import LOSS, Steps, left_out
 from align.explain import locate
 from align.judge import output_structure
 from align.pair.any_pair import AnyPair, Setup
-from align.record.casting import is_low
+from align.record.arrays import is_low
 from align.record.request import Request, documented, request_of
 from align.record.results import Comparison, Divergence, Report, StepResult
-from align.report.outcome import Outcome
+from align.report.report import Outcome
 from align.stages import low_precision, stages
 from align.stages.batch_data import data
 from align.stages.dropout_exchange import exchanged

@@ -25,7 +25,7 @@ import paddle.distributed as dist  # noqa: E402
 
 from align.commands.spec import USER_ERRORS, read_spec  # noqa: E402
 from align.frameworks import on_paddle  # noqa: E402
-from align.pair import models, runs  # noqa: E402
+from align.pair import runs  # noqa: E402
 from align.record import (
     batch_slices,  # noqa: E402
 )
@@ -56,14 +56,14 @@ def run(folder: Path) -> None:
         raise ValueError(OTHER_DATA)
     dist.init_parallel_env()
     layer = on_paddle.prepare(plan, dtype, True)
-    models.load(on_paddle, layer, read_tensors(folder / "weights.safetensors")[0], None)
+    runs.load(on_paddle, layer, read_tensors(folder / "weights.safetensors")[0], None)
     caller, synchronise = _parallel(path, layer)
     own = batch_slices.cut(plan, dist.get_world_size(), dist.get_rank())
     losses, rates, stamp = _train(own, dtype, layer, caller, synchronise, folder)
     apart = _apart(layer)
     every = distributed.gather(losses)
     if dist.get_rank() == 0:
-        batch_slices.write(folder, batch_slices.STATE, models.tensors(on_paddle, layer))
+        batch_slices.write(folder, batch_slices.STATE, runs.tensors(on_paddle, layer))
         stamp = {**stamp, "processes": dist.get_world_size()}
         Shares(every, rates, apart, stamp=stamp).write_record(folder)
     dist.barrier()
@@ -87,7 +87,7 @@ def _train(
     def between(step: int) -> None:
         synchronise()
         if step == 0 and dist.get_rank() == 0:
-            found = models.gradients(on_paddle, layer)
+            found = runs.gradients(on_paddle, layer)
             batch_slices.write(folder, batch_slices.GRADIENTS, found)
 
     with on_paddle.default_dtype(dtype):

@@ -14,7 +14,7 @@ from align.record.files.dump_meta import SIDES, same_request
 from align.record.files.dump_reading import Dump
 from align.record.provenance import described, origin
 from align.record.results import Report, some
-from align.report.outcome import Outcome
+from align.report.report import Outcome
 from sot_paddle.runtime import environment_stamp
 
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from align.explain import locate, recorded_isolation
 from align.explain.arrays.statistic_edits import explain_statistic
 from align.judge import output_structure
-from align.match.renamed import to_paddle
+from align.match.mapping import to_paddle
 from align.pair.pair import Pair
 from align.record.recording import ROOT
 from align.record.results import Comparison, Divergence, StepResult, some
-from align.report.outcome import Outcome
+from align.report.report import Outcome
 from align.stages import stages
 from align.stages.converted import weights
 from align.stages.metric_stage import metric

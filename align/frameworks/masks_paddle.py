@@ -154,27 +154,6 @@ def _open_recurrence(layers: list[paddle.nn.Layer]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def dropout_off() -> Iterator[None]:
-    """Every dropout function of the framework hands its input on, in training mode too."""
-    functional = paddle.nn.functional
-    names = [n for n in dir(functional) if "dropout" in n and callable(getattr(functional, n))]
-    held = {name: getattr(functional, name) for name in names if "fused" not in name}
-    for name in held:
-        setattr(functional, name, lambda x, *_, **__: x)
-    held["scaled_dot_product_attention"] = attend = functional.scaled_dot_product_attention
-
-    def attend_all(query, key, value, attn_mask=None, dropout_p=0.0, *args: Any, **options: Any):
-        return attend(query, key, value, attn_mask, 0.0, *args, **options)
-
-    functional.scaled_dot_product_attention = attend_all
-    try:
-        yield
-    finally:
-        for name, function in held.items():
-            setattr(functional, name, function)
-
-
-@contextlib.contextmanager
 def dropout_exchanged(side: Any, masks: Masks, model: paddle.nn.Layer, step: int) -> Iterator[None]:
     """Training mode with the shared masks.
 

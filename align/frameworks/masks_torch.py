@@ -80,27 +80,6 @@ def packet_name(func: Any) -> str:
 
 
 @contextlib.contextmanager
-def dropout_off() -> Iterator[None]:
-    """Every dropout function of the framework hands its input on, in training mode too."""
-    functional = torch.nn.functional
-    names = [n for n in dir(functional) if "dropout" in n and not n.startswith("_")]
-    held = {name: getattr(functional, name) for name in names}
-    held["scaled_dot_product_attention"] = attend = functional.scaled_dot_product_attention
-
-    def attend_all(query, key, value, attn_mask=None, dropout_p=0.0, *args: Any, **options: Any):
-        return attend(query, key, value, attn_mask, 0.0, *args, **options)
-
-    for name in names:
-        setattr(functional, name, lambda input, *_, **__: input)
-    functional.scaled_dot_product_attention = attend_all
-    try:
-        yield
-    finally:
-        for name, function in held.items():
-            setattr(functional, name, function)
-
-
-@contextlib.contextmanager
 def dropout_exchanged(side: Any, masks: Masks, model: torch.nn.Module, step: int) -> Iterator[None]:
     """Training mode with the shared masks.
 

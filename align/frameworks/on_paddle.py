@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -15,15 +16,25 @@ import paddle
 from align.frameworks import masks_paddle
 from align.frameworks.code_lines import builders_recorded
 from align.frameworks.factories import unpack
-from align.record.arrays import Arrays
-from align.record.casting import cast, held_dtype, is_array, is_low, output_weights
-from align.record.entries import Entry, once, qualified_types
-from align.record.nested import leaves, replace
+from align.frameworks.swapping import without_dropout
+from align.record.arrays import (
+    Arrays,
+    Entry,
+    cast,
+    held_dtype,
+    is_array,
+    is_low,
+    leaves,
+    once,
+    output_weights,
+    qualified_types,
+    replace,
+)
 from align.record.recording import ROOT
 from align.record.request import Request
-from align.record.stored_arrays import Lazy, by_kind
 
-dropout_off, dropout_exchanged = masks_paddle.dropout_off, masks_paddle.dropout_exchanged
+dropout_off = functools.partial(without_dropout, paddle.nn.functional)
+dropout_exchanged = masks_paddle.dropout_exchanged
 
 NAME = "Paddle"
 _MOMENT = re.compile(
@@ -387,8 +398,3 @@ def live_moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, dict[str, 
         if name is not None:
             found.setdefault(name, {})[parts["kind"]] = value
     return found
-
-
-def moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, Lazy]:
-    """Kind of moment -> the live ones by canonical parameter name, copied when they are read."""
-    return by_kind(live_moments(optimizer, model), numpy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,15 +13,25 @@ import torch
 
 from align.frameworks import masks_torch
 from align.frameworks.factories import unpack
-from align.record.arrays import Arrays
-from align.record.casting import cast, held_dtype, is_array, is_low, output_weights
-from align.record.entries import Entry, once, qualified_types
-from align.record.nested import leaves, replace
+from align.frameworks.swapping import without_dropout
+from align.record.arrays import (
+    Arrays,
+    Entry,
+    cast,
+    held_dtype,
+    is_array,
+    is_low,
+    leaves,
+    once,
+    output_weights,
+    qualified_types,
+    replace,
+)
 from align.record.recording import ROOT
 from align.record.request import Request
-from align.record.stored_arrays import Lazy, by_kind
 
-dropout_off, dropout_exchanged = masks_torch.dropout_off, masks_torch.dropout_exchanged
+dropout_off = functools.partial(without_dropout, torch.nn.functional)
+dropout_exchanged = masks_torch.dropout_exchanged
 
 NAME = "PyTorch"
 MOMENTS = {
@@ -340,8 +351,3 @@ def live_moments(optimizer: Any, model: torch.nn.Module) -> dict[str, dict[str, 
         names[parameter]: {k: held[key] for key, k in MOMENTS.items() if is_tensor(held.get(key))}
         for parameter, held in optimizer.state.items()
     }
-
-
-def moments(optimizer: Any, model: torch.nn.Module) -> dict[str, Lazy]:
-    """Kind of moment -> views of the live ones by canonical parameter name."""
-    return by_kind(live_moments(optimizer, model), view)

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from align.judge.diagnosis import diagnose, diagnose_shape
-from align.judge.distance import LOW_PRECISION, Distance, measure, peak
+from align.judge.distance import LOW_PRECISION, Distance, diagnose, diagnose_shape, measure, peak
 from align.record.results import Comparison
 from align.record.tolerance import JUDGED_BY_ORACLE, Tolerance
 

@@ -21,11 +21,10 @@ from align.judge.distance import MASK, peak
 from align.judge.noise_band import Find, Kinds
 from align.judge.output_structure import are_uneven, missing_outputs
 from align.judge.spread import Spread, Spreads, joined
-from align.match import layer_kinds
-from align.match.mapping import MappedRow, WeightMapping
-from align.match.module_map import ModuleMap
-from align.match.renamed import to_paddle
-from align.record.nested import pair_leaves
+from align.match import name_table
+from align.match.mapping import MappedRow, WeightMapping, to_paddle
+from align.match.paired_names import ModuleMap
+from align.record.arrays import pair_leaves
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison
 from align.record.stored_arrays import Lazy, ahead, paths_of
@@ -247,7 +246,7 @@ def _of_rows(
         if one is None:
             return None
         if row.part is not None:
-            first = layer_kinds.part_axis(row.source) == 0
+            first = name_table.part_axis(row.source) == 0
             one = one.part(*row.part) if first else one.part(0, 1)
         found.append(one)
     return joined(found)

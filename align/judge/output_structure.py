@@ -10,7 +10,7 @@ import numpy as np
 
 from align.judge import bounds
 from align.judge.comparator import compare_arrays
-from align.record.nested import Leaf
+from align.record.arrays import Leaf
 from align.record.results import Comparison
 
 NAME = "(outputs of the model)"

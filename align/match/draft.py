@@ -13,10 +13,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from align.match import layer_kinds
+from align.match import name_table
 from align.match.mapping import MappedRow, Unfinished
 from align.match.name_table import OPEN
-from align.record.entries import Entry
+from align.record.arrays import Entry
 
 _HOW = (
     "Draft of a table of names, PyTorch -> Paddle. Check every row; resolve the rows that start "
@@ -68,21 +68,21 @@ def _fits(source: Entry, own: Entry) -> bool:
     """Whether types and shape let one tensor become the other (unknown types: either way)."""
     if {source.leaf, own.leaf} == {"weight", "bias"}:
         return False
-    kinds = layer_kinds.kind(source), layer_kinds.kind(own)
+    kinds = name_table.kind(source), name_table.kind(own)
     if "custom" not in kinds and _FAMILY.get(kinds[0], kinds[0]) != _FAMILY.get(kinds[1], kinds[1]):
         return False
     if source.buffer != own.buffer and kinds[1] != "norm":
         return False
-    transform = layer_kinds.transform_between(source, own)
-    options = [transform] if transform else [layer_kinds.COPY, layer_kinds.TRANSPOSE]
-    return any(layer_kinds.shape_after(option, source.shape) == own.shape for option in options)
+    transform = name_table.transform_between(source, own)
+    options = [transform] if transform else [name_table.COPY, name_table.TRANSPOSE]
+    return any(name_table.shape_after(option, source.shape) == own.shape for option in options)
 
 
 def _units(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     """The tensors of each owner, in the order of registration."""
     found: dict[str, list[Entry]] = {}
     for entry in entries:
-        if entry.leaf != layer_kinds.COUNTER:
+        if entry.leaf != name_table.COUNTER:
             found.setdefault(entry.owner, []).append(entry)
     return found
 
@@ -92,7 +92,7 @@ def _as_whole(source: Sequence[Entry], own: Sequence[Entry]) -> list[tuple[Entry
     held = {entry.leaf: entry for entry in own}
     pairs = []
     for entry in source:
-        other = layer_kinds.LEAF_NAMES.get((layer_kinds.kind(entry), entry.leaf), "")
+        other = name_table.LEAF_NAMES.get((name_table.kind(entry), entry.leaf), "")
         partner = held.get(entry.leaf) or held.get(other)
         partner = own[0] if len(own) == len(source) == 1 else partner
         if partner is None or not _fits(entry, partner):
@@ -128,7 +128,7 @@ def _paired(left: Mapping[str, list[Entry]], free: Mapping[str, list[Entry]]) ->
             sure = word is not None or (alike is not None and order == alike)
             for row in zip(*(_as_whole(left[name], free[other]) for other in shown), strict=True):
                 partners = [own.name for _, own in row]
-                settled = sure and layer_kinds.transform_between(*row[0]) is not None
+                settled = sure and name_table.transform_between(*row[0]) is not None
                 text = partners[0] if settled else f"{OPEN} {' | '.join(partners)}"
                 rows[row[0][0].name] = text
     return rows
@@ -180,7 +180,7 @@ def _packed_parts(entry: Entry, free: Sequence[Entry]) -> list[Entry]:
         return []
     fitting = []
     for own in free:
-        transform = layer_kinds.transform_between(entry, own)
+        transform = name_table.transform_between(entry, own)
         if transform is None:
             continue
         if MappedRow(entry, own, transform, part=(0, 3)).shape() == own.shape:

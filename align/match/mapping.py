@@ -2,21 +2,24 @@
 
 Names that are equal map by themselves (running statistics of a normalisation under their other
 leaf name, a packed attention projection onto its three parts). Everything else needs a row of the
-table; what is left over is refused.
+table; what is left over is refused. Arrays are converted by it at once, or one by one as they are
+read (`to_paddle`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
-from align.match import layer_kinds
+from align.match import name_table
 from align.match.name_table import Table, Target
-from align.record.arrays import Arrays
-from align.record.entries import Entry, canonical
-from align.weights.engine.transforms import Transform
+from align.record.arrays import Arrays, Entry, canonical
+from align.record.stored_arrays import Lazy
+from align.weights.engine.transforms import COPY, Transform
 
 _PACKED = {"in_proj_weight": "weight", "in_proj_bias": "bias"}
 
@@ -34,21 +37,21 @@ class MappedRow:
     def convert(self, array: np.ndarray) -> np.ndarray:
         """The Paddle array of this row."""
         if self.part is not None:
-            axis = layer_kinds.part_axis(self.source)
+            axis = name_table.part_axis(self.source)
             array = np.split(array, self.part[1], axis=axis)[self.part[0]]
-        return layer_kinds.apply(self.transform, array)
+        return name_table.apply(self.transform, array)
 
     def shape(self) -> tuple[int, ...] | None:
         """What `convert` gives, None when the parts or axes do not work out."""
         shape = self.source.shape
         if self.part is not None:
-            axis = layer_kinds.part_axis(self.source)
+            axis = name_table.part_axis(self.source)
             if not shape or shape[axis] % self.part[1]:
                 return None
             cut = list(shape)
             cut[axis] //= self.part[1]
             shape = tuple(cut)
-        return layer_kinds.shape_after(self.transform, shape)
+        return name_table.shape_after(self.transform, shape)
 
 
 @dataclass
@@ -84,7 +87,7 @@ class WeightMapping:
             held = pieces.setdefault(target, {})
             held[row.piece[0]] = array
             if len(held) == row.piece[1]:
-                axis = layer_kinds.piece_axis(row.transform)
+                axis = name_table.piece_axis(row.transform)
                 found[target] = np.concatenate([held[i] for i in sorted(held)], axis=axis)
         return found
 
@@ -154,11 +157,11 @@ def match(source: Sequence[Entry], destination: Sequence[Entry], table: Table) -
         targets = [t if t.name in ours else _respelt(t, entry, ours) for t in targets]
         if told is None or any(target.name not in ours for target in targets):
             targets = _packed(entry, targets[0].name, ours) or targets
-        if entry.leaf == layer_kinds.COUNTER and targets[0].name not in ours:
-            found.ignored[f"PyTorch {entry.name}"] = layer_kinds.COUNTER_REASON
+        if entry.leaf == name_table.COUNTER and targets[0].name not in ours:
+            found.ignored[f"PyTorch {entry.name}"] = name_table.COUNTER_REASON
         elif all(target.name in ours for target in targets):
             _add_rows(found, entry, targets, ours, table.origin)
-        elif told is None or entry.leaf == layer_kinds.COUNTER:
+        elif told is None or entry.leaf == name_table.COUNTER:
             found.torch_left.append(entry)
         else:
             absent = [target.name for target in targets if target.name not in ours]
@@ -186,7 +189,7 @@ def finish(
 def _respelt(target: Target, entry: Entry, ours: Mapping[str, Entry]) -> Target:
     """The target under the leaf name that Paddle's own layer of that kind uses."""
     prefix = target.name.rpartition(".")[0]
-    other = layer_kinds.LEAF_NAMES.get((layer_kinds.kind(entry), entry.leaf))
+    other = name_table.LEAF_NAMES.get((name_table.kind(entry), entry.leaf))
     if other is None:
         return target
     name = f"{prefix}.{other}" if prefix else other
@@ -195,7 +198,7 @@ def _respelt(target: Target, entry: Entry, ours: Mapping[str, Entry]) -> Target:
 
 def _packed(entry: Entry, name: str, ours: Mapping[str, Entry]) -> list[Target]:
     """q, k and v of Paddle's attention layer for the packed projection of PyTorch's."""
-    if layer_kinds.kind(entry) != "attention" or entry.leaf not in _PACKED:
+    if name_table.kind(entry) != "attention" or entry.leaf not in _PACKED:
         return []
     prefix, leaf = name.removesuffix(entry.leaf), _PACKED[entry.leaf]
     names = [f"{prefix}{part}_proj.{leaf}" for part in "qkv"]
@@ -214,11 +217,11 @@ def _add_rows(
     for target in targets:
         own = ours[target.name]
         if target.transform:
-            transform = layer_kinds.TRANSFORMS[target.transform]
+            transform = name_table.TRANSFORMS[target.transform]
         else:
-            transform = layer_kinds.transform_between(entry, own)
+            transform = name_table.transform_between(entry, own)
         undecided = transform is None
-        for option in (layer_kinds.COPY, layer_kinds.TRANSPOSE) if undecided else ():
+        for option in (name_table.COPY, name_table.TRANSPOSE) if undecided else ():
             row = MappedRow(entry, own, option, target.part, target.piece)
             transform = option if transform is None or not _shape_mistake(row) else transform
         if undecided and not _shape_mistake(
@@ -246,7 +249,7 @@ def _shape_mistake(row: MappedRow) -> str:
     shape = row.shape()
     expected = row.destination.shape
     if row.piece is not None and shape:
-        axis = layer_kinds.piece_axis(row.transform) % len(shape)
+        axis = name_table.piece_axis(row.transform) % len(shape)
         shape = tuple(n * row.piece[1] if i == axis else n for i, n in enumerate(shape))
     if shape == expected:
         return ""
@@ -304,3 +307,39 @@ def _by_source(rows: Sequence[MappedRow]) -> dict[str, list[MappedRow]]:
     for row in rows:
         found.setdefault(row.source.name, []).append(row)
     return found
+
+
+def to_paddle(
+    weights: WeightMapping, arrays: Mapping[str, np.ndarray], *, layout: bool = True
+) -> Mapping[str, np.ndarray]:
+    """What `WeightMapping.to_paddle` returns, but each tensor is read and converted on access.
+
+    Args:
+        weights: the mapping.
+        arrays: by canonical PyTorch name; not every tensor need be there.
+        layout: False leaves a tensor that becomes one whole tensor in PyTorch's layout, which is
+            enough for norms and distances and saves the transposition.
+
+    Returns:
+        Arrays by canonical Paddle name; they are to be read, not written.
+    """
+    if not isinstance(weights, WeightMapping):
+        return weights.to_paddle(arrays)  # names that are the same on both sides
+    rows: dict[str, list[MappedRow]] = {}
+    for row in weights.rows:
+        if weights.torch_names[row.source.name] in arrays:
+            rows.setdefault(weights.paddle_names[row.destination.name], []).append(row)
+    found = Lazy()
+    for name, held in rows.items():
+        row = held[-1]
+        source = weights.torch_names[row.source.name]
+        if row.piece is None and row.part is None and (not layout or row.transform is COPY):
+            found.hold(name, partial(arrays.__getitem__, source))
+        elif row.piece is None or len({row.piece for row in held}) == row.piece[1]:
+            part = dataclasses.replace(weights, rows=held)
+            found.hold(name, partial(_convert, part, arrays, name))
+    return found
+
+
+def _convert(weights: WeightMapping, arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    return weights.to_paddle(arrays)[name]

@@ -19,18 +19,14 @@ from align.judge.drift import Track
 from align.judge.judging import Judge, kinds_of
 from align.judge.noise_band import Kinds, NoiseBand
 from align.judge.rate_curves import Curve
-from align.match.module_map import ModuleMap
+from align.match.mapping import to_paddle
 from align.match.name_table import read_table
-from align.match.paired_names import SideNames, pair_names
-from align.match.renamed import to_paddle
-from align.pair import runs, side_records, training_runs
+from align.match.paired_names import ModuleMap, SideNames, pair_names
+from align.pair import runs, side_records
 from align.pair.isolation import Isolation
-from align.pair.models import Models, load, tensors
-from align.pair.pair import Pair
-from align.pair.training_runs import TrainingRuns
-from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun
-from align.record.casting import cast, is_array
-from align.record.nested import leaves
+from align.pair.pair import Pair, TrainingRuns, live_training
+from align.pair.runs import Models, load, tensors
+from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun, cast, is_array, leaves
 from align.record.provenance import described, origin
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
@@ -308,7 +304,7 @@ class AnyPair(Pair):
 
     def trainings(self) -> TrainingRuns:
         """The training runs of both sides; Paddle's when it is asked for."""
-        return training_runs.live(self, on_torch, on_paddle)
+        return live_training(self, on_torch, on_paddle)
 
     def asks(self, step: str) -> bool:
         """Whether "weights", "metric" or "learning_rate" is to be compared."""

@@ -15,12 +15,11 @@ from align.judge import drift
 from align.judge.judging import Judge
 from align.judge.noise_band import NoiseBand
 from align.judge.rate_curves import Curve
+from align.match.mapping import to_paddle
 from align.match.name_table import Table
 from align.match.paired_names import settled
-from align.match.renamed import to_paddle
-from align.pair.pair import Pair
+from align.pair.pair import Ours, Pair, TrainingRuns, steady_elements
 from align.pair.side_records import METRIC, scored_output, widened
-from align.pair.training_runs import Ours, TrainingRuns, steady
 from align.record.arrays import Arrays, BothScores, BothWeights
 from align.record.files.dump_meta import Module
 from align.record.files.dump_reading import Dump
@@ -109,7 +108,7 @@ class DumpPair(Pair):
             yield self.setup.paddle.training(dtype), ours
 
         band = NoiseBand.stored(torch.training_noise(dtype))
-        chosen = steady(sample, oracle or reference)
+        chosen = steady_elements(sample, oracle or reference)
         return TrainingRuns(reference, oracle, band, run, plain, exact, chosen)
 
     def _track(self, dump: Dump, kind: str, size: int) -> drift.Track | None:

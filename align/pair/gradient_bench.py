@@ -14,7 +14,7 @@ from align.judge.bounds import POOLED
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.bench import ERRORS
-from align.record.nested import leaves, replace
+from align.record.arrays import leaves, replace
 
 
 class GradientBench:

@@ -17,7 +17,7 @@ import numpy as np
 
 from align.judge import bounds
 from align.judge.judging import Judge, alike, compare_outputs
-from align.record.nested import Leaf, leaves, pair_leaves, replace
+from align.record.arrays import Leaf, leaves, pair_leaves, replace
 from align.record.recording import ROOT, Call, Recording
 from align.record.request import Request
 from align.record.results import Comparison

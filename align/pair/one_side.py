@@ -18,15 +18,14 @@ from align.judge import drift
 from align.judge.drift import Track
 from align.judge.judging import kinds_of
 from align.judge.noise_band import Kinds
-from align.match.module_map import ModuleMap
+from align.match.mapping import to_paddle
 from align.match.name_table import read_table
-from align.match.paired_names import PairedNames, settled
-from align.match.renamed import to_paddle
-from align.pair import runs, training_runs
+from align.match.paired_names import ModuleMap, PairedNames, settled
+from align.pair import runs
 from align.pair.identity import environment, has_stock_partner, module_of, told_spec, told_table
-from align.pair.models import Models, load, tensors
-from align.record.arrays import Arrays, TrainingRun
-from align.record.entries import Entry
+from align.pair.pair import measured_training
+from align.pair.runs import Models, load, tensors
+from align.record.arrays import Arrays, Entry, TrainingRun
 from align.record.files import dump_meta
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording
@@ -213,9 +212,9 @@ class OneSide:
 
     @contextlib.contextmanager
     def moved_training(self, dtype: str, number: int, steady: np.ndarray) -> Iterator[Kinds]:
-        """A training of the reference with moved roundings, as `training_runs.measured`."""
+        """A training of the reference with moved roundings, as `measured_training`."""
         moves, model = self._moved(dtype, number, True)
         track = Track(functools.partial(self.sample, self.side))
         options = {"moves": moves, "masks": self.masks, "watch": track.watch}
         with runs.trained(self.side, model, self.plan, dtype, dtype, **options) as found:
-            yield training_runs.measured(found, track, steady)
+            yield measured_training(found, track, steady)

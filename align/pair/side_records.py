@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from align.judge.rate_curves import Curve
-from align.record.arrays import BothScores, BothWeights
-from align.record.casting import cast, held_dtype
-from align.record.nested import leaves
+from align.record.arrays import BothScores, BothWeights, cast, held_dtype, leaves
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
 from align.record.stored_arrays import Lazy

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from align.match import layer_kinds
+from align.match import name_table
 from align.match.mapping import MappedRow, WeightMapping
 from align.record.arrays import Arrays
 
@@ -62,13 +62,13 @@ def to_torch(mapping: WeightMapping, arrays: Mapping[str, np.ndarray]) -> Arrays
         held = parts.setdefault(target, {})
         held[row.part[0]] = array
         if len(held) == row.part[1]:
-            axis = layer_kinds.part_axis(row.source)
+            axis = name_table.part_axis(row.source)
             found[target] = np.concatenate([held[i] for i in sorted(held)], axis=axis)
     return found
 
 
 def _back(row: MappedRow, array: np.ndarray) -> np.ndarray:
     if row.piece is not None:
-        axis = layer_kinds.piece_axis(row.transform)
+        axis = name_table.piece_axis(row.transform)
         array = np.split(array, row.piece[1], axis=axis)[row.piece[0]]
     return np.array(row.transform.reverse(array), order="C")

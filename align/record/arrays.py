@@ -1,12 +1,22 @@
-"""What both sides of a comparison hand over: plain NumPy records."""
+"""What both sides hand over: NumPy arrays, nested as a model returns them, named as it holds them.
+
+In a low precision both sides run under automatic mixed precision, as one trains with it: weights,
+inputs and losses stay float32, the framework casts the operators on its list (torch.autocast, and
+paddle.amp.auto_cast at level O1). The backward pass runs outside of it, as both manuals say. Arrays
+that leave a run are float32, which holds every value of the low formats.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from align.record.results import LOW_PRECISION
 
 Arrays = dict[str, np.ndarray]
 
@@ -72,3 +82,207 @@ class BothScores:
     output: np.ndarray
     labels: np.ndarray
     stamps: Stamps
+
+
+Leaf = tuple[str, Any]
+"""Path inside the structure ("" for the structure itself, "0", "hidden", "1.key") and value."""
+
+
+def leaves(value: Any, is_leaf: Callable[[Any], bool]) -> list[Leaf]:
+    """Every leaf with its path, depth first in the order of the structure.
+
+    Args:
+        value: any nesting of tuples, lists, mappings and dataclasses; other objects are skipped.
+        is_leaf: which objects to collect.
+    """
+    return list(_walk(value, is_leaf, ""))
+
+
+def _walk(value: Any, is_leaf: Callable[[Any], bool], path: str) -> Iterator[Leaf]:
+    if is_leaf(value):
+        yield path, value
+        return
+    for key, item in _items(value):
+        yield from _walk(item, is_leaf, f"{path}.{key}" if path else str(key))
+
+
+def _items(value: Any) -> list[tuple[Any, Any]]:
+    """Keys and values of a container, nothing for any other object."""
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, (tuple, list)):
+        return list(enumerate(value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
+    return []
+
+
+def replace(value: Any, is_leaf: Callable[[Any], bool], change: Callable[[str, Any], Any]) -> Any:
+    """The same structure with every leaf passed through ``change(path, leaf)``."""
+    return _replace(value, is_leaf, change, "")
+
+
+def _replace(value: Any, is_leaf: Callable, change: Callable, path: str) -> Any:
+    if is_leaf(value):
+        return change(path, value)
+    items = _items(value)
+    if not items:
+        return value
+    changed = {
+        key: _replace(item, is_leaf, change, f"{path}.{key}" if path else str(key))
+        for key, item in items
+    }
+    if all(changed[key] is item for key, item in items):
+        return value
+    if isinstance(value, Mapping):
+        held = copy.copy(value)
+        for key, item in changed.items():
+            held[key] = item
+        return held
+    if isinstance(value, tuple):
+        parts = list(changed.values())
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, list):
+        return type(value)(changed.values())
+    return dataclasses.replace(value, **changed)
+
+
+def pick(value: Any, path: str) -> Any:
+    """The part of a nested structure under a dotted path ("logits", "1.0"), "" for all of it.
+
+    A number counts the items of any container; the first item of a single tensor is the tensor.
+
+    Raises:
+        ValueError: there is no such part; says what there is.
+    """
+    for key in filter(None, path.split(".")):
+        items = {str(name): item for name, item in _items(value)}
+        by_place = dict(enumerate(items.values() if items else [value]))
+        if key in items:
+            value = items[key]
+        elif key.isdigit() and int(key) in by_place:
+            value = by_place[int(key)]
+        elif hasattr(value, key):
+            value = getattr(value, key)
+        else:
+            names = ", ".join(items) or f"one {type(value).__name__}"
+            raise ValueError(f"outputs: no {key!r} in what the model returns: {names}")
+    return value
+
+
+def pair_leaves(
+    reference: list[Leaf], ours: list[Leaf]
+) -> tuple[list[tuple[str, Any, Any]], list[str], list[str]]:
+    """Pairs the leaves of two outputs: by path when both have the same ones, else by position.
+
+    Args:
+        reference: leaves of the reference's output.
+        ours: leaves of ours.
+
+    Returns:
+        (label, reference's leaf, ours) for each pair, then the paths left over on each side. The
+        label is "" when there is one leaf on both sides.
+    """
+    paths, own = [path for path, _ in reference], [path for path, _ in ours]
+    if set(paths) == set(own):
+        held = dict(ours)
+        pairs = [(path, value, held[path]) for path, value in reference]
+    else:
+        pairs = [(r[0], r[1], o[1]) for r, o in zip(reference, ours, strict=False)]
+    if len(reference) == len(ours) == 1:
+        pairs = [("", pairs[0][1], pairs[0][2])]
+    count = len(pairs)
+    return pairs, paths[count:], own[count:]
+
+
+UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+"""Largest relative error of rounding a number to the format."""
+
+
+def is_low(dtype: str) -> bool:
+    """Whether a run of this precision is one of mixed precision."""
+    return dtype in LOW_PRECISION
+
+
+def held_dtype(dtype: str) -> str:
+    """The dtype in which weights and inputs are held in a run of precision ``dtype``."""
+    return "float32" if is_low(dtype) else dtype
+
+
+def is_array(value: Any) -> bool:
+    """NumPy arrays, and NumPy's own scalars."""
+    return isinstance(value, (np.ndarray, np.generic))
+
+
+def cast(value: Any, dtype: str, rounded: str) -> Any:
+    """Floating arrays of a structure rounded and cast; whole numbers and flags as they are.
+
+    A low precision casts while the model runs: its inputs and weights are float32.
+    """
+    dtype, rounded = held_dtype(dtype), held_dtype(rounded)
+
+    def one(_: str, array: Any) -> np.ndarray:
+        array = np.asarray(array)
+        if array.dtype.kind != "f":
+            return array
+        return array.astype(rounded).astype(dtype)
+
+    return replace(value, is_array, one)
+
+
+def output_weights(shape: Sequence[int], index: int, seed: int) -> np.ndarray:
+    """Fixed random weights for output number ``index``: their weighted sum is the default loss.
+
+    A plain sum has the gradient one everywhere, under which a wrong axis or a wrong order goes
+    unseen (the gradient of a softmax's sum is even zero).
+    """
+    return np.random.default_rng((seed, index)).normal(size=tuple(shape))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One name in a state dict.
+
+    Args:
+        name: full dotted name.
+        shape: of the tensor.
+        dtype: "float32", "int64", ...
+        owner: dotted name of the module that holds it, "" for the model itself.
+        types: qualified class names of the owner, the class first, then its bases.
+        trainable: an optimizer would move it.
+        buffer: not a parameter (running statistics, tables).
+        identity: equal for names of one and the same tensor (tied parameters).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    owner: str
+    types: tuple[str, ...]
+    trainable: bool
+    buffer: bool
+    identity: int
+
+    @property
+    def leaf(self) -> str:
+        """The last component of the name."""
+        return self.name.rpartition(".")[2]
+
+
+def canonical(entries: Sequence[Entry]) -> dict[str, str]:
+    """Every name -> the first name of its tensor."""
+    first: dict[int, str] = {}
+    return {entry.name: first.setdefault(entry.identity, entry.name) for entry in entries}
+
+
+def qualified_types(owner: object) -> tuple[str, ...]:
+    """Qualified names of an object's class and its bases, most derived first."""
+    return tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(owner).__mro__)
+
+
+def once(held: Mapping[str, Any]) -> dict[str, Any]:
+    """The tensors of a state dict, each under the first of its names."""
+    first: dict[int, str] = {}
+    for name, tensor in held.items():
+        first.setdefault(id(tensor), name)
+    return {name: held[name] for name in first.values()}

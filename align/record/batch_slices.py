@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from align.record.casting import is_array
+from align.record.arrays import is_array, leaves, replace
 from align.record.files.dump_meta import described
-from align.record.nested import leaves, replace
 from align.record.request import Request
 from align.record.stored_arrays import Store
 from sot_paddle.checkpoint import read_tensors, write_tensors

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from align.record.arrays import Arrays
-from align.record.nested import Leaf, leaves, replace
+from align.record.arrays import Arrays, Leaf, leaves, replace
 from align.record.stored_arrays import Lazy, LazyLeaves, Reader, Store
 
 ROOT = "(model)"

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from align.record.nested import Leaf
+from align.record.arrays import Leaf
 
 MEMORY = 64 * 2**20
 """Bytes that a store keeps in memory; what comes after them goes to the file."""

@@ -19,7 +19,7 @@ from align.explain import distributed_causes
 from align.judge import bounds
 from align.judge.comparator import compare_arrays
 from align.judge.judging import each, largest
-from align.match.renamed import to_paddle
+from align.match.mapping import to_paddle
 from align.pair import runs
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.launching import launch

@@ -17,9 +17,10 @@ import numpy as np
 from align.judge import drift
 from align.judge.judging import kinds_of
 from align.judge.noise_band import NoiseBand
-from align.pair import side_records, training_runs
+from align.pair import side_records
 from align.pair.one_side import DumpRequest, OneSide
-from align.record.casting import cast
+from align.pair.pair import measured_training, steady_elements
+from align.record.arrays import cast
 from align.record.files import dump_meta, dump_reading, record_files, storage
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording
@@ -175,8 +176,8 @@ def _write_training(one: OneSide, folder: Path, dtype: str) -> None:
             exact = one.train("float64", dtype, exact_track.watch)
             record_files.write_training(exact, folder / dump_reading.ORACLE)
             rows["exact"] = _rows(exact_track)
-        steady = training_runs.steady(drift.Sample(one.entries), exact)
-        centre = training_runs.measured(exact, exact_track, steady)
+        steady = steady_elements(drift.Sample(one.entries), exact)
+        centre = measured_training(exact, exact_track, steady)
         moved = functools.partial(one.moved_training, dtype, steady=steady)
         band = NoiseBand(lambda: centre, moved)
         storage.write_tensors(folder / dump_reading.TRAINING_NOISE, band.to_store())

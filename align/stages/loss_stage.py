@@ -21,14 +21,12 @@ from align.frameworks import on_paddle, on_torch
 from align.frameworks.code_lines import source_of
 from align.frameworks.moved_roundings import MovedRoundings
 from align.judge import bounds
+from align.judge.bounds import Settling
 from align.judge.comparator import compare_mappings
 from align.judge.noise_band import Kinds, NoiseBand
-from align.judge.settling import Settling
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.record.arrays import Arrays
-from align.record.casting import held_dtype, output_weights
-from align.record.nested import replace
+from align.record.arrays import Arrays, held_dtype, output_weights, replace
 from align.record.recording import ROOT
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.stages.stages import judged_control

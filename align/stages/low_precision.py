@@ -19,7 +19,7 @@ from align.judge import bounds
 from align.judge.bounds import UNCERTAIN
 from align.judge.comparator import compare_arrays, within
 from align.pair.any_pair import AnyPair
-from align.record.casting import is_low
+from align.record.arrays import is_low
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Divergence, StepResult, some
 from align.record.tolerance import Tolerance

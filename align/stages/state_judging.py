@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from align.judge.bounds import Settling
 from align.judge.comparator import compare_arrays
 from align.judge.judging import each
 from align.judge.noise_band import Kinds, NoiseBand
-from align.judge.settling import Settling
-from align.pair import training_runs
-from align.pair.pair import Pair
+from align.pair.pair import STATE, Pair, TrainingRuns, measured_training
 from align.pair.state_way import MappingWay
-from align.pair.training_runs import STATE, TrainingRuns
 from align.record.arrays import TrainingRun
 from align.record.results import Comparison
 from align.record.stored_arrays import Lazy
@@ -116,7 +114,7 @@ def _named(way: str, comparison: Comparison) -> Comparison:
 
 def measured(run: Stretch) -> Kinds:
     """What the noise band measures of a stretch of the reference, in PyTorch's names."""
-    return training_runs.measured(run.until(run.length), None, np.zeros(0, np.int64))
+    return measured_training(run.until(run.length), None, np.zeros(0, np.int64))
 
 
 def settling(pair: Pair, expected: Expected) -> Settling:

@@ -16,8 +16,8 @@ import numpy as np
 
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
+from align.judge.bounds import Settling
 from align.judge.noise_band import Kinds, NoiseBand
-from align.judge.settling import Settling
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.state_way import MappingWay, to_torch

@@ -18,19 +18,17 @@ import numpy as np
 from align.explain import locate
 from align.explain.settings import schedule_causes
 from align.judge import bounds, drift
+from align.judge.bounds import Settling
 from align.judge.comparator import compare_arrays, within
-from align.judge.driven import FIRST, driven
+from align.judge.drift import FIRST, driven
 from align.judge.judging import each, largest
 from align.judge.noise_band import Find, Kinds
-from align.judge.settling import Settling
-from align.pair.pair import Pair
-from align.pair.training_runs import STATE, Ours, TrainingRuns, in_paddle, tensor_title
+from align.pair.pair import STATE, Ours, Pair, TrainingRuns, in_paddle, tensor_title
 from align.record.arrays import TrainingRun
-from align.record.request import Request
+from align.record.request import Request, exchanged
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.stored_arrays import Lazy
 from align.record.tolerance import Tolerance
-from align.record.training_batches import exchanged
 from align.stages.stages import judged_control
 
 

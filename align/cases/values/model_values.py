@@ -12,8 +12,7 @@ import torch
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
 from align.cases.planted_controls import MODEL_FAULTS, planted
 from align.frameworks import on_paddle, on_torch
-from align.record.arrays import Arrays
-from align.record.casting import cast
+from align.record.arrays import Arrays, cast
 from align.record.tolerance import Tolerance
 from sot_paddle.deploy.checking import BOUND
 from sot_paddle.deploy.graph import JSON, PARAMETERS, Runner, load_graph, save_graph

@@ -10,7 +10,7 @@ import numpy as np
 
 from align.explain.arrays import array_edits, pixel_causes, token_causes
 from align.explain.experiment import Edit, first_cause
-from align.judge.diagnosis import diagnose_shape
+from align.judge.distance import diagnose_shape
 from align.record.arrays import Arrays
 
 BUDGET = 300  # trials

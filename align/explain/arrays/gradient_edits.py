@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from align.explain.experiment import EXPLAINED, Edit, close_to, first_cause, scale
-from align.judge.diagnosis import diagnose
+from align.judge.distance import diagnose
 
 TRIALS = 30
 _CUT = "the graph is cut there (detach, stop_gradient, no_grad, an operator without a gradient)"

@@ -16,8 +16,7 @@ from align.explain.calls.layer_words import unequal
 from align.explain.experiment import EXPLAINED, Edit, close_to, first_cause, scale
 from align.explain.formulas import ACTIVATIONS, softmax
 from align.pair.isolation import LOW, Guilty, is_mask
-from align.record.arrays import Arrays
-from align.record.nested import Leaf
+from align.record.arrays import Arrays, Leaf
 
 TRIALS = 400
 LARGE = 300_000  # elements; of more, the samples that differ most are looked at

@@ -14,7 +14,7 @@ import numpy as np
 
 from align.explain.arrays import array_edits
 from align.explain.experiment import EXPLAINED, Edit, becomes, close_to, first_cause
-from align.judge.diagnosis import diagnose_shape
+from align.judge.distance import diagnose_shape
 from align.record.arrays import Arrays
 
 ROUNDING = 3e-7  # of the largest value: what one computation in float32 leaves

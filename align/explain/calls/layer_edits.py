@@ -16,7 +16,7 @@ from align.frameworks import on_paddle
 from align.frameworks.swapping import attributes
 from align.pair.bench import ERRORS, Bench
 from align.pair.isolation import Guilty
-from align.record.nested import leaves, replace
+from align.record.arrays import leaves, replace
 
 Change = tuple[str, AbstractContextManager]
 

@@ -14,7 +14,7 @@ from align.frameworks import on_paddle
 from align.frameworks.swapping import attributes
 from align.pair.any_pair import AnyPair
 from align.pair.bench import Bench
-from align.record.nested import leaves
+from align.record.arrays import leaves
 from align.record.recording import ROOT
 
 INSERTED = ("ReLU", "GELU (erf)", "tanh", "SiLU", "sigmoid")

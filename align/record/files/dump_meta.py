@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from align.record.casting import is_array
-from align.record.entries import Entry
+from align.record.arrays import Entry, is_array, leaves
 from align.record.files.storage import digest, field_of
-from align.record.nested import leaves
 from align.record.request import Request
 from align.record.results import DTYPES
 
@@ -57,7 +55,7 @@ class Meta:
         inputs: path -> {"dtype", "shape", "sha256"} of each input; plain values as text.
         labels: the same, empty without labels.
         batches: the same of every batch of the training run, empty without any.
-        entries: names of the state dict, as `align.record.entries` lists them.
+        entries: names of the state dict, as `align.record.arrays` lists them.
         modules: every module, in the model's order.
         table: the user's rows for names that differ, None without.
         weights: SHA-256 over all tensors.

@@ -5,10 +5,9 @@ import contextlib
 import numpy as np
 import pytest
 
-from align.judge.bounds import TOLERANCES
+from align.judge.bounds import TOLERANCES, Settling
 from align.judge.comparator import compare_arrays
 from align.judge.noise_band import FEW, NoiseBand
-from align.judge.settling import Settling
 from align.judge.spread import RUNS
 
 RNG = np.random.default_rng(2)

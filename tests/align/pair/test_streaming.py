@@ -19,14 +19,14 @@ import align
 from align.frameworks import on_paddle, on_torch
 from align.judge import bounds, drift
 from align.judge.comparator import compare_arrays
-from align.judge.driven import driven, driven_by_rounding
+from align.judge.drift import driven, driven_by_rounding
 from align.judge.judging import each
 from align.match import mapping
+from align.match.mapping import to_paddle
 from align.match.name_table import read_table
-from align.match.renamed import to_paddle
-from align.pair import models, runs
+from align.pair import runs
 from align.pair.any_pair import AnyPair, Setup
-from align.pair.models import groups
+from align.pair.runs import groups
 from align.record import stored_arrays
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, LazyLeaves, Store, paths_of
@@ -186,7 +186,7 @@ def peak_of(memory: int, monkeypatch) -> float:
     ours = nn.Sequential(*(nn.Linear(width, width) for _ in range(4)))
     x = RNG.normal(size=(2, width))
     monkeypatch.setattr(stored_arrays, "MEMORY", memory)
-    monkeypatch.setattr(models, "_GROUP", 1)
+    monkeypatch.setattr(runs, "_GROUP", 1)
     tracemalloc.start()
     try:
         recipe = {"loss": "mse", "labels": np.ones((2, width)), "optimizer": "sgd", "steps": 1}
@@ -238,7 +238,7 @@ def test_a_precision_that_is_done_gives_its_paddle_model_up(monkeypatch) -> None
         held.append(weakref.ref(model))
         return model
 
-    monkeypatch.setattr(models, "_LARGE", 0)  # a large model does not wait for the collector
+    monkeypatch.setattr(runs, "_LARGE", 0)  # a large model does not wait for the collector
     assert align.compare(lambda: both()[0], ours, X, optimizer="sgd", steps=2).passed
     assert alive == [0, 0]
 
@@ -248,7 +248,7 @@ def test_a_model_comes_back_as_it_was() -> None:
     theirs, ours = both()
     pair = AnyPair(Setup(Request(theirs, ours, X, dtype=("float64",))), "float64")
     first = pair.model
-    before = dict(models.tensors(on_paddle, first).items())
+    before = dict(runs.tensors(on_paddle, first).items())
     again = pair.our_model(True)
     assert again is first
     assert again.training
@@ -257,7 +257,7 @@ def test_a_model_comes_back_as_it_was() -> None:
     assert pair.model is first
     assert not first.training
     assert not first[0].weight.stop_gradient
-    for name, value in models.tensors(on_paddle, first).items():
+    for name, value in runs.tensors(on_paddle, first).items():
         np.testing.assert_array_equal(value, before[name])
 
 

@@ -17,7 +17,7 @@ from align.commands import distributed_worker
 from align.commands.spec import read_spec
 from align.explain.distributed_causes import fit
 from align.frameworks import on_paddle
-from align.pair import launching, models, slice_passes
+from align.pair import launching, runs, slice_passes
 from align.pair.any_pair import AnyPair, Setup
 from align.record import batch_slices
 from align.record.batch_slices import Shares
@@ -96,7 +96,7 @@ def emulated(pair: AnyPair, fault: str = "") -> Shares:
             value.grad = on_paddle.tensor(gradients[name])
     rate = on_paddle.rate(optimizer)
     optimizer.step()
-    state = dict(models.tensors(on_paddle, model).items())
+    state = dict(runs.tensors(on_paddle, model).items())
     on_paddle.clear(model)
     apart = dict.fromkeys(gradients, 0.001 if fault in ("alone", "parted") else 0.0)
     return Shares(losses, [rate], apart, gradients, state, {"framework": "paddle"})

@@ -14,8 +14,7 @@ import torch
 import align
 from align.frameworks import on_paddle
 from align.pair import runs
-from align.record.request import Request
-from align.record.training_batches import exchanged
+from align.record.request import Request, exchanged
 
 SIZES = (4, 4, 2)
 STEPS = 5
