@@ -8,7 +8,7 @@ from typing import Any
 
 from paddle import nn
 
-from sot_paddle.backbones import bert, gpt, roberta, spanbert, swin, vit
+from sot_paddle.backbones import bert, conv_bert, gpt, roberta, spanbert, swin, vit
 from sot_paddle.backbones.text import SECOND_ORDER, TextBackbone, build_text
 from sot_paddle.config import SPANS, near_names
 
@@ -17,7 +17,7 @@ TEXT_CLASSES = 2
 
 TEXT_BACKBONES: Mapping[str, TextBackbone] = {
     backbone.architecture: backbone
-    for backbone in (bert.BERT, roberta.ROBERTA, spanbert.SPANBERT, gpt.GPT)
+    for backbone in (bert.BERT, roberta.ROBERTA, spanbert.SPANBERT, gpt.GPT, conv_bert.CONV_BERT)
 }
 """Value of ``--model_type`` -> everything about that language model; the first is the default."""
 

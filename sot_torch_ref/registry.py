@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from sot_torch_ref.backbones import bert, gpt, roberta, swin, vit
+from sot_torch_ref.backbones import bert, conv_bert, gpt, roberta, swin, vit
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
     **{
@@ -19,6 +19,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
             ("roberta_base", roberta.build_roberta),
             ("roberta_large", roberta.build_roberta),
             ("openai_gpt", gpt.build_gpt),
+            ("conv_bert_base", conv_bert.build_conv_bert),
         )
         for head in ("", "_mgcrp")
     },

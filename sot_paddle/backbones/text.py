@@ -61,8 +61,8 @@ class TextBackbone:
         model_type: what its checkpoint's config.json calls it.
         prefix: first part of the names of its parameters.
         encoder: option record -> Layer that maps ids, types and mask to Features.
-        presets: registry name -> options that differ from :class:`EncoderConfig`'s defaults,
-            smallest first.
+        options: the option record.
+        presets: registry name -> options that differ from the record's defaults, smallest first.
         plain: pooling of its own classifier.
         norms: pattern of the names of its normalisation weights, which do not decay.
         layers: patterns of the names of its parameters in the order of the forward pass, for
@@ -81,7 +81,8 @@ class TextBackbone:
     architecture: str
     model_type: str
     prefix: str
-    encoder: Callable[[EncoderConfig], nn.Layer]
+    encoder: Callable[[Any], nn.Layer]
+    options: type[EncoderConfig] = EncoderConfig
     presets: Mapping[str, Mapping[str, Any]]
     plain: str
     norms: str
@@ -103,7 +104,7 @@ class TextBackbone:
 
     def defaults(self, name: str) -> dict[str, Any]:
         """All options of an encoder of that registry name."""
-        return dataclasses.asdict(EncoderConfig(**self.presets[name]))
+        return dataclasses.asdict(self.options(**self.presets[name]))
 
     def preset_for(self, options: Mapping[str, Any], hint: str = "") -> str:
         """The registry name for a checkpoint.
@@ -124,7 +125,7 @@ class TextBackbone:
     def read_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Options of the encoder that a config.json states."""
         found = {}
-        for field in dataclasses.fields(EncoderConfig):
+        for field in dataclasses.fields(self.options):
             keys = self.config_keys.get(field.name, (field.name,))
             if keys and keys[0] in config:
                 value = config[keys[0]]
@@ -255,7 +256,7 @@ def build_text(
         ValueError: an unknown option (the near ones are listed), a wrong type, a value out of
             range, or a head that cannot work.
     """
-    encoder_fields = {field.name for field in dataclasses.fields(EncoderConfig)}
+    encoder_fields = {field.name for field in dataclasses.fields(backbone.options)}
     head_fields = {field.name for field in dataclasses.fields(HeadConfig)}
     unknown = set(options) - encoder_fields - head_fields
     if unknown:
@@ -268,7 +269,7 @@ def build_text(
     head = {key: value for key, value in given.items() if key in head_fields}
     return TextClassifier(
         backbone,
-        build_record(EncoderConfig, encoder, where=name),
+        build_record(backbone.options, encoder, where=name),
         build_record(HeadConfig, head, where=name),
         num_classes,
         name=name,

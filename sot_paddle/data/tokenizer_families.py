@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sot_paddle.data.byte_pairs import ByteBpeTokenizer, WordBpeTokenizer
 from sot_paddle.data.errors import DataError
+from sot_paddle.data.sentence_pieces import MODEL_FILES, SentencePieceTokenizer
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenization import WordPieceTokenizer
 
@@ -66,5 +67,8 @@ FAMILIES: Mapping[str, TokenizerFamily] = {
     "wordpiece": TokenizerFamily(WordPieceTokenizer, (("vocab.txt",), _SETTINGS[:1])),
     "byte_bpe": TokenizerFamily(ByteBpeTokenizer, (_PAIRS, _SETTINGS[:1])),
     "word_bpe": TokenizerFamily(WordBpeTokenizer, (_PAIRS, _SETTINGS[:1])),
+    "sentencepiece": TokenizerFamily(
+        SentencePieceTokenizer, tuple((name,) for name in MODEL_FILES)
+    ),
 }
 """What a backbone's record calls it -> the family."""

@@ -94,7 +94,6 @@ class EncoderConfig:
             )
 
 
-ENCODER_KEYS = tuple(field.name for field in fields(EncoderConfig))
 HEAD_KEYS = tuple(field.name for field in fields(HeadConfig))
 
 
@@ -102,7 +101,8 @@ class TextClassifier(nn.Module):
     """Encoder and head; a subclass says which encoder, and where the class token stands.
 
     Attributes:
-        prefix: Name of the attribute that holds transformers' model.
+        options: Record of its encoder keys.
+        prefix: Name of the attribute that holds the encoder.
         head: Module, Features -> (logits, taps).
 
     Args:
@@ -111,6 +111,7 @@ class TextClassifier(nn.Module):
         num_classes: Number K of scores.
     """
 
+    options: type[EncoderConfig] = EncoderConfig
     prefix = ""
 
     def __init__(self, encoder: EncoderConfig, head: HeadConfig, num_classes: int) -> None:
@@ -255,13 +256,14 @@ def build_text(
     Raises:
         ValueError: Unknown override (the near ones are listed), or a value that does not fit.
     """
-    known = ENCODER_KEYS + HEAD_KEYS
+    encoder_keys = tuple(field.name for field in fields(kind.options))
+    known = encoder_keys + HEAD_KEYS
     for name in overrides:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3) or sorted(known)
             raise ValueError(f"unknown override {name!r}; did you mean: {', '.join(near)}?")
     keys = {**defaults, **overrides}
-    encoder = EncoderConfig(**{name: keys[name] for name in ENCODER_KEYS if name in keys})
+    encoder = kind.options(**{name: keys[name] for name in encoder_keys if name in keys})
     head = HeadConfig(**{name: keys[name] for name in HEAD_KEYS if name in keys})
     return kind(encoder, head, num_classes)
 

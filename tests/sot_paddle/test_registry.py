@@ -9,7 +9,9 @@ import sot_paddle
 from sot_paddle import create_model, list_models, registry
 
 SIZES = [f"{name}_{size}" for name in ("bert", "roberta", "spanbert") for size in ("base", "large")]
-TEXT = [f"{name}{head}" for name in (*SIZES, "openai_gpt") for head in ("", "_mgcrp")]
+TEXT = [
+    f"{name}{head}" for name in (*SIZES, "openai_gpt", "conv_bert_base") for head in ("", "_mgcrp")
+]
 VISION = [
     "deit_base",
     "deit_base_sot",
@@ -166,7 +168,7 @@ RECORDS = list(registry.TEXT_BACKBONES.values())
 def test_the_record_of_a_language_model_fits_its_parameters(backbone, tiny_options) -> None:
     preset = next(iter(backbone.presets))
     wider = {"intermediate_size": backbone.inner_factor * 12} if backbone.inner_factor else {}
-    model = create_model(preset, **(tiny_options | wider))
+    model = create_model(preset, **(tiny_options | wider), pad_token_id=2)
     layers = {name: backbone.layer_of(name, 2) for name, _ in model.named_parameters()}
     assert set(layers.values()) == {0, 1, 2, 3}
     assert {name.split(".")[0] for name, layer in layers.items() if layer < 3} == {backbone.prefix}

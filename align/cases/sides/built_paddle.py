@@ -23,6 +23,7 @@ import sot_paddle
 from align.cases.sides.built_records import Built, Named
 from align.frameworks.on_paddle import default_dtype, stamp
 from sot_paddle.backbones import token_stages
+from sot_paddle.backbones.conv_bert import ConvAttention, ConvBertLayer, TokenProjection
 from sot_paddle.backbones.gpt import GptMlp
 from sot_paddle.backbones.layers import Attention, DropPath
 from sot_paddle.backbones.swin_blocks import PatchMerging, SwinBlock, WindowAttention
@@ -171,7 +172,7 @@ def _activation(layer: Any) -> dict[str, Any]:
     }
 
 
-def _gpt_activation(layer: GptMlp) -> dict[str, Any]:
+def _activation_alone(layer: Any) -> dict[str, Any]:
     values = layer.activation(paddle.to_tensor([-1.5, -0.5, 0.75], dtype="float64"))
     return {"activation at -1.5, -.5, .75": tuple(values.tolist())}
 
@@ -219,7 +220,11 @@ _CONSTANTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     fusion.WordHead: lambda m: {"mask_padding": m.mask_padding},
     nn.MultiHeadAttention: lambda m: {"heads": m.num_heads, "dropout": m.dropout},
     nn.TransformerEncoderLayer: _activation,
-    GptMlp: _gpt_activation,
+    GptMlp: _activation_alone,
+    ConvBertLayer: _activation_alone,
+    TokenProjection: lambda m: _activation_alone(m) if hasattr(m, "activation") else {},
+    ConvAttention: lambda m: {"heads": m.num_heads, "size": m.head_size},
+    nn.Conv1D: lambda m: {"padding": m._padding, "groups": m._groups},
 }
 """Constants of a layer by its class."""
 

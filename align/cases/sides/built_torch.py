@@ -22,7 +22,7 @@ from align.cases.sides.built_records import Built, Named
 from align.frameworks.on_torch import default_dtype, stamp
 from align.weights import build_plan
 from align.weights.engine.conversion_plan import ConversionPlan
-from sot_torch_ref.backbones import swin, token_embed, vit
+from sot_torch_ref.backbones import conv_bert, swin, token_embed, vit
 from sot_torch_ref.backbones.layers import DropPath
 from sot_torch_ref.heads import fusion, pooling, power_norm
 from sot_torch_ref.train.optimizer import is_decayed, is_decayed_vision
@@ -199,8 +199,8 @@ def _activation(layer: Any) -> dict[str, Any]:
     return {"normalised before": False, "activation at -1.5, -.5, .75": tuple(values.tolist())}
 
 
-def _gpt_activation(layer: Any) -> dict[str, Any]:
-    values = layer.act(torch.tensor([-1.5, -0.5, 0.75], dtype=torch.float64))
+def _activation_alone(function: Any) -> dict[str, Any]:
+    values = function(torch.tensor([-1.5, -0.5, 0.75], dtype=torch.float64))
     return {"activation at -1.5, -.5, .75": tuple(values.tolist())}
 
 
@@ -246,7 +246,13 @@ _CONSTANTS: Mapping[type | str, Callable[[Any], dict[str, Any]]] = {
     pooling.GAP: lambda m: {"features": m.output_dim},
     fusion.WordHead: lambda m: {"mask_padding": m.mask_padding},
     "Attention": lambda m: {"scale": (m.split_size // m.n_head) ** -0.5, "heads": m.n_head},
-    "MLP": _gpt_activation,
+    "MLP": lambda m: _activation_alone(m.act),
+    conv_bert.Block: lambda m: _activation_alone(m.activation),
+    conv_bert.Projection: lambda m: (
+        _activation_alone(m.activation) if hasattr(m, "activation") else {}
+    ),
+    conv_bert.SelfAttention: lambda m: {"heads": m.heads, "size": m.size},
+    nn.Conv1d: lambda m: {"padding": m.padding[0], "groups": m.groups},
     **{
         f"{family}{part}": read
         for family in ("Bert", "Roberta")

@@ -20,13 +20,14 @@ from align.cases.sides.built_records import Named
 from align.cases.sides.command_defaults import defaults, fields
 from sot_paddle import config, functional, registry, vision_config
 from sot_paddle import published as published_layers
-from sot_paddle.backbones import token_embed
+from sot_paddle.backbones import conv_bert, token_embed
 from sot_paddle.heads import adapter_pooler, power_norm
 from sot_paddle.tasks import image_options as image_arguments
 from sot_paddle.train import optimizer, schedule
 from sot_torch_ref import functional as reference_functional
 from sot_torch_ref import registry as reference_registry
 from sot_torch_ref import vision_config as reference_vision
+from sot_torch_ref.backbones import conv_bert as reference_conv_bert
 from sot_torch_ref.backbones import text as reference_text
 from sot_torch_ref.backbones import token_embed as reference_embed
 from sot_torch_ref.heads import adapter_pooler as reference_adapter
@@ -183,6 +184,9 @@ TABLES: Mapping[str, Table] = {
     ),
     "head options": _both(fields, config.HeadConfig, reference_heads.HeadConfig),
     "encoder options": _both(fields, config.EncoderConfig, reference_text.EncoderConfig),
+    "conv encoder options": _both(
+        fields, conv_bert.ConvEncoderConfig, reference_conv_bert.ConvEncoderConfig
+    ),
     "vit options": _both(fields, vision_config.ViTConfig, reference_vision.ViTConfig),
     "swin options": _both(fields, vision_config.SwinConfig, reference_vision.SwinConfig),
     "functions": (

@@ -11,6 +11,7 @@ from typing import Any
 from align.cases.kinds.case_kinds import Batch, Case, ModelCase, Recipe, TrainerCase
 from align.cases.tables.cases_built import BUILT
 from align.cases.tables.cases_calls import CALLS
+from align.cases.tables.cases_conv_models import CONV_MODELS
 from align.cases.tables.cases_image_data import IMAGE_DATA
 from align.cases.tables.cases_models import MODELS, OTHER_KINDS
 from align.cases.tables.cases_states import STATES
@@ -194,6 +195,7 @@ CASES: tuple[Case, ...] = (
     *_CHECKPOINT,
     *_SENTENCES,
     *TEXT_MODELS,
+    *CONV_MODELS,
     *TEXT_RUNS,
     *VISION,
     *CALLS,

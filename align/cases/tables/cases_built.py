@@ -18,6 +18,7 @@ _PADDED = {
     "spanbert": ("bert", ("word",)),
     "roberta": ("roberta", ("word", "position")),
     "openai": ("gpt", ()),
+    "conv": ("conv_bert", ()),
 }
 """First word of a name -> the encoder's attribute, and its embeddings with a padding row."""
 
@@ -87,6 +88,8 @@ _MODELS = (
     _text("roberta_large_mgcrp", width=1024, quick=False),
     _text("openai_gpt", quick=False),
     _text("openai_gpt_mgcrp", quick=False),
+    _text("conv_bert_base", quick=False),
+    _text("conv_bert_base_mgcrp", quick=False),
     *(
         _vision(name)
         for name in (
@@ -153,11 +156,36 @@ _LITTLE = {
     "vocab_size": 2000,
     "max_position_embeddings": 100,
 }
+_CONVOLVED = {
+    **_LITTLE,
+    "num_attention_heads": 4,
+    "pad_token_id": 7,
+    "embedding_size": 20,
+    "hidden_act": "relu",
+    "hidden_dropout_prob": 0.15,
+    "attention_probs_dropout_prob": 0.25,
+    "layer_norm_eps": 1e-6,
+    "initializer_range": 0.03,
+}
 _HEADS = (
     _text("bert_base", "head_pooler", **_LITTLE, initializer_range=0.03, hidden_act="relu"),
     _text("bert_base", "head_fc", **_LITTLE, pooling="fc"),
     _text("bert_base", "head_none", **_LITTLE, pooling="none"),
     _text("roberta_base", "roberta_epsilon", **_LITTLE, layer_norm_eps=1e-4),
+    *(
+        _text("conv_bert_base", f"conv_bert_{name}", **_CONVOLVED, **kernels)
+        for name, kernels in (
+            (
+                "terms",
+                {
+                    "attention_kernel": "convfixed_convq_convolution_scaled 3",
+                    "value_forward": "convolution_depth_mixed 2 1",
+                    "attention_head_size": 12,
+                },
+            ),
+            ("spans", {"attention_kernel": "convbert", "value_forward": "convolution 1 3"}),
+        )
+    ),
     _text("bert_base_mgcrp", "head_gap", **_LITTLE, pooling="gap", fusion="aggre_all"),
     _text("bert_base_mgcrp", "head_gcp", **_LITTLE, pooling="gcp", fusion="concat"),
     _text("bert_base_mgcrp", "head_gcp_text", **_LITTLE, pooling="gcp_text", normalization="mpn"),
@@ -250,6 +278,7 @@ _DEFAULTS = (
         (_differs("pooling", "mgcrp", "mgcrp_qk", _ALWAYS_GIVEN),),
     ),
     _default("defaults_encoder", "encoder options"),
+    _default("defaults_conv_encoder", "conv encoder options"),
     _default(
         "defaults_vit",
         "vit options",

@@ -41,6 +41,11 @@ _PLAIN_CALLS = (
         for fusion in ("sum_fc", "aggre_all")
     ),
     _plain_call("gpt", "openai_gpt", {**BERT, "intermediate_size": 80, "type_vocab_size": 1}),
+    _plain_call(
+        "conv_bert",
+        "conv_bert_base",
+        {**BERT, "embedding_size": BERT["hidden_size"], "pad_token_id": 0},
+    ),
     _plain_call("sot", "sot_tiny", {"img_size": 28, **SOT}, **_of_images(28)),
     _plain_call(
         "swin",

@@ -25,13 +25,15 @@ _SENTENCES = value_cases(
 )
 
 _BYTE_PAIRS = value_cases(
-    "token_values:byte_pairs",
+    "token_values:subwords",
     {
         "data_byte_bpe": {"family": "byte_bpe"},
         "data_byte_bpe_pairs": {"family": "byte_bpe", "pairs": True, "stored": True},
         "data_byte_bpe_lower": {"family": "byte_bpe", "lower_case": True},
         "data_word_bpe": {"family": "word_bpe"},
         "data_word_bpe_pairs": {"family": "word_bpe", "pairs": True, "stored": True},
+        "data_sentence_pieces": {"family": "sentencepiece", "lower_case": True},
+        "data_sentence_pieces_pairs": {"family": "sentencepiece", "pairs": True},
     },
 )
 

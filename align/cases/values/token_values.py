@@ -13,14 +13,14 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from align.cases.both_sides import BothSides, Setting, stamps
-from align.cases.byte_pair_files import (
+from align.cases.covered.pause import unmeasured
+from align.cases.sides.glue_fixtures import write_fixture
+from align.cases.subword_files import (
     AWKWARD,
     as_tokenizer_json,
     reference_tokenizer,
     train_vocabulary,
 )
-from align.cases.covered.pause import unmeasured
-from align.cases.sides.glue_fixtures import write_fixture
 from align.cases.values.fed_values import loaded
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
@@ -304,7 +304,7 @@ def _reference_batches(
     return list(torch.utils.data.DataLoader(examples, batch_sampler=batches, collate_fn=collate))
 
 
-def byte_pairs(
+def subwords(
     setting: Setting,
     *,
     family: str,
@@ -321,12 +321,13 @@ def byte_pairs(
         max_length: padded length.
         pairs: texts in pairs, truncated longest first.
         stored: our tokenizer reads ``tokenizer.json``.
-        lower_case: our tokenizer lower-cases the sentences; the reference is given lower case.
+        lower_case: our tokenizer lower-cases; a reference that cannot is given lower case.
     """
-    first = [*setting.context.texts, *(() if lower_case else AWKWARD)]
+    given_lower = lower_case and family != "sentencepiece"
+    first = [*setting.context.texts, *(() if given_lower else AWKWARD)]
     second = first[1:] + first[:1] if pairs else None
     folder = train_vocabulary(setting.folder(), family, setting.context.texts)
-    reference = reference_tokenizer(folder, family)
+    reference = reference_tokenizer(folder, family, lower_case=lower_case)
     known = FAMILIES[family]
     source = as_tokenizer_json(folder) if stored else folder
     tokenizer = known.from_files(
@@ -343,7 +344,7 @@ def byte_pairs(
     }
     ids, mask = ours["input_ids"], ours["attention_mask"]
     backwards = tokenizer.encode_batch(first[::-1], second and second[::-1])
-    texts = [text.lower() for text in first] if lower_case else first
+    texts = [text.lower() for text in first] if given_lower else first
     return BothSides(
         ours,
         {

@@ -42,7 +42,7 @@ WORD_SCORES = ("head.word_fc.weight", "head.word_fc.bias")
 CLASS_SCORES = ("head.cls_fc.weight", "head.cls_fc.bias")
 """Paddle names that alone mean a classifier of the class token (none)."""
 
-TEXT_FAMILIES = ("bert", "roberta", "gpt")
+TEXT_FAMILIES = ("bert", "roberta", "gpt", "conv_bert")
 """Families of language models."""
 
 _WORDS = ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")
@@ -66,6 +66,7 @@ MODELS: Mapping[str, ModelTraits] = {
     **_text("bert", "pooler", "bert_base", "bert_large", "spanbert_base", "spanbert_large"),
     **_text("roberta", "pooler", "roberta_base", "roberta_large"),
     **_text("gpt", "score", "openai_gpt"),
+    **_text("conv_bert", "pooler", "conv_bert_base"),
     "sot_tiny": _SOT,
     "sot_small": _SOT,
     "sot_base": _SOT,

@@ -28,6 +28,7 @@ TABLES: Mapping[str, tuple[Layout, ...]] = {
     "sot_nlp_official": (sot_nlp_official.LAYOUT,),
     "sot_torch_ref": (
         *(sot_torch_ref.BERT, sot_torch_ref.ROBERTA_MODEL, sot_torch_ref.GPT),
+        sot_torch_ref.CONV_BERT,
         *(sot_torch_ref_vision.VIT, sot_torch_ref_vision.SWIN),
     ),
     "sot_official": (sot_official.LAYOUT,),

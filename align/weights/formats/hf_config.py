@@ -63,6 +63,14 @@ FAMILIES: Mapping[str, TextFamily] = {
             "initializer_range": 0.02,
         },
     ),
+    "conv_bert": TextFamily(
+        *("conv_bert", "ConvBertEncoder", "ConvBertClassifier", "head.cls_fc.weight"),
+        untold=("hidden_act", "layer_norm_eps", "attention_kernel", "qk", "value_forward"),
+        defaults={
+            **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1),
+            "initializer_range": 0.02,
+        },
+    ),
 }
 """Family, as in `align.weights.engine.layout.Layout` -> its config.json."""
 

@@ -7,6 +7,8 @@ d width of the text release's covariance.
 
 from __future__ import annotations
 
+import dataclasses
+
 from align.weights.engine.layout import HeadTable, Layout, Row
 from align.weights.tables import gpt_hf
 from align.weights.tables.hf_encoder import CONFIG, PREFIX, ROBERTA, encoder, ignored
@@ -115,3 +117,66 @@ GPT = Layout(
     config=gpt_hf.CONFIG,
     depth_key=gpt_hf.DEPTH,
 )
+
+_CONV = "conv_bert.layers.{}."
+
+
+def _optional(*rows: Row) -> tuple[Row, ...]:
+    """Rows of tensors that only some kernels and projections have."""
+    return tuple(dataclasses.replace(row, optional=True) for row in rows)
+
+
+def _projection(name: str, symbol: str) -> tuple[Row, ...]:
+    """Queries, keys or values; ``symbol`` tells the widths of one from those of another."""
+    name, channels = f"{_CONV}self_attn.{name}", f"conv{symbol}"
+    return _optional(
+        *_linear(f"{name}.linear", f"linear{symbol}", "C"),
+        *_linear(f"{name}.pointwise", f"point{symbol}", "A"),
+        _same(f"{name}.conv.weight", "conv", channels, f"group{symbol}", f"width{symbol}"),
+        _same(f"{name}.conv.bias", "bias", channels),
+    )
+
+
+def _norm(source: str, destination: str, width: str) -> tuple[Row, ...]:
+    parts = ("weight", "bias")
+    return tuple(Row(f"{source}.{p}", f"{destination}.{p}", "norm", (width,)) for p in parts)
+
+
+_EMBEDDINGS, _ATTENTION = "conv_bert.embeddings.", f"{_CONV}self_attn."
+CONV_BERT = Layout(
+    description=BERT.description,
+    family="conv_bert",
+    encoder=(
+        _same(f"{_EMBEDDINGS}word_embeddings.weight", "embedding", "V", "E"),
+        *_optional(_same(f"{_EMBEDDINGS}position_embeddings.weight", "embedding", "P", "E")),
+        _same(f"{_EMBEDDINGS}token_type_embeddings.weight", "embedding", "T", "E"),
+        *_norm(f"{_EMBEDDINGS}LayerNorm", f"{_EMBEDDINGS}layer_norm", "E"),
+        *_optional(*_linear(f"{_EMBEDDINGS}projection", "C", "E")),
+        *_projection("query", "Q"),
+        *_projection("key", "Q"),
+        *_projection("value", "A"),
+        *_optional(
+            _same(f"{_ATTENTION}convfixed", "vector", "1", "heads", "1", "near"),
+            _same(f"{_ATTENTION}convq", "vector", "each", "near"),
+            _same(f"{_ATTENTION}convk", "vector", "each", "near"),
+            _same(f"{_ATTENTION}span.conv.weight", "conv", "C", "1", "9"),
+            _same(f"{_ATTENTION}span.conv.bias", "bias", "C"),
+            *_linear(f"{_ATTENTION}span.pointwise", "linearQ", "C"),
+            *_linear(f"{_ATTENTION}span.kernel", "9*half", "linearQ"),
+            _same(f"{_ATTENTION}convolution.weight", "conv", "A", "1", "near"),
+            _same(f"{_ATTENTION}convolution.bias", "bias", "A"),
+            _same(f"{_ATTENTION}factor", "vector", "heads"),
+        ),
+        *_linear(f"{_ATTENTION}out", "C", "A"),
+        *_norm(f"{_CONV}attention_LayerNorm", f"{_CONV}norm1", "C"),
+        *_linear(f"{_CONV}linear1", "I", "C"),
+        *_linear(f"{_CONV}linear2", "C", "I"),
+        *_norm(f"{_CONV}output_LayerNorm", f"{_CONV}norm2", "C"),
+    ),
+    heads=_HEADS,
+    ignored=dict.fromkeys(COUNTERS, _COUNTED),
+    counters=COUNTERS,
+    config={**CONFIG, "embedding_size": "E"},
+)
+"""The names are ours. Symbols beside BERT's: E embeddings, A channels of all
+heads, "near" relative positions; "linearQ" and its like are parts of a projection."""

@@ -12,7 +12,7 @@ from transformers import (
 )
 
 import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
-from align.cases.byte_pair_files import AWKWARD, reference_tokenizer, train_vocabulary
+from align.cases.subword_files import AWKWARD, reference_tokenizer, train_vocabulary
 from sot_paddle.data.byte_pairs import ByteBpeTokenizer, WordBpeTokenizer
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.real_sentences import REAL_SENTENCES

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
-from align.cases.byte_pair_files import train_vocabulary
+from align.cases.subword_files import train_vocabulary
 from tests.sot_paddle.train import tiny_run
 
 _SIZES = {
@@ -111,7 +111,30 @@ def _gpt(folder: Path) -> Path:
     return folder
 
 
+def _conv_bert(folder: Path) -> Path:
+    """The reference's encoder: the published code's own checkpoints were never released."""
+    folder.mkdir(parents=True)
+    train_vocabulary(folder, "sentencepiece", _texts())
+    tokenizer = transformers.AlbertTokenizer(str(folder / "spm.model"))
+    config = {
+        **{name: size for name, size in _SIZES.items() if name != "num_labels"},
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "max_position_embeddings": 34,
+        "embedding_size": 9,
+        "attention_kernel": "qk_convfixed_convq_convk 2",
+        "value_forward": "convolution_depth 1 1",
+    }
+    model = _shaken(sot_torch_ref.create_model("conv_bert_base", 2, **config))
+    state = {n: a for n, a in model.state_dict().items() if n.startswith("conv_bert.")}
+    torch.save(state, folder / "pytorch_model.bin")
+    stated = {"model_type": "conv_bert", **config}
+    (folder / "config.json").write_text(json.dumps(stated), encoding="utf-8")
+    return folder
+
+
 ORIGINALS = (
+    Original("conv-bert", "sot_torch_ref", "conv_bert_base", _conv_bert, loads=False),
     Original("openai-gpt", "gpt_hf", "openai_gpt", _gpt),
     Original("roberta", "roberta_hf", "roberta_base", _roberta),
     Original(

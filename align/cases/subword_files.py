@@ -1,4 +1,4 @@
-"""A small byte-pair vocabulary on disk, and transformers' slow tokenizer that reads it.
+"""A small vocabulary of subwords on disk, and transformers' slow tokenizer that reads it.
 
 No vocabulary of a released checkpoint lies on the machine, so one is trained on the same sentences,
 by the library's own trainer, which is given the same words in the same order every time.
@@ -22,17 +22,24 @@ AWKWARD = (
         "bell \x07 escape \x1b nothing \x00 no width \u200b\u200d \ufffd",
         "\u0130 \u03a3\u0391\u03a3",
     ),
+    *("1, 2, 3, 20, 1,", "x1, 2x2, x3,"),
+    *("1,000, or 20, \u00bd \u2167 \ufb01", "``quoted'' \u0661, [MASK] [SEP] x"),
     *("a<mask>b <s> </s> <unk> <pad>", "na\u00efve caf\u00e9 \u2014 \u201cquoted\u201d \u2026"),
 )
 """Texts that tokenizers like to disagree on."""
 
 _UNKNOWN = "<unk>"
-_TRAINED = {"byte_bpe": 600, "word_bpe": 500}
+_PIECES = "spm.model"
+_COUNTED = ("1, 2, 3, 1, 20, 1, 2,", "x1, x2, x1, x3, x1, x2,") * 20
+"""So often that a digit and its comma become one piece."""
+_TRAINED = {"byte_bpe": 600, "word_bpe": 500, "sentencepiece": 300}
 """Family -> size of its vocabulary."""
 
 
 def train_vocabulary(folder: Path, family: str, texts: Sequence[str]) -> Path:
-    """Write ``vocab.json`` and ``merges.txt`` of a small vocabulary into a folder."""
+    """Write the files of a small vocabulary into a folder."""
+    if family == "sentencepiece":
+        return _train_sentence_pieces(folder, texts)
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
     options: dict[str, Any] = {"vocab_size": _TRAINED[family], "show_progress": False}
@@ -51,13 +58,35 @@ def train_vocabulary(folder: Path, family: str, texts: Sequence[str]) -> Path:
     return folder
 
 
-def reference_tokenizer(folder: Path, family: str) -> Any:
-    """transformers' slow tokenizer on the same files, written in Python."""
+def _train_sentence_pieces(folder: Path, texts: Sequence[str]) -> Path:
+    import sentencepiece
+
+    with (folder / _PIECES).open("wb") as file:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter([*texts, *_COUNTED]),
+            model_writer=file,
+            vocab_size=_TRAINED["sentencepiece"],
+            hard_vocab_limit=False,
+            minloglevel=2,
+        )
+    return folder
+
+
+def reference_tokenizer(folder: Path, family: str, *, lower_case: bool = False) -> Any:
+    """transformers' slow tokenizer on the same files, written in Python.
+
+    Args:
+        folder: as `train_vocabulary` filled it.
+        family: of the tokenizer.
+        lower_case: lower-case the text, where the family has a choice.
+    """
     import sot_torch_ref  # noqa: F401  isort: skip (transformers beside a CPU torch)
-    from transformers import OpenAIGPTTokenizer, RobertaTokenizer, logging
+    from transformers import AlbertTokenizer, OpenAIGPTTokenizer, RobertaTokenizer, logging
     from transformers.models.openai.tokenization_openai import BasicTokenizer
 
     logging.set_verbosity_error()  # it says for every pair that no overflow is returned
+    if family == "sentencepiece":
+        return AlbertTokenizer(str(folder / _PIECES), do_lower_case=lower_case)
     files = (str(folder / "vocab.json"), str(folder / "merges.txt"))
     if family == "byte_bpe":
         return RobertaTokenizer(*files)

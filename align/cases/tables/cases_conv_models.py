@@ -1,0 +1,117 @@
+"""BERT with convolutions in its attention: every kernel and projection, training; no logic.
+
+Those of the quick suite are tiny. Rows are shorter than the table of positions, padded in the
+middle of the kernels' reach.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from align.cases.kinds.case_kinds import Batch, Case, ModelCase, PairValuesCase
+from align.cases.tables.model_options import HEAD, encoder
+
+_TINY: dict[str, Any] = {
+    **encoder(12, 1, 20, 30, 18),
+    **HEAD,
+    "embedding_size": 9,
+    "pad_token_id": 28,
+}
+_SMALL: dict[str, Any] = {
+    **encoder(48, 2, 96, 100, 64),
+    "q_dim": 12,
+    "k_dim": 8,
+    "embedding_size": 20,
+    "pad_token_id": 98,
+}
+_KERNELS = (
+    *("convfixed 2", "convq 2", "convk 2", "convfixed_convq 1", "convfixed_convk 3"),
+    *("convq_convk 2", "convfixed_convq_convk 2", "qk_convfixed_convq_convk 2"),
+    *("qk_convk 12", "convolution 2", "convq_convolution_scaled 2", "convbert"),
+)
+"""The first five raise in the public code."""
+_PROJECTIONS: dict[str, dict[str, Any]] = {
+    "plain": {"qk": "convolution 1 2", "value_forward": "convolution 2 3"},
+    "depth": {"qk": "convolution_depth 2 1", "value_forward": "convolution_depth_no_act 1 1"},
+    "mixed": {"qk": "convolution_mixed 1 1", "value_forward": "convolution_mixed 2 2"},
+    "depth_mixed": {
+        "qk": "convolution_depth_mixed_no_act 1 1",
+        "value_forward": "convolution_depth_mixed 2 1",
+    },
+    "value_with_convbert": {"attention_kernel": "convbert", "value_forward": "convolution 1 1"},
+    "remove_qk": {"remove_qk": True, "attention_kernel": "qk_convq_convk 2"},
+    "no_positions": {"remove_position_embeddings": True, "attention_kernel": "qk_convfixed 2"},
+    "wide_heads": {"attention_head_size": 6, "attention_kernel": "qk_convq 2"},
+    "same_embedding": {"embedding_size": 12, "attention_kernel": "convk 2"},
+    "two_wide_depth": {"attention_head_size": 6, "value_forward": "convolution_depth 1 1"},
+}
+
+_QUICK = (
+    "qk_convfixed_convq_convk 2",
+    "convq_convolution_scaled 2",
+    "convbert",
+    *("depth", "depth_mixed", "mixed", "no_positions", "remove_qk"),
+)
+_OPTIONS = (
+    *((kernel, kernel.replace(" ", "_"), {"attention_kernel": kernel}) for kernel in _KERNELS),
+    *((name, f"with_{name}", options) for name, options in _PROJECTIONS.items()),
+)
+_RATES = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
+_ALL = ("forward", "backward", "optimizer", "training")
+
+CONV_MODELS: tuple[Case, ...] = (
+    *(
+        ModelCase(
+            f"conv_bert_{name}",
+            "conv_bert_base",
+            {**_TINY, **options},
+            dtypes=("float64",),
+            quick=key in _QUICK,
+        )
+        for key, name, options in _OPTIONS
+    ),
+    ModelCase(
+        "conv_bert_plain",
+        "conv_bert_base",
+        {**_SMALL, "attention_kernel": "qk_convfixed_convq_convk 4"},
+        steps=_ALL,
+        quick=False,
+    ),
+    ModelCase(
+        "conv_bert_plain_eval",
+        "conv_bert_base",
+        {**_SMALL, "attention_kernel": "convbert"},
+        train=False,
+        quick=False,
+    ),
+    ModelCase(
+        "conv_bert_mgcrp",
+        "conv_bert_base_mgcrp",
+        {**_SMALL, "attention_kernel": "convq_convolution_scaled 3"},
+        steps=_ALL,
+        quick=False,
+    ),
+    ModelCase(
+        "conv_bert_mgcrp_projections",
+        "conv_bert_base_mgcrp",
+        {**_SMALL, **_PROJECTIONS["depth_mixed"], "mask_padding": True},
+        steps=_ALL,
+        quick=False,
+    ),
+    PairValuesCase(
+        "drawn_conv_bert",
+        "conv_bert_base",
+        {key: v for key, v in _TINY.items() if key != "head_dropout"} | _RATES,
+        steps=("forward",),
+        batch=Batch(lengths=(6, 4) * 200, length=6),
+        dtypes=("float64",),
+        values="dropped_values:dropped",
+    ),
+    ModelCase(
+        "conv_bert_frozen_encoder",
+        "conv_bert_base_mgcrp",
+        {**_TINY, "attention_kernel": "convbert", "freeze_encoder": True},
+        steps=("backward",),
+        dtypes=("float64",),
+    ),
+)

@@ -1,0 +1,286 @@
+"""Attention kernels of "Convolutions and self-attention": pure functions, and their names.
+
+A kernel adds a term to the scores ``A[i, j]`` of query i and key j. Relative positions reach k
+tokens to each side; tokens further apart share the outermost weight, ``rho(i, j) =
+clip(j - i, -k, k) + k``.
+
+Shape legend: B samples, H heads, S tokens, d channels of a head, R = 2 k + 1 relative positions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import paddle
+
+from sot_paddle.config import near_names
+
+SPAN_REACH = 4
+"""Tokens to each side that a span-based dynamic convolution sees."""
+UNSEEN = -1e4
+"""Added to the scores of tokens that must not be seen (REF: the original's constant)."""
+
+
+def relative_places(length: int, reach: int) -> paddle.Tensor:
+    """``rho(i, j)`` of every pair of tokens, (S, S) int64 from 0 to 2 k.
+
+    Args:
+        length: S.
+        reach: k.
+    """
+    tokens = np.arange(length)
+    return paddle.to_tensor(np.clip(tokens[None] - tokens[:, None], -reach, reach) + reach)
+
+
+def _at(table: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
+    """``table[..., i, places[i, j]]``: (B, H, S, R) and (S, S) to (B, H, S, S)."""
+    index = places.expand([*table.shape[:2], *places.shape])
+    return paddle.take_along_axis(table, index, 3)
+
+
+def dot(query: paddle.Tensor, key: paddle.Tensor) -> paddle.Tensor:
+    """``q_i . k_j / sqrt(d)``.
+
+    Args:
+        query: (B, H, S, d).
+        key: (B, H, S, d).
+
+    Returns:
+        (B, H, S, S).
+    """
+    return paddle.matmul(query, key, transpose_y=True) / math.sqrt(query.shape[-1])
+
+
+def fixed(weight: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
+    """``c[h, rho(i, j)]``, a convolution with the same weights everywhere; not scaled.
+
+    Args:
+        weight: c, (1, H, 1, R).
+        places: (S, S), :func:`relative_places`.
+
+    Returns:
+        (1, H, S, S).
+    """
+    rows = places.shape[0]
+    return _at(weight.expand([1, weight.shape[1], rows, weight.shape[3]]), places)
+
+
+def from_query(query: paddle.Tensor, weight: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
+    """``q_i . P[:, rho(i, j)] / sqrt(d)``, a convolution whose weights the query makes.
+
+    Args:
+        query: (B, H, S, d).
+        weight: P, (d, R), shared by the heads.
+        places: (S, S).
+
+    Returns:
+        (B, H, S, S).
+    """
+    return _at(paddle.matmul(query, weight), places) / math.sqrt(query.shape[-1])
+
+
+def from_key(key: paddle.Tensor, weight: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
+    """``k_j . M[:, rho(j, i)] / sqrt(d)``: the position is that of the query seen from the key.
+
+    Args:
+        key: (B, H, S, d).
+        weight: M, (d, R), shared by the heads.
+        places: (S, S).
+
+    Returns:
+        (B, H, S, S).
+    """
+    return from_query(key, weight, places).transpose([0, 1, 3, 2])
+
+
+def spans(weights: paddle.Tensor) -> paddle.Tensor:
+    """Span-based dynamic convolution: weights that a token makes, placed around it.
+
+    QUIRK: ``A[i, j]`` takes the weights made at the key j, entry ``j - i + 4``, not those of the
+    query (specs.md E.1).
+
+    Args:
+        weights: (B, S, H, 9), from each token.
+
+    Returns:
+        (B, H, S, S), `UNSEEN` where the two are more than four tokens apart.
+    """
+    length = weights.shape[1]
+    places = relative_places(length, SPAN_REACH).T  # [j, i]: clip(j - i) + 4, seen as (key, query)
+    scores = _at(weights.transpose([0, 2, 1, 3]), places)  # (B, H, key, query)
+    tokens = np.arange(length)
+    far = np.abs(tokens[None] - tokens[:, None]) > SPAN_REACH
+    mask = paddle.to_tensor(far)
+    scores = paddle.where(mask, paddle.full([], UNSEEN, scores.dtype), scores)
+    return scores.transpose([0, 1, 3, 2])
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What an ``attention_kernel`` means.
+
+    Attributes:
+        terms: names of `TERMS` that make the scores.
+        reach: k of every relative position and of the convolution.
+        convolution: whether a convolution of the values is added to what attention gives.
+        scaled: whether a factor of each head on it is trained; else it is 1.
+        spans: whether half of the heads are span-based dynamic convolutions.
+    """
+
+    terms: tuple[str, ...] = ("qk",)
+    reach: int = 0
+    convolution: bool = False
+    scaled: bool = False
+    spans: bool = False
+
+    @property
+    def needs(self) -> tuple[bool, bool]:
+        """Whether queries and keys are used."""
+        return (
+            any(TERMS[name].query for name in self.terms),
+            any(TERMS[name].key for name in self.terms),
+        )
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of the scores.
+
+    Attributes:
+        scores: (queries, keys, weight or None, places or None) to (B or 1, H, S, S).
+        query: whether it reads the queries.
+        key: whether it reads the keys.
+        shape: of its weight in H, d and R, None for a term without one.
+    """
+
+    scores: Callable[..., paddle.Tensor]
+    query: bool
+    key: bool
+    shape: Callable[[int, int, int], list[int]] | None = None
+
+
+TERMS: Mapping[str, Term] = {
+    "qk": Term(lambda q, k, weight, places: dot(q, k), True, True),
+    "convfixed": Term(
+        lambda q, k, weight, places: fixed(weight, places),
+        *(False, False),
+        lambda heads, dim, width: [1, heads, 1, width],
+    ),
+    "convq": Term(
+        lambda q, k, weight, places: from_query(q, weight, places),
+        *(True, False),
+        lambda heads, dim, width: [dim, width],
+    ),
+    "convk": Term(
+        lambda q, k, weight, places: from_key(k, weight, places),
+        *(False, True),
+        lambda heads, dim, width: [dim, width],
+    ),
+}
+"""Name in an ``attention_kernel`` -> its term. All combinations work, also those that the public
+code cannot run (specs.md, decision 6)."""
+
+_DOT = ("dot", "product")
+_ADDED = ("convolution", "scaled")
+_SPANS = "convbert"
+
+
+def parse_kernel(text: str) -> Kernel:
+    """Read an ``attention_kernel``, such as ``"qk_convq_convk 8"``.
+
+    Args:
+        text: names of `TERMS`, ``convolution`` or ``convolution_scaled`` joined by ``_``, then the
+            reach; or ``dot_product``, or ``convbert``. Without a term of `TERMS` the scores are
+            the plain dot product.
+
+    Raises:
+        ValueError: an unknown word, or a reach that is missing, no number, or not needed.
+
+    Source: specs.md E.1.
+    """
+    names, numbers = _words("attention_kernel", text)
+    words = set(names)
+    known = {*TERMS, *_DOT, *_ADDED, _SPANS}
+    _require_known("attention_kernel", text, words, known)
+    if "scaled" in words and "convolution" not in words:
+        raise ValueError(f"attention_kernel: scaled belongs to convolution, got {text!r}")
+    if _SPANS in words:
+        if len(words) > 1 or numbers:
+            raise ValueError(f"attention_kernel: convbert stands alone, got {text!r}")
+        return Kernel(spans=True)
+    terms = tuple(name for name in TERMS if name in words or (name == "qk" and "dot" in words))
+    local = "convolution" in words or any(TERMS[name].shape for name in terms)
+    if len(numbers) != int(local):
+        form = "one number after the names, the tokens to each side" if local else "no number"
+        raise ValueError(f"attention_kernel: expected {form}, got {text!r}")
+    return Kernel(
+        terms=terms or ("qk",),
+        reach=numbers[0] if local else 0,
+        convolution="convolution" in words,
+        scaled="scaled" in words,
+    )
+
+
+@dataclass(frozen=True)
+class Projection:
+    """How queries, keys or values are made of the hidden states.
+
+    Attributes:
+        reach: k of the convolution, 0 for a linear layer.
+        groups: of the convolution, where it is not depthwise.
+        depth: a depthwise convolution, then a linear layer.
+        mixed: convolved for the first half of the heads, linear for the others.
+        activated: whether the activation stands between the two of ``depth``.
+    """
+
+    reach: int = 0
+    groups: int = 1
+    depth: bool = False
+    mixed: bool = False
+    activated: bool = True
+
+
+def parse_projection(option: str, text: str) -> Projection:
+    """Read a ``qk`` or ``value_forward``, such as ``"convolution_depth_mixed 4 1"``.
+
+    Args:
+        option: its name, for messages.
+        text: ``linear`` (queries and keys) or ``feedforward`` (values); or ``convolution``, words
+            of ``depth``, ``mixed`` and ``no_act`` joined by ``_``, then reach and groups.
+
+    Raises:
+        ValueError: anything else.
+
+    Source: specs.md E.2.
+    """
+    plain = "linear" if option == "qk" else "feedforward"
+    if text == plain:
+        return Projection()
+    names, numbers = _words(option, text)
+    words = set(names)
+    _require_known(option, text, words, {"convolution", "depth", "mixed", "no", "act"})
+    if "convolution" not in words or ("no" in words) != ("act" in words) or len(numbers) != 2:
+        raise ValueError(
+            f"{option}: expected {plain!r}, or 'convolution' with _depth, _mixed or _no_act, then "
+            f"the tokens to each side and the groups, as 'convolution_depth 4 1', got {text!r}"
+        )
+    reach, groups = numbers
+    return Projection(reach, groups, "depth" in words, "mixed" in words, "no" not in words)
+
+
+def _words(option: str, text: str) -> tuple[list[str], list[int]]:
+    """The names of a text, and the whole numbers from 1 on that follow them."""
+    first, *rest = text.split() or [""]
+    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in rest):
+        raise ValueError(
+            f"{option}: expected whole numbers from 1 on after the names, got {text!r}"
+        )
+    return first.split("_"), [int(word) for word in rest]
+
+
+def _require_known(option: str, text: str, words: set[str], known: set[str]) -> None:
+    for word in sorted(words - known):
+        raise ValueError(f"{option}: unknown word {word!r} in {text!r}; {near_names(word, known)}")

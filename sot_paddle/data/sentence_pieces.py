@@ -1,0 +1,182 @@
+"""SentencePiece models, read by the sentencepiece library as transformers' ALBERT tokenizer does.
+
+The tokenizers library is not used here: its form of such a model strips other marks than ALBERT
+does, and takes a decomposed Hangul syllable for unknown.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.subword import RowForm, SubwordTokenizer, check_options
+
+MODEL_FILES = ("spiece.model", "spm.model")
+"""Names of a model's file: transformers', and that of the published commands."""
+
+_SPECIAL = ("[CLS]", "[SEP]", "<pad>", "[MASK]")
+_MASK = _SPECIAL[-1]
+_SPACE = "\u2581"
+
+
+class SentencePieceTokenizer(SubwordTokenizer):
+    """Rows ``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` of a SentencePiece model.
+
+    Special tokens that the model lacks are appended in the order [CLS], [SEP], <pad>, [MASK]: ids
+    30000 to 30003 of a model of 30000 pieces. Accents are stripped (NFKD, then no combining
+    characters), quotes of two letters become one, white space becomes single spaces.
+
+    Args:
+        source: a folder with ``spiece.model`` or ``spm.model``.
+        do_lower_case: lower-case the text; None means True.
+        max_length: tokens of a row at most, special ones included; at least 8.
+        tie_break: see `sot_paddle.data.subword.truncated_lengths`.
+
+    Raises:
+        DataError: no model there, a broken one, or an impossible option.
+
+    Source: specs.md E.3, transformers' AlbertTokenizer.
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        *,
+        do_lower_case: bool | None = None,
+        max_length: int = 128,
+        tie_break: str = "slow",
+    ) -> None:
+        check_options(max_length, tie_break)
+        lower = True if do_lower_case is None else do_lower_case
+        backend = _Pieces(_find(Path(source)), lower=lower)
+        first, separator, pad, mask = (backend.ids[token] for token in _SPECIAL)
+        super().__init__(
+            backend,
+            form=RowForm((first,), (separator,), (separator,), typed=True),
+            pad_id=pad,
+            mask_id=mask,
+            do_lower_case=lower,
+            max_length=max_length,
+            tie_break=tie_break,
+            settings=f"{lower} ",
+        )
+
+
+def _find(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise DataError(f"no tokenizer at {folder}: expected a folder")
+    for name in MODEL_FILES:
+        if (folder / name).is_file():
+            return folder / name
+    raise DataError(f"no SentencePiece model in {folder}: expected {' or '.join(MODEL_FILES)}")
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    """Token ids of a text."""
+
+    ids: list[int]
+
+
+class _Pieces:
+    """The calls of the tokenizers library that a `SubwordTokenizer` makes.
+
+    Args:
+        path: the model.
+        lower: lower-case the text.
+
+    Attributes:
+        ids: token -> id.
+    """
+
+    def __init__(self, path: Path, *, lower: bool) -> None:
+        import sentencepiece
+
+        self._content, self._lower = path.read_bytes(), lower
+        try:
+            self._model = sentencepiece.SentencePieceProcessor(model_proto=self._content)
+        except RuntimeError:
+            raise DataError(f"{path}: no SentencePiece model, or a damaged one") from None
+        size = self._model.get_piece_size()
+        if not size:
+            raise DataError(f"{path}: a SentencePiece model without pieces, or a damaged one")
+        self.ids = {self._model.id_to_piece(index): index for index in range(size)}
+        for token in _SPECIAL:
+            self.ids.setdefault(token, len(self.ids))
+        self._tokens = {index: token for token, index in self.ids.items()}
+        unknown = self._model.id_to_piece(self._model.unk_id())
+        special = "|".join(re.escape(token) for token in (unknown, *_SPECIAL))
+        self._special = re.compile(f"({special})")
+
+    def get_vocab(self) -> dict[str, int]:
+        """Token -> id."""
+        return self.ids
+
+    def to_str(self) -> str:
+        """What the tokenizer is made of, for a fingerprint."""
+        return self._content.hex()
+
+    def id_to_token(self, index: int) -> str:
+        """The token of an id."""
+        return self._tokens[index]
+
+    def encode_batch_fast(
+        self, texts: Sequence[str], *, add_special_tokens: bool
+    ) -> list[_Encoded]:
+        """Token ids of texts."""
+        assert not add_special_tokens
+        return [_Encoded(self._encode(text)) for text in texts]
+
+    def encode_batch(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[_Encoded]:
+        """Refuses: where a piece lies in its text is not known.
+
+        Raises:
+            DataError: always.
+        """
+        raise DataError(
+            "a SentencePiece model does not tell where a token lies in its text, which answers in "
+            "a text need: use a model with another tokenizer"
+        )
+
+    def _encode(self, text: str) -> list[int]:
+        parts = self._special.split(text)  # text, token, text, ...
+        ids: list[int] = []
+        for place, part in enumerate(parts):
+            if place % 2:
+                ids.append(self.ids[part])
+                continue
+            if parts[place + 1 : place + 2] == [_MASK]:
+                part = part.rstrip()  # the mask stands for a word with the space before it
+            ids += [self.ids[piece] for piece in self._pieces(part)]
+        return ids
+
+    def _pieces(self, text: str) -> list[str]:
+        """The pieces of a text; a digit's comma is a piece of its own.
+
+        REF: the library's pieces such as ``1,`` are cut, and what stands before the comma is
+        encoded again.
+        """
+        found: list[str] = []
+        for piece in self._model.encode(_clean(text, self._lower), out_type=str):
+            if len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit():
+                again = self._model.encode(piece[:-1].replace(_SPACE, ""), out_type=str)
+                if piece[0] != _SPACE and again[0][0] == _SPACE:
+                    again = again[1:] if len(again[0]) == 1 else [again[0][1:], *again[1:]]
+                found += [*again, ","]
+            else:
+                found.append(piece)
+        unknown = self._tokens[self._model.unk_id()]
+        return [piece if piece in self.ids else unknown for piece in found]
+
+
+def _clean(text: str, lower: bool) -> str:
+    """A text as ALBERT hands it to its model."""
+    if lower:
+        text = "".join(letter.lower() for letter in text)  # by letter: a final sigma stays one
+    text = " ".join(text.split()).replace("``", '"').replace("''", '"')
+    text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    return text.lower() if lower else text

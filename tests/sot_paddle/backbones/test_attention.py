@@ -1,0 +1,144 @@
+"""Attention kernels against a loop over pairs of tokens, their gradients, and their names."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import paddle
+import pytest
+
+from sot_paddle.backbones import attention
+from sot_paddle.backbones.attention import (
+    TERMS,
+    Kernel,
+    Projection,
+    parse_kernel,
+    parse_projection,
+    relative_places,
+)
+
+B, H, S, D, REACH = 2, 3, 7, 4, 2
+WIDTH = 2 * REACH + 1
+SHAPES = {"convfixed": (1, H, 1, WIDTH), "convq": (D, WIDTH), "convk": (D, WIDTH)}
+
+
+def rho(i, j):
+    return min(max(j - i, -REACH), REACH) + REACH
+
+
+def by_hand(name, q, k, weight):
+    scores = np.zeros((B, H, S, S))
+    for b, h, i, j in itertools.product(range(B), range(H), range(S), range(S)):
+        scores[b, h, i, j] = {
+            "qk": lambda b, h, i, j: q[b, h, i] @ k[b, h, j] / D**0.5,
+            "convfixed": lambda b, h, i, j: weight[0, h, 0, rho(i, j)],
+            "convq": lambda b, h, i, j: q[b, h, i] @ weight[:, rho(i, j)] / D**0.5,
+            "convk": lambda b, h, i, j: k[b, h, j] @ weight[:, rho(j, i)] / D**0.5,
+        }[name](b, h, i, j)
+    return scores
+
+
+def drawn(*shape):
+    return np.random.default_rng(sum(shape)).normal(size=shape)
+
+
+def scores_of(name, arrays):
+    tensors = [None if a is None else paddle.to_tensor(a, stop_gradient=False) for a in arrays]
+    return TERMS[name].scores(*tensors, relative_places(S, REACH)), tensors
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_a_term_is_its_formula_and_has_its_gradient(name, float64):
+    weight = drawn(*SHAPES[name]) if name in SHAPES else None
+    arrays = [drawn(B, H, S, D), drawn(B, H, S, D) + 0.3, weight]
+    made, tensors = scores_of(name, arrays)
+    np.testing.assert_allclose(made.expand([B, H, S, S]), by_hand(name, *arrays), atol=1e-14)
+    factor = paddle.to_tensor(drawn(*made.shape))
+    (made * factor).sum().backward()
+    uses = (TERMS[name].query, TERMS[name].key, TERMS[name].shape is not None)
+    for place, (tensor, used) in enumerate(zip(tensors, uses, strict=True)):
+        if not used:
+            assert tensor is None or tensor.grad is None
+            continue
+        at = tuple(size // 2 for size in tensor.shape)
+        ends = []
+        for step in (1e-6, -1e-6):
+            moved = [None if a is None else a.copy() for a in arrays]
+            moved[place][at] += step
+            ends.append(float((scores_of(name, moved)[0] * factor).sum()))
+        np.testing.assert_allclose(tensor.grad.numpy()[at], (ends[0] - ends[1]) / 2e-6, rtol=1e-7)
+    if weight is not None:
+        assert list(weight.shape) == TERMS[name].shape(H, D, WIDTH)
+
+
+@pytest.mark.parametrize("length", [1, 3, 12])
+def test_spans_take_the_weights_of_the_key(length, float64):
+    weights = drawn(B, length, H, 9)
+    made = attention.spans(paddle.to_tensor(weights)).numpy()
+    for i, j in itertools.product(range(length), repeat=2):
+        near = abs(j - i) <= 4
+        expected = weights[:, j, :, j - i + 4] if near else np.full((B, H), -1e4)
+        np.testing.assert_array_equal(made[:, :, i, j], expected)
+
+
+def test_relative_places():
+    expected = [[rho(i, j) for j in range(4)] for i in range(4)]
+    assert relative_places(4, REACH).tolist() == expected
+    assert relative_places(1, 3).tolist() == [[3]]
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel", "needs"),
+    [
+        ("dot_product", Kernel(("qk",)), (True, True)),
+        ("qk_convk_convq 8", Kernel(("qk", "convq", "convk"), 8), (True, True)),
+        ("convfixed 3", Kernel(("convfixed",), 3), (False, False)),
+        ("convq 1", Kernel(("convq",), 1), (True, False)),
+        ("convfixed_convk 2", Kernel(("convfixed", "convk"), 2), (False, True)),
+        ("convolution 5", Kernel(("qk",), 5, convolution=True), (True, True)),
+        (
+            "convolution_scaled_convq 5",
+            Kernel(("convq",), 5, convolution=True, scaled=True),
+            (True, False),
+        ),
+        ("convbert", Kernel(("qk",), spans=True), (True, True)),
+    ],
+)
+def test_names_of_kernels(text, kernel, needs):
+    assert parse_kernel(text) == kernel
+    assert parse_kernel(text).needs == needs
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("qk_convz 8", r"unknown word 'convz' in 'qk_convz 8'; did you mean convq or convk"),
+        ("convq", "expected one number after the names, the tokens to each side, got 'convq'"),
+        ("qk 8", "expected no number, got 'qk 8'"),
+        ("convq 0", "expected whole numbers from 1 on after the names, got 'convq 0'"),
+        ("convq -1", "expected whole numbers"),
+        ("convq 1 2", "expected one number"),
+        ("scaled 2", "scaled belongs to convolution, got 'scaled 2'"),
+        ("convbert_qk", "convbert stands alone, got 'convbert_qk'"),
+        ("", "unknown word ''"),
+    ],
+)
+def test_kernels_that_are_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_kernel(text)
+
+
+def test_names_of_projections():
+    assert parse_projection("qk", "linear") == Projection()
+    assert parse_projection("value_forward", "feedforward") == Projection()
+    assert parse_projection("qk", "convolution 3 2") == Projection(3, 2)
+    assert parse_projection("qk", "convolution_mixed_depth_no_act 3 2") == Projection(
+        3, 2, depth=True, mixed=True, activated=False
+    )
+    for option, text in (("qk", "feedforward"), ("value_forward", "linear"), ("qk", "conv 1 1")):
+        with pytest.raises(ValueError, match=f"{option}: unknown word"):
+            parse_projection(option, text)
+    for text in ("convolution 3", "convolution_no 3 1", "depth 3 1"):
+        with pytest.raises(ValueError, match="qk: expected 'linear', or 'convolution' with"):
+            parse_projection("qk", text)
