@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from sot_paddle.config import build_record, load_yaml, near_names
+from sot_paddle.failures import exit_status
 
 _STATUS = """
 exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 interrupted.
@@ -22,7 +23,36 @@ exit status: 0 done; 2 refused or failed, with one line on stderr that says why;
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Argument parser whose errors are one line."""
+    """Argument parser of a command: errors are one line, help says the exit statuses.
+
+    Args:
+        prog: the script's name.
+        description: what help begins with.
+        examples: what it ends with.
+        usage: None for argparse's own.
+    """
+
+    def __init__(
+        self, prog: str, description: str, examples: str, usage: str | None = None
+    ) -> None:
+        super().__init__(
+            prog=prog,
+            usage=usage,
+            description=description,
+            epilog=examples + _STATUS,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def run(self, arguments: Sequence[str], action: Callable[[argparse.Namespace], None]) -> int:
+        """Hand the options of a command line to a function.
+
+        Returns:
+            0 when it is done, 2 when something was refused (one line on stderr says why), 130
+            when it was interrupted.
+        """
+        options = self.parse_args(list(arguments))
+        return exit_status(self.prog.removesuffix(".py"), lambda: action(options))
 
     def error(self, message: str) -> NoReturn:
         """Print the message and end with status 2."""
@@ -149,13 +179,7 @@ def literal(text: str) -> Any:
 
 
 def _parser(command: Command, hints: Mapping[str, Any]) -> argparse.ArgumentParser:
-    parser = OneLineParser(
-        prog=command.program,
-        description=command.description,
-        epilog=command.examples + _STATUS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = OneLineParser(command.program, command.description, command.examples)
     items = {item.name: item for item in dataclasses.fields(command.record)}
     for name, shown in command.positional.items():
         parser.add_argument(f"{name} in place", nargs="?", metavar=shown, help=f"as {_flag(name)}")

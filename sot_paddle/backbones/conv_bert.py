@@ -439,6 +439,5 @@ CONV_BERT = TextBackbone(
     },
     plain="pooler",
     norms=r"conv_bert\..*\b(layer_norm|norm1|norm2)\.weight",
-    layers=(r"conv_bert\.embeddings\.", r"conv_bert\.layers\.(\d+)\."),
     tokenizer="sentencepiece",
 )

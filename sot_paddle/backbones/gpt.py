@@ -197,7 +197,6 @@ GPT = TextBackbone(
     },
     plain="score",
     norms=r"gpt\.layers\.\d+\.norm[12]\.weight",
-    layers=(r"gpt\.(?:word|position)_embeddings\.", r"gpt\.layers\.(\d+)\."),
     config_keys={
         "hidden_size": ("n_embd",),
         "num_hidden_layers": ("n_layer",),

@@ -54,7 +54,6 @@ ROBERTA = TextBackbone(
     presets={"roberta_base": _SIZES, "roberta_large": {**_SIZES, **LARGE}},
     plain="two_layer",
     norms=r"roberta\..*\b(layer_norm|norm1|norm2)\.weight",
-    layers=(r"roberta\.embeddings\.", r"roberta\.encoder\.layers\.(\d+)\."),
     tokenizer="byte_bpe",
     positions_after_padding=True,
 )

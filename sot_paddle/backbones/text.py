@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,15 +64,12 @@ class TextBackbone:
         presets: registry name -> options that differ from the record's defaults, smallest first.
         plain: pooling of its own classifier.
         norms: pattern of the names of its normalisation weights, which do not decay.
-        layers: patterns of the names of its parameters in the order of the forward pass, for
-            layer-wise rates; the first group of a pattern is the number of a layer.
         config_keys: option -> keys of the checkpoint's config.json, the first of which is read,
             where they are not the option's name; none for an option that it does not state.
         config_values: option -> value in the config.json -> value here, where they differ.
         inner_factor: ``intermediate_size`` over ``hidden_size`` where the config.json does not
             state the former.
         tokenizer: family of its tokenizer, a key of `data.tokenizer_families.FAMILIES`.
-        padding_side: side on which a row is padded; the id is the option ``pad_token_id``.
         positions_after_padding: whether the first position is row ``pad_token_id + 1`` of the
             position table, not row 0.
     """
@@ -86,12 +82,10 @@ class TextBackbone:
     presets: Mapping[str, Mapping[str, Any]]
     plain: str
     norms: str
-    layers: tuple[str, ...]
     config_keys: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     config_values: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     inner_factor: int | None = None
     tokenizer: str
-    padding_side: str = "right"
     positions_after_padding: bool = False
 
     def position_offset(self, config: EncoderConfig) -> int:
@@ -144,22 +138,6 @@ class TextBackbone:
             keys = self.config_keys.get(name, (name,))
             stated.update(dict.fromkeys(keys, theirs.get(value, value)))
         return stated
-
-    def layer_of(self, name: str, depth: int) -> int:
-        """Number of the layer that a parameter belongs to, for layer-wise rates.
-
-        Args:
-            name: of a parameter of the whole model.
-            depth: layers of the encoder.
-
-        Returns:
-            0 for the embeddings, 1 to ``depth`` for the layers, ``depth + 1`` for the head.
-        """
-        for pattern in self.layers:
-            found = re.match(pattern, name)
-            if found:
-                return 1 + int(found[1]) if found.groups() else 0
-        return depth + 1
 
 
 class TextClassifier(nn.Layer):

@@ -11,7 +11,6 @@ from sot_paddle.command_line import OneLineParser
 from sot_paddle.deploy.exporting import FORMATS, check_destination, export
 from sot_paddle.deploy.input_rows import INPUT_HELP, InputOptions, read_rows
 from sot_paddle.deploy.trained import open_trained
-from sot_paddle.failures import exit_status
 from sot_paddle.train.device import prepare_device
 
 DESCRIPTION = """\
@@ -24,8 +23,6 @@ examples:
   python tools/export.py output/digits output/digits_export
   python tools/export.py OUTPUT/rte OUTPUT/rte_export --data GLUE/RTE/dev.tsv
   python tools/export.py OUTPUT/rte/best OUTPUT/rte_onnx --formats onnx
-
-exit status: 0 done; 2 refused, with one line on stderr that says why; 130 interrupted.
 """
 
 
@@ -39,8 +36,7 @@ def run_command(arguments: Sequence[str]) -> int:
         0 when the export is there, 2 when the command was refused (one line on stderr says why,
         nothing is written), 130 when it was interrupted.
     """
-    options = _parser().parse_args(list(arguments))
-    return exit_status("export", lambda: _run(options))
+    return _parser().run(arguments, _run)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -61,13 +57,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _parser() -> OneLineParser:
-    parser = OneLineParser(
-        prog="export.py",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = OneLineParser("export.py", DESCRIPTION, EXAMPLES)
     add = parser.add_argument
     add("model", metavar="MODEL_FOLDER", help="of tools/train_glue.py or tools/train_image.py")
     add("out", metavar="DIR", help="folder of the export, made by the command")

@@ -13,7 +13,6 @@ from sot_paddle.atomic import atomic_file
 from sot_paddle.command_line import OneLineParser
 from sot_paddle.deploy.input_rows import INPUT_HELP, STDIN, InputOptions, read_rows
 from sot_paddle.deploy.predictor import RUNTIMES, open_predictor
-from sot_paddle.failures import exit_status
 
 DESCRIPTION = """\
 Predict with a training's folder or with an export of tools/export.py: one line of JSON for each
@@ -26,8 +25,6 @@ examples:
   echo "The cat sat on the mat." | python tools/predict.py OUTPUT/cola_export
   python tools/predict.py output/digits_export pictures/ --batch-size 64
   find . -name "*.png" | python tools/predict.py output/digits -
-
-exit status: 0 done; 2 refused, with one line on stderr that says why; 130 interrupted.
 """
 
 
@@ -41,8 +38,7 @@ def run_command(arguments: Sequence[str]) -> int:
         0 when every row is predicted, 2 when the command was refused or a row cannot be read (one
         line on stderr says why, a file of ``--out`` is not written), 130 when it was interrupted.
     """
-    options = _parser().parse_args(list(arguments))
-    return exit_status("predict", lambda: _run(options))
+    return _parser().run(arguments, _run)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -78,13 +74,7 @@ def _print(lines: Iterator[str]) -> None:
 
 
 def _parser() -> OneLineParser:
-    parser = OneLineParser(
-        prog="predict.py",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = OneLineParser("predict.py", DESCRIPTION, EXAMPLES)
     add = parser.add_argument
     add("model", metavar="MODEL_FOLDER", help="a training's folder, or an export")
     add("inputs", nargs="*", metavar="INPUT", help=f"{INPUT_HELP} [-]")

@@ -36,8 +36,6 @@ examples:
   python tools/visualize.py output/train/RUN a.jpg b.jpg --target daisy --out output/seen
   python tools/visualize.py OUTPUT --text "The cat sat on the mat." --out output/seen
   python tools/visualize.py OUTPUT --sentences lines.txt --out output/seen
-
-exit status: 0 done; 2 refused, with one line on stderr that says why; 130 interrupted.
 """
 
 
@@ -137,13 +135,7 @@ def _target(name: str | None, classes: Sequence[str]) -> int | None:
 
 def parser() -> OneLineParser:
     """The command line of ``tools/visualize.py``."""
-    made = OneLineParser(
-        prog="visualize.py",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    made = OneLineParser("visualize.py", DESCRIPTION, EXAMPLES)
     add = made.add_argument
     add("model", metavar="MODEL_FOLDER", help="of tools/train_image.py or tools/train_glue.py")
     add(

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from sot_paddle.atomic import write_atomically
 from sot_paddle.command_line import OneLineParser
 from sot_paddle.explain.layer_map import layer_figure, layer_scores, layer_table
-from sot_paddle.failures import exit_status
 
 DESCRIPTION = """\
 Heat map over layers: what a probe of each layer scores, a column for each run. Prints a table and
@@ -18,15 +17,12 @@ examples:
   python tools/train_adapter.py --model probes --task_name RTE ... --output_dir output/probes/rte
   python tools/layer_map.py output/probes/rte output/probes/mrpc --out output/probes/layers.png
   python tools/layer_map.py output/probes/squad --metric exact --metric HasAns_f1 --out squad.png
-
-exit status: 0 done; 2 refused, with one line on stderr that says why.
 """
 
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run ``tools/layer_map.py``; returns its exit status."""
-    options = _parser().parse_args(list(arguments))
-    return exit_status("layer_map", lambda: _run(options))
+    return _parser().run(arguments, _run)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -40,13 +36,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _parser() -> OneLineParser:
-    parser = OneLineParser(
-        prog="layer_map.py",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = OneLineParser("layer_map.py", DESCRIPTION, EXAMPLES)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folders of runs of --model probes")
     parser.add_argument("--out", required=True, metavar="FILE", help="the PNG")
     parser.add_argument(

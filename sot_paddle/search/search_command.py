@@ -28,8 +28,6 @@ examples:
       --config configs/adapter/TASK.yaml --model_name_or_path CHECKPOINT --data_dir GLUE/MRPC
   python tools/search.py --space my_space.yaml --output_dir OUT/pruned --trials 30 \\
       --pruner median -- --config my_options.yaml --eval_steps 20
-
-exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 interrupted.
 """
 
 
@@ -81,12 +79,10 @@ def _run(options: argparse.Namespace, training: Sequence[str], tools: Path) -> N
 
 def _parser() -> OneLineParser:
     parser = OneLineParser(
-        prog="search.py",
+        "search.py",
+        DESCRIPTION,
+        EXAMPLES,
         usage="search.py --space FILE --output_dir DIR [options] -- TRAINING OPTIONS",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--space", required=True, metavar="FILE", help="YAML file of a space (configs/search)")

@@ -28,8 +28,6 @@ examples:
   python tools/sweep.py --command train_glue --a head=mgcrp --b head=plain learning_rate=3e-5 \\
       --seeds 1,2,3 --output_dir OUT/heads -- --task_name RTE --data_dir GLUE/RTE \\
       --model_name_or_path CHECKPOINT --do_lower_case
-
-exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 interrupted.
 """
 
 
@@ -95,13 +93,11 @@ def _seeds(text: str) -> list[int]:
 
 def _parser() -> OneLineParser:
     parser = OneLineParser(
-        prog="sweep.py",
+        "sweep.py",
+        DESCRIPTION,
+        EXAMPLES,
         usage="sweep.py --command NAME --a CONFIG [--b CONFIG] --seeds 1,2,3 --output_dir DIR "
         "-- TRAINING OPTIONS",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("--command", required=True, choices=tuple(COMMANDS), help="training command")

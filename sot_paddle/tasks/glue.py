@@ -1,11 +1,12 @@
-"""GLUE's nine tasks, and a user's own table of sentences: one sequence in, one label out.
+"""GLUE's nine tasks, and a user's own table of sentences: one sequence in, one label out, from
+tokens or from hidden states.
 
 Shape legend: M examples, K classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue_options import OWN, TrainConfig
 from sot_paddle.tasks.losses import classification_loss, mean_loss
 from sot_paddle.tasks.metrics import METRICS, glue_metrics
-from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
+from sot_paddle.tasks.task import EpochBatches, OrderedSplit, Outputs, Predictions
 from sot_paddle.tasks.tokens import TokenSplit
 
 
@@ -35,19 +36,19 @@ class GlueTask:
     """A GLUE task or an own table; see :class:`sot_paddle.tasks.task.Task`.
 
     Attributes:
-        table: files, columns, labels and metrics.
+        table: columns, labels in the order of the outputs, and metrics.
         batch_size: training examples of each process and forward pass.
         train: None when the run does not train.
         dev: development splits by name, the first decides; {} when the run does not evaluate.
         test: test splits that are there.
-        vocab_size: largest token id + 1.
+        vocab_size: largest token id + 1, 0 where no token is fed.
     """
 
     table: glue_tasks.Task
     batch_size: int
-    train: TokenSplit | None = None
-    dev: Mapping[str, TokenSplit] = field(default_factory=dict)
-    test: Mapping[str, TokenSplit] = field(default_factory=dict)
+    train: OrderedSplit | None = None
+    dev: Mapping[str, OrderedSplit] = field(default_factory=dict)
+    test: Mapping[str, OrderedSplit] = field(default_factory=dict)
     vocab_size: int = 0
 
     unit = "examples"
@@ -99,7 +100,7 @@ class GlueTask:
 
     def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
         """Write the file that the GLUE server accepts."""
-        indices = self.test[split].features.indices
+        indices = self.test[split].indices
         return write_predictions(folder, self.table, indices, decide(found.outputs), split)
 
 
@@ -142,14 +143,9 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
     """
     table = _table(config)
     tokenizer = _tokenizer(config, vocabulary)
-    present = available_splits(config.data_dir, table)
-    dev = [name for name in table.dev_splits if name in present]
-    if config.do_eval and table.dev_splits[0] not in dev:
-        dev = [table.dev_splits[0]]  # reading it says what is missing
-    test = [name for name in table.test_splits if name in present] if config.do_predict else []
-    if config.do_predict and not test:
-        test = [table.test_splits[0]]
-    wanted = (["train"] if config.do_train else []) + (dev if config.do_eval else []) + test
+    dev = dev_splits(config.data_dir, table) if config.do_eval else []
+    test = test_splits(config.data_dir, table) if config.do_predict else []
+    wanted = (["train"] if config.do_train else []) + dev + test
     if not wanted:
         raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
     splits: dict[str, TokenSplit] = {}
@@ -167,10 +163,26 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
         table,
         config.per_gpu_train_batch_size,
         train=splits.get("train"),
-        dev={name: splits[name] for name in dev if name in splits},
+        dev={name: splits[name] for name in dev},
         test={name: splits[name] for name in test},
         vocab_size=tokenizer.vocab_size,
     )
+
+
+def dev_splits(folder: str | Path, table: glue_tasks.Task) -> list[str]:
+    """The development splits that are there; without the first, which decides, it alone."""
+    found = _present(folder, table.dev_splits, table)
+    return found if table.dev_splits[0] in found else [table.dev_splits[0]]
+
+
+def test_splits(folder: str | Path, table: glue_tasks.Task) -> list[str]:
+    """The test splits that are there, else the first; reading it says what is missing."""
+    return _present(folder, table.test_splits, table) or [table.test_splits[0]]
+
+
+def _present(folder: str | Path, names: Sequence[str], table: glue_tasks.Task) -> list[str]:
+    there = available_splits(folder, table)
+    return [name for name in names if name in there]
 
 
 def _table(config: TrainConfig) -> glue_tasks.Task:

@@ -8,8 +8,9 @@ from typing import Any
 
 from sot_paddle.config import CLASS_TOKEN_POOLINGS, FUSIONS, POOLINGS
 from sot_paddle.data.glue_tasks import TASKS, get_task
-from sot_paddle.options import RunOptions, option
-from sot_paddle.registry import HEADS, SECOND_ORDER, TEXT_BACKBONES
+from sot_paddle.options import option
+from sot_paddle.registry import HEADS, SECOND_ORDER
+from sot_paddle.tasks.text_options import TextRunOptions, TunedOptions
 
 OWN = "own"
 """Task name of a user's own TSV files."""
@@ -22,13 +23,9 @@ MGCRP_BY_TASK: Mapping[str, Mapping[str, float]] = {
 }
 """Published head settings (B.1); other tasks take the RTE column, the code's default."""
 
-_TYPES = tuple(TEXT_BACKBONES)
-_EXAMPLES = "examples per process and forward pass"
-_STEPS = "optimizer steps"
-
 
 @dataclass(frozen=True)
-class TrainConfig(RunOptions):
+class TrainConfig(TunedOptions, TextRunOptions):
     """Every option of ``tools/train_glue.py``; the names are the flags.
 
     The first block has the names and defaults of the original's ``run_glue.py`` (B.2). An option
@@ -44,47 +41,11 @@ class TrainConfig(RunOptions):
         example="GLUE/RTE",
         resumable=True,
     )
-    model_type: str = option(_TYPES[0], ", ".join(_TYPES), choices=_TYPES)
-    model_name_or_path: str = option(
-        "",
-        "checkpoint folder (Hugging Face or converted), or a name found locally",
-        resumable=True,
-    )
-    config_name: str = option(
-        "", "config.json, or its folder, if not the checkpoint's own", resumable=True
-    )
-    tokenizer_name: str = option(
-        "", "the vocabulary's folder (or file), if not the checkpoint's own", resumable=True
-    )
-    cache_dir: str = option(
-        "", "where to look for named checkpoints and cache tokenized data", resumable=True
-    )
     max_seq_length: int = option(128, "longer examples are cut", unit="tokens", low=8)
-    do_train: bool = option(False, "train", resumable=True)
-    do_eval: bool = option(False, "evaluate on the dev file", resumable=True)
-    do_predict: bool = option(False, "predict the test file, with the best weights", resumable=True)
     evaluate_during_training: bool = option(False, "evaluate at every logging step", resumable=True)
     do_lower_case: bool = option(False, "lower-case the text, whatever the vocabulary")
-    per_gpu_train_batch_size: int = option(8, "batch of training", unit=_EXAMPLES, low=1)
-    per_gpu_eval_batch_size: int = option(
-        8, "batch of evaluation", unit=_EXAMPLES, low=1, resumable=True
-    )
-    learning_rate: float = option(5e-5, "its peak", example="2e-5", low=0)
-    weight_decay: float = option(0.0, "decay of all but biases and LayerNorm weights", low=0)
-    adam_epsilon: float = option(1e-8, "epsilon of the optimizer", low=0)
-    max_grad_norm: float = option(1.0, "global gradient norm limit, 0 for none", low=0)
-    num_train_epochs: float = option(3.0, "passes over the training file", example="10")
-    warmup_steps: int = option(0, "linear warm-up", unit=_STEPS, low=0)
-    warmup_proportion: float = option(
-        0.0, "linear warm-up over this share of the run instead", low=0.0, high=1.0
-    )
-    correct_bias: bool = option(True, "bias correction of hf_adamw; --set correct_bias=false")
-    logging_steps: int = option(50, "between log lines", unit=_STEPS, low=1, resumable=True)
-    save_steps: int = option(50, "between checkpoints", unit=_STEPS, low=1, resumable=True)
-    no_cuda: bool = option(False, "use the CPU even where there is a GPU", resumable=True)
+    warmup_steps: int = option(0, "linear warm-up", unit="optimizer steps", low=0)
     overwrite_cache: bool = option(False, "tokenize again", resumable=True)
-    fp16: bool = option(False, "mixed precision in float16 (GPU)")
-    fp16_opt_level: str = option("O1", "O1 or O2", choices=("O1", "O2"))
     local_rank: int = option(
         -1, "accepted; processes come from paddle.distributed.launch", resumable=True
     )
@@ -106,19 +67,12 @@ class TrainConfig(RunOptions):
     head_dropout: float | None = option(None, "dropout of the head, by task when not given", low=0)
     head_num_heads: int = option(6, "heads of --pooling mgcrp and gcp")
     wr_dim: int = option(14, "width of --pooling mgcrp")
-    hidden_dropout_prob: float | None = option(
-        None, "encoder dropout, config.json's if not given", low=0
-    )
-    attention_probs_dropout_prob: float | None = option(
-        None, "attention dropout, config.json's if not given", low=0
-    )
     mask_padding: bool = option(False, "head statistics over valid tokens only")
     padding: str = option(
         "max_length",
         "max_length (published) or longest (needs mask_padding)",
         choices=("max_length", "longest"),
     )
-    freeze_encoder: bool = option(False, "train the head only")
     optimizer: str = option(
         "hf_adamw", "hf_adamw (published) or adamw", choices=("hf_adamw", "adamw")
     )
@@ -127,42 +81,22 @@ class TrainConfig(RunOptions):
         "linear (published), cosine or constant",
         choices=("linear", "cosine", "constant"),
     )
-    bf16: bool = option(False, "mixed precision in bfloat16 (GPU)")
     regression: bool = option(False, "task_name own: the label is a score")
-    seeds: tuple[int, ...] | None = option(None, "several runs", example="42,43,44", resumable=True)
-    eval_steps: int | None = option(
-        None, "between evaluations, each epoch if not given", unit=_STEPS, low=1, resumable=True
-    )
 
     def __post_init__(self) -> None:
-        for name in ("task_name", "data_dir", "model_name_or_path", "output_dir"):
-            if not getattr(self, name):
-                raise ValueError(f"{name} is required (--{name}, or in the --config file)")
+        self.require("task_name", "data_dir", "model_name_or_path", "output_dir")
         own = self.task_name.lower() == OWN
         object.__setattr__(self, "task_name", OWN if own else get_task(self.task_name).title)
-        if self.seeds is not None:
-            object.__setattr__(self, "seeds", tuple(self.seeds))
         self.check()
+        self.check_half()
         if self.regression and not own:
             raise ValueError(f"regression is for task_name own only, got {self.task_name}")
-        if self.num_train_epochs <= 0:
-            raise ValueError(f"num_train_epochs must be above 0, got {self.num_train_epochs}")
         if self.warmup_proportion and self.warmup_steps:
             raise ValueError("warmup_proportion and warmup_steps exclude each other: give one")
         if not self.correct_bias and self.optimizer != "hf_adamw":
             raise ValueError(
                 f"{self.optimizer} always corrects the bias, correct_bias is hf_adamw's"
             )
-        if self.early_stopping_patience is not None and not self.do_eval:
-            raise ValueError("early_stopping_patience needs do_eval: it watches the dev metric")
-        if self.fp16 and self.bf16:
-            raise ValueError("fp16 and bf16 exclude each other: give one")
-        if (self.fp16 or self.bf16) and self.dtype != "float32":
-            raise ValueError(f"mixed precision needs dtype float32, got {self.dtype}")
-        if self.seeds is not None and len(set(self.seeds)) != len(self.seeds):
-            raise ValueError(f"seeds must differ, got {','.join(map(str, self.seeds))}")
-        if self.seeds is not None and not self.seeds:
-            raise ValueError("seeds must name one seed at least")
         if self.padding == "longest" and self.needs_padding_mask and not self.mask_padding:
             raise ValueError(
                 "padding longest changes what this head computes with the make-up of each batch, "
@@ -172,8 +106,7 @@ class TrainConfig(RunOptions):
     @property
     def resolved_pooling(self) -> str:
         """The pooling in the names of :class:`sot_paddle.config.HeadConfig`."""
-        plain = TEXT_BACKBONES[self.model_type].plain
-        return self.pooling or (SECOND_ORDER if self.head == "mgcrp" else plain)
+        return self.pooling or (SECOND_ORDER if self.head == "mgcrp" else super().resolved_pooling)
 
     @property
     def needs_padding_mask(self) -> bool:

@@ -5,10 +5,9 @@ Shape legend: M windows, T tokens of a padded window.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import paddle
@@ -19,15 +18,8 @@ from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.squad.span_decoding import Answer, DecodingOptions, decode
 from sot_paddle.data.squad.span_features import SpanFeatures
 from sot_paddle.tasks.losses import mean_loss, span_loss
-from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions, Split
-
-
-class OrderedSplit(Split, Protocol):
-    """A split that says in which order it is trained on."""
-
-    def order(self, batch_size: int, seed: int) -> EpochBatches:
-        """The global batches of each epoch for batches of that size on each process."""
-        ...
+from sot_paddle.tasks.state_options import RecipeOptions
+from sot_paddle.tasks.task import EpochBatches, OrderedSplit, Outputs, Predictions
 
 
 @dataclass(frozen=True)
@@ -121,6 +113,43 @@ class SquadTask:
     def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
         """Write answers, null odds and candidates."""
         return write_answers(folder, self.test[split].answer(found.outputs, self.decoding))
+
+
+def load_squad(
+    kind: type[SquadTask],
+    config: RecipeOptions,
+    ask: Callable[[str, str], AskedSplit],
+    vocab_size: int = 0,
+) -> SquadTask:
+    """Read what the options ask for.
+
+    Args:
+        kind: of the task.
+        config: the command's options.
+        ask: (``train`` or ``dev``, file of questions) to the questions and their windows.
+        vocab_size: largest token id + 1, 0 where no token is fed.
+
+    Raises:
+        ValueError: a file is not named, or cannot be used.
+    """
+
+    def read(split: str, flag: str) -> AskedSplit:
+        file = getattr(config, flag)
+        if not file:
+            raise ValueError(f"SQuAD {split} needs --{flag}, questions in the official format")
+        return ask(split, file)
+
+    train = read("train", "train_file") if config.do_train else None
+    scored = config.do_eval or config.do_predict
+    dev = {"dev": read("dev", "predict_file")} if scored else {}
+    return kind(
+        config.per_gpu_train_batch_size,
+        config.decoding,
+        train=train,
+        dev=dev if config.do_eval else {},
+        test=dev if config.do_predict else {},
+        vocab_size=vocab_size,
+    )
 
 
 def span_losses(outputs: np.ndarray, labels: np.ndarray) -> float:

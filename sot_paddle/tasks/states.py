@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +17,10 @@ from paddle.io import DataLoader, Dataset
 
 from sot_paddle import distributed
 from sot_paddle.data.batching import EpochOrder
-from sot_paddle.data.glue_tasks import Task as Table
-from sot_paddle.data.predictions import prediction_path, write_predictions
 from sot_paddle.data.stored.live_states import StateSource
 from sot_paddle.strict_json import dumps
-from sot_paddle.tasks.glue import decide, main_metric, score
-from sot_paddle.tasks.losses import classification_loss, probe_loss
+from sot_paddle.tasks.glue import GlueTask
+from sot_paddle.tasks.losses import probe_loss
 from sot_paddle.tasks.squad import SquadTask
 from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
 
@@ -99,75 +97,20 @@ class StateSplit:
 
 
 @dataclass
-class StateGlueTask:
-    """A GLUE task from hidden states; see :class:`sot_paddle.tasks.task.Task`.
-
-    Attributes:
-        table: names of the classes in the order of the labels, and the metrics.
-        batch_size: training examples of each process and forward pass.
-        train: None when the run does not train.
-        dev: development splits by name, the first decides; {} when the run does not evaluate.
-        test: test splits to predict, by name.
-        probes: a probe of each layer is trained instead of one model on all of them.
-    """
-
-    table: Table
-    batch_size: int
-    train: StateSplit | None = None
-    dev: Mapping[str, StateSplit] = field(default_factory=dict)
-    test: Mapping[str, StateSplit] = field(default_factory=dict)
-    probes: bool = False
-
-    unit = "examples"
-    maximise = True
-    by_epoch = False
-
-    @property
-    def title(self) -> str:
-        """The task's official spelling."""
-        return self.table.title
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the labels, in the order of the stored labels; () for a score."""
-        return self.table.labels
-
-    @property
-    def num_outputs(self) -> int:
-        """K, 1 for a score."""
-        return self.table.num_outputs
-
-    @property
-    def metric(self) -> str:
-        """Name of the metric that selects the best checkpoint; of probes that of the best layer."""
-        return main_metric(self.title)
-
-    def order(self, seed: int) -> EpochBatches:
-        """The global batches of each epoch, shuffled by (seed, epoch)."""
-        return self.train.order(self.batch_size, seed)
+class ProbedGlueTask(GlueTask):
+    """A GLUE task by a probe of each layer: the scores of the best layer, and those of each."""
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
-        """Cross-entropy, or the mean squared error of a score; of probes the sum over layers."""
-        return (probe_loss if self.probes else classification_loss)(outputs, labels)
+        """Sum over the layers."""
+        return probe_loss(outputs, labels)
 
     def score(self, split: str, found: Predictions) -> dict[str, float]:
-        """Mean loss and the official metrics; of probes those of each layer besides."""
-        if not self.probes:
-            return score(self.title, found.outputs, found.labels)
-        layers = found.outputs.shape[1]
-        each = [score(self.title, found.outputs[:, at], found.labels) for at in range(layers)]
-        return of_layers(each, self.metric)
-
-    def prediction_files(self, split: str) -> tuple[str, ...]:
-        """The GLUE server's name of a test split's file."""
-        return (prediction_path("", self.table, split).name,)
+        """The official metrics of the best layer and of each layer, from (M, L, K)."""
+        return _scored(super().score, split, found, layers=1, metric=self.metric)
 
     def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
-        """Write the file that the GLUE server accepts; of probes the last layer's."""
-        logits = found.outputs[:, -1] if self.probes else found.outputs
-        return write_predictions(
-            folder, self.table, self.test[split].indices, decide(logits), split
-        )
+        """Write the last layer's."""
+        return super().write_predictions(folder, split, _of_layer(found, -1, layers=1))
 
 
 @dataclass
@@ -180,15 +123,29 @@ class ProbedSquadTask(SquadTask):
 
     def score(self, split: str, found: Predictions) -> dict[str, float]:
         """The official scores of the best layer and of each layer, from (M, 2, L, T)."""
-        layers = found.outputs.shape[2]
-        each = [
-            super(ProbedSquadTask, self).score(split, _of_layer(found, at)) for at in range(layers)
-        ]
-        return of_layers(each, self.metric)
+        return _scored(super().score, split, found, layers=2, metric=self.metric)
+
+    def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
+        """Write the last layer's answers."""
+        return super().write_predictions(folder, split, _of_layer(found, -1, layers=2))
 
 
-def _of_layer(found: Predictions, layer: int) -> Predictions:
-    return Predictions(found.indices, found.outputs[:, :, layer], found.labels)
+def _of_layer(found: Predictions, layer: int, *, layers: int) -> Predictions:
+    """One layer's, where ``layers`` is the axis of the layers."""
+    return Predictions(found.indices, found.outputs.take(layer, axis=layers), found.labels)
+
+
+def _scored(
+    score: Callable[[str, Predictions], dict[str, float]],
+    split: str,
+    found: Predictions,
+    *,
+    layers: int,
+    metric: str,
+) -> dict[str, float]:
+    count = found.outputs.shape[layers]
+    each = [score(split, _of_layer(found, at, layers=layers)) for at in range(count)]
+    return of_layers(each, metric)
 
 
 def of_layers(each: Sequence[Mapping[str, float]], metric: str) -> dict[str, float]:

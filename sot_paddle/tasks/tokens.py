@@ -35,6 +35,11 @@ class TokenSplit:
         return len(self.features)
 
     @property
+    def indices(self) -> np.ndarray:
+        """(M,) number of each example in its file."""
+        return self.features.indices
+
+    @property
     def batches(self) -> list[np.ndarray]:
         """Batches that cover the split once, sorted by length when padding is dynamic."""
         return self._order(self._batch_size, shuffle=False).batches()

@@ -14,27 +14,21 @@ from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle import distributed
-from sot_paddle.command_line import Command, parse
-from sot_paddle.failures import exit_status
+from sot_paddle.command_line import Command
 from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
 from sot_paddle.heads.layer_probes import LayerClassifiers, LayerSpans
 from sot_paddle.tasks.state_options import LIVE, RecipeOptions, StateTrainConfig
 from sot_paddle.tasks.task import Task
-from sot_paddle.train import session
+from sot_paddle.train import pretrained, session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.frozen_model import checkpoint_files
 from sot_paddle.train.model_folder import write_config
-from sot_paddle.train.optimizer import (
-    ClipGradByGlobalNorm,
-    HFAdamW,
-    decay_filter,
-    decayed_names,
-)
+from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Converter
-from sot_paddle.train.schedule import build_schedule
-from sot_paddle.train.setup import Plan, Setup
+from sot_paddle.train.setup import Setup
 from sot_paddle.train.state_tasks import load_states
+from sot_paddle.train.text_command import optimizer, plan
+from sot_paddle.train.training_command import run_training
 
 COMMAND = Command(
     "train_adapter.py",
@@ -65,18 +59,8 @@ _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
 
 
 def run_command(arguments: Sequence[str], convert: Converter) -> int:
-    """Run ``tools/train_adapter.py``.
-
-    Args:
-        arguments: the command line without the program's name.
-        convert: turns a checkpoint of PyTorch into this project's tensors.
-
-    Returns:
-        0 when all is done, 2 when the command was refused or had to stop, 130 when it was
-        interrupted.
-    """
-    status = exit_status("train_adapter", lambda: run_config(parse(COMMAND, arguments), convert))
-    return distributed.leave(status)
+    """Run ``tools/train_adapter.py``; see :func:`~.training_command.run_training`."""
+    return run_training(COMMAND, run_config, arguments, convert)
 
 
 def run_config(config: StateTrainConfig, convert: Converter) -> dict[str, Any]:
@@ -93,7 +77,7 @@ def run_config(config: StateTrainConfig, convert: Converter) -> dict[str, Any]:
     source = StateModel(config, of_row)
     rows = 0 if task.train is None else len(task.train)
     decay = every_name if config.squad else decayed_names
-    made = functools.partial(optimizer, config, rows, decay)
+    made = functools.partial(optimizer_of_full_batches, config, rows, decay)
     return session.run_setup(Setup(config, task, source, plan(config), made))
 
 
@@ -119,7 +103,8 @@ class StateModel:
     def files(self) -> Mapping[str, Path | None]:
         """What is read from the disk, by flag."""
         states = None if self.config.states == LIVE else Path(self.config.states)
-        return {"--states": states, **checkpoint_files(self.config)}
+        read = pretrained.sources(self.config) if self.config.model_name_or_path else {}
+        return {"--states": states, **read}
 
     def build(self, task: Task) -> nn.Layer:
         """The model that the options and the sizes of the hidden states describe."""
@@ -146,19 +131,6 @@ class StateModel:
             **dataclasses.asdict(model.config),
         }
         write_config(folder, content)
-
-
-def plan(config: RecipeOptions, **more: Any) -> Plan:
-    """How long a run with these options is; ``more`` are further fields."""
-    return Plan(
-        batch_size=config.per_gpu_train_batch_size,
-        accumulation=config.gradient_accumulation_steps,
-        epochs=config.num_train_epochs,
-        log_steps=config.logging_steps,
-        save_steps=config.save_steps,
-        eval_steps=config.eval_steps if config.do_eval else 0,
-        **more,
-    )
 
 
 def schedule_steps(config: RecipeOptions, rows: int, steps: int) -> int:
@@ -188,7 +160,7 @@ def schedule_steps(config: RecipeOptions, rows: int, steps: int) -> int:
     return total
 
 
-def optimizer(
+def optimizer_of_full_batches(
     config: RecipeOptions,
     rows: int,
     decay: Callable[[nn.Layer], set[str]],
@@ -196,30 +168,5 @@ def optimizer(
     pace: Pace,
     steps: int,
 ) -> tuple[Optimizer, LRScheduler]:
-    """The published recipe (C.4): a warm-up of a fraction of the steps, then a linear fall.
-
-    Args:
-        config: the command's options.
-        rows: training rows.
-        decay: names of the parameters that decay.
-        model: gives parameters and their names.
-        pace: optimizer steps of an epoch; the schedule goes by the step.
-        steps: optimizer steps of the run.
-    """
-    total = schedule_steps(config, rows, steps)
-    schedule = build_schedule(
-        "linear",
-        learning_rate=config.learning_rate,
-        warmup_steps=config.warmup_proportion * total,
-        total_steps=total,
-    )
-    made = HFAdamW(
-        learning_rate=schedule,
-        epsilon=config.adam_epsilon,
-        parameters=[p for p in model.parameters() if not p.stop_gradient],
-        weight_decay=config.weight_decay,
-        apply_decay_param_fun=decay_filter(model, decay),
-        grad_clip=ClipGradByGlobalNorm(config.max_grad_norm) if config.max_grad_norm else None,
-        correct_bias=config.correct_bias,
-    )
-    return made, schedule
+    """The published recipe (C.4): :func:`optimizer` with the steps of :func:`schedule_steps`."""
+    return optimizer(config, model, pace, schedule_steps(config, rows, steps), decay)

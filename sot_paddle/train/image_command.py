@@ -13,10 +13,7 @@ from paddle import nn
 from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
-from sot_paddle import distributed
-from sot_paddle.command_line import parse
 from sot_paddle.distributed import say
-from sot_paddle.failures import exit_status
 from sot_paddle.registry import create_model
 from sot_paddle.tasks.image_options import ImageTrainConfig
 from sot_paddle.tasks.images import load_images
@@ -40,24 +37,12 @@ from sot_paddle.train.model_folder import write_config
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm, decay_filter, decayed_names_by_shape
 from sot_paddle.train.schedule import EpochRates, PerEpoch
 from sot_paddle.train.setup import Plan, Setup
+from sot_paddle.train.training_command import run_training
 
 
 def run_command(arguments: Sequence[str], convert: ImageConverter) -> int:
-    """Run ``tools/train_image.py``.
-
-    Args:
-        arguments: the command line without the program's name.
-        convert: reads foreign checkpoints.
-
-    Returns:
-        0 when all is done, 2 when the command was refused or had to stop (NaN loss, no space),
-        130 when it was interrupted; in both cases one line on stderr says why and what to do.
-    """
-    status = exit_status(
-        "train_image",
-        lambda: run_config(parse(TRAINING, arguments), convert),
-    )
-    return distributed.leave(status)
+    """Run ``tools/train_image.py``; see :func:`~.training_command.run_training`."""
+    return run_training(TRAINING, run_config, arguments, convert)
 
 
 def run_config(config: ImageTrainConfig, convert: ImageConverter) -> dict[str, Any]:

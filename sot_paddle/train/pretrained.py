@@ -18,7 +18,7 @@ from sot_paddle.backbones.text import TextBackbone
 from sot_paddle.checkpoint import SUFFIXES, read_tensors, unpack_files
 from sot_paddle.data.tokenizer_families import FAMILIES, TokenizerFamily
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_name
-from sot_paddle.tasks.glue_options import TrainConfig
+from sot_paddle.tasks.text_options import CheckpointOptions
 from sot_paddle.train.finite_numbers import require_finite
 
 _FORMAT = "sot_paddle"
@@ -48,7 +48,7 @@ class Pretrained:
     vocabulary: Mapping[str, bytes]
 
 
-def find(config: TrainConfig, convert: Converter) -> Pretrained:
+def find(config: CheckpointOptions, convert: Converter) -> Pretrained:
     """Locate and read the checkpoint that the options name.
 
     Args:
@@ -91,7 +91,7 @@ def find(config: TrainConfig, convert: Converter) -> Pretrained:
     return found
 
 
-def sources(config: TrainConfig) -> dict[str, Path | None]:
+def sources(config: CheckpointOptions) -> dict[str, Path | None]:
     """What is read from the disk for the model, by flag; None for a flag that is not given."""
     names = {"--config_name": config.config_name, "--tokenizer_name": config.tokenizer_name}
     return {
@@ -100,32 +100,32 @@ def sources(config: TrainConfig) -> dict[str, Path | None]:
     }
 
 
-def registry_name(config: TrainConfig, sizes: Mapping[str, Any]) -> str:
+def registry_name(config: CheckpointOptions, sizes: Mapping[str, Any]) -> str:
     """The registry name of the model that the options and the checkpoint's sizes describe."""
     return text_name(_preset(config, sizes), config.resolved_pooling)
 
 
-def vocabulary_size(config: TrainConfig, pretrained: Pretrained) -> int:
+def vocabulary_size(config: CheckpointOptions, pretrained: Pretrained) -> int:
     """Rows of the checkpoint's word embeddings."""
     options = _backbone(config).read_config(pretrained.config)
     preset = _backbone(config).defaults(_preset(config, pretrained.config))
     return options.get("vocab_size", preset["vocab_size"])
 
 
-def _backbone(config: TrainConfig) -> TextBackbone:
+def _backbone(config: CheckpointOptions) -> TextBackbone:
     return TEXT_BACKBONES[config.model_type]
 
 
-def _family(config: TrainConfig) -> TokenizerFamily:
+def _family(config: CheckpointOptions) -> TokenizerFamily:
     return FAMILIES[_backbone(config).tokenizer]
 
 
-def _preset(config: TrainConfig, sizes: Mapping[str, Any]) -> str:
+def _preset(config: CheckpointOptions, sizes: Mapping[str, Any]) -> str:
     backbone = _backbone(config)
     return backbone.preset_for(backbone.read_config(sizes), hint=config.model_name_or_path)
 
 
-def build(config: TrainConfig, pretrained: Pretrained, num_classes: int) -> nn.Layer:
+def build(config: CheckpointOptions, pretrained: Pretrained, num_classes: int) -> nn.Layer:
     """Build the model with fresh weights; :func:`load` fills them in.
 
     Raises:
@@ -231,7 +231,7 @@ def _not_local(name: str, cache_dir: str) -> str:
     )
 
 
-def _read(place: Path, config: TrainConfig, convert: Converter) -> Pretrained:
+def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrained:
     file = _own_file(place)
     if file is not None:
         tensors, metadata = read_tensors(file)
@@ -290,7 +290,9 @@ def _read_config(place: Path) -> dict[str, Any]:
     return values
 
 
-def _vocabulary(config: TrainConfig, place: Path, *, required: bool = True) -> dict[str, bytes]:
+def _vocabulary(
+    config: CheckpointOptions, place: Path, *, required: bool = True
+) -> dict[str, bytes]:
     family = _family(config)
     if place.is_file():
         return {family.files[0]: place.read_bytes()}

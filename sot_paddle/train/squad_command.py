@@ -6,27 +6,24 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from sot_paddle import distributed
-from sot_paddle.command_line import Command, parse
-from sot_paddle.config import SPANS
+from sot_paddle.command_line import Command
 from sot_paddle.data.paddle_dataset import PadCollator
 from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.data.squad.span_features import span_features
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizer_families import FAMILIES
-from sot_paddle.failures import exit_status
 from sot_paddle.registry import TEXT_BACKBONES
-from sot_paddle.tasks.glue_options import TrainConfig
-from sot_paddle.tasks.squad import AskedSplit, SquadTask
-from sot_paddle.tasks.state_options import SQUAD, SquadTrainConfig
+from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad
+from sot_paddle.tasks.state_options import SquadTrainConfig
 from sot_paddle.tasks.tokens import TokenSplit
 from sot_paddle.train import pretrained, session
-from sot_paddle.train.adapter_command import optimizer, plan
+from sot_paddle.train.adapter_command import optimizer_of_full_batches
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.setup import Setup
-from sot_paddle.train.text_command import TextSource
+from sot_paddle.train.text_command import TextSource, plan
+from sot_paddle.train.training_command import run_training
 
 COMMAND = Command(
     "train_squad.py",
@@ -45,33 +42,9 @@ examples:
 )
 
 
-class _SpanModel(TrainConfig):
-    """Options of GLUE training that build a language model with the head of spans."""
-
-    @property
-    def resolved_pooling(self) -> str:
-        """The head of question answering."""
-        return SPANS
-
-    @property
-    def head_options(self) -> dict[str, Any]:
-        """Options of the head for ``create_model``."""
-        return {"pooling": SPANS}
-
-
 def run_command(arguments: Sequence[str], convert: Converter) -> int:
-    """Run ``tools/train_squad.py``.
-
-    Args:
-        arguments: the command line without the program's name.
-        convert: turns a checkpoint of PyTorch into this project's tensors.
-
-    Returns:
-        0 when all is done, 2 when the command was refused or had to stop, 130 when it was
-        interrupted.
-    """
-    status = exit_status("train_squad", lambda: run_config(parse(COMMAND, arguments), convert))
-    return distributed.leave(status)
+    """Run ``tools/train_squad.py``; see :func:`~.training_command.run_training`."""
+    return run_training(COMMAND, run_config, arguments, convert)
 
 
 def run_config(config: SquadTrainConfig, convert: Converter) -> dict[str, Any]:
@@ -81,49 +54,21 @@ def run_config(config: SquadTrainConfig, convert: Converter) -> dict[str, Any]:
         ValueError: options or data that cannot be used.
         TrainingStopped: a run ended early.
     """
-    half = "--fp16" if config.fp16 else "--bf16" if config.bf16 else ""
-    prepare_device(dtype=config.dtype, cpu=config.no_cuda, half=half)
-    text = _as_text(config)
-    session.check_folders(config, pretrained.sources(text))
-    source = TextSource(text, pretrained.find(text, convert))
+    prepare_device(dtype=config.dtype, cpu=config.no_cuda, half=config.half_flag)
+    session.check_folders(config, pretrained.sources(config))
+    source = TextSource(config, pretrained.find(config, convert))
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
     tokenizer = family.from_files(source.found.vocabulary, max_length=config.length)
     task = _task(config, tokenizer)
     rows = 0 if task.train is None else len(task.train)
-    precision = "float16" if config.fp16 else "bfloat16" if config.bf16 else ""
-    return session.run_setup(
-        Setup(
-            config,
-            task,
-            source,
-            plan(config, half=precision, half_level=config.fp16_opt_level),
-            functools.partial(optimizer, config, rows, decayed_names),
-        )
-    )
-
-
-def _as_text(config: SquadTrainConfig) -> TrainConfig:
-    return _SpanModel(
-        task_name="RTE",
-        data_dir=".",
-        output_dir=config.output_dir,
-        head="plain",
-        do_train=config.do_train,
-        model_type=config.model_type,
-        model_name_or_path=config.model_name_or_path,
-        tokenizer_name=config.tokenizer_name,
-        config_name=config.config_name,
-        cache_dir=config.cache_dir,
-        freeze_encoder=config.freeze_encoder,
-        hidden_dropout_prob=config.hidden_dropout_prob,
-        attention_probs_dropout_prob=config.attention_probs_dropout_prob,
-    )
+    made = functools.partial(optimizer_of_full_batches, config, rows, decayed_names)
+    return session.run_setup(Setup(config, task, source, plan(config), made))
 
 
 def _task(config: SquadTrainConfig, tokenizer: SubwordTokenizer) -> SquadTask:
-    def asked(flag: str, file: str) -> AskedSplit:
-        if not file:
-            raise ValueError(f"{SQUAD} needs --{flag}, questions in the official format")
+    collate = PadCollator("max_length", config.length, tokenizer.pad_id)
+
+    def ask(_: str, file: str) -> AskedSplit:
         questions = read_questions(file)
         features = span_features(
             questions,
@@ -132,18 +77,7 @@ def _task(config: SquadTrainConfig, tokenizer: SubwordTokenizer) -> SquadTask:
             stride=config.doc_stride,
             published_labels=config.published_labels,
         )
-        collate = PadCollator("max_length", config.length, tokenizer.pad_id)
         windows = TokenSplit(features.tokens, collate, config.per_gpu_eval_batch_size)
         return AskedSplit(questions, features, windows)
 
-    train = asked("train_file", config.train_file) if config.do_train else None
-    scored = config.do_eval or config.do_predict
-    dev = {"dev": asked("predict_file", config.predict_file)} if scored else {}
-    return SquadTask(
-        config.per_gpu_train_batch_size,
-        config.decoding,
-        train=train,
-        dev=dev if config.do_eval else {},
-        test=dev if config.do_predict else {},
-        vocab_size=tokenizer.vocab_size,
-    )
+    return load_squad(SquadTask, config, ask, tokenizer.vocab_size)

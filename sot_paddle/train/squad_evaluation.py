@@ -10,7 +10,6 @@ from sot_paddle.command_line import OneLineParser
 from sot_paddle.data.squad.answer_files import read_answers, read_null_odds
 from sot_paddle.data.squad.answer_scores import score_answers
 from sot_paddle.data.squad.questions import read_questions
-from sot_paddle.failures import exit_status
 from sot_paddle.strict_json import dumps
 
 DESCRIPTION = """\
@@ -21,15 +20,12 @@ examples:
   python tools/evaluate_squad.py dev-v2.0.json OUTPUT/predictions.json
   python tools/evaluate_squad.py dev-v2.0.json OUTPUT/predictions.json \\
       --na-prob-file OUTPUT/null_odds.json --out-file scores.json
-
-exit status: 0 done; 2 refused, with one line on stderr that says why.
 """
 
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run ``tools/evaluate_squad.py``; returns its exit status."""
-    options = _parser().parse_args(list(arguments))
-    return exit_status("evaluate_squad", lambda: _run(options))
+    return _parser().run(arguments, _run)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -47,13 +43,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _parser() -> OneLineParser:
-    parser = OneLineParser(
-        prog="evaluate_squad.py",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = OneLineParser("evaluate_squad.py", DESCRIPTION, EXAMPLES)
     add = parser.add_argument
     add("data", metavar="DATA", help="the official file, such as dev-v2.0.json")
     add("predictions", metavar="PREDICTIONS", help="JSON: question id to answer, '' for none")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+import functools
 
 import numpy as np
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.glue import available_splits
 from sot_paddle.data.glue_tasks import Task as Table
 from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.data.squad.span_features import span_features
@@ -17,9 +15,10 @@ from sot_paddle.data.stored.live_sources import FrozenModel, glue_states, squad_
 from sot_paddle.data.stored.original_rows import original_task
 from sot_paddle.data.stored.state_files import StateReader
 from sot_paddle.distributed import say
-from sot_paddle.tasks.squad import AskedSplit, SquadTask
+from sot_paddle.tasks.glue import GlueTask, dev_splits, test_splits
+from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad
 from sot_paddle.tasks.state_options import LIVE, SQUAD, StateTrainConfig
-from sot_paddle.tasks.states import ProbedSquadTask, StateGlueTask, StateSplit
+from sot_paddle.tasks.states import ProbedGlueTask, ProbedSquadTask, StateSplit
 from sot_paddle.tasks.task import Task
 from sot_paddle.train.frozen_model import load_frozen, read_tokenizer
 from sot_paddle.train.pretrained import Converter
@@ -54,41 +53,28 @@ def _of(split: StateSplit | AskedSplit) -> StateSplit:
     return split.windows if isinstance(split, AskedSplit) else split
 
 
-def _glue(config: StateTrainConfig, frozen: FrozenModel | None) -> StateGlueTask:
+def _glue(config: StateTrainConfig, frozen: FrozenModel | None) -> GlueTask:
     table = original_task(config.task_name, config.rows)
-    train = _glue_split(config, frozen, "train") if config.do_train else None
+    if config.do_predict and frozen is None:
+        raise ValueError("do_predict of a GLUE task needs --states live: no test is stored")
     names = _dev_names(config, frozen, table) if config.do_eval else []
-    tests: Mapping[str, StateSplit] = {}
-    if config.do_predict:
-        if frozen is None:
-            raise ValueError("do_predict of a GLUE task needs --states live: no test is stored")
-        tests = {name: _glue_split(config, frozen, name) for name in _tests(config, table)}
-    return StateGlueTask(
+    tests = test_splits(config.data_dir, table) if config.do_predict else []
+    return (ProbedGlueTask if config.model == "probes" else GlueTask)(
         table,
         config.per_gpu_train_batch_size,
-        train=train,
+        train=_glue_split(config, frozen, "train") if config.do_train else None,
         dev={name: _glue_split(config, frozen, name) for name in names},
-        test=tests,
-        probes=config.model == "probes",
+        test={name: _glue_split(config, frozen, name) for name in tests},
     )
 
 
 def _dev_names(config: StateTrainConfig, frozen: FrozenModel | None, table: Table) -> list[str]:
     """The development splits that are there; the first has to be."""
-    first, *others = table.dev_splits
     if frozen is not None:
-        present = available_splits(config.data_dir, table)
-        return [first, *(name for name in others if name in present)]
-    return [
-        first,
-        *(n for n in others if stored_split(table.name, n).paths(config.states)[-1].is_file()),
-    ]
-
-
-def _tests(config: StateTrainConfig, table: Table) -> list[str]:
-    present = available_splits(config.data_dir, table)
-    found = [name for name in table.test_splits if name in present]
-    return found or [table.test_splits[0]]  # reading it says what is missing
+        return dev_splits(config.data_dir, table)
+    first, *others = table.dev_splits
+    stored = {name: stored_split(table.name, name).paths(config.states)[-1] for name in others}
+    return [first, *(name for name, path in stored.items() if path.is_file())]
 
 
 def _glue_split(config: StateTrainConfig, frozen: FrozenModel | None, name: str) -> StateSplit:
@@ -105,25 +91,12 @@ def _glue_split(config: StateTrainConfig, frozen: FrozenModel | None, name: str)
 
 def _squad(config: StateTrainConfig, frozen: FrozenModel | None) -> SquadTask:
     kind = ProbedSquadTask if config.model == "probes" else SquadTask
-    task = kind(config.per_gpu_train_batch_size, config.decoding)
-    if config.do_train:
-        task.train = _asked(config, frozen, "train", config.train_file)
-    if config.do_eval or config.do_predict:
-        dev = _asked(config, frozen, "dev", config.predict_file)
-        task = dataclasses.replace(
-            task,
-            dev={"dev": dev} if config.do_eval else {},
-            test={"dev": dev} if config.do_predict else {},
-        )
-    return task
+    return load_squad(kind, config, functools.partial(_asked, config, frozen))
 
 
 def _asked(
     config: StateTrainConfig, frozen: FrozenModel | None, split: str, file: str
 ) -> AskedSplit:
-    if not file:
-        flag = {"train": "--train_file", "dev": "--predict_file"}[split]
-        raise ValueError(f"{SQUAD} {split} needs {flag}, questions in the official format")
     size = config.per_gpu_eval_batch_size
     options = {"stride": config.doc_stride, "published_labels": config.published_labels}
     if frozen is not None:

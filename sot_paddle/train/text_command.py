@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,37 +13,31 @@ from paddle import nn
 from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
-from sot_paddle import distributed
-from sot_paddle.command_line import parse
 from sot_paddle.distributed import say
-from sot_paddle.failures import exit_status
 from sot_paddle.tasks.glue import load_glue
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.task import Task
+from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions
 from sot_paddle.train import pretrained, session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import write_config
-from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW, decay_filter
+from sot_paddle.train.optimizer import (
+    ClipGradByGlobalNorm,
+    HFAdamW,
+    decay_filter,
+    decayed_names,
+)
 from sot_paddle.train.pretrained import Converter, Pretrained
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import Plan, Setup
 from sot_paddle.train.text_flags import TRAINING
+from sot_paddle.train.training_command import run_training
 
 
 def run_command(arguments: Sequence[str], convert: Converter) -> int:
-    """Run ``tools/train_glue.py``.
-
-    Args:
-        arguments: the command line without the program's name.
-        convert: turns a checkpoint of PyTorch into this project's tensors.
-
-    Returns:
-        0 when all is done, 2 when the command was refused or had to stop (NaN loss, no space),
-        130 when it was interrupted; in both cases one line on stderr says why and what to do.
-    """
-    status = exit_status("train_glue", lambda: run_config(parse(TRAINING, arguments), convert))
-    return distributed.leave(status)
+    """Run ``tools/train_glue.py``; see :func:`~.training_command.run_training`."""
+    return run_training(TRAINING, run_config, arguments, convert)
 
 
 def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
@@ -53,8 +47,7 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
         ValueError: options or data that cannot be used.
         TrainingStopped: a run ended early.
     """
-    half = "--fp16" if config.fp16 else "--bf16" if config.bf16 else ""
-    prepare_device(dtype=config.dtype, cpu=config.no_cuda, half=half)
+    prepare_device(dtype=config.dtype, cpu=config.no_cuda, half=config.half_flag)
     for name in ("server_ip", "server_port"):
         if getattr(config, name):
             say(f"--{name} is ignored: remote debugging of the original")
@@ -83,7 +76,7 @@ class TextSource:
         found: the checkpoint to start from.
     """
 
-    config: TrainConfig
+    config: CheckpointOptions
     found: Pretrained
 
     @property
@@ -130,7 +123,7 @@ class TextSource:
             (folder / name).write_bytes(data)
 
 
-def plan(config: TrainConfig) -> Plan:
+def plan(config: TextRunOptions) -> Plan:
     """How long a run with these options is."""
     eval_steps = config.logging_steps if config.evaluate_during_training else config.eval_steps
     return Plan(
@@ -140,21 +133,26 @@ def plan(config: TrainConfig) -> Plan:
         log_steps=config.logging_steps,
         save_steps=config.save_steps,
         eval_steps=eval_steps if config.do_eval else 0,
-        half="float16" if config.fp16 else "bfloat16" if config.bf16 else "",
+        half=config.half,
         half_level=config.fp16_opt_level,
     )
 
 
 def optimizer(
-    config: TrainConfig, model: nn.Layer, pace: Pace, steps: int
+    config: TextRunOptions,
+    model: nn.Layer,
+    pace: Pace,
+    steps: int,
+    decay: Callable[[nn.Layer], set[str]] = decayed_names,
 ) -> tuple[Optimizer, LRScheduler]:
-    """The published recipe (B.2), or the one that the options ask for.
+    """The published recipe (B.2, C.4), or the one that the options ask for.
 
     Args:
         config: the command's options.
         model: gives parameters and their names.
         pace: optimizer steps of an epoch; the schedule goes by the step.
-        steps: optimizer steps of the run.
+        steps: optimizer steps of the run, or those after which the rate is zero.
+        decay: names of the parameters that decay.
     """
     schedule = build_schedule(
         config.lr_scheduler,
@@ -169,9 +167,9 @@ def optimizer(
         epsilon=config.adam_epsilon,
         parameters=[p for p in model.parameters() if not p.stop_gradient],
         weight_decay=config.weight_decay,
-        apply_decay_param_fun=decay_filter(model),
+        apply_decay_param_fun=decay_filter(model, decay),
         grad_clip=ClipGradByGlobalNorm(config.max_grad_norm) if config.max_grad_norm else None,
-        multi_precision=config.fp16_opt_level == "O2" and (config.fp16 or config.bf16),
+        multi_precision=bool(config.half) and config.fp16_opt_level == "O2",
         **own,
     )
     return made, schedule

@@ -10,9 +10,10 @@ from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.squad.span_features import SpanFeatures
 from sot_paddle.data.stored.original_rows import original_task
 from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.tasks.glue import GlueTask
 from sot_paddle.tasks.losses import classification_loss, probe_loss, span_loss
 from sot_paddle.tasks.squad import AskedSplit, SquadTask
-from sot_paddle.tasks.states import ProbedSquadTask, StateGlueTask, StateSplit, of_layers
+from sot_paddle.tasks.states import ProbedGlueTask, ProbedSquadTask, StateSplit, of_layers
 from sot_paddle.tasks.task import Predictions
 
 STATES = np.random.default_rng(6).normal(size=(5, 3, 4, 2)).astype("float32")
@@ -35,8 +36,8 @@ class Source:
         return STATES[list(positions)]
 
 
-def task(**more) -> StateGlueTask:
-    return StateGlueTask(original_task("RTE"), 2, StateSplit(Source(LABELS), 3), **more)
+def task(kind: type[GlueTask] = GlueTask, **more) -> GlueTask:
+    return kind(original_task("RTE"), 2, StateSplit(Source(LABELS), 3), **more)
 
 
 def test_batches_hold_states_and_labels() -> None:
@@ -94,7 +95,7 @@ def test_a_glue_task_scores_and_predicts(tmp_path) -> None:
 def test_probes_are_scored_one_by_one(tmp_path) -> None:
     right = np.eye(2, dtype="float32")[LABELS]
     logits = np.stack([1 - right, right, right * [1, 0]], axis=1)  # (5, 3, 2)
-    subject = task(probes=True, test={"test": StateSplit(Source(), 3, indices=np.arange(5))})
+    subject = task(ProbedGlueTask, test={"test": StateSplit(Source(), 3, indices=np.arange(5))})
     found = subject.score("dev", Predictions(np.arange(5), logits, LABELS))
     assert found["best_layer"] == 1
     assert found["acc"] == found["layer_1_acc"] == 1.0
@@ -154,8 +155,8 @@ def test_squad_is_answered_scored_and_written(tmp_path) -> None:
     assert sorted(sum((b.tolist() for b in subject.order(3)(0)), [])) == [0, 1, 2, 3, 4]
 
 
-def test_squad_by_probes() -> None:
-    subject = ProbedSquadTask(2, dev={"dev": asked()})
+def test_squad_by_probes(tmp_path) -> None:
+    subject = ProbedSquadTask(2, dev={"dev": asked()}, test={"dev": asked()})
     outputs = np.stack([spans((3, 3), (3, 3)), spans((4, 4), (0, 0))], axis=2)  # (2, 2, 2, 6)
     labels = np.array([[4, 4], [0, 0]])
     found = subject.score("dev", Predictions(np.arange(2), outputs, labels))
@@ -164,3 +165,5 @@ def test_squad_by_probes() -> None:
     given = tuple(paddle.to_tensor(outputs[:, at]) for at in (0, 1))
     loss = subject.loss(given, paddle.to_tensor(labels))
     assert float(loss) == float(probe_loss(given, paddle.to_tensor(labels)))
+    path = subject.write_predictions(tmp_path, "dev", Predictions(np.arange(2), outputs))
+    assert path.read_text().split() == ["{", '"x":', '"c",', '"y":', '""', "}"]  # the last layer's

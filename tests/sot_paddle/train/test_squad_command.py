@@ -97,7 +97,7 @@ def test_a_run_is_continued_bit_for_bit(train, tmp_path) -> None:
     [
         ((), "nothing to do: give --do_train"),
         (("--do_eval", "--task_name", "RTE"), "task_name must be SQuAD, got RTE"),
-        (("--do_train", "--train_file", ""), "SQuAD needs --train_file"),
+        (("--do_train", "--train_file", ""), "SQuAD train needs --train_file"),
         (("--do_predict",), "holds a trained head: give --do_train"),
         (("--do_train", "--fp16", "--bf16"), "fp16 and bf16 exclude each other"),
         (("--do_train", "--max_seq_length", "9"), "raise max_length"),
