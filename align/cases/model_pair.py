@@ -15,8 +15,7 @@ import torch
 
 from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import Batch, ModelCase, TimmCase
-from align.cases.planted_controls import MODEL_FAULTS, planted
-from align.cases.recipe_faults import recipe_faults
+from align.cases.planted_controls import MODEL_FAULTS, planted, recipe_faults
 from align.cases.sides import paddle_side, torch_side
 from align.cases.sides.drawn_models import draw_state, make_batch, planned_shapes, training_batches
 from align.frameworks import on_paddle

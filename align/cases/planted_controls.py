@@ -4,12 +4,15 @@ They have the names of the certificate's catalogue (`align/faults`), and its cha
 it makes the fault by one; it makes others in the source of another model. A fault changes the built
 Paddle model and is undone afterwards. A control is caught when the step's own comparison then
 fails.
+
+Faults of a recipe are other recipes: the steps ``optimizer`` and ``training`` plant them.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +21,7 @@ import paddle
 from paddle import nn
 
 from align.cases.covered.pause import unmeasured
+from align.cases.kinds.case_kinds import Recipe, recipe_with
 from align.faults.layer_changes import Undo, put, replaced, transposed, tripled_gradient
 from sot_paddle.backbones.layers import Attention
 from sot_paddle.backbones.swin_blocks import SwinBlock
@@ -252,6 +256,46 @@ MODEL_FAULTS: tuple[ModelFault, ...] = (
         backward_only=True,
     ),
 )
+
+
+def recipe_faults(step: str, recipe: Recipe) -> Mapping[str, Recipe]:
+    """The name of each fault and the recipe with it.
+
+    Args:
+        step: ``optimizer`` (single updates) or ``training`` (a run with its schedule).
+        recipe: the right one.
+    """
+    faults = {"decay_missing": recipe_with(recipe, weight_decay=0.0)}
+    if step == "optimizer":
+        other = {"hf_adamw": "adamw", "adamw": "hf_adamw"}[recipe.optimizer]
+        if not recipe.correct_bias:
+            faults["adam_bias_corrected"] = recipe_with(recipe, correct_bias=True)
+        return {
+            **faults,
+            "adamw_of_the_other_library": recipe_with(recipe, optimizer=other, correct_bias=True),
+            "adam_epsilon": recipe_with(recipe, epsilon=10 * recipe.epsilon),
+            "clipping_limit": recipe_with(recipe, clip_norm=(recipe.clip_norm or 1) / 2),
+        }
+    if recipe.clip_norm is not None:
+        faults["clipping_missing"] = recipe_with(recipe, clip_norm=None)
+    if recipe.ema_decay is not None:
+        slower = 1.0 - 0.99 * (1.0 - recipe.ema_decay)
+        faults["moving_average_slower"] = recipe_with(recipe, ema_decay=slower)
+    if recipe.by_epoch is None:
+        longer = recipe_with(recipe, warmup_steps=recipe.warmup_steps + 1)
+        return {**faults, "warm_up_one_step_longer": longer}
+    epochs = recipe.by_epoch
+    late = dataclasses.replace(epochs, warmup_epochs=epochs.warmup_epochs + 1)
+    by_step = dataclasses.replace(epochs, steps=1)
+    other_rule = {"text": "vision", "vision": "text"}[recipe.decay]
+    return {
+        **faults,
+        "warm_up_one_epoch_longer": recipe_with(recipe, by_epoch=late),
+        "schedule_stepped_every_step": recipe_with(recipe, by_epoch=by_step),
+        "decay_by_the_other_rule": recipe_with(recipe, decay=other_rule),
+    }
+
+
 NOT_IN_THE_CATALOGUE = (
     "activation_exchanged",
     "matrix_root_skipped",
@@ -260,5 +304,12 @@ NOT_IN_THE_CATALOGUE = (
     "layers_before_widths",
     "probe_of_the_next_layer",
     "classifier_bias_shifted",
+    "adam_bias_corrected",
+    "adamw_of_the_other_library",
+    "moving_average_slower",
+    "warm_up_one_step_longer",
+    "warm_up_one_epoch_longer",
+    "schedule_stepped_every_step",
+    "decay_by_the_other_rule",
 )
-"""Faults that only a model of this project can have, or that no scene is needed for."""
+"""Faults that only a model or a recipe of this project can have, or that no scene is needed for."""

@@ -53,7 +53,7 @@ def of_package(side: int) -> Named:
     for name, both in shared().items():
         for kind in ("", "forward"):
             given = [_given(getattr(one, kind, None) if kind else one) for one in both]
-            for parameter in given[0].keys() & given[1].keys():
+            for parameter in sorted(given[0].keys() & given[1].keys()):
                 label = f"{name}{'.' if kind else ''}{kind}({parameter})"
                 found[label] = {"default": given[side][parameter]}
     return found

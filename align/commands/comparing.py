@@ -1,16 +1,22 @@
-"""`align.compare`: any PyTorch module against the Paddle layer that ports it."""
+"""`align.compare`: any PyTorch module against the Paddle layer that ports it.
+
+Without models the data, the metric, the loss and the schedule are compared alone.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from align.commands import without_models
+import numpy as np
+
 from align.commands.steps import LOSS, Steps, left_out
 from align.explain import locate
+from align.frameworks import on_paddle, on_torch
 from align.judge import output_structure
 from align.pair.any_pair import AnyPair, Setup
 from align.record.arrays import is_low
@@ -58,7 +64,7 @@ def compare(
             written and named, and nothing is compared.
     """
     if torch_module is None or paddle_layer is None:
-        inputs = without_models.scores((torch_module, paddle_layer), inputs, options)
+        inputs = scores_alone((torch_module, paddle_layer), inputs, options)
     return compared(request_of(torch_module, paddle_layer, inputs, **options), out)
 
 
@@ -73,7 +79,7 @@ def compared(request: Request, out: str | Path | None = None) -> Outcome:
         low_precision.check(request.dtypes)
     kind = LiveSteps
     if request.torch_module is None:
-        kind, request = StepsWithoutModels, without_models.with_identities(request)
+        kind, request = StepsWithoutModels, with_identities(request)
     setup = Setup(request, Path(out) if out is not None else Path())
     outcome = _begun(setup)
     steps = kind(outcome)
@@ -211,3 +217,46 @@ class StepsWithoutModels(LiveSteps):
 
     def low_precision(self, pair: AnyPair) -> None:
         """Nothing: losses are computed in float32 then, and compared there."""
+
+
+_ALONE = ("data", "metric", "loss", "schedule")
+_SAID = ", ".join(f"{name}=" for name in _ALONE)
+_OF_MODELS = ("optimizer", "batches", "weights", "converted", "inject", "travel")
+
+
+def scores_alone(models: tuple[Any, Any], inputs: Any, options: Mapping[str, Any]) -> np.ndarray:
+    """The array that metric and loss get; zeros where neither is asked for.
+
+    Args:
+        models: of which one or both are None.
+        inputs: as the user gave them.
+        options: of the comparison.
+
+    Raises:
+        ValueError: there is one model, or there are no scores, or several.
+    """
+    if models != (None, None):
+        raise ValueError(f"expected two models, or None for both to compare {_SAID} alone")
+    needed = [name for name in ("metric", "loss") if options.get(name) is not None]
+    if inputs is None and not needed:
+        return np.zeros(1)
+    given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+    if len(given) != 1 or not isinstance(given[0], np.ndarray):
+        raise ValueError("inputs: without models expected one array, the scores of either side")
+    return given[0]
+
+
+def with_identities(request: Request) -> Request:
+    """The request with models that hand on what they get.
+
+    Raises:
+        ValueError: it asks for something that needs models, or for nothing.
+    """
+    for name in _OF_MODELS:
+        if getattr(request, name):
+            raise ValueError(f"{name}= needs two models; without them expected {_SAID} alone")
+    if all(getattr(request, name) is None for name in _ALONE):
+        raise ValueError(f"without models there is nothing to compare: expected {_SAID}")
+    return dataclasses.replace(
+        request, torch_module=on_torch.identity(), paddle_layer=on_paddle.identity()
+    )

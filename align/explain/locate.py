@@ -104,9 +104,9 @@ def first_backward(
     found = dataclasses.replace(guilty[0], name=first.name, reason=first.reason)
     if not pair.live:
         return found
-    from align.explain.calls import gradient_search  # two dumps are compared without it
+    from align.explain.calls import search  # two dumps are compared without it
 
-    cause = gradient_search.explained(pair, found.place, found.cause)
+    cause = search.explained(pair, found.place, found.cause)
     return dataclasses.replace(found, cause=cause)
 
 

@@ -1,36 +1,43 @@
-"""One side of a pair with its weights: built, run and trained in every precision."""
+"""One side of a pair with its weights: built, run and trained in every precision.
+
+Facts about the model and its surroundings go into a dump: modules, commit, spec, machine.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.frameworks import code_lines
 from align.frameworks.masks import Masks
 from align.judge import drift
 from align.judge.drift import Track
 from align.judge.judging import kinds_of
 from align.judge.noise_band import Kinds
 from align.match.mapping import to_paddle
-from align.match.name_table import read_table
+from align.match.name_table import Table, read_table
 from align.match.paired_names import ModuleMap, PairedNames, settled
 from align.pair import runs
-from align.pair.identity import environment, has_stock_partner, module_of, told_spec, told_table
 from align.pair.pair import measured_training
 from align.pair.runs import Models, load, tensors
 from align.record.arrays import Arrays, Entry, TrainingRun
 from align.record.files import dump_meta
+from align.record.files.dump_meta import Module
 from align.record.files.dump_reading import Dump
+from align.record.provenance import commit
 from align.record.recording import Recording
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, Store
+from sot_paddle.runtime import environment_stamp
 
 if TYPE_CHECKING:
     from align.frameworks.moved_roundings import MovedRoundings
@@ -218,3 +225,55 @@ class OneSide:
         options = {"moves": moves, "masks": self.masks, "watch": track.watch}
         with runs.trained(self.side, model, self.plan, dtype, dtype, **options) as found:
             yield measured_training(found, track, steady)
+
+
+NORM_FILES = ("normalization", "batchnorm", "instancenorm")
+"""Modules of torch.nn.modules with the norms that Paddle's own kernels hold in float32."""
+_LONGEST = 80  # characters of a setting
+
+
+def module_of(name: str, module: Any) -> Module:
+    """The record of one module: class, code, plain attributes."""
+    kinds = (bool, int, float, str)
+    settings = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, kinds) and len(str(value)) < _LONGEST
+    }
+    return Module(name, type(module).__name__, code_lines.code_of({name: module}, name), settings)
+
+
+def has_stock_partner(module: Any) -> bool:
+    """Whether Paddle's own layer of this kind holds its epsilon in float32."""
+    return any(
+        kind.__module__.startswith("torch.nn.modules.")
+        and kind.__module__.rpartition(".")[2] in NORM_FILES
+        and "GroupNorm" not in kind.__name__
+        for kind in type(module).__mro__
+    )
+
+
+def environment(spec: Path | None) -> dict[str, Any]:
+    """Packages, machine and the commits of the suite and of the spec, where they are known."""
+    found = environment_stamp()
+    folders = {"suite": Path(__file__).parents[1]}
+    if spec is not None:
+        folders["spec"] = spec.resolve().parent
+    found["commit"] = {title: text for title, at in folders.items() if (text := commit(at))}
+    return found
+
+
+def told_spec(spec: Path | None) -> dict[str, str]:
+    """Name and SHA-256 of a spec file."""
+    if spec is None:
+        return {}
+    return {"file": spec.name, "sha256": hashlib.sha256(spec.read_bytes()).hexdigest()}
+
+
+def told_table(table: Table) -> dict[str, Any] | None:
+    """The rows of a table as they are written in a table file, None when there are none."""
+    sections = ("rows", "modules", "ignore_torch", "ignore_paddle")
+    held: Mapping[str, Any] = {name: dict(getattr(table, name)) for name in sections}
+    if not any(held.values()):
+        return None
+    return {"map" if name == "rows" else name: rows for name, rows in held.items()}

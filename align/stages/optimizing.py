@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from align.explain.settings.optimizer_causes import explain
-from align.explain.settings.optimizer_exchanges import Cause
+from align.explain.settings.optimizer_causes import Cause, explain
 from align.frameworks.factories import source_of
 from align.judge.update_judging import MEMBERS, RATES, ROOM, UpdateJudge
 from align.judge.update_trace import SAMPLE, ParameterTrace, SideTrace

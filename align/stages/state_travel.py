@@ -26,8 +26,7 @@ from align.record.results import Comparison, ControlResult, Divergence, StepResu
 from align.record.stored_arrays import Lazy, Store
 from align.record.tolerance import Tolerance
 from align.stages import state_judging
-from align.stages.state_faults import faults
-from align.stages.state_judging import WEIGHTS, Expected, Snapshot, Stretch
+from align.stages.state_judging import WEIGHTS, Expected, Snapshot, Stretch, faults
 from align.weights.optimizer import optimizer_paddle, optimizer_torch_live
 from align.weights.optimizer.optimizer_differences import OptimizerMismatchError
 from align.weights.optimizer.optimizer_state import OptimizerState, convert

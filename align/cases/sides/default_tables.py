@@ -14,7 +14,7 @@ from typing import Any
 import paddle
 import torch
 
-from align.cases import handed_options, handed_run_options, shared_defaults
+from align.cases import handed_options, shared_defaults
 from align.cases.sides import built_paddle, built_torch, command_defaults
 from align.cases.sides.built_records import Named
 from align.cases.sides.command_defaults import defaults, fields
@@ -208,8 +208,8 @@ TABLES: Mapping[str, Table] = {
     "adapter": (_our_adapter, _reference_adapter),
     "counterparts": _both(shared_defaults.of_counterparts, 0, 1),
     "RandAugment texts": (shared_defaults.our_policies, shared_defaults.timm_policies),
-    "image options": (handed_options.arrived, handed_options.given),
-    "run options": (handed_run_options.arrived, handed_run_options.given),
+    "image options": (handed_options.image_arrived, handed_options.image_given),
+    "run options": (handed_options.run_arrived, handed_options.run_given),
     "text flags": (command_defaults.text_flags, _text_reference),
     "image flags": (command_defaults.image_flags, _image_reference),
     "image data": (command_defaults.image_data, command_defaults.published_image_data),

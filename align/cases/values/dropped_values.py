@@ -8,6 +8,8 @@ than the normal's by less than ten times. A case compares fewer than 100 shares:
 The seeds are fixed, so a pass stays one on every machine.
 Exact are the layers that draw, the scale of what is kept, and whether a mask is shared between or
 within samples. In evaluation nothing may be drawn.
+
+A draw is one call of a dropout function, or of a layer of stochastic depth, that changed its input.
 """
 
 from __future__ import annotations
@@ -15,19 +17,25 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import numpy as np
+import paddle
+import torch
 
 from align.cases.both_sides import BothSides, Setting, stamps
 from align.cases.model_pair import ModelPair
 from align.cases.sides import paddle_side, torch_side
-from align.cases.sides.dropped_draws import Draws, DroppedDraw, drawn
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
+from align.record.recording import ROOT
 from align.record.tolerance import Tolerance
+from sot_paddle.backbones.layers import DropPath
+from sot_torch_ref.backbones.layers import DropPath as ReferenceDropPath
 
 _SIGMAS, _SEED = 6.0, 23
 _EVALUATION = "(draws in evaluation)"
@@ -151,3 +159,93 @@ def _faults(ours: Arrays) -> dict[str, Arrays]:
         "active in evaluation": {**ours, _EVALUATION: ours[_EVALUATION] + 1},
         "a layer that draws no more": {key: ours[key] for key in ours if key != dropped},
     }
+
+
+_FUNCTIONAL = {on_paddle.NAME: paddle.nn.functional, on_torch.NAME: torch.nn.functional}
+
+
+@dataclass(frozen=True)
+class DroppedDraw:
+    """One draw.
+
+    Attributes:
+        kept: (B, units) bool; B is what stands on the first axis (samples, or samples and heads).
+        known: the same shape; an input of 0 does not show whether it was kept.
+        scales: smallest and largest factor on what was kept, 0 where nothing was.
+    """
+
+    kept: np.ndarray
+    known: np.ndarray
+    scales: tuple[float, float]
+
+    def shared(self, axis: int) -> bool:
+        """Whether one value holds along an axis, for every index of the other one."""
+        some_kept = (self.kept & self.known).any(axis=axis)
+        some_dropped = (~self.kept & self.known).any(axis=axis)
+        return not (some_kept & some_dropped).any()
+
+    def of_samples(self) -> DroppedDraw:
+        """One unit for each sample."""
+        known = self.known.any(axis=1, keepdims=True)
+        return DroppedDraw((self.kept & self.known).any(axis=1, keepdims=True), known, self.scales)
+
+
+@dataclass
+class Draws:
+    """The draws of a pass by the layer that drew; a layer's second one is named ``layer (2)``."""
+
+    found: dict[str, DroppedDraw] = field(default_factory=dict)
+    inside: list[str] = field(default_factory=list)
+
+    def note(self, before: np.ndarray, after: np.ndarray) -> None:
+        """Keep a draw under the name of the layer that makes it."""
+        if np.array_equal(before, after):
+            return
+        layer = self.inside[-1] if self.inside else "(the model)"
+        count = 1 + sum(name.partition(" ")[0] == layer for name in self.found)
+        before, after = (array.reshape(len(array), -1) for array in (before, after))
+        kept = after != 0.0
+        scales = after[kept] / before[kept] if kept.any() else np.zeros(1)
+        name = layer if count == 1 else f"{layer} ({count})"
+        self.found[name] = DroppedDraw(
+            kept, before != 0.0, (float(scales.min()), float(scales.max()))
+        )
+
+
+@contextlib.contextmanager
+def drawn(side: ModuleType, model: Any, seed: int) -> Iterator[Draws]:
+    """Record what a model draws within the block.
+
+    Args:
+        side: `align.frameworks.on_paddle` or `on_torch`, whose model it is.
+        model: in the mode in which it is to be run.
+        seed: of its generator; PyTorch's is put back.
+    """
+    draws, handles = Draws(), []
+
+    def leave(layer: Any, inputs: tuple, _options: dict, output: Any) -> None:
+        if isinstance(layer, DropPath | ReferenceDropPath):
+            draws.note(side.numpy(inputs[0]), side.numpy(output))
+        draws.inside.pop()
+
+    for name, layer in side.modules(model).items():
+        if name != ROOT:
+            enter = lambda *_, name=name: draws.inside.append(name)  # noqa: E731
+            handles += side.hook(layer, enter, leave)
+    functional = _FUNCTIONAL[side.NAME]
+    original: Callable = functional.dropout
+
+    def dropout(x: Any, *args: Any, **kwargs: Any) -> Any:
+        before = side.numpy(x)
+        output = original(x, *args, **kwargs)
+        draws.note(before, side.numpy(output))
+        return output
+
+    with torch.random.fork_rng(), mock.patch.object(functional, "dropout", dropout):
+        torch.manual_seed(seed)
+        paddle.seed(seed)
+        try:
+            yield draws
+        finally:
+            for remove in handles:
+                remove()

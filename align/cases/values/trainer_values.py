@@ -5,12 +5,16 @@ Ours: the GLUE trainer (paddlenlp's Trainer underneath) as a user starts it; see
 order with the whole batch, never interrupted. The first optimizer step is compared tensor by
 tensor, in the order of the backward pass, before the end of the run: there a difference still has a
 place.
+
+The reference computes each batch as a whole; how processes and micro-batches are put together is
+only the weight of every row's loss. An edit is another table of weights, and explains a difference
+when the gradients that it gives are ours.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +23,7 @@ import numpy as np
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
 from align.cases.kinds.case_kinds import TrainerCase, recipe_with
 from align.cases.model_pair import ModelPair
-from align.cases.sides import first_step, torch_side
+from align.cases.sides import torch_side
 from align.cases.sides.trainer_program import GLOBAL_BATCH, MAX_LENGTH, SEED, TrainerRecord, train
 from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_mappings
@@ -64,7 +68,7 @@ def training(setting: Setting) -> BothSides:
     ]
     first = {kind: _of_kind(kind, record.first) for kind in ("gradient", "weight")}
 
-    def gradients(weights: first_step.RowWeights) -> Parts:
+    def gradients(weights: RowWeights) -> Parts:
         found = torch_side.weighted_gradients(pair.fresh_reference(), begun, weights, pair.dtype)
         return {"gradient": pair.to_paddle(found)}
 
@@ -72,11 +76,11 @@ def training(setting: Setting) -> BothSides:
         return {"state": _shared(pair, _reference(pair, features, **options)[-1], state)}
 
     reference = {
-        **gradients(first_step.as_stated(shares)),
+        **gradients(as_stated(shares)),
         "weight": _shared(pair, runs[0], first["weight"]),
         "state": _shared(pair, runs[-1], state),
     }
-    edits = {name: gradients(weights) for name, weights in first_step.edits(shares).items()}
+    edits = {name: gradients(weights) for name, weights in weight_edits(shares).items()}
     faults = {
         **edits,
         "another order of the samples": final(seed=SEED + 1),
@@ -240,3 +244,67 @@ def _reference(
     )
     model = pair.fresh_reference()
     return list(torch_side.train(model, plan.batches, recipe, pair.dtype, (1,), plan.ends))
+
+
+Shares = Sequence[Sequence[int]]
+"""Of each micro-batch: the number of rows that each process has."""
+
+RowWeights = list[np.ndarray]
+"""Of each micro-batch the weight of every row's loss (B,)."""
+
+
+def as_stated(shares: Shares) -> RowWeights:
+    """The mean over micro-batches of the mean over a global batch's rows."""
+    return [np.full(sum(share), 1.0 / (len(shares) * sum(share))) for share in shares]
+
+
+def _times(factor: Callable[[Shares], int]) -> Callable[[Shares], RowWeights]:
+    return lambda shares: [factor(shares) * weights for weights in as_stated(shares)]
+
+
+def _of_one_process(process: int) -> Callable[[Shares], RowWeights]:
+    """As a process computes them alone, its loss weighted by its share: never reduced."""
+
+    def weights(shares: Shares) -> RowWeights:
+        of_rows = [np.repeat(np.arange(len(share)), share) == process for share in shares]
+        stated = as_stated(shares)
+        return [
+            mine * own * len(share)
+            for mine, own, share in zip(of_rows, stated, shares, strict=True)
+        ]
+
+    return weights
+
+
+def _shares_alike(shares: Shares) -> RowWeights:
+    """The mean of the processes' means, whatever the size of their shares."""
+    return [
+        np.concatenate([np.full(n, 1.0 / (len(shares) * len(share) * n)) for n in share if n])
+        for share in shares
+    ]
+
+
+def _last_only(shares: Shares) -> RowWeights:
+    *lost, last = as_stated(shares)
+    return [*(np.zeros_like(weights) for weights in lost), last]
+
+
+EDITS: Mapping[str, Callable[[Shares], RowWeights]] = {
+    "a sum instead of the mean of the micro-batches": _times(len),
+    "the last micro-batch only": _last_only,
+    "the gradients of process 0 only, not reduced": _of_one_process(0),
+    "a sum instead of the mean of the processes": _times(lambda shares: len(shares[0])),
+    "shares fixed to 1": _shares_alike,
+}
+"""Ways in which gradients are put together wrongly."""
+
+
+def weight_edits(shares: Shares) -> dict[str, RowWeights]:
+    """The edits that change anything for these shares, with their weights."""
+    stated = np.concatenate(as_stated(shares))
+    made = {name: edit(shares) for name, edit in EDITS.items()}
+    return {
+        name: weights
+        for name, weights in made.items()
+        if not np.allclose(np.concatenate(weights), stated, rtol=1e-12, atol=0.0)
+    }

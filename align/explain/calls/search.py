@@ -1,23 +1,31 @@
-"""Try the candidate edits of a wrong layer: its options, calls, arrays, the layers inside."""
+"""Try the candidate edits of a wrong layer: its options, calls, arrays, the layers inside.
+
+Of a wrong backward pass: what cuts the graph, on one side only.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
+import paddle
 
-from align.explain.calls import layer_edits, number_edits, structure_edits
+from align.explain.arrays.gradient_edits import UNKNOWN
+from align.explain.calls import layer_edits, number_edits
 from align.explain.calls.call_values import Around
 from align.explain.calls.place_rows import PLACE_ROWS
 from align.explain.calls.value_rows import VALUE_ROWS
-from align.explain.experiment import becomes, first_cause
+from align.explain.experiment import Edit, becomes, first_cause
 from align.frameworks import on_paddle, on_torch
+from align.frameworks.swapping import attributes
 from align.frameworks.watched_calls import WatchedCall, watched_in
 from align.pair.any_pair import AnyPair
-from align.pair.bench import ERRORS, Bench
+from align.pair.bench import ERRORS, Bench, GradientBench
 from align.pair.isolation import Guilty
+from align.record.recording import ROOT
 
 MANY = 200  # watched calls of one layer; beyond that it is a whole network
 LARGE = 4_000_000  # elements of the tensor in question; experiments on more take too long
@@ -43,8 +51,8 @@ def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
         calls: list[WatchedCall] = []
         if not bench.trial(watching(bench, lambda call: calls.append(call) or call.go())):
             return "", "", ""  # it does not fail on its own, or not twice in the same way
-        recorded = structure_edits.recorded(bench)
-        guess = structure_edits.unused(pair, bench) or structure_edits.arguments(bench)
+        recorded = layer_edits.recorded(bench)
+        guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench)
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
         changes = _changes(pair, bench, guilty, calls if len(calls) <= MANY else [], budget)
         edits = (becomes(said, change) for said, change in changes)
@@ -59,7 +67,7 @@ def _changes(
     yield from layer_edits.options(bench, module)
     yield from layer_edits.rows(bench, guilty)
     yield from layer_edits.weights(bench)
-    yield from structure_edits.insertions(bench)
+    yield from layer_edits.insertions(bench)
     around = Around(_masks(bench, module), _widths(bench, calls))
     for numbers in together(calls):
         call = calls[numbers[0]]
@@ -156,3 +164,62 @@ def _widths(bench: Bench, calls: list[WatchedCall]) -> list[int]:
     inputs = bench.partner.inputs if bench.partner else []
     found += [a.shape[-1] for _, a in inputs if a.ndim > 1]
     return sorted(dict.fromkeys(found))
+
+
+TRIALS = 200
+CUTS = {
+    "detach": "detach() cuts the graph: no gradient passes there, in PyTorch it does",
+    "diag_embed": "paddle.diag_embed has no gradient: it cuts the graph; multiply by an identity",
+}
+"""Function -> what a call of it does to the gradient."""
+
+
+OTHERWISE = (
+    "the forward pass is right and the gradient is not, and no cut of the graph explains it: "
+    "perhaps a backward pass of its own (PyLayer) is wrong"
+)
+
+
+def explained(pair: AnyPair, key: str, formula: str) -> str:
+    """The cause of a wrong backward pass of one layer; `formula` where no experiment succeeds."""
+    reference = Bench(pair, key).partner
+    if key == ROOT or reference is None:
+        return formula
+    with Bench(pair, key).ready() as bench:
+        held = bench.held
+    if held is None:
+        return formula
+    trial = GradientBench(pair, held, reference)
+    calls: list[WatchedCall] = []
+    ours = trial.gradients(watched_in(trial.layer, lambda call: calls.append(call) or call.go()))
+    if ours is None or trial.right(ours):
+        return formula
+    found = first_cause(None, _edits(trial.layer, calls), trial.mended_by, TRIALS)
+    return found or (OTHERWISE if formula == UNKNOWN else formula)
+
+
+def _edits(layer: Any, calls: list[WatchedCall]) -> Iterator[Edit[Any]]:
+    """Cuts of Paddle undone, then cuts that PyTorch may have."""
+    for numbers in together([call for call in calls if call.name in CUTS]):
+        call = calls[numbers[0]]
+        yield becomes(
+            f"{CUTS[call.name]} ({call.place})", watched_in(layer, instead(numbers, _joined))
+        )
+    said = "no_grad() cuts the graph: no gradient passes there, in PyTorch it does"
+    yield becomes(said, attributes(paddle, no_grad=contextlib.nullcontext))
+    for numbers in together([call for call in calls if call.name not in CUTS]):
+        call = calls[numbers[0]]
+        said = f"PyTorch cuts the graph after {call.name}, Paddle does not: detach() is missing"
+        yield becomes(f"{said} ({call.place})", watched_in(layer, instead(numbers, _detached)))
+
+
+def _joined(call: WatchedCall) -> Any:
+    """A cut in a form that hands gradients on."""
+    x = call.args[0]
+    if call.name == "diag_embed":
+        return x.unsqueeze(-1) * paddle.eye(x.shape[-1], dtype=x.dtype)
+    return x
+
+
+def _detached(call: WatchedCall) -> Any:
+    return call.go().detach()

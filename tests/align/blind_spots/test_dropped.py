@@ -5,8 +5,8 @@ import paddle
 import pytest
 from paddle import nn
 
-from align.cases.sides.dropped_draws import Draws, DroppedDraw
 from align.cases.tables.cases_models import DRAWN
+from align.cases.values.dropped_values import Draws, DroppedDraw
 from sot_paddle.backbones import bert, layers, swin, vit
 from sot_paddle.heads import factory
 

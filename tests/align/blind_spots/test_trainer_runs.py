@@ -7,7 +7,8 @@ import textwrap
 import paddle
 import pytest
 
-from align.cases.sides import first_step, trainer_program
+from align.cases.sides import trainer_program
+from align.cases.values import trainer_values
 from sot_paddle.train import exact_state
 from sot_paddle.train.callbacks import StepCount
 from sot_paddle.train.trainer import ExactTrainer
@@ -120,10 +121,10 @@ def test_processes_that_are_put_together_wrongly(run_case, monkeypatch, tmp_path
 
 
 def test_edits_are_those_that_change_something() -> None:
-    assert first_step.edits([[4]]) == {}
-    assert set(first_step.edits([[2], [2]])) == {
+    assert trainer_values.weight_edits([[4]]) == {}
+    assert set(trainer_values.weight_edits([[2], [2]])) == {
         "a sum instead of the mean of the micro-batches",
         "the last micro-batch only",
     }
-    assert "shares fixed to 1" not in first_step.edits([[2, 2]])
-    assert "shares fixed to 1" in first_step.edits([[2, 1]])
+    assert "shares fixed to 1" not in trainer_values.weight_edits([[2, 2]])
+    assert "shares fixed to 1" in trainer_values.weight_edits([[2, 1]])

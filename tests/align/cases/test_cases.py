@@ -33,10 +33,6 @@ def test_importing_the_table_loads_no_framework():
     assert done.stdout == "[]\n"
 
 
-def test_names_are_unique():
-    assert len({case.name for case in CASES}) == len(CASES)
-
-
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("step", [s for s in STEPS if s not in OF_ANY_PAIR | OF_THE_RUN])
 def test_every_step_has_cases_in_the_precisions_that_matter(step, quick):

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from align.cases import model_steps
+from align.cases import runner
 from align.cases.context import Context
 from align.cases.kinds.case_kinds import Batch, ImageBatch, ModelCase, Recipe
 from align.cases.model_pair import ORDER, ModelPair
@@ -35,7 +35,7 @@ def failing(pair, step="forward", **changes):
     context, clean = Held(), pair.ours
     context.held, pair.ours = pair, dataclasses.replace(clean, **changes)
     try:
-        run = {"forward": model_steps.run_forward, "backward": model_steps.run_backward}[step]
+        run = {"forward": runner.run_forward, "backward": runner.run_backward}[step]
         found = run(pair.case, pair.dtype, context)
     finally:
         pair.ours = clean
@@ -169,7 +169,7 @@ def test_accumulation_and_the_moving_average_are_compared():
     case = dataclasses.replace(QK, steps=("training",), recipe=RECIPE)
     context = Held()
     context.held = pair = ModelPair(case, "float64")
-    result = model_steps.run_training(case, "float64", context)
+    result = runner.run_training(case, "float64", context)
     assert result.passed, (result.problems, result.failures)
     names = {c.name for c in result.comparisons}
     assert "average/head.word_fc.weight" in names
@@ -178,7 +178,7 @@ def test_accumulation_and_the_moving_average_are_compared():
     pair.plan = dataclasses.replace(
         pair.plan, optimizer=(torch_side.factory(RECIPE), paddle_side.factory(slower))
     )
-    failures = model_steps.run_training(case, "float64", context).failures
+    failures = runner.run_training(case, "float64", context).failures
     assert failures
     assert all(c.name.startswith("average/") for c in failures)
 

@@ -7,7 +7,7 @@ import pytest
 from paddle import nn
 
 from align.explain import locate
-from align.explain.calls import gradient_search, search
+from align.explain.calls import search
 from align.judge.bounds import EXACT
 from align.judge.comparator import compare_arrays
 from align.pair.isolation import Guilty
@@ -72,6 +72,6 @@ def test_what_inject_mode_knows_needs_no_experiment(monkeypatch) -> None:
 
 
 def test_of_the_backward_pass_the_experiment_comes_first(monkeypatch) -> None:
-    monkeypatch.setattr(gradient_search, "explained", lambda pair, key, told: f"{key}: not {told}")
+    monkeypatch.setattr(search, "explained", lambda pair, key, told: f"{key}: not {told}")
     held = Divergence("gradient", "a", "backward", "float64", "", "formula")
     assert locate.first_backward(Pair(), [COMPARISON], [held]).cause == "a: not formula"

@@ -11,7 +11,7 @@ from align.pair.any_pair import AnyPair, Setup
 from align.pair.state_way import MappingWay, to_torch
 from align.record.request import Request
 from align.stages import state_travel
-from align.stages.state_faults import faults, square_weight
+from align.stages.state_judging import faults, square_weight
 from align.stages.state_travel import Training, travel, why_not
 from align.weights.optimizer.optimizer_state import convert
 

@@ -10,7 +10,7 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from align.explain.arrays.gradient_edits import UNKNOWN
-from align.explain.calls import gradient_search, search
+from align.explain.calls import search
 from align.pair.any_pair import AnyPair, Setup
 from align.record.request import Request
 from align.stages import stages
@@ -116,7 +116,7 @@ def test_a_weak_mask_is_named_by_where_it_is_made_or_used() -> None:
 
 
 def test_a_cut_graph_is_found_in_the_backward_pass() -> None:
-    cause = gradient_search.explained(pair_of("detached"), "(model)", "")
+    cause = search.explained(pair_of("detached"), "(model)", "")
     assert cause == ""  # the model as a whole is not run again: nothing is claimed
 
 
@@ -166,7 +166,7 @@ class TorchAround(torch.nn.Module):
 def test_a_cut_in_a_loop_is_undone_as_a_whole() -> None:
     plan = Request(TorchAround, lambda: Around(Detaching()), (TOKENS,), dtype=("float64",))
     pair = AnyPair(Setup(plan), "float64")
-    cause = gradient_search.explained(pair, "inner", "")
+    cause = search.explained(pair, "inner", "")
     assert cause.startswith("detach() cuts the graph")
     assert "test_search.py:" in cause
 
@@ -189,7 +189,7 @@ class Joined(nn.Layer):
 
 def test_a_cut_that_paddle_lacks_is_found() -> None:
     plan = Request(TorchCut, lambda: Around(Joined()), (TOKENS,), dtype=("float64",))
-    cause = gradient_search.explained(AnyPair(Setup(plan), "float64"), "inner", "")
+    cause = search.explained(AnyPair(Setup(plan), "float64"), "inner", "")
     assert cause.startswith("PyTorch cuts the graph after tanh, Paddle does not: detach()")
 
 
@@ -214,9 +214,9 @@ class Crooked(nn.Layer):
 def test_where_no_cut_explains_a_gradient_its_own_backward_pass_is_suspected() -> None:
     plan = Request(TorchAround, lambda: Around(Crooked()), (TOKENS,), dtype=("float64",))
     pair = AnyPair(Setup(plan), "float64")
-    assert gradient_search.explained(pair, "inner", UNKNOWN) == gradient_search.OTHERWISE
-    assert "perhaps a backward pass of its own (PyLayer)" in gradient_search.OTHERWISE
-    assert gradient_search.explained(pair, "inner", "the gradient is 3") == "the gradient is 3"
+    assert search.explained(pair, "inner", UNKNOWN) == search.OTHERWISE
+    assert "perhaps a backward pass of its own (PyLayer)" in search.OTHERWISE
+    assert search.explained(pair, "inner", "the gradient is 3") == "the gradient is 3"
 
 
 class Unknown(nn.Layer):
