@@ -31,8 +31,3 @@ def test_a_pytorch_checkpoint_is_converted_on_the_fly(tmp_path):
         rows = [line.split() for line in done.stdout.splitlines() if line[:1].isdigit()]
         assert {row[0]: row[2] for row in rows}[str(favourite)] == "100.00"
         assert {row[3] for row in rows if row[0] != str(favourite)} == {str(favourite)}
-
-
-def test_a_refusal_is_one_line(tmp_path):
-    line = tool_runs.refused("eval_image", tmp_path, "SoT_Tiny", "--weights", tmp_path / "none.pth")
-    assert line == f"eval_image: --weights {tmp_path / 'none.pth'}: there is no such file or folder"

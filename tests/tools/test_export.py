@@ -67,11 +67,3 @@ def test_trained_digits(tmp_path):
         evaluated = list(csv.DictReader(handle))
     assert [one["image"] for one in found] == [row["image"] for row in evaluated]
     assert [one["label"] for one in found] == [row["prediction"] for row in evaluated]
-
-
-def test_a_refusal_is_one_line(tmp_path):
-    line = tool_runs.refused("export", tmp_path, tmp_path / "out")
-    assert line.startswith(f"export: {tmp_path} holds no trained model: give the folder")
-    line = tool_runs.refused("predict", tmp_path, "-", "--cpu")
-    assert line.startswith(f"predict: {tmp_path} holds no trained model: give the folder")
-    assert list(tmp_path.iterdir()) == []

@@ -17,10 +17,3 @@ def test_the_digits_are_trained_and_evaluated_without_torch(tmp_path):
     assert seen.returncode == 0, seen.stderr[-3000:]
     assert "364 images in" in seen.stdout
     assert len([line for line in seen.stdout.splitlines() if line[:1].isdigit()]) == 10
-
-
-def test_a_refusal_is_one_line(tmp_path):
-    flags = ("--model", "SoT_Tinny", "--output", tmp_path / "o")
-    line = tool_runs.refused("train_image", tmp_path, *flags)
-    assert line.startswith("train_image: unknown image model 'SoT_Tinny'; did you mean")
-    assert not (tmp_path / "o").exists()

@@ -19,12 +19,3 @@ def test_a_trained_folder_and_the_digits(tmp_path):
     ]
     assert done.stderr.splitlines()[0] == "1 of 10: digit 0"
     assert (tmp_path / "out" / "images.html").read_text(encoding="utf-8").count("<img") == 40
-
-
-def test_a_refusal_is_one_line(tmp_path):
-    line = tool_runs.refused("visualize", tmp_path / "none", "a.png", "--out", tmp_path / "out")
-    assert line == (
-        f"visualize: {tmp_path / 'none'} holds no trained model: give the folder that "
-        "tools/train_image.py or tools/train_glue.py wrote, or its best"
-    )
-    assert not (tmp_path / "out").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from align.cases.context import Context
 from align.cases.runner import run_job
 from align.cases.tables.cases import CASES
 from align.record.results import StepResult
+from tests.align.blind_spots.source_change import change_source
 
 
 @pytest.fixture
@@ -35,6 +37,38 @@ def run_case() -> Callable[..., StepResult]:
 def failed() -> Callable[[StepResult], list[str]]:
     """Names of the comparisons of a result that failed, in order: where a change was placed."""
     return lambda result: [c.name for c in result.comparisons if not c.passed]
+
+
+@pytest.fixture(scope="session")
+def passed() -> set[tuple]:
+    """The jobs that were seen to pass without a change."""
+    return set()
+
+
+@pytest.fixture
+def caught(run_case, failed, passed, monkeypatch) -> Callable[..., list[str]]:
+    """Plants ``caught("case step dtype", owner, function, old, new, place, said="", **changes)``.
+
+    The case must pass before, and fail first at a comparison whose name fits the place; ``said`` is
+    part of a reason or hint. Owners in a tuple all get the change. Returns what failed.
+    """
+
+    def run(job, owner, function, old, new, place, said="", **changes) -> list[str]:
+        if (job, str(changes)) not in passed:
+            clean = run_case(*job.split(), **changes)
+            assert clean.passed, (clean.problems, clean.failures)
+            passed.add((job, str(changes)))
+        for one in owner if isinstance(owner, tuple) else (owner,):
+            change_source(monkeypatch, one, function, old, new)
+        result = run_case(*job.split(), **changes)
+        names = failed(result)
+        assert names
+        assert fnmatch.fnmatchcase(names[0], place), names
+        reasons = " | ".join(f"{c.reason} {c.hint}" for c in result.comparisons if not c.passed)
+        assert said.lower() in reasons.lower(), reasons
+        return names
+
+    return run
 
 
 @pytest.fixture

@@ -26,7 +26,9 @@ def change_source(
     text = textwrap.dedent(inspect.getsource(function))
     assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times in {name}"
     made: dict[str, Any] = {}
+    lines = textwrap.indent(text.replace(old, new), "    ")  # super() asks for __class__
+    whole = f"def make(__class__):\n{lines}\n    return {function.__name__}\n"
     future = "from __future__ import annotations\n"
-    code = compile(future + text.replace(old, new), inspect.getfile(function), "exec")
-    exec(code, function.__globals__, made)
-    monkeypatch.setattr(owner, name, made[function.__name__])
+    exec(compile(future + whole, inspect.getfile(function), "exec"), function.__globals__, made)
+    kind = next((k for k in getattr(owner, "__mro__", ()) if name in vars(k)), owner)
+    monkeypatch.setattr(owner, name, made["make"](kind))

@@ -19,16 +19,14 @@ def test_a_plain_call_passes(case, run_case) -> None:
     assert run_case(case, "forward", "float64").passed
 
 
-def test_a_mask_invented_where_none_is_given(run_case, failed, monkeypatch) -> None:
-    original = bert.BertEncoder.forward
+INVENTED = """bias = None
+    if attention_mask is None:
+        attention_mask = (input_ids != input_ids[:, -1:]).astype("int64")"""
 
-    def forward(self, input_ids, token_type_ids=None, attention_mask=None, taps=None):
-        invented = (input_ids != input_ids[:, -1:]).astype("int64")
-        mask = invented if attention_mask is None else attention_mask
-        return original(self, input_ids, token_type_ids, mask, taps)
 
-    monkeypatch.setattr(bert.BertEncoder, "forward", forward)
-    assert failed(run_case(BERT, "forward", "float64")) == ["logits"]
+def test_a_mask_invented_where_none_is_given(caught) -> None:
+    change = (bert.BertEncoder, "forward", "bias = None", INVENTED)
+    assert caught(f"{BERT} forward float64", *change, "logits") == ["logits"]
 
 
 def test_what_is_recorded_is_not_what_is_handed_on(run_case, failed, monkeypatch) -> None:
@@ -43,19 +41,11 @@ def test_what_is_recorded_is_not_what_is_handed_on(run_case, failed, monkeypatch
     assert run_case("head_mgcrp_aggre_all", "forward", "float64").passed
 
 
-def test_uncentred_tokens_are_compared_with_and_without_a_mask(
-    run_case, failed, monkeypatch
-) -> None:
-    original = functional.center_tokens
-
-    def center(x, *, centering="scalar", mask=None):
-        return original(x, centering="scalar" if centering == "none" else centering, mask=mask)
-
-    for case in ("function_uncentred", "function_uncentred_masked"):
-        assert run_case(case, "forward", "float64").passed
-        with monkeypatch.context() as planted:
-            planted.setattr(functional, "center_tokens", center)
-            assert failed(run_case(case, "forward", "float64")) == ["value"]
+@pytest.mark.parametrize("case", ["function_uncentred", "function_uncentred_masked"])
+def test_uncentred_tokens_are_compared_with_and_without_a_mask(case, caught) -> None:
+    known = '_require("centering", centering, CENTERINGS)'
+    other = 'centering = "scalar" if centering == "none" else centering'
+    caught(f"{case} forward float64", functional, "center_tokens", known, other, "value")
 
 
 @pytest.mark.parametrize(

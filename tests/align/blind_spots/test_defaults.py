@@ -20,24 +20,17 @@ CASES = {case.name: case for case in BUILT}
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("old", "new", "said"),
     [
-        ("beta2", 0.99, "betas (0.9, 0.99) against (0.9, 0.999)"),
-        ("epsilon", 1e-8, "eps 1e-08 against 1e-06"),
-        ("correct_bias", False, "correct_bias False against True"),
-        ("weight_decay", 0.01, "weight_decay 0.01 against 0.0"),
+        ("beta2: float = 0.999", "beta2: float = 0.99", "betas (0.9, 0.99) against (0.9, 0.999)"),
+        ("epsilon: float = 1e-6", "epsilon: float = 1e-8", "eps 1e-08 against 1e-06"),
+        ("bias: bool = True", "bias: bool = False", "correct_bias False against True"),
+        ("decay: float = 0.0", "decay: float = 0.01", "weight_decay 0.01 against 0.0"),
     ],
 )
-def test_defaults_of_the_text_optimizer(monkeypatch, places, option, value, said):
-    made = optimizer.HFAdamW.__init__
-
-    def other(self, *args, **options):
-        made(self, *args, **{option: value, **options})
-
-    monkeypatch.setattr(optimizer.HFAdamW, "__init__", other)
-    names, reasons = places("defaults_hf_adamw")
-    assert names == ["(optimizer)"]
-    assert said in reasons
+def test_defaults_of_the_text_optimizer(caught, old, new, said):
+    planted = (optimizer.HFAdamW, "__init__", old, new)
+    caught("defaults_hf_adamw built", *planted, "(optimizer)", said)
 
 
 @pytest.mark.parametrize(
@@ -106,15 +99,9 @@ def test_defaults_of_records(change_default, places, case, record, option, value
     assert f"default {value!r} against" in reasons
 
 
-def test_a_default_inside_a_formula(monkeypatch, places):
-    made = functional.entrywise_power_norm
-
-    def other(x, *, eps=1e-5):
-        return made(x, eps=eps)
-
-    monkeypatch.setattr(functional, "entrywise_power_norm", other)
-    names, _ = places("defaults_functions")
-    assert names == ["entrywise_power_norm(eps)"]
+def test_a_default_inside_a_formula(caught):
+    planted = (functional, "entrywise_power_norm", "eps: float = 1e-8", "eps: float = 1e-5")
+    caught("defaults_functions built", *planted, "entrywise_power_norm(eps)")
 
 
 def test_a_default_of_a_class_that_both_packages_have(monkeypatch, places):

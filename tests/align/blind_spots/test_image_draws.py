@@ -1,10 +1,7 @@
 """Changes in the image pipeline that handed-over draws used to hide: each caught and placed."""
 
-from __future__ import annotations
-
 import pytest
 
-from align.cases.tables.cases import CASES
 from sot_paddle.data import (
     image_augment,
     image_batches,
@@ -13,12 +10,9 @@ from sot_paddle.data import (
     image_randaugment,
     image_transforms,
 )
-from tests.align.blind_spots.source_change import change_source
 
 LOWER = "slice(abs(erasure.top - 1), abs(erasure.top - 1) + "
 TRAIN = image_augment.TrainTransform
-DRAWN = [case.name for case in CASES if getattr(case, "values", "").startswith("drawn_images:")]
-PIXELS = ["data_eval_transform", "data_randaugment"]
 
 CHANGES = [
     # the crop
@@ -101,15 +95,7 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize("name", DRAWN + PIXELS)
-def test_the_unchanged_pipeline_passes(run_case, name: str) -> None:
-    result = run_case(name, "data")
-    assert result.passed, (result.problems, result.failures)
-
-
-@pytest.mark.parametrize(("owner", "function", "old", "new", "case", "place"), CHANGES)
-def test_a_change_is_caught_and_placed(
-    run_case, failed, monkeypatch, owner, function, old, new, case, place
-) -> None:
-    change_source(monkeypatch, owner, function, old, new)
-    assert failed(run_case(case, "data"))[0].removeprefix("epoch ").endswith(place)
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: f"{change[4]} {change[3]}")
+def test_a_change_is_caught_and_placed(caught, change) -> None:
+    *planted, case, place = change
+    assert caught(f"{case} data", *planted, "*")[0].removeprefix("epoch ").endswith(place)

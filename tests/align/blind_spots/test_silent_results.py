@@ -35,18 +35,6 @@ def test_an_exchanged_activation_fails_at_the_first_layer(
     assert failed(result)[0] == "layers.0"
 
 
-def test_a_lost_epsilon_fails_at_the_embeddings(run_case, failed, monkeypatch) -> None:
-    assert run_case("bert_layer_norm_eps", "forward", "float64").passed
-    norm = paddlenlp_encoder.nn.LayerNorm
-    original = norm.__setattr__
-
-    def forget(layer, name, value) -> None:
-        original(layer, name, 1e-12 if name == "_epsilon" else value)
-
-    monkeypatch.setattr(norm, "__setattr__", forget)
-    assert failed(run_case("bert_layer_norm_eps", "forward", "float64"))[0] == "embeddings"
-
-
 def test_a_full_matrix_in_place_of_the_triangle_is_named(run_case, monkeypatch) -> None:
     """Its width does not fit the classifier: the model refuses the weights by name."""
     monkeypatch.setattr(pooling, "_entries", lambda size, upper_triangle: size**2)
@@ -55,41 +43,29 @@ def test_a_full_matrix_in_place_of_the_triangle_is_named(run_case, monkeypatch) 
         run_case("head_mgcrp_triu", "forward", "float64")
 
 
-@pytest.mark.parametrize(
-    "case", ["head_mgcrp_triu", "head_gcp_text_mpn", "head_gcp_text_svpn_triu"]
-)
-@pytest.mark.parametrize("step", ["forward", "backward"])
-def test_another_triangle_fails_at_the_representation(
-    run_case, failed, monkeypatch, case, step
-) -> None:
-    assert run_case(case, step, "float64").passed
-    monkeypatch.setattr(pooling.F, "triu_vectorize", functional.triu_forward)
-    places = failed(run_case(case, step, "float64"))
-    if step == "forward":
-        assert places[0] == "head.representation"
-        assert not {"head.covariance", "head.power_norm"} & set(places)
-    else:
-        assert "head.word_fc.weight" in places
+TRIANGLE = "for row in range(size) for column in range(row, size)"
+BY_COLUMNS = "for column in range(size) for row in range(column + 1)"
+CHANGES = [
+    ("bert_layer_norm_eps forward float64", paddlenlp_encoder.CorrectedEncoder, "correct")
+    + ("_epsilon = config.layer_norm_eps", "_epsilon = 1e-12", "embeddings"),
+    *(
+        (f"{case} {step} float64", functional, "triu_vectorize", TRIANGLE, BY_COLUMNS, place)
+        for case in ("head_mgcrp_triu", "head_gcp_text_mpn", "head_gcp_text_svpn_triu")
+        for step, place in (("forward", "head.representation"), ("backward", "loss"))
+    ),
+    *(
+        (f"{case} forward float64", power_norm.MatrixSqrt, "forward", "F.matrix_sqrt(x,")
+        + ("(lambda x, **_: x)(x,", "head.power_norm")
+        for case in ("head_gcp_text_mpn", "head_gcp_text_mpn_five")
+    ),
+    ("head_gcp_text_mpn_five forward float64", power_norm.MatrixSqrt, "forward")
+    + ("num_iter=self.num_iter, ", "", "head.power_norm"),
+]
 
 
-@pytest.mark.parametrize("case", ["head_gcp_text_mpn", "head_gcp_text_mpn_five"])
-def test_a_skipped_matrix_root_fails_at_the_power_norm(run_case, failed, monkeypatch, case) -> None:
-    assert run_case(case, "forward", "float64").passed
-    monkeypatch.setattr(power_norm.MatrixSqrt, "forward", lambda layer, x: x)
-    places = failed(run_case(case, "forward", "float64"))
-    assert places[0] == "head.power_norm"
-    assert "head.covariance" not in places
-
-
-def test_a_forgotten_count_of_iterations_fails_at_the_power_norm(
-    run_case, failed, monkeypatch
-) -> None:
-    original = functional.matrix_sqrt
-    monkeypatch.setattr(
-        power_norm.F, "matrix_sqrt", lambda x, num_iter, on_zero: original(x, on_zero=on_zero)
-    )
-    assert run_case("head_gcp_text_mpn", "forward", "float64").passed  # 3 is the default
-    assert failed(run_case("head_gcp_text_mpn_five", "forward", "float64"))[0] == "head.power_norm"
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: f"{change[0]} {change[4]}")
+def test_a_change_is_caught_and_placed(caught, change) -> None:
+    caught(*change)
 
 
 _TINY = {

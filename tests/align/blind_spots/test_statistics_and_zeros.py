@@ -1,6 +1,5 @@
 """Faults in float32 running statistics and in power norms at zero: caught, at the right array."""
 
-import paddle
 import pytest
 
 from align.cases.tables.cases_models import STATISTICS
@@ -9,8 +8,6 @@ from align.cases.values.zero_matrix_values import at_the_edge
 from align.frameworks import on_torch
 from sot_paddle import functional
 from sot_paddle.backbones.layers import BatchNorm2D
-
-right_update = BatchNorm2D._update_running
 
 
 @pytest.mark.parametrize("case", [case.name for case in STATISTICS])
@@ -21,52 +18,23 @@ def test_the_statistics_pass_as_the_product_is(case, run_case):
     assert kinds == {"running_mean", "running_var"}
 
 
-def only_mean(self, mean, var, count):
-    paddle.assign(self.running_mean * self.momentum + mean * (1 - self.momentum), self.running_mean)
-
-
-def only_var(self, mean, var, count):
-    kept = self.running_mean.clone()
-    right_update(self, mean, var, count)
-    paddle.assign(kept, self.running_mean)
-
-
-def biased(self, mean, var, count):
-    right_update(self, mean, var * (count - 1) / count, count)
-
-
-def momentum_of_torch(self, mean, var, count):
-    kept = self.momentum
-    self.momentum = 1 - kept
-    right_update(self, mean, var, count)
-    self.momentum = kept
+EACH = "(self.running_mean, mean), (self.running_var, unbiased)"
+KEPT = "buffer * self.momentum + batch.astype(buffer.dtype) * (1.0 - self.momentum)"
+OF_TORCH = "buffer * (1.0 - self.momentum) + batch.astype(buffer.dtype) * self.momentum"
+UPDATES = [
+    (EACH, "(self.running_mean, mean),", "var"),
+    (EACH, "(self.running_var, unbiased),", "mean"),
+    ("var * (count / (count - 1.0).clip(min=1.0))", "var", "var"),
+    (KEPT, OF_TORCH, ""),
+]
 
 
 @pytest.mark.parametrize("case", [case.name for case in STATISTICS])
-@pytest.mark.parametrize(
-    ("change", "kind"),
-    [
-        (only_mean, "running_var"),
-        (only_var, "running_mean"),
-        (biased, "running_var"),
-        (momentum_of_torch, "running_mean"),
-    ],
-)
-def test_a_statistic_that_is_updated_otherwise_in_float32(
-    change, kind, case, run_case, failed, monkeypatch
-):
-    monkeypatch.setattr(BatchNorm2D, "_update_running", paddle.no_grad()(change))
-    wrong = failed(run_case(case, "forward", "float32"))
-    assert wrong
-    assert wrong[0].endswith(kind)
-    both = change is momentum_of_torch
-    assert both or all(name.endswith(kind) for name in wrong)
-
-
-@pytest.mark.parametrize("case", [case.name for case in ZERO_MATRICES])
-def test_power_norms_pass_as_the_product_is(case, run_case):
-    result = run_case(case, "backward", "float64")
-    assert (result.failures, result.problems) == ([], [])
+@pytest.mark.parametrize("change", UPDATES, ids=lambda change: change[1])
+def test_a_statistic_that_is_updated_otherwise_in_float32(change, case, caught):
+    *planted, kind = change
+    names = caught(f"{case} forward float32", BatchNorm2D, "_update_running", *planted, "*")
+    assert all(name.endswith(kind) for name in names)
 
 
 def test_the_published_gradient_at_zero_is_nan_in_the_reference():
@@ -80,21 +48,18 @@ def test_the_published_gradient_at_zero_is_nan_in_the_reference():
         assert missing == published.get(case.name, set()), case.name
 
 
-def test_a_published_nan_that_is_mended_is_a_difference(run_case, failed, monkeypatch):
-    right = functional._guard_zero
-    monkeypatch.setattr(functional, "_guard_zero", lambda x, _, apply: right(x, "zero", apply))
-    assert failed(run_case("zero_matrix_svpn_nan", "backward", "float64"))[0] == (
-        "output (nearly zeros)"
-    )
-    assert failed(run_case("zero_matrix_mpn_nan", "backward", "float64"))[0] == (
-        "output (zeros) (where NaN)"
-    )
+@pytest.mark.parametrize(
+    ("norm", "place"),
+    [("svpn", "output (nearly zeros)"), ("mpn", "output (zeros) (where NaN)")],
+)
+def test_a_published_nan_that_is_mended_is_a_difference(norm, place, caught):
+    planted = (functional, "_guard_zero", 'if on_zero == "nan":', "if False:")
+    caught(f"zero_matrix_{norm}_nan backward float64", *planted, place)
 
 
-def test_nan_where_zero_is_asked_for(run_case, failed, monkeypatch):
-    right = functional._guard_zero
-    monkeypatch.setattr(functional, "_guard_zero", lambda x, _, apply: right(x, "nan", apply))
-    wrong = failed(run_case("zero_matrix_svpn_zero", "backward", "float64"))
+def test_nan_where_zero_is_asked_for(caught):
+    planted = (functional, "_guard_zero", 'if on_zero == "nan":', "if True:")
+    wrong = caught("zero_matrix_svpn_zero backward float64", *planted, "*")
     assert "gradient (zeros) (where NaN)" in wrong
     assert not any("a covariance" in name or "rank one" in name for name in wrong)
 
@@ -114,17 +79,15 @@ def test_another_size_of_what_counts_as_zero(threshold, kinds, run_case, failed,
     assert {name.partition("(")[2].partition(")")[0] for name in wrong} == kinds
 
 
-def test_epn_of_zero_by_the_side_of_its_root(run_case, failed, monkeypatch):
+@pytest.mark.parametrize(
+    ("job", "place"),
+    [
+        ("zero_matrix_epn backward float64", "output (zeros)"),
+        ("head_mgcrp_epn_few_words forward float64", "head.power_norm"),
+    ],
+)
+def test_epn_of_zero_by_the_side_of_its_root(job, place, caught):
     """sqrt(eps) instead of 0 where an entry is 0."""
-
-    def epn(x, *, eps=1e-8):
-        sign = paddle.where(x < 0, -paddle.ones_like(x), paddle.ones_like(x))
-        return functional._unit(sign * paddle.sqrt(paddle.abs(x) + eps))
-
-    monkeypatch.setattr(functional, "entrywise_power_norm", epn)
-    wrong = failed(run_case("zero_matrix_epn", "backward", "float64"))
-    assert wrong[0] == "output (zeros)"
-    assert not any("a covariance" in name for name in wrong)
-    assert failed(run_case("head_mgcrp_epn_few_words", "forward", "float64"))[0] == (
-        "head.power_norm"
-    )
+    signs = "(1.0 - 2.0 * (x < 0).astype(x.dtype))"
+    change = (functional, "entrywise_power_norm", "paddle.sign(x)", signs)
+    assert not any("a covariance" in name for name in caught(job, *change, place))

@@ -2,61 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import paddle
 import paddle.nn.functional as ours
 import pytest
 import torch
 import torch.nn.functional as theirs
-from paddle import nn
 
-from align.pair.any_pair import AnyPair, Setup
-from align.record.request import Request
-from align.stages.loss_stage import loss
+from tests.align.paired_losses import (
+    BITS,
+    CROSS,
+    IGNORED,
+    LABELS,
+    LOGS,
+    PROBABILITIES,
+    RNG,
+    SCORES,
+    SOFT,
+    TARGETS,
+    caught,
+    entropy,
+    smoothed,
+    valid_mean,
+)
 
-RNG = np.random.default_rng(11)
-SCORES = 2 * RNG.normal(size=(8, 5))
-LABELS = RNG.integers(0, 5, 8)
-IGNORED = np.where(np.arange(8) % 4 == 0, -100, LABELS)
 PADDED = np.where(np.arange(8) % 4 == 0, 0, np.maximum(LABELS, 1))
-TARGETS = RNG.normal(size=(8, 5))
-BITS = RNG.integers(0, 2, (8, 5)).astype("float64")
-SOFT = RNG.dirichlet(np.ones(5), 8)
-PROBABILITIES = np.exp(SCORES) / np.exp(SCORES).sum(1, keepdims=True)
-LOGS = np.log(PROBABILITIES)
 CHANCES = 1 / (1 + np.exp(-SCORES))
 WEIGHTS = [1.0, 2.0, 3.0, 4.0, 5.0]
-
-
-def caught(reference, ours_loss, output=SCORES, labels=LABELS, dtype="float64"):
-    """The finding of the stage on a pair that hands its input on."""
-    plan = Request(torch.nn.Identity(), nn.Identity(), (output,), dtype=(dtype,))
-    pair = AnyPair(Setup(plan), dtype)
-    assert pair.ours is not None
-    assert pair.reference is not None  # before the loss: one of several values has no gradient
-    pair.plan = dataclasses.replace(plan, loss=(reference, ours_loss), labels=labels)
-    result, found = loss(pair)
-    assert not result.passed
-    assert result.problems == []
-    assert [one.place for one in found] == ["loss"]
-    return found[0]
-
-
-def entropy(z, y, **options):
-    return ours.cross_entropy(z, y, **options)
-
-
-def valid_mean(z, y, **options):
-    """PyTorch's mean: over the labels that count."""
-    terms = ours.cross_entropy(z, y, reduction="none", **options)
-    return terms.sum() / (y != -100).astype(terms.dtype).sum()
-
-
-def smoothed(z, y, eps):
-    soft = ours.one_hot(y, 5).astype(z.dtype) * (1 - eps) + eps / 5
-    return ours.cross_entropy(z, soft, soft_label=True)
 
 
 def over_the_batch(z, y, eps):
@@ -88,9 +60,6 @@ class Tripled(paddle.autograd.PyLayer):
 def smooth(z, y, beta):
     d = (z - y).abs()
     return paddle.where(d < beta, 0.5 * d * d / beta, d - 0.5 * beta).mean()
-
-
-CROSS = theirs.cross_entropy
 
 
 @pytest.mark.parametrize(

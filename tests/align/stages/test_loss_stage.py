@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import paddle.nn.functional as ours
 import pytest
@@ -15,19 +13,21 @@ import align
 from align.pair.any_pair import AnyPair, Setup
 from align.record.request import Request
 from align.stages.loss_stage import loss
-
-RNG = np.random.default_rng(11)
-SCORES = 2 * RNG.normal(size=(8, 5))
-LABELS = RNG.integers(0, 5, 8)
-IGNORED = np.where(np.arange(8) % 4 == 0, -100, LABELS)
-TARGETS = RNG.normal(size=(8, 5))
-BITS = RNG.integers(0, 2, (8, 5)).astype("float64")
-SOFT = RNG.dirichlet(np.ones(5), 8)
-PROBABILITIES = np.exp(SCORES) / np.exp(SCORES).sum(1, keepdims=True)
-LOGS = np.log(PROBABILITIES)
-
-
-CROSS = theirs.cross_entropy
+from tests.align.paired_losses import (
+    BITS,
+    CROSS,
+    IGNORED,
+    LABELS,
+    LOGS,
+    SCORES,
+    SOFT,
+    TARGETS,
+    caught,
+    entropy,
+    run,
+    smoothed,
+    valid_mean,
+)
 
 
 class TorchTwo(torch.nn.Module):
@@ -42,39 +42,6 @@ class PaddleTwo(nn.Layer):
 
     def forward(self, x):
         return x, x * 0.5
-
-
-def run(reference, paddles, output=SCORES, labels=LABELS, dtype="float64", two=False):
-    sides = (TorchTwo(), PaddleTwo()) if two else (torch.nn.Identity(), nn.Identity())
-    plan = Request(*sides, (output,), dtype=(dtype,))
-    pair = AnyPair(Setup(plan), dtype)
-    assert pair.ours is not None
-    assert pair.reference is not None  # before the loss: one of several values has no gradient
-    pair.plan = dataclasses.replace(plan, loss=(reference, paddles), labels=labels)
-    return loss(pair)
-
-
-def caught(*args, **options):
-    result, found = run(*args, **options)
-    assert not result.passed
-    assert result.problems == []
-    assert [one.place for one in found] == ["loss"]
-    return found[0]
-
-
-def entropy(z, y, **options):
-    return ours.cross_entropy(z, y, **options)
-
-
-def valid_mean(z, y, **options):
-    """PyTorch's mean: over the labels that count."""
-    terms = ours.cross_entropy(z, y, reduction="none", **options)
-    return terms.sum() / (y != -100).astype(terms.dtype).sum()
-
-
-def smoothed(z, y, eps):
-    soft = ours.one_hot(y, 5).astype(z.dtype) * (1 - eps) + eps / 5
-    return ours.cross_entropy(z, soft, soft_label=True)
 
 
 CLEAN = {
@@ -156,10 +123,10 @@ def test_a_missing_auxiliary_loss_is_named(change, cause) -> None:
     def right(output, labels):
         return entropy(output[0], labels) + 0.4 * entropy(output[1], labels)
 
-    result, _ = run(reference, right, two=True)
+    result, _ = run(reference, right, sides=(TorchTwo(), PaddleTwo()))
     assert result.passed, [c.reason for c in result.failures] + result.problems
     assert len(result.comparisons) == 3
-    found = caught(reference, change, two=True)
+    found = caught(reference, change, sides=(TorchTwo(), PaddleTwo()))
     assert cause in found.cause
     assert "test_loss_stage.py:" in found.source
 

@@ -1,0 +1,31 @@
+"""What a tool refuses is said in one line, with status 2, and nothing is written."""
+
+import pytest
+
+from tests.tools import tool_runs
+
+NO_MODEL = "HERE holds no trained model: give the folder"
+ROWS = [
+    ("eval_image", "HERE SoT_Tiny --weights HERE/none.pth", "--weights HERE/none.pth: there is no"),
+    ("evaluate_squad", "HERE/dev.json HERE/given.json", "cannot read HERE/dev.json: No such file"),
+    ("export", "HERE HERE/out", NO_MODEL),
+    ("extract_hidden_states", "--task_name RTE --model_name_or_path HERE --output_dir HERE")
+    + ("RTE needs --data_dir",),
+    ("layer_map", "HERE --out HERE/map.png", "cannot read HERE/metrics.json"),
+    ("predict", "HERE - --cpu", NO_MODEL),
+    ("train_adapter", "--task_name RTE --states HERE --output_dir HERE/out --do_train")
+    + ("HERE/rte_labels.h5 is not there: make it",),
+    ("train_image", "HERE --model SoT_Tinny --output HERE/o")
+    + ("unknown image model 'SoT_Tinny'; did you mean",),
+    ("train_squad", "--model_name_or_path HERE --output_dir HERE/out --do_train")
+    + ("HERE holds neither config.json nor",),
+    ("visualize", "HERE a.png --out HERE/out", NO_MODEL),
+]
+
+
+@pytest.mark.parametrize(("tool", "flags", "said"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_refusal_is_one_line(tmp_path, tool, flags, said):
+    given = flags.replace("HERE", str(tmp_path)).split()
+    line = tool_runs.refused(tool, *given)
+    assert line.startswith(f"{tool}: {said}".replace("HERE", str(tmp_path)))
+    assert list(tmp_path.iterdir()) == []
