@@ -1,5 +1,8 @@
 """What a tool refuses is said in one line, with status 2, and nothing is written."""
 
+import runpy
+import sys
+
 import pytest
 
 from tests.tools import tool_runs
@@ -23,9 +26,23 @@ ROWS = [
 ]
 
 
+STARTED = ("eval_image", "export", "predict", "train_image", "visualize")
+"""Tools that other tests start in a process of their own; here they run in this one."""
+
+
 @pytest.mark.parametrize(("tool", "flags", "said"), ROWS, ids=[row[0] for row in ROWS])
-def test_a_refusal_is_one_line(tmp_path, tool, flags, said):
+def test_a_refusal_is_one_line(tmp_path, monkeypatch, capsys, tool, flags, said):
     given = flags.replace("HERE", str(tmp_path)).split()
-    line = tool_runs.refused(tool, *given)
+    if tool in STARTED:
+        monkeypatch.setattr(sys, "argv", [tool, *given])
+        monkeypatch.setattr(sys, "path", [*sys.path])  # a tool adds the project root
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(tool_runs.ROOT / "tools" / f"{tool}.py"), run_name="__main__")
+        assert ended.value.code == 2
+        out, messages = capsys.readouterr()
+        assert out == ""
+        line = tool_runs.only_line(messages)
+    else:
+        line = tool_runs.refused(tool, *given)
     assert line.startswith(f"{tool}: {said}".replace("HERE", str(tmp_path)))
     assert list(tmp_path.iterdir()) == []
