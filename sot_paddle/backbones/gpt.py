@@ -5,6 +5,8 @@ Shape legend: B samples, S tokens, C hidden size.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import paddle
 from paddle import nn
@@ -21,6 +23,7 @@ ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "sil
 _WIDER = 4
 """Width of the feed-forward layers over C."""
 _FUTURE = -1e4
+_ROOT = math.sqrt(2.0 / math.pi)
 
 
 class GptMlp(nn.Layer):
@@ -36,11 +39,24 @@ class GptMlp(nn.Layer):
         self.fc1 = linear(dim, config.intermediate_size, std=std)
         self.fc2 = linear(config.intermediate_size, dim, std=std)
         self.activation = ACTIVATION_FUNCTIONS[config.hidden_act]
+        self._by_tanh = config.hidden_act == "gelu_new"
         self.drop = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, S, C) to (B, S, C)."""
         return self.drop(self.fc2(self.activation(self.fc1(x))))
+
+    def open_forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """What :meth:`forward` computes in evaluation, in an export.
+
+        PADDLE: paddle2onnx translates gelu's approximation by tanh as gelu itself.
+        """
+        x = self.fc1(x)
+        if self._by_tanh:
+            x = 0.5 * x * (1.0 + paddle.tanh(_ROOT * (x + 0.044715 * x * x * x)))
+        else:
+            x = self.activation(x)
+        return self.fc2(x)
 
 
 class GptBlock(nn.Layer):
@@ -87,6 +103,9 @@ class GptEncoder(nn.Layer):
     Source: decision 8 of the specification for the tokens.
     """
 
+    unread_inputs = ("token_type_ids",)
+    """What it takes and does not look at: no input of an export."""
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         _check(config)
@@ -131,6 +150,36 @@ class GptEncoder(nn.Layer):
         for index, layer in enumerate(self.layers):
             hidden = record(taps, f"layers.{index}", layer(hidden, bias))
         return _split(hidden, attention_mask)
+
+    def open_forward(
+        self,
+        input_ids: paddle.Tensor,
+        token_type_ids: paddle.Tensor | None = None,
+        attention_mask: paddle.Tensor | None = None,
+        taps: Taps | None = None,
+    ) -> Features:
+        """What :meth:`forward` computes, in evaluation, where no length is known (an export).
+
+        Args:
+            input_ids: (B, S), both open.
+            token_type_ids: not looked at.
+            attention_mask: (B, S), given.
+            taps: not filled.
+        """
+        places = paddle.cumsum(paddle.ones_like(input_ids), axis=1) - 1  # (B, S)
+        hidden = self.word_embeddings(input_ids) + self.position_embeddings(places)
+        later = (places.unsqueeze(1) > places.unsqueeze(2)).astype(hidden.dtype)  # (B, S, S)
+        padding = 1.0 - attention_mask.astype(hidden.dtype).unsqueeze([0, 2])  # (1, B, 1, S)
+        bias = later.unsqueeze(0) * _FUTURE + padding * paddle.finfo(hidden.dtype).min
+        for layer in self.layers:
+            hidden = layer(hidden, bias)
+        valid = attention_mask.astype("int64")
+        last = (places * valid).max(axis=1, keepdim=True)  # (B, 1)
+        is_last = (places == last).astype(hidden.dtype).unsqueeze(2)
+        before = places[:, :-1] < last  # (B, S - 1)
+        words = paddle.where(before.unsqueeze(2), hidden[:, :-1], hidden[:, 1:])
+        mask = paddle.where(before, valid[:, :-1], valid[:, 1:]).astype("bool")
+        return Features((hidden * is_last).sum(axis=1), words, mask)
 
 
 def _check(config: EncoderConfig) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sot_paddle.command_line import OneLineParser
+from sot_paddle.deploy.answering import read_asked
 from sot_paddle.deploy.exporting import FORMATS, check_destination, export
 from sot_paddle.deploy.input_rows import INPUT_HELP, InputOptions, read_rows
 from sot_paddle.deploy.trained import open_trained
@@ -52,14 +53,17 @@ def _run(options: argparse.Namespace) -> None:
     rows = None
     if options.data:
         wanted = InputOptions(options.format, options.columns)
-        rows = [row.value for row in read_rows(options.data, trained.recipe, wanted)]
+        if trained.recipe.spans is None:
+            rows = [row.value for row in read_rows(options.data, trained.recipe, wanted)]
+        else:
+            rows = [(one.text, one.context) for one in read_asked(options.data, wanted)]
     export(trained, out, formats=formats, rows=rows)
 
 
 def _parser() -> OneLineParser:
     parser = OneLineParser("export.py", DESCRIPTION, EXAMPLES)
     add = parser.add_argument
-    add("model", metavar="MODEL_FOLDER", help="of tools/train_glue.py or tools/train_image.py")
+    add("model", metavar="MODEL_FOLDER", help="of train_glue.py, train_squad.py or train_image.py")
     add("out", metavar="DIR", help="folder of the export, made by the command")
     add("--formats", default=",".join(FORMATS), metavar="F,F", help="[jit,onnx]")
     add(

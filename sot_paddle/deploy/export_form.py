@@ -27,22 +27,25 @@ def attend(layer: Attention, x: paddle.Tensor, bias: paddle.Tensor | None = None
 
     Args:
         layer: gives the weights; nothing is dropped.
-        x: (B, N, C), N known.
-        bias: (h, w, N, N), as for `Attention.forward`.
+        x: (B, N, C); N is known where w is larger than 1.
+        bias: (h, w, N, N), as for `Attention.forward`; w may be the open B.
 
     Returns:
         (B, N, C).
     """
     _, length, dim = x.shape
-    parts = layer.qkv(x).reshape([-1, length, 3, layer.num_heads, layer.head_dim])
+    parts = layer.qkv(x).reshape([0, 0, 3, layer.num_heads, layer.head_dim])  # 0: as it is
     q, k, v = parts.transpose([2, 0, 3, 1, 4]).unbind(0)  # (B, h, N, d) each
     scores = paddle.matmul(q * layer.scale, k, transpose_y=True)  # (B, h, N, N)
     if bias is not None:
         of_windows = bias.transpose([1, 0, 2, 3])  # (w, h, N, N)
-        grouped = scores.reshape([-1, *of_windows.shape]) + of_windows  # (B / w, w, h, N, N)
-        scores = grouped.reshape([-1, layer.num_heads, length, length])
+        if of_windows.shape[0] == -1:
+            scores = scores + of_windows
+        else:
+            grouped = scores.reshape([-1, *of_windows.shape]) + of_windows  # (B / w, w, h, N, N)
+            scores = grouped.reshape([-1, layer.num_heads, length, length])
     heads = paddle.matmul(F.softmax(scores, axis=-1), v)  # (B, h, N, d)
-    return layer.proj(heads.transpose([0, 2, 1, 3]).reshape([-1, length, dim]))
+    return layer.proj(heads.transpose([0, 2, 1, 3]).reshape([0, 0, dim]))
 
 
 def attend_in_windows(layer: WindowAttention, x: paddle.Tensor) -> paddle.Tensor:
@@ -67,7 +70,11 @@ FORMS: Mapping[type[nn.Layer], Callable[..., paddle.Tensor]] = {
     Attention: attend,
     WindowAttention: attend_in_windows,
 }
-"""Layer -> its forward in a traced graph."""
+"""Layer -> its forward in a traced graph; further layers have an `open_forward` of their own."""
+
+
+OPEN = "open_forward"
+"""Method of a layer whose forward needs lengths: the same without them."""
 
 
 @contextlib.contextmanager
@@ -85,9 +92,10 @@ def export_form(model: nn.Layer) -> Iterator[nn.Layer]:
     """
     if model.training:
         raise ValueError("a model is exported in evaluation mode: call eval() first")
-    changed = [layer for layer in model.sublayers() if type(layer) in FORMS]
+    changed = [layer for layer in model.sublayers() if type(layer) in FORMS or hasattr(layer, OPEN)]
     for layer in changed:
-        layer.forward = functools.partial(FORMS[type(layer)], layer)
+        form = FORMS.get(type(layer))
+        layer.forward = getattr(layer, OPEN) if form is None else functools.partial(form, layer)
     try:
         yield model
     finally:

@@ -21,7 +21,8 @@ JSON, PARAMETERS = "model.json", "model.pdiparams"
 """The two files of a saved graph."""
 
 Runner = Callable[[Mapping[str, np.ndarray]], np.ndarray]
-"""Arrays by input name, at least those of the graph, to logits (B, K) float32."""
+"""Arrays by input name, at least those of the graph, to logits (B, K) float32; of a model for
+questions (B, 2, S), start and end."""
 
 
 class _Traced(nn.Layer):
@@ -37,11 +38,15 @@ class _Traced(nn.Layer):
 
     @paddle.jit.not_to_static
     def _logits(self, inputs: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        return self.model(**dict(zip(self._names, inputs, strict=True)))
+        return _as_one(self.model(**dict(zip(self._names, inputs, strict=True))))
 
     def forward(self, inputs: Sequence[paddle.Tensor]) -> paddle.Tensor:
-        """Logits (B, K)."""
+        """Logits (B, K), or (B, 2, S)."""
         return self._logits(inputs)
+
+
+def _as_one(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> paddle.Tensor:
+    return paddle.stack(outputs, axis=1) if isinstance(outputs, tuple) else outputs
 
 
 def save_graph(model: nn.Layer, example: Mapping[str, np.ndarray], folder: Path) -> None:
@@ -64,8 +69,9 @@ def save_graph(model: nn.Layer, example: Mapping[str, np.ndarray], folder: Path)
         traced.eval()
         try:
             paddle.jit.save(traced, str(folder / "model"), input_spec=[specs])
-        except (ValueError, TypeError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[-1].strip()
+        except (ValueError, TypeError, RuntimeError, AssertionError) as error:
+            said = [line.strip() for line in str(error).splitlines() if line.strip()]
+            reason = next((line for line in said if " -1" in line), said[-1])
             raise ValueError(
                 f"this model cannot be traced with open axes: {reason}; what depends on a length "
                 "of -1 needs another form (sot_paddle/deploy/export_form.py)"
@@ -115,6 +121,6 @@ def run_model(model: nn.Layer, names: Sequence[str]) -> Runner:
 
     @paddle.no_grad()
     def run(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        return model(**{name: paddle.to_tensor(arrays[name]) for name in names}).numpy()
+        return _as_one(model(**{name: paddle.to_tensor(arrays[name]) for name in names})).numpy()
 
     return run

@@ -74,9 +74,9 @@ def _tidy(model: onnx.ModelProto) -> None:
         node.input[:] = [OUTPUT if name == old else name for name in node.input]
     graph.output[0].name = OUTPUT
     for item in (*graph.input, *graph.output):
-        for axis, name in zip(item.type.tensor_type.shape.dim, _AXES, strict=False):
-            if not axis.HasField("dim_value"):
-                axis.dim_param = name
+        axes = [a for a in item.type.tensor_type.shape.dim if not a.HasField("dim_value")]
+        for axis, name in zip(axes, _AXES, strict=False):
+            axis.dim_param = name
     read = {name for node in graph.node for name in node.input} | {OUTPUT}
     kept = [item for item in graph.initializer if item.name in read]
     del graph.initializer[:]

@@ -11,18 +11,21 @@ from pathlib import Path
 
 from sot_paddle.atomic import atomic_file
 from sot_paddle.command_line import OneLineParser
+from sot_paddle.deploy.answering import answers, read_asked
 from sot_paddle.deploy.input_rows import INPUT_HELP, STDIN, InputOptions, read_rows
-from sot_paddle.deploy.predictor import RUNTIMES, open_predictor
+from sot_paddle.deploy.predictor import RUNTIMES, Predictor, open_predictor
 
 DESCRIPTION = """\
 Predict with a training's folder or with an export of tools/export.py: one line of JSON for each
-row, with the label, its probability and the probabilities by name (a score for regression). An
-export with ONNX runs in onnxruntime and needs no Paddle."""
+row with the label, its probability and the probabilities by name (a score for regression), or for
+each question of a SQuAD file with its answer. An export with ONNX runs in onnxruntime and needs no
+Paddle."""
 EXAMPLES = """\
 examples:
   python tools/predict.py OUTPUT/rte GLUE/RTE/dev.tsv --out predictions.jsonl
   python tools/predict.py OUTPUT/cola GLUE/CoLA/dev.tsv --columns 4
   echo "The cat sat on the mat." | python tools/predict.py OUTPUT/cola_export
+  python tools/predict.py OUTPUT/squad dev-v2.0.json --out answers.jsonl
   python tools/predict.py output/digits_export pictures/ --batch-size 64
   find . -name "*.png" | python tools/predict.py output/digits -
 """
@@ -53,8 +56,7 @@ def _run(options: argparse.Namespace) -> None:
     for note in predictor.notes:
         print(note, file=sys.stderr)
     wanted = InputOptions(options.format, options.columns)
-    rows = read_rows(options.inputs or [STDIN], predictor.recipe, wanted)
-    found = predictor.predictions(rows, options.batch_size, logits=options.logits)
+    found = _records(predictor, options, wanted)
     lines = (json.dumps(one, ensure_ascii=False, allow_nan=False) + "\n" for one in found)
     if out is None:
         _print(lines)
@@ -62,6 +64,18 @@ def _run(options: argparse.Namespace) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(out) as handle:
         handle.writelines(line.encode("utf-8") for line in lines)
+
+
+def _records(
+    predictor: Predictor, options: argparse.Namespace, wanted: InputOptions
+) -> Iterator[dict]:
+    places = options.inputs or [STDIN]
+    if predictor.recipe.spans is None:
+        rows = read_rows(places, predictor.recipe, wanted)
+        return predictor.predictions(rows, options.batch_size, logits=options.logits)
+    if options.logits:
+        raise ValueError("--logits: an answer has none; its candidates have scores")
+    return answers(predictor, read_asked(places, wanted), options.batch_size)
 
 
 def _print(lines: Iterator[str]) -> None:

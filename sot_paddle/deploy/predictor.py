@@ -31,7 +31,7 @@ class Predictor:
     Attributes:
         recipe: labels and preparation.
         prepare: rows to arrays.
-        run: arrays by input name to logits (B, K).
+        run: arrays by input name to logits (B, K); for questions (B, 2, S).
         notes: what could not be read and was assumed.
     """
 

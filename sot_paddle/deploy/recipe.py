@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle import strict_json
+from sot_paddle.data.squad.span_decoding import DecodingOptions
 
 RECIPE = "export.json"
 KIND, VERSION = "sot_paddle export", 1
@@ -54,6 +55,19 @@ class ImageRecipe:
 
 
 @dataclasses.dataclass(frozen=True)
+class SpanRecipe:
+    """How a question and its context become windows, and scores an answer.
+
+    Attributes:
+        stride: tokens that windows of a context share.
+        decoding: how spans are chosen.
+    """
+
+    stride: int
+    decoding: DecodingOptions
+
+
+@dataclasses.dataclass(frozen=True)
 class Recipe:
     """Everything but the graph.
 
@@ -62,12 +76,14 @@ class Recipe:
         labels: class names in the order of the outputs; () for regression.
         inputs: names of the graph's inputs in its order.
         preparation: of the model's kind.
+        spans: of a model that answers questions, else None.
     """
 
     model: str
     labels: tuple[str, ...]
     inputs: tuple[str, ...]
     preparation: TextRecipe | ImageRecipe
+    spans: SpanRecipe | None = None
 
     @property
     def is_text(self) -> bool:
@@ -111,7 +127,10 @@ def read_recipe(folder: Path) -> Recipe:
         ((kind, fields),) = content["preparation"].items()
         made = {"text": TextRecipe, "image": ImageRecipe}[kind](**_tuples(fields))
         values = {name: content[name] for name in ("model", "labels", "inputs")}
-        return Recipe(**_tuples(values), preparation=made)
+        spans = content.get("spans")  # not there in exports of older versions
+        if spans is not None:
+            spans = SpanRecipe(spans["stride"], DecodingOptions(**spans["decoding"]))
+        return Recipe(**_tuples(values), preparation=made, spans=spans)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is not what tools/export.py of this version writes ({error}); export again"

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from pathlib import Path
 
 from paddle import nn
 
+from sot_paddle.config import SPANS
 from sot_paddle.data.glue_tasks import TASKS
+from sot_paddle.data.squad.span_decoding import DecodingOptions
 from sot_paddle.data.tokenizer_families import FAMILIES
-from sot_paddle.deploy.recipe import ImageRecipe, Recipe, TextRecipe
+from sot_paddle.deploy.recipe import ImageRecipe, Recipe, SpanRecipe, TextRecipe
 from sot_paddle.train.image_model import find_model_folder, load_trained
-from sot_paddle.train.model_folder import CONFIG, read_object
-from sot_paddle.train.text_model import find_text_folder, load_trained_text
+from sot_paddle.train.model_folder import CONFIG, find_folder, read_object
+from sot_paddle.train.text_model import TextModel, find_text_folder, load_trained_text
 
+_STRIDE = 128
+"""As published."""
+_DECODING = {
+    "n_best_size": "n_best",
+    "max_answer_length": "max_tokens",
+    "null_score_diff_threshold": "threshold",
+    "null_score": "null_score",
+}
+"""Option of ``tools/train_squad.py`` to the field of DecodingOptions."""
 _TEXT_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
@@ -48,8 +58,8 @@ def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
     """Rebuild a model from a training's folder, or a folder with a model in it.
 
     Args:
-        place: what ``tools/train_glue.py`` or ``tools/train_image.py`` wrote: the run's folder,
-            its ``best`` or ``last``, or a checkpoint.
+        place: what ``tools/train_glue.py``, ``tools/train_squad.py`` or ``tools/train_image.py``
+            wrote: the run's folder, its ``best`` or ``last``, or a checkpoint.
         ema: images: the moving average, as evaluations take it; False for the raw weights.
 
     Raises:
@@ -60,6 +70,11 @@ def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
     if folder is not None:
         return _text(folder)
     folder = find_model_folder(place)
+    if folder is None and find_folder(place, lambda content: "hidden_size" in content) is not None:
+        raise ValueError(
+            f"{place} holds a model on hidden states, whose encoder it does not hold: predict with "
+            "tools/train_adapter.py --do_predict"
+        )
     if folder is None:
         raise ValueError(
             f"{place} holds no trained model: give the folder that tools/train_glue.py or "
@@ -71,12 +86,11 @@ def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
 def _text(folder: Path) -> Trained:
     found = load_trained_text(folder)
     tokenizer = found.tokenizer
-    taken = inspect.signature(found.model.forward).parameters
     task = TASKS.get(str(read_object(folder / CONFIG).get("task", "")).lower())
     recipe = Recipe(
         found.model.name,
         found.labels,
-        tuple(name for name in _TEXT_INPUTS if name in taken),
+        text_inputs(found.model),
         TextRecipe(
             found.model.backbone.tokenizer,
             tokenizer.max_length,
@@ -85,8 +99,23 @@ def _text(folder: Path) -> Trained:
             found.num_texts,
             task.text if task else (),
         ),
+        _spans(found) if found.model.head_config.pooling == SPANS else None,
     )
     return Trained(found.model, recipe, folder, found.notes)
+
+
+def text_inputs(model: nn.Layer) -> tuple[str, ...]:
+    """Names of the inputs that a language model reads, in the order of its export."""
+    encoder = getattr(model, model.backbone.prefix)
+    unread = getattr(encoder, "unread_inputs", ())
+    return tuple(name for name in _TEXT_INPUTS if name not in unread)
+
+
+def _spans(found: TextModel) -> SpanRecipe:
+    """How the run that a model comes from asked and answered, else as published."""
+    known = {name: found.options[name] for name in _DECODING if name in found.options}
+    decoding = DecodingOptions(**{_DECODING[name]: value for name, value in known.items()})
+    return SpanRecipe(found.options.get("doc_stride", _STRIDE), decoding)
 
 
 def _image(place: Path, folder: Path, ema: bool) -> Trained:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from paddle import nn
 
+from sot_paddle.config import SPANS
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.registry import create_model, text_backbone
+from sot_paddle.tasks.state_options import SQUAD_LENGTH
 from sot_paddle.train import run_folder
 from sot_paddle.train.model_folder import CONFIG, WEIGHTS, find_folder, read_object
 from sot_paddle.weights import load_weights
@@ -31,6 +35,7 @@ class TextModel:
         num_texts: 1 for sentences, 2 for pairs, None when the task is not one of GLUE's.
         padding: ``"max_length"`` or ``"longest"``, as in training.
         notes: what could not be read and was assumed.
+        options: of the run, {} when they are not there.
     """
 
     model: nn.Layer
@@ -39,6 +44,7 @@ class TextModel:
     num_texts: int | None
     padding: str
     notes: tuple[str, ...] = ()
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def find_text_folder(place: Path) -> Path | None:
@@ -73,7 +79,8 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
     model.eval()
     options, notes = _options(folder)
     limit = model.backbone.position_limit(model.encoder_config)
-    length = max_length or options.get("max_seq_length", min(_LENGTH, limit))
+    usual = SQUAD_LENGTH if model.head_config.pooling == SPANS else _LENGTH
+    length = max_length or options.get("max_seq_length") or min(usual, limit)
     if length > limit:
         raise ValueError(f"{folder} has positions for {limit} tokens, asked for {length}")
     tokenizer = FAMILIES[model.backbone.tokenizer].build(
@@ -87,6 +94,7 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
         len(task.text) if task else None,
         options.get("padding", "max_length"),
         notes,
+        options,
     )
 
 
@@ -96,7 +104,8 @@ def _build(folder: Path, config: dict[str, Any]) -> nn.Layer:
     if backbone is None or not isinstance(labels, dict):
         raise ValueError(f"{folder / CONFIG} is damaged: expected sot_model and id2label in it")
     sizes = backbone.read_config(config)
-    return create_model(name, len(labels) or 1, **sizes, **head)
+    outputs = 2 if head.get("pooling") == SPANS else len(labels) or 1
+    return create_model(name, outputs, **sizes, **head)
 
 
 def _options(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -1,0 +1,110 @@
+"""Answers of a model for questions: from its folder and its exports as its training writes them."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+
+from sot_paddle.data.squad.questions import read_questions
+from sot_paddle.data.squad.span_decoding import DecodingOptions, decode
+from sot_paddle.data.squad.span_features import span_features
+from sot_paddle.data.token_features import pad_rows
+from sot_paddle.deploy import export_command, predict_command
+from sot_paddle.deploy.trained import open_trained
+from sot_paddle.registry import create_model
+from sot_paddle.train.model_folder import write_config
+from sot_paddle.weights import save_weights
+from tests.sot_paddle.explain import tiny_models
+from tests.sot_paddle.train import state_files, tiny_run
+
+OPTIONS = {"max_seq_length": 24, "doc_stride": 5, "n_best_size": 4, "max_answer_length": 6}
+OPTIONS |= {"null_score_diff_threshold": 2.0, "null_score": "smallest"}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> tuple[Path, Path, Path]:
+    """A run's folder of a model with random weights, its export, and questions."""
+    root = tmp_path_factory.mktemp("asked")
+    run = root / "run"
+    best = tiny_run.write_model(run / "best", max_position_embeddings=40)
+    sizes = {key: value for key, value in tiny_run.SIZES.items() if key != "model_type"}
+    sizes["max_position_embeddings"] = 40
+    model = tiny_models.spread(create_model("bert_base", 2, **sizes, pooling="spans"))
+    save_weights(model, best / "model.safetensors")
+    more = {"sot_model": model.name, "sot_head": vars(model.head_config), "task": "SQuAD"}
+    write_config(best, {**tiny_run.SIZES, **sizes, **more, "id2label": {}})
+    (run / "run.json").write_text(json.dumps({"options": OPTIONS}), encoding="utf-8")
+    asked = state_files.write_squad(root / "dev.json", questions=5)
+    out = root / "export"
+    assert export_command.run_command([str(run), str(out), "--data", str(asked)]) == 0
+    return run, out, asked
+
+
+def expected(run: Path, asked: Path) -> dict:
+    """What the training writes: the same windows, scores and decoding."""
+    trained, questions = open_trained(run), read_questions(asked)
+    from sot_paddle.deploy.preparation import load_tokenizer
+
+    tokenizer = load_tokenizer(trained.recipe.preparation, trained.folder)
+    features = span_features(questions, tokenizer, max_length=24, stride=5)
+    batch = pad_rows(features.tokens, range(len(features)), max_length=24)
+    batch.pop("labels")
+    with paddle.no_grad():
+        scores = trained.model(**{name: paddle.to_tensor(one) for name, one in batch.items()})
+    options = DecodingOptions(n_best=4, max_tokens=6, threshold=2.0, null_score="smallest")
+    return decode(questions, features, *(one.numpy() for one in scores), options)
+
+
+@pytest.mark.parametrize(("which", "runtime"), [(0, "model"), (1, "onnx"), (1, "jit")])
+def test_every_runtime_answers_as_the_training(files, tmp_path, which, runtime):
+    out = tmp_path / "answers.jsonl"
+    flags = [str(files[which]), str(files[2]), "--runtime", runtime, "--out", str(out), "--cpu"]
+    assert predict_command.run_command([*flags, "--batch-size", "2"]) == 0
+    found = [json.loads(line) for line in out.read_text().splitlines()]
+    answers = expected(files[0], files[2])
+    assert [one["id"] for one in found] == list(answers)
+    assert {one["id"]: one["answer"] for one in found} == {n: a.text for n, a in answers.items()}
+    assert any(one["answer"] for one in found)
+    for one, answer in zip(found, answers.values(), strict=True):
+        np.testing.assert_allclose(one["null_odds"], answer.null_odds, rtol=1e-4, atol=1e-4)
+        assert one["candidates"][0]["text"] == answer.candidates[0].text
+
+
+def test_lines_from_stdin_are_answered(files, monkeypatch, capsys):
+    lines = [{"question": one.text, "context": one.context} for one in read_questions(files[2])[:2]]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert predict_command.run_command([str(files[1]), "--batch-size", "1"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    answers = list(expected(files[0], files[2]).values())[:2]
+    assert [one["answer"] for one in found] == [answer.text for answer in answers]
+    assert [one["id"] for one in found] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "message"),
+    [
+        ("{}\n", (), 'line 1: expected {"question": TEXT, "context": TEXT} (question is None)'),
+        ("[1]\n", (), "line 1: expected"),
+        ("{}\n", ("--columns", "1"), "takes one file"),
+        ("{}\n", ("--format", "tsv"), "takes one file"),
+        ("{}\n", ("--logits",), "an answer has none"),
+    ],
+)
+def test_what_is_no_question_is_one_line(files, tmp_path, capsys, text, flags, message):
+    (tmp_path / "asked.jsonl").write_text(text, encoding="utf-8")
+    place = str(tmp_path / "asked.jsonl")
+    assert predict_command.run_command([str(files[1]), place, *flags]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+
+
+def test_a_model_on_hidden_states_says_what_it_lacks(tmp_path):
+    write_config(tmp_path, {"sot_model": "adapter_classifier", "num_layers": 3, "hidden_size": 12})
+    with pytest.raises(ValueError, match="hidden states, whose encoder it does not hold: predict"):
+        open_trained(tmp_path)
