@@ -15,12 +15,17 @@ from align.weights import convert_file
 from align.weights.formats.checkpoint_reading import read_as_paddle
 from align.weights.formats.source import Unpacking, open_source
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.deploy.exporting import export
+from sot_paddle.deploy.input_rows import InputOptions, read_rows
+from sot_paddle.deploy.predictor import open_predictor
+from sot_paddle.deploy.trained import open_trained
 from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.train.text_command import run_command
 from sot_paddle.train.text_model import load_trained_text
 from tests.sot_paddle.train.original_checkpoints import ORIGINALS
 from tests.sot_paddle.train.run_output import arrays_of
 
+_AS_TOLD = InputOptions()
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
 
 
@@ -101,7 +106,7 @@ def test_training_with_the_second_order_head_resumes_bit_for_bit(original, run, 
     assert len(moved) > 20
 
 
-def test_a_trained_model_predicts_and_goes_back_bit_for_bit(original, run, tmp_path):
+def test_a_trained_model_predicts_and_goes_back_bit_for_bit(original, run, tmp_path, tiny_folders):
     kind, folder = original
     out = tmp_path / "out"
     run(
@@ -120,6 +125,12 @@ def test_a_trained_model_predicts_and_goes_back_bit_for_bit(original, run, tmp_p
     rows = (tmp_path / "predicted" / "RTE.tsv").read_text("utf-8").splitlines()
     assert rows[1:] == (out / "RTE.tsv").read_text("utf-8").splitlines()[1:]
     assert len(rows) == 6
+    if kind.architecture == "openai-gpt":  # tests/sot_paddle/deploy exports the others' folders
+        made = tmp_path / "export"
+        assert set(export(open_trained(out), made, report=str)) == {"jit", "onnx"}
+        asked = read_rows([str(tiny_folders[0] / "test.tsv")], open_trained(out).recipe, _AS_TOLD)
+        found = open_predictor(made, runtime="onnx").predictions(asked, 2, logits=False)
+        assert [one["label"] for one in found] == [row.split("\t")[1] for row in rows[1:]]
     back = tmp_path / "back"
     convert_file(best / "model.safetensors", back, kind.layout, kind.model, reverse=True)
     trained, _ = read_tensors(best / "model.safetensors")
