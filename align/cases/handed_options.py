@@ -17,6 +17,10 @@ import paddle
 from align.cases.sides.built_records import Named
 from align.cases.sides.command_defaults import OF_DATA
 from align.cases.sides.picture_folder import SMALL, write_pictures
+from sot_paddle.backbones.bert import BERT
+from sot_paddle.backbones.gpt import GPT
+from sot_paddle.backbones.roberta import ROBERTA
+from sot_paddle.config import EncoderConfig
 
 GIVEN: Mapping[str, Any] = {
     "img_size": 26,
@@ -42,6 +46,7 @@ GIVEN: Mapping[str, Any] = {
     "interpolation": "bilinear",
 }
 """Flag -> a value that is not its default."""
+_EVALUATED = ("img_size", "crop_pct", "interpolation", "mean", "std")
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "training transform": (
         *("img_size", "scale", "ratio", "train_interpolation", "hflip", "aa", "color_jitter"),
@@ -51,7 +56,8 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
         *("mixup", "cutmix", "mixup_prob", "mixup_switch_prob", "mixup_off_epoch", "smoothing"),
     ),
     "erasing": ("reprob", "remode", "recount"),
-    "evaluation transform": ("img_size", "crop_pct", "interpolation", "mean", "std"),
+    "evaluation transform": _EVALUATED,
+    "evaluation alone": _EVALUATED,
     "batches": ("mean", "std", "seed"),
     "training set": ("seed",),
 }
@@ -60,13 +66,19 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 
 def image_given() -> Named:
     """What each part has to hold."""
-    return {f"{part}: {flag}": {"value": GIVEN[flag]} for part, fs in _PARTS.items() for flag in fs}
+    found = {
+        f"{part}: {flag}": {"value": GIVEN[flag]} for part, fs in _PARTS.items() for flag in fs
+    }
+    return found | {"evaluation batch": {"images": "float32", "labels": "int64"}}
 
 
 def image_arrived() -> Named:
     """What the parts hold that the trainer builds from its options."""
     from align.cases.sides.paddle_images import train_config
+    from sot_paddle.data.image_batches import EvalCollate
+    from sot_paddle.tasks.image_options import ImageEvalConfig
     from sot_paddle.tasks.images import load_images
+    from sot_paddle.train.image_evaluation import _transform
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = write_pictures(Path(scratch), train=SMALL, val=SMALL, classes=3)
@@ -77,6 +89,9 @@ def image_arrived() -> Named:
         "mixing": train.collate.mix,
         "erasing": train.collate.erasing,
         "evaluation transform": task.dev["val"].images.transform,
+        "evaluation alone": _transform(
+            ImageEvalConfig(data_dir="d", weights="w", **{f: GIVEN[f] for f in _EVALUATED}), None
+        ),
         "batches": train.collate,
         "training set": train.images,
     }
@@ -86,7 +101,8 @@ def image_arrived() -> Named:
         for flag in flags:
             held = getattr(parts[part], names.get(flag, flag))
             found[f"{part}: {flag}"] = {"value": held}
-    return found
+    batch = EvalCollate(GIVEN["img_size"])([])
+    return found | {"evaluation batch": {name: str(part.dtype) for name, part in batch.items()}}
 
 
 _TEXT: Mapping[str, Any] = {
@@ -124,6 +140,16 @@ _IMAGE: Mapping[str, Any] = {
 }
 """Option of a command -> a value that is not its default."""
 _STEPS, _STEPS_OF_EPOCH = 40, 5
+_PRESETS = {
+    ("", 0): "bert_base",
+    ("", 12): "bert_base",
+    ("", 13): "bert_large",
+    ("", 30): "bert_large",
+    ("bert-large-uncased", 2): "bert_large",
+    ("bert-base-uncased", 24): "bert_large",
+    ("another-bert-large", 2): "bert_base",
+}
+"""Name of a checkpoint and its layers (0: not said) -> the smallest preset that is as deep."""
 
 
 def run_given() -> Named:
@@ -168,6 +194,8 @@ def run_given() -> Named:
         "image optimizer": {**shared, "kind": "AdamW", "betas": (0.7, 0.95)},
         "image rates": {"0": 3e-6, "5": 3e-6 + rise, "10": 4e-3, "30": 4e-3},
         "image rates of a cosine": {"45": 2e-6},
+        "presets": {f"{hint} {depth}": name for (hint, depth), name in _PRESETS.items()},
+        "longest rows": {"bert": 512, "roberta": 512, "gpt": 512},
     }
 
 
@@ -221,7 +249,16 @@ def run_arrived() -> Named:
         "image optimizer": _optimizer(made[3][0]),
         "image rates": _rates(made[3][1], (0, 5, 10, 30)),
         "image rates of a cosine": _rates(made[4][1], (45,)),
+        "presets": {f"{hint} {depth}": _preset(hint, depth) for hint, depth in _PRESETS},
+        "longest rows": {
+            one.prefix: one.position_limit(EncoderConfig(**one.presets[name]))
+            for one, name in ((BERT, "bert_base"), (ROBERTA, "roberta_base"), (GPT, "openai_gpt"))
+        },
     }
+
+
+def _preset(hint: str, depth: int) -> str:
+    return BERT.preset_for({"num_hidden_layers": depth} if depth else {}, hint)
 
 
 def _plan(plan: Any) -> dict[str, Any]:

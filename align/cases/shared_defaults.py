@@ -118,6 +118,9 @@ COUNTERPARTS: Mapping[str, str] = {
     ),
     "data.paddle_dataset PadCollator pad_id": "transformers BertConfig pad_token_id",
     "data.image_randaugment RandAugmentConfig prob": "timm.data.auto_augment AugmentOp prob",
+    "data.squad.answer_scores score_answers null_limit": (
+        "transformers.data.metrics.squad_metrics squad_evaluate no_answer_probability_threshold"
+    ),
     "data.squad.span_decoding DecodingOptions n_best": (
         "sot_torch_ref.train.squad best_answer n_best"
     ),

@@ -37,7 +37,7 @@ _TRAINED = {"byte_bpe": 600, "word_bpe": 500, "sentencepiece": 300}
 
 
 def train_vocabulary(folder: Path, family: str, texts: Sequence[str]) -> Path:
-    """Write the files of a small vocabulary into a folder."""
+    """Write the files of a small vocabulary into a folder; merges have the line ends of Windows."""
     if family == "sentencepiece":
         return _train_sentence_pieces(folder, texts)
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
@@ -55,6 +55,8 @@ def train_vocabulary(folder: Path, family: str, texts: Sequence[str]) -> Path:
         options |= {"special_tokens": [_UNKNOWN], "end_of_word_suffix": "</w>"}
     made.train_from_iterator(list(texts), trainers.BpeTrainer(**options))
     made.model.save(str(folder))
+    merges = folder / "merges.txt"
+    merges.write_bytes(merges.read_bytes().replace(b"\n", b"\r\n"))
     return folder
 
 
@@ -98,10 +100,12 @@ def reference_tokenizer(folder: Path, family: str, *, lower_case: bool = False) 
 def as_tokenizer_json(folder: Path) -> Path:
     """The same vocabulary as one ``tokenizer.json``, in a folder inside the folder."""
     lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")[1:]
+    pairs = [line for line in lines if line]
     model = {
         "type": "BPE",
         "vocab": json.loads((folder / "vocab.json").read_text(encoding="utf-8")),
-        "merges": [line for line in lines if line],
+        # as text, and as newer versions of the library write them
+        "merges": [pair.split(" ") if at % 2 else pair for at, pair in enumerate(pairs)],
     }
     whole = folder / "whole"
     whole.mkdir()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.subword import RowForm, SubwordTokenizer, check_options
+from sot_paddle.data.subword import RowForm, SubwordTokenizer, check_row_options
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -42,7 +42,7 @@ class ByteBpeTokenizer(SubwordTokenizer):
         max_length: int = 128,
         tie_break: str = "slow",
     ) -> None:
-        check_options(max_length, tie_break)
+        check_row_options(max_length, tie_break)
         from tokenizers import AddedToken, normalizers, pre_tokenizers
 
         backend = _backend(Path(source), _SPECIAL, end_of_word="")
@@ -50,7 +50,7 @@ class ByteBpeTokenizer(SubwordTokenizer):
             backend.normalizer = normalizers.Lowercase()
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         # the mask takes the space before it, so that it stands for a word
-        backend.add_special_tokens([*_SPECIAL[:-1], AddedToken(_MASK, lstrip=True, special=True)])
+        backend.add_special_tokens([*_SPECIAL[:-1], AddedToken(_MASK, lstrip=True)])
         first, pad, last, _, mask = map(backend.token_to_id, _SPECIAL)
         super().__init__(
             backend,
@@ -91,7 +91,7 @@ class WordBpeTokenizer(SubwordTokenizer):
         max_length: int = 128,
         tie_break: str = "slow",
     ) -> None:
-        check_options(max_length, tie_break)
+        check_row_options(max_length, tie_break)
         from tokenizers import normalizers, pre_tokenizers
 
         backend = _backend(Path(source), (_UNKNOWN,), end_of_word=_END_OF_WORD)

@@ -227,7 +227,7 @@ class SubwordTokenizer:
         return whole, len(row) if form.typed else len(whole)
 
 
-def check_options(max_length: int, tie_break: str) -> None:
+def check_row_options(max_length: int, tie_break: str) -> None:
     """Refuse an impossible option, before a vocabulary is read.
 
     Raises:

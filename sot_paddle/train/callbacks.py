@@ -65,15 +65,13 @@ class Flow(TrainerCallback):
     Args:
         stop: Ctrl-C's request.
         eval_steps: steps between evaluations, None for the end of each epoch, 0 for never.
-        save_steps: steps between checkpoints beside those of the Trainer's arguments.
+        save_steps: steps between checkpoints beside those of the Trainer's arguments, 0 for none.
 
     Attributes:
         trainer: the trainer, set when it is built.
     """
 
-    def __init__(
-        self, stop: StopRequest, *, eval_steps: int | None, save_steps: int | None = None
-    ) -> None:
+    def __init__(self, stop: StopRequest, *, eval_steps: int | None, save_steps: int = 0) -> None:
         self.stop, self.eval_steps, self.save_steps = stop, eval_steps, save_steps
         self.trainer = None
 

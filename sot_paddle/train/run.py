@@ -206,7 +206,7 @@ def _arguments(run: Run, pace: Pace) -> TrainingArguments:
         num_train_epochs=plan.epochs,
         max_steps=options.max_steps,
         logging_steps=plan.log_steps,
-        save_steps=plan.save_steps or pace.steps * plan.save_epochs,
+        save_steps=plan.save_steps,  # Flow saves at the end of epochs
         seed=run.seed,
         device="gpu" if runs_on_gpu() else "cpu",
         disable_tqdm=True,

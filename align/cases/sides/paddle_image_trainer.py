@@ -45,6 +45,7 @@ class ImageTrainerRun:
         scores: of each evaluation, ``step 5/ema_top1`` and so on.
         reported: steps, epochs and mean loss as the run's summary states them.
         best: step of the checkpoint kept as the best, and the value that it was chosen for.
+        saved: steps of the checkpoints.
         tool: what ``tools/eval_image.py`` says of that checkpoint.
         resumed: a second run that continued a checkpoint of the first.
     """
@@ -55,6 +56,7 @@ class ImageTrainerRun:
     scores: Arrays = field(default_factory=dict)
     reported: Arrays = field(default_factory=dict)
     best: Arrays = field(default_factory=dict)
+    saved: list[int] = field(default_factory=list)
     tool: Arrays = field(default_factory=dict)
     resumed: ImageTrainerRun | None = None
 
@@ -72,6 +74,7 @@ def train_images(folder: Path, options: Mapping[str, Any], resume_at: int) -> Im
     with _as_before(), _quiet():
         found = _run(folder, {**options, "output_dir": str(out)})
         kept = json.loads((out / "best" / "best.json").read_text(encoding="utf-8"))
+        found.saved = sorted(int(one.name.split("-")[1]) for one in out.glob("checkpoint-*"))
         found.best["best kept"] = np.array(kept["step"])
         found.best[f"best {options['eval_metric']}"] = np.array(kept["value"])
         found.tool = _evaluated(folder, options["dtype"], options["batch_size"])

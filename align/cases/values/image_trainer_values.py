@@ -63,6 +63,9 @@ def data(setting: Setting) -> BothSides:
     keys = trainer.fed_keys(*order, SEED, **two)
     ours = {"epochs and images": np.array(runs.ours.keys), **_steps(runs.ours.batches), **keys}
     ours["resumed/epochs and images"] = np.array(runs.ours.resumed.keys)
+    ours["saved steps"], steps = np.array(runs.ours.saved), len(runs.batches)
+    ends = range(case.recipe.by_epoch.steps, steps + 1, case.recipe.by_epoch.steps)
+    reference["saved steps"] = np.array(sorted({*ends, case.resume_at}))
     first, last = list(reference)[1], _steps(runs.batches[-1:], len(runs.batches))
     return BothSides(
         ours,

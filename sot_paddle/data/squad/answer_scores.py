@@ -14,12 +14,11 @@ from sot_paddle.data.squad.questions import Question
 Scores = dict[str, float]
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PUNCTUATION = frozenset(string.punctuation)
 
 
 def normalized(answer: str) -> str:
     """Lower case without punctuation, without a, an, the, and with single spaces."""
-    plain = "".join(c for c in answer.lower() if c not in _PUNCTUATION)
+    plain = "".join(c for c in answer.lower() if c not in string.punctuation)
     return " ".join(_ARTICLES.sub(" ", plain).split())
 
 
@@ -31,11 +30,9 @@ def exact_match(gold: str, given: str) -> float:
 def f1_of(gold: str, given: str) -> float:
     """F1 of the words that both have; of empty answers 1 where both are empty, else 0."""
     wanted, found = normalized(gold).split(), normalized(given).split()
-    if not wanted or not found:
-        return float(wanted == found)
     same = sum((Counter(wanted) & Counter(found)).values())
     if not same:
-        return 0.0
+        return float(wanted == found)
     precision, recall = same / len(found), same / len(wanted)
     return 2 * precision * recall / (precision + recall)
 

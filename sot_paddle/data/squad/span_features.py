@@ -130,7 +130,7 @@ def _span(question: Question, covered: np.ndarray, place: int, last: int | None)
     if covered[0, 0] > start or covered[-1, 1] < stop:
         return NO_ANSWER
     first = int(np.searchsorted(covered[:, 0], start, side="right")) - 1
-    final = int(np.searchsorted(covered[:, 1], stop, side="left"))
+    final = int(np.searchsorted(covered[:, 1], stop))
     if last is not None and first == len(covered) - 1:
         return last, place + final
     return place + first, place + final

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,9 @@ from sot_paddle.data.token_features import pad_rows
 from sot_torch_ref.train import squad as reference_squad
 
 _KEYS = ("input_ids", "token_type_ids", "attention_mask")
+_DRAWS = 4
+_KINDS = ("several", "one")
+"""How many starts and ends of a row are combined."""
 _LONG = (
     "In 1066, the Normans, who came from Normandy, conquered England; their duke was William. He "
     "was crowned in Westminster on Christmas Day. The café was not there yet, nor was Dr. Smith's "
@@ -33,14 +35,15 @@ _ASKED = (
     ("begin", "When did it begin?", ("In 1066", "1066")),
     ("none", "Who was the first president of the Normans?", ()),
 )
+_EMPTY = Question("empty", "Who wrote this?", "")
+"""About a context without a token: transformers makes no row of it, or one without the context."""
 
 
-def questions(chosen: Sequence[str] = ()) -> list[Question]:
+def questions() -> list[Question]:
     """Hand-made questions about a context that several windows cover."""
     return [
         Question(name, text, _LONG, answers, tuple(map(_LONG.index, answers)))
         for name, text, answers in _ASKED
-        if not chosen or name in chosen
     ]
 
 
@@ -163,7 +166,7 @@ def _windows(setting: Setting, asked: list[Question], length: int, stride: int) 
 
 
 def decoding(setting: Setting, *, null_score: str, n_best: int = 5, tokens: int = 4) -> BothSides:
-    """Answers, best scores and null scores of random scores.
+    """Answers, best scores and null scores of several draws of scores, in which ties are frequent.
 
     Args:
         setting: the vocabulary.
@@ -171,62 +174,59 @@ def decoding(setting: Setting, *, null_score: str, n_best: int = 5, tokens: int 
         n_best: starts and ends that are combined.
         tokens: of an answer at most.
     """
-    length, stride, asked = 48, 12, questions()
+    length, stride, asked = 48, 12, [*questions(), _EMPTY]
     rows = _rows(setting, asked, {"max_length": length, "stride": stride})
     rng = np.random.default_rng(23)
-    starts, ends = rng.normal(size=(2, len(rows), length))
-    starts[:, 0] += 0.7  # some questions have an answer, some have none
+    draws = np.round(4 * rng.normal(size=(_DRAWS, 2, len(rows), length))) / 4
+    draws[:, 0, :, 0] += 0.75  # some questions have an answer, some have none
+    windows = _windows(setting, asked, length, stride)
     options = DecodingOptions(n_best=n_best, max_tokens=tokens)
     if null_score != "published":  # which is the default
         options = dataclasses.replace(options, null_score=null_score)
 
-    def found(**changes: Any) -> Arrays:
-        other = dataclasses.replace(options, **changes)
-        return _named(decode(asked, rows, starts, ends, other))
+    def found(counts: tuple[int, int] = (n_best, 1), **changes: Any) -> Arrays:
+        made: Arrays = {}
+        for kind, count in zip(_KINDS, counts, strict=True):
+            other = dataclasses.replace(options, n_best=count, **changes)
+            for draw, (starts, ends) in enumerate(draws):
+                for key, answer in decode(asked, rows, starts, ends, other).items():
+                    best = answer.candidates[0].score
+                    made |= _of(f"{kind} {key} {draw}", answer.text, best, answer.null_score)
+        return made
 
-    at, answers = 0, {}
-    for question, windows in zip(asked, _windows(setting, asked, length, stride), strict=True):
-        scored = [
-            (row["offsets"], starts[at + i].tolist(), ends[at + i].tolist())
-            for i, row in enumerate(windows)
-        ]
-        at += len(windows)
-        answers[question.id] = reference_squad.best_answer(
-            question.context,
-            scored,
-            n_best=n_best,
-            max_tokens=tokens,
-            smallest_null=null_score == "smallest",
-        )
-    reference = {
-        name: array
-        for key, (text, best, null) in answers.items()
-        for name, array in _of(key, text, best, null).items()
-    }
+    reference: Arrays = {}
+    for kind, count in zip(_KINDS, (n_best, 1), strict=True):
+        for draw, (starts, ends) in enumerate(draws):
+            at = 0
+            for question, held in zip(asked, windows, strict=True):
+                scored = [
+                    (row["offsets"], starts[at + i].tolist(), ends[at + i].tolist())
+                    for i, row in enumerate(held)
+                ]
+                at += len(held)
+                answer = reference_squad.best_answer(
+                    question.context,
+                    scored,
+                    n_best=count,
+                    max_tokens=tokens,
+                    smallest_null=null_score == "smallest",
+                )
+                reference |= _of(f"{kind} {question.id} {draw}", *answer)
     other = {"published": "smallest", "smallest": "published"}[null_score]
+    answered = sum(len(text) > 1 for name, text in reference.items() if name.endswith("answer"))
     return BothSides(
         found(),
         reference,
         {
             "the other null score": found(null_score=other),
             "longer answers": found(max_tokens=3 * tokens),
-            "fewer starts and ends": found(n_best=1),
+            "fewer starts and ends": found((1, 1)),
             "a threshold": found(threshold=-5.0),
         },
         "the answers",
         framework_free=True,
-        note=f"{sum(bool(text) for text, *_ in answers.values())} of {len(asked)} answered",
+        note=f"{answered} of {len(reference) // 2} answered",
     )
-
-
-def _named(answers: dict[str, Any]) -> Arrays:
-    return {
-        name: array
-        for key, answer in answers.items()
-        for name, array in _of(
-            key, answer.text, answer.candidates[0].score, answer.null_score
-        ).items()
-    }
 
 
 def _of(key: str, text: str, best: float, null: float) -> Arrays:
@@ -248,50 +248,55 @@ _GIVEN = {
     "repeated": ("the day the day", ("day", "day day day")),
     "accents": ("café", ("cafe", "Café.")),
     "empty gold": ("", ("the", "...")),
+    "partly empty gold": ("", ("the", "Normans")),
 }
 """What was given, and the gold answers."""
+_ANSWERABLE, _BAD = ("same", "partly", "wrong"), ("none wrong", "wrong")
+"""Scored alone as well; of the bad ones answering nothing at all is best."""
 
 
 def scores(setting: Setting, *, null_limit: float) -> BothSides:
     """Exact and F1 of hand-made answers: all, answerable and unanswerable ones, best limits.
 
+    Every answer is there twice, and many of them have the same odds, some those of the limit.
+
     Args:
         setting: unused.
         null_limit: above it no answer counts.
     """
-    from transformers.data.metrics.squad_metrics import squad_evaluate
-    from transformers.data.processors.squad import SquadExample
-
     asked = [
-        Question(name, "?", " ".join(gold), gold, (0,) * len(gold))
+        Question(f"{name} {time}", "?", " ".join(gold), gold, (0,) * len(gold))
+        for time in range(2)
         for name, (_, gold) in _GIVEN.items()
     ]
-    given = {name: text for name, (text, _) in _GIVEN.items()}
+    given = {one.id: _GIVEN[one.id[:-2]][0] for one in asked}
     rng = np.random.default_rng(29)
-    odds = dict(zip(given, rng.permutation(len(given)) / len(given), strict=True))
-    examples = []
-    for question in asked:
-        texts = [{"text": text} for text in question.answers]
-        example = SquadExample(
-            question.id, "?", question.context, None, None, "", texts, not question.answers
-        )
-        example.answers = texts
-        examples.append(example)
-    theirs = squad_evaluate(examples, given, odds, null_limit)
+    odds = dict(zip(given, rng.permutation(len(given)) // 4 / 5, strict=True))
+    parts = [
+        {key: text for key, text in given.items() if key[:-2] in names}
+        for names in (_GIVEN, _ANSWERABLE, _BAD)
+    ]
 
     def ours(**changes: Any) -> Arrays:
-        options = {"answers": given, "null_limit": null_limit} | changes
-        return _as_arrays(answer_scores.score_answers(asked, null_odds=odds, **options))
+        options = {"answers": given, "null_odds": odds, "null_limit": null_limit} | changes
+        return {
+            name: np.asarray(value, "float64")
+            for name, value in answer_scores.score_answers(asked, **options).items()
+        }
 
-    found = ours()
+    found = ours() | _prefixed(ours(answers=parts[1], null_odds=None), ours(answers=parts[2]))
+    theirs = [_scored_by_transformers(asked, part, odds, null_limit) for part in parts]
+    theirs[1] = _scored_by_transformers(asked, parts[1], dict.fromkeys(odds, 0.0), null_limit)
+    without = {name: value for name, value in theirs[1].items() if "best" not in name}
     return BothSides(
         found,
-        {name: np.asarray(theirs[name], "float64") for name in found},
+        theirs[0] | _prefixed(without, theirs[2]),
         {
-            "another limit": ours(null_limit=0.5 if null_limit == 1.0 else 0.2),
-            "an article that counts": ours(answers=given | {"same": "those Normans"}),
+            "another limit": found | ours(null_limit=0.5 if null_limit == 1.0 else 0.2),
+            "an article that counts": found | ours(answers=given | {"same 0": "those Normans"}),
             "a fraction instead of per cent": {name: value / 100 for name, value in found.items()},
-            "one question less": ours(answers={n: t for n, t in given.items() if n != "wrong"}),
+            "one question less": found
+            | ours(answers={n: t for n, t in given.items() if n != "wrong 1"}),
         },
         "the scores",
         framework_free=True,
@@ -300,5 +305,25 @@ def scores(setting: Setting, *, null_limit: float) -> BothSides:
     )
 
 
-def _as_arrays(found: answer_scores.Scores) -> Arrays:
-    return {name: np.asarray(value, "float64") for name, value in found.items()}
+def _prefixed(without_odds: Arrays, bad: Arrays) -> Arrays:
+    return {f"without odds: {name}": value for name, value in without_odds.items()} | {
+        f"bad: {name}": value for name, value in bad.items()
+    }
+
+
+def _scored_by_transformers(
+    asked: list[Question], answers: dict[str, str], odds: dict[str, float], limit: float
+) -> Arrays:
+    from transformers.data.metrics.squad_metrics import squad_evaluate
+    from transformers.data.processors.squad import SquadExample
+
+    examples = []
+    for question in (one for one in asked if one.id in answers):
+        texts = [{"text": text} for text in question.answers]
+        example = SquadExample(
+            question.id, "?", question.context, None, None, "", texts, not question.answers
+        )
+        example.answers = texts
+        examples.append(example)
+    scored = squad_evaluate(examples, answers, {key: odds[key] for key in answers}, limit)
+    return {name: np.asarray(value, "float64") for name, value in scored.items()}

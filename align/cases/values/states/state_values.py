@@ -39,10 +39,11 @@ _FILES = {
 
 def live(setting: Setting) -> BothSides:
     """Every hidden state of a model in training mode against transformers' own."""
-    pair, dtype = setting.pair, setting.dtype
+    pair, dtype, ours_model = setting.pair, setting.dtype, setting.pair.model
     batch = {name: value for name, value in pair.batch.items() if name != "labels"}
     with on_paddle.default_dtype(dtype):
-        made = hidden_states(pair.model, batch)
+        made = hidden_states(ours_model, batch)
+    modes = [ours_model.training]
     model = pair.fresh_reference().eval()
     with on_torch.default_dtype(dtype), torch.no_grad():
         given = {name: torch.from_numpy(value) for name, value in batch.items()}
@@ -56,12 +57,12 @@ def live(setting: Setting) -> BothSides:
     labels = np.arange(rows)
     sizes = (len(ours), *row)
     source = LiveStates(
-        pair.model, lambda rows: {n: v[rows] for n, v in batch.items()}, rows, [labels], sizes, {}
+        ours_model, lambda rows: {n: v[rows] for n, v in batch.items()}, rows, [labels], sizes, {}
     )
-    pair.model.eval()  # it stays in the mode that it has
+    ours_model.eval()  # it stays in the mode that it has
     with on_paddle.default_dtype(dtype):
         alone = source.states([1])
-    pair.model.train()
+    modes.append(ours_model.training)
     names = list(ours)
     return BothSides(
         {
@@ -70,6 +71,8 @@ def live(setting: Setting) -> BothSides:
             "sizes of a row": np.asarray(source.of_row),
             "rows": np.asarray(len(source)),
             "labels": source.labels[0],
+            "modes afterwards": np.asarray(modes),
+            "in its precision": np.asarray(source.dtype == dtype),
         },
         {
             **{name: on_torch.numpy(state) for name, state in zip(names, theirs, strict=True)},
@@ -77,6 +80,8 @@ def live(setting: Setting) -> BothSides:
             "sizes of a row": np.asarray((len(theirs), *theirs[0].shape[1:])),
             "rows": np.asarray(len(theirs[0])),
             "labels": labels,
+            "modes afterwards": np.asarray([True, False]),
+            "in its precision": np.asarray(True),
         },
         {
             "without the embedding output": dict(zip(names, [*ours.values()][1:], strict=False)),
