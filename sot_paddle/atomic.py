@@ -1,15 +1,19 @@
 """Files and folders that are there whole or not at all, also after a crash.
 
-Each is written under a temporary name beside its own, flushed to the disk, and renamed. A kill at
-any moment leaves the old state or the new one, and a stray entry that begins with `WRITING`; a kill
-between the two renames of a folder that replaces another leaves the old one under `DISCARDED`.
+Each is written under a temporary name beside its own, flushed to the disk, and renamed; two folders
+change places in one step. A kill at any moment leaves the old state or the new one, and a stray
+entry that begins with `WRITING` or `DISCARDED`. Where the file system cannot exchange two names, a
+kill between two renames leaves the old folder under `DISCARDED`, which `recover` puts back.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import itertools
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +22,10 @@ from typing import BinaryIO
 WRITING, DISCARDED = ".writing-", ".discarded-"
 """Begin the names of what is being written or removed; the process id and a count end them."""
 
+_ANY_START = f"{re.escape(WRITING)}|{re.escape(DISCARDED)}"
 _serial = itertools.count()
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+_UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def beside(path: Path, start: str) -> Path:
@@ -55,8 +62,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.fsync(handle.fileno())
         os.replace(temporary, path)
     finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)  # gone already when all went well
+        _remove(temporary)  # gone already when all went well
     sync(path.parent)
 
 
@@ -97,20 +103,100 @@ def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(path)
     temporary, old = beside(path, WRITING), beside(path, DISCARDED)
     try:
-        shutil.rmtree(temporary, ignore_errors=True)
+        _remove(temporary)
         temporary.mkdir()
         yield temporary
         for written in (*temporary.rglob("*"), temporary):
             sync(written)
-        if path.exists():
+        if not path.exists():
+            os.replace(temporary, path)
+        elif not _exchange(temporary, path):
             os.replace(path, old)
-        os.replace(temporary, path)
+            os.replace(temporary, path)
         sync(path.parent)
     finally:
         if old.exists() and not path.exists():
             os.replace(old, path)
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+        _remove(temporary)
+        _remove(old)
+
+
+@contextlib.contextmanager
+def atomic_files(*paths: Path) -> Iterator[Path]:
+    """Yield a folder for files that take their names only when all are there.
+
+    Args:
+        paths: destinations in one folder, which must exist; each is written under its name into
+            the folder yielded. The first one is the work, the others are about it: at no instant
+            is one of them there beside another one's work.
+
+    Yields:
+        A temporary folder beside them.
+
+    Raises:
+        OSError: one of them cannot be written; what was there before is untouched.
+    """
+    temporary = beside(paths[0], WRITING)
+    try:
+        temporary.mkdir()
+        yield temporary
+        for path in paths:
+            sync(temporary / path.name)
+        for path in paths[1:]:
+            path.unlink(missing_ok=True)
+        for path in paths:
+            os.replace(temporary / path.name, path)
+        sync(paths[0].parent)
+    finally:
+        _remove(temporary)
+
+
+def clear_leftovers(path: Path) -> None:
+    """Put back or remove what killed writers of a path left; nobody may be writing it now."""
+    recover(path)
+    left = re.compile(rf"(?:{_ANY_START}){re.escape(path.name)}-\d+\.\d+")
+    for other in path.parent.iterdir() if path.parent.is_dir() else ():
+        if left.fullmatch(other.name):
+            _remove(other)
+
+
+def recover(path: str | os.PathLike[str]) -> None:
+    """Put back a folder that a kill left moved aside before its successor had its name.
+
+    Args:
+        path: name of the folder; when it is there, nothing happens.
+    """
+    path = Path(path)
+    if path.exists():
+        return
+    aside = re.compile(rf"{re.escape(DISCARDED + path.name)}-\d+\.\d+")
+    for old in sorted(path.parent.glob(f"{DISCARDED}*")):
+        if aside.fullmatch(old.name) and old.is_dir():
+            os.replace(old, path)
+            return
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a link or a folder as far as that works."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Let two folders change places in one step; whether the system can (Linux)."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    if rename(_HERE, os.fsencode(first), _HERE, os.fsencode(second), _EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _UNKNOWN:
+        return False
+    raise OSError(number, os.strerror(number), str(first), None, str(second))
 
 
 def sync(path: str | os.PathLike[str]) -> None:

@@ -193,8 +193,12 @@ def _probability(name: str, value: float) -> None:
         raise ValueError(f"{name} must be in [0, 1), got {value}")
 
 
+LARGEST = 2**32 - 1
+"""Largest number of an option: a seed of NumPy's; every count and size stays far below."""
+
+
 def check_finite(record: Any) -> None:
-    """Refuse an option record in which a number is infinite or NaN.
+    """Refuse an option record in which a number is infinite, NaN or larger than `LARGEST`.
 
     Raises:
         ValueError: naming the first such option.
@@ -204,6 +208,8 @@ def check_finite(record: Any) -> None:
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, float) and not math.isfinite(number):
                 raise ValueError(f"{item.name} must be a finite number, got {number}")
+            if isinstance(number, int | float) and abs(number) > LARGEST:
+                raise ValueError(f"{item.name} must be at most {LARGEST}, got {number}")
 
 
 def near_names(name: str, known: Iterable[str]) -> str:

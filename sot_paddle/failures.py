@@ -9,7 +9,10 @@ REFUSED = 2
 """Exit status of a command that could not start, or had to stop (NaN loss, no space)."""
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C or SIGTERM."""
+"""Exit status after Ctrl-C."""
+
+TERMINATED = 143
+"""Exit status after SIGTERM."""
 
 
 class TrainingStopped(RuntimeError):
@@ -38,10 +41,10 @@ class StorageFailure(TrainingStopped):
 
 
 class Interrupted(TrainingStopped):
-    """The user or the system asked the run to stop."""
+    """The user (Ctrl-C) or the system (SIGTERM) asked the run to stop."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason, status=INTERRUPTED)
+    def __init__(self, reason: str, *, status: int = INTERRUPTED) -> None:
+        super().__init__(reason, status=status)
 
 
 def exit_status(program: str, action: Callable[[], object]) -> int:

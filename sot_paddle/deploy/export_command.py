@@ -12,6 +12,7 @@ from sot_paddle.deploy.answering import read_asked
 from sot_paddle.deploy.exporting import FORMATS, check_destination, export
 from sot_paddle.deploy.input_rows import INPUT_HELP, InputOptions, read_rows
 from sot_paddle.deploy.trained import open_trained
+from sot_paddle.train import folder_lock
 from sot_paddle.train.device import prepare_device
 
 DESCRIPTION = """\
@@ -57,7 +58,10 @@ def _run(options: argparse.Namespace) -> None:
             rows = [row.value for row in read_rows(options.data, trained.recipe, wanted)]
         else:
             rows = [(one.text, one.context) for one in read_asked(options.data, wanted)]
-    export(trained, out, formats=formats, rows=rows)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with folder_lock.hold_beside(out):
+        check_destination(out, overwrite=options.overwrite)  # another export may be there now
+        export(trained, out, formats=formats, rows=rows)
 
 
 def _parser() -> OneLineParser:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sot_paddle.failures import INTERRUPTED, REFUSED, Interrupted
+from sot_paddle.failures import INTERRUPTED, REFUSED, TERMINATED, Interrupted
 from sot_paddle.train import folder_lock
 
 OUTPUT, LOG = "run", "output.log"
@@ -143,7 +143,7 @@ class Training:
                 _end(process)
         if watch is not None and not stop:
             stop = any(watch(evaluation) for evaluation in lines.read())
-        asked = stop and process.returncode in (INTERRUPTED, -signal.SIGTERM)
+        asked = stop and process.returncode in (*STOPPED, -signal.SIGTERM)
         if process.returncode and not asked:
             self._fail(process.returncode)
         return stop
@@ -152,7 +152,7 @@ class Training:
         last = _last_line(self.folder / LOG)
         if status == REFUSED:
             raise Refused(last, begun=(self.folder / OUTPUT / "run.json").is_file())
-        if status == INTERRUPTED:
+        if status in STOPPED:
             raise Interrupted(f"{self._named()} was interrupted; {_AGAIN}")
         if status < 0:
             name = signal.Signals(-status).name
@@ -163,6 +163,7 @@ class Training:
         return f"{self.tool.name} in {self.folder}"
 
 
+STOPPED = (INTERRUPTED, TERMINATED)
 _AGAIN = "run the same command again to continue"
 
 
@@ -248,7 +249,7 @@ def _die_with_parent() -> Callable[[], None]:
     def ask() -> None:
         library.prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
         if os.getppid() != parent:  # it ended in between
-            os._exit(INTERRUPTED)
+            os._exit(TERMINATED)
 
     return ask
 

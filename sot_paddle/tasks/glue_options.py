@@ -62,11 +62,11 @@ class TrainConfig(TunedOptions, TextRunOptions):
         None, "how the head uses class token and words, " + ", ".join(FUSIONS)
     )
     normalization: str | None = option(None, "power norm of the pooling")
-    q_dim: int | None = option(None, "MGCrP q, by task when not given")
-    k_dim: int | None = option(None, "MGCrP k, by task when not given")
+    q_dim: int | None = option(None, "MGCrP q, by task when not given", low=1)
+    k_dim: int | None = option(None, "MGCrP k, by task when not given", low=1)
     head_dropout: float | None = option(None, "dropout of the head, by task when not given", low=0)
-    head_num_heads: int = option(6, "heads of --pooling mgcrp and gcp")
-    wr_dim: int = option(14, "width of --pooling mgcrp")
+    head_num_heads: int = option(6, "heads of --pooling mgcrp and gcp", low=1)
+    wr_dim: int = option(14, "width of --pooling mgcrp", low=1)
     mask_padding: bool = option(False, "head statistics over valid tokens only")
     padding: str = option(
         "max_length",

@@ -7,14 +7,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from paddlenlp.trainer import TrainerCallback
 from paddlenlp.trainer.integrations import VisualDLCallback
 from tqdm import tqdm
 from visualdl import LogWriter
 
-from sot_paddle.failures import Interrupted
+from sot_paddle.failures import INTERRUPTED, TERMINATED, Interrupted
 from sot_paddle.train import run_record
 from sot_paddle.train.evaluation import duration
 
@@ -30,14 +30,16 @@ class StopRequest:
 
     Attributes:
         requested: a signal came.
-        immediately: as given; set it when there is nothing left that waiting would save.
+        immediately: as given, or since `wait_no_longer`.
+        status: exit status of the signal that came.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+    SIGNALS = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}
 
     def __init__(self, *, immediately: bool = False) -> None:
         self.requested = False
         self.immediately = immediately
+        self.status = INTERRUPTED
         self._previous: dict[int, object] = {}
 
     def __enter__(self) -> StopRequest:
@@ -49,12 +51,27 @@ class StopRequest:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
+    def wait_no_longer(self) -> None:
+        """There is nothing left that waiting would save: stop now, or at once when asked.
+
+        Raises:
+            Interrupted: a signal came before.
+        """
+        self.immediately = True
+        if self.requested:
+            self._stop()
+
+    def _stop(self) -> NoReturn:
+        name = next(number.name for number, status in self.SIGNALS.items() if status == self.status)
+        raise Interrupted(
+            f"stopped by {name}; what was saved is intact: run the same command again to continue",
+            status=self.status,
+        )
+
     def _on_signal(self, number: int, frame: object) -> None:
+        self.status = self.SIGNALS[signal.Signals(number)]
         if self.requested or self.immediately:
-            raise Interrupted(
-                f"stopped by {signal.Signals(number).name}; what was saved is intact: run the "
-                "same command again to continue"
-            )
+            self._stop()
         self.requested = True
         print("finishing the step, then saving; once more to stop at once", file=sys.stderr)
 

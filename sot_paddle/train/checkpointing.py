@@ -135,13 +135,19 @@ def is_whole(folder: Path) -> bool:
 
 
 def listed_files(folder: Path) -> dict[str, dict[str, int]]:
-    """Files of the folder's manifest with size and checksum, empty when there is none."""
+    """Files of the folder's manifest with size and checksum, empty when there is no good one."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     files = manifest.get("files") if isinstance(manifest, dict) else None
-    return files if isinstance(files, dict) else {}
+    if not isinstance(files, dict) or not all(map(_states_size, files.values())):
+        return {}
+    return files
+
+
+def _states_size(entry: object) -> bool:
+    return isinstance(entry, dict) and {"size", "crc32"} <= entry.keys()
 
 
 def prune(root: Path, *, keep: int | None, keep_states: int, state_files: tuple[str, ...]) -> None:

@@ -11,10 +11,16 @@ from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.live_sources import FrozenModel, glue_states, squad_states
 from sot_paddle.data.stored.live_states import LiveStates, extract
-from sot_paddle.data.stored.state_files import StateSizes, readable, require_space
+from sot_paddle.data.stored.state_files import (
+    StateSizes,
+    readable,
+    require_ours,
+    require_space,
+)
 from sot_paddle.distributed import say
 from sot_paddle.failures import exit_status
 from sot_paddle.tasks.state_options import ExtractConfig
+from sot_paddle.train import folder_lock
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.evaluation import duration
 from sot_paddle.train.frozen_model import load_frozen
@@ -65,13 +71,17 @@ def extract_splits(config: ExtractConfig, convert: Converter) -> None:
     folder = Path(config.output_dir)
     frozen = load_frozen(config, config.length, convert)
     sources = {split: _source(config, frozen, split) for split in splits}
+    files = [path for s in splits for path in stored_split(config.task_name, s).paths(folder)]
+    require_ours(files)
     folder.mkdir(parents=True, exist_ok=True)
-    if config.overwrite:
-        for split in splits:
-            for path in stored_split(config.task_name, split).paths(folder):
-                path.unlink(missing_ok=True)
-    for split, source in sources.items():
-        _store(config, folder, split, source)
+    with folder_lock.hold(folder):
+        require_ours(files)  # now that nobody else writes here
+        for split, source in sources.items():
+            require_space(folder, stored_split(config.task_name, split), _sizes(config, source))
+        for path in files if config.overwrite else ():
+            path.unlink(missing_ok=True)
+        for split, source in sources.items():
+            _store(config, folder, split, source)
 
 
 def _splits(config: ExtractConfig) -> list[str]:
@@ -100,10 +110,13 @@ def _source(config: ExtractConfig, frozen: FrozenModel, split: str) -> LiveState
     return states
 
 
+def _sizes(config: ExtractConfig, source: LiveStates) -> StateSizes:
+    return StateSizes(len(source), *source.of_row, config.dtype, config.embed_batch_size)
+
+
 def _store(config: ExtractConfig, folder: Path, split: str, source: LiveStates) -> None:
     layout = stored_split(config.task_name, split)
-    sizes = StateSizes(len(source), *source.of_row, config.dtype, config.embed_batch_size)
-    needed, free = require_space(folder, layout, sizes)
+    needed, free = require_space(folder, layout, _sizes(config, source))
     layers, tokens, width = source.of_row
     say(
         f"{config.task_name} {split}: {len(source):,} rows x {layers} states x {tokens} tokens x "

@@ -1,4 +1,4 @@
-"""The lock on an output folder: two runs never write into one.
+"""The lock on an output folder, or on a path that is replaced: two runs never write into one.
 
 The system drops it when the process ends, however it ends: a run that was killed leaves a lock
 file behind and no lock.
@@ -16,6 +16,8 @@ import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+
+from sot_paddle.atomic import clear_leftovers
 
 LOCK = "run.lock"
 """File whose lock stands for the folder; says who holds it."""
@@ -59,6 +61,37 @@ def hold(root: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def hold_beside(path: Path) -> Iterator[None]:
+    """Hold a lock on a file or folder that the block replaces as a whole.
+
+    The lock is a hidden file beside it, gone after the block. What killed writers of the path left
+    is put back or removed before the block.
+
+    Args:
+        path: of the folder around it, which exists, nothing else is locked.
+
+    Raises:
+        ValueError: another process holds it; says which one.
+        OSError: the lock file cannot be written.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        with contextlib.ExitStack() as ending:
+            ending.callback(os.close, descriptor)
+            _take(descriptor, path, fcntl.LOCK_EX)
+            if not lock.exists() or not os.path.samestat(os.fstat(descriptor), lock.stat()):
+                continue  # its holder ended in between and has removed it
+            ending.callback(_held.discard, descriptor)
+            ending.callback(lock.unlink, missing_ok=True)
+            _held.add(descriptor)
+            _write(descriptor, _name())
+            clear_leftovers(path)
+            yield
+            return
+
+
 def refuse_held(root: Path) -> None:
     """Refuse a folder in which another run is at work; nothing is written.
 
@@ -81,7 +114,7 @@ def _take(descriptor: int, root: Path, kind: int) -> None:
     except BlockingIOError:
         raise ValueError(
             f"{root} is in use by another run ({_holder(descriptor)}): wait until it has ended, "
-            "or choose another --output_dir"
+            "or choose another folder"
         ) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:

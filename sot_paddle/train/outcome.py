@@ -38,24 +38,33 @@ def _scores(run: Run) -> Scores:
 
 
 def load_trained(run: Run) -> bool:
-    """Without training: take the newest weights of the output folder, if there are any."""
-    folders = [p for p in checkpointing.list_checkpoints(run.root) if checkpointing.is_whole(p)]
+    """Without training: take the newest weights of the output folder, if there are any.
+
+    Raises:
+        ValueError: there are some, and all are damaged.
+    """
     best = run.root / run_folder.BEST
-    if not folders and checkpointing.is_whole(best):
-        folders = [best]
-    if not folders:
+    there = [best] if best.exists() else []
+    there += checkpointing.list_checkpoints(run.root)
+    if not there:
         return False
-    run.restore(folders[-1])
-    if folders[-1] != best:
-        run.result["step"] = int(folders[-1].name.removeprefix(checkpointing.PREFIX))
-    say(f"weights: {folders[-1]}")
+    whole = [folder for folder in there if checkpointing.is_whole(folder)]
+    if not whole:
+        raise ValueError(
+            f"{there[-1]} is damaged, and {run.root} holds no other weights: train again, or "
+            "choose another --output_dir to evaluate --model_name_or_path"
+        )
+    run.restore(whole[-1])
+    if whole[-1] != best:
+        run.result["step"] = int(whole[-1].name.removeprefix(checkpointing.PREFIX))
+    say(f"weights: {whole[-1]}")
     return True
 
 
 def finish(run: Run) -> None:
     """Scores of last and best, of all checkpoints when asked, predictions, metrics.json."""
     result, task, options = run.result, run.task, run.setup.options
-    run.stop.immediately = True  # all is saved: nothing to wait for
+    run.stop.wait_no_longer()  # all is saved
     evaluations: dict[str, Scores] = result.pop("evaluations", {})
     step = str(result.get("train", {}).get("steps", result.pop("step", "given")))
     if task.dev:
@@ -93,28 +102,45 @@ def _evaluate_checkpoints(run: Run, evaluations: dict[str, Scores]) -> None:
 
 
 def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> None:
-    """Name the best evaluation and leave its weights in the model and in ``best``."""
+    """Name the best evaluation whose weights are there; leave them in the model and in ``best``."""
     metric, best = run.metric, run.root / run_folder.BEST
     ranked = sorted(
         evaluations.items(), key=lambda item: item[1][metric], reverse=run.task.maximise
     )
     ranked.sort(key=lambda item: item[1][metric] != item[1][metric])  # NaN last
-    step = ranked[0][0]
-    kept = run_folder.read_json(best / "best.json") or {}
-    if str(kept.get("step")) in evaluations and kept["value"] == ranked[0][1][metric]:
-        step = str(kept["step"])  # of equal ones, the one whose weights are there
-    run.result["best"] = {"step": step} | evaluations[step]
-    say(f"best: step {step} {_shown(evaluations[step])}")
-    _say_lag(run, evaluations[step])
-    if str(kept.get("step")) == step and checkpointing.is_whole(best):
-        run.restore(best)
-        return
-    folder = run.root / f"{checkpointing.PREFIX}{step}"
+    kept, value = _kept_best(best)
+    if kept in evaluations and value == ranked[0][1][metric]:
+        ranked.insert(0, (kept, evaluations[kept]))  # of equal ones, whose weights are there
+    for step, scores in ranked:
+        folder = best if step == kept else run.root / f"{checkpointing.PREFIX}{step}"
+        if step == last or checkpointing.is_whole(folder):
+            break
+        say(f"the weights of step {step} ({metric} {scores[metric]:.4f}) are no longer there")
+    run.result["best"] = {"step": step} | scores
+    say(f"best: step {step} {_shown(scores)}")
+    _say_lag(run, scores)
     if checkpointing.is_whole(folder):
         run.restore(folder)
-        _keep_best(run, step, evaluations[step][metric])
-    elif step != last:
-        say(f"the weights of step {step} are no longer there; the model is that of step {last}")
+    if step == kept or not step.isdigit():
+        return
+    if kept and kept not in evaluations and not run.setup.options.do_train:
+        say(f"{best} stays: it holds step {kept}, which this command did not evaluate")
+        return
+    _keep_best(run, step, scores[metric])
+
+
+def _kept_best(folder: Path) -> tuple[str, float | None]:
+    """(step, value of the main score) of a whole ``best``, ("", None) where there is none."""
+    if not checkpointing.is_whole(folder):
+        return "", None
+    kept = run_folder.read_json(folder / "best.json")
+    try:
+        return str(int(kept["step"])), kept["value"]
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"{folder / 'best.json'} is damaged: expected step, metric and value; delete {folder} "
+            "and run the same command again"
+        ) from error
 
 
 def _say_lag(run: Run, scores: Scores) -> None:

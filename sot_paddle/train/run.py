@@ -154,7 +154,8 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> None:
     if run.stop.requested:
         raise Interrupted(
             f"stopped after step {step}, saved in {run.root / f'checkpoint-{step}'}; run the same "
-            "command again to continue"
+            "command again to continue",
+            status=run.stop.status,
         )
     say(f"trained to step {step} in {duration(time.monotonic() - started)}")
     progress = trainer.progress

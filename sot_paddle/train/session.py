@@ -48,7 +48,8 @@ def run_setup(setup: Setup) -> dict[str, Any]:
     """
     options = setup.options
     root, seeds = Path(options.output_dir), _seeds(options)
-    with StopRequest(immediately=distributed.world_size() > 1) as stop:
+    several = distributed.world_size() > 1
+    with StopRequest(immediately=several) as stop, distributed.naming_the_lost():
         if seeds is None:
             return run_once(Run(setup, options.seed, root, stop))
         with run_folder.open_summary(root, options):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -17,7 +18,7 @@ from align.weights.engine.adapting import Change, adapt, shapes_for
 from align.weights.engine.build import build_plan
 from align.weights.engine.conversion_plan import ConversionPlan, PlanEntry
 from align.weights.engine.description import describe
-from align.weights.engine.destination import MANIFEST, check_destination
+from align.weights.engine.destination import MANIFEST, check_destination, manifest_beside
 from align.weights.engine.known_models import TEXT_FAMILIES, registry_name
 from align.weights.engine.layout import Layout
 from align.weights.engine.manifest import Manifest
@@ -32,8 +33,9 @@ from align.weights.formats.source import (
 )
 from align.weights.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
 from align.weights.formats.torch_files import write_torch
-from sot_paddle.atomic import atomic_directory, atomic_file
+from sot_paddle.atomic import atomic_directory, atomic_file, atomic_files
 from sot_paddle.checkpoint import FORMAT, FORMAT_VERSION, Tensors, TensorSpec, write_tensors
+from sot_paddle.train import folder_lock
 
 DTYPES: Mapping[str, np.dtype] = {
     "float64": np.dtype("<f8"),
@@ -106,7 +108,11 @@ def convert_file(
     source = src if isinstance(src, Source) else open_source(Path(src), how)
     _check_direction(source, table, reverse=reverse)
     directory = slash or dst.is_dir() or not dst.suffix
-    check_destination(dst, source.path, directory, reverse=reverse, overwrite=overwrite)
+
+    def check() -> None:
+        check_destination(dst, source.path, directory, reverse=reverse, overwrite=overwrite)
+
+    check()
     if vocab is not None:
         source.vocabulary = read_vocabulary(Path(vocab))
         if not source.vocabulary:
@@ -117,7 +123,9 @@ def convert_file(
         job.plan = _plan(source, layout, model, reverse, directory, encoder_only)
         job.adapt(sizes)
     job.describe(num_attention_heads, directory=directory)
-    return job.write_directory(dst) if directory else job.write_file(dst)
+    with contextlib.nullcontext() if recorded else folder_lock.hold_beside(dst):
+        check()  # another conversion may have written it meanwhile
+        return job.write_directory(dst) if directory else job.write_file(dst)
 
 
 def _check_options(sizes: Mapping[str, int | None], *, reverse: bool, ema: bool) -> None:
@@ -200,11 +208,12 @@ class _Job:
         self.notes += self.beside.notes
 
     def write_file(self, dst: Path) -> Manifest:
-        """Write the weights, then the manifest beside them."""
-        self._write_weights(dst)
-        manifest = self._manifest()
-        with atomic_file(dst.with_name(f"{dst.name}.{MANIFEST}")) as handle:
-            handle.write(manifest.to_json())
+        """Write the weights and the manifest beside them; neither stays without the other."""
+        beside = manifest_beside(dst)
+        with atomic_files(dst, beside) as folder:
+            self._write_weights(folder / dst.name)
+            manifest = self._manifest()
+            (folder / beside.name).write_bytes(manifest.to_json())
         return manifest
 
     def write_directory(self, dst: Path) -> Manifest:

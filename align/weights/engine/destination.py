@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -36,6 +37,14 @@ def check_destination(
             f" without a suffix), got {dst.suffix!r}"
         )
     check_free(dst, (src, src.parent), OURS, directory=directory, overwrite=overwrite)
+    beside = manifest_beside(dst)
+    if not directory and not overwrite and os.path.lexists(beside):
+        raise ValueError(f"{beside}: exists, and {dst} does not; --overwrite replaces it")
+
+
+def manifest_beside(dst: Path) -> Path:
+    """Path of the manifest of a file."""
+    return dst.with_name(f"{dst.name}.{MANIFEST}")
 
 
 def check_free(

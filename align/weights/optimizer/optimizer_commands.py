@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,7 +44,7 @@ from align.weights.optimizer.optimizer_trainer import (
 )
 from sot_paddle.atomic import atomic_directory
 from sot_paddle.checkpoint import as_tensors
-from sot_paddle.train import checkpointing
+from sot_paddle.train import checkpointing, folder_lock, run_record
 
 
 def convert_state(request: StateRequest) -> str:
@@ -65,7 +66,9 @@ def convert_state(request: StateRequest) -> str:
     check_target(request)
     move = _to_paddle if request.source[0] == "torch" else _to_torch
     notes: list[str] = []
-    state, step = move(request, notes)
+    with _locked(target):
+        check_target(request)  # another command may have written it meanwhile
+        state, step = move(request, notes)
     rates = ", ".join(f"{rate:.6g}" for rate in dict.fromkeys(g.rate for g in state.groups))
     count = sum(len(held) for held in state.moments.values())
     lines = [
@@ -74,6 +77,13 @@ def convert_state(request: StateRequest) -> str:
         *(f"note: {note}" for note in notes),
     ]
     return "\n".join(lines)
+
+
+def _locked(target: Path) -> contextlib.AbstractContextManager[None]:
+    """The lock of the run in whose folder the target lies, or of the target."""
+    around = target.parent
+    of_a_run = (around / run_record.RECORD).is_file() or (around / folder_lock.LOCK).is_file()
+    return folder_lock.hold(around) if of_a_run else folder_lock.hold_beside(target)
 
 
 def _to_paddle(request: StateRequest, notes: list[str]) -> tuple[OptimizerState, int]:

@@ -9,8 +9,9 @@ Shape legend: n rows, L hidden states, T tokens, F features, B rows of a batch.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -69,6 +70,34 @@ class StateSizes:
         small = sum(np.dtype(one.dtype).itemsize for one in split.datasets if one.dtype)
         index = 128 * chunks * len(split.datasets)
         return chunks * self.chunk * (state + small) + index + _SPARE
+
+
+def require_ours(paths: Iterable[Path]) -> None:
+    """Refuse files that extraction would continue or replace although it did not begin them.
+
+    Ours says what it was made from, or a kill left it empty or cut.
+
+    Raises:
+        DataError: naming the first other file.
+    """
+    for path in paths:
+        if os.path.lexists(path) and not _is_ours(path):
+            raise DataError(
+                f"{path} holds no hidden states that this tool wrote: move it, or choose another "
+                "folder"
+            )
+
+
+def _is_ours(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    if not h5py.is_hdf5(path):
+        return path.stat().st_size == 0
+    try:
+        with h5py.File(path, "r") as file:
+            return all(ORIGIN in held.attrs for held in file.values())
+    except OSError:
+        return True  # a kill cut it
 
 
 def require_space(folder: Path, split: StoredSplit, sizes: StateSizes) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """Kill a training command again and again, at any moment, and compare what the resumed runs leave.
 
 One process imports everything once and forks a child for every start of the command, so that a
-start costs a second. A child is killed with SIGKILL either by the parent after a random time, or
-by itself at a chosen file operation of a save.
+start costs a second. A child gets its signal either from the parent after a random time, or from
+itself at a chosen file operation of a save.
 """
 
 from __future__ import annotations
@@ -52,14 +52,15 @@ def start(scenario: Scenario, out: Path, prepare: Callable[[], None] | None = No
         log = os.open(out.parent / f"{out.name}.log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # also when begun with "&"
         if prepare is not None:
             prepare()
         os._exit(scenario.run(out))
     return child
 
 
-def die_at(operation: str, count: int) -> Callable[[], None]:
-    """Make a child kill itself before the ``count``-th call of a file operation of a save."""
+def die_at(operation: str, count: int, sent: signal.Signals) -> Callable[[], None]:
+    """Make a child signal itself before the ``count``-th call of a file operation of a save."""
 
     def prepare() -> None:
         module, name = {
@@ -75,7 +76,7 @@ def die_at(operation: str, count: int) -> Callable[[], None]:
         def counted(*arguments, **options):
             calls[0] += 1
             if calls[0] == count:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), sent)
             return original(*arguments, **options)
 
         setattr(module, name, counted)
@@ -89,18 +90,32 @@ def finish(child: int) -> int | None:
     return None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def kill_once(draw: random.Random, begin: Callable[..., int], lifetime: float) -> str | None:
-    """Start the command and kill it; returns how, None when it was done before."""
+def kill_once(
+    draw: random.Random,
+    begin: Callable[..., int],
+    lifetime: float,
+    sent: signal.Signals = signal.SIGKILL,
+) -> str | None:
+    """Start the command and stop it; returns how, None when it was done before.
+
+    Raises:
+        ValueError: it ended with a status that is neither 0 nor that of the signal.
+    """
     if draw.random() < 0.5:
         operation = draw.choice(("tensor", "checksum", "sync", "replace", "symlink", "rmtree"))
         count = draw.randint(1, 300 if operation == "tensor" else 12)
-        killed = finish(begin(die_at(operation, count))) is None
-        return f"inside a save, before {operation} number {count}" if killed else None
-    child = begin()
-    delay = draw.uniform(0.05, 1.1) * lifetime
-    time.sleep(delay)
-    os.kill(child, signal.SIGKILL)
-    return f"after {delay:.2f} s" if finish(child) is None else None
+        child = begin(die_at(operation, count, sent))
+        how = f"inside a save, before {operation} number {count}"
+    else:
+        child = begin()
+        delay = draw.uniform(0.05, 1.1) * lifetime
+        time.sleep(delay)
+        os.kill(child, sent)
+        how = f"after {delay:.2f} s"
+    status = finish(child)
+    if status not in (None, 0, 128 + sent):
+        raise ValueError(f"{sent.name} {how} ended the run with status {status}")
+    return None if status == 0 else f"{sent.name} {how}"
 
 
 def run(prepare: Callable[[Path], Scenario], description: str) -> int:
@@ -114,7 +129,15 @@ def run(prepare: Callable[[Path], Scenario], description: str) -> int:
     parser.add_argument("--kills", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    draw = random.Random(options.seed)
+    return stop_runs(prepare, [signal.SIGKILL] * options.kills, options.seed)
+
+
+def stop_runs(
+    prepare: Callable[[Path], Scenario], signals: Sequence[signal.Signals], seed: int
+) -> int:
+    """Stop runs with each of the signals, one after the other; see :func:`run`."""
+    draw = random.Random(seed)
+    left = list(signals)
     with tempfile.TemporaryDirectory(prefix="kill_resume_") as folder:
         root = Path(folder)
         scenario = prepare(root)
@@ -123,21 +146,25 @@ def run(prepare: Callable[[Path], Scenario], description: str) -> int:
             print((root / "whole.log").read_text(encoding="utf-8"))
             return 1
         lifetime = time.monotonic() - began
-        expected, kills, runs, saves = scenario.digests(root / "whole"), 0, 0, 0
-        while kills < options.kills:
+        expected, runs, saves = scenario.digests(root / "whole"), 0, 0
+        while left:
             out = root / f"run{runs}"
             runs += 1
             for _ in range(draw.randint(1, 5)):
-                how = kill_once(draw, partial(start, scenario, out), lifetime)
+                how = kill_once(draw, partial(start, scenario, out), lifetime, left[-1])
                 if how is None:
                     break
-                kills, saves = kills + 1, saves + how.startswith("inside")
-                left = sorted(path.name for path in out.glob("*")) if out.is_dir() else []
-                print(f"kill {kills}, run {runs}: {how}; left: {' '.join(left)}", flush=True)
+                left.pop()
+                saves += "inside" in how
+                there = sorted(path.name for path in out.glob("*")) if out.is_dir() else []
+                done = len(signals) - len(left)
+                print(f"kill {done}, run {runs}: {how}; left: {' '.join(there)}", flush=True)
                 foreign = run_record.first_foreign(out) if out.is_dir() else None
                 if foreign is not None:
                     print(f"{foreign} is not in the record of what the run wrote")
                     return 1
+                if not left:
+                    break
             status = finish(start(scenario, out))
             found = scenario.digests(out) if status == 0 else {}
             if found != expected:
@@ -145,5 +172,6 @@ def run(prepare: Callable[[Path], Scenario], description: str) -> int:
                 print(f"run {runs} ended with status {status}; differs in {', '.join(odd)}")
                 print((root / f"{out.name}.log").read_text(encoding="utf-8"))
                 return 1
-        print(f"{kills} kills ({saves} inside a save) in {runs} runs: every run bit-identical")
+        told = f"{len(signals)} kills ({saves} inside a save) in {runs} runs"
+        print(f"{told}: every run bit-identical")
     return 0

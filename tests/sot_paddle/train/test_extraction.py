@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from sot_paddle.data.stored import live_states
 from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.live_sources import glue_states, squad_states
 from sot_paddle.data.stored.state_files import StateReader
-from sot_paddle.train import extraction
+from sot_paddle.train import extraction, folder_lock
 from sot_paddle.train.extraction import COMMAND, run_command
 from sot_paddle.train.frozen_model import load_frozen
 from tests.sot_paddle.train import state_files
@@ -133,7 +134,22 @@ def test_too_little_space_is_refused_before_anything_is_written(
     status, said = store()
     assert status == 2
     assert "need 1.1 MB more and 1.0 kB are free (--dtype float16" in said
-    assert list((tmp_path / "states").iterdir()) == []
+    assert [path.name for path in (tmp_path / "states").iterdir()] == [folder_lock.LOCK]
+
+
+@pytest.mark.parametrize("kind", ["text", "hdf5"])
+def test_files_of_others_are_not_replaced(store, tmp_path, kind) -> None:
+    path = tmp_path / "states" / stored_split("RTE", "train").states.file
+    path.parent.mkdir()
+    path.write_text("mine", encoding="utf-8")
+    if kind == "hdf5":
+        with h5py.File(path, "w") as file:
+            file["mine"] = [1.0]
+    before = path.read_bytes()
+    for flags in ((), ("--overwrite",)):
+        status, said = store(*flags)
+        assert (status, "holds no hidden states that this tool wrote" in said) == (2, True), said
+        assert path.read_bytes() == before
 
 
 def test_published_lengths_are_the_defaults() -> None:

@@ -1,0 +1,402 @@
+"""A run owns its folder, and only what is its own: docs/reliability.md names these tests."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import dataclasses
+import errno
+import io
+import json
+import os
+import shutil
+import signal
+import typing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from sot_paddle import atomic
+from sot_paddle.command_line import Command, parse
+from sot_paddle.deploy import export_command
+from sot_paddle.search import run_record as search_record
+from sot_paddle.train import (
+    adapter_command,
+    checkpointing,
+    extraction,
+    folder_lock,
+    image_flags,
+    outcome,
+    squad_command,
+    text_command,
+    text_flags,
+)
+from sot_paddle.train.finite_numbers import nonfinite_tensor
+from sot_paddle.train.trainer import ExactTrainer
+from tests.sot_paddle.train import tiny_run
+from tests.sot_paddle.train.run_output import only_line
+
+STEPS = ("--max_steps", "2", "--save_steps", "1", "--logging_steps", "1")
+AFRESH = "--overwrite_output_dir"
+HUGE = "9" * 20
+
+
+def _content(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder but the lock."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    lock = folder_lock.LOCK
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in files if p.name != lock}
+
+
+def _write(place: Path, text: str = "mine") -> Path:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text, encoding="utf-8")
+    return place
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_folders, tmp_path_factory) -> Path:
+    """A finished run of two steps; take a copy."""
+    out = tmp_path_factory.mktemp("finished") / "out"
+    flags = tiny_run.command(*tiny_folders, out, *STEPS)
+    assert text_command.run_command(flags, tiny_run.no_conversion) == 0
+    return out
+
+
+@pytest.fixture
+def done(finished, tmp_path) -> Path:
+    """A copy of a finished run."""
+    return Path(shutil.copytree(finished, tmp_path / "out", symlinks=True))
+
+
+# one at a time
+
+
+@contextlib.contextmanager
+def _extraction(folder: Path, patch: pytest.MonkeyPatch):
+    patch.setattr(extraction, "load_frozen", lambda *_: None)
+    patch.setattr(extraction, "_source", lambda *_: None)
+    patch.setattr(extraction, "_store", lambda *_: pytest.fail("wrote into a locked folder"))
+    flags = ["--task_name", "RTE", "--data_dir", "d", "--model_name_or_path", "m"]
+    config = parse(extraction.COMMAND, [*flags, "--output_dir", str(folder)])
+    yield lambda: extraction.extract_splits(config, None)
+
+
+@contextlib.contextmanager
+def _export(folder: Path, patch: pytest.MonkeyPatch):
+    patch.setattr(export_command, "open_trained", lambda *_, **__: SimpleNamespace(notes=()))
+    patch.setattr(export_command, "export", lambda *_, **__: pytest.fail("wrote"))
+    options = export_command._parser().parse_args(["m", str(folder)])
+    yield lambda: export_command._run(options)
+
+
+@contextlib.contextmanager
+def _runs(folder: Path, patch: pytest.MonkeyPatch):
+    yield search_record.open_folder(folder, "search.json").__enter__
+
+
+@pytest.mark.parametrize("command", [_extraction, _export, _runs])
+def test_a_second_command_in_the_folder_is_told_who_is_at_work(command, tmp_path, monkeypatch):
+    folder = tmp_path / "there"
+    if command is _export:
+        held = folder_lock.hold_beside(folder)
+    else:
+        folder.mkdir()
+        held = folder_lock.hold(folder)
+    who = f"{folder} is in use by another run \\(process {os.getpid()} on .*, started 20"
+    with command(folder, monkeypatch) as start, held, pytest.raises(ValueError, match=who):
+        start()
+
+
+def test_the_lock_beside_a_path_is_gone_afterwards_and_others_are_free(tmp_path):
+    with folder_lock.hold_beside(tmp_path / "a"):
+        with folder_lock.hold_beside(tmp_path / "b"):
+            pass
+        with (
+            pytest.raises(ValueError, match=r"a is in use by another run \(process"),
+            folder_lock.hold_beside(tmp_path / "a"),
+        ):
+            pass
+    assert not list(tmp_path.iterdir())
+
+
+# only what is its own
+
+
+@pytest.mark.parametrize("kind", ["text", "images"])
+@pytest.mark.parametrize("name", ["best/a", "runs/a", "checkpoint-500/a", "metrics.json"])
+def test_a_folder_with_somebody_elses_files_is_never_cleared(request, tmp_path, kind, name):
+    started = request.getfixturevalue("tiny" if kind == "text" else "images")
+    kept = _write(tmp_path / "out" / name)
+    flags = (*STEPS, AFRESH) if kind == "text" else ("--max-steps", "2", "--overwrite-output-dir")
+    line = started.refused(tmp_path / "out", *flags)
+    assert f"holds {name.split('/')[0]}" in line
+    assert kept.read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--fusion", "x"), "fusion must be one of"),
+        (("--head_dropout", "3"), r"head_dropout must be in [0, 1)"),
+        (("--pooling", "x"), "pooling must be one of"),
+        (("--seed", HUGE), "seed must be at most 4294967295"),
+        (("--num_train_epochs", "inf"), "num_train_epochs must be a finite number"),
+        (("--num_train_epochs", "nan"), "num_train_epochs must be a finite number"),
+        (("--num_train_epochs", "1e300"), "num_train_epochs must be at most 4294967295"),
+        (("--max_steps", HUGE), "max_steps must be at most 4294967295"),
+        (("--max_seq_length", HUGE), "max_seq_length must be at most 4294967295"),
+        (("--fusion", "x", "--model_name_or_path", "BEST"), "would remove it"),
+        (("--model_name_or_path", "BEST"), "would remove it"),
+    ],
+)
+def test_nothing_is_cleared_for_a_run_that_cannot_be(tiny, done, flags, said):
+    before = _content(done)
+    given = [str(done / "best") if flag == "BEST" else flag for flag in flags]
+    assert said in tiny.refused(done, *STEPS, AFRESH, *given)
+    assert _content(done) == before
+
+
+COMMANDS = {
+    "text": (text_flags.TRAINING, "--task_name RTE --data_dir d --model_name_or_path m"),
+    "images": (image_flags.TRAINING, "d --model sot_tiny"),
+    "squad": (squad_command.COMMAND, "--model_name_or_path m --do_eval"),
+    "adapter": (adapter_command.COMMAND, "--task_name RTE --states s --data_dir d --do_eval"),
+    "extraction": (extraction.COMMAND, "--task_name RTE --data_dir d --model_name_or_path m"),
+}
+SIGNED = ("max_steps", "null_score_diff_threshold", "local_rank", "mean", "scale", "ratio", "std")
+"""Options that may be negative, or are refused with the others of their kind later on."""
+
+
+def _numbers(record: type) -> list[tuple[str, int, bool]]:
+    """A record's options that are numbers: name, numbers in one, whether -1 is refused."""
+    hints = typing.get_type_hints(record)
+    found = []
+    for item in dataclasses.fields(record):
+        kinds = {hints[item.name], *typing.get_args(hints[item.name])}
+        tuples = [kind for kind in kinds if typing.get_origin(kind) is tuple]
+        inner = {one for kind in tuples for one in typing.get_args(kind)}
+        if {int, float} & (kinds | inner):
+            count = item.metadata.get("length") or 3 if inner else 1
+            found.append((item.name, count, item.name not in SIGNED and "low" in item.metadata))
+    return found
+
+
+def _refusal(command: Command, arguments: list[str]) -> str:
+    """What a command line is refused with, "" when it is taken."""
+    try:
+        parse(command, arguments)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_number_of_a_command_is_finite_and_in_range(name):
+    command, required = COMMANDS[name]
+    required = [*required.split(), "--output_dir", "o"]
+    numbers = _numbers(command.record)
+    assert len(numbers) > 3
+    for option, count, positive in numbers:
+        for value in ("nan", "inf", "-inf", "1e300", HUGE, *(("-1",) if positive else ())):
+            line = f"--{option}={','.join([value] * count)}"
+            assert option in _refusal(command, [*required, line]).replace("-", "_"), line
+    parse(command, required)
+
+
+# only finite numbers
+
+
+def test_a_run_that_diverges_leaves_finite_checkpoints_and_is_not_continued_from_a_bad_one(
+    tiny, tmp_path, capfd
+):
+    out = tmp_path / "out"
+    flags = tiny.command(out, "--max_steps", "40", "--save_steps", "5", "--learning_rate", "1e4")
+    flags = [flag for flag in flags if flag not in ("--do_eval", "--do_predict")]
+    for _ in range(2):
+        assert text_command.run_command(flags, tiny_run.no_conversion) == 2
+        checkpoints = checkpointing.list_checkpoints(out)
+        assert all(nonfinite_tensor(folder) is None for folder in checkpoints)
+        assert f"checkpoint: {checkpoints[-1]};" in only_line(capfd.readouterr().err)
+
+
+# a full disk
+
+
+@pytest.mark.parametrize(
+    ("name", "nth"),
+    [
+        *(("model.safetensors", 2), ("optimizer.safetensors", 2), ("state.json", 2)),
+        *(("trainer_state.json", 2), ("config.json", 2), ("vocab.txt", 2), ("manifest.json", 2)),
+        *(("written.json", 5), ("best.json", 1), ("metrics.json", 1), ("RTE.tsv", 1)),
+    ],
+)
+def test_a_full_disk_leaves_what_was_saved_and_the_run_goes_on(
+    tiny, finished, tmp_path, monkeypatch, name, nth
+):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        written = _full_disk_at(patch, out, name, nth)
+        line = tiny.refused(out, *STEPS)
+    assert written[0] == nth, "the disk was never full"
+    assert "No space left on device" in line
+    assert not list(out.rglob(".writing-*"))
+    there = checkpointing.list_checkpoints(out)
+    assert there
+    assert all(checkpointing.is_whole(folder) for folder in there)
+    tiny.done(out, *STEPS)
+    for file in ("last/model.safetensors", "best/model.safetensors", "last/state.json"):
+        assert (out / file).read_bytes() == (finished / file).read_bytes()
+
+
+def _full_disk_at(patch: pytest.MonkeyPatch, root: Path, name: str, nth: int) -> list[int]:
+    """Let the nth write of a file of this name below a folder find no space."""
+    original, count = io.open, [0]
+
+    def opened(file, mode="r", *arguments, **options):
+        handle = original(file, mode, *arguments, **options)
+        there = Path(file).name if isinstance(file, str | Path) else ""
+        named = there == name or there.startswith(f"{atomic.WRITING}{name}-")
+        if "w" not in mode or not named or not str(file).startswith(str(root)):
+            return handle
+        count[0] += 1
+        return _Full(handle) if count[0] == nth else handle
+
+    patch.setattr(builtins, "open", opened)
+    patch.setattr(io, "open", opened)
+    return count
+
+
+class _Full:
+    """A file whose writes find no space."""
+
+    def __init__(self, handle) -> None:
+        self._handle = handle
+
+    def __getattr__(self, name):
+        return getattr(self._handle, name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._handle.close()
+
+    def write(self, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+# best/
+
+
+def _cut(best: Path) -> None:
+    (best / "model.safetensors").write_bytes(b"x")
+
+
+def _flip(best: Path) -> None:
+    content = bytearray((best / "model.safetensors").read_bytes())
+    content[-3] ^= 1
+    (best / "model.safetensors").write_bytes(content)
+
+
+DAMAGES = {
+    "one byte": _cut,
+    "one bit": _flip,
+    "nothing": shutil.rmtree,
+    "no weights": lambda best: (best / "model.safetensors").unlink(),
+    "no value": lambda best: _write(best / "best.json", '{"step": 2}'),
+    "a list": lambda best: _write(best / "best.json", "[]"),
+    "no manifest": lambda best: (best / "manifest.json").unlink(),
+    "entry without size": lambda best: _write(
+        best / "manifest.json", '{"files": {"model.safetensors": {"crc32": 1}}}'
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_best_is_rebuilt(tiny, done, finished, damage):
+    (done / "metrics.json").unlink()
+    DAMAGES[damage](done / "best")
+    tiny.done(done, *STEPS)
+    best = json.loads((done / "metrics.json").read_text(encoding="utf-8"))["best"]
+    assert checkpointing.is_whole(done / "best")
+    assert best["step"] == str(json.loads((done / "best" / "best.json").read_bytes())["step"])
+    weights = "best/model.safetensors"
+    assert (done / weights).read_bytes() == (finished / weights).read_bytes()
+
+
+def test_a_best_that_cannot_be_rebuilt_is_not_named(tiny, tmp_path, monkeypatch):
+    """Its checkpoint is gone: the best of what is there is named, and a line says so."""
+    scores = iter([0.9, 0.8, 0.7])
+    monkeypatch.setattr(outcome, "current_scores", lambda _: {"acc": next(scores)})
+    flags = ("--max_steps", "3", "--eval_steps", "1", "--save_steps", "1")
+    flags += ("--save_total_limit", "1")
+    out, best = tmp_path / "out", tmp_path / "out" / "best"
+    assert "best: step 1 acc 0.9000" in tiny.done(out, *flags)
+    _cut(best)
+    err = tiny.done(out, *flags)
+    assert "the weights of step 1 (acc 0.9000) are no longer there" in err
+    assert "best: step 3 acc 0.7000" in err
+    assert checkpointing.is_whole(best)
+    assert json.loads((best / "best.json").read_bytes())["step"] == 3
+    assert json.loads((out / "metrics.json").read_bytes())["best"]["step"] == "3"
+
+
+def _evaluation(tiny, out: Path) -> list[str]:
+    return [flag for flag in tiny.command(out) if flag != "--do_train"]
+
+
+def test_evaluation_leaves_best_alone_and_refuses_damaged_weights(tiny, done, capfd):
+    before = _content(done / "best")
+    flags = _evaluation(tiny, done)
+    for folder in checkpointing.list_checkpoints(done):
+        if folder.name == f"checkpoint-{json.loads(before['best.json'])['step']}":
+            shutil.rmtree(folder)
+    assert text_command.run_command(flags, tiny_run.no_conversion) == 0
+    assert _content(done / "best") == before
+    for folder in (*checkpointing.list_checkpoints(done), done / "best"):
+        _cut(folder)
+    capfd.readouterr()
+    assert text_command.run_command(flags, tiny_run.no_conversion) == 2
+    assert "is damaged, and" in capfd.readouterr().err
+
+
+# signals
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("kind", ["text", "images"])
+def test_a_signal_finishes_the_step_saves_and_states_itself(
+    request, tmp_path, monkeypatch, sent, status, kind
+):
+    started = request.getfixturevalue("tiny" if kind == "text" else "images")
+    three = ("--max_steps", "3") if kind == "text" else ("--max-steps", "3")
+    with monkeypatch.context() as patch:
+        step = ExactTrainer.training_step
+
+        def signalled(trainer, *arguments, **options):
+            if trainer.state.global_step == 1:
+                os.kill(os.getpid(), sent)
+            return step(trainer, *arguments, **options)
+
+        patch.setattr(ExactTrainer, "training_step", signalled)
+        ended, err = started.start(tmp_path / "out", *three)
+    assert (ended, "stopped after step 2, saved in" in err) == (status, True), err
+    started.done(tmp_path / "out", *three)
+    started.done(tmp_path / "whole", *three)
+    for file in ("last/model.safetensors", "last/optimizer.safetensors"):
+        assert (tmp_path / "out" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+
+
+def test_a_signal_ends_an_evaluation_too(tiny, done, monkeypatch, capfd):
+    original = outcome.load_trained
+
+    def signalled(run):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return original(run)
+
+    monkeypatch.setattr(outcome, "load_trained", signalled)
+    flags = _evaluation(tiny, done)
+    assert text_command.run_command(flags, tiny_run.no_conversion) == 143
+    assert "stopped by SIGTERM; what was saved is intact" in capfd.readouterr().err
