@@ -23,19 +23,18 @@ import numpy as np
 from sot_paddle.atomic import write_atomically
 
 Arrays = Mapping[str, Any]
+PASSED = 1e-6
+"""The mean absolute difference that a log calls passed."""
 
 
 def write_reprod(
-    out_dir: str | os.PathLike[str],
-    checks: Mapping[str, tuple[Arrays, Arrays]],
-    diff_threshold: float = 1e-6,
+    out_dir: str | os.PathLike[str], checks: Mapping[str, tuple[Arrays, Arrays]]
 ) -> list[Path]:
     """Writes `<check>_torch.npy`, `<check>_paddle.npy` and `<check>.log` of every check.
 
     Args:
         out_dir: folder, created when absent.
         checks: check -> (torch arrays by name, paddle arrays by name); scalars become 0-d arrays.
-        diff_threshold: the mean absolute difference that the log calls passed.
 
     Returns:
         The paths written.
@@ -53,7 +52,7 @@ def write_reprod(
         for side, arrays in (("torch", torch_arrays), ("paddle", paddle_arrays)):
             written.append(write_arrays(folder / f"{check}_{side}.npy", arrays))
         stamp = datetime.now().strftime("%Y/%m/%d %H:%M:%S")
-        lines = report_lines(torch_arrays, paddle_arrays, diff_threshold)
+        lines = report_lines(torch_arrays, paddle_arrays, PASSED)
         text = "".join(f"[{stamp}] root INFO: {line}\n" for line in lines)
         written.append(write_atomically(folder / f"{check}.log", text.encode()))
     return written

@@ -34,20 +34,16 @@ class Batch:
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """A batch of random images, normal in every pixel.
+    """A batch of random images of three channels, normal in every pixel, with soft targets (B, K).
 
     Attributes:
         samples: images.
         size: height and width in pixels.
-        channels: of an image.
-        soft: targets (B, K) as mixup and label smoothing make them, instead of labels.
         seed: of the generator.
     """
 
     samples: int = 4
     size: int = 32
-    channels: int = 3
-    soft: bool = True
     seed: int = 7
 
 

@@ -86,13 +86,11 @@ def _states_batch(case: ModelCase, labels: np.ndarray, rng: np.random.Generator)
 
 
 def _image_batch(spec: ImageBatch, num_classes: int, rng: np.random.Generator) -> Arrays:
-    """Normal pixels, and labels or soft targets as mixup leaves them: two classes and a floor."""
-    images = rng.normal(size=(spec.samples, spec.channels, spec.size, spec.size))
-    labels: np.ndarray = rng.integers(0, num_classes, spec.samples)
-    if spec.soft:
-        share = rng.uniform(0.2, 0.8, (spec.samples, 1))
-        hot = np.eye(num_classes)[labels]
-        labels = 0.9 * (share * hot + (1 - share) * hot[::-1]) + 0.1 / num_classes
+    """Normal pixels, and soft targets as mixup leaves them: two classes and a floor."""
+    images = rng.normal(size=(spec.samples, 3, spec.size, spec.size))
+    hot = np.eye(num_classes)[rng.integers(0, num_classes, spec.samples)]
+    share = rng.uniform(0.2, 0.8, (spec.samples, 1))
+    labels = 0.9 * (share * hot + (1 - share) * hot[::-1]) + 0.1 / num_classes
     return {"images": images, "labels": labels}
 
 

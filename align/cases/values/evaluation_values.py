@@ -29,36 +29,30 @@ from sot_torch_ref.train.metrics import glue_metrics
 
 _PROCESSES, _CORRUPT = 2, (5, 6)
 """Processes that share an evaluation, and an example of each that cannot be read there."""
+_LENGTHS, _BATCH_SIZE = (5, 9, 3, 7, 7, 4, 8), 3
+"""Tokens of each example, and examples of a forward pass, the last of which has fewer."""
 
 
-def text(
-    setting: Setting,
-    *,
-    task: str,
-    lengths: tuple[int, ...] = (5, 9, 3, 7, 7, 4, 8),
-    batch_size: int = 3,
-) -> BothSides:
+def text(setting: Setting, *, task: str) -> BothSides:
     """Logits in the examples' order, decisions, loss and metrics.
 
     Args:
         setting: the models.
         task: whose metrics are scored; its number of classes is the case's ``num_classes``.
-        lengths: tokens of each example, longest batches first as the trainer has them.
-        batch_size: examples of a forward pass; the last one has fewer.
     """
     from sot_paddle.tasks import glue  # loads scikit-learn: for this step alone
     from sot_paddle.train import evaluation  # loads scikit-learn: for this step alone
 
     pair, case = setting.pair, setting.case
-    examples = _examples(case, lengths)
+    examples = _examples(case, _LENGTHS)
     labels = np.array([example["labels"] for example in examples])
-    batches = _batches(lengths, batch_size)
+    batches = _batches(_LENGTHS, _BATCH_SIZE)
 
     def evaluated() -> Arrays:
         model = pair.model.train()
         predicted = evaluation.predict(model, _Split(examples, batches))
         logits, kept = predicted.outputs, {"training mode kept": np.asarray(int(model.training))}
-        scores = glue.GlueTask(get_task(task), batch_size).score("dev", predicted)
+        scores = glue.GlueTask(get_task(task), _BATCH_SIZE).score("dev", predicted)
         whole = kept | _named(logits, glue.decide(logits), scores)
         shared = _in_processes(model, _Split(examples, batches, corrupt=_CORRUPT))
         return whole | shared | _of_single(glue.score(task, single, labels))
@@ -92,17 +86,12 @@ def text(
     )
 
 
-def spans(setting: Setting, *, length: int = 9, rows: int = 5) -> BothSides:
-    """Start and end scores of every token of rows, which all have the same length.
-
-    Args:
-        setting: the models.
-        length: tokens of a row.
-        rows: evaluated, two at a time.
-    """
+def spans(setting: Setting) -> BothSides:
+    """Start and end scores of every token of rows, which all have the same length; two a time."""
     from sot_paddle.train import evaluation  # loads scikit-learn: for this step alone
 
     pair, rng = setting.pair, np.random.default_rng(setting.case.batch.seed)
+    length, rows = 9, 5
     vocabulary = setting.case.options["vocab_size"]
     labels = [sorted(rng.integers(0, length, 2)) for _ in range(rows)]
     examples = [{"ids": rng.integers(1, vocabulary, length), "labels": row} for row in labels]

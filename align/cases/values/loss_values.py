@@ -20,16 +20,17 @@ from sot_paddle.tasks.losses import classification_loss, image_loss
 from sot_torch_ref.train.losses import soft_target_cross_entropy, task_loss
 
 IGNORED = -100
+_SAMPLES, _CLASSES = 7, 5
+"""B, and K where a case does not state it."""
 
 
 def task(
     setting: Setting,
     *,
-    num_classes: int = 5,
+    num_classes: int = _CLASSES,
     ignored: int = 0,
     pair: bool = False,
     soft: bool = False,
-    samples: int = 7,
 ) -> BothSides:
     """The loss of a task.
 
@@ -39,15 +40,14 @@ def task(
         ignored: labels that count for nothing.
         pair: two logits whose losses are added (``sum_loss``).
         soft: targets (B, K) instead of labels.
-        samples: B.
     """
     dtype, rng = setting.dtype, np.random.default_rng(11)
-    parts = _logits(rng, (samples, num_classes), pair, dtype)
-    labels: np.ndarray = rng.integers(0, max(2, num_classes), samples)
+    parts = _logits(rng, (_SAMPLES, num_classes), pair, dtype)
+    labels: np.ndarray = rng.integers(0, max(2, num_classes), _SAMPLES)
     if num_classes == 1:
-        labels = rng.uniform(0, 5, samples).astype(dtype)
+        labels = rng.uniform(0, 5, _SAMPLES).astype(dtype)
     if soft:
-        labels = rng.dirichlet(np.ones(num_classes), samples).astype(dtype)
+        labels = rng.dirichlet(np.ones(num_classes), _SAMPLES).astype(dtype)
     else:
         labels[:ignored] = IGNORED
     ours, reference = (loss_of(side, parts, labels) for side in (on_paddle, on_torch))
@@ -59,10 +59,10 @@ def task(
             lambda: {"loss": oracle},
             lambda seed: contextlib.nullcontext({"loss": _moved(parts, labels, seed)}),
         ).of("loss")
-    found, valid = _named(ours), samples - ignored
+    found, valid = _named(ours), _SAMPLES - ignored
     factors = {"the sum instead of the mean": valid}
     if ignored:
-        factors["divided by N with ignored labels"] = valid / samples
+        factors["divided by N with ignored labels"] = valid / _SAMPLES
     if soft:
         factors["divided by B times K"] = 1.0 / num_classes
     if pair:
@@ -91,8 +91,6 @@ def smoothed(
     *,
     smoothing: float = 0.1,
     pair: bool = False,
-    num_classes: int = 5,
-    samples: int = 7,
 ) -> BothSides:
     """The image trainer's loss of integer labels; the reference is PyTorch's own label smoothing.
 
@@ -100,12 +98,10 @@ def smoothed(
         setting: the precision.
         smoothing: share that is spread over all classes.
         pair: two logits whose losses are added (``sum_loss``).
-        num_classes: K.
-        samples: B.
     """
     rng = np.random.default_rng(13)
-    parts = _logits(rng, (samples, num_classes), pair, setting.dtype)
-    labels = rng.integers(0, num_classes, samples)
+    parts = _logits(rng, (_SAMPLES, _CLASSES), pair, setting.dtype)
+    labels = rng.integers(0, _CLASSES, _SAMPLES)
 
     def of_ours(targets: np.ndarray, share: float) -> Computed:
         given = on_paddle.tensor(targets)
@@ -123,7 +119,7 @@ def smoothed(
         return computed(on_torch, lambda *logits: torch.stack([*map(loss, logits)]).sum(), wide)
 
     ours, expected = of_ours(labels, smoothing), reference(setting.dtype)
-    spread = smoothing * num_classes / (num_classes - 1)
+    spread = smoothing * _CLASSES / (_CLASSES - 1)
     faults = {
         "no smoothing": (labels, 0.0),
         "spread over the other classes": (labels, spread),

@@ -20,6 +20,7 @@ from sot_torch_ref.train.imagenet_a import imagenet_a_scores
 
 _CLASSES = {"mnli": 3, "mnli-mm": 3}
 _ROUNDED = Tolerance("scaled", 1e-6, "shares are written with six decimals: half of the last one")
+_PATIENCE = 2  # evaluations in vain after which a run stops
 _UNDEFINED = -2.0  # NaN means "undefined" here; both sides must say so
 
 
@@ -89,11 +90,11 @@ def _scores(module, task: str) -> Arrays:
     return found
 
 
-def imagenet_a_columns(setting: Setting, *, count: int = 40) -> BothSides:
-    """Scores of a model of 1000 classes on the 200 of ImageNet-A, of ``count`` images."""
+def imagenet_a_columns(setting: Setting) -> BothSides:
+    """Scores of a model of 1000 classes on the 200 of ImageNet-A."""
     from sot_paddle.tasks import image_scores as product  # loads scikit-learn: for this step alone
 
-    rng = np.random.default_rng(31)
+    rng, count = np.random.default_rng(31), 40
     logits = rng.normal(size=(count, imagenet_a.IMAGENET_CLASSES))
     chosen = imagenet_a_scores(torch.from_numpy(logits))
     ranked = chosen.argsort(dim=1, descending=True).numpy()
@@ -119,14 +120,14 @@ def imagenet_a_columns(setting: Setting, *, count: int = 40) -> BothSides:
     )
 
 
-def class_table(setting: Setting, *, count: int = 60, classes: int = 7) -> BothSides:
+def class_table(setting: Setting) -> BothSides:
     """What is said of each class: images, accuracy, and what it is taken for most often.
 
     Of classes that it is taken for equally often the first is named; one class has no image.
     """
     from sot_paddle.tasks import image_scores as product  # loads scikit-learn: for this step alone
 
-    rng = np.random.default_rng(17)
+    rng, count, classes = np.random.default_rng(17), 60, 7
     logits = rng.normal(size=(count, classes))
     labels = rng.integers(1, classes, count)
     logits[labels == 2, 2] += 9.0  # a class that is never mistaken
@@ -176,23 +177,20 @@ def _named(columns: np.ndarray, scores: dict[str, float]) -> Arrays:
     return {"columns": columns, **{name: np.array(value) for name, value in scores.items()}}
 
 
-def best_choice(
-    setting: Setting, *, values: tuple[float, ...], maximise: bool = True, patience: int = 2
-) -> BothSides:
+def best_choice(setting: Setting, *, values: tuple[float, ...], maximise: bool = True) -> BothSides:
     """Which evaluation the trainer keeps, after each one, and whether it stops early.
 
     Args:
         setting: of the case.
         values: of the main metric, one for each evaluation; nan is none.
         maximise: whether larger is better.
-        patience: evaluations in vain after which a run stops.
     """
     from align.cases.sides.paddle_best_choice import choices
 
     def of(choose: Callable[[Sequence[float]], int]) -> Arrays:
         best = [choose(values[: end + 1]) for end in range(len(values))]
         since = [end - place for end, place in enumerate(best)]
-        stops = [int(count >= patience) for count in since]
+        stops = [int(count >= _PATIENCE) for count in since]
         named = {"best": best, "kept": best, "since": since, "stops": stops}
         return {name: np.array(found) for name, found in named.items()}
 
@@ -207,7 +205,7 @@ def best_choice(
         "the newest": of(lambda given: len(given) - 1),
     }
     return BothSides(
-        {name: np.array(found) for name, found in choices(values, maximise, patience).items()},
+        {name: np.array(found) for name, found in choices(values, maximise, _PATIENCE).items()},
         reference,
         {
             name: ValueFault(reference=other)
