@@ -1,7 +1,11 @@
 """Files and directories there and back: bits, dtypes, config, vocabulary, manifest, atomicity."""
 
+import contextlib
+import errno
 import hashlib
+import itertools
 import json
+import os
 import warnings
 from pathlib import Path
 
@@ -419,3 +423,39 @@ def test_options_that_no_model_has_are_refused(conversion, hf_dir, hf_config, ch
     (hf_dir / "config.json").write_text(json.dumps({**hf_config, **change}))
     with pytest.raises(ValueError, match=message):
         conversion(hf_dir, "there.safetensors")
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["new", "overwritten"])
+@pytest.mark.parametrize("name", ["x.safetensors", "x.bin", "folder"])
+def test_a_full_disk_at_any_write_leaves_what_was_there(tmp_path, hf_dir, monkeypatch, name, old):
+    """Space that runs out when a file is flushed: the weights, the manifest, the folder."""
+    there, out = tmp_path / "there.safetensors", tmp_path / "out"
+    convert_file(hf_dir, there, "bert_hf", "bert_base")
+    out.mkdir()
+    options = {"reverse": True, "overwrite": old}
+    if old:
+        convert_file(there, out / name, "bert_hf", "bert_base", reverse=True, dtype="float16")
+    before, flush = _files(out), os.fsync
+    for count in range(1, 20):
+        calls = itertools.count(1)
+
+        def full(descriptor, calls=calls, count=count):
+            if next(calls) == count:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            flush(descriptor)
+
+        done = []
+        with monkeypatch.context() as patch, contextlib.suppress(OSError):
+            patch.setattr(os, "fsync", full)
+            done.append(convert_file(there, out / name, "bert_hf", "bert_base", **options))
+        after = _files(out)
+        if done or after != before:  # all is there; the last one flushes the folder's entries
+            break
+    changed = [name for name in after if after[name] != before.get(name)]
+    assert count > 3
+    assert any(name.endswith("manifest.json") for name in changed)
+    assert any(name.endswith((".safetensors", ".bin")) for name in changed)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
