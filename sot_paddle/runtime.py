@@ -23,7 +23,7 @@ _TRIM_THRESHOLD = 2**31 - 1
 _applied: dict[str, str] = {}
 
 
-def _cpu() -> tuple[str, frozenset[str]]:
+def processor() -> tuple[str, frozenset[str]]:
     """Vendor and instruction-set flags of the first processor, empty where not known."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
@@ -114,7 +114,7 @@ def tune_cpu() -> dict[str, str]:
     if os.environ.get(_SWITCH) == "0":
         _applied[_SWITCH] = "0 (nothing tuned)"
         return dict(_applied)
-    kind = mkl_cpu_type(*_cpu())
+    kind = mkl_cpu_type(*processor())
     if kind is not None:
         _set("MKL_DEBUG_CPU_TYPE", kind)
     if "paddle" in sys.modules:
@@ -166,6 +166,8 @@ def environment_stamp() -> dict[str, object]:
     }
     if "paddle" in sys.modules:
         stamp["paddle_device"] = sys.modules["paddle"].device.get_device()
+    if "sot_paddle.ops.build" in sys.modules:
+        stamp["native_operators"] = sys.modules["sot_paddle.ops.build"].state()
     if "torch" in sys.modules:
         stamp["torch_threads"] = sys.modules["torch"].get_num_threads()
     return stamp

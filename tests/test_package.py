@@ -29,6 +29,7 @@ print(json.dumps({
     "corpus": sorted(path.name for path in FOLDER.iterdir()),
     "configs": len(list(CONFIGS.rglob("*.yaml"))),
     "digits": load_yaml("configs/digits/sot_digits.yaml")["data_dir"],
+    "native": sorted(path.name for path in Path(sot_paddle.__file__).parent.glob("ops/*.[ch]*")),
     "tables": len(list(Path(align.__file__).parent.rglob("*.toml"))),
 }))
 """
@@ -75,6 +76,8 @@ def test_the_installed_package_holds_its_data(site, tmp_path):
     assert {"train.tsv", "dev.tsv", "test.tsv"} <= set(found["corpus"])
     assert found["configs"] == len(list((ROOT / "configs").rglob("*.yaml")))
     assert found["digits"] == "digits"
+    native = (ROOT / "sot_paddle" / "ops").glob("*.[ch]*")
+    assert found["native"] == sorted(path.name for path in native)
     assert found["tables"] == len(list((ROOT / "align").rglob("*.toml")))
 
 

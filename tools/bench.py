@@ -45,6 +45,7 @@ _TUNED = (
     "MALLOC_MMAP_THRESHOLD_",
     "MALLOC_TRIM_THRESHOLD_",
     "SOT_PADDLE_TUNE",
+    "SOT_PADDLE_NATIVE",
 )
 
 
@@ -215,7 +216,7 @@ class Worker:
         if side != "paddle":  # the parent may be tuned, and hands its environment down
             environment = {k: v for k, v in environment.items() if k not in _TUNED}
         if side == "installed":
-            environment["SOT_PADDLE_TUNE"] = "0"
+            environment["SOT_PADDLE_TUNE"] = environment["SOT_PADDLE_NATIVE"] = "0"
         else:
             environment["OMP_NUM_THREADS"] = str(threads)
         self.side, self._messages = side, tempfile.TemporaryFile("w+")  # noqa: SIM115

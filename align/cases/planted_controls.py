@@ -25,6 +25,7 @@ from align.cases.kinds.case_kinds import Recipe, recipe_with
 from align.faults.layer_changes import Undo, put, replaced, transposed, tripled_gradient
 from sot_paddle.backbones.layers import Attention
 from sot_paddle.backbones.swin_blocks import SwinBlock
+from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS
 from sot_paddle.heads.adapter_pooler import AdapterPooler
 from sot_paddle.heads.fusion import PoolerHead
 from sot_paddle.heads.layer_probes import LayerProbes
@@ -37,7 +38,7 @@ from sot_paddle.heads.power_norm import MatrixSqrt, RowLayerNorm, SvPN
 
 Find = Callable[[nn.Layer], tuple[str, Any] | None]
 """A model -> what is changed, with its name; None where the model has no such layer."""
-_DEFAULT_ACTIVATION = nn.functional.gelu
+_DEFAULT_ACTIVATION = ACTIVATION_FUNCTIONS["gelu"]
 
 
 @dataclass(frozen=True)

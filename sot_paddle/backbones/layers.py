@@ -13,6 +13,7 @@ from paddle.nn import functional as F
 
 from sot_paddle.heads.pooling import TokenBatchNorm, linear
 from sot_paddle.heads.power_norm import RowLayerNorm
+from sot_paddle.ops.gelu import gelu
 
 
 class LayerNorm(RowLayerNorm):
@@ -174,7 +175,7 @@ class Mlp(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, N, C) to (B, N, C)."""
-        return self.drop(self.fc2(self.drop(F.gelu(self.fc1(x)))))
+        return self.drop(self.fc2(self.drop(gelu(self.fc1(x)))))
 
 
 class Attention(nn.Layer):

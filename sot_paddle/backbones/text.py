@@ -18,11 +18,12 @@ from paddle.nn import functional as F
 from sot_paddle.config import EncoderConfig, HeadConfig, build_record, near_names
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
+from sot_paddle.ops.gelu import gelu
 
 _tanh_gelu = functools.partial(F.gelu, approximate=True)
 
 ACTIVATION_FUNCTIONS: Mapping[str, Callable[[paddle.Tensor], paddle.Tensor]] = {
-    "gelu": F.gelu,  # the erf form
+    "gelu": gelu,  # the erf form
     "gelu_new": _tanh_gelu,
     "gelu_pytorch_tanh": _tanh_gelu,
     "relu": F.relu,

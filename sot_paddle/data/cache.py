@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
-import os
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -20,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.atomic import write_atomically
+from sot_paddle.cache_folder import default_cache_dir
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import Example, read_split, split_paths
 from sot_paddle.data.glue_tasks import Task, get_task, resolve_split
@@ -31,14 +31,6 @@ logger = logging.getLogger(__name__)
 CODE = ("glue.py", "glue_tasks.py", "tsv.py", "tokenization.py", "vocabulary.py")
 CODE += ("subword.py", "byte_pairs.py", "token_features.py", "cache.py")
 _STAMP_SIZE = 64
-
-
-def default_cache_dir() -> Path:
-    """``$SOT_PADDLE_CACHE``, else ``$XDG_CACHE_HOME/sot_paddle``, else ``~/.cache/sot_paddle``."""
-    own = os.environ.get("SOT_PADDLE_CACHE")
-    if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sot_paddle"
 
 
 def tokenize_split(

@@ -14,8 +14,9 @@ import numpy as np
 import paddle
 
 from sot_paddle import distributed
+from sot_paddle.cache_folder import default_cache_dir
 from sot_paddle.data import glue_tasks
-from sot_paddle.data.cache import cached_split, default_cache_dir
+from sot_paddle.data.cache import cached_split
 from sot_paddle.data.glue import available_splits
 from sot_paddle.data.own_table import own_task
 from sot_paddle.data.paddle_dataset import PadCollator

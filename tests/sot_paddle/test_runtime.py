@@ -100,7 +100,7 @@ def test_importing_the_package_loads_nothing_heavy_and_tunes(processes) -> None:
     environment, applied = report["environment"], report["applied"]
     assert environment["OMP_NUM_THREADS"] == str(len(os.sched_getaffinity(0)))
     assert environment["FLAGS_use_stride_kernel"] == "0"
-    assert environment.get("MKL_DEBUG_CPU_TYPE") == runtime.mkl_cpu_type(*runtime._cpu())
+    assert environment.get("MKL_DEBUG_CPU_TYPE") == runtime.mkl_cpu_type(*runtime.processor())
     for name, value in environment.items():
         assert applied[name] == value
     assert "malloc" in applied
@@ -170,9 +170,9 @@ def test_processor_is_read_or_unknown(tmp_path: Path, monkeypatch) -> None:
     text = "processor : 0\nvendor_id : AuthenticAMD\nflags\t\t: fpu avx2 fma\n\nodd line\n"
     (tmp_path / "cpuinfo").write_text(text)
     monkeypatch.setattr(runtime, "Path", lambda _: real(tmp_path / "cpuinfo"))
-    assert runtime._cpu() == ("AuthenticAMD", frozenset({"fpu", "avx2", "fma"}))
+    assert runtime.processor() == ("AuthenticAMD", frozenset({"fpu", "avx2", "fma"}))
     monkeypatch.setattr(runtime, "Path", lambda _: real(tmp_path / "absent"))
-    assert runtime._cpu() == ("", frozenset())
+    assert runtime.processor() == ("", frozenset())
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ def test_a_quick_run_measures_every_side(tool, capsys, tmp_path, monkeypatch):
     assert sides["paddle"]["tuning"]["OMP_NUM_THREADS"].startswith("1")
     assert sides["paddle"]["tuning"]["FLAGS_use_stride_kernel"].startswith("0")
     assert sides["installed"]["tuning"] == {"SOT_PADDLE_TUNE": "0 (nothing tuned)"}
+    assert sides["installed"]["native_operators"] == "not used: SOT_PADDLE_NATIVE=0"
+    assert sides["paddle"]["native_operators"] != "not asked for"
     assert sides["paddle"]["frameworks_loaded"] == ["paddle"]  # a process of its own
     out = capsys.readouterr().out
     assert "1 threads each, medians of 1 turns" in out

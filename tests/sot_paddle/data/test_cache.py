@@ -9,8 +9,9 @@ import os
 import numpy as np
 import pytest
 
+from sot_paddle.cache_folder import default_cache_dir
 from sot_paddle.data import cache
-from sot_paddle.data.cache import cache_key, cached_split, default_cache_dir, tokenize_split
+from sot_paddle.data.cache import cache_key, cached_split, tokenize_split
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.tokenization import WordPieceTokenizer
 

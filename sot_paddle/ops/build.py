@@ -1,0 +1,199 @@
+"""Compile the native operators once for each processor, and load them.
+
+The library lies in the cache folder under a name made of the sources, the compiler and its options,
+Paddle's version and the processor: what another machine or another version made is never loaded.
+It is written under a temporary name and renamed, by one process while others wait, and ends in a
+checksum. Where it cannot be made (no compiler, a folder that cannot be written), the framework's
+own operators compute: one line says so, and a compiler that failed is not asked again.
+
+``SOT_PADDLE_NATIVE=0`` leaves the framework's operators in place. ``make setup`` compiles in the
+background with ``python -m sot_paddle.ops.build``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import paddle
+from paddle.utils.cpp_extension import load_op_meta_info_and_register_op
+
+from sot_paddle.atomic import write_atomically
+from sot_paddle.cache_folder import default_cache_dir
+from sot_paddle.runtime import processor
+
+logger = logging.getLogger(__name__)
+
+SWITCH = "SOT_PADDLE_NATIVE"
+FLAGS = ["-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math"]
+FLAGS += ["-fopenmp", "-fPIC", "-w", "-DPADDLE_WITH_CUSTOM_KERNEL"]
+if "avx512f" in processor()[1]:
+    FLAGS.append("-mprefer-vector-width=512")
+SOURCES = sorted(Path(__file__).parent.glob("*.cc")) + sorted(Path(__file__).parent.glob("*.h"))
+SECONDS = 600
+"""A compiler that needs longer is stopped."""
+_STAMP_SIZE = 64
+_loading = threading.Lock()
+_found: str | None = None
+
+
+class NotBuilt(Exception):
+    """Why there is no library, in one line."""
+
+
+def compiler() -> str:
+    """Path of the C++ compiler: ``$CXX``, else ``g++``, else ``clang++``.
+
+    Raises:
+        NotBuilt: none of them is there.
+    """
+    for name in filter(None, (os.environ.get("CXX"), "g++", "clang++")):
+        if path := shutil.which(name):
+            return os.path.realpath(path)
+    raise NotBuilt("no C++ compiler (g++ or clang++)")
+
+
+def library_path(folder: Path, compiled_by: str) -> Path:
+    """Where the library of these sources, this compiler, this Paddle and this processor lies."""
+    made_by = os.stat(compiled_by)
+    vendor, flags = processor()
+    parts = [compiled_by, made_by.st_size, made_by.st_mtime_ns, *FLAGS, vendor, *sorted(flags)]
+    parts += [paddle.version.full_version, paddle.version.commit, paddle.__file__]
+    digest = hashlib.sha256(repr(parts).encode())
+    for source in SOURCES:
+        digest.update(hashlib.sha256(source.name.encode() + source.read_bytes()).digest())
+    return folder / f"operators-{digest.hexdigest()[:32]}.so"
+
+
+def commands(compiled_by: str, source: Path, target: Path) -> list[list[str]]:
+    """Compile, then link: Paddle's headers and libraries, and the OpenMP threads of its kernels.
+
+    PADDLE: `paddle.utils.cpp_extension.load` does it through a second Python and a generated
+    setup.py, which takes ten seconds more, and links the compiler's OpenMP as well: two pools of
+    threads on the same processors.
+    """
+    headers, root = paddle.sysconfig.get_include(), Path(paddle.__file__).parent
+    include = [f"-I{folder}" for folder in (headers, f"{headers}/third_party", SOURCES[0].parent)]
+    libraries = [f"-L{root / 'base'}", "-l:libpaddle.so", f"-L{root / 'libs'}", "-l:libiomp5.so"]
+    part = target.with_suffix(".o")
+    linked = ["-shared", "-Wl,-z,now,--no-as-needed"]  # a missing symbol is an error when loaded
+    return [
+        [compiled_by, *FLAGS, *include, "-c", str(source), "-o", str(part)],
+        [compiled_by, *linked, str(part), "-o", str(target), *libraries],
+    ]
+
+
+def build(folder: Path) -> Path:
+    """The library in ``folder``, compiled when it is not there.
+
+    Raises:
+        NotBuilt: no compiler, it failed (now or before), or the folder cannot be written.
+    """
+    compiled_by = compiler()
+    path = library_path(folder, compiled_by)
+    try:
+        if _whole(path):
+            return path
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
+            if not _whole(path):
+                _compile(compiled_by, path)
+    except OSError as error:
+        raise NotBuilt(f"cannot write in {folder}: {error.strerror or error}") from error
+    return path
+
+
+def _whole(path: Path) -> bool:
+    """Whether a library is there as it was written."""
+    if not path.exists():
+        return False
+    content = path.read_bytes()
+    return content[-_STAMP_SIZE:] == _stamp(content[:-_STAMP_SIZE])
+
+
+def _stamp(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def _compile(compiled_by: str, path: Path) -> None:
+    failed = path.with_suffix(".failed")
+    if failed.exists():
+        raise NotBuilt(f"{compiled_by} failed before, see {failed}; remove that file to try again")
+    logger.info("compiling the native operators, once on this machine (some seconds)")
+    with tempfile.TemporaryDirectory(prefix="sot_paddle_") as temporary:
+        unit, made = Path(temporary) / "unit.cc", Path(temporary) / "unit.so"
+        names = [source.name for source in SOURCES if source.suffix == ".cc"]
+        unit.write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
+        for command in commands(compiled_by, unit, made):
+            if said := _run(command):
+                write_atomically(failed, said.encode())
+                raise NotBuilt(f"{compiled_by} failed, see {failed}")
+        content = made.read_bytes()
+    write_atomically(path, content + _stamp(content))
+
+
+def _run(command: list[str]) -> str:
+    """What a command that failed said, "" when it worked."""
+    try:
+        told = subprocess.run(  # noqa: S603 (the compiler of this machine)
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NotBuilt(f"{command[0]} took longer than {SECONDS} s") from error
+    return (told.stderr or f"exit status {told.returncode}") if told.returncode else ""
+
+
+def why_not() -> str:
+    """Load the operators, once in a process; what hinders it, "" when they are loaded."""
+    global _found
+    if _found is None:
+        with _loading:
+            _found = _load() if _found is None else _found
+    return _found
+
+
+def _load() -> str:
+    if os.environ.get(SWITCH) == "0":
+        reason = f"{SWITCH}=0"
+    else:
+        try:
+            load_op_meta_info_and_register_op(str(build(default_cache_dir() / "native")))
+            return ""
+        except NotBuilt as error:
+            reason = str(error)
+        except (RuntimeError, OSError) as error:  # the loader's, in Paddle's words
+            reason = str(error).strip().splitlines()[-1]
+    logger.info("native operators are not used: %s", reason)
+    return reason
+
+
+def state() -> str:
+    """Whether this process computes natively, for the environment stamp."""
+    if _found is None:
+        return "not asked for"
+    return f"not used: {_found}" if _found else "used"
+
+
+def main() -> int:
+    """Compile and load; say what became of it in one line."""
+    reason = why_not()
+    print(f"native operators: {'not used: ' + reason if reason else 'ready'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

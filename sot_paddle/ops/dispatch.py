@@ -1,0 +1,38 @@
+"""Whether a call may run natively, and the call of a native operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import paddle
+from paddle import _C_ops
+from paddle.jit.sot import psdb
+
+from sot_paddle.ops import build
+
+
+def runs_natively(x: paddle.Tensor, dtypes: tuple[paddle.dtype, ...] = (paddle.float32,)) -> bool:
+    """Whether the native operators compute on this tensor here and now.
+
+    Args:
+        x: input that decides about place and precision.
+        dtypes: precisions that the operator has.
+
+    Returns:
+        False while a graph is traced or under automatic mixed precision, for another device or
+        precision, and where the operators could not be built.
+    """
+    return (
+        paddle.in_dynamic_mode()
+        and x.dtype in dtypes
+        and x.place.is_cpu_place()
+        and not psdb.in_sot()
+        and not paddle.is_autocast_enabled()
+        and not build.why_not()
+    )
+
+
+def run(name: str, *arguments: Any) -> Any:
+    """Call a native operator; its output, or the list of its outputs."""
+    made = _C_ops._run_custom_op(name, *arguments)
+    return made[0] if len(made) == 1 else made
