@@ -1,15 +1,22 @@
-"""Entry point of ``python -m align``."""
+"""Entry point of ``python -m align`` and of the installed command ``sot-align``."""
 
 import sys
 
+from align.verdict_process import guarded, runs_user_code
+from sot_paddle.guard import command
 
-def _main() -> int:
+
+@command("align: error")
+def _work(arguments: list[str]) -> int:
     from align.cli import main
 
-    return main()
+    return main(arguments)
+
+
+def main() -> int:
+    """Run the command of this process; what executes a user's files has a process of its own."""
+    return guarded(_work, sys.argv[1:]) if runs_user_code(sys.argv[1:]) else _work()
 
 
 if __name__ == "__main__":
-    from align.verdict_process import guarded, runs_user_code
-
-    sys.exit(guarded(_main, sys.argv[1:]) if runs_user_code(sys.argv[1:]) else _main())
+    sys.exit(main())

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from align.cases.kinds.case_kinds import DTYPES, Case
 from align.cases.tables.cases import CASES
 from align.record.results import STEPS, Report, StepResult
+from align.verdict_process import add_timeout
+from sot_paddle.guard import CommandParser, command
 from sot_paddle.runtime import quiet_imports
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ Compare the Paddle port with the independent PyTorch reference, step by step, an
 run that every step would have noticed a fault (negative controls).
 
 exit status: 0 everything agrees and every control was caught; 1 a comparison failed or a control
-was not caught; 2 could not run."""
+was not caught; 2 could not run (one line says why); 130 interrupted; 143 terminated."""
 
 _EXAMPLES = """\
 examples:
@@ -41,10 +43,11 @@ two more commands, each with its own --help:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m align",
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
+        status="",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -117,6 +120,7 @@ def _add_spec_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="with --spec: also train in N processes and compare with one",
     )
+    add_timeout(parser)
 
 
 def _add_certify_options(parser: argparse.ArgumentParser) -> None:
@@ -157,7 +161,7 @@ def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None
 
 _CASES = ("case", "step", "quick", "coverage", "checkpoint", "sentences", "glue_dir")
 _CHOICES = ("case", "step", "checkpoint", "sentences", "glue_dir")
-_SPEC = ("inject", "processes")
+_SPEC = ("inject", "processes", "timeout")
 _CERTIFY = ("faults", "seeds")
 _MUTANTS = ("mutants", "seed")
 
@@ -336,22 +340,15 @@ def _run(options: argparse.Namespace) -> int:
     return report.exit_code
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+@command("align: error")
+def main(arguments: list[str]) -> int:
     """Run the command; returns its exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] in (["dump"], ["compare"]):
+    if arguments[:1] in (["dump"], ["compare"]):
         from align.commands import dump_commands
 
-        return {"dump": dump_commands.main_dump, "compare": dump_commands.main_compare}[given[0]](
-            given[1:]
-        )
+        name, *rest = arguments
+        chosen = {"dump": dump_commands.main_dump, "compare": dump_commands.main_compare}[name]
+        return chosen(rest)
     options = _parser().parse_args(arguments)
     quiet_imports()
-    try:
-        return _run(options)
-    except (ValueError, OSError, ImportError) as error:
-        print(f"align: error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("align: error: interrupted; no report was written", file=sys.stderr)
-        return 2
+    return _run(options)

@@ -1,41 +1,68 @@
 """Run a command that executes a user's files in a process of its own, and require its verdict.
 
-User code can end the process that runs it: ``sys.exit(0)``, ``os._exit(0)``, a crash. The status
-of such a process says nothing about the comparison, so the command's own status comes through a
-pipe when it has reached its end. Standard library only: this process stays small and the one that
-works is a fork of it, with the same arguments, environment and streams.
+User code can end the process that runs it (``sys.exit(0)``, ``os._exit(0)``, a crash) or never
+end. The status of such a process says nothing about the comparison, so the command's own status
+comes through a pipe when it has reached its end, within ``--timeout``. This process stays small and
+the one that works is a fork of it, with the same arguments, environment and streams.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import ctypes
+import itertools
+import math
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
 
-COULD_NOT_RUN = 2
+from sot_paddle.failures import REFUSED, TERMINATED, ParserEnd
+
+MINUTES = 30.0
+PATIENCE_S = 10.0
+"""In which the process that works has to end, after its verdict or when its time is over."""
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl
 _WAITING = (signal.SIGINT, signal.SIGTERM)
 """Signals that wait until both processes are ready for them."""
+_FLAG = "--timeout"
+_STATUS_DIGITS = 3
 
 
 def runs_user_code(arguments: Sequence[str]) -> bool:
     """Whether a command line of ``python -m align`` executes a file that the user gives.
 
     Args:
-        arguments: without the program's name; ``--spec`` may be shortened, as argparse allows.
+        arguments: without the program's name.
     """
-    return arguments[:1] == ["dump"] or any(text.startswith("--sp") for text in arguments)
+    specs = (text.partition("=")[0] == "--spec" for text in arguments)
+    return arguments[:1] == ["dump"] or any(specs)
+
+
+def minutes(text: str) -> float:
+    """A number of minutes above 0, for argparse."""
+    with contextlib.suppress(ValueError):
+        value = float(text)
+        if value > 0 and math.isfinite(value):
+            return value
+    raise argparse.ArgumentTypeError(f"expected minutes, a number above 0, got {text!r}")
+
+
+def add_timeout(parser: argparse.ArgumentParser) -> None:
+    """Give a command the option that `guarded` reads."""
+    what = f"end without a verdict after so many minutes [{MINUTES:g}]"
+    parser.add_argument(_FLAG, type=minutes, metavar="MINUTES", help=what)
 
 
 def guarded(command: Callable[[], int], arguments: Sequence[str]) -> int:
     """Run a command in a process of its own.
 
     Args:
-        command: returns its exit status: 0, 1 or 2.
-        arguments: its command line.
+        command: returns its exit status.
+        arguments: its command line; what follows ``--timeout`` there is the limit.
 
     Returns:
         In this process the command's status, or 2, after a line on stderr, when its process ended
@@ -49,47 +76,93 @@ def guarded(command: Callable[[], int], arguments: Sequence[str]) -> int:
     if not child:
         os.close(reader)
         _end_with(parent)
-        return _work(command, arguments, writer)
+        return _work(command, _limit(arguments), writer)
     os.close(writer)
-    _, ended = os.waitpid(child, 0)
     os.set_blocking(reader, False)  # what the child has started may hold the other end still
-    with contextlib.suppress(BlockingIOError):
-        said = os.read(reader, 1)
-        if said and os.waitstatus_to_exitcode(ended) >= 0:
-            return max(int(said), os.waitstatus_to_exitcode(ended))
+    said, ended = _wait(child, reader, time.monotonic() + 60 * _limit(arguments))
+    if said is not None and (ended is None or ended >= 0):
+        return max(said, ended or 0)
     if terminated:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTERM)  # as it would have ended without a second process
-    return _without_verdict(os.waitstatus_to_exitcode(ended))
+        return _without_verdict("terminated by SIGTERM", TERMINATED)
+    if ended is None:
+        return _without_verdict(f"{_late(_limit(arguments))}; the process did not answer")
+    if ended < 0:
+        how = f"was killed by {signal.Signals(-ended).name}"
+    else:
+        how = f"ended with status {ended} (os._exit or sys.exit in your files or a library?)"
+    return _without_verdict(f"no verdict: the process that ran your files {how}")
 
 
-def _work(command: Callable[[], int], arguments: Sequence[str], writer: int) -> int:
+def _limit(arguments: Sequence[str]) -> float:
+    """The minutes that a command line gives; the default where argparse will refuse it."""
+    found = MINUTES
+    for text, following in itertools.pairwise((*arguments, "")):
+        name, has_value, value = text.partition("=")
+        if name == _FLAG:
+            with contextlib.suppress(argparse.ArgumentTypeError):
+                found = minutes(value if has_value else following)
+    return found
+
+
+def _wait(child: int, reader: int, deadline: float) -> tuple[int | None, int | None]:
+    """The status that the child has sent, and how it ended; None for what did not come.
+
+    After the deadline the child is asked for a line (SIGALRM); it is killed when it gives none, or
+    when it does not end after its verdict.
+    """
+    said, pause, last = None, 0.001, False
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        said = _said(reader) if said is None else said
+        if done:
+            return said, os.waitstatus_to_exitcode(status)
+        now = time.monotonic()
+        if not last and (said is not None or now > deadline):
+            last, deadline = True, now + PATIENCE_S
+            if said is None:
+                os.kill(child, signal.SIGALRM)
+        elif last and now > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return said, None
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+
+
+def _said(reader: int) -> int | None:
+    """The status that the child has sent."""
+    with contextlib.suppress(BlockingIOError):
+        text = os.read(reader, _STATUS_DIGITS)
+        return int(text) if text else None
+    return None
+
+
+def _work(command: Callable[[], int], limit: float, writer: int) -> int:
     """Run the command and say its status."""
     own = os.getpid()
+
+    def late(number: int, frame: Any) -> NoReturn:
+        raise TimeoutError(_late(limit))
+
+    signal.signal(signal.SIGALRM, late)
     try:
         status = command()
-    except SystemExit as end:  # argparse: --help, or an option that it refuses
-        if end.code != COULD_NOT_RUN and not _asks_for_help(arguments):
-            raise
+    except ParserEnd as end:
         status = int(end.code or 0)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
     if os.getpid() == own:  # not in a process that the user's code forked
         os.write(writer, b"%d" % status)
     return status
 
 
-def _asks_for_help(arguments: Sequence[str]) -> bool:
-    return any(text == "-h" or (len(text) > 2 and "--help".startswith(text)) for text in arguments)
+def _late(limit: float) -> str:
+    return f"no verdict within {limit:g} minutes; {_FLAG} MINUTES allows more"
 
 
-def _without_verdict(status: int) -> int:
+def _without_verdict(how: str, status: int = REFUSED) -> int:
     """Say that there is no verdict, and why."""
-    how = (
-        f"was killed by {signal.Signals(-status).name}"
-        if status < 0
-        else (f"ended with status {status} (os._exit or sys.exit in your files or a library?)")
-    )
-    print(f"align: error: no verdict: the process that ran your files {how}", file=sys.stderr)
-    return COULD_NOT_RUN
+    print(f"align: error: {how}", file=sys.stderr)
+    return status
 
 
 @contextlib.contextmanager
@@ -111,7 +184,8 @@ def _pass_on_signals(child: int) -> list[int]:
 
     def hand_on(number: int, frame: object) -> None:
         came.append(number)
-        os.kill(child, number)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, number)
 
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda *_: None)
@@ -125,4 +199,4 @@ def _end_with(parent: int) -> None:
     if prctl is not None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        os._exit(COULD_NOT_RUN)
+        os._exit(REFUSED)

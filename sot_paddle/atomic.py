@@ -51,9 +51,12 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         A temporary file in the same folder, synced to disk before it takes the name.
 
     Raises:
-        OSError: the folder is missing or not writable, or the disk is full; nothing is left.
+        OSError: the folder is missing or not writable, the disk is full, or a folder, a device or a
+            pipe has the name; nothing is left.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():  # a device would become a file, for all programs
+        raise FileExistsError(17, "not a regular file", str(path))
     temporary = beside(path, WRITING)
     try:
         with open(temporary, "wb") as handle:

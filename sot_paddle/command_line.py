@@ -12,18 +12,15 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 from sot_paddle.config import build_record, load_yaml, near_names
 from sot_paddle.failures import exit_status
-
-_STATUS = """
-exit status: 0 done; 2 refused or failed, with one line on stderr that says why; 130 interrupted.
-"""
+from sot_paddle.guard import CommandParser
 
 
-class OneLineParser(argparse.ArgumentParser):
-    """Argument parser of a command: errors are one line, help says the exit statuses.
+class OneLineParser(CommandParser):
+    """Argument parser of a command with examples, as they are typed.
 
     Args:
         prog: the script's name.
@@ -39,24 +36,18 @@ class OneLineParser(argparse.ArgumentParser):
             prog=prog,
             usage=usage,
             description=description,
-            epilog=examples + _STATUS,
+            epilog=examples,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
         )
 
     def run(self, arguments: Sequence[str], action: Callable[[argparse.Namespace], None]) -> int:
         """Hand the options of a command line to a function.
 
         Returns:
-            0 when it is done, 2 when something was refused (one line on stderr says why), 130
-            when it was interrupted.
+            The exit status, see :func:`sot_paddle.failures.exit_status`.
         """
         options = self.parse_args(list(arguments))
         return exit_status(self.prog.removesuffix(".py"), lambda: action(options))
-
-    def error(self, message: str) -> NoReturn:
-        """Print the message and end with status 2."""
-        self.exit(2, f"{self.prog}: error: {message} (--help lists the options)\n")
 
 
 @dataclass(frozen=True)

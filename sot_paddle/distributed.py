@@ -20,6 +20,7 @@ import paddle.distributed as dist
 from paddle import nn
 from paddle.autograd import PyLayer
 
+from sot_paddle import peers
 from sot_paddle.failures import TrainingStopped
 
 
@@ -111,6 +112,13 @@ def gather(item: Any) -> list[Any]:
     items: list[Any] = []
     dist.all_gather_object(items, item)
     return items
+
+
+def join() -> None:
+    """Meet the other processes of the run, if there are any, and watch that they live."""
+    if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
+        dist.init_parallel_env()
+        peers.watch(gather(peers.name()), rank())
 
 
 def mean_across_processes(value: float) -> float:

@@ -1,6 +1,6 @@
 """Time the Paddle port and the PyTorch reference on the same work in one run; print the ratios.
 
-Exit status 0 when it measured, 2 when it could not run. No time is good or bad here.
+No time is good or bad here.
 
 Each side works in a process of its own, with its own environment and OpenMP threads, and they take
 turns: a pause until the other side's waiting threads sleep, a step that is not counted, then a
@@ -319,7 +319,7 @@ def _stamp(side: str) -> dict[str, Any]:
     }
 
 
-def _serve(side: str) -> None:
+def _serve(side: str) -> int:
     """Answer requests, one JSON line each, until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a framework prints must not look like an answer
@@ -341,22 +341,22 @@ def _serve(side: str) -> None:
             step()
             found = time.perf_counter() - began
         print(json.dumps(found), file=answers, flush=True)
+    return 0
 
 
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+def _options(arguments: list[str]) -> argparse.Namespace:
+    from sot_paddle.guard import CommandParser  # not in a worker: it would tune the other side
+
+    parser = CommandParser(prog="bench", description=__doc__)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     parser.add_argument(
         "--threads", type=int, default=cores, help="of both frameworks (default: all)"
     )
-    parser.add_argument(
-        "--repeats", type=int, default=7, help="counted steps of each side (default: 7)"
-    )
+    parser.add_argument("--repeats", type=int, default=7, help="counted steps (default: 7)")
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON")
     parser.add_argument(
         "--quick", action="store_true", help="tiny sizes: shows that the tool runs, not a speed"
     )
-    parser.add_argument("--serve", choices=SIDES, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if min(options.threads, options.repeats) < 1:
         parser.error("--threads and --repeats: expected numbers of at least 1")
@@ -365,35 +365,36 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark; returns the exit status."""
-    options = _options(arguments)
-    if options.serve:
-        _serve(options.serve)
-        return 0
-    from sot_paddle.atomic import write_atomically  # not in a worker: it would tune the other side
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["--serve"]:
+        return _serve(given[1])
+    from sot_paddle.guard import command
+
+    return command("bench: error")(_measure)(given)
+
+
+def _measure(arguments: list[str]) -> None:
+    from sot_paddle.atomic import write_atomically
     from sot_paddle.strict_json import dumps
 
+    options = _options(arguments)
     workloads = TINY_WORKLOADS if options.quick else WORKLOADS
-    try:
-        if options.json and Path(options.json).is_dir():
-            raise ValueError(f"cannot write to {options.json}: it is a folder")
-        rows, stamps = measure(
-            workloads,
-            options.threads,
-            options.repeats,
-            lambda row: print(json.dumps(row.to_json()), file=sys.stderr, flush=True),
-        )
-        found = {"environment": stamps, "threads": options.threads, "repeats": options.repeats}
-        found["results"] = [row.to_json() for row in rows]
-        if options.json:
-            write_atomically(options.json, dumps(found).encode())
-    except (ValueError, OSError) as error:
-        print(f"bench: error: {error}", file=sys.stderr)
-        return 2
+    if options.json and Path(options.json).is_dir():
+        raise ValueError(f"cannot write to {options.json}: it is a folder")
+    rows, stamps = measure(
+        workloads,
+        options.threads,
+        options.repeats,
+        lambda row: print(json.dumps(row.to_json()), file=sys.stderr, flush=True),
+    )
+    found = {"environment": stamps, "threads": options.threads, "repeats": options.repeats}
+    found["results"] = [row.to_json() for row in rows]
+    if options.json:
+        write_atomically(options.json, dumps(found).encode())
     for side, stamp in stamps.items():
         print(f"{side}: {json.dumps(stamp)}")
     print(f"{options.threads} threads each, medians of {options.repeats} turns; below 1: faster")
     print(table(rows))
-    return 0
 
 
 if __name__ == "__main__":

@@ -18,39 +18,38 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
-from align.commands.spec import USER_ERRORS, read_spec
-from align.verdict_process import guarded
+from align.commands.spec import read_spec
+from align.verdict_process import add_timeout, guarded
 from sot_paddle.atomic import write_atomically
+from sot_paddle.guard import CommandParser, command
 from sot_paddle.strict_json import dumps
 
 PAIR = ROOT / "docs" / "examples" / "bert_base_pair.py"
 _GIB = 2**20 if sys.platform != "darwin" else 2**30  # unit of ru_maxrss: kB, on a Mac bytes
 
 
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench_align", description=__doc__)
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = CommandParser(prog="bench_align", description=__doc__, status="")
     parser.add_argument("--spec", metavar="FILE", type=Path, default=PAIR, help="another pair")
     parser.add_argument(
         "--dtype", choices=("float64", "float32"), action="append", help="only this precision"
     )
     parser.add_argument("--json", metavar="FILE", help="write the numbers as JSON")
+    add_timeout(parser)
     return parser.parse_args(arguments)
 
 
-def main(arguments: list[str] | None = None) -> int:
+@command("bench_align: error")
+def main(arguments: list[str]) -> int:
     """Run the comparison; returns the exit status."""
     options = _options(arguments)
     began = time.perf_counter()
-    try:
-        given = read_spec(options.spec)
-        given = dataclasses.replace(given, dtype=tuple(options.dtype or ()) or given.dtype)
-        from align.commands.comparing import compared
+    given = read_spec(options.spec)
+    given = dataclasses.replace(given, dtype=tuple(options.dtype or ()) or given.dtype)
+    from align.commands.comparing import compared
 
-        imported = time.perf_counter()
-        result = compared(given)
-    except USER_ERRORS as error:
-        print(f"bench_align: error: {type(error).__name__}: {error}", file=sys.stderr)
-        return 2
+    imported = time.perf_counter()
+    result = compared(given)
     ended = time.perf_counter()
     stages = [(f"{r.step} {r.dtype or ''}", r.seconds) for r in result.report.results]
     rest = ended - imported - sum(seconds for _, seconds in stages)

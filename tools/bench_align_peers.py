@@ -25,6 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from sot_paddle.guard import CommandParser, command
 from sot_paddle.runtime import quiet_imports
 
 quiet_imports()
@@ -370,24 +371,24 @@ def show(certificate: Mapping[str, Any], found: Mapping[str, Mapping[str, Answer
     return len(missed)
 
 
-def main() -> int:
+@command("bench_align_peers: error")
+def main(arguments: list[str]) -> int:
     """Run the command; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = CommandParser(
+        description=__doc__,
+        status="",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("certificate", metavar="FILE", help="of python -m align --certify --json")
     parser.add_argument("--padiff", metavar="FOLDER", help="where PaDiff 0.2 is installed")
     parser.add_argument("--jobs", type=int, default=2, help="worker processes at a time")
-    options = parser.parse_args()
-    try:
-        if options.padiff and not (Path(options.padiff) / "padiff" / "__init__.py").is_file():
-            raise ValueError(f"--padiff {options.padiff}: no package padiff there; see --help")
-        certificate = json.loads(Path(options.certificate).read_text(encoding="utf-8"))
-        tools = list(NAMES) if options.padiff else ["reprod_log"]
-        found = {t: ask(t, certificate["rows"], options.jobs, options.padiff) for t in tools}
-    except (ValueError, OSError) as error:
-        print(f"bench_align_peers: error: {error}", file=sys.stderr)
-        return 2
+    options = parser.parse_args(arguments)
+    if options.padiff and not (Path(options.padiff) / "padiff" / "__init__.py").is_file():
+        raise ValueError(f"--padiff {options.padiff}: no package padiff there; see --help")
+    certificate = json.loads(Path(options.certificate).read_text(encoding="utf-8"))
+    tools = list(NAMES) if options.padiff else ["reprod_log"]
+    found = {t: ask(t, certificate["rows"], options.jobs, options.padiff) for t in tools}
     return min(show(certificate, found), 1)
 
 

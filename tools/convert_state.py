@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from align.weights import LAYOUTS  # noqa: E402
+from align.weights import LAYOUTS
 from align.weights.optimizer.optimizer_commands import convert_state
-from align.weights.optimizer.optimizer_request import StateRequest  # noqa: E402
-from align.weights.optimizer.optimizer_state import MOMENTS  # noqa: E402
+from align.weights.optimizer.optimizer_request import StateRequest
+from align.weights.optimizer.optimizer_state import MOMENTS
+from sot_paddle.guard import CommandParser, command
 
 EXAMPLES = """\
 a checkpoint of transformers' Trainer for any Paddle loop, and back again:
@@ -27,22 +27,16 @@ a checkpoint of tools/train_image.py as the torch file of a training with timm:
       --layout sot_official
 
 PyTorch's side is a folder (weights, optimizer.pt, scheduler.pt, trainer_state.json) or one torch
-file with everything. Exit status: 0 done, 2 refused (one line, nothing written), 130 interrupted.
-See docs/weights.md.
+file with everything. When it fails, nothing is written. See docs/weights.md.
 """
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"convert_state: error: {message}; see --help\n")
-
-
-def build_parser() -> Parser:
+def build_parser() -> CommandParser:
     """Describe the command line."""
     style = argparse.RawDescriptionHelpFormatter
-    parser = Parser(description=__doc__, epilog=EXAMPLES, formatter_class=style)
+    parser = CommandParser(
+        prog="convert_state", description=__doc__, epilog=EXAMPLES, formatter_class=style
+    )
     add = parser.add_argument
     pair = ("SIDE", "PATH")
     add("--from", dest="source", nargs=2, metavar=pair, required=True, help="torch or paddle")
@@ -58,21 +52,14 @@ def build_parser() -> Parser:
     return parser
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; 0 done, 2 refused (one line on stderr, nothing written)."""
-    options = vars(build_parser().parse_args(argv))
+@command("convert_state: error")
+def main(arguments: list[str]) -> None:
+    """Run the command; when it fails, nothing is written."""
+    options = vars(build_parser().parse_args(arguments))
     for end in ("source", "target"):
         side, path = options[end]
         options[end] = (side, Path(path).absolute())
-    try:
-        print(convert_state(StateRequest(**options)))
-    except (ValueError, OSError) as error:
-        print(f"convert_state: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("convert_state: error: interrupted; nothing was written", file=sys.stderr)
-        return 130
-    return 0
+    print(convert_state(StateRequest(**options)))
 
 
 if __name__ == "__main__":

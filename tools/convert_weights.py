@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from align.weights import DTYPES, LAYOUTS, MODELS, convert_file  # noqa: E402
+from align.weights import DTYPES, LAYOUTS, MODELS, convert_file
+from sot_paddle.guard import CommandParser, command
 
 BIG = 128 * 2**20  # bytes from which progress is shown
 EXAMPLES = """\
@@ -25,17 +25,12 @@ DST stands DST.manifest.json. Torch files end in .bin, .pth, .pt, .pth.tar. See 
 """
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"convert_weights: error: {message}; see --help\n")
-
-
-def build_parser() -> Parser:
+def build_parser() -> CommandParser:
     """Describe the command line."""
     style = argparse.RawDescriptionHelpFormatter
-    parser = Parser(description=__doc__, epilog=EXAMPLES, formatter_class=style)
+    parser = CommandParser(
+        prog="convert_weights", description=__doc__, epilog=EXAMPLES, formatter_class=style
+    )
     layouts = "; ".join(f"{name}: {layout.description}" for name, layout in LAYOUTS.items())
     add = parser.add_argument
     add("--layout", required=True, metavar="L", help=f"the PyTorch side's names. {layouts}")
@@ -62,18 +57,11 @@ def show_progress(done: int, total: int, name: str) -> None:
         print(line, end="\n" if done == total else "", file=sys.stderr, flush=True)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; 0 done, 2 refused (one line on stderr, nothing written)."""
-    options = vars(build_parser().parse_args(argv))
-    try:
-        print(convert_file(**options, progress=show_progress).summary())
-    except (ValueError, OSError) as error:
-        print(f"convert_weights: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("convert_weights: error: interrupted; nothing was written", file=sys.stderr)
-        return 130
-    return 0
+@command("convert_weights: error")
+def main(arguments: list[str]) -> None:
+    """Run the command; when it fails, nothing is written."""
+    options = vars(build_parser().parse_args(arguments))
+    print(convert_file(**options, progress=show_progress).summary())
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Prints one table and writes demo_report/report.html. Exit status as `python -m a
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from align.record.results import STEPS
 from align.report import report as writer
 from align.report import reprod
 from align.weights.formats.checkpoint_reading import read_as_paddle
+from sot_paddle.guard import CommandParser, command
 from sot_paddle.runtime import quiet_imports
 from sot_paddle.train.brief import fine_tune, train_on_digits
 
@@ -42,33 +42,30 @@ EPOCHS = 3
 DIGITS = Path(__file__).resolve().parents[1] / "configs" / "digits" / "sot_digits.yaml"
 
 
-def main() -> int:
+@command("demo: error")
+def main(arguments: list[str]) -> int:
     """Run the demo; returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = CommandParser(prog="demo", description=__doc__, status="")
     parser.add_argument("--out", default="demo_report", help="folder to write to")
-    folder = Path(parser.parse_args().out)
+    folder = Path(parser.parse_args(arguments).out)
     quiet_imports()
-    try:
-        checkpoint = find_checkpoint()
-        bit_equal, summary = load_there_and_back(checkpoint, folder)
-        print(summary, flush=True)
-        cases = [case for case in CASES if case.name in SHOWN]
-        context = Context()
-        report = runner.run(runner.jobs(cases, STEPS, DTYPES), context)
-        print(writer.console(report), flush=True)
-        print("\nbrief fine-tuning on the embedded corpus: dev Matthews correlation, one seed")
-        print("(scores of runs this short differ from processor to processor)")
-        for head in ("plain", "mgcrp"):
-            run = fine_tune(checkpoint, folder / "runs", head, read_as_paddle, steps=TRAINING_STEPS)
-            print(f"  {run}", flush=True)
-        print("\nbrief training of a small SoT on the digits of scikit-learn, from random weights")
-        print(f"  {train_on_digits(DIGITS, folder / 'runs' / 'digits', epochs=EPOCHS)}", flush=True)
-        writer.write_json(report, folder / "report.json")
-        reprod.write_reprod(folder / "reprod_log", context.classic)
-        print(f"\nHTML report: {writer.write_html(report, folder / 'report.html')}")
-    except (ValueError, OSError) as error:
-        print(f"demo: error: {error}", file=sys.stderr)
-        return 2
+    checkpoint = find_checkpoint()
+    bit_equal, summary = load_there_and_back(checkpoint, folder)
+    print(summary, flush=True)
+    cases = [case for case in CASES if case.name in SHOWN]
+    context = Context()
+    report = runner.run(runner.jobs(cases, STEPS, DTYPES), context)
+    print(writer.console(report), flush=True)
+    print("\nbrief fine-tuning on the embedded corpus: dev Matthews correlation, one seed")
+    print("(scores of runs this short differ from processor to processor)")
+    for head in ("plain", "mgcrp"):
+        run = fine_tune(checkpoint, folder / "runs", head, read_as_paddle, steps=TRAINING_STEPS)
+        print(f"  {run}", flush=True)
+    print("\nbrief training of a small SoT on the digits of scikit-learn, from random weights")
+    print(f"  {train_on_digits(DIGITS, folder / 'runs' / 'digits', epochs=EPOCHS)}", flush=True)
+    writer.write_json(report, folder / "report.json")
+    reprod.write_reprod(folder / "reprod_log", context.classic)
+    print(f"\nHTML report: {writer.write_html(report, folder / 'report.html')}")
     return report.exit_code if bit_equal else 1
 
 

@@ -7,12 +7,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.train.squad_evaluation import run_command
+from sot_paddle.guard import command
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command: 0 done, 2 refused (one line on stderr)."""
-    return run_command(sys.argv[1:] if arguments is None else arguments)
+@command("evaluate_squad")
+def main(arguments: list[str]) -> int:
+    """Run the command; returns its exit status."""
+    from sot_paddle.train.squad_evaluation import run_command
+
+    return run_command(arguments)
 
 
 if __name__ == "__main__":

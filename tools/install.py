@@ -13,6 +13,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from sot_paddle.guard import CommandParser, command
+
 EVERY = 5.0
 """Seconds between two lines at most."""
 _FETCHES = ("Collecting ", "Processing ", "Requirement ")
@@ -49,25 +53,27 @@ def progress(said: Iterable[str], total: int, done: int, seconds: float) -> str:
     return f"setup: {what}, {int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run pip; its exit status."""
-    python, *files = sys.argv[1:] if arguments is None else arguments
-    command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    command += [word for name in files for word in ("--requirement", name)]
+@command("setup: error")
+def main(arguments: list[str]) -> None:
+    """Run pip; returns its exit status."""
+    parser = CommandParser(prog="install", description=__doc__)
+    parser.add_argument("words", nargs="+", help="Python of the environment, files of pins")
+    python, *files = parser.parse_args(arguments).words
+    pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    pip += [word for name in files for word in ("--requirement", name)]
     start, before, total, said = time.monotonic(), installed(python), pins(files), []
     with subprocess.Popen(  # noqa: S603 (the pip of the environment that is named)
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as pip:
-        reader = threading.Thread(target=lambda: said.extend(iter(pip.stdout.readline, "")))
+        pip, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        reader = threading.Thread(target=lambda: said.extend(process.stdout))
         reader.start()
         while reader.is_alive():
             done = max(installed(python) - before, 0)
             print(progress(tuple(said), total, done, time.monotonic() - start), flush=True)
             reader.join(EVERY)
-    status = pip.returncode
-    if status:
+    if process.returncode:
         print("".join(said[-TOLD:]), end="", file=sys.stderr)
-    return status
+        raise ValueError(f"pip ended with status {process.returncode}; its last lines stand above")
 
 
 if __name__ == "__main__":

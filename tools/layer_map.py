@@ -7,7 +7,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.explain.layer_command import run_command
+from sot_paddle.guard import command
+
+
+@command("layer_map")
+def main(arguments: list[str]) -> int:
+    """Run the command; returns its exit status."""
+    from sot_paddle.explain.layer_command import run_command
+
+    return run_command(arguments)
+
 
 if __name__ == "__main__":
-    sys.exit(run_command(sys.argv[1:]))
+    sys.exit(main())

@@ -9,24 +9,17 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle import create_model, list_models
 from sot_paddle.complexity import Cost, format_table
+from sot_paddle.guard import CommandParser, command
 from sot_paddle.registry import PUBLISHED_COSTS
 
 NOTES = """\
 published: README of the original release, at 224 x 224 and 1000 classes. It prints the figures of
 SoT-Small once more for deit_small_sot; sizes of the *_sot heads on DeiT and Swin are inferred."""
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"model_table: error: {message}; see --help\n")
 
 
 def positive(text: str) -> int:
@@ -36,9 +29,9 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def build_parser() -> Parser:
+def build_parser() -> CommandParser:
     """Describe the command line."""
-    parser = Parser(prog="model_table", description=__doc__)
+    parser = CommandParser(prog="model_table", description=__doc__)
     add = parser.add_argument
     names = list(PUBLISHED_COSTS)
     add("--models", nargs="+", default=names, metavar="M", help="default: all of them")
@@ -49,23 +42,19 @@ def build_parser() -> Parser:
     return parser
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; 0 printed, 2 refused (one line on stderr)."""
-    options = build_parser().parse_args(argv)
+@command("model_table: error")
+def main(arguments: list[str]) -> None:
+    """Run the command; returns its exit status."""
+    options = build_parser().parse_args(arguments)
     batch = options.batch_size if options.throughput else None
     rows = []
-    try:
-        for name in options.models:
-            if name in list_models("text"):
-                raise ValueError(f"{name} is a text model; expected {', '.join(PUBLISHED_COSTS)}")
-            model = create_model(name, options.num_classes, img_size=options.img_size)
-            rows.append(Cost.of(model, throughput_batch=batch))
-    except ValueError as error:
-        print(f"model_table: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+    for name in options.models:
+        if name in list_models("text"):
+            raise ValueError(f"{name} is a text model; expected {', '.join(PUBLISHED_COSTS)}")
+        model = create_model(name, options.num_classes, img_size=options.img_size)
+        rows.append(Cost.of(model, throughput_batch=batch))
     print(format_table(rows))
     print(NOTES)
-    return 0
 
 
 if __name__ == "__main__":

@@ -8,12 +8,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
-from sot_paddle.deploy.predict_command import run_command
+from sot_paddle.guard import command
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command: 0 done, 2 refused or failed (one line on stderr), 130 interrupted."""
-    return run_command(sys.argv[1:] if arguments is None else arguments)
+@command("predict")
+def main(arguments: list[str]) -> int:
+    """Run the command; returns its exit status."""
+    from sot_paddle.deploy.predict_command import run_command
+
+    return run_command(arguments)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from sot_paddle.search.search_command import run_command
+from sot_paddle.guard import command
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command: 0 done, 2 refused or failed (one line on stderr), 130 interrupted."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+@command("search")
+def main(arguments: list[str]) -> int:
+    """Run the command; returns its exit status."""
+    from sot_paddle.search.search_command import run_command
+
     return run_command(arguments, Path(__file__).resolve().parent)
 
 

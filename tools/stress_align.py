@@ -16,33 +16,29 @@ sys.path.insert(0, str(ROOT))
 
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
 from align.cases import stress
+from sot_paddle.guard import CommandParser, command
 
 
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="stress_align", description=__doc__)
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = CommandParser(prog="stress_align", description=__doc__, status="")
     parser.add_argument("--out", metavar="DIR", type=Path, default=Path("align_report/stress"))
     parser.add_argument("--processes", metavar="N", type=int, default=2, help="rows at a time")
     parser.add_argument("--rows", metavar="N", type=int, nargs="+", help="only these rows")
     return parser.parse_args(arguments)
 
 
-def main(arguments: list[str] | None = None) -> int:
+@command("stress_align: error")
+def main(arguments: list[str]) -> int:
     """Run the rows; returns the exit status."""
     options = _options(arguments)
     count = len(stress.rows())
     chosen = options.rows or range(count)
     if options.processes < 1 or not all(0 <= row < count for row in chosen):
-        print(
-            f"stress_align: error: --processes {options.processes}, rows {list(chosen)}: expected "
-            f"at least 1 process and rows from 0 to {count - 1}",
-            file=sys.stderr,
+        raise ValueError(
+            f"--processes {options.processes}, rows {list(chosen)}: expected at least 1 process "
+            f"and rows from 0 to {count - 1}"
         )
-        return 2
-    try:
-        found = stress.run(options.out, chosen, options.processes)
-    except (ValueError, OSError) as error:
-        print(f"stress_align: error: {error}", file=sys.stderr)
-        return 2
+    found = stress.run(options.out, chosen, options.processes)
     print(stress.table(found))
     return int(any(row["failures"] for row in found))
 

@@ -6,7 +6,6 @@ has ended, and its files are compared with those of a run that was left alone.
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
 from pathlib import Path
@@ -19,12 +18,15 @@ import kill_resume_image  # noqa: E402
 import kill_resume_processes  # noqa: E402
 import killing  # noqa: E402
 
+from sot_paddle.guard import CommandParser, command  # noqa: E402
+
 RUNS = {"text": kill_resume.prepare, "image": kill_resume_image.prepare}
 
 
-def main(arguments: list[str] | None = None) -> int:
+@command("stress_kills: error")
+def main(arguments: list[str]) -> int:
     """Run the command: 0 when every run ended as if it had been left alone, else 1."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = CommandParser(prog="stress_kills", description=__doc__)
     add = parser.add_argument
     add("--sigkill", type=int, default=10, metavar="N", help="of each kind of run [10]")
     add("--sigterm", type=int, default=5, metavar="N", help="of each kind of run [5]")

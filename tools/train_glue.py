@@ -9,19 +9,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
+from sot_paddle.guard import command
 from sot_paddle.train.quiet import quiet_imports
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command: 0 done, 2 refused or failed (one line on stderr), 130 interrupted."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+@command("train_glue")
+def main(arguments: list[str]) -> int:
+    """Run the command; returns its exit status."""
     logging.getLogger("datasets").setLevel(logging.WARNING)
-    try:
-        with quiet_imports():
-            from align.weights.formats.checkpoint_reading import read_as_paddle
-            from sot_paddle.train.text_command import run_command
-    except KeyboardInterrupt:
-        return 130
+    with quiet_imports():
+        from align.weights.formats.checkpoint_reading import read_as_paddle
+        from sot_paddle.train.text_command import run_command
     return run_command(arguments, read_as_paddle)
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from align.commands.spec import USER_ERRORS, read_spec
+from align.verdict_process import add_timeout
+from sot_paddle.guard import CommandParser
 from sot_paddle.runtime import quiet_imports
 
-_STATUS = "exit status: 0 {good}; {bad}2 could not run (one line says why)."
+_STATUS = "exit status: 0 {good}; {bad}2 could not run (one line says why); 130, 143 interrupted."
 _DUMP = f"""\
 Run one side of a pair and write everything that a comparison needs into a folder: weights, the
 output of every layer, loss, gradients, training, hashes of the inputs. Only the framework of that
@@ -39,16 +40,17 @@ examples:
   python -m align compare from_torch from_paddle --reprod logs     for ReprodDiffHelper"""
 
 
-def _parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
+def _parser(name: str, description: str, examples: str) -> CommandParser:
+    return CommandParser(
         prog=f"python -m align {name}",
         description=description,
         epilog=examples,
+        status="",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
 
-def _dump_parser() -> argparse.ArgumentParser:
+def _dump_parser() -> CommandParser:
     parser = _parser("dump", _DUMP, _DUMP_EXAMPLES)
     parser.add_argument("--side", choices=("torch", "paddle"), required=True)
     parser.add_argument(
@@ -76,10 +78,11 @@ def _dump_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--reprod", metavar="DIR", help="write reprod_log files of this side as well (pickles)"
     )
+    add_timeout(parser)
     return parser
 
 
-def _compare_parser() -> argparse.ArgumentParser:
+def _compare_parser() -> CommandParser:
     parser = _parser("compare", _COMPARE, _COMPARE_EXAMPLES)
     parser.add_argument("first", metavar="A", help="a dump")
     parser.add_argument("second", metavar="B", help="the other side's dump, in any order")
@@ -98,22 +101,16 @@ def _compare_parser() -> argparse.ArgumentParser:
 
 def main_dump(argv: Sequence[str]) -> int:
     """Run `dump` with its arguments; returns the exit status."""
-    return _guarded(_dump, _dump_parser().parse_args(argv))
+    options = _dump_parser().parse_args(argv)
+    quiet_imports()
+    return _dump(options)
 
 
 def main_compare(argv: Sequence[str]) -> int:
     """Run `compare` with its arguments; returns the exit status."""
-    return _guarded(_compare, _compare_parser().parse_args(argv))
-
-
-def _guarded(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    options = _compare_parser().parse_args(argv)
     quiet_imports()
-    try:
-        return run(options)
-    except (ValueError, OSError, ImportError) as error:
-        text = " ".join(str(error).split())
-        print(f"align: error: {text}", file=sys.stderr)
-        return 2
+    return _compare(options)
 
 
 def _dump(options: argparse.Namespace) -> int:

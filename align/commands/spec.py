@@ -28,6 +28,7 @@ USER_ERRORS = (
     AttributeError,
     ImportError,
     LookupError,
+    MemoryError,
     NameError,
     OSError,
     RuntimeError,
@@ -95,7 +96,7 @@ def _defined(tree: ast.Module) -> Iterator[str]:
 
 
 def _refuse_misspelled(path: Path) -> None:
-    """Refuse a name that nothing in the file reads and that is almost an option's."""
+    """Refuse a name that nothing in the file reads: in capitals any, else one like an option's."""
     tree = ast.parse(path.read_bytes())
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
@@ -103,11 +104,13 @@ def _refuse_misspelled(path: Path) -> None:
     for name in _defined(tree):
         own = name.startswith("_") or name in read or name in known
         meant = "" if own else nearest(name)
-        if meant:
+        if meant or (name.isupper() and not own):
+            said = "see docs/align_your_own.md for what there is."
+            if meant:
+                said = f"did you mean {meant.upper() if name.isupper() else meant}?"
             raise ValueError(
-                f"--spec {path}: {name} is no option, and nothing in the file reads it: did you "
-                f"mean {meant.upper() if name.isupper() else meant}? If it is your own, begin it "
-                "with an underscore"
+                f"--spec {path}: {name} is no option, and nothing in the file reads it: {said} If "
+                "it is your own, begin it with an underscore"
             )
 
 
@@ -193,7 +196,8 @@ def _told(path: Path, error: BaseException) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, SystemExit):
         text = f"sys.exit({error.code!r}) before a verdict"
-    return f"--spec {path}{_place(path, error)}: {type(error).__name__}: {text[:LONGEST]}"
+    said = f": {text[:LONGEST]}" if text else ""
+    return f"--spec {path}{_place(path, error)}: {type(error).__name__}{said}"
 
 
 def _place(path: Path, error: BaseException) -> str:

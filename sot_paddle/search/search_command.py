@@ -14,7 +14,6 @@ from sot_paddle.search import run_record
 from sot_paddle.search.search_report import TABLE, write_best, write_plot, write_table
 from sot_paddle.search.space import PRUNERS, read_space
 from sot_paddle.search.study import RECORD, STORAGE, Search, complete, shown
-from sot_paddle.search.training_process import interruptible
 
 DESCRIPTION = """\
 Search hyper-parameters of a training command: draw options from a space, train with them, keep the
@@ -59,7 +58,7 @@ def _run(options: argparse.Namespace, training: Sequence[str], tools: Path) -> N
     folder = Path(options.output_dir)
     search = Search(space, folder, tools, training, options.seed, options.keep == "all")
     report = functools.partial(write_table, space=space, folder=folder)
-    with interruptible(), run_record.open_folder(folder, RECORD):
+    with run_record.open_folder(folder, RECORD):
         study = search.open()
         try:
             search.run(study, trials, report)

@@ -11,7 +11,6 @@ from sot_paddle.failures import exit_status
 from sot_paddle.search import run_record
 from sot_paddle.search.space import COMMANDS
 from sot_paddle.search.sweep import RECORD, Sweep, markdown
-from sot_paddle.search.training_process import interruptible
 
 DESCRIPTION = """\
 Train with several seeds: mean and deviation of one configuration, and the paired difference of two
@@ -65,7 +64,7 @@ def _run(options: argparse.Namespace, training: Sequence[str], tools: Path) -> N
     sweep = Sweep(
         options.command, tools, folder, training, configurations, options.metric, options.confidence
     )
-    with interruptible(), run_record.open_folder(folder, RECORD):
+    with run_record.open_folder(folder, RECORD):
         print(markdown(sweep.run(seeds)), end="")
 
 

@@ -6,7 +6,6 @@ continues a run that was interrupted, so a run that was begun is simply started 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import math
@@ -16,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -165,16 +164,6 @@ class Training:
 
 STOPPED = (INTERRUPTED, TERMINATED)
 _AGAIN = "run the same command again to continue"
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that a training is asked to save."""
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def scores_by_step(metrics: Mapping[str, Any], name: str) -> dict[int, float]:

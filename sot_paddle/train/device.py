@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import numpy as np
 import paddle
 from paddlenlp.utils.log import logger as paddlenlp_logger
+
+from sot_paddle import distributed
 
 
 def prepare_device(*, dtype: str, cpu: bool, half: str = "") -> None:
@@ -28,8 +29,7 @@ def prepare_device(*, dtype: str, cpu: bool, half: str = "") -> None:
     if cpu:
         paddle.set_device("cpu")
     paddle.set_default_dtype(dtype)
-    if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) > 1:
-        paddle.distributed.init_parallel_env()
+    distributed.join()
 
 
 def runs_on_gpu() -> bool:

@@ -138,8 +138,8 @@ def test_an_interrupt_ends_all_processes_with_one_line(tmp_path):
         out, messages = process.communicate(timeout=30)
     finally:
         process.kill()
-    assert (process.returncode, out) == (2, "")
-    assert messages == "align: error: interrupted; no report was written\n"
+    assert (process.returncode, out) == (130, "")
+    assert messages == "align: error: interrupted; run the same command again to continue\n"
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

@@ -108,4 +108,4 @@ def test_help_shows_examples_and_the_exit_status(tool, capsys):
     assert stopped.value.code == 0
     shown = capsys.readouterr().out
     assert "--like RUN" in shown
-    assert "Exit status: 0 done, 2 refused" in shown
+    assert "exit status: 0 done; 2 refused" in shown

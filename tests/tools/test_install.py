@@ -38,7 +38,7 @@ def test_a_failure_of_pip_is_shown(tmp_path, capfd):
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     pins = tmp_path / "pins.txt"
     pins.write_text("--no-index\nno-such-package-of-ours==1.0\n", encoding="utf-8")
-    assert tool.main([str(environment / "bin" / "python"), str(pins)]) == 1
+    assert tool.main([str(environment / "bin" / "python"), str(pins)]) == 2
     seen = capfd.readouterr()
     assert seen.out.startswith("setup:   0 of 1 fetched (looking), 0:00")
     assert "No matching distribution found for no-such-package-of-ours==1.0" in seen.err

@@ -148,7 +148,7 @@ def test_a_spec_excludes_the_choice_of_cases(tmp_path, capsys) -> None:
 
 def test_every_option_of_a_spec_is_read(tmp_path) -> None:
     path = tmp_path / "mine.py"
-    own = "from numpy import load as steps_\nBATCH, _STEP = 5, 1\nSIZES = [BATCH]\n"
+    own = "from numpy import load as steps_\nBATCH, _STEP = 5, 1\n_SIZES = [BATCH]\n"
     path.write_text(f"{GOOD}\n{own}SEED = 4\ndef weights():\n    return {{'0': '0'}}\n", "utf-8")
     given = read_spec(path)
     assert (given.seed, given.weights, given.name) == (4, {"0": "0"}, "mine")

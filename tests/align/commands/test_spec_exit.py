@@ -142,12 +142,16 @@ def test_help_and_refusals_say_what_they_said(arguments, status):
     assert bool(done.stderr) == bool(status)
 
 
-def test_every_spelling_of_the_option_is_guarded():
+def test_every_spelling_of_the_option_is_guarded(capsys):
     assert runs_user_code(["dump", "--side", "torch"])
-    for text in ("--sp", "--spe", "--spec", "--spec=x.py"):
-        arguments = [text] if "=" in text else [text, "x.py"]
+    for arguments in (["--spec", "x.py"], ["--spec=x.py"]):
         assert _parser().parse_args(arguments).spec == "x.py"
         assert runs_user_code(["--inject", *arguments])
+    for text in ("--sp", "--spe"):
+        with pytest.raises(SystemExit) as end:
+            _parser().parse_args([text, "x.py"])
+        assert end.value.code == 2
+        assert "unrecognized arguments" in capsys.readouterr().err
     for arguments in ([], ["--quick"], ["compare", "a", "b"], ["--certify"]):
         assert not runs_user_code(arguments)
 
@@ -206,7 +210,7 @@ def test_nothing_runs_on_when_the_command_is_ended(number):
     began = time.monotonic()
     process.communicate(timeout=20)  # ends when the other process has closed its streams
     assert time.monotonic() - began < 10
-    assert process.returncode == -number
+    assert process.returncode == (143 if number == signal.SIGTERM else -number)
 
 
 def test_a_process_that_the_users_code_leaves_behind_is_not_waited_for():

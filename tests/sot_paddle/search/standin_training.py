@@ -62,7 +62,7 @@ with folder_lock.hold(out):
         print(f"{head} dev: loss {loss:.4f} accuracy {1 - x:.4f}", flush=True)
         if stop:
             print("train_glue: stopped after the step", file=sys.stderr)
-            sys.exit(130)
+            sys.exit(143)
     last = {"step": str(step), **scores}
     content = {"metric": "accuracy", "evaluations": evaluations, "finished": True}
     content |= {"last": last, "best": {**last, "accuracy": 1.0 - x / 2}}

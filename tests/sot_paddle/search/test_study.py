@@ -214,8 +214,11 @@ def test_a_score_that_the_runs_do_not_have_is_named(bench, tmp_path, capsys):
     assert time.monotonic() - started < 15  # after the first evaluation, not after 20 s
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_search_lets_the_training_save(bench, tmp_path, number):
+@pytest.mark.parametrize(
+    ("number", "status", "ended"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated by SIGTERM")],
+)
+def test_an_interrupted_search_lets_the_training_save(bench, tmp_path, number, status, ended):
     bench.space(trials=2)
     out = tmp_path / "out"
     command = bench.process("search", bench.search(out, training=("--seconds", 0.5)))
@@ -223,8 +226,8 @@ def test_an_interrupted_search_lets_the_training_save(bench, tmp_path, number):
     wait_for((out / "trials" / "0000" / OUTPUT / "steps").exists)
     search.send_signal(number)
     _, said = search.communicate(timeout=60)
-    assert search.returncode == 130
-    assert said.splitlines()[-1].startswith("search: interrupted; run the same command again")
+    assert search.returncode == status
+    assert said.splitlines()[-1].startswith(f"search: {ended}; run the same command again")
     log = (out / "trials" / "0000" / "output.log").read_text()
     assert "stopped after the step" in log
 
