@@ -98,7 +98,10 @@ def reference_tokenizer(folder: Path, family: str, *, lower_case: bool = False) 
 
 
 def as_tokenizer_json(folder: Path) -> Path:
-    """The same vocabulary as one ``tokenizer.json``, in a folder inside the folder."""
+    """The same vocabulary as one ``tokenizer.json``, in a folder inside the folder.
+
+    Beside it lies one of the two files that are read only where both are.
+    """
     lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")[1:]
     pairs = [line for line in lines if line]
     model = {
@@ -109,5 +112,7 @@ def as_tokenizer_json(folder: Path) -> Path:
     }
     whole = folder / "whole"
     whole.mkdir()
+    alone = "vocab.json" if "<mask>" in model["vocab"] else "merges.txt"
+    (whole / alone).write_bytes((folder / alone).read_bytes())
     (whole / "tokenizer.json").write_text(json.dumps({"model": model}), encoding="utf-8")
     return whole

@@ -30,6 +30,13 @@ _ROBERTA_CASES: tuple[Case, ...] = (
         dtypes=("float64",),
     ),
     ModelCase(
+        "roberta_plain_tiny",
+        "roberta_base",
+        {**_ROBERTA_TINY, "pooling": "two_layer"},
+        steps=("forward", "backward"),
+        dtypes=("float64",),
+    ),
+    ModelCase(
         "roberta_plain",
         "roberta_base",
         {**_ROBERTA_SMALL, "pooling": "two_layer"},

@@ -179,6 +179,12 @@ def decoding(setting: Setting, *, null_score: str, n_best: int = 5, tokens: int 
     rng = np.random.default_rng(23)
     draws = np.round(4 * rng.normal(size=(_DRAWS, 2, len(rows), length))) / 4
     draws[:, 0, :, 0] += 0.75  # some questions have an answer, some have none
+    for row in range(len(rows)):  # the first and the last token of a window's context alone
+        words = np.flatnonzero(rows.characters_of(row)[:, 0] >= 0)
+        draws[1, :, row, words[:1]] += 4
+        draws[2, :, row, words[-1:]] += 4
+    draws[3] = draws[3] > 0.5  # no answer scores what the best one does
+    draws[3, :, :, 0] = 1
     windows = _windows(setting, asked, length, stride)
     options = DecodingOptions(n_best=n_best, max_tokens=tokens)
     if null_score != "published":  # which is the default
