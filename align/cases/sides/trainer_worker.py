@@ -29,7 +29,7 @@ from paddle.optimizer import AdamW  # noqa: E402 (whose step HFAdamW has too)
 
 from sot_paddle import distributed  # noqa: E402
 from sot_paddle.command_line import parse  # noqa: E402
-from sot_paddle.failures import INTERRUPTED, exit_status  # noqa: E402
+from sot_paddle.failures import TERMINATED, exit_status  # noqa: E402
 from sot_paddle.train.feeding import MicroBatches  # noqa: E402
 from sot_paddle.train.text_command import run_config  # noqa: E402
 from sot_paddle.train.text_flags import TRAINING  # noqa: E402
@@ -121,7 +121,7 @@ def record_run(destination: Path, interrupt_after: int, flags: Sequence[str]) ->
             "train_glue", lambda: run_config(parse(TRAINING, flags), _no_conversion)
         )
     if interrupt_after:
-        status = {INTERRUPTED: 0, 0: 1}.get(status, status)
+        status = {TERMINATED: 0, 0: 1}.get(status, status)
     if status == 0 and distributed.rank() == 0:
         record = {name: getattr(recorder, name) for name in ("rates", "stamp", "draws", "places")}
         destination.write_text(json.dumps(record), encoding="utf-8")
