@@ -7,12 +7,9 @@ results collected in dataset order.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import paddle
@@ -145,53 +142,6 @@ def leave(status: int) -> int:
         sys.stderr.flush()
         os._exit(status)
     return status
-
-
-@contextlib.contextmanager
-def naming_the_lost() -> Iterator[None]:
-    """Say which process is gone when one of several ends inside of the block.
-
-    Raises:
-        TrainingStopped: in place of the error of the connection to it.
-    """
-    if world_size() == 1:
-        yield
-        return
-    processes = gather((socket.gethostname(), os.getpid()))
-    try:
-        yield
-    except TrainingStopped:
-        raise
-    except RuntimeError as error:
-        lost = _lost(processes)
-        if lost is None:
-            raise
-        host, process = processes[lost]
-        raise TrainingStopped(
-            f"process {lost} of this run ({process} on {host}) has ended before the others, killed "
-            "or out of memory; what was saved is intact: run the same command again to continue"
-        ) from error
-
-
-def _lost(processes: list[tuple[str, int]], *, patience: float = 2.0) -> int | None:
-    """Rank of a process of this machine that has ended, None when all are there."""
-    deadline = time.monotonic() + patience
-    while True:
-        for other, (host, process) in enumerate(processes):
-            if host == socket.gethostname() and _has_ended(process):
-                return other
-        if time.monotonic() > deadline:
-            return None
-        time.sleep(0.1)
-
-
-def _has_ended(process: int) -> bool:
-    """Whether a process is gone, or waits for its parent to ask for its status (Linux)."""
-    try:
-        with open(f"/proc/{process}/stat", encoding="utf-8") as stream:
-            return stream.read().rpartition(")")[2].split()[0] in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 def on_first_process(action: Callable[[], None]) -> None:

@@ -48,8 +48,7 @@ def run_setup(setup: Setup) -> dict[str, Any]:
     """
     options = setup.options
     root, seeds = Path(options.output_dir), _seeds(options)
-    several = distributed.world_size() > 1
-    with StopRequest(immediately=several) as stop, distributed.naming_the_lost():
+    with StopRequest(immediately=distributed.world_size() > 1) as stop:
         if seeds is None:
             return run_once(Run(setup, options.seed, root, stop))
         with run_folder.open_summary(root, options):

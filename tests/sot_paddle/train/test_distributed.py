@@ -1,13 +1,8 @@
-import os
-import socket
-import subprocess
-
 import numpy as np
 import paddle
 import pytest
 
 from sot_paddle import create_model, distributed
-from sot_paddle.failures import TrainingStopped
 from sot_paddle.heads.pooling import TokenBatchNorm
 from tests.sot_paddle.train.run_output import arrays_of, train_in_processes
 
@@ -56,24 +51,6 @@ def test_batch_norm_reduces_through_its_hook():
     tripled = TokenBatchNorm(5)
     tripled.sum_across_processes = lambda total: total * 3 if total.size == 1 else total
     assert not paddle.allclose(plain(x), tripled(x), atol=1e-2)
-
-
-def test_a_process_that_is_gone_is_named(monkeypatch):
-    gone = subprocess.Popen(["true"])
-    processes = [(socket.gethostname(), os.getpid()), (socket.gethostname(), gone.pid)]
-    monkeypatch.setattr(distributed, "world_size", lambda: 2)
-    monkeypatch.setattr(distributed, "gather", lambda _: processes)
-    with (
-        pytest.raises(TrainingStopped, match=rf"process 1 of this run \({gone.pid} on"),
-        distributed.naming_the_lost(),
-    ):
-        raise RuntimeError("[gloo] Connection reset by peer")
-    gone.wait()
-    assert distributed._lost(processes) == 1
-    assert distributed._lost(processes[:1], patience=0.0) is None
-    processes.pop()
-    with pytest.raises(RuntimeError, match="^mine$"), distributed.naming_the_lost():
-        raise RuntimeError("mine")
 
 
 @pytest.mark.slow
