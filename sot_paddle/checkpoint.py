@@ -28,12 +28,13 @@ bfloat16 is `ml_dtypes.bfloat16` in memory, and uint16 inside ``.pdparams`` as P
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
 import os
 import pickle
+import weakref
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,9 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 
+from sot_paddle import reading
 from sot_paddle.atomic import atomic_file
+from sot_paddle.pickled_arrays import read_arrays
 
 FORMAT = "sot_paddle"
 FORMAT_VERSION = "1"
@@ -68,18 +71,6 @@ _DTYPES = {
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _MAX_HEADER = 100_000_000  # bytes; the limit of the safetensors format itself
 _TRAILER = b"\nSOT_PADDLE_METADATA\n"
-_NAME_TABLE = "StructuredToParameterName@@"  # paddle.save adds it; it holds no tensor
-_BROKEN_PICKLE = (
-    EOFError,
-    pickle.UnpicklingError,
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    MemoryError,
-)
 
 
 @dataclass(frozen=True)
@@ -157,15 +148,98 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]
         (tensors, metadata): read-only arrays by name, and the metadata table ({} if none).
 
     Raises:
-        ValueError: unknown suffix, damaged or foreign content, a pickle that wants anything
-            besides arrays.
-        OSError: the file cannot be read.
+        ValueError: unknown suffix, no regular file, damaged or foreign content, a pickle that
+            wants anything besides arrays, content that is not what a manifest beside the file
+            says, or another version. A file that is cut off later on raises it where its tensors
+            are used.
     """
     path = Path(path)
     _check_suffix(path)
-    if path.suffix == ".safetensors":
-        return _read_safetensors(path)
-    return _read_pdparams(path)
+    reading.verify(path)
+    read = _read_safetensors if path.suffix == ".safetensors" else _read_pdparams
+    tensors, metadata = read(path)
+    if metadata.get("format") == FORMAT and _version(metadata) != FORMAT_VERSION:
+        raise ValueError(
+            f"{path}: format version {_version(metadata)!r}, this program reads "
+            f"{FORMAT_VERSION!r}: convert or save it again"
+        )
+    return checked(tensors, path), metadata
+
+
+def _version(metadata: Mapping[str, str]) -> str:
+    return metadata.get("format_version", FORMAT_VERSION)
+
+
+def checked(tensors: Tensors, path: Path) -> Tensors:
+    """The same tensors, compared with their checksums in a manifest beside the file, if any.
+
+    Args:
+        tensors: of the file.
+        path: the file.
+
+    Returns:
+        Tensors that raise a ValueError where the bytes are others.
+    """
+    listed = reading.listed_tensors(path)
+    if not listed:
+        return tensors
+    stated = {name: (shape, dtype) for name, (shape, dtype, _) in listed.items()}
+    found = {name: (list(s.shape), str(s.dtype)) for name, s in tensors.specs.items()}
+    waiting = {name: digest for name, (_, _, digest) in listed.items()}
+    if found != stated:
+        odd = sorted({n for n in {**found, **stated} if found.get(n) != stated.get(n)})[0]
+        raise ValueError(f"{path}: tensor {odd!r} is not as its manifest says: {_CHANGED}")
+
+    def load(name: str) -> np.ndarray:
+        array = tensors[name]
+        if name in waiting and _sha256(array) != waiting[name]:
+            raise ValueError(
+                f"{path}: the checksum of tensor {name!r} is not that of its manifest: {_CHANGED}"
+            )
+        waiting.pop(name, None)  # once is enough
+        return array
+
+    return Tensors(tensors.specs, load)
+
+
+_CHANGED = (
+    "the file was damaged or changed; convert it again, or remove the manifest to take it as it is"
+)
+
+
+def _sha256(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
+
+
+def require_numbers(name: str, array: np.ndarray, origin: object, *, floating: bool = True) -> None:
+    """Refuse a tensor that cannot be a weight: NaN, infinity, or numbers of another kind.
+
+    Args:
+        name: of the tensor.
+        array: its numbers.
+        origin: where it comes from, for the message.
+        floating: fractions are expected, else whole numbers.
+
+    Raises:
+        ValueError: naming the tensor and where it comes from.
+    """
+    dtype = np.asarray(array).dtype
+    if floating is (dtype.kind in "biu") or dtype.kind == "b":
+        wanted = "floating-point" if floating else "whole"
+        raise ValueError(f"{origin}: {name} holds {dtype} where {wanted} numbers are expected")
+    if floating and not np.isfinite(array).all():
+        raise ValueError(f"{origin}: {name} holds a number that is not finite: take other weights")
+
+
+def metadata_json(metadata: Mapping[str, str], key: str, kind: type = dict) -> Any:
+    """What the JSON text of a metadata table's key says; empty where there is no such key.
+
+    Raises:
+        ValueError: no JSON, or of another kind.
+    """
+    if key not in metadata:
+        return kind()
+    return reading.parse_json(metadata[key], f"its metadata {key!r}", kind)
 
 
 def write_tensors(
@@ -187,12 +261,22 @@ def write_tensors(
     """
     path = Path(path)
     _check_suffix(path)
+    with atomic_file(path) as handle:
+        write_tensors_to(handle, path, arrays, metadata)
+
+
+def write_tensors_to(
+    handle: BinaryIO,
+    path: Path,
+    arrays: Mapping[str, np.ndarray],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write a tensor file into an open one; `path` tells the format. See `write_tensors`."""
     table = dict(metadata or {})
     if not all(isinstance(item, str) for pair in table.items() for item in pair):
         raise ValueError(f"{path}: metadata keys and values must be strings")
     write = _write_safetensors if path.suffix == ".safetensors" else _write_pdparams
-    with atomic_file(path) as handle:
-        write(handle, as_tensors(arrays), table)
+    write(handle, as_tensors(arrays), table)
 
 
 def pack_files(files: Mapping[str, bytes]) -> str:
@@ -221,9 +305,10 @@ def unpack_files(packed: str) -> dict[str, bytes]:
         ValueError: the value is damaged, or a name would leave its folder.
     """
     try:
-        files = json.loads(zlib.decompress(base64.b64decode(packed, validate=True)))
+        raw = reading.inflate(base64.b64decode(packed, validate=True))
+        files = reading.parse_json(raw, "its list of files")
         unpacked = {name: text.encode("latin-1") for name, text in files.items()}
-    except (ValueError, zlib.error, AttributeError) as error:
+    except (ValueError, AttributeError) as error:
         raise ValueError(f"the packed vocabulary is damaged ({error})") from error
     for name in unpacked:
         if name != os.path.basename(name) or name in ("", ".", ".."):
@@ -243,17 +328,9 @@ def _little_endian(dtype: np.dtype) -> np.dtype:
     return dtype.newbyteorder("<") if dtype.byteorder == ">" else dtype
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r} is listed twice")
-    return table
-
-
 def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
-    size = path.stat().st_size
-    with open(path, "rb") as handle:
+    with reading.open_file(path) as handle:
+        size = os.fstat(handle.fileno()).st_size
         start = handle.read(8)
         length = int.from_bytes(start, "little")
         if len(start) < 8 or length > min(size - 8, _MAX_HEADER):
@@ -261,24 +338,46 @@ def _read_safetensors(path: Path) -> tuple[Tensors, dict[str, str]]:
                 f"{path}: not a safetensors file, or cut off inside its header ({size} bytes)"
             )
         raw = handle.read(length)
+        descriptor = os.dup(handle.fileno())
+    pieces = _Pieces(path, descriptor, 8 + length)
     try:
-        header = json.loads(raw, object_pairs_hook=_unique)
+        header = reading.parse_json(raw, "its text", unique=True)
         metadata = dict(header.pop("__metadata__", {}))
+        if not all(isinstance(item, str) for pair in metadata.items() for item in pair):
+            raise ValueError("its metadata holds something else than text")
         specs, offsets = _parse_entries(header)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: not a safetensors file: bad header ({error})") from error
     stored = size - 8 - length
     end = max((stop for _, stop in offsets.values()), default=0)
     if end != stored:
         state = "truncated" if stored < end else "longer than its header says"
         raise ValueError(f"{path}: {state}: {end} bytes of data expected, {stored} found")
-    data = np.memmap(path, np.uint8, "r", 8 + length) if stored else np.empty(0, np.uint8)
 
     def load(name: str) -> np.ndarray:
         spec, (begin, stop) = specs[name], offsets[name]
-        return np.asarray(data[begin:stop]).view(spec.dtype).reshape(spec.shape)
+        return pieces.read(begin, stop).view(spec.dtype).reshape(spec.shape)
 
     return Tensors(specs, load), metadata
+
+
+class _Pieces:
+    """Parts of an open file: read, not mapped, so that a file cut off is an error and no signal."""
+
+    def __init__(self, path: Path, descriptor: int, start: int) -> None:
+        self._path, self._descriptor, self._start = path, descriptor, start
+        weakref.finalize(self, os.close, descriptor)
+
+    def read(self, begin: int, stop: int) -> np.ndarray:
+        """Bytes (stop - begin,) as a read-only array."""
+        found, done = np.empty(stop - begin, np.uint8), 0
+        while done < len(found):
+            count = os.preadv(self._descriptor, [found[done:]], self._start + begin + done)
+            if not count:
+                raise ValueError(f"{self._path}: was cut off while it was read")
+            done += count
+        found.flags.writeable = False
+        return found
 
 
 def _parse_entries(
@@ -291,7 +390,7 @@ def _parse_entries(
         shape = tuple(entry["shape"])
         if entry["dtype"] not in _DTYPES:
             raise ValueError(f"tensor {name!r} has the unknown dtype {entry['dtype']!r}")
-        if not all(isinstance(n, int) and n >= 0 for n in (*shape, begin, stop)):
+        if not all(type(n) is int and 0 <= n < 2**63 for n in (*shape, begin, stop)):
             raise ValueError(f"tensor {name!r} has a bad shape or offset")
         specs[name] = TensorSpec(shape, _DTYPES[entry["dtype"]])
         offsets[name] = (begin, stop)
@@ -332,67 +431,12 @@ def _contiguous(tensors: Tensors, name: str) -> np.ndarray:
     return np.asarray(array, dtype=spec.dtype, order="C")
 
 
-class _ArrayUnpickler(pickle.Unpickler):
-    """Admits what ``paddle.save`` needs for arrays, and no other global."""
-
-    _reconstruct = staticmethod(np.empty(0).__reduce__()[0])
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            if name == "_reconstruct":
-                return self._reconstruct
-        elif module == "_codecs" and name == "encode":
-            return _encode_latin1  # protocol 2 spells bytes this way
-        allowed = {
-            ("numpy", "ndarray"): np.ndarray,
-            ("numpy", "dtype"): np.dtype,
-            ("collections", "OrderedDict"): OrderedDict,
-            ("builtins", "tuple"): tuple,
-            ("__builtin__", "tuple"): tuple,
-        }
-        if (module, name) not in allowed:
-            raise _ForbiddenGlobal(f"{module}.{name}")
-        return allowed[module, name]
-
-
-class _ForbiddenGlobal(Exception):
-    """A pickle asked for something that is not part of an array."""
-
-
-def _encode_latin1(text: str, encoding: str) -> bytes:
-    if encoding != "latin1":
-        raise _ForbiddenGlobal(f"_codecs.encode({encoding!r})")
-    return text.encode("latin1")
-
-
 def _read_pdparams(path: Path) -> tuple[Tensors, dict[str, str]]:
-    with open(path, "rb") as handle:
-        try:
-            content = _ArrayUnpickler(handle, encoding="latin1").load()
-        except _ForbiddenGlobal as error:
-            raise ValueError(
-                f"{path}: refused: the pickle asks for {error}, and only arrays are read; convert"
-                " the file to .safetensors where it was made, if you trust it"
-            ) from error
-        except _BROKEN_PICKLE as error:
-            raise ValueError(f"{path}: not a .pdparams file, or damaged ({error})") from error
+    with reading.open_file(path) as handle:
+        arrays = read_arrays(path, handle)
         rest = handle.read()
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: expected a dict of arrays, got a {type(content).__name__}")
-    content.pop(_NAME_TABLE, None)
-    arrays = {name: _as_array(path, name, value) for name, value in content.items()}
-    return as_tensors(arrays), _read_trailer(path, rest)
-
-
-def _as_array(path: Path, name: Any, value: Any) -> np.ndarray:
-    if isinstance(value, tuple) and len(value) == 2:  # (Paddle's own name, array)
-        value = value[1]
-    if not isinstance(name, str) or not isinstance(value, np.ndarray) or value.dtype.hasobject:
-        raise ValueError(
-            f"{path}: entry {name!r} is a {type(value).__name__}; expected one flat dict of"
-            " numeric arrays (a state dict saved with paddle.save, protocol 4)"
-        )
-    return value.view(ml_dtypes.bfloat16) if value.dtype == np.uint16 else value
+    halves = {n: a.view(ml_dtypes.bfloat16) for n, a in arrays.items() if a.dtype == np.uint16}
+    return as_tensors(arrays | halves), _read_trailer(path, rest)
 
 
 def _read_trailer(path: Path, rest: bytes) -> dict[str, str]:
@@ -401,7 +445,10 @@ def _read_trailer(path: Path, rest: bytes) -> dict[str, str]:
     try:
         if not rest.startswith(_TRAILER):
             raise ValueError("unknown bytes after the pickle")
-        return json.loads(rest[len(_TRAILER) :])
+        table = reading.parse_json(rest[len(_TRAILER) :], "its metadata")
+        if not all(isinstance(value, str) for value in table.values()):
+            raise ValueError("its metadata holds something else than text")
+        return table
     except ValueError as error:
         raise ValueError(f"{path}: damaged after the tensors ({error})") from error
 

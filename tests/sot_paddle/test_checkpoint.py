@@ -141,7 +141,7 @@ def test_the_forbidden_global_is_named(tmp_path, pickled, name):
     ("content", "message"),
     [
         (pickle.dumps({"model": {"w": np.ones(2)}}), "'model' is a dict; expected one flat dict"),
-        (pickle.dumps({"w": np.array([None])}), "'w' is a ndarray; expected one flat dict"),
+        (pickle.dumps({"w": np.array([None])}), "damaged .the type 'O8'"),
         (pickle.dumps([1, 2]), "expected a dict of arrays, got a list"),
         (pickle.dumps({"w": np.ones(2)}) + b"more", "damaged after the tensors"),
         (pickle.dumps({"w": np.ones(9)})[:-20], "not a .pdparams file, or damaged"),

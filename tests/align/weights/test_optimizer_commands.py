@@ -175,7 +175,8 @@ def test_names_from_a_file_and_another_order_of_the_groups(checkpoint, tmp_path)
 def test_float32_masters_become_the_weights(checkpoint, tmp_path):
     convert_state(request(checkpoint.path, tmp_path / "ours"))
     tensors, metadata = read_tensors(tmp_path / "ours" / "model.safetensors")
-    half = {n: a.astype(np.float16) for n, a in tensors.items()}
+    tensors, half = dict(tensors), {n: a.astype(np.float16) for n, a in tensors.items()}
+    (tmp_path / "ours" / "manifest.json").unlink()
     write_tensors(tmp_path / "ours" / "model.safetensors", half, metadata)
     state = dataclasses.replace(read_state(tmp_path / "ours"), masters=dict(tensors))
     write_state(tmp_path / "ours" / FILE, state)
@@ -221,7 +222,7 @@ def spoil(folder, what):
         ("shape", "no known rule fits"),
         ("group", r"no known rule fits \(40 parameters"),
         ("kind", "an optimizer without a counterpart here .*alpha"),
-        ("pickle", "not a PyTorch file of plain data"),
+        ("pickle", "refused: it asks for .*spoil; expected plain data"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_nothing_is_written(
@@ -254,7 +255,7 @@ def test_a_weight_without_gradient_so_far_is_allowed_when_said(checkpoint, tmp_p
         ({"target": ("paddle", "absent/ours")}, "does not exist; make it first"),
         ({"target": ("paddle", "ours.pdopt")}, "expected a folder"),
         ({"like": "nowhere"}, "no checkpoint of the Trainer"),
-        ({"names": "nowhere.json"}, "not a readable JSON file"),
+        ({"names": "nowhere.json"}, "cannot read .*nowhere.json"),
     ],
 )
 def test_requests_that_cannot_be_met(checkpoint, tmp_path, change, message):
