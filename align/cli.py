@@ -14,6 +14,7 @@ from align.cases.tables.cases import CASES
 from align.record.results import STEPS, Report, StepResult
 from align.verdict_process import add_timeout
 from sot_paddle.guard import CommandParser, command
+from sot_paddle.reading import read_text
 from sot_paddle.runtime import quiet_imports
 
 if TYPE_CHECKING:
@@ -226,10 +227,7 @@ def select(patterns: Sequence[str] | None, quick: bool) -> list[Case]:
 def _sentences(path: str | None) -> list[str]:
     if path is None:
         return []
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"cannot read sentences from {path}: {error}") from error
+    lines = read_text(path, encoding="utf-8-sig").splitlines()
     if not any(line.strip() for line in lines):
         raise ValueError(f"{path} holds no sentence; expected one a line")
     return lines

@@ -261,22 +261,12 @@ def write_tensors(
     """
     path = Path(path)
     _check_suffix(path)
-    with atomic_file(path) as handle:
-        write_tensors_to(handle, path, arrays, metadata)
-
-
-def write_tensors_to(
-    handle: BinaryIO,
-    path: Path,
-    arrays: Mapping[str, np.ndarray],
-    metadata: Mapping[str, str] | None = None,
-) -> None:
-    """Write a tensor file into an open one; `path` tells the format. See `write_tensors`."""
     table = dict(metadata or {})
     if not all(isinstance(item, str) for pair in table.items() for item in pair):
         raise ValueError(f"{path}: metadata keys and values must be strings")
     write = _write_safetensors if path.suffix == ".safetensors" else _write_pdparams
-    write(handle, as_tensors(arrays), table)
+    with atomic_file(path) as handle:
+        write(handle, as_tensors(arrays), table)
 
 
 def pack_files(files: Mapping[str, bytes]) -> str:

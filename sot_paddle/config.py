@@ -1,4 +1,4 @@
-"""Frozen option records and the strict YAML loader (the only reader of YAML in the project)."""
+"""Frozen option records, and YAML files of options."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import difflib
 import math
 import types
 import typing
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from sot_paddle import reading
 
 Record = TypeVar("Record")
 
@@ -19,6 +21,19 @@ ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
 
 LARGEST_EPSILON = 1e-3
 """What the kernel of Paddle's layer norm takes at most."""
+
+LARGEST_SIZE = 1 << 20
+LARGEST_SIZES: Mapping[str, int] = {
+    "vocab_size": 1 << 24,
+    "num_hidden_layers": 1024,
+    "depth": 1024,
+    "depths": 1024,
+    "img_size": 1 << 13,
+    "in_chans": 1024,
+    **dict.fromkeys(("q_dim", "k_dim", "wr_dim", "head_num_heads", "qkv_dim"), 1 << 13),
+    **dict.fromkeys(("num_iter", "num_sv", "mpn_iter"), 1000),
+}
+"""Size -> what it can be at most, `LARGEST_SIZE` for the others."""
 
 CLASS_TOKEN_POOLINGS = ("pooler", "two_layer", "score", "fc", "none")
 POOLINGS = ("mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", *CLASS_TOKEN_POOLINGS)
@@ -109,6 +124,10 @@ class HeadConfig:
         _positive("mpn_iter", self.mpn_iter)
         if self.num_sv is not None:
             _positive("num_sv", self.num_sv)
+        sizes = ("q_dim", "k_dim", "head_num_heads", "wr_dim", "qkv_dim", "num_iter", "mpn_iter")
+        require_buildable(
+            {"num_sv": self.num_sv or 1, **{name: getattr(self, name) for name in sizes}}, 0
+        )
         if not 0.0 < self.alpha <= 1.0:
             raise ValueError(f"alpha must be in (0, 1], got {self.alpha}")
         if self.head_dropout is not None:
@@ -152,6 +171,7 @@ class EncoderConfig:
             "type_vocab_size",
         ):
             _positive(name, getattr(self, name))
+        self._check_sizes()
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} "
@@ -172,6 +192,14 @@ class EncoderConfig:
                 f"layer_norm_eps must be at most {LARGEST_EPSILON}, which Paddle's layer norm "
                 f"takes, got {self.layer_norm_eps}"
             )
+
+    def _check_sizes(self) -> None:
+        names = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")
+        names += ("max_position_embeddings", "type_vocab_size")
+        rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
+        layer = self.hidden_size * (4 * self.hidden_size + 2 * self.intermediate_size)
+        parameters = rows * self.hidden_size + self.num_hidden_layers * layer
+        require_buildable({name: getattr(self, name) for name in names}, parameters)
 
 
 def _one_of(name: str, value: object, allowed: tuple) -> None:
@@ -271,11 +299,46 @@ def build_record(record: type[Record], values: Mapping[str, Any], *, where: str 
                 f"got {value!r} ({type(value).__name__}){hint}"
             )
         as_float = annotations[key] in (float, float | None) and isinstance(value, int)
-        clean[key] = float(value) if as_float else value
+        as_tuple = isinstance(value, list) and typing.get_origin(annotations[key]) is tuple
+        clean[key] = float(value) if as_float else tuple(value) if as_tuple else value
     try:
         return record(**clean)
     except ValueError as error:
         raise ValueError(f"{prefix}{error}") from error
+
+
+def require_type(record: type, name: str, value: object, *, where: str) -> None:
+    """Refuse a value of another type than an option has.
+
+    Raises:
+        ValueError: naming where it stands.
+    """
+    annotation = typing.get_type_hints(record)[name]
+    if not _matches(value, annotation):
+        raise ValueError(f"{where} must be {_spelled(annotation)}, got {value!r}")
+
+
+def require_buildable(sizes: Mapping[str, int], parameters: int) -> None:
+    """Refuse a model that this machine cannot hold, before memory is asked for.
+
+    Args:
+        sizes: option -> length, depth or width.
+        parameters: of the model, at least.
+
+    Raises:
+        ValueError: naming the option, or what the model would need.
+    """
+    for name, value in sizes.items():
+        if value > LARGEST_SIZES.get(name, LARGEST_SIZE):
+            most = LARGEST_SIZES.get(name, LARGEST_SIZE)
+            raise ValueError(f"{name} must be at most {most:,}, got {value:,}")
+    needed, there = 4 * parameters, reading.machine_memory()
+    if needed > there:
+        largest = max(sizes, key=lambda name: sizes[name])
+        raise ValueError(
+            f"a model with {largest} {sizes[largest]:,} has at least {parameters:,} parameters: "
+            f"{needed / 1e9:,.0f} GB, and this machine has {there / 1e9:,.0f} GB"
+        )
 
 
 def _is_number(text: str) -> bool:
@@ -313,33 +376,9 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     Raises:
         ValueError: no such file, not YAML, a key twice, or not a mapping.
     """
-    import yaml
-
-    class UniqueKeyLoader(yaml.SafeLoader):
-        """SafeLoader that refuses a key given twice."""
-
-    def construct(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict:
-        keys = [loader.construct_object(key, deep=True) for key, _ in node.value]
-        if not all(isinstance(key, Hashable) for key in keys):
-            raise ValueError(f"{path} is not valid YAML here: a key must be plain text")
-        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
-        if twice:
-            raise ValueError(f"{path}: key given twice: {', '.join(twice)}")
-        return {
-            loader.construct_object(key): loader.construct_object(value, deep=True)
-            for key, value in node.value
-        }
-
     if not Path(path).exists() and Path(path).parts[:1] == (CONFIGS.name,):
         path = CONFIGS.joinpath(*Path(path).parts[1:])
-    UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, construct)
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        values = yaml.load(text, Loader=UniqueKeyLoader)  # noqa: S506 (a SafeLoader)
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    values = reading.read_yaml(path)
     if values is None:
         return {}
     if not isinstance(values, dict):

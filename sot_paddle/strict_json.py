@@ -49,16 +49,3 @@ def dumps(value: Any, nonfinite: Callable[[float], Any] = str) -> str:
     """A whole JSON file with indented lines; see `json_ready`."""
     ready = json_ready(value, nonfinite)
     return json.dumps(ready, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def loads(text: str) -> Any:
-    """What strict JSON says.
-
-    Raises:
-        ValueError: it is no JSON, or holds NaN or an infinity.
-    """
-    return json.loads(text, parse_constant=_refuse)
-
-
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is not JSON")

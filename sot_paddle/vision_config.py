@@ -7,11 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from sot_paddle.config import HeadConfig, build_record, check_finite, near_names
+from sot_paddle.config import (
+    HeadConfig,
+    build_record,
+    check_finite,
+    near_names,
+    require_buildable,
+)
 
 TOKEN_TYPES = ("densenet", "resnet", "inception", "nonlocal", "linear", "patch")
 DENSE_NORMS = ("none", "bn")
 POSITIONS = ("sinusoid", "learned")
+_STAGES = 16
 HEAD_QKV_BIAS = "head_qkv_bias"
 """Flat name of the head's ``qkv_bias`` beside a backbone that has an option of that name."""
 
@@ -94,6 +101,13 @@ class ViTConfig(ImageConfig):
             require_positive(name, getattr(self, name))
         require_divisible(self.embed_dim, self.num_heads)
         require_positive("int(embed_dim * mlp_ratio)", int(self.embed_dim * self.mlp_ratio))
+        tokens = (self.img_size // self.patch_size) ** 2
+        inner = int(self.embed_dim * self.mlp_ratio)
+        block = self.embed_dim * (4 * self.embed_dim + 2 * inner)
+        require_buildable(
+            {name: getattr(self, name) for name in ("embed_dim", "depth", "img_size", "in_chans")},
+            tokens * self.embed_dim + self.depth * block,
+        )
         if self.qk_scale is not None and not self.qk_scale > 0.0:
             raise ValueError(f"qk_scale must be above 0, got {self.qk_scale}")
 
@@ -133,9 +147,9 @@ class SwinConfig(ImageConfig):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name in ("patch_size", "embed_dim", "window_size"):
             require_positive(name, getattr(self, name))
-        if not self.depths or len(self.depths) != len(self.num_heads):
+        if not 1 <= len(self.depths) <= _STAGES or len(self.depths) != len(self.num_heads):
             raise ValueError(
-                "depths and num_heads must have one entry for each stage, got "
+                f"depths and num_heads must have one entry for each of 1 to {_STAGES} stages, got "
                 f"{self.depths} and {self.num_heads}"
             )
         for stage, (depth, heads) in enumerate(zip(self.depths, self.num_heads, strict=True)):
@@ -143,6 +157,13 @@ class SwinConfig(ImageConfig):
             require_positive(f"num_heads[{stage}]", heads)
             require_divisible(self.embed_dim * 2**stage, heads, where=f" in stage {stage}")
         require_positive("int(embed_dim * mlp_ratio)", int(self.embed_dim * self.mlp_ratio))
+        widths = [self.embed_dim * 2**stage for stage in range(len(self.depths))]
+        blocks = zip(self.depths, widths, strict=True)
+        names = ("embed_dim", "img_size", "in_chans", "window_size")
+        require_buildable(
+            {"depths": max(self.depths), **{name: getattr(self, name) for name in names}},
+            sum(depth * width * int((4 + 2 * self.mlp_ratio) * width) for depth, width in blocks),
+        )
 
 
 def require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

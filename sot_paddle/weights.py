@@ -14,9 +14,18 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from sot_paddle.checkpoint import FORMAT, FORMAT_VERSION, Tensors, read_tensors, write_tensors
+from sot_paddle.checkpoint import (
+    FORMAT,
+    FORMAT_VERSION,
+    Tensors,
+    metadata_json,
+    read_tensors,
+    require_numbers,
+    write_tensors,
+)
 from sot_paddle.config import CLASS_TOKEN_POOLINGS, NORMALIZATIONS, EncoderConfig
 from sot_paddle.heads.adapter_pooler import AdapterConfig
+from sot_paddle.reading import named_in_refusals
 from sot_paddle.vision_config import HEAD_QKV_BIAS, ImageConfig
 
 _LOG = logging.getLogger(__name__)
@@ -80,7 +89,7 @@ def _check_names(path: Path, tensors: Tensors, own: Mapping, absent: set[str]) -
 
 def _stated(metadata: Mapping[str, str], model: nn.Layer) -> dict[str, Any] | None:
     """Options of the backbone that a file states, None when it is a file of another family."""
-    made = json.loads(metadata.get("config", "{}"))
+    made = metadata_json(metadata, "config")
     text = isinstance(model.backbone_config, EncoderConfig)
     if ("embed_dim" if text else "hidden_size") in made:
         return None  # its names will not fit
@@ -88,7 +97,7 @@ def _stated(metadata: Mapping[str, str], model: nn.Layer) -> dict[str, Any] | No
         return made
     made = model.backbone.read_config(made)
     if metadata.get("num_attention_heads"):
-        made["num_attention_heads"] = int(metadata["num_attention_heads"])
+        made["num_attention_heads"] = metadata_json(metadata, "num_attention_heads", int)
     return made
 
 
@@ -124,7 +133,7 @@ def check_options(
     free = {*_WITHOUT_EFFECT, *exempt, *(_WITHOUT_EFFECT_ON_IMAGES if images else ())}
     pairs = [(made, backbone, "")]
     if has_head:
-        head = json.loads(metadata.get("head_config", "{}"))
+        head = metadata_json(metadata, "head_config")
         pairs.append((head, model.head_config, HEAD_QKV_BIAS if images else ""))
     for found, record, flat_bias in pairs:
         for name, expected in json.loads(json.dumps(dataclasses.asdict(record))).items():
@@ -142,7 +151,7 @@ def check_options(
 
 def _check_dimensions(path: Path, metadata: Mapping[str, str], model: nn.Layer) -> None:
     """Refuse a model on hidden states of other dimensions, whose tensors might fit all the same."""
-    made = json.loads(metadata.get("config", "{}"))
+    made = metadata_json(metadata, "config")
     for name, value in dataclasses.asdict(model.config).items():
         if name in made and made[name] != value:
             raise ValueError(
@@ -215,12 +224,16 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
     tensors, metadata = read_tensors(path)
     own = model.state_dict()
     has_head = any(name.startswith(_HEAD_PREFIX) for name in tensors)
-    check_options(path, metadata, model, has_head=has_head)
-    missing = _check_names(path, tensors, own, set(json.loads(metadata.get("absent", "[]"))))
+    with named_in_refusals(path):
+        check_options(path, metadata, model, has_head=has_head)
+        absent = {str(name) for name in metadata_json(metadata, "absent", list)}
+    missing = _check_names(path, tensors, own, absent)
     for name, spec in tensors.specs.items():
         shape = tuple(own[name].shape)
         if tuple(spec.shape) != shape:
             raise ValueError(f"{path}: {name} has shape {tuple(spec.shape)}, expected {shape}")
+        floating = paddle.is_floating_point(own[name])
+        require_numbers(name, tensors[name], path, floating=floating)
     for name in tensors:
         target = own[name]
         paddle.assign(_tensor(tensors[name]).astype(target.dtype), output=target)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from align.certify.mutation_result import Mutants
 from align.certify.scene import ANYWHERE, Fault
+from sot_paddle.reading import read_json
 
 SEEDS, SETTINGS = 30, 2
 """A whole run has at least so many clean seeds under so many settings of the processor."""
@@ -239,11 +238,8 @@ def read_summary(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         ValueError: it cannot be read or is no certificate.
     """
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read the certificate {path}: {error}") from error
-    found = {key: data.get(key) for key in SUMMARY} if isinstance(data, dict) else {}
+    data = read_json(path)
+    found = {key: data.get(key) for key in SUMMARY}
     wrong = [key for key in SUMMARY if not isinstance(found.get(key), int | float)]
     if wrong:
         raise ValueError(

@@ -18,6 +18,7 @@ from typing import Any
 
 from align.record.request import FIELDS, NEEDED, OPTIONS, Request, nearest
 from align.report.report import write_asked
+from sot_paddle.reading import read_bytes
 
 BUILT = NEEDED[:2]
 """The functions that a spec hands on: the comparison calls them itself."""
@@ -97,7 +98,7 @@ def _defined(tree: ast.Module) -> Iterator[str]:
 
 def _refuse_misspelled(path: Path) -> None:
     """Refuse a name that nothing in the file reads: in capitals any, else one like an option's."""
-    tree = ast.parse(path.read_bytes())
+    tree = ast.parse(read_bytes(path))
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
     known = {form for name in (*FIELDS, "parallel") for form in (name, name.upper())}

@@ -13,7 +13,6 @@ by their qualified names, so that no framework is imported here.
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ import numpy as np
 from align.record.arrays import Entry
 from align.weights.engine.conversion_plan import ConversionPlan
 from align.weights.engine.transforms import COPY, POINTWISE_CONV, TRANSPOSE, Transform
+from sot_paddle import reading
 
 OPEN = "?"
 _SECTIONS = ("map", "modules", "ignore_torch", "ignore_paddle")
@@ -218,21 +218,9 @@ def known_table(sections: Mapping[str, Any], title: str) -> Table:
 
 
 def _read_file(path: Path) -> Any:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"cannot read the table {path}: {error}") from error
     if path.suffix in (".yaml", ".yml"):
-        import yaml
-
-        try:
-            return yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ValueError(f"{path}: not YAML: {error}") from error
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: not JSON: {error}") from error
+        return reading.read_yaml(path)
+    return reading.read_json(path, object)
 
 
 POINTWISE_FROM_LINEAR = Transform(

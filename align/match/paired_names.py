@@ -26,6 +26,7 @@ from align.match.name_table import OPEN, Table, known_table
 from align.record.arrays import Entry
 from align.record.files.dump_meta import Meta
 from align.record.recording import ROOT
+from sot_paddle.reading import read_text
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _write_draft(draft: Mapping[str, Any], folder: Path) -> Path:
     number = 1
     while True:
         path = folder / f"weights_draft{'' if number == 1 else f'_{number}'}.json"
-        if not path.exists() or path.read_text(encoding="utf-8") == text:
+        if not path.exists() or read_text(path) == text:
             path.write_text(text, encoding="utf-8")
             return path
         number += 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -37,6 +36,7 @@ from align.record.provenance import commit
 from align.record.recording import Recording
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, Store
+from sot_paddle.reading import sha256_of
 from sot_paddle.runtime import environment_stamp
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def told_spec(spec: Path | None) -> dict[str, str]:
     """Name and SHA-256 of a spec file."""
     if spec is None:
         return {}
-    return {"file": spec.name, "sha256": hashlib.sha256(spec.read_bytes()).hexdigest()}
+    return {"file": spec.name, "sha256": sha256_of(spec)}
 
 
 def told_table(table: Table) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from align.record.files.dump_meta import described
 from align.record.request import Request
 from align.record.stored_arrays import Store
 from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.reading import read_json
 
 GRADIENTS, STATE, RECORD = "gradients.safetensors", "state.safetensors", "record.json"
 IGNORED = -100  # label that PyTorch's cross entropy leaves out
@@ -139,7 +140,7 @@ def write(folder: Path, name: str, arrays: Mapping[str, np.ndarray]) -> None:
 
 def read(folder: Path) -> Shares:
     """What the first process wrote; the tensors move to a store, the folder may go."""
-    found = Shares(**json.loads((folder / RECORD).read_text(encoding="utf-8")))
+    found = Shares(**read_json(folder / RECORD))
     store = Store()
     found.gradients, found.state = (
         store.keep({name: np.array(a) for name, a in read_tensors(folder / file)[0].items()})

@@ -15,7 +15,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from sot_paddle.config import EncoderConfig, HeadConfig, build_record, near_names
+from sot_paddle.config import EncoderConfig, HeadConfig, build_record, near_names, require_type
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
 from sot_paddle.ops.gelu import gelu
@@ -124,7 +124,10 @@ class TextBackbone:
             keys = self.config_keys.get(field.name, (field.name,))
             if keys and keys[0] in config:
                 value = config[keys[0]]
-                found[field.name] = self.config_values.get(field.name, {}).get(value, value)
+                known = self.config_values.get(field.name, {})
+                value = known[value] if isinstance(value, str) and value in known else value
+                require_type(self.options, field.name, value, where=f"config.json: {keys[0]}")
+                found[field.name] = value
         if self.inner_factor and "hidden_size" in found:
             found["intermediate_size"] = self.inner_factor * found["hidden_size"]
         return found

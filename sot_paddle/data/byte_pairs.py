@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import RowForm, SubwordTokenizer, check_row_options
+from sot_paddle.reading import LARGEST_JSON, field_of, read_json, read_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -117,16 +117,17 @@ def _backend(source: Path, special: tuple[str, ...], *, end_of_word: str) -> Tok
     if not source.is_dir():
         raise DataError(f"no tokenizer at {source}: expected a folder")
     if (source / "vocab.json").is_file() and (source / "merges.txt").is_file():
-        vocabulary = _read_json(source / "vocab.json")
+        vocabulary = read_json(source / "vocab.json")
         merges = _read_merges(source / "merges.txt")
         place = source / "merges.txt"
     elif (source / "tokenizer.json").is_file():
         place = source / "tokenizer.json"
-        model = _read_json(place).get("model") or {}
+        model = field_of(read_json(place), "model", dict, str(place))
         if model.get("type") != "BPE":
             raise DataError(f"{place}: expected a BPE model, found {model.get('type')}")
-        vocabulary = model.get("vocab", {})
-        merges = [tuple(m.split(" ") if isinstance(m, str) else m) for m in model.get("merges", ())]
+        vocabulary = field_of(model, "vocab", dict, str(place))
+        listed = field_of(model, "merges", list, str(place))
+        merges = [tuple(m.split(" ")) if isinstance(m, str) else _pair(m) for m in listed]
     else:
         held = ", ".join(sorted(path.name for path in source.iterdir())[:8]) or "nothing"
         raise DataError(
@@ -139,22 +140,13 @@ def _backend(source: Path, special: tuple[str, ...], *, end_of_word: str) -> Tok
     )
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise DataError(f"{path}: expected JSON, found: {error}") from None
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: expected a JSON object, found {type(content).__name__}")
-    return content
+def _pair(merge: Any) -> tuple[str, ...]:
+    return tuple(map(str, merge)) if isinstance(merge, list) else ()
 
 
 def _read_merges(path: Path) -> list[tuple[str, ...]]:
     """The pairs of a merges file in order; its first line is a version or empty."""
-    try:
-        lines = path.read_bytes().decode("utf-8").split("\n")[1:]
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: expected UTF-8 text, two tokens a line") from None
+    lines = read_text(path, LARGEST_JSON).split("\n")[1:]
     return [tuple(line.removesuffix("\r").split(" ")) for line in lines if line]
 
 

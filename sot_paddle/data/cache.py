@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
+import os
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -25,6 +26,7 @@ from sot_paddle.data.glue import Example, read_split, split_paths
 from sot_paddle.data.glue_tasks import Task, get_task, resolve_split
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.reading import read_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +119,7 @@ def cache_key(
     parts.append(metadata.version("tokenizers").encode())
     parts += [Path(__file__).with_name(module).read_bytes() for module in CODE]
     for path in split_paths(data_dir, task, name):
-        parts += [path.name.encode(), path.read_bytes()]
+        parts += [os.fsencode(path.name), read_bytes(path)]
     digest = hashlib.sha256()
     for part in parts:  # hash of hashes: a byte cannot move from one part to the next unseen
         digest.update(hashlib.sha256(part).digest())
@@ -131,12 +133,12 @@ def _stamp(key: str, payload: bytes) -> bytes:
 
 def _read(path: Path, key: str) -> TokenFeatures | None:
     """The entry at ``path``; None when there is none or it is damaged (said in one line)."""
-    try:
-        content = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    if not os.path.lexists(path):
         return None
-    except OSError as error:
-        logger.warning("cache entry %s cannot be read (%s)", path, error.strerror or error)
+    try:
+        content = read_bytes(path)
+    except ValueError as error:
+        logger.warning("cache entry: %s", error)
         return None
     payload = content[:-_STAMP_SIZE]
     if content[-_STAMP_SIZE:] != _stamp(key, payload):  # before anything is parsed

@@ -16,6 +16,7 @@ from pathlib import Path
 from PIL import Image
 
 from sot_paddle.data.errors import DataError
+from sot_paddle.reading import LARGEST_JSON, read_bytes
 
 # What Pillow's readers raise on damaged content; OSError includes "truncated" and "unidentified".
 DAMAGE = (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error)
@@ -43,11 +44,11 @@ def decode_rgb(path: str | Path) -> Image.Image:
     """
     path = Path(path)
     try:
-        content = path.read_bytes()
-    except OSError as error:
+        content = read_bytes(path, LARGEST_JSON)
+    except ValueError as error:
         raise DataError(
-            f"{path}: expected a readable image file, got: {error.strerror or error}; the folder "
-            "changed after it was listed, or its permissions are wrong"
+            f"{error}; expected a readable image file: the folder changed after it was listed, or "
+            "its permissions are wrong"
         ) from error
     if not content:
         raise CorruptImage(f"{path}: expected an image, got an empty file; {_ADVICE}")

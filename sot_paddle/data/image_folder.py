@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.data.errors import DataError
+from sot_paddle.reading import shown
 
 EXTENSIONS = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 OTHER_NAMES = {"val": ("validation",)}
@@ -130,7 +131,16 @@ def images_below(folder: Path, name: str = "") -> list[str]:
         relative = os.path.relpath(place, folder)
         inside = (os.path.join(relative, file) for file in files if _is_image(file))
         found += map(os.path.normpath, inside)
+    odd = next((path for path in sorted(found) if not _is_text(path)), None)
+    if odd is not None:
+        raise DataError(
+            f"{shown(folder / odd)}: expected a name in UTF-8, got other bytes; rename it"
+        )
     return sorted(found)
+
+
+def _is_text(name: str) -> bool:
+    return name.isascii() or os.fsencode(name).decode("utf-8", "replace") == name
 
 
 def _is_image(name: str) -> bool:

@@ -59,7 +59,7 @@ class TokenizerFamily:
                 (Path(folder) / name).write_bytes(content)
             try:
                 return self.build(folder, **options)
-            except DataError as error:
+            except ValueError as error:
                 raise DataError(str(error).replace(folder, "the checkpoint's vocabulary")) from None
 
 

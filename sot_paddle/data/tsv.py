@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sot_paddle.data.errors import DataError
+from sot_paddle.reading import read_text
 
 logger = logging.getLogger(__name__)
 
@@ -75,15 +76,10 @@ def decoded_lines(path: Path) -> tuple[list[str], bool]:
     Raises:
         DataError: the file is empty or not UTF-8 (with the line).
     """
-    content = path.read_bytes()
     try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise DataError(
-            f"{path}, line {line}: expected UTF-8 text, found byte 0x{content[error.start]:02x}; "
-            "convert the file to UTF-8"
-        ) from None
+        text = read_text(path, encoding="utf-8-sig")
+    except ValueError as error:
+        raise DataError(f"{error}; expected tab-separated rows in UTF-8") from None
     if not text.strip():
         raise DataError(f"{path} is empty; expected tab-separated rows: fetch the file again")
     # only "\n" ends a row: the texts may hold other characters that str.splitlines splits at

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sot_paddle.data.errors import DataError
+from sot_paddle.reading import LARGEST_JSON, field_of, read_json, read_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -33,7 +34,7 @@ def load_backend(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
     if not source.is_dir():
         raise DataError(f"no tokenizer at {source}: expected a folder or a vocab.txt file")
     settings_path = source / "tokenizer_config.json"
-    settings = _read_json(settings_path) if settings_path.is_file() else {}
+    settings = read_json(settings_path) if settings_path.is_file() else {}
     if (source / "tokenizer.json").is_file():
         backend, stored = _from_json(source / "tokenizer.json")
         return backend, stored | settings
@@ -63,23 +64,10 @@ def set_text_pipeline(backend: Tokenizer, lower: bool, accents: bool | None, chi
     backend.add_special_tokens(list(SPECIAL_TOKENS))
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise DataError(f"{path}: expected JSON, found: {error}") from None
-    if not isinstance(content, dict):
-        raise DataError(f"{path}: expected a JSON object, found {type(content).__name__}")
-    return content
-
-
 def _from_vocabulary(path: Path) -> Tokenizer:
     from tokenizers import Tokenizer, models
 
-    try:
-        lines = path.read_bytes().decode("utf-8").split("\n")
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: expected a UTF-8 vocabulary, one token a line") from None
+    lines = read_text(path, LARGEST_JSON).split("\n")
     if lines and not lines[-1]:
         lines.pop()
     vocabulary = {token.removesuffix("\r"): index for index, token in enumerate(lines)}
@@ -92,19 +80,35 @@ def _from_vocabulary(path: Path) -> Tokenizer:
 def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
     from tokenizers import Tokenizer
 
-    content = _read_json(path)
-    kind = (content.get("model") or {}).get("type")
+    content = read_json(path)
+    kind = field_of(content, "model", dict, str(path)).get("type")
     if kind != "WordPiece":
         raise DataError(f"{path}: expected a WordPiece model, found {kind}")
-    backend = Tokenizer.from_str(json.dumps(content))
+    with _Refusals(path):
+        backend = Tokenizer.from_str(json.dumps(content))
     _check_special(path, backend.get_vocab(with_added_tokens=True))
-    stored = content.get("normalizer") or {}
+    stored = field_of({"normalizer": None, **content}, "normalizer", (dict, type(None)), str(path))
+    stored = stored or {}
     names = {
         "do_lower_case": "lowercase",
         "strip_accents": "strip_accents",
         "tokenize_chinese_chars": "handle_chinese_chars",
     }
     return backend, {ours: stored[theirs] for ours, theirs in names.items() if theirs in stored}
+
+
+class _Refusals:
+    """The tokenizers library raises a bare Exception where it cannot read a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
+        if kind is Exception:
+            raise DataError(f"{self._path}: the tokenizers library refuses it: {error}") from error
 
 
 def _check_special(path: Path, vocabulary: dict[str, int]) -> None:

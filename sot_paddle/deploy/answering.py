@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from sot_paddle import strict_json
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.squad.questions import Question, read_questions
 from sot_paddle.data.squad.span_decoding import decode
@@ -23,6 +22,7 @@ from sot_paddle.data.token_features import pad_rows
 from sot_paddle.data.tsv import decoded_lines
 from sot_paddle.deploy.input_rows import STDIN, InputOptions
 from sot_paddle.deploy.predictor import Predictor
+from sot_paddle.reading import parse_json
 
 _SHOWN = 3
 """Candidates of an answer that are told."""
@@ -55,7 +55,7 @@ def read_asked(places: Sequence[str], options: InputOptions) -> Iterable[Questio
 def _from_lines(lines: Iterable[str], place: str) -> Iterator[Question]:
     for number, line in enumerate(lines):
         try:
-            value = strict_json.loads(line)
+            value = parse_json(line, "the line", strict=True)
             yield Question(
                 str(value.get("id", number)), _text(value, "question"), _text(value, "context")
             )

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sot_paddle import strict_json
 from sot_paddle.config import near_names
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_decoding import decode_rgb
@@ -19,6 +18,7 @@ from sot_paddle.data.image_digits import load_digits
 from sot_paddle.data.image_folder import EXTENSIONS, images_below
 from sot_paddle.data.tsv import decoded_lines
 from sot_paddle.deploy.recipe import ImageRecipe, Recipe, TextRecipe
+from sot_paddle.reading import parse_json
 
 STDIN = "-"
 DIGITS = "digits"
@@ -164,9 +164,9 @@ def _from_json(
     for number, line in enumerate(lines, 1):
         where = f"{place}, line {number}"
         try:
-            value = strict_json.loads(line)
+            value = parse_json(line, where, object, strict=True)
         except ValueError as error:
-            raise DataError(f"{where}: expected JSON ({error})") from None
+            raise DataError(str(error)) from None
         if isinstance(value, dict):
             columns = columns or _columns(tuple(value), details, options, where)
             missing = [name for name in columns if name not in value]

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sot_paddle import strict_json
+from sot_paddle import reading, strict_json
+from sot_paddle.config import build_record
 from sot_paddle.data.squad.span_decoding import DecodingOptions
 
 RECIPE = "export.json"
@@ -121,21 +122,18 @@ def read_recipe(folder: Path) -> Recipe:
     """
     path = folder / RECIPE
     try:
-        content = strict_json.loads(path.read_text(encoding="utf-8"))
+        content = reading.read_json(path, strict=True)
         if (content["kind"], content["version"]) != (KIND, VERSION):
             raise ValueError(f"kind {content['kind']!r}, version {content['version']!r}")
         ((kind, fields),) = content["preparation"].items()
-        made = {"text": TextRecipe, "image": ImageRecipe}[kind](**_tuples(fields))
+        made = build_record({"text": TextRecipe, "image": ImageRecipe}[kind], fields)
         values = {name: content[name] for name in ("model", "labels", "inputs")}
         spans = content.get("spans")  # not there in exports of older versions
         if spans is not None:
-            spans = SpanRecipe(spans["stride"], DecodingOptions(**spans["decoding"]))
-        return Recipe(**_tuples(values), preparation=made, spans=spans)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            decoding = build_record(DecodingOptions, spans["decoding"])
+            spans = build_record(SpanRecipe, {**spans, "decoding": decoding})
+        return build_record(Recipe, {**values, "preparation": made, "spans": spans})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path} is not what tools/export.py of this version writes ({error}); export again"
         ) from error
-
-
-def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(item) if isinstance(item, list) else item for key, item in values.items()}

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from paddle import nn
 
-from sot_paddle.config import SPANS
+from sot_paddle.config import SPANS, build_record
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.squad.span_decoding import DecodingOptions
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.deploy.recipe import ImageRecipe, Recipe, SpanRecipe, TextRecipe
+from sot_paddle.reading import LARGEST_JSON, read_bytes, read_object
 from sot_paddle.train.image_model import find_model_folder, load_trained
-from sot_paddle.train.model_folder import CONFIG, find_folder, read_object
+from sot_paddle.train.model_folder import CONFIG, find_folder
+from sot_paddle.train.run_folder import RUN
 from sot_paddle.train.text_model import TextModel, find_text_folder, load_trained_text
 
 _STRIDE = 128
@@ -51,7 +53,7 @@ class Trained:
         if not isinstance(details, TextRecipe):
             return {}
         found = (self.folder / name for name in FAMILIES[details.tokenizer].files)
-        return {path.name: path.read_bytes() for path in found if path.is_file()}
+        return {path.name: read_bytes(path, LARGEST_JSON) for path in found if path.is_file()}
 
 
 def open_trained(place: str | Path, *, ema: bool = True) -> Trained:
@@ -114,8 +116,10 @@ def text_inputs(model: nn.Layer) -> tuple[str, ...]:
 def _spans(found: TextModel) -> SpanRecipe:
     """How the run that a model comes from asked and answered, else as published."""
     known = {name: found.options[name] for name in _DECODING if name in found.options}
-    decoding = DecodingOptions(**{_DECODING[name]: value for name, value in known.items()})
-    return SpanRecipe(found.options.get("doc_stride", _STRIDE), decoding)
+    chosen = {_DECODING[name]: value for name, value in known.items()}
+    decoding = build_record(DecodingOptions, chosen, where=RUN)
+    stride = found.options.get("doc_stride", _STRIDE)
+    return build_record(SpanRecipe, {"stride": stride, "decoding": decoding}, where=RUN)
 
 
 def _image(place: Path, folder: Path, ema: bool) -> Trained:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+
+from sot_paddle.reading import read_object
 
 _LAYER = re.compile(r"layer_(\d+)_(.+)")
 _ROW, _COLUMN, _SIDE, _TOP = 0.3, 1.15, 1.0, 0.75  # inches
@@ -31,15 +32,14 @@ def layer_scores(run: str | Path, metrics: Sequence[str] = ()) -> dict[str, list
         ValueError: no such run, or it has no such score; its names are listed.
     """
     path = Path(run) / "metrics.json"
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from error
-    scores: Mapping[str, Any] = content.get("best", {})
+    content = read_object(path, {"best": dict, "metric": str, "task": str})
+    scores: Mapping[str, Any] = content["best"]
     found: dict[str, dict[int, float]] = {}
     for name, value in scores.items():
         match = _LAYER.fullmatch(name)
         if match:
+            if not isinstance(value, int | float | None):
+                raise ValueError(f"{path}: the score {name!r} is a {type(value).__name__}")
             found.setdefault(match[2], {})[int(match[1])] = np.nan if value is None else value
     if not found:
         raise ValueError(f"{path} has no scores of layers: give a run of --model probes")
@@ -47,6 +47,8 @@ def layer_scores(run: str | Path, metrics: Sequence[str] = ()) -> dict[str, list
     for name in wanted:
         if name not in found:
             raise ValueError(f"{path} has no layer scores {name!r}; it has {', '.join(found)}")
+        if set(found[name]) != set(range(len(found[name]))):
+            raise ValueError(f"{path}: of {name!r} a layer is missing")
     return {
         f"{content['task']} {name}": [found[name][at] for at in range(len(found[name]))]
         for name in wanted

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.explain.image_choice import MAX_ROWS
+from sot_paddle.reading import read_text
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,6 @@ def _checked(chosen: ChosenSentence, num_texts: int | None, where: str) -> Chose
 
 def _lines(file: str) -> list[str]:
     try:
-        return Path(file).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise DataError(f"--sentences {file}: cannot be read ({reason})") from error
+        return read_text(file).splitlines()
+    except ValueError as error:
+        raise DataError(f"--sentences: {error}") from error

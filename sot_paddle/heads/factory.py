@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping
 
 from paddle import nn
 
-from sot_paddle.config import CLASS_TOKEN_POOLINGS, NORMALIZATIONS, SPANS, HeadConfig
+from sot_paddle.config import (
+    CLASS_TOKEN_POOLINGS,
+    NORMALIZATIONS,
+    SPANS,
+    HeadConfig,
+    require_buildable,
+)
 from sot_paddle.heads import fusion, pooling, power_norm
 from sot_paddle.heads.spans import SpanHead
 
@@ -141,6 +147,7 @@ def build_head(
         raise ValueError(f"num_classes must be an integer, got {num_classes!r}")
     if num_classes < 1:
         raise ValueError(f"num_classes must be at least 1, got {num_classes}")
+    require_buildable({"num_classes": num_classes}, dim * num_classes)
     if config.pooling == SPANS:
         return _span_head(config, dim, num_classes, has_class_token, initializer_range)
     if config.pooling in CLASS_TOKEN_POOLINGS or config.fusion == "class_token":

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sot_paddle import strict_json
+from sot_paddle import reading, strict_json
 from sot_paddle.atomic import write_atomically
 from sot_paddle.train import folder_lock
 
@@ -51,7 +51,7 @@ def require_same(path: Path, asked: Mapping[str, Any]) -> None:
     if not path.is_file():
         write_atomically(path, strict_json.dumps(asked).encode())
         return
-    begun = strict_json.loads(path.read_text(encoding="utf-8"))
+    begun = reading.read_json(path, strict=True)
     asked = json.loads(json.dumps(asked))
     differences = [
         f"{name} was {begun.get(name)}, now {asked.get(name)}"

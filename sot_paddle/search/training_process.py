@@ -7,7 +7,6 @@ continues a run that was interrupted, so a run that was begun is simply started 
 from __future__ import annotations
 
 import ctypes
-import json
 import math
 import os
 import re
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sot_paddle.failures import INTERRUPTED, REFUSED, TERMINATED, Interrupted
+from sot_paddle.reading import read_json
 from sot_paddle.train import folder_lock
 
 OUTPUT, LOG = "run", "output.log"
@@ -86,7 +86,7 @@ class Training:
         path = self.folder / OUTPUT / "metrics.json"
         if not path.is_file():
             return None
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         return content if content.get("finished") else None
 
     def run(self, watch: Watch | None = None) -> dict[str, Any] | None:

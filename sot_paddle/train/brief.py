@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from sot_paddle.data.corpus import FOLDER
+from sot_paddle.reading import read_json
 from sot_paddle.train import image_command
 from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.text_command import run_command
@@ -84,7 +84,7 @@ def fine_tune(
     flags += ["--do_train", "--do_eval", "--do_lower_case", "--overwrite_output_dir"]
     flags += ["--mask_padding"] if head == "mgcrp" else []
     seconds = _quietly(f"fine-tuning with head {head}", lambda: run_command(flags, convert))
-    found = json.loads((folder / head / "metrics.json").read_text(encoding="utf-8"))
+    found = read_json(folder / head / "metrics.json")
     return BriefRun(
         head, found["train"]["steps"], found["train"]["loss"], found["last"]["mcc"], seconds
     )
@@ -133,7 +133,7 @@ def train_on_digits(config: Path, folder: Path, *, epochs: int) -> BriefImageRun
     seconds = _quietly(
         "training on the digits", lambda: image_command.run_command(flags, _no_conversion)
     )
-    found = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    found = read_json(folder / "metrics.json")
     return BriefImageRun(epochs, found["train"]["loss"], found["last"]["top1"], seconds)
 
 

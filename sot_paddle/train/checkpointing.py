@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
+from sot_paddle import reading
 from sot_paddle.atomic import (
     DISCARDED,
     WRITING,
@@ -28,12 +28,10 @@ from sot_paddle.train.finite_numbers import nonfinite_tensor
 from sot_paddle.train.run_record import POINTER
 
 PREFIX = "checkpoint-"
-MANIFEST = "manifest.json"
+MANIFEST = reading.MANIFEST
 
 STATE = "state.json"
 """File of a checkpoint without which it cannot be resumed from."""
-
-_BLOCK = 1 << 22
 
 
 def write_folder(target: Path, fill: Callable[[Path], None]) -> None:
@@ -131,23 +129,15 @@ def last_finite(root: Path) -> Path | None:
 def is_whole(folder: Path) -> bool:
     """Whether every file named by the folder's manifest has its size and checksum."""
     files = listed_files(folder)
-    return bool(files) and all(_intact(folder / name, entry) for name, entry in files.items())
+    return bool(files) and all(reading.is_intact(folder / n, entry) for n, entry in files.items())
 
 
 def listed_files(folder: Path) -> dict[str, dict[str, int]]:
-    """Files of the folder's manifest with size and checksum, empty when there is no good one."""
+    """Files of the folder's manifest with size and checksum, empty without a sound one."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return reading.listed_files(folder) or {}
+    except ValueError:
         return {}
-    files = manifest.get("files") if isinstance(manifest, dict) else None
-    if not isinstance(files, dict) or not all(map(_states_size, files.values())):
-        return {}
-    return files
-
-
-def _states_size(entry: object) -> bool:
-    return isinstance(entry, dict) and {"size", "crc32"} <= entry.keys()
 
 
 def prune(root: Path, *, keep: int | None, keep_states: int, state_files: tuple[str, ...]) -> None:
@@ -230,7 +220,7 @@ def _close(folder: Path) -> list[str]:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             name = path.relative_to(folder).as_posix()
-            files[name] = {"size": path.stat().st_size, "crc32": _checksum(path)}
+            files[name] = {"size": path.stat().st_size, "crc32": reading.crc32_of(path)}
     write_text(folder / MANIFEST, json.dumps({"files": files}, indent=1) + "\n")
     return [*files, MANIFEST]
 
@@ -251,23 +241,3 @@ def _drop_files(folder: Path, names: tuple[str, ...]) -> None:
     write_text(folder / MANIFEST, json.dumps({"files": files}, indent=1) + "\n")
     for name in present:
         (folder / name).unlink()
-
-
-def _intact(path: Path, entry: dict) -> bool:
-    try:
-        return path.stat().st_size == entry["size"] and _checksum(path) == entry["crc32"]
-    except OSError:
-        return False
-
-
-def _checksum(path: Path) -> int:
-    value = 0
-    with open(path, "rb") as stream:
-        for block in _blocks(stream):
-            value = zlib.crc32(block, value)
-    return value
-
-
-def _blocks(stream) -> Iterator[bytes]:
-    while block := stream.read(_BLOCK):
-        yield block

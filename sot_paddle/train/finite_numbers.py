@@ -20,16 +20,6 @@ def first_nonfinite(arrays: Iterable[tuple[str, np.ndarray]]) -> str | None:
     return None
 
 
-def require_finite(name: str, array: np.ndarray, origin: object) -> None:
-    """Refuse a tensor that holds NaN or infinity.
-
-    Raises:
-        ValueError: naming the tensor and where it comes from.
-    """
-    if first_nonfinite([(name, np.asarray(array))]) is not None:
-        raise ValueError(f"{origin}: {name} holds a number that is not finite: take other weights")
-
-
 def nonfinite_tensor(folder: Path) -> str | None:
     """The first tensor of a checkpoint that holds NaN or infinity.
 

@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import paddle
 from paddle import nn
 
+from sot_paddle.checkpoint import require_numbers
 from sot_paddle.config import build_record
+from sot_paddle.reading import field_of, read_object
 from sot_paddle.registry import create_model
 from sot_paddle.train.ema import ModelEma
-from sot_paddle.train.finite_numbers import require_finite
 from sot_paddle.train.model_folder import (
     CONFIG,
     EMA,
     WEIGHTS,
     find_folder,
-    read_object,
     write_config,
     write_weights,
 )
@@ -154,14 +155,12 @@ def read_model_config(folder: Path) -> ImageModelConfig:
     path = folder / CONFIG
     values = read_object(path)
     values.pop("kind", None)
-    for name in ("classes", "mean", "std"):
-        values[name] = tuple(values.get(name, ()))
+    for name in (field.name for field in dataclasses.fields(ImageModelConfig)):
+        field_of(values, name, object, str(path))
+    options = field_of(values, "options", dict, str(path))
     for name in ("depths", "num_heads"):  # JSON has no tuples
-        if isinstance(values.get("options", {}).get(name), list):
-            values["options"][name] = tuple(values["options"][name])
-    missing = {field.name for field in dataclasses.fields(ImageModelConfig)} - set(values)
-    if missing:
-        raise ValueError(f"{path} lacks {', '.join(sorted(missing))}")
+        if isinstance(options.get(name), list):
+            options[name] = tuple(options[name])
     return build_record(ImageModelConfig, values, where=str(path))
 
 
@@ -214,7 +213,8 @@ def load_foreign(
     exempt = _RESAMPLED if "embed" in parts else (*_RESAMPLED, *_OF_TOKENS)
     check_options(place, fitted.metadata, model, has_head="head" in parts, exempt=exempt)
     for name in taken:
-        require_finite(name, fitted.arrays[name], place)
+        floating = paddle.is_floating_point(state[name])
+        require_numbers(name, fitted.arrays[name], place, floating=floating)
         dtype = str(state[name].dtype).rpartition(".")[2]
         state[name].set_value(np.array(fitted.arrays[name], order="C").astype(dtype))
     return fitted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from paddle import nn
 
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.reading import listed_files, read_object, verify
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.weights import load_weights, save_weights
 
@@ -56,28 +58,18 @@ def find_folder(
         place: a folder; a file stands for the folder that it is in.
         is_ours: whether the content of a config.json is of the wanted kind.
         needs: further files that have to be there.
+
+    Raises:
+        ValueError: a config.json on the way is damaged: what lies after it is not what was meant.
     """
     folders = [place.parent] if place.is_file() else [place, place / BEST, place / LAST]
     for folder in folders:
-        try:
-            ours = is_ours(read_object(folder / CONFIG))
-        except ValueError:
+        if folder is not folders[0] and folder.is_dir() and listed_files(folder):
+            verify(folder / CONFIG)  # it is a run's: it has one, or is damaged
+        elif not os.path.lexists(folder / CONFIG):
             continue
-        if ours and all((folder / name).is_file() for name in needs):
+        if is_ours(read_object(folder / CONFIG)) and all(
+            (folder / name).is_file() for name in needs
+        ):
             return folder
     return None
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        ValueError: it cannot be read, or holds something else.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: expected a JSON object")
-    return content

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -12,14 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import paddle
 from paddle import nn
 
 from sot_paddle.backbones.text import TextBackbone
-from sot_paddle.checkpoint import SUFFIXES, read_tensors, unpack_files
+from sot_paddle.checkpoint import (
+    SUFFIXES,
+    metadata_json,
+    read_tensors,
+    require_numbers,
+    unpack_files,
+)
 from sot_paddle.data.tokenizer_families import FAMILIES, TokenizerFamily
+from sot_paddle.reading import LARGEST_JSON, field_of, named_in_refusals, read_bytes, read_object
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions
-from sot_paddle.train.finite_numbers import require_finite
 
 _FORMAT = "sot_paddle"
 _UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")
@@ -160,7 +166,7 @@ def check_trained_head(model: nn.Layer, recorded: Mapping[str, Any], origin: str
     head = dataclasses.asdict(model.head_config)
     for name in ("head_dropout", "on_zero"):  # they act in training only
         head.pop(name)
-    trained = recorded.get("sot_head") or {}
+    trained = field_of({"sot_head": {}, **recorded}, "sot_head", dict, origin)
     differing = [name for name in head if name in trained and trained[name] != head[name]]
     if differing:
         shown = ", ".join(f"{name} {trained[name]} (now {head[name]})" for name in differing)
@@ -188,7 +194,8 @@ def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
     for name, tensor in state.items():
         array = pretrained.arrays.get(name)
         if array is not None and list(array.shape) == list(tensor.shape):
-            require_finite(name, array, pretrained.origin)
+            floating = paddle.is_floating_point(tensor)
+            require_numbers(name, array, pretrained.origin, floating=floating)
             tensor.set_value(np.asarray(array).astype(_numpy_dtype(tensor)))
             loaded += 1
         elif name.startswith("head."):
@@ -236,10 +243,11 @@ def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrai
     if file is not None:
         tensors, metadata = read_tensors(file)
         if metadata.get("format") == _FORMAT:
-            sizes = _config_beside(file) | json.loads(metadata.get("config", "{}"))
+            sizes = _config_beside(file) | _stated_config(file, metadata)
             packed = metadata.get("vocabulary")
             beside = _vocabulary(config, file.parent, required=False)
-            words = unpack_files(packed) if packed else beside
+            with named_in_refusals(file):
+                words = unpack_files(packed) if packed else beside
             return Pretrained(str(place), sizes, tensors, words)
     folder = place if place.is_dir() else place.parent
     sizes = _config_beside(place)
@@ -251,11 +259,16 @@ def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrai
             f"({' or '.join(SUFFIXES)}): give a folder with a {config.model_type} checkpoint{hint}"
         )
     expected = _backbone(config).model_type
-    kind = sizes.get("model_type", expected)
+    kind = field_of({"model_type": expected, **sizes}, "model_type", str, f"{place}: config.json")
     if kind != expected:
         raise ValueError(f"{place} is a {kind!r} checkpoint, expected {expected}{_meant(kind)}")
     arrays = convert(place, registry_name(config, sizes))
     return Pretrained(str(place), sizes, arrays, _vocabulary(config, folder, required=False))
+
+
+def _stated_config(file: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
+    with named_in_refusals(file):
+        return metadata_json(metadata, "config")
 
 
 def _meant(kind: str) -> str:
@@ -276,18 +289,12 @@ def _own_file(place: Path) -> Path | None:
 
 def _config_beside(place: Path) -> dict[str, Any]:
     folder = place if place.is_dir() else place.parent
-    return _read_config(folder) if (folder / "config.json").is_file() else {}
+    return _read_config(folder) if (folder / "config.json").exists() else {}
 
 
 def _read_config(place: Path) -> dict[str, Any]:
     path = place / "config.json" if place.is_dir() else place
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read the model configuration {path}: {error}") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold a JSON object of sizes")
-    return values
+    return read_object(path)
 
 
 def _vocabulary(
@@ -295,8 +302,8 @@ def _vocabulary(
 ) -> dict[str, bytes]:
     family = _family(config)
     if place.is_file():
-        return {family.files[0]: place.read_bytes()}
-    names = [name for name in family.files if (place / name).is_file()]
+        return {family.files[0]: read_bytes(place, LARGEST_JSON)}
+    names = [name for name in family.files if (place / name).exists()]
     if required and not family.whole(names):
         raise ValueError(f"--tokenizer_name {place}: no {family.said} there")
-    return {name: (place / name).read_bytes() for name in names}
+    return {name: read_bytes(place / name, LARGEST_JSON) for name in names}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from sot_paddle import distributed, strict_json
+from sot_paddle import distributed, reading, strict_json
 from sot_paddle.train import checkpointing, folder_lock, run_record
 from sot_paddle.train.finite_numbers import nonfinite_tensor
 
@@ -246,7 +245,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """Read a JSON file, None when it is not there."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return reading.read_json(path) if path.is_file() else None
 
 
 def _named_checkpoint(config: FolderOptions) -> Path | None:

@@ -14,14 +14,18 @@ from sot_paddle.config import SPANS
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.reading import field_of, read_object
 from sot_paddle.registry import create_model, text_backbone
 from sot_paddle.tasks.state_options import SQUAD_LENGTH
 from sot_paddle.train import run_folder
-from sot_paddle.train.model_folder import CONFIG, WEIGHTS, find_folder, read_object
+from sot_paddle.train.model_folder import CONFIG, WEIGHTS, find_folder
 from sot_paddle.weights import load_weights
 
 _LENGTH = 128
 """Tokens of a row where the run's options are not there: the default of training."""
+
+_OPTIONS = {"max_seq_length": (int,), "do_lower_case": (bool,), "padding": (str,)}
+"""Those of a run that its model needs."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
     return TextModel(
         model,
         tokenizer,
-        tuple(config["id2label"].values()),
+        tuple(map(str, config["id2label"].values())),
         len(task.text) if task else None,
         options.get("padding", "max_length"),
         notes,
@@ -99,10 +103,11 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
 
 
 def _build(folder: Path, config: dict[str, Any]) -> nn.Layer:
-    name, head, labels = (config.get(key) for key in ("sot_model", "sot_head", "id2label"))
+    where, kinds = str(folder / CONFIG), {"sot_model": str, "sot_head": dict, "id2label": dict}
+    name, head, labels = (field_of(config, key, kind, where) for key, kind in kinds.items())
     backbone = text_backbone(name)
-    if backbone is None or not isinstance(labels, dict):
-        raise ValueError(f"{folder / CONFIG} is damaged: expected sot_model and id2label in it")
+    if backbone is None:
+        raise ValueError(f"{where}: 'sot_model' is {name!r}, which is no text model")
     sizes = backbone.read_config(config)
     outputs = 2 if head.get("pooling") == SPANS else len(labels) or 1
     return create_model(name, outputs, **sizes, **head)
@@ -112,6 +117,10 @@ def _options(folder: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The options of the run that a folder belongs to, and a note when they are not there."""
     for place in (folder, folder.resolve().parent):
         if (place / run_folder.RUN).is_file():
-            return dict(read_object(place / run_folder.RUN).get("options", {})), ()
+            run = place / run_folder.RUN
+            options = field_of({"options": {}, **read_object(run)}, "options", dict, str(run))
+            for key, kind in _OPTIONS.items():
+                field_of({key: None, **options}, key, (*kind, type(None)), str(run))
+            return {key: value for key, value in options.items() if value is not None}, ()
     note = f"no {run_folder.RUN} beside {folder}: sentences are padded to {_LENGTH} tokens and"
     return {}, (f"{note} lower-cased as the vocabulary says, unless the options say otherwise",)

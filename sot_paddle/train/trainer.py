@@ -9,6 +9,7 @@ evaluation (in data set order). feeding.py and exact_state.py say why.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sized
@@ -23,6 +24,7 @@ from paddlenlp.trainer import Trainer
 from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.failures import NonFiniteLoss, NonFiniteState
+from sot_paddle.reading import read_object
 from sot_paddle.train import checkpointing, exact_state
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.finite_numbers import first_nonfinite
@@ -33,6 +35,9 @@ OPTIMIZER = "optimizer.safetensors"
 TRAINER_STATE = "trainer_state.json"
 STATE_FILES = (OPTIMIZER, checkpointing.STATE, TRAINER_STATE)
 """What only resuming needs; older checkpoints drop it."""
+
+_SAVED = {"step": int, "random": list}
+_SAVED |= dict.fromkeys(("identity", "schedule", "counters", "progress"), dict)
 
 
 class ExactTrainer(Trainer):
@@ -162,7 +167,7 @@ class ExactTrainer(Trainer):
         if checkpoint is None:
             self.train()
             return
-        self._saved = json.loads((checkpoint / checkpointing.STATE).read_text(encoding="utf-8"))
+        self._saved = read_object(checkpoint / checkpointing.STATE, _SAVED)
         check_identity(self._saved["identity"], self.recipe.identity, checkpoint)
         step = self._saved["step"]
         self._restore_progress()
@@ -184,6 +189,9 @@ class ExactTrainer(Trainer):
         return patience is not None and self.progress.since_best >= patience
 
     def _restore_progress(self) -> None:
+        names = {field.name for field in dataclasses.fields(Progress)}
+        if not set(self._saved["progress"]) <= names:
+            raise ValueError(f"{checkpointing.STATE}: its progress is not of this version")
         self.progress = Progress(**self._saved["progress"])
         if self.progress.evaluation_data != self.recipe.evaluation_data:
             self.progress = Progress(

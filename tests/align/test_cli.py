@@ -275,9 +275,9 @@ def test_a_checkpoint_that_is_not_there_is_refused(case, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "cannot read sentences from"),
-        ("folder", "cannot read sentences from"),
-        (b"caf\xe9\n", "cannot read sentences from"),
+        (None, "cannot read"),
+        ("folder", "expected a regular file, got a folder"),
+        (b"caf\xe9\n", "line 1: expected UTF-8 text"),
         (b"\n  \n", "holds no sentence; expected one a line"),
     ],
     ids=["missing", "a folder", "not UTF-8", "empty"],

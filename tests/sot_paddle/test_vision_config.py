@@ -38,7 +38,7 @@ def test_options_go_to_the_record_that_has_them() -> None:
         (ViTConfig, {"drop_rate": "1e-1"}, "m: option 'drop_rate' must be float.*write 0.1"),
         (ViTConfig, {"token_type": "Patch"}, "m: token_type must be one of .* did you mean patch"),
         (SwinConfig, {"attn_drop_rate": -0.1}, r"m: attn_drop_rate must be in \[0, 1\), got -0.1"),
-        (SwinConfig, {"depths": []}, r"one entry for each stage, got \(\) and"),
+        (SwinConfig, {"depths": []}, r"one entry for each of 1 to 16 stages, got \(\) and"),
         (SwinConfig, {"patch_size": 0}, "patch_size must be at least 1, got 0"),
         (ViTConfig, {"mlp_ratio": float("inf")}, "m: mlp_ratio must be a finite number, got inf"),
         (SwinConfig, {"layer_norm_eps": float("inf")}, "layer_norm_eps must be a finite number"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.reading import read_json
 
 _SIZES = (
     "vocab_size",
@@ -55,7 +55,7 @@ def encoder_sizes(directory: Path | None) -> dict[str, Any]:
     """
     path = (directory or find_checkpoint()) / "config.json"
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = read_json(path)
         stated = {name: config[name] for name in _OPTIONS if name in config}
         return {**{name: config[name] for name in _SIZES}, **stated}
     except (OSError, ValueError, KeyError, TypeError) as error:

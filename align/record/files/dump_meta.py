@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from align.record.arrays import Entry, is_array, leaves
-from align.record.files.storage import digest, field_of
+from align.record.files.storage import digest
 from align.record.request import Request
 from align.record.results import DTYPES
+from sot_paddle.reading import field_of
 
 SIDES = {"torch": "PyTorch", "paddle": "Paddle"}
 OWN = "the user's own"

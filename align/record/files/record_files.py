@@ -7,15 +7,18 @@ tensor is what, in the order of execution.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from align.record.arrays import Arrays, TrainingRun
-from align.record.files.storage import Folder, TensorWriter, field_of, write_json
+from align.record.arrays import TrainingRun
+from align.record.files.storage import Folder, TensorWriter, write_json
 from align.record.recording import Call, Recording
+from align.record.stored_arrays import Lazy, LazyLeaves, Reader
+from sot_paddle.reading import field_of
 
 RECORD, FORWARD, BACKWARD = "record.json", "forward.safetensors", "backward.safetensors"
 TRAINING, TRAINING_RECORD = "training.safetensors", "training.json"
@@ -71,23 +74,26 @@ def write_recording(recording: Recording, folder: Path) -> None:
 class _Picker:
     """Tensors of one file by name; a name that is not there is refused."""
 
-    def __init__(self, arrays: Arrays, where: str) -> None:
+    def __init__(self, arrays: Mapping[str, np.ndarray], where: str) -> None:
         self.arrays, self.where = arrays, where
 
     def one(self, name: Any) -> np.ndarray:
+        return self.reader(name)()
+
+    def reader(self, name: Any) -> Reader:
         if not isinstance(name, str) or name not in self.arrays:
             raise ValueError(f"{self.where}: has no tensor {name!r}, though the record names it")
-        return self.arrays[name]
+        return functools.partial(self.arrays.__getitem__, name)
 
-    def many(self, names: Mapping[str, Any]) -> Arrays:
-        return {key: self.one(name) for key, name in names.items()}
+    def many(self, names: Mapping[str, Any]) -> Lazy:
+        return Lazy({key: self.reader(name) for key, name in names.items()})
 
-    def leaves(self, rows: Iterable[Any]) -> list[tuple[str, np.ndarray]]:
-        found = []
+    def leaves(self, rows: Iterable[Any]) -> LazyLeaves:
+        found = LazyLeaves()
         for row in rows:
             if not isinstance(row, list) or len(row) != 2 or not isinstance(row[0], str):
                 raise ValueError(f"{self.where}: the record has a bad row {row!r}")
-            found.append((row[0], self.one(row[1])))
+            found.hold(row[0], self.reader(row[1]))
         return found
 
 

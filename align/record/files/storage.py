@@ -1,8 +1,7 @@
 """The files of a dump: tensors in safetensors, the rest in strict JSON, one manifest of hashes.
 
 The manifest is written last, inside a temporary folder that takes its name when it is complete.
-Reading refuses everything else in one line. Tensors are mapped, not loaded: a page of a file is in
-memory while it is looked at.
+Reading refuses everything else in one line. A tensor is read when it is looked at.
 """
 
 from __future__ import annotations
@@ -17,14 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from align.record.arrays import Arrays
-from sot_paddle import checkpoint, strict_json
+from sot_paddle import checkpoint, reading, strict_json
 from sot_paddle.atomic import atomic_directory
 from sot_paddle.checkpoint import TensorSpec
 
 FORMAT, VERSION = "align dump", 2
 MANIFEST = "manifest.json"
-_CHUNK = 1 << 20
 
 
 def digest(array: np.ndarray) -> str:
@@ -142,20 +139,12 @@ def _write_manifest(folder: Path) -> None:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     found = {
         path.relative_to(folder).as_posix(): {
-            "sha256": _hash_of(path),
+            "sha256": reading.sha256_of(path),
             "bytes": path.stat().st_size,
         }
         for path in files
     }
     write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, "files": found})
-
-
-def _hash_of(path: Path) -> str:
-    found = hashlib.sha256()
-    with open(path, "rb") as file:
-        while chunk := file.read(_CHUNK):
-            found.update(chunk)
-    return found.hexdigest()
 
 
 class Folder:
@@ -174,8 +163,8 @@ class Folder:
             raise ValueError(f"{path}: no such folder; expected one that `align dump` wrote")
         if not (self.path / MANIFEST).is_file():
             raise ValueError(f"{path}: has no {MANIFEST}: not a dump, or one that was not finished")
-        manifest = _parse(self.path / MANIFEST, self.path / MANIFEST)
-        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        manifest = reading.read_json(self.path / MANIFEST, strict=True)
+        if manifest.get("format") != FORMAT:
             raise ValueError(f"{path}: {MANIFEST} is not that of an {FORMAT}")
         if manifest.get("version") != VERSION:
             raise ValueError(
@@ -201,7 +190,7 @@ class Folder:
             raise ValueError(
                 f"{file}: {size} bytes, {row.get('bytes')} were written: truncated or changed"
             )
-        if _hash_of(file) != row.get("sha256"):
+        if reading.sha256_of(file) != row.get("sha256"):
             raise ValueError(f"{file}: its SHA-256 is not the one of the manifest: it was changed")
 
     def _listed(self, name: str) -> Path:
@@ -215,35 +204,8 @@ class Folder:
 
     def json(self, name: str) -> dict[str, Any]:
         """A JSON file, which holds an object."""
-        value = _parse(self._listed(name), self.path / name)
-        if not isinstance(value, dict):
-            raise ValueError(f"{self.path / name}: expected a JSON object")
-        return value
+        return reading.read_json(self._listed(name), strict=True)
 
-    def tensors(self, name: str) -> Arrays:
-        """Every tensor of a safetensors file as read-only views into the mapped file."""
-        path = self._listed(name)
-        return dict(checkpoint.read_tensors(path)[0].items())
-
-
-def _parse(path: Path, shown: Path) -> Any:
-    try:
-        return strict_json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{shown}: cannot be read: {error}") from error
-
-
-def field_of(held: Mapping[str, Any], key: str, kinds: type | tuple[type, ...], where: str) -> Any:
-    """A value of a JSON object, of the expected type.
-
-    Raises:
-        ValueError: missing or of another type; says where.
-    """
-    if key not in held:
-        raise ValueError(f"{where}: the key {key!r} is missing")
-    value = held[key]
-    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        names = " or ".join(kind.__name__ for kind in kinds)
-        raise ValueError(f"{where}: {key!r} is a {type(value).__name__}, expected {names}")
-    return value
+    def tensors(self, name: str) -> checkpoint.Tensors:
+        """Every tensor of a safetensors file, each read on access."""
+        return checkpoint.read_tensors(self._listed(name))[0]

@@ -27,14 +27,21 @@ from align.weights.formats.hf_config import as_json, check_config
 from align.weights.formats.source import (
     Source,
     Unpacking,
-    named_in_refusals,
     open_source,
     read_vocabulary,
 )
 from align.weights.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
 from align.weights.formats.torch_files import write_torch
 from sot_paddle.atomic import atomic_directory, atomic_file, atomic_files
-from sot_paddle.checkpoint import FORMAT, FORMAT_VERSION, Tensors, TensorSpec, write_tensors
+from sot_paddle.checkpoint import (
+    FORMAT,
+    FORMAT_VERSION,
+    Tensors,
+    TensorSpec,
+    require_numbers,
+    write_tensors,
+)
+from sot_paddle.reading import named_in_refusals
 from sot_paddle.train import folder_lock
 
 DTYPES: Mapping[str, np.dtype] = {
@@ -272,7 +279,11 @@ class _Job:
         if name in self.plan.counters:
             return np.zeros((), np.int64)
         array = self.plan.convert(name, self.source.tensors)
+        require_numbers(self._named(name), array, self.source.path)
         return self.changes[name].make(array) if name in self.changes else array
+
+    def _named(self, name: str) -> str:
+        return " + ".join(entry.source for entry in self.plan.grouped[name])
 
     def _record(self, name: str, array: np.ndarray) -> dict[str, Any]:
         entries = self.plan.grouped.get(name, ())

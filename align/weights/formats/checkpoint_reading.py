@@ -15,8 +15,9 @@ from align.weights.engine.conversion_plan import ConversionPlan, by_reason, list
 from align.weights.engine.known_models import registry_name
 from align.weights.engine.layout import Layout
 from align.weights.engine.registry import TABLES, find_table, fits, recognise
-from align.weights.formats.source import Source, Unpacking, named_in_refusals, open_source
+from align.weights.formats.source import Source, Unpacking, open_source
 from sot_paddle.checkpoint import FORMAT
+from sot_paddle.reading import named_in_refusals
 
 _LOG = logging.getLogger(__name__)
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from align.weights.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
 from align.weights.formats.torch_files import read_torch
-from sot_paddle.checkpoint import SUFFIXES, Tensors, TensorSpec, read_tensors, unpack_files
+from sot_paddle import reading
+from sot_paddle.checkpoint import (
+    SUFFIXES,
+    Tensors,
+    TensorSpec,
+    checked,
+    metadata_json,
+    read_tensors,
+    unpack_files,
+)
 
 WEIGHT_FILES = (
     "model.safetensors",
@@ -73,19 +81,6 @@ class Unpacking:
     wrappers: tuple[str, ...] = ()
 
 
-@contextlib.contextmanager
-def named_in_refusals(path: Path) -> Iterator[None]:
-    """Put the path of what is read before a refusal.
-
-    Raises:
-        ValueError: as raised inside.
-    """
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
 def open_source(path: Path, how: Unpacking) -> Source:
     """Open a weights file, or the weights, config and vocabulary of a directory.
 
@@ -115,9 +110,11 @@ def open_source(path: Path, how: Unpacking) -> Source:
         source.config = read_json(folder / "config.json") or {}
         source.vocabulary = read_vocabulary(folder)
     if not source.config and "config" in source.metadata:
-        source.config = _decode(path, source.metadata["config"])
+        with reading.named_in_refusals(path):
+            source.config = metadata_json(source.metadata, "config")
     if not source.vocabulary and "vocabulary" in source.metadata:
-        source.vocabulary = unpack_files(source.metadata["vocabulary"])
+        with reading.named_in_refusals(path):
+            source.vocabulary = unpack_files(source.metadata["vocabulary"])
     return source
 
 
@@ -127,30 +124,18 @@ def read_json(path: Path) -> dict[str, Any] | None:
     Raises:
         ValueError: not a JSON object.
     """
-    if not path.is_file():
-        return None
-    return _decode(path, path.read_bytes())
+    return reading.read_json(path) if os.path.lexists(path) else None
 
 
 def read_vocabulary(folder: Path) -> dict[str, bytes]:
     """The tokenizer's files of a directory, name -> content; {} when there are none."""
     files = (folder / name for name in VOCABULARY_FILES)
-    return {file.name: file.read_bytes() for file in files if file.is_file()}
-
-
-def _decode(path: Path, raw: bytes | str) -> dict[str, Any]:
-    try:
-        content = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: expected a JSON object, got a {type(content).__name__}")
-    return content
+    return {f.name: reading.read_bytes(f, reading.LARGEST_JSON) for f in files if f.exists()}
 
 
 def _weights_in(folder: Path) -> Path:
     for name in WEIGHT_FILES:
-        if (folder / name).is_file():
+        if os.path.lexists(folder / name):
             return folder / name
     raise ValueError(f"{folder}: no weights; expected one of {', '.join(WEIGHT_FILES)}")
 
@@ -174,7 +159,7 @@ def _open_file(path: Path, how: Unpacking) -> Source:
                 " takes them)"
             )
         averaged = True if key in how.averaged else False if passed else None
-        return Source(path, tensors, {}, notes=notes, averaged=averaged)
+        return Source(path, checked(tensors, path), {}, notes=notes, averaged=averaged)
     raise ValueError(
         f"{path}: expected a directory or a file that ends in"
         f" {', '.join((*SUFFIXES, *TORCH_SUFFIXES))}, got {path.suffix!r}"
@@ -207,6 +192,8 @@ def _open_shards(index: Path, how: Unpacking) -> Source:
     for file in sorted(set(placed.values())):
         if Path(file).name != file or not (index.parent / file).is_file():
             raise ValueError(f"{index}: the shard {file!r} is not beside it")
+        if file.endswith(".index.json"):
+            raise ValueError(f"{index}: the shard {file!r} is an index, expected weights")
         shard = _open_file(index.parent / file, how)
         listed = {name for name, place in placed.items() if place == file}
         odd = sorted(listed.symmetric_difference(shard.tensors))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import pickle
+import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +16,9 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 
+from sot_paddle import reading
 from sot_paddle.checkpoint import Tensors, as_tensors
+from sot_paddle.pickled_arrays import BROKEN_PICKLE
 
 SUFFIXES = (".bin", ".pth", ".pt", ".tar")
 """``.tar`` is the end of ``.pth.tar``, as timm names the checkpoints of a training."""
@@ -52,16 +56,33 @@ def load_safely(path: Path, torch: ModuleType, what: str, remedy: str = "") -> A
         remedy: what the user can do instead.
 
     Raises:
-        ValueError: the file is damaged or holds more.
+        ValueError: the file is damaged or holds more, which is named.
     """
-    try:
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            return torch.load(
-                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path) or None
-            )
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = (str(error).strip().splitlines() or ["no content"])[0]
-        raise ValueError(f"{path}: not a PyTorch file of {what} ({reason}){remedy}") from error
+    reading.verify(path)
+    with reading.open_file(path) as handle:
+        try:
+            _check_archive(handle)
+            with torch.serialization.safe_globals([argparse.Namespace]):
+                return torch.load(handle, map_location="cpu", weights_only=True)
+        except (*BROKEN_PICKLE, OSError, zipfile.BadZipFile, struct.error, zlib.error) as error:
+            culprit = _ASKED_FOR.search(str(error))
+            if culprit:
+                said = f"refused: it asks for {culprit[1]}; expected {what}"
+                raise ValueError(f"{path}: {said}{remedy}") from error
+            raise ValueError(f"{path}: not a PyTorch file of {what}, or damaged{remedy}") from error
+
+
+_ASKED_FOR = re.compile(r"(?:GLOBAL|class|instruction|function)s?:? `?([\w.]+[\w])")
+
+
+def _check_archive(handle: BinaryIO) -> None:
+    """Refuse an archive of more than the file holds, as PyTorch never packs its files."""
+    if zipfile.is_zipfile(handle):
+        handle.seek(0)
+        with zipfile.ZipFile(handle) as archive:
+            if any(entry.file_size != entry.compress_size for entry in archive.infolist()):
+                raise ValueError("an archive with compressed parts")
+    handle.seek(0)
 
 
 def read_torch(
@@ -122,7 +143,11 @@ def _state_dict(
         content = content[key]
     if not isinstance(content, Mapping) or not content:
         raise ValueError(f"{path}: expected a dict of tensors, got {_kind(content)}")
-    others = [name for name, value in content.items() if not isinstance(value, torch.Tensor)]
+    others = [
+        name
+        for name, value in content.items()
+        if not isinstance(value, torch.Tensor) or not isinstance(name, str)
+    ]
     if others:
         raise ValueError(
             f"{path}: entry {others[0]!r} is a {_kind(content[others[0]])}; expected a plain state"
@@ -147,8 +172,11 @@ def to_numpy(what: str, tensor: Any, torch: ModuleType) -> np.ndarray:
         ValueError: it is sparse or quantised, or of a dtype that NumPy has not.
     """
     tensor = tensor.detach()
-    if tensor.layout is not torch.strided or tensor.is_quantized:
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
         raise ValueError(f"{what} is not dense")
+    claimed, stored = tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()
+    if claimed > stored:
+        raise ValueError(f"{what} claims {claimed:,} bytes, of which {stored:,} are in the file")
     if tensor.dtype is torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     try:

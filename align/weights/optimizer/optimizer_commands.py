@@ -15,7 +15,7 @@ from align.weights.engine.conversion_plan import ConversionPlan
 from align.weights.engine.convert import convert_file
 from align.weights.engine.known_models import TEXT_FAMILIES, known_traits, registry_name
 from align.weights.engine.registry import find_table
-from align.weights.formats.source import Unpacking, named_in_refusals, open_source
+from align.weights.formats.source import Unpacking, open_source
 from align.weights.formats.torch_files import SUFFIXES
 from align.weights.optimizer.optimizer_checkpoint import (
     TorchCheckpoint,
@@ -44,6 +44,7 @@ from align.weights.optimizer.optimizer_trainer import (
 )
 from sot_paddle.atomic import atomic_directory
 from sot_paddle.checkpoint import as_tensors
+from sot_paddle.reading import named_in_refusals
 from sot_paddle.train import checkpointing, folder_lock, run_record
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from align.weights.optimizer.optimizer_state import Group, OptimizerState, Schedule
-from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.checkpoint import metadata_json, read_tensors, write_tensors
 
 FILE = "optimizer_state.safetensors"
 """Its name in a folder, beside the weights."""
@@ -64,7 +64,7 @@ def read_state(path: str | os.PathLike[str]) -> OptimizerState:
         raise ValueError(f"{path}: not a file of {FORMAT!r}, version {VERSION}")
     moments, masters = split_arrays(tensors)
     try:
-        header = json.loads(metadata["state"])
+        header = metadata_json(metadata, "state")
         place = header["schedule"]
         return OptimizerState(
             side=header["side"],

@@ -12,14 +12,14 @@ numbered ones by number, or as below where the table lists them otherwise.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from align.weights.engine.conversion_plan import ConversionPlan, listed
 from align.weights.engine.known_models import known_traits
-from align.weights.optimizer.optimizer_torch import group_names
+from align.weights.optimizer.optimizer_torch import group_names, param_groups
+from sot_paddle.reading import read_json
 
 Shapes = Mapping[str, tuple[int, ...]]
 HOW = (
@@ -104,10 +104,7 @@ def read_names(path: Path) -> list[list[str]]:
     Raises:
         ValueError: not that.
     """
-    try:
-        groups = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: not a readable JSON file ({error})") from error
+    groups = read_json(path, object)
     good = isinstance(groups, list) and all(isinstance(group, list) for group in groups)
     if not good or not all(isinstance(name, str) for group in groups for name in group):
         raise ValueError(f"{path}: expected a list of parameter groups, each a list of names")
@@ -139,7 +136,7 @@ def find_names(
     Raises:
         ValueError: no rule fits, or several that differ.
     """
-    groups = state_dict["param_groups"]
+    groups = param_groups(state_dict)
     named = group_names(state_dict)
     if named is not None:
         return named, "named by the optimizer"

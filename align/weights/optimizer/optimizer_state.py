@@ -8,6 +8,7 @@ so that whatever is transposed, split or joined is so for the moments, too.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from align.weights.engine.conversion_plan import ConversionPlan, listed
+from sot_paddle.checkpoint import require_numbers
 
 MOMENTS: Mapping[str, tuple[str, ...]] = {
     "adamw": ("moment1", "moment2"),
@@ -39,6 +41,9 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "sgd": ("weight_decay",),
 }
 _FLAGS = ("amsgrad", "correct_bias", "nesterov")
+
+_SQUARES = ("moment2", MAXIMUM)
+"""Means of squares: never below 0."""
 
 COUNTED = ("adamw", "adam", "hf_adamw")
 """Kinds whose update depends on the number of updates done."""
@@ -158,6 +163,8 @@ class OptimizerState:
         """
         if self.kind not in MOMENTS:
             raise ValueError(f"optimizer {self.kind!r}: expected one of {', '.join(MOMENTS)}")
+        for group in self.groups:
+            _check_options(group)
         names = self.names
         _refuse("optimized in two groups", [n for n, count in Counter(names).items() if count > 1])
         _refuse("optimized, but not among the weights", [n for n in names if n not in shapes])
@@ -170,6 +177,9 @@ class OptimizerState:
             if kind in self.moments:
                 touched.update(held)
             for name, array in held.items():
+                require_numbers(f"{kind} of {name}", array, "optimizer state")
+                if kind in _SQUARES and (array < 0).any():
+                    raise ValueError(f"optimizer state: {kind} of {name} holds a negative number")
                 if tuple(array.shape) != tuple(shapes[name]):
                     raise ValueError(
                         f"{kind} of {name} has shape {tuple(array.shape)}, the weight "
@@ -300,6 +310,20 @@ def _moved(
     expected = {target for name in held for target in targets[name]}
     _refuse(f"{kind}: a piece is missing of", sorted(expected - set(made)))
     return {name: np.ascontiguousarray(array) for name, array in made.items()}
+
+
+def _check_options(group: Group) -> None:
+    """Refuse numbers that no update can be computed with."""
+    given = {"lr": group.rate, "initial_lr": group.initial_rate, **group.options}
+    for key, value in given.items():
+        if value is None or isinstance(value, bool):
+            continue
+        low, high = (0.0, 1.0) if key in ("beta1", "beta2") else (0.0, math.inf)
+        if not low <= value < high:
+            raise ValueError(
+                f"optimizer state: {key} is {value}, expected a number from {low:g}"
+                + (" to below 1" if high == 1.0 else "")
+            )
 
 
 def _refuse(what: str, names: Sequence[str]) -> None:

@@ -72,9 +72,7 @@ def from_torch(
         ValueError: an optimizer without a counterpart, names that do not fit the groups, or a
             state with other entries than this kind has.
     """
-    groups = state_dict.get("param_groups")
-    if not isinstance(groups, list) or not isinstance(state_dict.get("state"), Mapping):
-        raise ValueError("not the state dict of a PyTorch optimizer: no 'state' and 'param_groups'")
+    groups = param_groups(state_dict)
     kind = kind or _kind(groups)
     named = _named(groups, names)
     by_index = {
@@ -87,6 +85,25 @@ def from_torch(
     return OptimizerState(
         "torch", kind, tuple(made), moments, steps, _read_schedule(schedule) if schedule else None
     )
+
+
+def param_groups(state_dict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The groups of an optimizer's state dict.
+
+    Raises:
+        ValueError: it is none: its parts are missing or of another form.
+    """
+    groups, state = state_dict.get("param_groups"), state_dict.get("state")
+    if not isinstance(groups, list) or not isinstance(state, Mapping):
+        raise ValueError("not the state dict of a PyTorch optimizer: no 'state' and 'param_groups'")
+    for group in groups:
+        if not isinstance(group, Mapping) or not isinstance(group.get("params"), list):
+            raise ValueError("an entry of the optimizer's 'param_groups' has no list of 'params'")
+        if not all(isinstance(name, str) for name in group.get("param_names", ())):
+            raise ValueError("'param_names' of the optimizer's 'param_groups' are no names")
+    if not all(isinstance(held, Mapping) for held in state.values()):
+        raise ValueError("the optimizer's 'state' of a parameter is no dict")
+    return groups
 
 
 def to_torch(state: OptimizerState, names: Names | None = None) -> dict[str, Any]:
@@ -124,7 +141,7 @@ def group_names(state_dict: Mapping[str, Any]) -> list[list[str]] | None:
 
     What DataParallel or torch.compile put before all of them is left out.
     """
-    groups = state_dict.get("param_groups") or [{}]
+    groups = param_groups(state_dict) or [{}]
     if not all("param_names" in group for group in groups):
         return None
     found = [list(group["param_names"]) for group in groups]
@@ -205,7 +222,7 @@ def _kind(groups: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _named(groups: Sequence[Mapping[str, Any]], names: Names | None) -> list[list[str]]:
-    own = group_names({"param_groups": groups})
+    own = group_names({"param_groups": groups, "state": {}})
     if names is None and own is None:
         raise ValueError(
             "the optimizer's state numbers its parameters: give their names, group by group"
@@ -232,34 +249,47 @@ def _read_entries(
         name = by_index[index]
         for key, value in held.items():
             if key == "step":
-                steps[name] = _count(name, float(value))
+                steps[name] = _count(name, value)
             elif key not in _KEYS:
                 raise ValueError(
                     f"{name}: the state holds {key!r}, which has no counterpart in Paddle"
                 )
             elif value is not None:
+                if not isinstance(value, torch.Tensor):
+                    raise ValueError(f"{name}: {key} is a {type(value).__name__}, not a tensor")
                 array = to_numpy(f"{name}: a moment", value.cpu(), torch)
                 moments.setdefault(_KEYS[key], {})[name] = array
     return moments, steps
 
 
-def _count(name: str, value: float) -> int:
-    if not value.is_integer():
-        raise ValueError(f"{name}: {value} updates are no whole number")
-    return int(value)
+def _count(name: str, value: Any) -> int:
+    number = value.item() if getattr(value, "ndim", None) == 0 else value
+    if not isinstance(number, int | float) or not float(number).is_integer():
+        raise ValueError(f"{name}: step {number!r} is no whole number of updates")
+    return int(number)
+
+
+def _number(group: Mapping[str, Any], key: str) -> float:
+    value = group.get(key)
+    value = value.item() if getattr(value, "ndim", None) == 0 else value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"a parameter group's {key} is {value!r}, expected a number")
+    return float(value)
 
 
 def _read_group(kind: str, group: Mapping[str, Any], names: Sequence[str]) -> Group:
     if group.get("maximize") or group.get("dampening"):
         raise ValueError("maximize and dampening have no counterpart in Paddle")
-    betas = dict(zip(("beta1", "beta2"), group.get("betas", ()), strict=False))
-    spelt = {"amsgrad": False, **group, **betas}
-    initial = group.get("initial_lr")
+    betas = group.get("betas", (0.0, 0.0))
+    if not isinstance(betas, tuple | list) or len(betas) != 2:
+        raise ValueError(f"a parameter group's betas are {betas!r}, expected two numbers")
+    spelt = {"amsgrad": False, **group, "beta1": betas[0], "beta2": betas[1]}
+    flags = ("amsgrad", "correct_bias", "nesterov")
     return Group(
         tuple(names),
-        float(group["lr"]),
-        None if initial is None else float(initial),
-        options_of(kind, spelt.__getitem__),
+        _number(group, "lr"),
+        None if group.get("initial_lr") is None else _number(group, "initial_lr"),
+        options_of(kind, lambda key: spelt.get(key) if key in flags else _number(spelt, key)),
         {key: value for key, value in group.items() if key not in _GROUP},
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from align.weights.optimizer.optimizer_accumulators import counts_of, without_po
 from align.weights.optimizer.optimizer_file import split_arrays
 from align.weights.optimizer.optimizer_state import Group, OptimizerState, Schedule
 from sot_paddle.checkpoint import Tensors, read_tensors
+from sot_paddle.reading import read_object
 from sot_paddle.train import checkpointing
 from sot_paddle.train.quiet import quiet_imports
 
@@ -76,8 +76,8 @@ def open_checkpoint(place: Path) -> TrainerCheckpoint:
     arrays, _ = read_tensors(folder / OPTIMIZER)
     has_averages = (folder / AVERAGES).is_file()
     try:
-        state = json.loads((folder / checkpointing.STATE).read_text(encoding="utf-8"))
-        progress = json.loads((folder / TRAINER_STATE).read_text(encoding="utf-8"))
+        state = read_object(folder / checkpointing.STATE)
+        progress = read_object(folder / TRAINER_STATE)
         found = TrainerCheckpoint(
             folder=folder,
             state=state,

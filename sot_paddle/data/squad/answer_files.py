@@ -10,7 +10,8 @@ from typing import Any
 from sot_paddle.atomic import write_atomically
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.squad.span_decoding import Answer
-from sot_paddle.strict_json import dumps, loads
+from sot_paddle.reading import read_json
+from sot_paddle.strict_json import dumps
 
 ANSWERS, NULL_ODDS, CANDIDATES = "predictions.json", "null_odds.json", "nbest_predictions.json"
 """Question id -> answer; -> how far no answer is above the best span; -> the best spans."""
@@ -67,11 +68,9 @@ def read_null_odds(path: str | Path) -> dict[str, float]:
 
 def _read(path: str | Path, kind: Any, what: str) -> dict[str, Any]:
     try:
-        content = loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+        content = read_json(path, object, strict=True)
     except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}") from error
+        raise DataError(str(error)) from error
     if not isinstance(content, dict) or not all(isinstance(v, kind) for v in content.values()):
         raise DataError(f"{path}: expected an object of question ids and {what}")
     return content

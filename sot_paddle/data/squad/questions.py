@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.strict_json import loads
+from sot_paddle.reading import LARGEST, read_json
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,9 @@ def read_questions(path: str | Path) -> list[Question]:
     """
     path = Path(path)
     try:
-        content = loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+        content = read_json(path, object, strict=True, limit=LARGEST)
     except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}") from error
+        raise DataError(str(error)) from error
     questions = list(_questions(path, content))
     seen: set[str] = set()
     for question in questions:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,11 +21,14 @@ import numpy as np
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored.file_layout import Dataset, StoredSplit
-from sot_paddle.strict_json import dumps, loads
+from sot_paddle.reading import open_file, parse_json
+from sot_paddle.strict_json import dumps
 
 DTYPES = ("float32", "float16")
 LAST, ORIGIN = "last_index", "made_from"
 """Attributes: rows written so far, and what the rows were made from."""
+
+_MOST_PACKED = 1100  # what compression takes off at most, and a bit more
 
 _SPARE = 1 << 20
 """Bytes that the structure of the files takes at most, beside the rows."""
@@ -285,9 +288,10 @@ class StateReader:
         lengths = {dataset.shape[0] for dataset in opened}
         if len(lengths) > 1:
             raise DataError(f"{folder}: the files of {split.states.file} have {lengths} rows")
-        self.labels = tuple(dataset[:] for dataset in small[:-1])
-        self.rows: np.ndarray = small[-1][:]
-        self.origin = _origin(self._states)
+        with _damage(self._path):
+            self.labels = tuple(dataset[:] for dataset in small[:-1])
+            self.rows: np.ndarray = small[-1][:]
+            self.origin = _origin(self._states)
         for dataset in small:
             dataset.file.close()
 
@@ -300,9 +304,20 @@ class StateReader:
                 "without files: --states live"
             )
         file = _opened(path, "r")
+        with _damage(path):
+            return StateReader._checked(path, file, dataset)
+
+    @staticmethod
+    def _checked(path: Path, file: h5py.File, dataset: Dataset) -> h5py.Dataset:
         if dataset.name not in file:
             raise DataError(f"{path} holds no dataset {dataset.name!r}; it holds {[*file]}")
         found = file[dataset.name]
+        axes = 1 if dataset.dtype else 4
+        numbers = isinstance(found, h5py.Dataset) and found.dtype.kind in "fiu"
+        if not numbers or found.ndim != axes:
+            raise DataError(f"{path}: {dataset.name!r} is no array of numbers with {axes} axes")
+        if found.nbytes > _MOST_PACKED * found.id.get_storage_size():
+            raise DataError(f"{path}: {dataset.name!r} claims {found.nbytes:,} bytes, not stored")
         last = int(found.attrs.get(LAST, found.shape[0]))
         if last < found.shape[0]:
             raise DataError(
@@ -327,8 +342,9 @@ class StateReader:
     def states(self, positions: Sequence[int]) -> np.ndarray:
         """Hidden states (B, L, T, F) of rows, in the order asked for."""
         found = np.empty((len(positions), *self.of_row), self._states.dtype)
-        for place, position in enumerate(positions):
-            self._states.read_direct(found, np.s_[int(position)], np.s_[place])
+        with _damage(self._path):
+            for place, position in enumerate(positions):
+                self._states.read_direct(found, np.s_[int(position)], np.s_[place])
         return found
 
     def close(self) -> None:
@@ -336,12 +352,26 @@ class StateReader:
         self._states.file.close()
 
 
+@contextlib.contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """What HDF5 says of a damaged file, as one line."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (OSError, RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{path} is damaged ({error}): make it again") from error
+    except (ArithmeticError, MemoryError) as error:
+        raise DataError(f"{path} claims more than there can be ({error}): make it again") from error
+
+
 def _origin(dataset: h5py.Dataset) -> dict[str, str]:
     """What the rows of a dataset were made from; {} where it does not say."""
-    return loads(str(dataset.attrs.get(ORIGIN, "{}")))
+    return parse_json(str(dataset.attrs.get(ORIGIN, "{}")), dataset.file.filename, strict=True)
 
 
 def _opened(path: Path, mode: str) -> h5py.File:
+    open_file(path).close()  # no pipe, no device
     try:
         return h5py.File(path, mode)
     except OSError as error:

@@ -162,7 +162,7 @@ DAMAGE = {
     ),
     "no JSON": (
         lambda c: damaged(c, "meta.json", lambda b: b[:-20], hashed=True),
-        "meta.json: cannot be read",
+        "meta.json: not JSON",
     ),
     "a key is missing": (
         lambda c: rewritten(c, "meta.json", lambda m: m.pop("inputs")),

@@ -194,7 +194,7 @@ def test_a_table_in_yaml_with_sections(tmp_path) -> None:
         ({"weight": "? weight"}, "still marked"),
         ({"map": {}, "more": {}}, "unknown section 'more'"),
         (5, "expected a dict of names or a table file"),
-        ("missing.json", "cannot read the table"),
+        ("missing.json", "cannot read missing.json"),
     ],
 )
 def test_mistakes_in_a_table_are_named(table, message, tmp_path) -> None:

@@ -214,7 +214,7 @@ def test_bad_torch_files_are_refused(conversion, tmp_path):
     for name, message in (
         ("empty", "not a PyTorch file of weights only"),
         ("text", "not a PyTorch file of weights only"),
-        ("evil", "not a PyTorch file of weights only"),
+        ("evil", "refused: it asks for getattr; expected weights only"),
         ("mixed", "'epoch' is a int; expected a plain state dict, or one under the key"),
         ("two", "both state_dict and model"),
         ("list", "expected a dict of tensors, got list"),

@@ -144,13 +144,13 @@ def test_refusals(kind, tmp_path):
     with pytest.raises(DataError, match=r"merges.txt: merge 1 must be two tokens .*'a b'"):
         kind(tmp_path)
     (tmp_path / "merges.txt").write_bytes(b"x\n\xff\xfe")
-    with pytest.raises(DataError, match="expected UTF-8 text"):
+    with pytest.raises(ValueError, match="merges.txt, line 2: expected UTF-8 text"):
         kind(tmp_path)
     (tmp_path / "vocab.json").write_text("[")
-    with pytest.raises(DataError, match="expected JSON"):
+    with pytest.raises(ValueError, match="vocab.json: not JSON"):
         kind(tmp_path)
     (tmp_path / "vocab.json").write_text("[]")
-    with pytest.raises(DataError, match="expected a JSON object, found list"):
+    with pytest.raises(ValueError, match="expected a JSON object, got a list"):
         kind(tmp_path)
     (tmp_path / "vocab.json").unlink()
     (tmp_path / "tokenizer.json").write_text('{"model": {"type": "WordPiece"}}')

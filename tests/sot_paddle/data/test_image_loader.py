@@ -136,7 +136,8 @@ def test_the_first_corrupt_image_is_found(damaged) -> None:
     assert "07.png: the image cannot be decoded" in first_corrupt(damaged, range(3, 12))
     assert "02.png" in first_corrupt(cache_in_memory(damaged), range(12), threads=1)
     Path(damaged.name(4)).unlink()
-    assert "04.png: expected a readable image file" in first_corrupt(damaged, [4])
+    said = first_corrupt(damaged, [4])
+    assert "04.png: No such file or directory; expected a readable image file" in said
 
 
 def test_processes_share_the_memory_for_the_cache(damaged, monkeypatch) -> None:

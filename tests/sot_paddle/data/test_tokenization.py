@@ -132,13 +132,13 @@ def test_refusals(vocab_file, tmp_path):
     with pytest.raises(DataError, match=r"special tokens, missing \[SEP\], \[MASK\]"):
         WordPieceTokenizer(broken)
     broken.write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match="expected a UTF-8 vocabulary"):
+    with pytest.raises(ValueError, match="broken.txt, line 1: expected UTF-8 text"):
         WordPieceTokenizer(broken)
     (tmp_path / "model" / "tokenizer.json").write_text('{"model": {"type": "BPE"}}')
     with pytest.raises(DataError, match="expected a WordPiece model, found BPE"):
         WordPieceTokenizer(tmp_path / "model")
     (tmp_path / "model" / "tokenizer.json").write_text("{")
-    with pytest.raises(DataError, match="expected JSON, found"):
+    with pytest.raises(ValueError, match="tokenizer.json: not JSON"):
         WordPieceTokenizer(tmp_path / "model")
     tokenizer = WordPieceTokenizer(vocab_file)
     with pytest.raises(DataError, match="expected equal counts, got 2, 1"):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sot_paddle import strict_json
 from sot_paddle.deploy import exporting
 from sot_paddle.deploy.checking import BOUND, ROWS, batches, compare, real_rows
 from sot_paddle.deploy.exporting import check_destination, export
 from sot_paddle.deploy.preparation import preparation_of
 from sot_paddle.deploy.recipe import ImageRecipe, Recipe, TextRecipe, read_recipe
 from sot_paddle.deploy.trained import open_trained
+from sot_paddle.reading import read_json
 
 TEXT_FILES = ["export.json", "model.json", "model.onnx", "model.pdiparams", "vocab.txt"]
 
@@ -25,7 +25,7 @@ def test_what_an_export_holds(exports):
         ("input_ids", "token_type_ids", "attention_mask"),
         TextRecipe("wordpiece", 20, "longest", True, 2, ("sentence1", "sentence2")),
     )
-    content = strict_json.loads((out / "export.json").read_text(encoding="utf-8"))
+    content = read_json(out / "export.json", strict=True)
     for check in content["checks"].values():
         assert check["size"] <= content["bound"] == BOUND
         assert check["rows"] == ROWS + 4

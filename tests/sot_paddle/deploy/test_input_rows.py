@@ -78,7 +78,7 @@ def test_lines_and_stdin(tmp_path, stdin):
         ("a.tsv", "x\n", {"columns": "0"}, "counted from 1, got 0"),
         ("a.csv", 'text\n"x\n', {}, "a.csv, line 2: expected CSV"),
         ("a.jsonl", "{}\n{\n", {}, "a.jsonl, line 1: expected a header"),
-        ("a.jsonl", '"a"\n{\n', {}, "a.jsonl, line 2: expected JSON"),
+        ("a.jsonl", '"a"\n{\n', {}, "a.jsonl, line 2: not JSON"),
         ("a.jsonl", '{"text": "a"}\n{"txt": 1}\n', {}, "line 2: expected the key 'text'"),
         ("a.jsonl", "[1]\n", {}, "line 1: expected text, got 1"),
         ("a.jsonl", '["a", "b", "c"]\n', {}, "line 1: expected one or two texts, got 3"),

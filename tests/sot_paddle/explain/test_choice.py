@@ -79,5 +79,5 @@ def test_sentences_that_cannot_be_chosen(tmp_path, texts, content, said) -> None
     with pytest.raises(DataError, match=said):
         choose_sentences(texts, None if content is None else str(file), ("0", "1"), 1)
     file.write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(DataError, match=r"cannot be read \(not UTF-8 text\)"):
+    with pytest.raises(DataError, match="lines.txt, line 1: expected UTF-8 text"):
         choose_sentences([], str(file), ("0", "1"), 1)

@@ -92,7 +92,7 @@ def test_sentences_of_a_text_model(tiny, run, tmp_path) -> None:
         (["text"], "is a text model: give --text or --sentences"),
         (["text", "--text", "a", "b"], "--text: expected one sentence, got 2 texts"),
         (["text", "--text", ""], "sentence 1 of [''] has no words"),
-        (["text", "--sentences", "gone.txt"], "--sentences gone.txt: cannot be read"),
+        (["text", "--sentences", "gone.txt"], "--sentences: cannot read gone.txt"),
         (["text", "--text", "a", "--target", "7"], "no class '7'; known: 0, 1"),
         (["text", "--text", "a", "--max-seq-length", "99"], "positions for 24 tokens, asked for"),
         (["text", "--text", "a", "--max-seq-length", "x"], "argument --max-seq-length: invalid"),

@@ -23,7 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[2]), str(HERE)]
 
-from sot_paddle import atomic, checkpoint  # noqa: E402
+from sot_paddle import atomic, checkpoint, reading  # noqa: E402
 from sot_paddle.train import checkpointing, run_record  # noqa: E402
 
 
@@ -65,7 +65,7 @@ def die_at(operation: str, count: int, sent: signal.Signals) -> Callable[[], Non
     def prepare() -> None:
         module, name = {
             "tensor": (checkpoint, "_contiguous"),
-            "checksum": (checkpointing, "_checksum"),
+            "checksum": (reading, "crc32_of"),
             "sync": (atomic, "sync"),
             "replace": (checkpointing.os, "replace"),
             "symlink": (checkpointing.os, "symlink"),

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from sot_paddle import reading
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.command_line import parse
 from sot_paddle.config import EncoderConfig, build_record
@@ -96,7 +97,7 @@ def _poison(folder: Path, file: str, name: str | None = None, value: float = np.
     write_tensors(folder / file, arrays, metadata)
     manifest = json.loads((folder / checkpointing.MANIFEST).read_text(encoding="utf-8"))
     content = {"size": (folder / file).stat().st_size}
-    content["crc32"] = checkpointing._checksum(folder / file)
+    content["crc32"] = reading.crc32_of(folder / file)
     manifest["files"][file] = content
     (folder / checkpointing.MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
     assert checkpointing.is_whole(folder)

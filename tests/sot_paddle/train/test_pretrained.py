@@ -136,7 +136,7 @@ def test_unusable_folders_are_refused(tmp_path, tiny_files):
     with pytest.raises(ValueError, match="'gpt2' checkpoint, expected bert"):
         pretrained.find(_config(other), _refuse)
     (other / "config.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ValueError, match="cannot read the model configuration"):
+    with pytest.raises(ValueError, match="config.json: not JSON"):
         pretrained.find(_config(other), _refuse)
     bare = tmp_path / "bare"
     bare.mkdir()

@@ -41,7 +41,10 @@ def test_what_is_assumed_is_said_and_what_does_not_fit_is_refused(trained, tmp_p
     config = trained / "best" / "config.json"
     content = json.loads(config.read_text(encoding="utf-8"))
     config.write_text(json.dumps({**content, "sot_model": "bert_huge"}), encoding="utf-8")
-    with pytest.raises(ValueError, match="damaged: expected sot_model"):
+    with pytest.raises(ValueError, match="config.json: its size or checksum is not that of"):
+        load_trained_text(trained)
+    (trained / "best" / "manifest.json").unlink()
+    with pytest.raises(ValueError, match="'sot_model' is 'bert_huge', which is no text model"):
         load_trained_text(trained)
     with pytest.raises(ValueError, match="holds no trained text model"):
         load_trained_text(tmp_path)

@@ -61,7 +61,7 @@ def test_a_broken_file_is_refused(tmp_path) -> None:
     with pytest.raises(DataError, match=r"cannot read .*dev.json: No such file"):
         read_questions(file)
     file.write_text("[", encoding="utf-8")
-    with pytest.raises(DataError, match="is not JSON"):
+    with pytest.raises(DataError, match="not JSON"):
         read_questions(file)
     for content in ("[1]", '{"data": [{}]}', '{"data": [{"paragraphs": [{"context": 1}]}]}'):
         file.write_text(content, encoding="utf-8")
