@@ -119,7 +119,7 @@ def test_a_spec_is_run_in_this_process_too(tmp_path, capsys) -> None:
         (GOOD.replace("(4, 3)", "(4, 2)", 1), "weights: 2 mistakes"),
         (GOOD.replace("size=(5, 4)", "size=(5, 9)"), "(common.py:"),
         (GOOD + "\nSTEPS = 3\n", "steps= needs optimizer="),
-        (GOOD + "\nWEIGHTS = 'none.json'\n", "cannot read the table"),
+        (GOOD + "\nWEIGHTS = 'none.json'\n", "cannot read "),
         (GOOD + "\ndef labels():\n    return 1 / 0\n", "line 19: ZeroDivisionError"),
         (GOOD + "\ntorch_module = 5\n", "torch_module is not a function"),
         (
