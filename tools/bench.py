@@ -1,11 +1,9 @@
 """Time the Paddle port and the PyTorch reference on the same work in one run; print the ratios.
 
-No time is good or bad here.
-
-Each side works in a process of its own, with its own environment and OpenMP threads, and they take
-turns: a pause until the other side's waiting threads sleep, a step that is not counted, then a
-counted one. The median of the turns is reported, with the fastest turn beside it: where the two
-are far apart, other programs used the processors and the row says nothing.
+No time is good or bad here. Each side works in a process of its own, with its own environment and
+OpenMP threads, and they take turns: a pause until the other side's waiting threads sleep, a step
+that is not counted, then a counted one. The median of the turns is reported, with the fastest turn
+beside it: where the two are far apart, other programs used the processors and the row says nothing.
 """
 
 from __future__ import annotations
@@ -387,9 +385,9 @@ def _measure(arguments: list[str]) -> None:
         options.repeats,
         lambda row: print(json.dumps(row.to_json()), file=sys.stderr, flush=True),
     )
-    found = {"environment": stamps, "threads": options.threads, "repeats": options.repeats}
-    found["results"] = [row.to_json() for row in rows]
     if options.json:
+        found = {"environment": stamps, "threads": options.threads, "repeats": options.repeats}
+        found["results"] = [row.to_json() for row in rows]
         write_atomically(options.json, dumps(found).encode())
     for side, stamp in stamps.items():
         print(f"{side}: {json.dumps(stamp)}")

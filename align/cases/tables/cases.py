@@ -52,8 +52,8 @@ _TEXT = (
     ),
     ModelCase("bert_large_plain", "bert_large", _TINY, num_classes=4),
     ModelCase("bert_large_mgcrp", "bert_large_mgcrp", _TINY, num_classes=4),
-    ModelCase("bert_plain_12_layers", "bert_base", _DEEP),
-    ModelCase("bert_mgcrp_12_layers", "bert_base_mgcrp", _DEEP),
+    ModelCase("bert_plain_12_layers", "bert_base", _DEEP, quick=False),
+    ModelCase("bert_mgcrp_12_layers", "bert_base_mgcrp", _DEEP, quick=False),
     ModelCase("bert_base_full", "bert_base", _FULL, quick=False),
     ModelCase("bert_base_mgcrp_full", "bert_base_mgcrp", _FULL, quick=False),
 )
