@@ -279,9 +279,7 @@ def test_no_file_has_a_name_that_says_nothing() -> None:
 NAMES_OF_BACKBONES = re.compile(
     "|".join(
         [
-            r"bert(?!normalizer|pretokenizer|_embeds\.h5)",
-            "gpt",
-            "deit",
+            *(r"bert(?!normalizer|pretokenizer|_embeds\.h5)", "gpt", "deit"),
             *PUBLISHED_NAMES,
             *list_models("vision"),
         ]

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from align.commands import dump_comparing
-from align.commands.dump_commands import main_compare, main_dump
 from align.record.files.dump_reading import Dump
+from tests.align.dumps.guarded_commands import main_compare, main_dump
 
 ROOT = Path(__file__).resolve().parents[3]
 FLOAT64 = ("SHAKE = True", 'SHAKE, DTYPE = True, "float64"')

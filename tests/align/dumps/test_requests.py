@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from align.commands import dump_comparing
-from align.commands.dump_commands import main_compare, main_dump
 from align.record.files.dump_reading import Dump
+from tests.align.dumps.guarded_commands import main_compare, main_dump
 
 FLAT = """
 import numpy as np

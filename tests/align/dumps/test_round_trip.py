@@ -104,7 +104,7 @@ def test_training_mode_compares_running_statistics(make) -> None:
 
 def test_a_wrong_gradient_is_found_behind_its_layer(make, torch_dump) -> None:
     """Paddle's forward pass is right, its backward pass is not."""
-    change = ("x = x * (1 + SHIFT)", "x = x + x - x.detach()")
+    change = ("x = x * (1 + SHIFT)", "x = x * (1 + SHIFT) + x - x.detach()")
     found = judged(torch_dump, make("paddle", "gradient", change, other=torch_dump))
     assert found.first_divergence is None
     assert found.root.step == "backward"
