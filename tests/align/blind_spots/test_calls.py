@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import paddle
 import pytest
 
 from sot_paddle import functional, published
 from sot_paddle.backbones import bert
+from sot_paddle.data import vocabulary
 from sot_paddle.heads import fusion
 
 BERT, WORDS = "plain_call_bert_sum_fc", "plain_call_bert_aggre_all"
@@ -100,12 +99,11 @@ def test_a_dictionary_read_wrongly(case, plant, place, run_case, failed, monkeyp
 
 def test_a_vocabulary_file_read_from_its_second_line(run_case, failed, monkeypatch) -> None:
     assert run_case("data_vocabulary_file", "data").passed
-    original = Path.read_bytes
+    original = vocabulary.read_text
 
-    def read_bytes(path):
-        content = original(path)
-        return content.partition(b"\n")[2] + b"[PAD]\n" if path.name == "vocab.txt" else content
+    def read_text(path, *limits):
+        return original(path, *limits).partition("\n")[2] + "[PAD]\n"
 
-    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    monkeypatch.setattr(vocabulary, "read_text", read_text)
     assert failed(run_case("data_vocabulary_file", "data"))[0] == "input_ids"
     assert run_case("data_pairs", "data").passed

@@ -75,7 +75,7 @@ def test_a_cast_model_keeps_its_integer_index(tiny_vision) -> None:
     [
         ({"token_type": "densenet"}, "needs 6 x 6 tokens, token_type 'densenet' .* gives 3 x 3"),
         ({"token_type": "inception", "large_output": True}, "gives 12 x 12; use 'patch'"),
-        ({"depths": (2,)}, r"one entry for each stage, got \(2,\) and \(2, 4\)"),
+        ({"depths": (2,)}, r"one entry for each of 1 to 16 stages, got \(2,\) and \(2, 4\)"),
         ({"depths": (2, 0)}, r"depths\[1\] must be at least 1, got 0"),
         ({"num_heads": (2, 3)}, "a multiple of num_heads in stage 1, got 16 and 3"),
         ({"depths": (2, "1")}, "option 'depths' must be tuple"),
