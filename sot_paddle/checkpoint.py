@@ -108,6 +108,9 @@ class Tensors(Mapping[str, np.ndarray]):
             raise KeyError(name)
         return self._load(name)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.specs  # Mapping's own would read the tensor
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.specs)
 

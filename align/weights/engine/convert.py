@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from align.weights.engine.known_models import TEXT_FAMILIES, registry_name
 from align.weights.engine.layout import Layout
 from align.weights.engine.manifest import Manifest
 from align.weights.engine.registry import find_table
+from align.weights.engine.transforms import in_rows
 from align.weights.formats.hf_config import as_json, check_config
 from align.weights.formats.source import (
     Source,
@@ -242,7 +244,10 @@ class _Job:
         return self.records[next(first, self.plan.entries[0].destination)]["dtype"]
 
     def _write_weights(self, path: Path) -> None:
-        tensors = self._tensors()
+        with ThreadPoolExecutor(1) as beside:
+            self._write(path, self._tensors(beside))
+
+    def _write(self, path: Path, tensors: Tensors) -> None:
         if path.suffix in TORCH_SUFFIXES:
             keys = self.table.written_under
             if keys:
@@ -252,8 +257,12 @@ class _Job:
         else:
             write_tensors(path, tensors, self._metadata())
 
-    def _tensors(self) -> Tensors:
-        """The destination's tensors, each converted, checked and recorded when it is drawn."""
+    def _tensors(self, beside: ThreadPoolExecutor) -> Tensors:
+        """The destination's tensors, each converted, checked and recorded when it is drawn.
+
+        A checksum is computed beside the writing of its tensor and the making of the next one; no
+        more than these two tensors are held.
+        """
         specs = {}
         for name, entries in self.plan.grouped.items():
             kept = self.source.tensors.specs[entries[0].source].dtype
@@ -263,12 +272,15 @@ class _Job:
             specs[name] = TensorSpec(shape, self.dtype if cast else kept)
         specs.update({name: TensorSpec((), np.dtype("<i8")) for name in self.plan.counters})
         total = sum(spec.nbytes for spec in specs.values())
-        done = 0
+        done, digest = 0, Future()
+        digest.set_result("")
 
         def load(name: str) -> np.ndarray:
-            nonlocal done
+            nonlocal done, digest
             array = _cast(name, self._converted(name), specs[name].dtype)
-            self.records[name] = self._record(name, array)
+            digest.result()  # of the tensor before this one, which is free now
+            digest = beside.submit(_sha256, array)
+            self.records[name] = {**self._record(name, array), "sha256": digest}
             done += specs[name].nbytes
             self.progress(done, total, name)
             return array
@@ -298,7 +310,6 @@ class _Job:
             "source_shape": list(single.source_shape) if single else None,
             "dtype": str(array.dtype),
             "source_dtype": str(self.source.tensors.specs[joined[0]].dtype) if joined else None,
-            "sha256": hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest(),
         }
 
     def _transform(self, name: str, entry: PlanEntry | None) -> str:
@@ -335,7 +346,10 @@ class _Job:
             num_hidden_layers=plan.depth,
             num_attention_heads=self.beside.heads,
             sizes=dict(plan.sizes),
-            tensors=tuple(self.records[name] for name in order),
+            tensors=tuple(
+                {**self.records[name], "sha256": self.records[name]["sha256"].result()}
+                for name in order
+            ),
             ignored=dict(plan.ignored),
             absent=plan.absent,
             notes=tuple(self.notes),
@@ -344,10 +358,14 @@ class _Job:
         )
 
 
+def _sha256(array: np.ndarray) -> str:
+    return hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest()
+
+
 def _cast(name: str, array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Make an array contiguous and of a dtype; refuse finite numbers that overflow."""
     with np.errstate(over="ignore"):
-        made = np.asarray(array, dtype=dtype, order="C")
+        made = in_rows(array, dtype)
     if made.dtype != array.dtype and not np.array_equal(np.isfinite(made), np.isfinite(array)):
         raise ValueError(f"tensor {name!r} holds numbers too large for {dtype}; keep its dtype")
     return made

@@ -14,6 +14,8 @@ import numpy as np
 Shape = tuple
 """Axis lengths (int) or their symbols (str)."""
 
+_BLOCK = (64, 1024)  # rows and columns of a source that are transposed together
+
 
 @dataclass(frozen=True)
 class Transform:
@@ -64,3 +66,27 @@ KINDS: Mapping[str, Transform] = {
     "table": COPY,  # stored but not trained
 }
 """Layer kind -> transform. An embedding is 2-D and is not transposed: rank says nothing."""
+
+
+def in_rows(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The same numbers in row order, in a dtype; a transposed matrix is copied block by block.
+
+    NumPy copies one column after the other, each from another part of memory: for the matrices of
+    a large model that takes five times as long.
+
+    Args:
+        array: any shape and order.
+        dtype: of the result.
+
+    Returns:
+        A contiguous array; `array` itself where it is one already.
+    """
+    if array.ndim != 2 or not array.T.flags.c_contiguous or array.flags.c_contiguous:
+        return np.asarray(array, dtype=dtype, order="C")
+    made, source = np.empty(array.shape, dtype), array.T
+    rows, columns = _BLOCK
+    for top in range(0, source.shape[0], rows):
+        for left in range(0, source.shape[1], columns):
+            block = source[top : top + rows, left : left + columns]
+            made[left : left + columns, top : top + rows] = block.T
+    return made
