@@ -27,9 +27,12 @@ from align.certify.value_edits import (
     sign,
 )
 
-CONTAINERS = {"list", "tuple", "dict", "str", "iter", "MappingProxyType"}
-"""Calls that only change the kind of a container: they are not dropped."""
-UNSEEN_OPTIONS = {"strict", "repr", "stacklevel", "where", "compare", "init", "encoding"}
+CONTAINERS = {"list", "tuple", "dict", "str", "iter", "MappingProxyType", "Path"}
+"""Calls that only change the kind of a container or of a file's name: they are not dropped."""
+UNSEEN_OPTIONS = {
+    *("strict", "repr", "stacklevel", "where", "compare", "init", "encoding"),
+    *("choices", "low", "high", "unit", "example"),
+}
 """Options of calls that only refuse, only say something, only shape a record's own methods, or
 name the encoding that text has anyway."""
 _COMMUTING = {"min", "max", "isclose", "gcd"}

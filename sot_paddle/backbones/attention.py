@@ -64,8 +64,7 @@ def fixed(weight: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
     Returns:
         (1, H, S, S).
     """
-    rows = places.shape[0]
-    return _at(weight.expand([1, weight.shape[1], rows, weight.shape[3]]), places)
+    return _at(weight, places)
 
 
 def from_query(query: paddle.Tensor, weight: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:

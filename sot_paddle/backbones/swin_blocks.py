@@ -47,9 +47,8 @@ def shift_mask(size: int, window: int, shift: int) -> np.ndarray:
     Returns:
         (windows, w^2, w^2) float64, 0 or -100.
     """
-    along = np.arange(size)
-    band = (along >= size - window).astype(int) + (along >= size - shift)  # 0, 1 or 2
-    region = 3 * band[:, None] + band[None, :]  # (size, size)
+    wrapped = (np.arange(size) >= size - shift).astype(int)  # only the last window has both
+    region = 2 * wrapped[:, None] + wrapped[None, :]  # (size, size)
     count = size // window
     regions = region.reshape(count, window, count, window).transpose(0, 2, 1, 3)
     regions = regions.reshape(count * count, window * window)

@@ -113,7 +113,8 @@ class TextBackbone:
         """
         depths = {name: self.defaults(name)["num_hidden_layers"] for name in self.presets}
         known = options.get("num_hidden_layers", 0)
-        deep = [name for name, depth in depths.items() if depth >= known] or [list(depths)[-1]]
+        deepest = max(depths, key=depths.__getitem__)
+        deep = [name for name, depth in depths.items() if depth >= known] or [deepest]
         named = [name for name in depths if hint.replace("-", "_").startswith(name)]
         return max([deep[0], *named], key=depths.__getitem__)
 

@@ -62,8 +62,7 @@ class ExactTrainer(Trainer):
     ) -> None:
         self.recipe, self.batches = recipe, batches
         arguments = recipe.arguments
-        self.pace = Pace(len(batches), min(arguments.gradient_accumulation_steps, len(batches)))
-        arguments.gradient_accumulation_steps = self.pace.accumulation
+        self.pace = Pace(len(batches), arguments.gradient_accumulation_steps)
         self.root = Path(arguments.output_dir)
         self.progress = Progress(evaluation_data=recipe.evaluation_data)
         self._losses: list[paddle.Tensor] = []

@@ -15,7 +15,7 @@ import paddle
 import torch
 
 from align.cases import handed_options, shared_defaults, stored_layout
-from align.cases.sides import built_paddle, built_torch, command_defaults
+from align.cases.sides import built_paddle, built_torch, command_defaults, config_files
 from align.cases.sides.built_records import Named
 from align.cases.sides.command_defaults import defaults, fields
 from sot_paddle import config, functional, registry, vision_config
@@ -187,6 +187,7 @@ TABLES: Mapping[str, Table] = {
     "conv encoder options": _both(
         fields, conv_bert.ConvEncoderConfig, reference_conv_bert.ConvEncoderConfig
     ),
+    "config files": (config_files.ours, config_files.reference),
     "vit options": _both(fields, vision_config.ViTConfig, reference_vision.ViTConfig),
     "swin options": _both(fields, vision_config.SwinConfig, reference_vision.SwinConfig),
     "functions": (

@@ -122,10 +122,11 @@ def draw_state(
             state[name] = value / np.linalg.norm(value, axis=1, keepdims=True)
         elif name.startswith("embed.") and value.ndim == 4 and value.any():
             state[name] = value * 2.0  # torch's default would let the tokens become all alike
-        elif (
-            value.dtype == np.float64 and not value.any()
-        ):  # a convolution that begins at zero would hide what feeds it
-            state[name] = 0.1 * rng.normal(size=value.shape)
+        elif value.dtype == np.float64:
+            # a padding row, or a convolution that begins at zero, would hide what feeds it
+            zero = ~value.any(axis=tuple(range(1, value.ndim)))
+            state[name] = value.copy()
+            state[name][zero] = 0.1 * rng.normal(size=value[zero].shape)
     if case.weights == "checkpoint":
         state.update(encoder_arrays(checkpoint, state))
     return state

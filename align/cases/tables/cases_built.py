@@ -263,6 +263,17 @@ def _default(
 
 
 _VIT_GIVEN = {"embed_dim": 240, "depth": 12, "num_heads": 4, "mlp_ratio": 2.5}
+_UNSTATED = (
+    StatedDifference(
+        "openai_gpt: written", "pad_token_id", 0, ABSENT, "transformers' GPT has no padding id"
+    ),
+    StatedDifference(
+        "openai_gpt: read", "type_vocab_size", ABSENT, 1, "transformers' GPT has no token types"
+    ),
+    StatedDifference(
+        "openai_gpt: read", "pad_token_id", ABSENT, 0, "transformers' GPT has no padding id"
+    ),
+)
 _DEFAULTS = (
     _default("defaults_hf_adamw", "hf_adamw"),
     _default("defaults_adamw", "adamw"),
@@ -278,6 +289,7 @@ _DEFAULTS = (
         (_differs("pooling", "mgcrp", "mgcrp_qk", _ALWAYS_GIVEN),),
     ),
     _default("defaults_encoder", "encoder options"),
+    _default("config_files", "config files", _UNSTATED),
     _default("defaults_conv_encoder", "conv encoder options"),
     _default(
         "defaults_vit",

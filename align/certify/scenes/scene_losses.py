@@ -9,7 +9,6 @@ import torch
 from torch.nn import functional as F
 
 from align.certify.ports import port_losses
-from align.certify.ports.port_losses import BETA, IGNORED, SMOOTHING, WEIGHTS
 from align.certify.scene import Scene
 from align.certify.scenes.scene_heads import VISION, vit_sum
 from align.certify.scenes.scene_text import BERT, BERT_MAP, BERT_MODULES, project_pair, tokens
@@ -17,6 +16,8 @@ from align.certify.scenes.scene_vision import KINDS, resnet, segmenter
 from sot_torch_ref.train.metrics import pearson_correlation
 
 SIDE = 18, 22  # pixels of the segmenter's scores
+WEIGHTS = (0.5, 2.0, 1.25, 0.75)  # as the port has them: an edit there has to show
+IGNORED, SMOOTHING, BETA = 255, 0.1, 0.5
 
 
 def pixel_loss(seed: int) -> Scene:

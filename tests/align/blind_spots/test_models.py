@@ -20,7 +20,6 @@ POOLINGS = {
 }
 PADDED = "swin_padded_grid forward float64"
 BEFORE = (swin_blocks, "_pad", "0, amount, 0, amount, 0, 0]", "amount, 0, amount, 0, 0, 0]")
-MASK = "size - window).astype(int) + (along >= size - shift)"
 PAD_ID = "zero_row_hook(config.pad_token_id)"
 VALID = "weights.sum(axis=1, keepdim=True)"
 
@@ -35,7 +34,7 @@ CHANGES = [
         for job in (PADDED, "swin_window_8 forward float64")
     ),
     # the regions of a 5 x 5 grid, where those of the padded 8 x 8 belong
-    (PADDED, swin_blocks, "shift_mask", MASK, MASK.replace("size", "5"), "stages.0.blocks.1"),
+    (PADDED, swin_blocks, "shift_mask", ">= size - shift", ">= 5 - shift", "stages.0.blocks.1"),
     ("swin_window_8 forward float64", swin_blocks.SwinBlock, "__init__", "self.window // 2 if")
     + ("3 if", "stages.0.blocks.1"),
     # the two scores in evaluation; of the pair in place of their sum the taps show nothing

@@ -100,6 +100,12 @@ def test_both_paddings():
     assert [len(batch["labels"]) for batch in fixed] == [3, 3, 1]
 
 
+def test_rows_without_any_token_are_padding():
+    batch = pad_rows(TokenFeatures.from_rows([[], []], [0, 0]), [0, 1], pad="longest", pad_id=6)
+    assert batch["input_ids"].tolist() == [[6], [6]]
+    assert batch["attention_mask"].tolist() == [[0], [0]]
+
+
 def test_label_types_and_a_padding_id():
     assert pad_rows(features(3), [0], pad="longest")["labels"].dtype == np.int64
     scores = features(3, dtype=np.float32)
