@@ -27,8 +27,18 @@ from align.certify.value_edits import (
     sign,
 )
 
-CONTAINERS = {"list", "tuple", "dict", "str", "iter", "MappingProxyType", "Path"}
-"""Calls that only change the kind of a container or of a file's name: they are not dropped."""
+CONTAINERS = {
+    "list",
+    "tuple",
+    "dict",
+    "str",
+    "iter",
+    "MappingProxyType",
+    "Path",
+    "ascontiguousarray",
+}
+"""Calls that only change the kind of a container or of a file's name, or where its values lie: they
+are not dropped."""
 UNSEEN_OPTIONS = {
     *("strict", "repr", "stacklevel", "where", "compare", "init", "encoding"),
     *("choices", "low", "high", "unit", "example"),

@@ -20,7 +20,7 @@ from align.certify.value_edits import FileNames, number, written
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NEVER = (ast.Import, ast.ImportFrom, ast.Raise, ast.Assert, ast.Global, ast.Pass)
-_SAID = {"warn", "warning", "info", "debug", "error", "print", "say", "_say"}
+_SAID = {"warn", "warning", "filterwarnings", "info", "debug", "error", "print", "say", "_say"}
 _TYPES = {"tuple", "list", "dict", "set", "frozenset", "type"}
 _TYPING = {"typing", "collections.abc"}
 _TEXTS = {"__repr__", "__str__", "extra_repr"}

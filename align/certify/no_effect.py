@@ -10,7 +10,7 @@ from align.certify.refusals import called
 _EVEN = {"square", "abs"}
 """Functions for which the sign of their argument makes no difference."""
 _MODULES = {"paddle", "np", "F"}
-_WITHOUT_GRADIENT = ("mask", "labels", "input_ids", "token_type_ids", "positions")
+_WITHOUT_GRADIENT = ("mask", "padding", "labels", "input_ids", "token_type_ids", "positions")
 """Names of tensors that have none: truth values and whole numbers; also the end of a name."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -50,12 +50,15 @@ class ModelEma:
     Args:
         model: The model, at its initial weights.
         decay: In [0, 1].
+        warmup: After n updates the decay is at most (1 + n) / (10 + n); not in the original.
     """
 
-    def __init__(self, model: torch.nn.Module, decay: float = DECAY) -> None:
-        self.decay = decay
+    def __init__(self, model: torch.nn.Module, decay: float = DECAY, warmup: bool = False) -> None:
+        self.decay, self.warmup, self.updates = decay, warmup, 0
         self.state = {name: value.detach().clone() for name, value in model.state_dict().items()}
 
     def update(self, model: torch.nn.Module) -> None:
         """Take the model's state into the average; call it after every optimizer step."""
-        ema_update(self.state, model.state_dict(), self.decay)
+        limit = (1 + self.updates) / (10 + self.updates) if self.warmup else 1.0
+        ema_update(self.state, model.state_dict(), min(self.decay, limit))
+        self.updates += 1

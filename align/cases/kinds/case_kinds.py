@@ -90,6 +90,7 @@ class Recipe:
         decay: which parameters decay, ``text`` (B.2) or ``vision`` (A.9).
         by_epoch: the vision release's schedule, instead of ``schedule`` and its two lengths.
         ema_decay: decay of a moving average of the whole state, None for none.
+        ema_warmup: it follows closely at first; of the image trainer alone.
     """
 
     optimizer: str = "hf_adamw"
@@ -107,6 +108,7 @@ class Recipe:
     decay: str = "text"
     by_epoch: EpochSchedule | None = None
     ema_decay: float | None = None
+    ema_warmup: bool = False
 
     @property
     def length(self) -> int:

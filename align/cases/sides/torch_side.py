@@ -274,7 +274,9 @@ def train(
     with default_dtype(dtype), unmeasured():
         optimizer = _optimizer(model, recipe)
         schedule = schedule_of(optimizer, recipe)
-        average = None if recipe.ema_decay is None else ModelEma(model, recipe.ema_decay)
+        average = None
+        if recipe.ema_decay is not None:
+            average = ModelEma(model, recipe.ema_decay, recipe.ema_warmup)
     ends = range(recipe.accumulate, len(batches) + 1, recipe.accumulate) if ends is None else ends
     for index, batch in enumerate(batches, 1):
         with default_dtype(dtype), unmeasured():

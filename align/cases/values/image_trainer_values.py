@@ -256,6 +256,7 @@ def trainer_options(case: ImageTrainerCase, dtype: str) -> dict[str, Any]:
         "opt_betas": recipe.betas,
         "clip_grad": recipe.clip_norm,
         "model_ema_decay": recipe.ema_decay,
+        "model_ema_warmup": recipe.ema_warmup,
         "epochs": schedule.epochs,
         "warmup_epochs": schedule.warmup_epochs,
         "cooldown_epochs": schedule.cooldown_epochs,
