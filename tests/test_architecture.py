@@ -47,20 +47,20 @@ FLOORS = {
     "commands": 8,
     "cases": 9,
     "certify": 10,
+    "bench": 10,
 }
 """Rooms of align/: a file imports from its own room and from lower floors."""
 ABOVE_ALL = {"__init__", "__main__", "cli", "processes", "verdict_process"}
 """Files directly in align/: the front door may import every room."""
-PROCESSES = ("align/processes.py", "align/verdict_process.py")
-"""Every room may import them, as they import none."""
-BROAD = "sot_paddle/failures.py"
-"""The one file that catches everything: the outermost guard of every command."""
+PROCESSES = ("align/processes.py", "align/verdict_process.py")  # every room may import them
+BROAD = "sot_paddle/failures.py"  # the outermost guard of every command
 WITH_FRAMEWORKS = {
     "align/faults/layer_changes.py": "a built layer changed",
     "align/frameworks/": "both frameworks from outside",
     "align/pair/": "both sides built and run",
     "align/cases/": "the sides of our own cases",
     "align/certify/": "ports and scenes",
+    "align/bench/": "both sides timed",
     "align/explain/calls/": "a layer is run again with other calls",
     "align/stages/low_precision.py": "where the device computes in low precision",
     "align/commands/distributed_worker.py": "one process of a data-parallel run",
@@ -236,6 +236,7 @@ OWN_FILES = {
     "sot_paddle/data/cache.py": "source text of the project",
     "sot_paddle/search/training_process.py": "the log that a process of ours is writing",
     "sot_paddle/train/run_record.py": "the list of what a run wrote",
+    "align/bench/": "what the system says of the machine and of its processes",
     "align/cases/": "what the cases wrote, tables of the project",
     "align/certify/": "what the certificate wrote, source text of the project",
     "align/faults/": "tables of the project",

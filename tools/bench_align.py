@@ -8,24 +8,20 @@ Exit status 0 when it measured, 1 when the pair does not align, 2 when it could 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import resource
 import sys
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
-from align.commands.spec import read_spec
+from align.bench.alignment_timing import timed_alignment
 from align.verdict_process import add_timeout, guarded
 from sot_paddle.atomic import write_atomically
 from sot_paddle.guard import CommandParser, command
 from sot_paddle.strict_json import dumps
 
 PAIR = ROOT / "docs" / "examples" / "bert_base_pair.py"
-_GIB = 2**20 if sys.platform != "darwin" else 2**30  # unit of ru_maxrss: kB, on a Mac bytes
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -43,28 +39,11 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     """Run the comparison; returns the exit status."""
     options = _options(arguments)
-    began = time.perf_counter()
-    given = read_spec(options.spec)
-    given = dataclasses.replace(given, dtype=tuple(options.dtype or ()) or given.dtype)
-    from align.commands.comparing import compared
-
-    imported = time.perf_counter()
-    result = compared(given)
-    ended = time.perf_counter()
-    stages = [(f"{r.step} {r.dtype or ''}", r.seconds) for r in result.report.results]
-    rest = ended - imported - sum(seconds for _, seconds in stages)
-    rows = [("imports and spec", imported - began), *stages, ("weights, models, rest", rest)]
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    rows += [("total", ended - began), ("processor time", used.ru_utime + used.ru_stime)]
-    peak = used.ru_maxrss / _GIB
-    for name, seconds in rows:
-        print(f"{name:24} {seconds:8.1f} s")
-    print(f"{'peak memory':24} {peak:8.2f} GiB")
-    print(result.verdict)
+    found = timed_alignment(options.spec, options.dtype or ())
+    print("\n".join(found.lines()))
     if options.json:
-        found = {"seconds": dict(rows), "peak_gib": peak, "verdict": result.verdict}
-        write_atomically(options.json, dumps(found).encode())
-    return result.exit_code
+        write_atomically(options.json, dumps(found.to_json()).encode())
+    return found.exit_code
 
 
 if __name__ == "__main__":

@@ -1,0 +1,86 @@
+"""A run of the benchmark: the suites that were asked for, their lines, their JSON, their plots."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from align.bench.step_rows import StepRow
+from align.bench.suites import ALONE, FULL_PAIR, SUITES, USUAL, Plan
+from align.bench.turns import processor_line, workers
+from sot_paddle.atomic import write_atomically
+from sot_paddle.strict_json import dumps
+
+SIDES = ("paddle", "pytorch")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run was asked for.
+
+    Attributes:
+        suite: names of `SUITES`.
+        also: further sides.
+        threads: of every side.
+        repeats: counted turns.
+        json: file for the results, None for none.
+        plots: folder for the plots of the suite ``scaling``, None for none.
+        quick: toy sizes.
+        pair: spec file of the suite ``align``.
+        progress: called with each row of steps.
+    """
+
+    threads: int
+    suite: Sequence[str] = USUAL
+    also: Sequence[str] = ()
+    repeats: int = 5
+    json: str | None = None
+    plots: str | None = None
+    quick: bool = False
+    pair: Path = FULL_PAIR
+    progress: Callable[[StepRow], None] = lambda row: None
+
+
+def run_suites(settings: Settings) -> list[str]:
+    """Measure, write what is to be written, and return the lines to print.
+
+    Raises:
+        ValueError: a side cannot run, or the results cannot be written where they shall.
+    """
+    if settings.json and Path(settings.json).is_dir():
+        raise ValueError(f"cannot write to {settings.json}: it is a folder")
+    how = (settings.threads, settings.repeats, settings.quick, settings.pair, settings.progress)
+    plan = Plan(*how)
+    chosen = list(dict.fromkeys(settings.suite))
+    taking_turns = () if set(chosen) <= set(ALONE) else (*SIDES, *settings.also)
+    sections, rows = [], []
+    with contextlib.ExitStack() as stack:
+        sides = stack.enter_context(workers(taking_turns, settings.threads))
+        for name in chosen:
+            found = SUITES[name](plan, sides)
+            sections += ["", f"{name}:", *found.lines]
+            rows += found.rows
+        stamps = {side: worker.ask("stamp") for side, worker in sides.items()}
+    made: dict[str, Any] = {
+        "processor": processor_line(),
+        "threads": settings.threads,
+        "repeats": settings.repeats,
+        "environment": stamps,
+        "results": rows,
+    }
+    if settings.json:
+        write_atomically(settings.json, dumps(made).encode())
+    if settings.plots:
+        from align.bench.scaling_plots import write_plots
+
+        write_plots(Path(settings.plots), [row for row in rows if row["suite"] == "scaling"])
+    head = [f"{made['processor']}, {settings.threads} threads each"]
+    head += [f"{side}: {json.dumps(stamp)}" for side, stamp in stamps.items()]
+    if taking_turns:
+        what = "steps: medians of %d turns; below 1: faster than PyTorch eager; x floor: times the"
+        head.append(f"{what % settings.repeats} bare matrix products, each in the fastest library")
+    return [*head, *sections]

@@ -1,0 +1,135 @@
+"""One side's process: answers requests on stdin, one JSON line each.
+
+Started as ``python -m align.bench.serving SIDE``. A request is ``[what, fields...]``:
+``["stamp"]``, ``["step", WORKLOAD, MODE]``, ``["products", WORKLOAD, MODE]`` (torch only),
+``["product", SHAPES]``, and ``["convert" | "align" | "tokens", {...}]`` of the other suites.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from align.bench import timed_steps
+from align.bench.memory_peak import peak_mib
+from align.bench.workloads import Workload
+
+SIDES = {
+    "paddle": ("paddle", ""),
+    "pytorch": ("torch", ""),
+    "installed": ("paddle", ""),
+    "compiled": ("torch", "compiled"),
+    "bfloat16": ("torch", "bfloat16"),
+}
+"""Side -> framework and its form. ``paddle`` is tuned by the project, ``pytorch`` eager, and
+``installed`` is the port as a plain installation runs it."""
+
+_LEAST = 0.03  # seconds that one product is repeated for
+
+
+class Server:
+    """What one side's process knows between requests.
+
+    Args:
+        side: key of `SIDES`.
+    """
+
+    def __init__(self, side: str) -> None:
+        self.framework, self.form = SIDES[side]
+        if self.framework == "paddle":
+            import sot_paddle  # noqa: F401 (before Paddle, whose environment it sets)
+        self._workload: dict[str, Any] = {}
+        self._steps: timed_steps.Steps = {}
+        self._warm: set[str] = set()
+
+    def answer(self, request: list[Any]) -> Any:
+        """The answer to a request, ready for JSON."""
+        what, *rest = request
+        return getattr(self, f"_{what}")(*rest)
+
+    def _stamp(self) -> dict[str, Any]:
+        if self.framework == "torch":
+            import torch
+
+            threads = torch.get_num_threads()
+            return {"framework": f"torch {torch.__version__}", "threads": threads}
+        import paddle
+
+        from sot_paddle.runtime import environment_stamp
+
+        loaded = [name for name in ("paddle", "torch") if name in sys.modules]
+        stamp = {"framework": f"paddle {paddle.__version__}", "frameworks_loaded": loaded}
+        return {**stamp, **environment_stamp()}
+
+    def _step(self, workload: dict[str, Any], mode: str) -> dict[str, Any]:
+        """Seconds of a step after one that is not counted, and the peak memory of both."""
+        if workload != self._workload:
+            self._steps, self._warm = {}, set()  # free the old model before the new one is built
+            if platform.libc_ver()[0] == "glibc":
+                ctypes.CDLL(None).malloc_trim(0)
+            self._workload = workload
+            self._steps = timed_steps.steps_of(Workload(**workload), self.framework, self.form)
+        step = self._steps[mode]
+        if mode not in self._warm:
+            step()  # the first call allocates and chooses kernels
+            self._warm.add(mode)
+        peak_mib(reset=True)
+        step()
+        return {"seconds": _seconds(step), "peak_mib": peak_mib()}
+
+    def _products(self, workload: dict[str, Any], mode: str) -> list[Any]:
+        return timed_steps.products_of(Workload(**workload), mode)
+
+    def _product(self, shapes: list[list[int]]) -> list[float]:
+        """Seconds of bare products, of each the fastest of as many as fit in `_LEAST`."""
+        found = []
+        for shape in shapes:
+            call = timed_steps.product_call(tuple(shape), self.framework)
+            call()
+            fastest = spent = _seconds(call)
+            while spent < _LEAST:
+                seconds = _seconds(call)
+                fastest, spent = min(fastest, seconds), spent + seconds
+            found.append(fastest)
+        return found
+
+    def _convert(self, request: dict[str, Any]) -> dict[str, Any]:
+        from align.bench.conversion_timing import timed_conversion
+
+        return timed_conversion(**request)
+
+    def _align(self, request: dict[str, Any]) -> dict[str, Any]:
+        from align.bench.alignment_timing import timed_alignment
+
+        return timed_alignment(**request).to_json()
+
+    def _tokens(self, request: dict[str, Any]) -> dict[str, Any]:
+        from align.bench.text_timing import timed_text
+
+        return timed_text(**request)
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def main(arguments: list[str]) -> int:
+    """Serve one side until the input ends; returns the exit status."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a framework prints must not look like an answer
+    server = Server(*arguments)
+    for line in sys.stdin:
+        print(json.dumps(server.answer(json.loads(line))), file=answers, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
