@@ -11,6 +11,7 @@ from paddle import nn
 from sot_paddle.backbones import bert, conv_bert, gpt, roberta, spanbert, swin, vit
 from sot_paddle.backbones.text import SECOND_ORDER, TextBackbone, build_text
 from sot_paddle.config import SPANS, near_names
+from sot_paddle.ops.layers import with_native_layers
 
 TEXT_CLASSES = 2
 """Classes of a text model by default; a vision model's are ImageNet's 1000."""
@@ -151,11 +152,12 @@ def create_model(
     """
     name = PUBLISHED_NAMES.get(name, name)
     if name in _TEXT:
-        return _create_text(name, num_classes, head, overrides)
+        return with_native_layers(_create_text(name, num_classes, head, overrides))
     if head is not None:
         raise ValueError(f"head is for language models, got {name!r}; give pooling instead")
     if name in _VISION:
-        return _VISION[name](vit.NUM_CLASSES if num_classes is None else num_classes, **overrides)
+        classes = vit.NUM_CLASSES if num_classes is None else num_classes
+        return with_native_layers(_VISION[name](classes, **overrides))
     raise ValueError(f"unknown model {name!r}; {near_names(name, list_models())}")
 
 

@@ -13,7 +13,10 @@ from paddle.nn import functional as F
 
 from sot_paddle.heads.pooling import TokenBatchNorm, linear
 from sot_paddle.heads.power_norm import RowLayerNorm
+from sot_paddle.ops.attention import attends_natively, attention
 from sot_paddle.ops.gelu import gelu
+from sot_paddle.ops.layer_norm import layer_norm
+from sot_paddle.ops.layers import drops_unseen
 
 
 class LayerNorm(RowLayerNorm):
@@ -31,7 +34,7 @@ class LayerNorm(RowLayerNorm):
         """Normalise the rows of (..., C); same shape and dtype."""
         if x.dtype == paddle.float64:
             return super().forward(x)
-        return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.epsilon)
+        return layer_norm(x, self.weight, self.bias, self.epsilon)
 
 
 class BatchNorm2D(TokenBatchNorm):
@@ -229,7 +232,12 @@ class Attention(nn.Layer):
         Returns:
             (B, N, C).
         """
-        parts = paddle.split(self.qkv(x), 3 * self.num_heads, axis=-1)  # 3 h of (B, N, d)
+        qkv = self.qkv(x)  # (B, N, 3 C)
+        if drops_unseen(self.attn_drop) and attends_natively([qkv], bias):
+            p = self.attn_drop.p if self.attn_drop.training else 0.0
+            options = {"scale": self.scale, "bias": bias, "p": p, "heads_first": True}
+            return self.proj_drop(self.proj(attention([qkv], self.num_heads, **options)))
+        parts = paddle.split(qkv, 3 * self.num_heads, axis=-1)  # 3 h of (B, N, d)
         q, k, v = paddle.split(paddle.concat(parts, axis=0), 3, axis=0)  # (h B, N, d) each
         scores = paddle.matmul(q * self.scale, k, transpose_y=True)  # (h B, N, N)
         if bias is not None:

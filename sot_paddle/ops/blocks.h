@@ -20,6 +20,33 @@ void in_blocks(int64_t count, int64_t size, const Work& work) {
   }
 }
 
+// Rows of a matrix that one piece of work takes.
+inline int64_t rows_of_block(int64_t rows) { return std::max<int64_t>(32, (rows + 255) / 256); }
+
+// Sums over the rows of a matrix: each block of `rows_of_block` rows adds into a row of its own,
+// and the blocks are added up in their order, whoever made them.
+class ColumnSums {
+ public:
+  ColumnSums(int64_t rows, int64_t width)
+      : size_(rows_of_block(rows)), width_(width), parts_((rows + size_ - 1) / size_ * width) {}
+
+  // Zeros for the block that begins with a row.
+  float* of_block(int64_t begin) { return parts_.data() + begin / size_ * width_; }
+
+  // Write the sums of `count` columns from `first` on.
+  void add_up(int64_t first, int64_t count, float* to) const {
+    std::fill(to, to + count, 0.0f);
+    for (size_t part = first; part < parts_.size(); part += width_) {
+      const float* from = parts_.data() + part;
+      for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+    }
+  }
+
+ private:
+  int64_t size_, width_;
+  std::vector<float> parts_;
+};
+
 // The tensor itself, or a copy of a strided view.
 inline paddle::Tensor dense(const paddle::Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : tensor.contiguous();

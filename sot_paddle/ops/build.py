@@ -65,8 +65,9 @@ def library_path(folder: Path, compiled_by: str) -> Path:
     """Where the library of these sources, this compiler, this Paddle and this processor lies."""
     made_by = os.stat(compiled_by)
     vendor, flags = processor()
-    parts = [compiled_by, made_by.st_size, made_by.st_mtime_ns, *FLAGS, vendor, *sorted(flags)]
-    parts += [paddle.version.full_version, paddle.version.commit, paddle.__file__]
+    parts = [made_by.st_size, made_by.st_mtime_ns, vendor, *sorted(flags)]
+    parts += [paddle.version.full_version, paddle.version.commit]
+    parts += commands(compiled_by, Path("unit.cc"), Path("unit.so"))
     digest = hashlib.sha256(repr(parts).encode())
     for source in SOURCES:
         digest.update(hashlib.sha256(source.name.encode() + source.read_bytes()).digest())
@@ -83,6 +84,7 @@ def commands(compiled_by: str, source: Path, target: Path) -> list[list[str]]:
     headers, root = paddle.sysconfig.get_include(), Path(paddle.__file__).parent
     include = [f"-I{folder}" for folder in (headers, f"{headers}/third_party", SOURCES[0].parent)]
     libraries = [f"-L{root / 'base'}", "-l:libpaddle.so", f"-L{root / 'libs'}", "-l:libiomp5.so"]
+    libraries += ["-l:libmklml_intel.so", f"-Wl,-rpath,{root / 'libs'}"]  # its matrix products
     part = target.with_suffix(".o")
     linked = ["-shared", "-Wl,-z,now,--no-as-needed"]  # a missing symbol is an error when loaded
     return [

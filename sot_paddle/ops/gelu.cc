@@ -4,31 +4,14 @@
 // exp(x^2 / 2) Phi(-|x|) / t for 0 <= |x| <= 14 to 1.5e-8 of its value (least squares with Lawson's
 // weights). Exponential and quotient keep their relative precision, so Phi does in its lower tail.
 #include <cmath>
-#include <cstring>
 
 #include "blocks.h"
+#include "exponential.h"
 
 namespace sot {
 namespace gelu {
 
 constexpr int64_t kBlock = 16384;
-
-// exp(-(s + rest)) for s >= 0 and a tiny rest; not below exp(-87).
-inline float exp_minus(float s, float rest) {
-  const float z = s < 87.0f ? -s : -87.0f;
-  const float n = std::nearbyint(z * 1.44269504f);
-  const float r = std::fma(n, -1.42860682e-6f, std::fma(n, -0.693145752f, z)) - rest;
-  float p = std::fma(r, 0.00139485928f, 0.00837513727f);
-  p = std::fma(p, r, 0.0416662181f);
-  p = std::fma(p, r, 0.166664154f);
-  p = std::fma(p, r, 0.500000011f);
-  p = std::fma(p, r, 1.0f);
-  p = std::fma(p, r, 1.0f);
-  const int32_t bits = (static_cast<int32_t>(n) + 127) << 23;
-  float power;
-  std::memcpy(&power, &bits, sizeof power);
-  return p * power;
-}
 
 struct Normal {
   float cumulative, bell;  // Phi(x), exp(-x^2 / 2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sot_paddle.deploy.graph import load_graph, run_model, save_graph
-from sot_paddle.ops import gelu
+from sot_paddle.ops import build
 
 HEADS = {
     "mgcrp_qk": {},
@@ -35,7 +35,7 @@ def text_batch(rows: int, tokens: int, seed: int) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("head", HEADS)
 def test_a_text_graph_is_open_in_rows_and_tokens(tiny, tmp_path, head, monkeypatch):
     # a graph holds Paddle's operators: the same ones on both sides
-    monkeypatch.setattr(gelu, "runs_natively", lambda x: False)
+    monkeypatch.setattr(build, "why_not", lambda: "SOT_PADDLE_NATIVE=0")
     model = tiny.text_model(3, wr_dim=4, head_num_heads=2, qkv_dim=3, **HEADS[head])
     save_graph(model, text_batch(2, 9, 0), tmp_path)
     graph, direct = load_graph(tmp_path, NAMES), run_model(model, NAMES)

@@ -9,10 +9,10 @@ import paddle
 import pytest
 from paddle.nn import functional as F
 
-from sot_paddle.ops import build, dispatch
+from sot_paddle.ops import dispatch
 from sot_paddle.ops.gelu import gelu
 
-native = pytest.mark.skipif(bool(build.why_not()), reason=f"not built: {build.why_not()}")
+native = pytest.mark.native
 ERFC = np.vectorize(math.erfc)
 
 
@@ -27,15 +27,6 @@ def value_and_gradient(function, x: np.ndarray, g: np.ndarray) -> tuple[np.ndarr
     y = function(tensor)
     y.backward(paddle.to_tensor(g))
     return y.numpy(), tensor.grad.numpy()
-
-
-@pytest.fixture
-def called(monkeypatch) -> list[str]:
-    """Names of the native operators that were called."""
-    names, original = [], dispatch._C_ops._run_custom_op
-    watched = lambda name, *rest: names.append(name) or original(name, *rest)  # noqa: E731
-    monkeypatch.setattr(dispatch._C_ops, "_run_custom_op", watched)
-    return names
 
 
 @native

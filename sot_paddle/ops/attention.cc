@@ -1,0 +1,265 @@
+// Scaled dot-product attention of several heads, float32: for each head
+//   P = softmax(scale Q K^T + bias), W = dropout(P), out = W V.
+//
+// Q, K and V are columns of (B, S, H d) tensors, so nothing is transposed, and a block of queries
+// stays in the processor's cache from its scores to its output. Nothing of size S x S is kept but
+// the dropout mask: backward makes P again from the largest score and the sum of each row.
+//   dV = W^T dO; dP = dropout'(dO V^T); dT = P (dP - sum dP P); dQ = scale dT K; dK = scale dT^T Q.
+#include <cmath>
+#include <limits>
+
+#include "exponential.h"
+#include "mersenne.h"
+#include "products.h"
+
+namespace sot {
+namespace attention {
+
+using Parts = std::vector<paddle::Tensor>;
+using MaybeTensor = paddle::optional<paddle::Tensor>;
+
+// Where queries, keys and values lie: three tensors (B, S, H d), or one (B, S, 3 H d).
+template <class Number>
+struct Columns {
+  Number* part[3];
+  int64_t row;  // from one token to the next
+};
+
+struct Sizes {
+  int64_t batch, heads, tokens, width, block;  // width d; queries of a block
+
+  Sizes(const Parts& parts, int64_t heads_)
+      : batch(parts[0].shape()[0]), heads(heads_), tokens(parts[0].shape()[1]) {
+    width = parts[0].shape()[2] / heads / (parts.size() == 1 ? 3 : 1);
+    block = std::max<int64_t>(16, std::min<int64_t>(tokens, 65536 / std::max<int64_t>(tokens, 1)));
+  }
+  int64_t pairs() const { return batch * heads; }
+};
+
+template <class Number, class Tensors>
+Columns<Number> columns(Tensors& parts) {
+  const int64_t row = parts[0].shape()[2];
+  if (parts.size() == 3) {
+    return {{(Number*)parts[0].template data<float>(), (Number*)parts[1].template data<float>(),
+             (Number*)parts[2].template data<float>()},
+            row};
+  }
+  Number* first = (Number*)parts[0].template data<float>();
+  return {{first, first + row / 3, first + 2 * (row / 3)}, row};
+}
+
+// (b, h, queries, keys), or (h, b, queries, keys) when heads come first; an axis of length 1 is
+// shared, and so is one of w < B entries in turn by samples.
+struct Bias {
+  const float* from = nullptr;
+  int64_t samples = 1, heads = 1, sample = 0, head = 0, query = 0;
+
+  Bias(const MaybeTensor& tensor, bool heads_first) {
+    if (!tensor) return;
+    const std::vector<int64_t> shape = tensor->shape();
+    from = tensor->data<float>();
+    query = shape[2] > 1 ? shape[3] : 0;
+    const int64_t inner = shape[2] * shape[3];
+    samples = shape[heads_first ? 1 : 0];
+    heads = shape[heads_first ? 0 : 1];
+    sample = heads_first ? inner : inner * heads;
+    head = heads_first ? inner * samples : inner;
+  }
+  const float* row(int64_t b, int64_t h, int64_t i) const {
+    return from ? from + b % samples * sample + h % heads * head + i * query : nullptr;
+  }
+};
+
+// One pair of sample and head: b, h, and its place in everything that is drawn or kept.
+struct Pair {
+  int64_t b, h, place;
+  Pair(int64_t pair, const Sizes& n, bool heads_first)
+      : b(pair / n.heads), h(pair % n.heads), place(heads_first ? h * n.batch + b : pair) {}
+};
+
+struct Row {
+  float largest, share;  // P = exp(score - largest) share
+};
+
+// exp(score - largest) share of a row, in place.
+inline void weigh(float* at, int64_t count, Row row) {
+#pragma omp simd
+  for (int64_t j = 0; j < count; ++j) at[j] = exp_minus(row.largest - at[j], 0.0f) * row.share;
+}
+
+// Add the bias and make weights of a row of scores.
+inline Row softmax(float* at, const float* bias, int64_t count) {
+  float largest = -std::numeric_limits<float>::infinity(), total = 0.0f;
+  int broken = 0;
+  if (bias) {
+#pragma omp simd
+    for (int64_t j = 0; j < count; ++j) at[j] += bias[j];
+  }
+#pragma omp simd reduction(max : largest) reduction(| : broken)
+  for (int64_t j = 0; j < count; ++j) {
+    largest = at[j] > largest ? at[j] : largest;
+    broken |= at[j] != at[j];
+  }
+  if (broken || std::isinf(largest)) {  // as the framework: not a number
+    std::fill(at, at + count, std::numeric_limits<float>::quiet_NaN());
+    return {largest, std::numeric_limits<float>::quiet_NaN()};
+  }
+#pragma omp simd reduction(+ : total)
+  for (int64_t j = 0; j < count; ++j) {
+    at[j] = exp_minus(largest - at[j], 0.0f);
+    total += at[j];
+  }
+  const float share = 1.0f / total;
+#pragma omp simd
+  for (int64_t j = 0; j < count; ++j) at[j] *= share;
+  return {largest, share};
+}
+
+inline void drop(float* at, const uint8_t* kept, int64_t count, float scale) {
+#pragma omp simd
+  for (int64_t j = 0; j < count; ++j) at[j] = kept[j] ? at[j] * scale : 0.0f;
+}
+
+Parts dense_parts(const Parts& parts) {
+  Parts made;
+  for (const paddle::Tensor& part : parts) made.push_back(dense(part));
+  return made;
+}
+
+std::vector<paddle::Tensor> Forward(const Parts& given, const MaybeTensor& bias_tensor,
+                                    int64_t heads, double scale, double chance, bool heads_first) {
+  const Parts parts = dense_parts(given);
+  const Sizes n(parts, heads);
+  const paddle::Place place = parts[0].place();
+  const paddle::DataType type = parts[0].dtype();
+  const float p = static_cast<float>(chance), over_kept = 1.0f / (1.0f - p);
+  const int64_t area = n.tokens * n.tokens, inner = n.heads * n.width;
+  paddle::Tensor out = paddle::empty({n.batch, n.tokens, inner}, type, place);
+  paddle::Tensor rows = paddle::empty({n.pairs() * n.tokens, 2}, type, place);
+  paddle::Tensor mask = paddle::empty({p > 0.0f ? n.pairs() * area : 0}, paddle::DataType::UINT8, place);
+  if (p > 0.0f) draw_mask(p, n.pairs() * area, mask.data<uint8_t>());
+  const Columns<const float> from = columns<const float>(parts);
+  const MaybeTensor added = bias_tensor ? MaybeTensor(dense(*bias_tensor)) : bias_tensor;
+  const Bias bias(added, heads_first);
+  const uint8_t* kept = p > 0.0f ? mask.data<uint8_t>() : nullptr;
+  Row* row_of = reinterpret_cast<Row*>(rows.data<float>());
+  float* to = out.data<float>();
+  in_blocks(n.pairs(), 1, [=](int64_t pair, int64_t) {
+    const Pair at(pair, n, heads_first);
+    const int64_t first = at.b * n.tokens * from.row + at.h * n.width;
+    float* scores = scratch(n.block * n.tokens);
+    for (int64_t start = 0; start < n.tokens; start += n.block) {
+      const int64_t count = std::min(n.block, n.tokens - start);
+      product<false, true>(count, n.tokens, n.width, scale, from.part[0] + first + start * from.row,
+                           from.row, from.part[1] + first, from.row, 0.0f, scores, n.tokens);
+      for (int64_t i = 0; i < count; ++i) {
+        float* row = scores + i * n.tokens;
+        const int64_t query = at.place * n.tokens + start + i;
+        row_of[query] = softmax(row, bias.row(at.b, at.h, start + i), n.tokens);
+        if (kept) drop(row, kept + query * n.tokens, n.tokens, over_kept);
+      }
+      product<false, false>(count, n.width, n.tokens, 1.0, scores, n.tokens, from.part[2] + first,
+                            from.row, 0.0f,
+                            to + (at.b * n.tokens + start) * inner + at.h * n.width, inner);
+    }
+  });
+  return {out, rows, mask};
+}
+
+// Make P and W of a block again, then dT = P (dP - sum dP P) in the place of dW.
+inline void step_back(float* scores, float* dropped, float* slope, const float* bias, Row row,
+                      const uint8_t* kept, int64_t count, float over_kept) {
+  if (bias) {
+#pragma omp simd
+    for (int64_t j = 0; j < count; ++j) scores[j] += bias[j];
+  }
+  weigh(scores, count, row);
+  float along = 0.0f;
+  if (kept) {
+#pragma omp simd
+    for (int64_t j = 0; j < count; ++j) {
+      const float factor = static_cast<float>(kept[j]) * over_kept;
+      dropped[j] = scores[j] * factor;
+      slope[j] *= factor;
+    }
+  }
+#pragma omp simd reduction(+ : along)
+  for (int64_t j = 0; j < count; ++j) along += slope[j] * scores[j];
+#pragma omp simd
+  for (int64_t j = 0; j < count; ++j) slope[j] = scores[j] * (slope[j] - along);
+}
+
+std::vector<paddle::Tensor> Backward(const Parts& given, const MaybeTensor& bias_tensor,
+                                     const paddle::Tensor& rows, const paddle::Tensor& mask,
+                                     const paddle::Tensor& gradient, int64_t heads, double scale,
+                                     double chance, bool heads_first) {
+  const Parts parts = dense_parts(given);
+  const paddle::Tensor dense_gradient = dense(gradient);
+  const Sizes n(parts, heads);
+  const int64_t inner = n.heads * n.width;
+  Parts made;
+  for (const paddle::Tensor& part : parts) made.push_back(paddle::empty_like(part));
+  const float p = static_cast<float>(chance), over_kept = 1.0f / (1.0f - p);
+  const Columns<const float> from = columns<const float>(parts);
+  const Columns<float> to = columns<float>(made);
+  const MaybeTensor added = bias_tensor ? MaybeTensor(dense(*bias_tensor)) : bias_tensor;
+  const Bias bias(added, heads_first);
+  const uint8_t* kept = p > 0.0f ? mask.data<uint8_t>() : nullptr;
+  const Row* row_of = reinterpret_cast<const Row*>(rows.data<float>());
+  const float* outer = dense_gradient.data<float>();
+  in_blocks(n.pairs(), 1, [=](int64_t pair, int64_t) {
+    const Pair at(pair, n, heads_first);
+    const int64_t first = at.b * n.tokens * from.row + at.h * n.width, size = n.block * n.tokens;
+    float *scores = scratch(3 * size), *slope = scores + size;
+    float* dropped = kept ? slope + size : scores;
+    const float *q = from.part[0] + first, *k = from.part[1] + first, *v = from.part[2] + first;
+    float *dq = to.part[0] + first, *dk = to.part[1] + first, *dv = to.part[2] + first;
+    for (int64_t start = 0; start < n.tokens; start += n.block) {
+      const int64_t count = std::min(n.block, n.tokens - start), down = start * from.row;
+      const float* g = outer + (at.b * n.tokens + start) * inner + at.h * n.width;
+      const float more = start ? 1.0f : 0.0f;  // the first block writes, the others add
+      product<false, true>(count, n.tokens, n.width, scale, q + down, from.row, k, from.row, 0.0f,
+                           scores, n.tokens);
+      product<false, true>(count, n.tokens, n.width, 1.0, g, inner, v, from.row, 0.0f, slope,
+                           n.tokens);
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t query = at.place * n.tokens + start + i, row = i * n.tokens;
+        step_back(scores + row, dropped + row, slope + row, bias.row(at.b, at.h, start + i),
+                  row_of[query], kept ? kept + query * n.tokens : nullptr, n.tokens, over_kept);
+      }
+      product<true, false>(n.tokens, n.width, count, 1.0, dropped, n.tokens, g, inner, more, dv,
+                           from.row);
+      product<false, false>(count, n.width, n.tokens, scale, slope, n.tokens, k, from.row, 0.0f,
+                            dq + down, from.row);
+      product<true, false>(n.tokens, n.width, count, scale, slope, n.tokens, q + down, from.row,
+                           more, dk, from.row);
+    }
+  });
+  return made;
+}
+
+std::vector<paddle::Tensor> Second(const Parts&, const paddle::Tensor&, const Parts&, int64_t,
+                                   double, double, bool) {
+  PD_THROW(kOnceOnly);
+}
+
+}  // namespace attention
+}  // namespace sot
+
+PD_BUILD_OP(sot_attention)
+    .Inputs({paddle::Vec("Parts"), paddle::Optional("Bias")})
+    .Outputs({"Out", "Rows", "Mask"})
+    .Attrs({"heads: int64_t", "scale: double", "p: double", "heads_first: bool"})
+    .SetKernelFn(PD_KERNEL(sot::attention::Forward));
+
+PD_BUILD_GRAD_OP(sot_attention)
+    .Inputs({paddle::Vec("Parts"), paddle::Optional("Bias"), "Rows", "Mask", paddle::Grad("Out")})
+    .Outputs({paddle::Grad(paddle::Vec("Parts"))})
+    .Attrs({"heads: int64_t", "scale: double", "p: double", "heads_first: bool"})
+    .SetKernelFn(PD_KERNEL(sot::attention::Backward));
+
+PD_BUILD_DOUBLE_GRAD_OP(sot_attention)
+    .Inputs({paddle::Vec("Parts"), paddle::Grad("Out"), paddle::Grad(paddle::Grad(paddle::Vec("Parts")))})
+    .Outputs({paddle::Grad(paddle::Grad("Out"))})
+    .Attrs({"heads: int64_t", "scale: double", "p: double", "heads_first: bool"})
+    .SetKernelFn(PD_KERNEL(sot::attention::Second));

@@ -1,0 +1,74 @@
+"""Scaled dot-product attention of several heads, natively in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import paddle
+from paddle.nn import functional as F
+
+from sot_paddle.ops.dispatch import run, runs_natively
+from sot_paddle.ops.dropout import draws_plainly
+
+_PLAIN = F.softmax
+
+
+def attends_natively(parts: Sequence[paddle.Tensor], bias: paddle.Tensor | None) -> bool:
+    """Whether :func:`attention` takes these inputs here and now.
+
+    Args:
+        parts, bias: of :func:`attention`.
+
+    Returns:
+        False as well for queries and keys of different lengths, for a bias that is trained, and
+        where ``paddle.nn.functional.softmax`` or ``dropout`` was replaced by another function.
+    """
+    first = parts[0]
+    return (
+        F.softmax is _PLAIN
+        and runs_natively(first)
+        and not draws_plainly()
+        and all(part.shape == first.shape and part.dtype == first.dtype for part in parts)
+        and first.size > 0
+        and (bias is None or _suits(bias, first))
+    )
+
+
+def _suits(bias: paddle.Tensor, part: paddle.Tensor) -> bool:
+    trained = not bias.stop_gradient and paddle.is_grad_enabled()
+    length = part.shape[1]
+    square = bias.ndim == 4 and bias.shape[2] in (1, length) and bias.shape[3] == length
+    return not trained and square and bias.dtype == part.dtype
+
+
+def attention(
+    parts: Sequence[paddle.Tensor],
+    num_heads: int,
+    *,
+    scale: float,
+    bias: paddle.Tensor | None = None,
+    p: float = 0.0,
+    heads_first: bool = False,
+) -> paddle.Tensor:
+    """``dropout(softmax(scale q k^T + bias)) v`` of each head, the heads side by side.
+
+    Dropout draws the mask that ``paddle.nn.functional.dropout`` would draw. Only where
+    :func:`attends_natively` holds.
+
+    Args:
+        parts: queries, keys and values, (B, S, C) each, or one (B, S, 3 C) with the three side by
+            side; h heads of d = C / h channels.
+        num_heads: h.
+        scale: factor on the scores.
+        bias: (B or 1, h or 1, S or 1, S); with ``heads_first`` (h or 1, w, S or 1, S), w a
+            divisor of B, whose entry i belongs to the samples i, i + w, i + 2 w, ...
+        p: probability to drop a weight, below 1.
+        heads_first: the mask is drawn for (h, B, S, S) instead of (B, h, S, S).
+
+    Returns:
+        (B, S, C).
+
+    Gradient: of the parts, smooth; once only.
+    """
+    given = (int(num_heads), float(scale), float(p), heads_first)
+    return run("sot_attention", list(parts), bias, *given)[0]

@@ -1,0 +1,64 @@
+// Dropout, float32: y = x / (1 - p) where a mask says so, else 0; dx = dy mask / (1 - p).
+#include "mersenne.h"
+
+namespace sot {
+namespace dropout {
+
+constexpr int64_t kBlock = 16384;
+
+std::vector<paddle::Tensor> Forward(const paddle::Tensor& input, double chance) {
+  const paddle::Tensor x = dense(input);
+  const float p = static_cast<float>(chance), kept = 1.0f - p;
+  paddle::Tensor y = paddle::empty_like(x);
+  paddle::Tensor mask = paddle::empty(x.shape(), paddle::DataType::UINT8, x.place());
+  const float* from = x.data<float>();
+  uint8_t* drawn = mask.data<uint8_t>();
+  float* to = y.data<float>();
+  draw_mask(p, x.numel(), drawn);
+  in_blocks(x.numel(), kBlock, [=](int64_t begin, int64_t end) {
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i) to[i] = drawn[i] ? from[i] / kept : 0.0f;
+  });
+  return {y, mask};
+}
+
+std::vector<paddle::Tensor> Backward(const paddle::Tensor& mask, const paddle::Tensor& gradient,
+                                     double chance) {
+  const paddle::Tensor dy = dense(gradient);
+  const float kept = 1.0f - static_cast<float>(chance);
+  paddle::Tensor dx = paddle::empty_like(dy);
+  const uint8_t* drawn = mask.data<uint8_t>();
+  const float* g = dy.data<float>();
+  float* to = dx.data<float>();
+  in_blocks(dy.numel(), kBlock, [=](int64_t begin, int64_t end) {
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i) to[i] = g[i] * static_cast<float>(drawn[i]) / kept;
+  });
+  return {dx};
+}
+
+std::vector<paddle::Tensor> Second(const paddle::Tensor&, const paddle::Tensor&,
+                                   const paddle::Tensor&, double) {
+  PD_THROW(kOnceOnly);
+}
+
+}  // namespace dropout
+}  // namespace sot
+
+PD_BUILD_OP(sot_dropout)
+    .Inputs({"X"})
+    .Outputs({"Out", "Mask"})
+    .Attrs({"p: double"})
+    .SetKernelFn(PD_KERNEL(sot::dropout::Forward));
+
+PD_BUILD_GRAD_OP(sot_dropout)
+    .Inputs({"Mask", paddle::Grad("Out")})
+    .Outputs({paddle::Grad("X")})
+    .Attrs({"p: double"})
+    .SetKernelFn(PD_KERNEL(sot::dropout::Backward));
+
+PD_BUILD_DOUBLE_GRAD_OP(sot_dropout)
+    .Inputs({"Mask", paddle::Grad("Out"), paddle::Grad(paddle::Grad("X"))})
+    .Outputs({paddle::Grad(paddle::Grad("Out"))})
+    .Attrs({"p: double"})
+    .SetKernelFn(PD_KERNEL(sot::dropout::Second));

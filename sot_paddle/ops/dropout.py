@@ -1,0 +1,40 @@
+"""Dropout with Paddle's own masks, natively in float32."""
+
+from __future__ import annotations
+
+import paddle
+from paddle import _C_ops
+from paddle.nn import functional as F
+
+from sot_paddle.ops.dispatch import run, runs_natively
+
+_PLAIN = F.dropout
+_KERNEL = _C_ops.dropout
+
+
+def draws_plainly() -> bool:
+    """Whether masks come from Paddle's kernel: it was replaced, or a program's seed rules."""
+    replaced = F.dropout is not _PLAIN or _C_ops.dropout is not _KERNEL
+    return replaced or paddle.static.default_main_program().random_seed != 0
+
+
+def dropout(x: paddle.Tensor, p: float, *, training: bool) -> paddle.Tensor:
+    """``x / (1 - p)`` with probability ``1 - p``, else 0; ``x`` itself out of training.
+
+    The mask is the one that ``paddle.nn.functional.dropout`` would draw from the generator that
+    ``paddle.seed`` starts, which is left where that function would leave it.
+
+    Args:
+        x: any shape.
+        p: probability to drop, in [0, 1].
+        training: whether anything is dropped.
+
+    Returns:
+        The same shape and dtype. Where ``paddle.nn.functional.dropout`` or its kernel was replaced
+        by another function, that one is called.
+
+    Gradient: ``mask / (1 - p)``; once only where it runs natively.
+    """
+    if not (0.0 <= p < 1.0 and runs_natively(x)) or draws_plainly():
+        return F.dropout(x, p=p, training=training)
+    return run("sot_dropout", x, float(p))[0] if training and p > 0.0 else x

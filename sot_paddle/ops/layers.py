@@ -1,0 +1,98 @@
+"""Paddle's layers with the native operators in them: same parameters, same names, same results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import paddle
+from paddle import nn
+
+from sot_paddle.ops.attention import attends_natively, attention
+from sot_paddle.ops.dropout import dropout
+from sot_paddle.ops.layer_norm import layer_norm
+from sot_paddle.ops.linear import linear
+
+
+class Linear(nn.Linear):
+    """`paddle.nn.Linear`."""
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Map (..., C) to (..., D)."""
+        return linear(x, self.weight, self.bias)
+
+
+class LayerNorm(nn.LayerNorm):
+    """`paddle.nn.LayerNorm`."""
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Normalise the rows of (..., C); same shape and dtype."""
+        if self.weight is None or self.bias is None or len(self._normalized_shape) != 1:
+            return super().forward(x)
+        return layer_norm(x, self.weight, self.bias, self._epsilon)
+
+
+class Dropout(nn.Dropout):
+    """`paddle.nn.Dropout`."""
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Drop elements in training mode; same shape and dtype."""
+        if self.axis is not None or self.mode != "upscale_in_train" or self.inplace:
+            return super().forward(x)
+        return dropout(x, self.p, training=self.training)
+
+
+class MultiHeadAttention(nn.MultiHeadAttention):
+    """`paddle.nn.MultiHeadAttention`."""
+
+    def forward(
+        self,
+        query: paddle.Tensor,
+        key: paddle.Tensor | None = None,
+        value: paddle.Tensor | None = None,
+        attn_mask: paddle.Tensor | None = None,
+        cache: Any = None,
+    ) -> Any:
+        """As Paddle's; natively for self-attention without a cache or weights to return."""
+        alone = all(other is None or other is query for other in (key, value))
+        p = self.dropout if self.training else 0.0
+        if not alone or cache is not None or self.need_weights or p == 1.0:
+            return super().forward(query, key, value, attn_mask, cache)
+        if not attends_natively([query] * 3, attn_mask):
+            return super().forward(query, key, value, attn_mask, cache)
+        parts = self.q_proj(query), self.k_proj(query), self.v_proj(query)
+        scale = self.head_dim**-0.5
+        return self.out_proj(attention(parts, self.num_heads, scale=scale, bias=attn_mask, p=p))
+
+
+def drops_unseen(layer: nn.Layer) -> bool:
+    """Whether nothing is missed when a dropout layer's work is done elsewhere.
+
+    Args:
+        layer: Paddle's dropout, or a layer in its place.
+
+    Returns:
+        False for another class, for hooks, and where everything is dropped.
+    """
+    watched = layer._forward_pre_hooks or layer._forward_post_hooks
+    return type(layer) in (nn.Dropout, Dropout) and not watched and layer.p < 1.0
+
+
+NATIVE = {kind.__base__: kind for kind in (Linear, LayerNorm, Dropout, MultiHeadAttention)}
+"""Layer of Paddle -> the one that takes its place."""
+
+
+def with_native_layers(model: nn.Layer) -> nn.Layer:
+    """Have a model's layers compute natively where they can.
+
+    Paddle's own classes change to those of `NATIVE`; parameters, names and hooks stay.
+
+    Args:
+        model: any; it is changed.
+
+    Returns:
+        The same model.
+    """
+    for layer in model.sublayers(include_self=True):
+        if type(layer) in NATIVE:
+            layer.__class__ = NATIVE[type(layer)]
+    return model
