@@ -143,8 +143,8 @@ class SubwordTokenizer:
         """
         limit = self._limit(max_length)
         _check_texts(text_a, text_b)
-        first = self._ids(text_a)
-        second = None if text_b is None else self._ids(text_b)
+        first = self.ids(text_a)
+        second = None if text_b is None else self.ids(text_b)
         rows, types = [], []
         for position, ids in enumerate(first):
             pair = None if second is None else second[position]
@@ -200,7 +200,12 @@ class SubwordTokenizer:
         """The row of a pair of token ids with its special tokens, and where its type becomes 1."""
         return self._assemble(first, second, len(first) + len(second) + self.form.special(2))
 
-    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of texts, without special tokens.
+
+        Args:
+            texts: B texts.
+        """
         encoded = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
 

@@ -14,6 +14,7 @@ from align.cases.tables.cases_calls import CALLS
 from align.cases.tables.cases_conv_models import CONV_MODELS
 from align.cases.tables.cases_image_data import IMAGE_DATA
 from align.cases.tables.cases_models import MODELS, OTHER_KINDS
+from align.cases.tables.cases_pretraining import PRETRAINING
 from align.cases.tables.cases_states import STATES
 from align.cases.tables.cases_text_models import TEXT_MODELS
 from align.cases.tables.cases_text_runs import TEXT_RUNS
@@ -203,6 +204,7 @@ CASES: tuple[Case, ...] = (
     *MODELS,
     *OTHER_KINDS,
     *STATES,
+    *PRETRAINING,
     *IMAGE_DATA,
 )
 

@@ -1,0 +1,1 @@
+"""Pre-training: its data, its models and its losses."""

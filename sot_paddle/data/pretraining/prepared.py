@@ -1,0 +1,72 @@
+"""A finished folder of pre-training data: what it says of itself, and whether it is whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sot_paddle.atomic import write_atomically
+from sot_paddle.data.errors import DataError
+from sot_paddle.data.pretraining.journal import Journal
+from sot_paddle.reading import (
+    MANIFEST,
+    crc32_of,
+    field_of,
+    listed_files,
+    read_object,
+    sha256_of,
+    shown,
+    verify,
+)
+
+_CONTENT = "pretraining"
+
+
+def finish(journal: Journal, keep: Sequence[str], content: Mapping[str, Any]) -> None:
+    """Remove what only the work needed, and write the manifest that makes a folder readable.
+
+    Args:
+        journal: of the work; closed afterwards.
+        keep: files that stay.
+        content: what a reader must know, JSON-ready; ``form`` is its kind.
+    """
+    journal.close()
+    files = {
+        name: {"size": path.stat().st_size, "crc32": crc32_of(path)}
+        for name in keep
+        for path in (journal.folder / name,)
+    }
+    manifest = {"files": files, _CONTENT: dict(content)}
+    write_atomically(journal.folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+    for path in sorted(journal.folder.iterdir()):
+        if path.suffix in (".bin", ".part") and path.name not in keep:
+            path.unlink()
+
+
+def form_of(folder: Path) -> str:
+    """The kind of a finished folder, "" for one that is none."""
+    if not (folder / MANIFEST).is_file():
+        return ""
+    content = read_object(folder / MANIFEST).get(_CONTENT)
+    return content.get("form", "") if isinstance(content, dict) else ""
+
+
+def open_prepared(folder: Path, form: str) -> tuple[Mapping[str, Any], str]:
+    """What a finished folder says of itself, its files compared with the manifest, and a hash.
+
+    Raises:
+        DataError: not finished, of another form, or a file is missing, cut off or changed.
+    """
+    found = form_of(folder)
+    if found != form:
+        said = f"holds {found}" if found else "is not finished (no manifest.json of one)"
+        raise DataError(
+            f"{shown(folder)} {said}, expected prepared {form}: run prepare_pretraining.py"
+        )
+    path = folder / MANIFEST
+    content = field_of(read_object(path), _CONTENT, dict, shown(path))
+    for name in listed_files(folder) or ():
+        verify(folder / name)
+    return content, sha256_of(path)[:32]
