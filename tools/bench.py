@@ -33,6 +33,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     add("--threads", type=int, default=cores, help="of every side (default: all)")
     add("--repeats", type=int, default=5, help="counted steps (default: 5)")
+    add("--clock", choices=("wall", "processor"), default="wall",
+        help="processor: its own time, for a busy machine with --threads 1")  # fmt: skip
     add("--json", metavar="FILE", help="write the results as JSON")
     add("--plots", metavar="FOLDER", help="draw what the suite scaling found")
     add("--quick", action="store_true", help="toy sizes: shows that it runs, not a speed")

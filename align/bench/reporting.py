@@ -30,6 +30,7 @@ class Settings:
         json: file for the results, None for none.
         plots: folder for the plots of the suite ``scaling``, None for none.
         quick: toy sizes.
+        clock: ``wall`` or ``processor``.
         pair: spec file of the suite ``align``.
         progress: called with each row of steps.
     """
@@ -41,6 +42,7 @@ class Settings:
     json: str | None = None
     plots: str | None = None
     quick: bool = False
+    clock: str = "wall"
     pair: Path = FULL_PAIR
     progress: Callable[[StepRow], None] = lambda row: None
 
@@ -59,7 +61,7 @@ def run_suites(settings: Settings) -> list[str]:
     taking_turns = () if set(chosen) <= set(ALONE) else (*SIDES, *settings.also)
     sections, rows = [], []
     with contextlib.ExitStack() as stack:
-        sides = stack.enter_context(workers(taking_turns, settings.threads))
+        sides = stack.enter_context(workers(taking_turns, settings.threads, settings.clock))
         for name in chosen:
             found = SUITES[name](plan, sides)
             sections += ["", f"{name}:", *found.lines]
@@ -69,6 +71,7 @@ def run_suites(settings: Settings) -> list[str]:
         "processor": processor_line(),
         "threads": settings.threads,
         "repeats": settings.repeats,
+        "clock": settings.clock,
         "environment": stamps,
         "results": rows,
     }
@@ -78,7 +81,7 @@ def run_suites(settings: Settings) -> list[str]:
         from align.bench.scaling_plots import write_plots
 
         write_plots(Path(settings.plots), [row for row in rows if row["suite"] == "scaling"])
-    head = [f"{made['processor']}, {settings.threads} threads each"]
+    head = [f"{made['processor']}, {settings.threads} threads each, {settings.clock} time"]
     head += [f"{side}: {json.dumps(stamp)}" for side, stamp in stamps.items()]
     if taking_turns:
         what = "steps: medians of %d turns; below 1: faster than PyTorch eager; x floor: times the"

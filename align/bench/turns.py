@@ -38,9 +38,10 @@ class Worker:
     Args:
         side: key of `SIDES`.
         threads: ``OMP_NUM_THREADS`` of all but ``installed``, which gets none.
+        clock: key of `align.bench.serving.CLOCKS`.
     """
 
-    def __init__(self, side: str, threads: int) -> None:
+    def __init__(self, side: str, threads: int, clock: str = "wall") -> None:
         environment = dict(os.environ)
         if side != "paddle":  # the parent may be tuned, and hands its environment down
             environment = {k: v for k, v in environment.items() if k not in _TUNED}
@@ -51,7 +52,7 @@ class Worker:
             environment["OMP_NUM_THREADS"] = str(threads)
         self.side, self._messages = side, tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(  # noqa: S603 (a module of this package)
-            [sys.executable, "-W", "ignore", "-m", "align.bench.serving", side],
+            [sys.executable, "-W", "ignore", "-m", "align.bench.serving", side, clock],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.PIPE,
@@ -94,13 +95,13 @@ class Worker:
 
 
 @contextlib.contextmanager
-def workers(sides: Sequence[str], threads: int) -> Iterator[dict[str, Worker]]:
+def workers(sides: Sequence[str], threads: int, clock: str = "wall") -> Iterator[dict[str, Worker]]:
     """A process for each side, by name."""
     unknown = [side for side in sides if side not in SIDES]
     if unknown:
         raise ValueError(f"unknown side {unknown[0]!r}; expected one of {', '.join(SIDES)}")
     with contextlib.ExitStack() as stack:
-        yield {side: stack.enter_context(Worker(side, threads)) for side in sides}
+        yield {side: stack.enter_context(Worker(side, threads, clock)) for side in sides}
 
 
 def processor_line() -> str:

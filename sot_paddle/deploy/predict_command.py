@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from sot_paddle.command_line import OneLineParser
 from sot_paddle.deploy.answering import answers, read_asked
 from sot_paddle.deploy.input_rows import INPUT_HELP, STDIN, InputOptions, read_rows
 from sot_paddle.deploy.predictor import RUNTIMES, Predictor, open_predictor
+from sot_paddle.deploy.stopwatch import Stopwatch
 
 DESCRIPTION = """\
 Predict with a training's folder or with an export of tools/export.py: one line of JSON for each
@@ -27,6 +29,7 @@ examples:
   echo "The cat sat on the mat." | python tools/predict.py OUTPUT/cola_export
   python tools/predict.py OUTPUT/squad dev-v2.0.json --out answers.jsonl
   python tools/predict.py output/digits_export pictures/ --batch-size 64
+  python tools/predict.py output/digits_export pictures/ --batch-size 1 --report > found.jsonl
   find . -name "*.png" | python tools/predict.py output/digits -
 """
 
@@ -55,15 +58,19 @@ def _run(options: argparse.Namespace) -> None:
     )
     for note in predictor.notes:
         print(note, file=sys.stderr)
+    watch = Stopwatch()
+    predictor = dataclasses.replace(predictor, run=watch.timed(predictor.run))
     wanted = InputOptions(options.format, options.columns)
-    found = _records(predictor, options, wanted)
+    found = watch.counted(_records(predictor, options, wanted))
     lines = (json.dumps(one, ensure_ascii=False, allow_nan=False) + "\n" for one in found)
     if out is None:
         _print(lines)
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(out) as handle:
-        handle.writelines(line.encode("utf-8") for line in lines)
+    else:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(out) as handle:
+            handle.writelines(line.encode("utf-8") for line in lines)
+    if options.report:
+        print(watch.line(), file=sys.stderr)
 
 
 def _records(
@@ -96,6 +103,7 @@ def _parser() -> OneLineParser:
     add("--batch-size", type=int, default=32, metavar="N", help="rows computed together [32]")
     add("--runtime", choices=RUNTIMES, default="auto", help="[auto: onnx, else jit, else model]")
     InputOptions.add_flags(parser)
+    add("--report", action="store_true", help="say latency, throughput and peak memory, on stderr")
     add("--logits", action="store_true", help="write the logits too")
     add("--no-ema", action="store_true", help="raw weights instead of the moving average")
     add("--cpu", action="store_true", help="use the CPU even where there is a GPU")

@@ -41,8 +41,8 @@ class InThisProcess(Server):
 
     pid = os.getpid()
 
-    def __init__(self, side, threads=1):
-        super().__init__(side)
+    def __init__(self, side, threads=1, clock="wall"):
+        super().__init__(side, clock)
 
     def __enter__(self):
         return self
@@ -55,8 +55,8 @@ class InThisProcess(Server):
 
 
 @contextlib.contextmanager
-def in_this_process(sides, threads):
-    yield {side: InThisProcess(side) for side in sides}
+def in_this_process(sides, threads, clock):
+    yield {side: InThisProcess(side, threads, clock) for side in sides}
 
 
 @pytest.fixture(scope="module")

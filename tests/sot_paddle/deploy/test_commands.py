@@ -57,8 +57,10 @@ def test_export_then_predict_a_file_and_stdin(exports, run, tmp_path, monkeypatc
             assert theirs["probability"] == pytest.approx(ours["probability"], abs=1e-4)
     lines = "\n".join("\t".join(row.split("\t")[1:3]) for row in rows) + "\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
-    status, printed, err = run(predict_command, out, "--logits")
+    status, printed, err = run(predict_command, out, "--logits", "--report")
     assert status == 0, err
+    assert err.startswith("5 records, ")
+    assert "; 1 batches, ms each: p50 " in err
     assert [json.loads(line)["label"] for line in printed] == [one["label"] for one in records]
     assert all(len(json.loads(line)["logits"]) == 2 for line in printed)
 
