@@ -53,10 +53,6 @@ class BatchNorm2D(TokenBatchNorm):
     Source: A.7.
     """
 
-    def __init__(self, num_channels: int, *, momentum: float = 0.9, epsilon: float = 1e-5) -> None:
-        super().__init__(num_channels, momentum=momentum, epsilon=epsilon)
-        self._this_process_only = self.sum_across_processes
-
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Normalise every pixel.
 

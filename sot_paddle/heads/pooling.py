@@ -15,6 +15,7 @@ from paddle import nn
 
 from sot_paddle import functional as F
 from sot_paddle.features import Taps, record
+from sot_paddle.ops import second_order, token_norm
 
 
 def linear(in_dim: int, out_dim: int, *, bias: bool = True, std: float = 0.02) -> nn.Linear:
@@ -55,6 +56,7 @@ class TokenBatchNorm(nn.Layer):
         self.register_buffer("running_mean", paddle.zeros([num_channels]))
         self.register_buffer("running_var", paddle.ones([num_channels]))
         self.sum_across_processes: Callable[[paddle.Tensor], paddle.Tensor] = lambda total: total
+        self._this_process_only = self.sum_across_processes
 
     def forward(self, x: paddle.Tensor, mask: paddle.Tensor | None = None) -> paddle.Tensor:
         """Normalise every token.
@@ -71,30 +73,49 @@ class TokenBatchNorm(nn.Layer):
         """
         with paddle.amp.auto_cast(enable=False):
             x = x.astype("float32") if x.dtype in (paddle.float16, paddle.bfloat16) else x
+            if self._normalizes_natively(x, mask):
+                return self._native(x, mask)
             mean, var = self._batch_statistics(x, mask) if self.training else self._running(x)
             scale = self.weight.astype(x.dtype) * paddle.rsqrt(var + self.epsilon)
             return (x - mean) * scale + self.bias.astype(x.dtype)
 
+    def _normalizes_natively(self, x: paddle.Tensor, mask: paddle.Tensor | None) -> bool:
+        alone = not self.training or self.sum_across_processes is self._this_process_only
+        return alone and token_norm.takes(x, self.weight, mask)
+
+    def _native(self, x: paddle.Tensor, mask: paddle.Tensor | None) -> paddle.Tensor:
+        if not self.training:
+            scale = self.weight * paddle.rsqrt(self.running_var + self.epsilon)
+            return token_norm.shift(x, self.running_mean, scale, self.bias)
+        count = self._valid_tokens(x, mask)[1]
+        y, mean, var = token_norm.normalize(x, self.weight, self.bias, self.epsilon, mask)
+        self._update_running(mean, var, count)
+        return y
+
     def _running(self, x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
         return self.running_mean.astype(x.dtype), self.running_var.astype(x.dtype)
+
+    def _valid_tokens(
+        self, x: paddle.Tensor, mask: paddle.Tensor | None
+    ) -> tuple[paddle.Tensor | None, paddle.Tensor]:
+        """Weights (B, N, 1) of the tokens, None without a mask, and their sum, at least 1."""
+        if mask is not None:
+            weights = mask.astype(x.dtype).unsqueeze(-1)  # (B, N, 1)
+            return weights, self.sum_across_processes(weights.sum()).clip(min=1.0)
+        if x.shape[0] * x.shape[1] < 2:
+            raise ValueError(
+                "batch normalisation in training mode needs more than one token in the batch, "
+                f"got {x.shape}; use a larger batch or eval()"
+            )
+        local = paddle.full([], x.shape[0] * x.shape[1], dtype=x.dtype)
+        return None, self.sum_across_processes(local).clip(min=1.0)
 
     def _batch_statistics(
         self, x: paddle.Tensor, mask: paddle.Tensor | None
     ) -> tuple[paddle.Tensor, paddle.Tensor]:
         """Mean and biased variance (C,) of the batch; updates the running values."""
         reduce = self.sum_across_processes
-        if mask is None:
-            if x.shape[0] * x.shape[1] < 2:
-                raise ValueError(
-                    "batch normalisation in training mode needs more than one token in the batch, "
-                    f"got {x.shape}; use a larger batch or eval()"
-                )
-            weights = None
-            local = paddle.full([], x.shape[0] * x.shape[1], dtype=x.dtype)
-        else:
-            weights = mask.astype(x.dtype).unsqueeze(-1)  # (B, N, 1)
-            local = weights.sum()
-        count = reduce(local).clip(min=1.0)
+        weights, count = self._valid_tokens(x, mask)
         mean = reduce((x if weights is None else x * weights).sum(axis=[0, 1])) / count
         squares = paddle.square(x - mean)
         squares = squares if weights is None else squares * weights
@@ -164,18 +185,28 @@ class MultiHeadCrossCovariance(nn.Layer):
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
     ) -> paddle.Tensor:
         """Pool (B, N, C) to (B, H w^2), or (B, H w (w + 1) / 2) with the triangles only."""
-        batch, length = F.axis_length(tokens, 0), F.axis_length(tokens, 1)
         projected = record(taps, "head.projection", self.wr(tokens))  # (B, N, 2 H w)
+        if second_order.takes_heads(projected, self.num_heads, self.centering, mask):
+            cov = second_order.head_covariance(
+                projected, self.num_heads, centering=self.centering, mask=mask
+            )
+        else:
+            cov = self._covariance(projected, mask)  # (B H, w, w)
+        record(taps, "head.covariance", cov)
+        normed = record(taps, "head.power_norm", self.norm(cov))
+        batch = F.axis_length(tokens, 0)
+        return _flatten(normed, self.upper_triangle).reshape([batch, self.output_dim])
+
+    def _covariance(self, projected: paddle.Tensor, mask: paddle.Tensor | None) -> paddle.Tensor:
+        """(B, N, 2 H w) to (B H, w, w)."""
+        batch, length = F.axis_length(projected, 0), F.axis_length(projected, 1)
         parts = projected.reshape([batch, length, 2, self.num_heads, self.wr_dim])
         parts = parts.transpose([2, 0, 3, 1, 4])  # (2, B, H, N, w)
         w, r = parts.reshape([2, batch * self.num_heads, length, self.wr_dim]).unbind(0)
         if mask is not None:
             mask = mask.unsqueeze(1).expand([batch, self.num_heads, length])
             mask = mask.reshape([batch * self.num_heads, length])
-        cov = F.cross_covariance(w, r, centering=self.centering, mask=mask)  # (B H, w, w)
-        record(taps, "head.covariance", cov)
-        normed = record(taps, "head.power_norm", self.norm(cov))
-        return _flatten(normed, self.upper_triangle).reshape([batch, self.output_dim])
+        return F.cross_covariance(w, r, centering=self.centering, mask=mask)
 
 
 class QKCrossCovariance(nn.Layer):
@@ -212,7 +243,7 @@ class QKCrossCovariance(nn.Layer):
         k = nn.functional.relu(self.k_norm(self.k_proj(tokens), mask))  # (B, N, k)
         record(taps, "head.q", q)
         record(taps, "head.k", k)
-        cov = F.cross_covariance(q, k, centering="channel", mask=mask)  # (B, q, k)
+        cov = second_order.cross_covariance(q, k, centering="channel", mask=mask)  # (B, q, k)
         record(taps, "head.covariance", cov)
         normed = self.norm(cov.transpose([0, 2, 1])).transpose([0, 2, 1])  # (B, q, k)
         return record(taps, "head.power_norm", normed).reshape([-1, self.output_dim])

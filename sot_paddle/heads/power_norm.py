@@ -11,6 +11,7 @@ import paddle
 from paddle import nn
 
 from sot_paddle import functional as F
+from sot_paddle.ops import second_order
 
 
 class SvPN(nn.Layer):
@@ -58,7 +59,7 @@ class SvPN(nn.Layer):
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Normalise (B, n, d)."""
         start = paddle.ones([self.dim], dtype=x.dtype) if self.weight is None else self.weight
-        return F.sv_power_norm(
+        return second_order.sv_power_norm(
             x,
             start,
             alpha=self.alpha,

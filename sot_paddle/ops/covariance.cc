@@ -1,0 +1,274 @@
+// Cross-covariance of two token sets, float32: C = 1/n sum_t a_t b_t^T for each head, where
+// a_t = w_t (l_t - mean of l) and likewise b_t of r; w are the weights of the tokens, 1 without a
+// mask, and n is their sum, at least 1. See functional.cross_covariance.
+//
+// Backward, of G = dC: da_t = 1/n G b_t, dl_t = w_t (da_t - 1/n sum_s w_s da_s), where the scalar
+// centring takes the mean of that sum over the channels, and none leaves it out.
+//
+// Both sets lie in one tensor (the projection of the multi-head form: left parts of all heads, then
+// the right ones) or in two.
+#include "blocks.h"
+#include "small_matrices.h"
+
+namespace sot {
+namespace covariance {
+
+constexpr int kNone = 0, kChannel = 1, kScalar = 2;
+constexpr int64_t kChunk = 16;  // tokens of a partial sum
+
+// The weights of a sample's tokens and their sum.
+struct Weights {
+  const float* at;  // null: all are 1
+  float n;
+  Weights(const float* all, int64_t sample, int64_t count)
+      : at(all ? all + sample * count : nullptr), n(static_cast<float>(count)) {
+    if (!at) return;
+    double sum = 0.0;
+    for (int64_t t = 0; t < count; ++t) sum += at[t];
+    n = std::max(1.0f, static_cast<float>(sum));
+  }
+  float of(int64_t token) const { return at ? at[token] : 1.0f; }
+};
+
+// What the centring of rows (count, columns) subtracts; the scalar one has a mean for each head,
+// that is for each `width` columns.
+void means(const float* rows, int64_t stride, int64_t count, int64_t columns, int64_t width,
+           int centring, const Weights& weights, float* mean, float* part) {
+  std::fill(mean, mean + columns, 0.0f);
+  if (centring == kNone) return;
+  for (int64_t first = 0; first < count; first += kChunk) {
+    std::fill(part, part + columns, 0.0f);
+    for (int64_t t = first; t < std::min(count, first + kChunk); ++t) {
+      const float weight = weights.of(t);
+      for (int64_t i = 0; i < columns; ++i) part[i] += weight * rows[t * stride + i];
+    }
+    for (int64_t i = 0; i < columns; ++i) mean[i] += part[i];
+  }
+  if (centring == kChannel)
+    for (int64_t i = 0; i < columns; ++i) mean[i] /= weights.n;
+  for (int64_t first = 0; centring == kScalar && first < columns; first += width) {
+    double total = 0.0;
+    for (int64_t i = first; i < first + width; ++i) total += mean[i];
+    std::fill(mean + first, mean + first + width, static_cast<float>(total / width) / weights.n);
+  }
+}
+
+// to_t = w_t (rows_t - mean).
+void subtract(const float* rows, int64_t stride, int64_t count, int64_t columns,
+              const float* mean, const Weights& weights, float* to, int64_t apart) {
+  for (int64_t t = 0; t < count; ++t) {
+    const float weight = weights.of(t);
+    const float* from = rows + t * stride;
+    for (int64_t i = 0; i < columns; ++i) to[t * apart + i] = weight * (from[i] - mean[i]);
+  }
+}
+
+// One tensor of tokens (B, N, columns), each head `width` columns wide.
+struct Tokens {
+  const float* at;
+  int64_t columns, width;
+  int64_t stride() const { return columns + padded(width); }  // of its rows in a workspace
+  int64_t space(int64_t count) const { return (count + 2) * stride(); }
+};
+
+struct Call {
+  int64_t batch, heads, count;
+  bool apart;  // the sets are two tensors, else x holds both
+  Tokens x, y;
+  const float* weights;
+  int centring;
+
+  int64_t right() const { return apart ? 0 : heads * x.width; }  // first column of the right set
+  const Tokens& second() const { return apart ? y : x; }
+};
+
+// The centred tokens of a sample; whole vectors can be read from any column on.
+float* centred(const Call& call, const Tokens& tokens, int64_t sample, const Weights& weights,
+               Workspace* space) {
+  float *rows = space->take(call.count * tokens.stride()), *mean = space->take(tokens.stride());
+  float* part = space->take(tokens.stride());
+  const float* from = tokens.at + sample * call.count * tokens.columns;
+  for (int64_t t = 0; t < call.count; ++t)
+    std::fill(rows + t * tokens.stride() + tokens.columns, rows + (t + 1) * tokens.stride(), 0.0f);
+  means(from, tokens.columns, call.count, tokens.columns, tokens.width, call.centring, weights,
+        mean, part);
+  subtract(from, tokens.columns, call.count, tokens.columns, mean, weights, rows, tokens.stride());
+  return rows;
+}
+
+void forward(const Call& call, float* out) {
+  in_blocks(call.batch, 1, [=](int64_t sample, int64_t) {
+    const int64_t w1 = call.x.width, w2 = call.second().width, wide = padded(w2);
+    Workspace space(call.x.space(call.count) + call.y.space(call.count) + w1 * wide);
+    const Weights weights(call.weights, sample, call.count);
+    const float* a = centred(call, call.x, sample, weights, &space);
+    const float* b = call.apart ? centred(call, call.y, sample, weights, &space) : a;
+    float* c = space.take(w1 * wide);
+    for (int64_t head = 0; head < call.heads; ++head) {
+      product({a + head * w1, 1, call.x.stride()},
+              {b + call.right() + head * w2, call.second().stride()}, w1, call.count, w2,
+              {c, wide});
+      float* to = out + (sample * call.heads + head) * w1 * w2;
+      for (int64_t i = 0; i < w1; ++i)
+        for (int64_t j = 0; j < w2; ++j) to[i * w2 + j] = c[i * wide + j] / weights.n;
+    }
+  });
+}
+
+// dx_t = w_t (da_t - mean), of da in a workspace.
+void uncentre(const Call& call, const Tokens& tokens, int64_t sample, const Weights& weights,
+              const float* da, Workspace* space, float* to) {
+  float *mean = space->take(tokens.stride()), *part = space->take(tokens.stride());
+  means(da, tokens.stride(), call.count, tokens.columns, tokens.width, call.centring, weights,
+        mean, part);
+  subtract(da, tokens.stride(), call.count, tokens.columns, mean, weights,
+           to + sample * call.count * tokens.columns, tokens.columns);
+}
+
+void backward(const Call& call, const float* dc, float* dx, float* dy) {
+  in_blocks(call.batch, 1, [=](int64_t sample, int64_t) {
+    const Tokens &x = call.x, &other = call.second();
+    const int64_t w1 = x.width, w2 = other.width, wide = padded(w2), tall = padded(w1);
+    Workspace space(2 * (x.space(call.count) + call.y.space(call.count)) + w1 * wide + w2 * tall);
+    const Weights weights(call.weights, sample, call.count);
+    const float* a = centred(call, x, sample, weights, &space);
+    const float* b = call.apart ? centred(call, call.y, sample, weights, &space) : a;
+    float* da = space.take(call.count * x.stride());
+    float* db = call.apart ? space.take(call.count * call.y.stride()) : da;
+    float *g = space.take(w1 * wide), *turned = space.take(w2 * tall);
+    std::fill(g, turned + w2 * tall, 0.0f);
+    const auto each_head = [&](const auto& work) {  // what a product writes beyond a head, the next
+      for (int64_t head = 0; head < call.heads; ++head)  // one overwrites
+        work(head, dc + (sample * call.heads + head) * w1 * w2);
+    };
+    each_head([&](int64_t head, const float* from) {
+      for (int64_t i = 0; i < w1; ++i)
+        for (int64_t j = 0; j < w2; ++j) turned[j * tall + i] = from[i * w2 + j] / weights.n;
+      product({b + call.right() + head * w2, other.stride(), 1}, {turned, tall}, call.count, w2, w1,
+              {da + head * w1, x.stride()});
+    });
+    each_head([&](int64_t head, const float* from) {
+      for (int64_t i = 0; i < w1; ++i)
+        for (int64_t j = 0; j < w2; ++j) g[i * wide + j] = from[i * w2 + j] / weights.n;
+      product({a + head * w1, x.stride(), 1}, {g, wide}, call.count, w1, w2,
+              {db + call.right() + head * w2, other.stride()});
+    });
+    uncentre(call, x, sample, weights, da, &space, dx);
+    if (call.apart) uncentre(call, call.y, sample, weights, db, &space, dy);
+  });
+}
+
+using Optional = paddle::optional<paddle::Tensor>;
+
+// The inputs without gaps, and the call that reads them.
+struct Given {
+  paddle::Tensor x, y, mask;
+  Call call;
+
+  Given(const paddle::Tensor& left, const paddle::Tensor* right, const Optional& weights,
+        int64_t heads, int centring)
+      : x(dense(left)) {
+    const auto shape = x.shape();
+    call = {shape[0], heads, shape[1], right != nullptr, {x.data<float>(), shape[2], shape[2]}, {},
+            nullptr, centring};
+    if (right) {
+      y = dense(*right);
+      call.y = {y.data<float>(), y.shape()[2], y.shape()[2]};
+    } else {
+      call.x.width /= 2 * heads;
+    }
+    if (weights) {
+      mask = dense(weights.get());
+      call.weights = mask.data<float>();
+    }
+  }
+
+  std::vector<paddle::Tensor> covariances() const {
+    paddle::Tensor out =
+        paddle::empty({call.batch * call.heads, call.x.width, call.second().width}, x.dtype(),
+                      x.place());
+    forward(call, out.data<float>());
+    return {out};
+  }
+
+  std::vector<paddle::Tensor> gradients(const paddle::Tensor& dc) const {
+    std::vector<paddle::Tensor> made{paddle::empty_like(x)};
+    if (call.apart) made.push_back(paddle::empty_like(y));
+    const paddle::Tensor g = dense(dc);
+    backward(call, g.data<float>(), made[0].data<float>(), made.back().data<float>());
+    return made;
+  }
+};
+
+std::vector<paddle::Tensor> Heads(const paddle::Tensor& x, const Optional& mask, int64_t heads,
+                                  int centring) {
+  return Given(x, nullptr, mask, heads, centring).covariances();
+}
+
+std::vector<paddle::Tensor> HeadsBackward(const paddle::Tensor& x, const Optional& mask,
+                                          const paddle::Tensor& dc, int64_t heads, int centring) {
+  return Given(x, nullptr, mask, heads, centring).gradients(dc);
+}
+
+std::vector<paddle::Tensor> Pair(const paddle::Tensor& x, const paddle::Tensor& y,
+                                 const Optional& mask, int centring) {
+  return Given(x, &y, mask, 1, centring).covariances();
+}
+
+std::vector<paddle::Tensor> PairBackward(const paddle::Tensor& x, const paddle::Tensor& y,
+                                         const Optional& mask, const paddle::Tensor& dc,
+                                         int centring) {
+  return Given(x, &y, mask, 1, centring).gradients(dc);
+}
+
+std::vector<paddle::Tensor> HeadsSecond(const paddle::Tensor&, const Optional&,
+                                        const paddle::Tensor&, const paddle::Tensor&, int64_t,
+                                        int) {
+  PD_THROW(kOnceOnly);
+}
+
+std::vector<paddle::Tensor> PairSecond(const paddle::Tensor&, const paddle::Tensor&,
+                                       const Optional&, const paddle::Tensor&,
+                                       const paddle::Tensor&, const paddle::Tensor&, int) {
+  PD_THROW(kOnceOnly);
+}
+
+}  // namespace covariance
+}  // namespace sot
+
+PD_BUILD_OP(sot_head_covariance)
+    .Inputs({"X", paddle::Optional("Mask")})
+    .Outputs({"Out"})
+    .Attrs({"heads: int64_t", "centring: int"})
+    .SetKernelFn(PD_KERNEL(sot::covariance::Heads));
+
+PD_BUILD_GRAD_OP(sot_head_covariance)
+    .Inputs({"X", paddle::Optional("Mask"), paddle::Grad("Out")})
+    .Outputs({paddle::Grad("X")})
+    .Attrs({"heads: int64_t", "centring: int"})
+    .SetKernelFn(PD_KERNEL(sot::covariance::HeadsBackward));
+
+PD_BUILD_DOUBLE_GRAD_OP(sot_head_covariance)
+    .Inputs({"X", paddle::Optional("Mask"), paddle::Grad("Out"), paddle::Grad(paddle::Grad("X"))})
+    .Outputs({paddle::Grad(paddle::Grad("Out"))})
+    .Attrs({"heads: int64_t", "centring: int"})
+    .SetKernelFn(PD_KERNEL(sot::covariance::HeadsSecond));
+
+PD_BUILD_OP(sot_pair_covariance)
+    .Inputs({"X", "Y", paddle::Optional("Mask")})
+    .Outputs({"Out"})
+    .Attrs({"centring: int"})
+    .SetKernelFn(PD_KERNEL(sot::covariance::Pair));
+
+PD_BUILD_GRAD_OP(sot_pair_covariance)
+    .Inputs({"X", "Y", paddle::Optional("Mask"), paddle::Grad("Out")})
+    .Outputs({paddle::Grad("X"), paddle::Grad("Y")})
+    .Attrs({"centring: int"})
+    .SetKernelFn(PD_KERNEL(sot::covariance::PairBackward));
+
+PD_BUILD_DOUBLE_GRAD_OP(sot_pair_covariance)
+    .Inputs({"X", "Y", paddle::Optional("Mask"), paddle::Grad("Out"),
+             paddle::Grad(paddle::Grad("X")), paddle::Grad(paddle::Grad("Y"))})
+    .Outputs({paddle::Grad(paddle::Grad("Out"))})
+    .Attrs({"centring: int"})
+    .SetKernelFn(PD_KERNEL(sot::covariance::PairSecond));
