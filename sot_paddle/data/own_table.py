@@ -1,8 +1,9 @@
-"""A task from a user's own TSV files, found by their column names."""
+"""A task from a user's own tables, found by their column names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Collection, Sequence, Set
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,6 +13,8 @@ from sot_paddle.data.glue_tasks import PAIR, TASKS, Task, standard_splits
 from sot_paddle.data.tsv import read_table
 
 MAX_CLASSES = 1000  # more than this and the label column surely holds something else
+TEXTS = ("sentence", "text")
+"""Names of a column with one text; the first that is there is taken."""
 
 
 def own_task(
@@ -19,9 +22,9 @@ def own_task(
 ) -> Task:
     """Describe the files ``train.tsv``, ``dev.tsv`` and ``test.tsv`` of a folder as a task.
 
-    Each has a header with ``sentence``, or ``sentence1`` and ``sentence2``, and ``label`` (not
-    in the test file, where it is not read); further columns are ignored, except that ``index``
-    numbers the rows. Quoting is off, as in GLUE.
+    Each has a header with ``sentence`` (or ``text``), or ``sentence1`` and ``sentence2``, and
+    ``label`` (not in the test file, where it is not read); further columns are ignored, except that
+    ``index`` numbers the rows. Quoting is off, as in GLUE.
 
     Args:
         data_dir: the folder; its ``train.tsv`` decides columns and labels.
@@ -43,31 +46,67 @@ def own_task(
     probe = _task(("sentence",), ("?",), regression=False)
     split_paths(data_dir, probe, "train")  # refuses a wrong folder
     table = read_table(path, required=("label",))
-    if set(PAIR) <= set(table.columns):
-        text = PAIR
-    elif "sentence" in table.columns:
-        text = ("sentence",)
-    else:
-        raise DataError(
-            f"{path}, line 1: expected the column sentence, or sentence1 and sentence2; found "
-            f"{', '.join(map(repr, table.columns))}"
-        )
+    text = text_columns(path, table.columns)
     if regression:
         return _task(text, (), regression=True)
     cells = {cells[table.columns["label"]] for _, cells in table.rows}
-    chosen = tuple(labels) if labels is not None else _ordered(cells)
+    return _task(text, class_names(path, cells if labels is None else labels), regression=False)
+
+
+def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
+    """The columns with the text or the two texts of a table that names none.
+
+    Raises:
+        DataError: there are no such columns.
+    """
+    if set(PAIR) <= set(columns):
+        return PAIR
+    found = [name for name in TEXTS if name in columns]
+    if not found:
+        raise DataError(
+            f"{path}, line 1: expected the column {' or '.join(TEXTS)}, or sentence1 and "
+            f"sentence2; found {', '.join(map(repr, columns))}"
+        )
+    return (found[0],)
+
+
+def class_names(path: Path, labels: Collection[str]) -> tuple[str, ...]:
+    """The classes in the order of their indices: of a set in order, else as they are given.
+
+    Args:
+        path: of the table, for messages.
+        labels: the set of what stands in its column, or the names in their order.
+
+    Raises:
+        DataError: fewer than two, more than `MAX_CLASSES`, or one twice.
+    """
+    chosen = _ordered(labels) if isinstance(labels, Set) else tuple(labels)
     if not 2 <= len(chosen) <= MAX_CLASSES or len(set(chosen)) < len(chosen):
         raise DataError(
             f"{path}: expected 2 to {MAX_CLASSES} different labels, found {len(chosen)}; use "
             "regression=True if the label is a score"
         )
-    return _task(text, chosen, regression=False)
+    return chosen
 
 
-def _ordered(cells: set[str]) -> tuple[str, ...]:
+def _ordered(cells: Collection[str]) -> tuple[str, ...]:
     if all(cell.removeprefix("-").isdecimal() for cell in cells):
         return tuple(sorted(cells, key=lambda cell: (int(cell), cell)))
     return tuple(sorted(cells))
+
+
+def described(
+    title: str, text: tuple[str, ...], labels: tuple[str, ...], label: str = "label"
+) -> Task:
+    """A task beside GLUE's, scored by accuracy, with its predictions in ``predictions.tsv``.
+
+    Args:
+        title: for messages and metrics.json.
+        text: one or two columns with text.
+        labels: class names.
+        label: column of the label.
+    """
+    return dataclasses.replace(_task(text, labels, regression=False), title=title, label=label)
 
 
 def _task(text: tuple[str, ...], labels: tuple[str, ...], *, regression: bool) -> Task:

@@ -16,10 +16,11 @@ Shape legend: B texts, S tokens of a row after padding.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.token_features import TokenFeatures, pad_rows
@@ -29,7 +30,32 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 TIE_BREAKS = ("slow", "fast")
+HEAD, TAIL, HALVES = -2, -1, 0
+"""Which tokens of a single text are kept, see :func:`kept_tokens`."""
 _SHORTEST = 8  # room for the special tokens and a little text
+
+
+def kept_tokens(ids: list[int], room: int, trunc_medium: int) -> list[int]:
+    """What is kept of a single text that may be too long.
+
+    Args:
+        ids: its tokens, special ones not counted.
+        room: tokens M that fit.
+        trunc_medium: ``HEAD`` the first M, ``TAIL`` the last M, ``HALVES`` the first and the last
+            ``M // 2`` (QUIRK: one fewer than fit where M is odd), k above 0 the first k and the
+            last M - k; k is below M.
+
+    Source: specs.md D.2.
+    """
+    if len(ids) <= room:
+        return ids
+    if trunc_medium == HEAD:
+        return ids[:room]
+    if trunc_medium == TAIL:
+        return ids[len(ids) - room :]
+    half = room // 2
+    first, last = (half, half) if trunc_medium == HALVES else (trunc_medium, room - trunc_medium)
+    return ids[:first] + ids[len(ids) - last :]
 
 
 def truncated_lengths(first: int, second: int, room: int, tie_break: str) -> tuple[int, int]:
@@ -96,6 +122,7 @@ class SubwordTokenizer:
     Attributes:
         vocab_size: largest token id + 1.
         fingerprint: hash of the vocabulary and of every option, for the cache.
+        trunc_medium: which tokens of a single text are kept: the first ones, see `truncating`.
 
     Raises:
         DataError: an impossible option.
@@ -118,11 +145,30 @@ class SubwordTokenizer:
     ) -> None:
         self.form, self.pad_id, self.mask_id = form, pad_id, mask_id
         self.do_lower_case, self.word_lead = do_lower_case, word_lead
-        self.max_length, self.tie_break = max_length, tie_break
+        self.max_length, self.tie_break, self.trunc_medium = max_length, tie_break, HEAD
         self.vocab_size = max(backend.get_vocab().values()) + 1
         self._backend = backend
         options = f"{max_length} {tie_break} {settings}{backend.to_str()}"
         self.fingerprint = hashlib.sha256(options.encode()).hexdigest()
+
+    def truncating(self, trunc_medium: int) -> Self:
+        """The same tokenizer that keeps other tokens of a single text, see :func:`kept_tokens`.
+
+        Raises:
+            DataError: no such rule, or more tokens at the front than fit.
+        """
+        room = self.max_length - self.form.special(1)
+        if not HEAD <= trunc_medium < room:
+            raise DataError(
+                f"trunc_medium: expected {HEAD} (head), {TAIL} (tail), {HALVES} (halves) or the "
+                f"number of first tokens below {room}, what {self.max_length} tokens leave, got "
+                f"{trunc_medium}"
+            )
+        other = copy.copy(self)
+        other.trunc_medium = trunc_medium
+        options = f"{self.fingerprint} {trunc_medium}"
+        other.fingerprint = hashlib.sha256(options.encode()).hexdigest()
+        return other
 
     def tokenize(
         self,
@@ -221,7 +267,7 @@ class SubwordTokenizer:
         """The row with its special tokens, and where its token type becomes 1."""
         form = self.form
         if second is None:
-            kept = first[: limit - form.special(1)]
+            kept = kept_tokens(first, limit - form.special(1), self.trunc_medium)
             row = [*form.begin, *kept, *form.end]
             return row, len(row)
         kept_first, kept_second = truncated_lengths(

@@ -74,6 +74,7 @@ def preparation_of(recipe: Recipe, folder: Path) -> Preparation:
 
 def load_tokenizer(details: TextRecipe, folder: Path) -> SubwordTokenizer:
     """The tokenizer of a folder with the settings of a recipe."""
-    return FAMILIES[details.tokenizer].build(
+    tokenizer = FAMILIES[details.tokenizer].build(
         folder, do_lower_case=details.do_lower_case, max_length=details.max_length
     )
+    return tokenizer.truncating(details.trunc_medium)

@@ -10,6 +10,7 @@ from typing import Any
 from sot_paddle import reading, strict_json
 from sot_paddle.config import build_record
 from sot_paddle.data.squad.span_decoding import DecodingOptions
+from sot_paddle.data.subword import HEAD
 
 RECIPE = "export.json"
 KIND, VERSION = "sot_paddle export", 1
@@ -26,6 +27,8 @@ class TextRecipe:
         do_lower_case: as in training.
         num_texts: 1 for sentences, 2 for pairs, None for either.
         columns: names of the task's text columns, () when they are not known.
+        trunc_medium: which tokens of a long text are kept, as in training; see
+            `sot_paddle.data.subword.kept_tokens`.
     """
 
     tokenizer: str
@@ -34,6 +37,7 @@ class TextRecipe:
     do_lower_case: bool
     num_texts: int | None = None
     columns: tuple[str, ...] = ()
+    trunc_medium: int = HEAD
 
 
 @dataclasses.dataclass(frozen=True)

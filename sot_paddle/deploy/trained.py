@@ -100,6 +100,7 @@ def _text(folder: Path) -> Trained:
             tokenizer.do_lower_case,
             found.num_texts,
             task.text if task else (),
+            tokenizer.trunc_medium,
         ),
         _spans(found) if found.model.head_config.pooling == SPANS else None,
     )

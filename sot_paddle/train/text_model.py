@@ -12,7 +12,7 @@ from paddle import nn
 
 from sot_paddle.config import SPANS
 from sot_paddle.data.glue_tasks import TASKS
-from sot_paddle.data.subword import SubwordTokenizer
+from sot_paddle.data.subword import HEAD, SubwordTokenizer
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.reading import field_of, read_object
 from sot_paddle.registry import create_model, text_backbone
@@ -25,6 +25,7 @@ _LENGTH = 128
 """Tokens of a row where the run's options are not there: the default of training."""
 
 _OPTIONS = {"max_seq_length": (int,), "do_lower_case": (bool,), "padding": (str,)}
+_OPTIONS |= {"trunc_medium": (int,)}
 """Those of a run that its model needs."""
 
 
@@ -87,8 +88,10 @@ def load_trained_text(place: str | Path, *, max_length: int | None = None) -> Te
     length = max_length or options.get("max_seq_length") or min(usual, limit)
     if length > limit:
         raise ValueError(f"{folder} has positions for {limit} tokens, asked for {length}")
-    tokenizer = FAMILIES[model.backbone.tokenizer].build(
-        folder, do_lower_case=options.get("do_lower_case"), max_length=length
+    tokenizer = (
+        FAMILIES[model.backbone.tokenizer]
+        .build(folder, do_lower_case=options.get("do_lower_case"), max_length=length)
+        .truncating(options.get("trunc_medium", HEAD))
     )
     task = TASKS.get(str(config.get("task", "")).lower())
     return TextModel(

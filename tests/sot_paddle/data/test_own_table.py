@@ -44,7 +44,7 @@ def test_given_labels_and_regression(task_folder):
 @pytest.mark.parametrize(
     ("content", "match"),
     [
-        ("text\tlabel\na\t1\nb\t2\n", "expected the column sentence, or sentence1 and sentence2"),
+        ("words\tlabel\na\t1\nb\t2\n", "the column sentence or text, or sentence1 and sentence2"),
         ("sentence\tclass\na\t1\n", "missing label"),
         ("sentence\tlabel\na\t1\nb\t1\n", "expected 2 to 1000 different labels, found 1"),
         ("sentence\tlabel\na\n", "line 2: expected 2 tab-separated columns"),

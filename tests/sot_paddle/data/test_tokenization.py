@@ -11,7 +11,7 @@ from transformers import BertTokenizer, BertTokenizerFast
 import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.real_sentences import REAL_SENTENCES
-from sot_paddle.data.subword import truncated_lengths
+from sot_paddle.data.subword import HALVES, HEAD, TAIL, kept_tokens, truncated_lengths
 from sot_paddle.data.tokenization import WordPieceTokenizer
 
 PAD, UNK, CLS, SEP, MASK, A, B, C, CAT, BIG_CAT, S, E_ACUTE, E = range(13)
@@ -106,6 +106,38 @@ def test_truncation_by_brute_force(tie_break):
                         short, long = room // 2, room - room // 2
                     left, right = (long, short) if first > second else (short, long)
                 assert truncated_lengths(first, second, room, tie_break) == (left, right)
+
+
+@pytest.mark.parametrize(
+    ("rule", "even", "odd"),
+    [
+        (HEAD, "abcdef", "abcdefg"),
+        (TAIL, "efghij", "defghij"),
+        (HALVES, "abchij", "abchij"),  # one fewer than fits where the room is odd
+        (1, "afghij", "aefghij"),
+        (5, "abcdej", "abcdeij"),
+    ],
+)
+def test_which_tokens_of_a_single_text_are_kept(rule, even, odd):
+    assert "".join(kept_tokens(list("abcdefghij"), 6, rule)) == even
+    assert "".join(kept_tokens(list("abcdefghij"), 7, rule)) == odd
+    for text in ("", "abcde", "abcdef"):
+        assert "".join(kept_tokens(list(text), 6, rule)) == text
+
+
+def test_a_tokenizer_that_keeps_other_tokens(vocab_file):
+    head = WordPieceTokenizer(vocab_file, max_length=8)
+    tail = head.truncating(TAIL)
+    text, short = "a " * 6 + "b", ["a b"]
+    ids = head.tokenize(["a", "b"]).input_ids[[1, 4]]
+    assert list(head.tokenize([text]).row(0)[1:-1]) == [ids[0]] * 6
+    assert list(tail.tokenize([text]).row(0)[1:-1]) == [ids[0]] * 5 + [ids[1]]
+    assert len({head.fingerprint, tail.fingerprint, head.truncating(2).fingerprint}) == 3
+    pair = head.tokenize([text], short).input_ids  # pairs are cut as before
+    np.testing.assert_array_equal(tail.tokenize([text], short).input_ids, pair)
+    for wrong in (-3, 6):
+        with pytest.raises(DataError, match=r"first tokens below 6, what 8 tokens leave, got"):
+            head.truncating(wrong)
 
 
 def test_the_fingerprint_depends_on_every_option_and_not_on_the_process(vocab_file):

@@ -1,0 +1,1 @@
+"""Labelled texts of any length on the disk: layouts, rows, and how they are found again."""
