@@ -40,6 +40,12 @@ POOLINGS = ("mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text", *CLASS_TOKEN_POOLINGS
 SPANS = "spans"
 """Head of question answering: it scores every token and pools none."""
 
+LAYERS = "layers"
+"""Head on the class token of chosen layers of a language model."""
+
+LAYER_POOLINGS = ("concat", "max", "mean")
+"""What makes one vector of the class tokens of several layers; the first is the default."""
+
 FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
 NORMALIZATIONS: Mapping[str, tuple[str, ...]] = {
     "mgcrp": ("svpn", "sqrt_d", "sqrt_t", "epn", "ln", "none"),
@@ -58,7 +64,7 @@ class HeadConfig:
     """Options of a classification head; see ``docs/heads.md`` for the table.
 
     Attributes:
-        pooling: how word tokens become one vector (``POOLINGS``), or `SPANS`.
+        pooling: how word tokens become one vector (``POOLINGS``), or `SPANS`, or `LAYERS`.
         fusion: how class token and words are combined (``FUSIONS``); None means ``sum_fc``.
         normalization: power norm of a covariance pooling; None means that pooling's default.
         q_dim: rows of the single-head covariance, width of ``gcp_text`` (text release).
@@ -77,8 +83,10 @@ class HeadConfig:
         centering: ``"scalar"`` (published) or ``"channel"``; ``mgcrp_qk`` is always per channel.
         covariance_scale: GCP's factor, ``"published"`` (1/d) or ``"tokens"`` (1/N).
         head_dropout: None means .8 for ``mgcrp_qk``, the encoder's hidden dropout for
-            ``pooler`` and ``two_layer`` (``drop_rate`` of images) and 0 otherwise.
+            ``pooler``, ``two_layer`` (``drop_rate`` of images) and ``layers``, and 0 otherwise.
         mask_padding: statistics over valid tokens only.
+        layers: numbers of the layers of `LAYERS`, from 0 and in their order; () for all.
+        layer_pooling: how they become one vector (``LAYER_POOLINGS``).
         on_zero: ``"nan"`` (published) or ``"zero"`` for the gradient at a zero covariance; None
             means ``"zero"`` exactly when ``mask_padding`` is on.
     """
@@ -103,9 +111,12 @@ class HeadConfig:
     head_dropout: float | None = None
     mask_padding: bool = False
     on_zero: str | None = None
+    layers: tuple[int, ...] = ()
+    layer_pooling: str = LAYER_POOLINGS[0]
 
     def __post_init__(self) -> None:
-        _one_of("pooling", self.pooling, (*POOLINGS, SPANS))
+        _one_of("pooling", self.pooling, (*POOLINGS, SPANS, LAYERS))
+        self._check_layers()
         _one_of("fusion", self.fusion, (None, *FUSIONS))
         allowed = NORMALIZATIONS.get(self.pooling, ())
         _one_of(f"normalization of pooling {self.pooling!r}", self.normalization, (None, *allowed))
@@ -132,6 +143,13 @@ class HeadConfig:
             raise ValueError(f"alpha must be in (0, 1], got {self.alpha}")
         if self.head_dropout is not None:
             _probability("head_dropout", self.head_dropout)
+
+    def _check_layers(self) -> None:
+        _one_of("layer_pooling", self.layer_pooling, LAYER_POOLINGS)
+        if self.layers and self.pooling != LAYERS:
+            raise ValueError(f"layers is an option of pooling {LAYERS!r}, got {self.pooling!r}")
+        if any(layer < 0 for layer in self.layers):
+            raise ValueError(f"layers must be numbers from 0, got {self.layers}")
 
     @property
     def resolved_on_zero(self) -> str:

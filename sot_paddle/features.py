@@ -22,11 +22,14 @@ class Features:
         cls: (B, C) class token, or None for a backbone without one.
         words: (B, N, C) word (or patch) tokens.
         mask: (B, N) bool, true where the token is valid, or None when all are.
+        hidden: outputs of every layer of the encoder (B, 1 + N, C), the class token first; None
+            unless the head asks for them.
     """
 
     cls: paddle.Tensor | None
     words: paddle.Tensor
     mask: paddle.Tensor | None = None
+    hidden: tuple[paddle.Tensor, ...] | None = None
 
 
 def record(taps: Taps | None, name: str, tensor: paddle.Tensor) -> paddle.Tensor:

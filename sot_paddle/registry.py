@@ -10,7 +10,7 @@ from paddle import nn
 
 from sot_paddle.backbones import bert, conv_bert, gpt, roberta, spanbert, swin, vit
 from sot_paddle.backbones.text import SECOND_ORDER, TextBackbone, build_text
-from sot_paddle.config import SPANS, near_names
+from sot_paddle.config import LAYERS, SPANS, near_names
 from sot_paddle.ops.layers import with_native_layers
 
 TEXT_CLASSES = 2
@@ -121,9 +121,10 @@ def text_name(preset: str, pooling: str) -> str:
         pooling: of the head.
 
     Returns:
-        That name for its own classifier and for spans, else the one that ends in ``_mgcrp``.
+        That name for its own classifier, for spans and for the class tokens of its layers, else
+        the one that ends in ``_mgcrp``.
     """
-    return preset if pooling in (_TEXT[preset][0].plain, SPANS) else preset + _ALIAS
+    return preset if pooling in (_TEXT[preset][0].plain, SPANS, LAYERS) else preset + _ALIAS
 
 
 def create_model(

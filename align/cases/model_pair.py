@@ -318,5 +318,7 @@ class ModelPair(AnyPair):
         }
 
 
-def _detached(value: paddle.Tensor | None) -> paddle.Tensor | None:
+def _detached(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(one.detach() for one in value)
     return None if value is None else value.detach()

@@ -29,6 +29,7 @@ from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS
 from sot_paddle.heads.adapter_pooler import AdapterPooler
 from sot_paddle.heads.fusion import PoolerHead
 from sot_paddle.heads.layer_probes import LayerProbes
+from sot_paddle.heads.layer_tokens import LayerTokensHead
 from sot_paddle.heads.pooling import (
     BranchCovariance,
     MultiHeadCrossCovariance,
@@ -241,6 +242,11 @@ MODEL_FAULTS: tuple[ModelFault, ...] = (
         lambda layer: _set(layer.dense.bias, layer.dense.bias.numpy() + 1e-2),
         ".dense",
     ),
+    ModelFault(
+        "class_token_of_the_layer_before",
+        _first(LayerTokensHead),
+        lambda head: put(head, layers=tuple(max(0, layer - 1) for layer in head.layers)),
+    ),
     ModelFault("layers_before_widths", _first(AdapterPooler), _layers_before_widths),
     ModelFault("probe_of_the_next_layer", _first(LayerProbes), _next_probe, ".word_fc"),
     ModelFault("classifier_bias_shifted", _classifier, _shifted_scores),
@@ -268,7 +274,7 @@ def recipe_faults(step: str, recipe: Recipe) -> Mapping[str, Recipe]:
     """
     faults = {"decay_missing": recipe_with(recipe, weight_decay=0.0)}
     if step == "optimizer":
-        other = {"hf_adamw": "adamw", "adamw": "hf_adamw"}[recipe.optimizer]
+        other = "adamw" if recipe.optimizer == "hf_adamw" else "hf_adamw"
         if not recipe.correct_bias:
             faults["adam_bias_corrected"] = recipe_with(recipe, correct_bias=True)
         return {
@@ -303,6 +309,7 @@ NOT_IN_THE_CATALOGUE = (
     "swin_windows_not_shifted",
     "pooler_bias_shifted",
     "layers_before_widths",
+    "class_token_of_the_layer_before",
     "probe_of_the_next_layer",
     "classifier_bias_shifted",
     "adam_bias_corrected",

@@ -41,5 +41,6 @@ BERT = TextBackbone(
     presets={"bert_base": {}, "bert_large": LARGE},
     plain="pooler",
     norms=r"bert\..*\b(layer_norm|norm1|norm2)\.weight",
+    layers=r"bert\.encoder\.layers\.(\d+)\.",
     tokenizer="wordpiece",
 )

@@ -439,5 +439,6 @@ CONV_BERT = TextBackbone(
     },
     plain="pooler",
     norms=r"conv_bert\..*\b(layer_norm|norm1|norm2)\.weight",
+    layers=r"conv_bert\.layers\.(\d+)\.",
     tokenizer="sentencepiece",
 )

@@ -246,6 +246,8 @@ GPT = TextBackbone(
     },
     plain="score",
     norms=r"gpt\.layers\.\d+\.norm[12]\.weight",
+    layers=r"gpt\.layers\.(\d+)\.",
+    first_token=False,
     config_keys={
         "hidden_size": ("n_embd",),
         "num_hidden_layers": ("n_layer",),

@@ -54,6 +54,7 @@ ROBERTA = TextBackbone(
     presets={"roberta_base": _SIZES, "roberta_large": {**_SIZES, **LARGE}},
     plain="two_layer",
     norms=r"roberta\..*\b(layer_norm|norm1|norm2)\.weight",
+    layers=r"roberta\.encoder\.layers\.(\d+)\.",
     tokenizer="byte_bpe",
     positions_after_padding=True,
 )

@@ -15,7 +15,14 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from sot_paddle.config import EncoderConfig, HeadConfig, build_record, near_names, require_type
+from sot_paddle.config import (
+    LAYERS,
+    EncoderConfig,
+    HeadConfig,
+    build_record,
+    near_names,
+    require_type,
+)
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
 from sot_paddle.ops.gelu import gelu
@@ -65,6 +72,9 @@ class TextBackbone:
         presets: registry name -> options that differ from the record's defaults, smallest first.
         plain: pooling of its own classifier.
         norms: pattern of the names of its normalisation weights, which do not decay.
+        layers: pattern of the beginnings of the names of a layer's parameters, with its number, in
+            the order of computation, as its group.
+        first_token: whether the class token is the first one of a row.
         config_keys: option -> keys of the checkpoint's config.json, the first of which is read,
             where they are not the option's name; none for an option that it does not state.
         config_values: option -> value in the config.json -> value here, where they differ.
@@ -83,6 +93,8 @@ class TextBackbone:
     presets: Mapping[str, Mapping[str, Any]]
     plain: str
     norms: str
+    layers: str
+    first_token: bool = True
     config_keys: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     config_values: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     inner_factor: int | None = None
@@ -172,6 +184,11 @@ class TextClassifier(nn.Layer):
         self.name, self.num_classes, self.backbone = name, num_classes, backbone
         self.encoder_config = self.backbone_config = encoder
         self.head_config = head
+        if head.pooling == LAYERS and not backbone.first_token:
+            raise ValueError(
+                f"pooling {LAYERS!r} takes the first token of a row, which is no class token of "
+                f"{backbone.architecture}"
+            )
         self.add_sublayer(backbone.prefix, backbone.encoder(encoder))
         self.head = build_head(
             head,
@@ -179,6 +196,7 @@ class TextClassifier(nn.Layer):
             num_classes=num_classes,
             pooler_dropout=encoder.hidden_dropout_prob,
             initializer_range=encoder.initializer_range,
+            num_layers=encoder.num_hidden_layers,
         )
 
     def features(
@@ -190,7 +208,13 @@ class TextClassifier(nn.Layer):
     ) -> Features:
         """Encode token ids, see :meth:`forward`; taps are "embeddings" and "layers.{i}"."""
         encoder = getattr(self, self.backbone.prefix)
-        return encoder(input_ids, token_type_ids, attention_mask, taps)
+        if self.head_config.pooling != LAYERS:
+            return encoder(input_ids, token_type_ids, attention_mask, taps)
+        taps = {} if taps is None else taps
+        features = encoder(input_ids, token_type_ids, attention_mask, taps)
+        layers = range(self.encoder_config.num_hidden_layers)
+        hidden = tuple(taps[f"layers.{layer}"] for layer in layers)
+        return dataclasses.replace(features, hidden=hidden)
 
     def forward(
         self,

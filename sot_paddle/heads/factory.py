@@ -9,12 +9,14 @@ from paddle import nn
 
 from sot_paddle.config import (
     CLASS_TOKEN_POOLINGS,
+    LAYERS,
     NORMALIZATIONS,
     SPANS,
     HeadConfig,
     require_buildable,
 )
 from sot_paddle.heads import fusion, pooling, power_norm
+from sot_paddle.heads.layer_tokens import LayerTokensHead
 from sot_paddle.heads.spans import SpanHead
 
 TEXT_DROPOUT = 0.8
@@ -123,6 +125,7 @@ def build_head(
     has_class_token: bool = True,
     pooler_dropout: float = 0.0,
     initializer_range: float = 0.02,
+    num_layers: int | None = None,
 ) -> nn.Layer:
     """Build a classification head.
 
@@ -132,8 +135,9 @@ def build_head(
         num_classes: K, at least 1 (1 is regression).
         has_class_token: whether the features will carry a class token.
         pooler_dropout: dropout of a language model's own classifier (``pooler``, ``two_layer``)
-            when ``head_dropout`` is None.
+            and of ``layers`` when ``head_dropout`` is None.
         initializer_range: standard deviation of the weights of such a classifier at the start.
+        num_layers: layers whose outputs the features will carry, None where they carry none.
 
     Returns:
         A Layer mapping Features to logits (B, K).
@@ -150,6 +154,9 @@ def build_head(
     require_buildable({"num_classes": num_classes}, dim * num_classes)
     if config.pooling == SPANS:
         return _span_head(config, dim, num_classes, has_class_token, initializer_range)
+    if config.pooling == LAYERS:
+        dropout = pooler_dropout if config.head_dropout is None else config.head_dropout
+        return _layer_head(config, dim, num_classes, num_layers, dropout, initializer_range)
     if config.pooling in CLASS_TOKEN_POOLINGS or config.fusion == "class_token":
         return _class_token_head(
             config, dim, num_classes, has_class_token, pooler_dropout, initializer_range
@@ -177,6 +184,29 @@ def _span_head(
             f"num_classes 2 and no fusion, got {num_classes} and {config.fusion!r}"
         )
     return SpanHead(dim, dropout=config.head_dropout or 0.0, std=std)
+
+
+def _layer_head(
+    config: HeadConfig,
+    dim: int,
+    num_classes: int,
+    num_layers: int | None,
+    dropout: float,
+    std: float,
+) -> nn.Layer:
+    if num_layers is None or config.fusion is not None:
+        raise ValueError(
+            f"pooling {LAYERS!r} classifies the class token of a language model's layers: it needs "
+            f"such a backbone and no fusion, got fusion {config.fusion!r}"
+        )
+    layers = config.layers or tuple(range(num_layers))
+    if max(layers) >= num_layers:
+        raise ValueError(
+            f"layers must be numbers from 0 to {num_layers - 1} of this model, got {layers}"
+        )
+    return LayerTokensHead(
+        dim, num_classes, layers=layers, pooling=config.layer_pooling, dropout=dropout, std=std
+    )
 
 
 def _class_token_head(

@@ -123,6 +123,7 @@ class TextClassifier(nn.Module):
             num_classes=num_classes,
             encoder_dropout=encoder.hidden_dropout_prob,
             init_std=encoder.initializer_range,
+            num_layers=encoder.num_hidden_layers,
         )
         self.add_module(self.prefix, self.build_encoder(encoder))
         self.head = built_head
@@ -186,7 +187,8 @@ class TextClassifier(nn.Module):
         assert len(states) == self.encoder_config.num_hidden_layers + 1
         taps = {"embeddings": states[0]}
         taps.update({f"layers.{index}": state for index, state in enumerate(states[1:])})
-        return self.split(states[-1], attention_mask), taps
+        features = self.split(states[-1], attention_mask)
+        return features._replace(hidden=tuple(states[1:])), taps
 
     def forward(
         self,

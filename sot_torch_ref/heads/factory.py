@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from sot_torch_ref.heads import fusion as fusions
+from sot_torch_ref.heads.layer_tokens import WAYS, LayerTokens
 from sot_torch_ref.heads.pooling import GAP, GCP, MGCrP, MGCrPQK, TextGCP, reduced_dim
 from sot_torch_ref.heads.power_norm import EPN, MPN, STARTS, ScaleNorm, SvPN
 
@@ -23,6 +24,7 @@ NORMALIZATIONS: dict[str, tuple[str, ...]] = {
     "fc": (),
     "none": (),
     "spans": (),
+    "layers": (),
 }
 FUSIONS = ("sum_fc", "concat", "aggre_all", "sum_loss", "class_token", "word_tokens")
 POOLINGS_WITH_VEC = ("mgcrp", "gcp_text")
@@ -72,7 +74,7 @@ class HeadConfig:
 
     Attributes:
         pooling: "pooler", "two_layer", "score", "mgcrp_qk", "mgcrp", "gap", "gcp", "gcp_text",
-            "fc" or "none".
+            "fc", "none" or "layers".
         fusion: None (= "sum_fc"), "sum_fc", "concat", "aggre_all", "sum_loss", "class_token"
             (ClassT only) or "word_tokens" (WordT only).
         normalization: None ("svpn" for mgcrp and mgcrp_qk, "mpn" for gcp and gcp_text) or a name
@@ -86,10 +88,12 @@ class HeadConfig:
         centering: "scalar" (QUIRK, published) or "channel", for mgcrp and gcp; mgcrp_qk is
             always centred per channel.
         covariance_scale: "published" (QUIRK, 1/d) or "tokens" (1/N), for gcp.
-        head_dropout: None (0.8 for mgcrp_qk, the encoder's for pooler and two_layer, 0 otherwise)
-            or [0, 1).
+        head_dropout: None (0.8 for mgcrp_qk, the encoder's for pooler, two_layer and layers, 0
+            otherwise) or [0, 1).
         mask_padding: Whether padded tokens are left out of every statistic of the head.
         on_zero: None ("zero" with mask_padding, else "nan"), "nan" or "zero".
+        layers: Encoder layers of pooling "layers", from 0; () = all of them.
+        layer_pooling: How it joins them: "concat", "max" or "mean".
 
     Raises:
         ValueError: A value out of range or of the wrong type, or a normalization that the pooling
@@ -118,6 +122,8 @@ class HeadConfig:
     head_dropout: float | None = None
     mask_padding: bool = False
     on_zero: str | None = None
+    layers: tuple[int, ...] = ()
+    layer_pooling: str = "concat"
 
     def __post_init__(self) -> None:
         require_choice("pooling", self.pooling, tuple(NORMALIZATIONS))
@@ -139,6 +145,7 @@ class HeadConfig:
             require_choice("on_zero", self.on_zero, ("nan", "zero"))
         require_flag("qkv_bias", self.qkv_bias)
         require_flag("mask_padding", self.mask_padding)
+        require_choice("layer_pooling", self.layer_pooling, WAYS)
 
     def _check_normalization(self) -> None:
         allowed = NORMALIZATIONS[self.pooling]
@@ -161,7 +168,7 @@ class HeadConfig:
             return self.head_dropout
         if self.fusion == "class_token" and self.pooling not in CLASS_TOKEN_POOLINGS:
             return 0.0
-        if self.pooling in ("pooler", "two_layer"):
+        if self.pooling in ("pooler", "two_layer", "layers"):
             return encoder_dropout
         return MGCRP_QK_DROPOUT if self.pooling == "mgcrp_qk" else 0.0
 
@@ -259,6 +266,7 @@ def build_head(
     has_class_token: bool = True,
     encoder_dropout: float = 0.0,
     init_std: float = 0.02,
+    num_layers: int = 0,
 ) -> nn.Module:
     """Build and initialise the head of a configuration.
 
@@ -269,6 +277,7 @@ def build_head(
         has_class_token: Whether the features will have a class token.
         encoder_dropout: Default dropout of the heads "pooler" and "two_layer".
         init_std: Standard deviation of the linear weights.
+        num_layers: Encoder layers of which the features have the hidden states.
 
     Returns:
         Module, Features -> (logits, taps).
@@ -286,6 +295,10 @@ def build_head(
     if config.pooling == "spans":
         _require(num_classes == 2, "num_classes of pooling 'spans'", "2", num_classes)
         head: nn.Module = fusions.Spans(hidden_size, dropout=dropout)
+    elif config.pooling == "layers":
+        chosen = config.layers or tuple(range(num_layers))
+        _require(max(chosen) < num_layers, "layers", f"below {num_layers}", chosen)
+        head = LayerTokens(hidden_size, num_classes, chosen, config.layer_pooling, dropout)
     elif config.pooling in CLASS_TOKEN_HEADS:
         if config.fusion is not None:
             warnings.warn(

@@ -45,6 +45,8 @@ def test_head_defaults_are_the_published_ones() -> None:
         "head_dropout": None,
         "mask_padding": False,
         "on_zero": None,
+        "layers": (),
+        "layer_pooling": "concat",
     }
 
 

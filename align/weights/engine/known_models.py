@@ -40,7 +40,8 @@ WORD_SCORES = ("head.word_fc.weight", "head.word_fc.bias")
 """Paddle names that every head with word tokens has; alone they mean average pooling (gap)."""
 
 CLASS_SCORES = ("head.cls_fc.weight", "head.cls_fc.bias")
-"""Paddle names that alone mean a classifier of the class token (none)."""
+"""Paddle names that alone mean a classifier of the class token (none), of a language model that of
+the class tokens of its layers (layers)."""
 
 TEXT_FAMILIES = ("bert", "roberta", "gpt", "conv_bert")
 """Families of language models."""
@@ -50,7 +51,7 @@ _WORDS = ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")
 
 def _text(family: str, own: str, *names: str) -> dict[str, ModelTraits]:
     """A language model with its own classifier, and with the second-order head."""
-    plain = ModelTraits(family, own, (own, "pooler", "gap", "gcp", "fc"))
+    plain = ModelTraits(family, own, (own, "pooler", "gap", "gcp", "fc", "layers"))
     second_order = ModelTraits(family, "mgcrp_qk", (*_WORDS, "fc"))
     return {n + end: traits for n in names for end, traits in
             (("", plain), ("_mgcrp", second_order))}  # fmt: skip

@@ -248,6 +248,7 @@ def _plain_head(file: TableFile, traits: ModelTraits) -> str:
     for head, signature, possible in (
         ("gap", WORD_SCORES, images or traits.default in ("pooler", "score")),
         ("none", CLASS_SCORES, images),
+        ("layers", CLASS_SCORES, traits.default == "pooler"),
     ):
         if possible and _has_head(file, head, signature):
             return head

@@ -1,8 +1,8 @@
 """Table: this project's PyTorch reference: transformers' encoder names, the head's own names.
 
-Symbols of the heads: K classes, R width of the word representation, D that of the class token,
-q and k of the single-head MGCrP, W = 2 * heads * wr_dim, w = wr_dim, c reduced width of GCP,
-d width of the text release's covariance.
+Symbols of the heads: K classes, L width of the class tokens of layers, R that of the word
+representation, D that of the class token, q and k of the single-head MGCrP, W = 2 * heads * wr_dim,
+w = wr_dim, c reduced width of GCP, d width of the text release's covariance.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ def heads(width: str, *, class_token: bool) -> dict[str, HeadTable]:
         tables["pooler"] = (*_linear("head.dense", width, width), *of_class)
         tables["fc"] = (*_linear("head.proj", "D", width), *_linear("head.cls_fc", "K", "D"))
         tables["none"] = of_class
+        tables["layers"] = _linear("head.cls_fc", "K", "L")
     return {name: HeadTable(rows=rows) for name, rows in tables.items()}
 
 

@@ -22,6 +22,8 @@ HEADS = [
     ("bert_base", {}),
     ("bert_large", {"pooling": "gap"}),
     ("bert_base", {"pooling": "fc"}),
+    ("bert_base", {"pooling": "layers", "layers": (1, 0)}),
+    ("bert_base", {"pooling": "layers", "layer_pooling": "max"}),
     ("bert_base_mgcrp", {}),
     ("bert_large_mgcrp", {"fusion": "concat"}),
     ("bert_base_mgcrp", {"fusion": "word_tokens", "normalization": "epn"}),

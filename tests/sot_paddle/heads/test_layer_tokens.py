@@ -1,0 +1,87 @@
+"""The head on the class tokens of chosen layers. Dims: B 2, S 5, C 4, four layers, K 3."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from sot_paddle.config import HeadConfig
+from sot_paddle.features import Features
+from sot_paddle.heads import build_head
+from sot_paddle.registry import create_model
+
+B, S, C, LAYERS, K = 2, 5, 4, 4, 3
+TINY = {"hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2, "vocab_size": 20}
+TINY |= {"intermediate_size": 12, "max_position_embeddings": 9, "pooling": "layers"}
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+
+def build(**options):
+    config = HeadConfig(pooling="layers", **options)
+    return build_head(config, dim=C, num_classes=K, num_layers=LAYERS)
+
+
+def given(states: paddle.Tensor) -> Features:
+    """Features of hidden states (layers, B, S, C)."""
+    hidden = tuple(states[layer] for layer in range(LAYERS))
+    return Features(hidden[-1][:, 0], hidden[-1][:, 1:], hidden=hidden)
+
+
+@pytest.mark.parametrize(
+    ("options", "joined"),
+    [
+        ({}, lambda tokens: np.concatenate(list(tokens), axis=1)),
+        ({"layers": (3, 0)}, lambda tokens: np.concatenate([tokens[3], tokens[0]], axis=1)),
+        ({"layers": (1,)}, lambda tokens: tokens[1]),
+        ({"layers": (0, 2), "layer_pooling": "max"}, lambda tokens: tokens[[0, 2]].max(axis=0)),
+        ({"layer_pooling": "mean"}, lambda tokens: tokens.mean(axis=0)),
+    ],
+)
+def test_values_and_gradient(options, joined, check_gradient) -> None:
+    head = build(head_dropout=0.0, **options)
+    states = np.random.default_rng(8).normal(size=(LAYERS, B, S, C))
+    expected = joined(states[:, :, 0]) @ head.cls_fc.weight.numpy() + head.cls_fc.bias.numpy()
+    taps: dict = {}
+    scores = head(given(paddle.to_tensor(states)), taps)
+    np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-12)
+    assert list(taps) == ["head.pooled", "head.cls_logits"]
+    check_gradient(lambda tensor: head(given(tensor)), states)
+
+
+def test_dropout_is_the_encoder_s_unless_given() -> None:
+    options = {"dim": C, "num_classes": K, "num_layers": LAYERS, "pooler_dropout": 0.25}
+    assert build_head(HeadConfig(pooling="layers"), **options).dropout.p == 0.25
+    assert build_head(HeadConfig(pooling="layers", head_dropout=0.5), **options).dropout.p == 0.5
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"layers": (0, 4)}, "numbers from 0 to 3 of this model"),
+        ({"fusion": "concat"}, "needs such a backbone and no fusion, got fusion 'concat'"),
+    ],
+)
+def test_refusals(options, match) -> None:
+    with pytest.raises(ValueError, match=match):
+        build(**options)
+    with pytest.raises(ValueError, match="numbers from 0, got"):
+        HeadConfig(pooling="layers", layers=(-1,))
+    with pytest.raises(ValueError, match="an option of pooling 'layers', got 'pooler'"):
+        HeadConfig(pooling="pooler", layers=(1,))
+    with pytest.raises(ValueError, match="layer_pooling must be one of 'concat', 'max', 'mean'"):
+        HeadConfig(pooling="layers", layer_pooling="min")
+
+
+def test_a_model_hands_over_its_layers_and_a_backbone_without_is_refused() -> None:
+    model = create_model("bert_base", K, layers=(0, 2), **TINY).eval()
+    ids = paddle.to_tensor([[2, 5, 6], [2, 7, 3]])
+    logits, taps = model(ids, return_taps=True)
+    tokens = [taps[f"layers.{layer}"][:, 0].numpy() for layer in (0, 2)]
+    np.testing.assert_array_equal(taps["head.pooled"].numpy(), np.concatenate(tokens, axis=1))
+    np.testing.assert_array_equal(model(ids).numpy(), logits.numpy())
+    with pytest.raises(ValueError, match="which is no class token of openai-gpt"):
+        create_model("openai_gpt", K, **TINY | {"intermediate_size": 32})
+    with pytest.raises(ValueError, match="class token of a language model's layers"):
+        create_model("deit_tiny", K, pooling="layers", depth=1)
