@@ -17,7 +17,7 @@ import pytest
 
 from align.cases.kinds.case_kinds import ModelCase
 from align.cases.tables.cases import CASES
-from sot_paddle.config import FUSIONS, NORMALIZATIONS, POOLINGS
+from sot_paddle.config import FUSIONS, LAYERS, NORMALIZATIONS, POOLINGS
 from sot_paddle.registry import PUBLISHED_NAMES, list_models
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -280,15 +280,15 @@ def test_no_file_has_a_name_that_says_nothing() -> None:
 NAMES_OF_BACKBONES = re.compile(
     "|".join(
         [
-            *(r"bert(?!normalizer|pretokenizer|_embeds\.h5)", "gpt", "deit"),
+            *(r"bert(?!normalizer|pretokenizer|_embeds\.h5|_?adam)", "gpt", "deit"),
             *PUBLISHED_NAMES,
             *list_models("vision"),
         ]
     ),
     re.IGNORECASE,
 )
-"""``BertNormalizer`` and ``BertPreTokenizer`` are classes of the tokenizers library, and
-``_bert_embeds.h5`` ends the names of files of hidden states, of whatever language model."""
+"""``BertNormalizer`` and ``BertPreTokenizer`` are classes of the tokenizers library,
+``_bert_embeds.h5`` ends files of hidden states of any language model, BERTAdam is an optimizer."""
 
 
 def code_of(name: str) -> str:
@@ -481,7 +481,7 @@ def test_every_pooling_fusion_and_normalization_has_an_alignment_case() -> None:
     poolings = covered("pooling") | {
         "pooler" for case in CASES if isinstance(case, ModelCase) and case.model == "bert_base"
     }
-    assert set(POOLINGS) - poolings == set()
+    assert {*POOLINGS, LAYERS} - poolings == set()
     assert set(FUSIONS) - covered("fusion") == set()
     aligned = {
         (case.options.get("pooling"), case.options.get("normalization"))

@@ -1,9 +1,10 @@
-"""AdamW in the form of Hugging Face's published runs, decay groups and torch's clipping."""
+"""AdamW in the forms of BERT's published runs, decay groups and torch's clipping."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import paddle
@@ -104,6 +105,36 @@ class ClipGradByGlobalNorm(nn.ClipGradByGlobalNorm):
         ]
 
 
+class ClipGradByTensorNorm(nn.ClipGradByNorm):
+    """Clip each gradient by its own norm with torch's factor ``min(1, c / (norm + 1e-6))``.
+
+    Args:
+        clip_norm: the largest norm c of each gradient.
+
+    Source: D.4.
+    """
+
+    @paddle.no_grad()
+    def _dygraph_clip(self, params_grads):
+        return [
+            (parameter, grad)
+            if grad is None or not getattr(parameter, "need_clip", True)
+            else (parameter, grad * (self.clip_norm / (_norm(grad) + 1e-6)).clip(max=1.0))
+            for parameter, grad in params_grads
+        ]
+
+
+def _norm(grad: paddle.Tensor) -> paddle.Tensor:
+    return paddle.sqrt(grad.square().sum())
+
+
+CLIPPINGS: Mapping[str, Callable[[float], nn.ClipGradBase]] = {
+    "global": ClipGradByGlobalNorm,
+    "tensor": ClipGradByTensorNorm,
+}
+"""What an option record calls it -> how gradients are clipped to a norm."""
+
+
 class HFAdamW(paddle.optimizer.AdamW):
     """AdamW as published with BERT's PyTorch fine-tuning scripts.
 
@@ -130,6 +161,8 @@ class HFAdamW(paddle.optimizer.AdamW):
 
     Source: "class 2" in the global cautions of the specification.
     """
+
+    decays_first = False
 
     def __init__(
         self,
@@ -195,6 +228,8 @@ class HFAdamW(paddle.optimizer.AdamW):
         has_master = self._multi_precision and self._is_dtype_fp16_or_bf16(parameter.dtype)
         master = self._master_weights[parameter.name] if has_master else None
         learning_rate = self._create_param_lr(param_and_grad)
+        if self.decays_first:
+            self._decay(parameter, master, learning_rate)
         _C_ops.adamw_(
             parameter,
             grad,
@@ -218,9 +253,10 @@ class HFAdamW(paddle.optimizer.AdamW):
             False,
             False,
         )
-        self._decay_after(parameter, master, learning_rate)
+        if not self.decays_first:
+            self._decay(parameter, master, learning_rate)
 
-    def _decay_after(self, parameter, master, learning_rate) -> None:
+    def _decay(self, parameter, master, learning_rate) -> None:
         skip = self._apply_decay_param_fun is not None and not self._apply_decay_param_fun(
             parameter.name
         )
@@ -231,3 +267,32 @@ class HFAdamW(paddle.optimizer.AdamW):
         paddle.assign(weight * factor, output=weight)
         if master is not None:
             paddle.assign(weight.astype(parameter.dtype), output=parameter)
+
+
+class BertAdam(HFAdamW):
+    """Adam without bias correction, as published with BERT's TensorFlow code.
+
+    With moments m and v::
+
+        p = p - lr (m / (sqrt(v) + epsilon) + weight_decay p)
+
+    Its gradients are clipped one by one: :class:`ClipGradByTensorNorm`.
+
+    Args:
+        options: those of :class:`HFAdamW` but ``correct_bias``.
+
+    Source: "class 3" in the global cautions of the specification.
+    """
+
+    decays_first = True
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, correct_bias=False)
+
+
+OPTIMIZERS: Mapping[str, type[paddle.optimizer.AdamW]] = {
+    "hf_adamw": HFAdamW,
+    "adamw": paddle.optimizer.AdamW,
+    "bert_adam": BertAdam,
+}
+"""What an option record calls it -> the optimizer."""

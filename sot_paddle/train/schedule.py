@@ -35,6 +35,17 @@ def cosine_factor(step: int, warmup_steps: float, total_steps: int) -> float:
     return max(0.0, 0.5 * (1.0 + math.cos(math.pi * progress)))
 
 
+def linear_drop_factor(step: int, warmup_steps: float, total_steps: int) -> float:
+    """Rise to 1 over the warm-up; after it the line from 1 at step 0 to 0 at ``total_steps``.
+
+    QUIRK: hence the rate drops when the warm-up ends: after a tenth of the steps to 0.9.
+
+    Source: D.4.
+    """
+    rising = _warm_up(step, warmup_steps)
+    return max(0.0, 1.0 - step / total_steps) if rising is None else rising
+
+
 def constant_factor(step: int, warmup_steps: float, total_steps: int) -> float:
     """Rise to 1, then stay."""
     rising = _warm_up(step, warmup_steps)
@@ -43,6 +54,7 @@ def constant_factor(step: int, warmup_steps: float, total_steps: int) -> float:
 
 SCHEDULES: Mapping[str, Callable[[int, float, int], float]] = {
     "linear": linear_factor,
+    "linear_drop": linear_drop_factor,
     "cosine": cosine_factor,
     "constant": constant_factor,
 }

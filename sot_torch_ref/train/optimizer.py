@@ -93,6 +93,72 @@ class HFAdamW(torch.optim.Optimizer):
             parameter.sub_(group["lr"] * group["weight_decay"] * parameter)
 
 
+class BertAdam(torch.optim.Optimizer):
+    """Adam of BERT's TensorFlow code ("class 3"): no bias correction, each tensor clipped alone.
+
+    With moments m and v of the clipped gradient:
+
+        p = p - lr * (m / (sqrt(v) + eps) + weight_decay * p)
+
+    Args:
+        params: Parameters or groups.
+        lr: Learning rate, >= 0.
+        betas: Decay rates of the moments.
+        eps: Added to sqrt(v).
+        weight_decay: Coefficient; it acts on the value before the step.
+        max_grad_norm: Norm of each tensor's gradient at most; None = not clipped.
+
+    Source: specs "Global cross-framework cautions", Adam class 3, and D.4.
+    """
+
+    def __init__(
+        self,
+        params: Iterable,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        max_grad_norm: float | None = 1.0,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "max_grad_norm": max_grad_norm,
+        }
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], torch.Tensor] | None = None) -> torch.Tensor | None:
+        """Take one step; with a closure, evaluate it first and return its loss."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update(parameter, group)
+        return loss
+
+    def _update(self, parameter: torch.Tensor, group: dict) -> None:
+        if group["max_grad_norm"] is not None:
+            torch.nn.utils.clip_grad_norm_([parameter], group["max_grad_norm"])
+        state = self.state[parameter]
+        if not state:
+            state["step"] = 0
+            state["exp_avg"] = torch.zeros_like(parameter)
+            state["exp_avg_sq"] = torch.zeros_like(parameter)
+        state["step"] += 1
+        beta1, beta2 = group["betas"]
+        gradient = parameter.grad
+        state["exp_avg"] = beta1 * state["exp_avg"] + (1.0 - beta1) * gradient
+        state["exp_avg_sq"] = beta2 * state["exp_avg_sq"] + (1.0 - beta2) * gradient**2
+        update = state["exp_avg"] / (state["exp_avg_sq"].sqrt() + group["eps"])
+        parameter.sub_(group["lr"] * (update + group["weight_decay"] * parameter))
+
+
 def is_decayed(name: str) -> bool:
     """Whether weight decay applies: the name is no bias and no layer norm's of BERT or GPT."""
     return not any(part in name for part in NO_DECAY)

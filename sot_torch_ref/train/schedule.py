@@ -1,4 +1,4 @@
-"""Learning rates of the vision recipe, by timm's own scheduler."""
+"""Learning rates of the vision recipe, by timm's own scheduler, and of BERT's TensorFlow code."""
 
 import torch
 
@@ -49,3 +49,24 @@ def vision_learning_rates(
         scheduler.step(epoch)
         rates.append(optimizer.param_groups[0]["lr"])
     return rates
+
+
+def warmup_linear(
+    optimizer: torch.optim.Optimizer, warmup_steps: float, total_steps: int
+) -> torch.optim.lr_scheduler.LambdaLR:
+    """Schedule of BERTAdam, by the share x of the run: x / w below w, then 1 - x.
+
+    Args:
+        optimizer: Its rates are those of x = w, if the line began there.
+        warmup_steps: The share w of the run, in steps.
+        total_steps: Length of the run.
+
+    Source: specs D.4.
+    """
+    warmup = warmup_steps / total_steps
+
+    def factor(step: int) -> float:
+        x = step / total_steps
+        return x / warmup if x < warmup else max(0.0, 1.0 - x)
+
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)

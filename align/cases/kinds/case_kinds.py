@@ -75,7 +75,8 @@ class Recipe:
     """A training run.
 
     Attributes:
-        optimizer: ``hf_adamw`` (class 2 of the specification) or ``adamw``.
+        optimizer: ``hf_adamw`` (class 2 of the specification), ``adamw`` or ``bert_adam`` (class
+            3), which clips each gradient by its own norm.
         schedule: a name of ``sot_paddle.train.schedule.SCHEDULES``.
         steps: optimizer steps; every step has its own batch.
         learning_rate: at the end of the warm-up.
@@ -109,6 +110,11 @@ class Recipe:
     by_epoch: EpochSchedule | None = None
     ema_decay: float | None = None
     ema_warmup: bool = False
+
+    @property
+    def clips_each(self) -> bool:
+        """Whether each gradient is clipped by itself."""
+        return self.optimizer == "bert_adam"
 
     @property
     def length(self) -> int:

@@ -24,8 +24,8 @@ from sot_paddle.tasks.losses import classification_loss, image_loss, probe_loss,
 from sot_paddle.train import exact_state
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.optimizer import (
-    ClipGradByGlobalNorm,
-    HFAdamW,
+    CLIPPINGS,
+    OPTIMIZERS,
     decay_filter,
     decayed_names,
     decayed_names_by_shape,
@@ -145,9 +145,9 @@ def forward(
 
 
 def _optimizer(model: paddle.nn.Layer, recipe: Recipe, learning_rate):
-    clip = None if recipe.clip_norm is None else ClipGradByGlobalNorm(recipe.clip_norm)
-    kind = {"hf_adamw": HFAdamW, "adamw": paddle.optimizer.AdamW}[recipe.optimizer]
-    return kind(
+    clips = CLIPPINGS["tensor" if recipe.clips_each else "global"]
+    clip = None if recipe.clip_norm is None else clips(recipe.clip_norm)
+    return OPTIMIZERS[recipe.optimizer](
         learning_rate=learning_rate,
         parameters=[p for p in model.parameters() if not p.stop_gradient],
         weight_decay=recipe.weight_decay,

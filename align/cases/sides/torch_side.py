@@ -24,13 +24,14 @@ from sot_torch_ref.train.losses import (
     task_loss,
 )
 from sot_torch_ref.train.optimizer import (
+    BertAdam,
     HFAdamW,
     decay_groups,
     is_decayed,
     is_decayed_vision,
     vision_decay_groups,
 )
-from sot_torch_ref.train.schedule import vision_learning_rates
+from sot_torch_ref.train.schedule import vision_learning_rates, warmup_linear
 
 NAME = "torch"
 
@@ -149,11 +150,19 @@ def forward(
 def _optimizer(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     group = {"text": decay_groups, "vision": vision_decay_groups}[recipe.decay]
     groups = group(model, recipe.weight_decay)
-    kind = {"hf_adamw": HFAdamW, "adamw": torch.optim.AdamW}[recipe.optimizer]
     given = {"betas": recipe.betas, "eps": recipe.epsilon}
     stated = {name: value for name, value in given.items() if value is not None}
+    if recipe.clips_each:
+        return BertAdam(groups, lr=recipe.learning_rate, max_grad_norm=recipe.clip_norm, **stated)
+    kind = {"hf_adamw": HFAdamW, "adamw": torch.optim.AdamW}[recipe.optimizer]
     own = {} if recipe.correct_bias else {"correct_bias": False}
     return kind(groups, lr=recipe.learning_rate, **stated, **own)
+
+
+def _clip(model: torch.nn.Module, recipe: Recipe) -> None:
+    """Clip the gradients of all parameters together; an optimizer that clips each does it."""
+    if recipe.clip_norm is not None and not recipe.clips_each:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
 
 
 def schedule_of(optimizer: torch.optim.Optimizer, recipe: Recipe):
@@ -163,6 +172,8 @@ def schedule_of(optimizer: torch.optim.Optimizer, recipe: Recipe):
     from transformers import optimization
 
     warmup, total = recipe.warmup_steps, recipe.total_steps
+    if recipe.schedule == "linear_drop":
+        return warmup_linear(optimizer, warmup, total)
     if recipe.schedule == "constant":
         return optimization.get_constant_schedule_with_warmup(optimizer, warmup)
     factory = {
@@ -179,10 +190,8 @@ def factory(recipe: Recipe) -> Callable[[torch.nn.Module], tuple]:
         optimizer = _optimizer(model, recipe)
         average = None if recipe.ema_decay is None else _Average(model, recipe.ema_decay)
         clip = None
-        if recipe.clip_norm is not None:
-            clip = lambda trained: torch.nn.utils.clip_grad_norm_(  # noqa: E731
-                trained.parameters(), recipe.clip_norm
-            )
+        if recipe.clip_norm is not None and not recipe.clips_each:
+            clip = lambda trained: _clip(trained, recipe)  # noqa: E731
         return optimizer, schedule_of(optimizer, recipe), clip, average
 
     return make
@@ -246,8 +255,7 @@ def optimize(
         with default_dtype(dtype), unmeasured():
             for name, value in mapping.items():
                 named[name].grad = torch.from_numpy(value.astype(dtype))
-            if recipe.clip_norm is not None:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+            _clip(model, recipe)
             optimizer.step()
         if step in pauses or step == len(gradients):
             yield _finish(TrainingRun(), model, optimizer, recipe)
@@ -284,8 +292,7 @@ def train(
             (loss / recipe.accumulate).backward()
             losses.append(loss.item())
             if index in ends:
-                if recipe.clip_norm is not None:
-                    torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+                _clip(model, recipe)
                 rates.append(optimizer.param_groups[0]["lr"])
                 optimizer.step()
                 schedule.step()

@@ -101,6 +101,9 @@ def step_faults(recipe: Recipe, ours: Rates) -> dict[str, Rates]:
             rate * min(1.0, step / (warmup + 1)) / max(min(1.0, step / warmup), 1e-30)
             for step, rate in enumerate(ours)
         ]
+    if recipe.schedule == "linear_drop":
+        rebased = dataclasses.replace(recipe, schedule="linear")
+        faults["the line begun anew after the warm-up"] = rates_of_ours(rebased)[0]
     if recipe.schedule == "cosine":
         span = recipe.total_steps - warmup
         angles = [2 * math.pi * (step - warmup) / span for step in range(len(ours))]

@@ -22,7 +22,7 @@ from align.record.arrays import Arrays, TrainingRun
 from align.record.tolerance import Tolerance
 
 STEPS = 3
-_PAUSES = range(1, STEPS)
+_PAUSES = (1, 2, 10, 25)
 _EXACT = Tolerance("exact", 0.0, "weight decay applies to the same parameters, by name")
 
 _EPSILON = 1e-6
@@ -33,7 +33,12 @@ Edit = tuple[Recipe, list[Arrays]]
 
 
 def updates(
-    setting: Setting, *, recipe: Recipe, norm: float | None = None, reloaded: bool = False
+    setting: Setting,
+    *,
+    recipe: Recipe,
+    norm: float | None = None,
+    reloaded: bool = False,
+    steps: int = STEPS,
 ) -> BothSides:
     """Weights, moments and the decayed set after each of some steps under given gradients.
 
@@ -43,19 +48,20 @@ def updates(
         norm: global norm of every step's gradients, in units of the recipe's clip norm; None
             leaves them over eight orders of magnitude, as they are drawn.
         reloaded: each step of ours is made by a fresh optimizer that loads the last one's state.
+        steps: how many; looked at after the first, the second, the last and some others.
     """
     dtype, rng = setting.dtype, np.random.default_rng(5)
     start = draw(rng)
-    gradients = [_gradients(recipe, norm, rng) for _ in range(STEPS)]
+    gradients = [_gradients(recipe, norm, rng) for _ in range(steps)]
 
     def of_ours(edit: Edit, **options: bool) -> tuple[Arrays, Mapping[str, Any]]:
-        changed, steps = edit
-        named, bag = [in_our_names(step) for step in steps], paddle_bag(start)
+        changed, given = edit
+        named, bag = [in_our_names(step) for step in given], paddle_bag(start)
         return _flat(paddle_side.optimize(bag, named, changed, dtype, _PAUSES, **options))
 
     def of_reference(edit: Edit) -> tuple[Arrays, Mapping[str, Any]]:
-        changed, steps = edit
-        runs = torch_side.optimize(torch_bag(start), steps, changed, dtype, _PAUSES)
+        changed, given = edit
+        runs = torch_side.optimize(torch_bag(start), given, changed, dtype, _PAUSES)
         return _flat(map(_renamed, runs))
 
     ours, our_stamp = of_ours((recipe, gradients), reloaded=reloaded)
@@ -66,8 +72,8 @@ def updates(
         ours,
         reference,
         {
-            name: ValueFault(of_ours((changed, steps[:1]))[0], first)
-            for name, (changed, steps) in edits.items()
+            name: ValueFault(of_ours((changed, given[:1]))[0], first)
+            for name, (changed, given) in edits.items()
         },
         "the recipe, after the first step",
         rule=lambda name: _EXACT if name.startswith("decayed/") else TOLERANCES["optimizer", dtype],
@@ -107,7 +113,8 @@ def _flat(pauses: Iterable[TrainingRun]) -> tuple[Arrays, Mapping[str, Any]]:
     arrays: Arrays = {
         f"decayed/{name}": np.asarray(name in runs[0].decayed, "int64") for name in runs[0].state
     }
-    for step, run in enumerate(runs, 1):
+    looked = [*_PAUSES[: len(runs) - 1], "last"]
+    for step, run in zip(looked, runs, strict=True):
         for kind, values in {**run.moments, "weight": run.state}.items():
             arrays.update({f"step {step}: {kind}/{name}": v for name, v in values.items()})
     return arrays, dict(runs[-1].stamp)
@@ -129,7 +136,14 @@ def _edits(recipe: Recipe, norm: float | None, gradients: list[Arrays]) -> dict[
     }
     if recipe.epsilon is None:
         changes["epsilon 1e-8"] = {"epsilon": 1e-8}
-    if recipe.correct_bias:  # the other class has it always
+    if recipe.clips_each:
+        changes["clipped together, decayed after the step"] = {
+            "optimizer": "hf_adamw",
+            "correct_bias": False,
+        }
+        changes["not clipped"] = {"clip_norm": None}
+        changes["bias corrected"] = {"optimizer": "adamw"}
+    elif recipe.correct_bias:  # the other class has it always
         other = {"hf_adamw": "adamw", "adamw": "hf_adamw"}[recipe.optimizer]
         changes["the other AdamW"] = {"optimizer": other}
     if recipe.optimizer == "hf_adamw":

@@ -6,7 +6,14 @@ import numpy as np
 import paddle
 import pytest
 
-from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW, decay_filter, decayed_names
+from sot_paddle.train.optimizer import (
+    BertAdam,
+    ClipGradByGlobalNorm,
+    ClipGradByTensorNorm,
+    HFAdamW,
+    decay_filter,
+    decayed_names,
+)
 
 SHAPES = ((3, 4), (5,), (2, 3))
 STEPS = 12
@@ -260,3 +267,41 @@ def test_decay_filter_speaks_paddle_s_own_names(tiny_bert) -> None:
         assert asked(parameter.name) == (name in decayed), name
         assert not asked(name)
     assert 0 < len(decayed) < len(model.parameters())
+
+
+def test_bert_adam_against_its_formula() -> None:
+    made, limit, decay, lr = parameters(), 1.5, 0.25, 1e-2
+    optimizer = BertAdam(
+        learning_rate=lr,
+        parameters=made,
+        weight_decay=decay,
+        grad_clip=ClipGradByTensorNorm(limit),
+    )
+    values = initial()
+    moments = [(0.0, 0.0)] * len(values)
+    clipped = set()
+    for step in range(STEPS):
+        drawn = gradients(step, 0.2 + 0.1 * step)
+        give(made, drawn)
+        optimizer.step()
+        for index, gradient in enumerate(drawn):
+            norm = np.linalg.norm(gradient)
+            clipped.add((index, bool(norm > limit)))
+            gradient = gradient * min(1.0, limit / (norm + 1e-6))
+            m, v = moments[index]
+            moments[index] = m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 1e-3 * gradient**2
+            update = m / (np.sqrt(v) + 1e-6) + decay * values[index]
+            values[index] = values[index] - lr * update
+    assert len(clipped) > len(SHAPES)  # some tensors in some steps, not all
+    for parameter, value in zip(made, values, strict=True):
+        np.testing.assert_allclose(parameter.numpy(), value, rtol=1e-12)
+
+
+def test_clipping_by_tensor_leaves_out_what_has_no_gradient() -> None:
+    made = parameters()
+    give(made, [np.full(SHAPES[0], 3.0), None, np.full(SHAPES[2], 1e-3)])
+    pairs = [(parameter, parameter.grad) for parameter in made]
+    (_, first), (_, second), (_, third) = ClipGradByTensorNorm(1.0)(pairs)
+    assert np.linalg.norm(first.numpy()) == pytest.approx(1.0, rel=1e-6)
+    assert second is None
+    np.testing.assert_array_equal(third.numpy(), np.full(SHAPES[2], 1e-3))
