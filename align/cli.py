@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.cases.kinds.case_kinds import DTYPES, Case
-from align.cases.tables.cases import CASES
+from align.cases.tables.cases import CASES, GROUPS
 from align.record.results import STEPS, Report, StepResult
 from align.verdict_process import add_timeout
 from sot_paddle.guard import CommandParser, command
@@ -53,6 +53,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--case", action="append", metavar="C", help="name or pattern of cases; may be repeated"
+    )
+    parser.add_argument(
+        "--group",
+        choices=tuple(GROUPS),
+        help="the cases that stand for the checks which a published port lists (docs/text.md)",
     )
     parser.add_argument("--step", action="append", choices=STEPS, help="may be repeated")
     parser.add_argument("--dtype", choices=(*DTYPES, "both"), default="both")
@@ -160,8 +165,8 @@ def _only(options: argparse.Namespace, mode: str, others: Sequence[str]) -> None
         raise ValueError(f"{given[0]} means nothing with {mode}")
 
 
-_CASES = ("case", "step", "quick", "coverage", "checkpoint", "sentences", "glue_dir")
-_CHOICES = ("case", "step", "checkpoint", "sentences", "glue_dir")
+_CASES = ("case", "group", "step", "quick", "coverage", "checkpoint", "sentences", "glue_dir")
+_CHOICES = ("case", "group", "step", "checkpoint", "sentences", "glue_dir")
 _SPEC = ("inject", "processes", "timeout")
 _CERTIFY = ("faults", "seeds")
 _MUTANTS = ("mutants", "seed")
@@ -204,6 +209,12 @@ def _certificate(path: str | None) -> dict[str, Any] | None:
     from align.certify.certificate import read_summary
 
     return read_summary(path)
+
+
+def _patterns(options: argparse.Namespace) -> list[str]:
+    """The patterns of ``--case``, and those of the group."""
+    group = GROUPS[options.group].values() if options.group else ()
+    return [*(options.case or ()), *(pattern for patterns in group for pattern in patterns)]
 
 
 def select(patterns: Sequence[str] | None, quick: bool) -> list[Case]:
@@ -307,7 +318,7 @@ def _run(options: argparse.Namespace) -> int:
         for name in names:
             if getattr(options, name):
                 raise ValueError(f"--{name} belongs to {mode}")
-    cases = select(options.case, options.quick)
+    cases = select(_patterns(options), options.quick)
     if options.list:
         _list(cases)
         return 0

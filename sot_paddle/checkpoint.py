@@ -141,6 +141,22 @@ def as_tensors(arrays: Mapping[str, np.ndarray]) -> Tensors:
     return Tensors(specs, arrays.__getitem__)
 
 
+def refuse_tensorflow(place: Path) -> None:
+    """Say what a checkpoint of TensorFlow is, of which nothing is read.
+
+    Raises:
+        ValueError: the file, the folder or the beginning of names is one.
+    """
+    folder = place if place.is_dir() else place.parent
+    found = sorted(path.name for path in folder.glob("*.ckpt*.index"))
+    named = place.is_dir() or ".ckpt" in place.name
+    if found and named and not (place.is_dir() and (place / "config.json").exists()):
+        raise ValueError(
+            f"{place}: {found[0]} is a TensorFlow checkpoint, which is not read: convert it to "
+            "PyTorch with transformers and give the folder with pytorch_model.bin and config.json"
+        )
+
+
 def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]:
     """Open a tensor file; the data of a ``.safetensors`` stays on disk until it is used.
 

@@ -11,7 +11,14 @@ import pytest
 from sot_paddle.command_line import parse
 from sot_paddle.config import load_yaml
 from sot_paddle.explain import command as visualizing
-from sot_paddle.train import adapter_command, extraction, image_flags, squad_command, text_flags
+from sot_paddle.train import (
+    adapter_command,
+    document_command,
+    extraction,
+    image_flags,
+    squad_command,
+    text_flags,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "counterparts.md").read_text(encoding="utf-8")
@@ -25,6 +32,7 @@ COMMANDS = {
     "eval_image": image_flags.EVALUATION,
     "train_adapter": adapter_command.COMMAND,
     "train_squad": squad_command.COMMAND,
+    "train_text": document_command.COMMAND,
     "extract_hidden_states": extraction.COMMAND,
 }
 CONFIGS = sorted((ROOT / "configs" / "adapter").glob("*.yaml"))
@@ -171,3 +179,25 @@ def test_there_is_a_config_for_every_column_of_the_tables() -> None:
     tasks = ("mnli", "qnli", "qqp", "rte", "sst2", "mrpc", "cola", "stsb")
     kinds = {f"{t}_{k}_{s}" for t in tasks for k in ("bert", "adapter") for s in ("base", "large")}
     assert {path.stem for path in CONFIGS} == kinds | {"squad_bert_base", "squad_adapter_base"}
+
+
+DOCUMENTS = SECTIONS["BERT4Doc"]
+
+
+def test_the_commands_of_bert4doc(shared_file) -> None:
+    commands = published(shared_file, "003_d1afbf938cff3edd.txt")
+    fine_tuning = {command for command in commands if "run_discriminative" in command}
+    assert len(fine_tuning) == 2
+    rows = dict(re.findall(r"^\| `(python run_[^`]+)` \| `([^`]+)` \|$", DOCUMENTS, re.M))
+    assert set(rows) == fine_tuning
+    for source, ours in rows.items():
+        config, given = parsed(ours), flags(source.replace('="', " ").replace('"', ""))
+        assert config.task_name == given["task_name"]
+        assert config.model_name_or_path == given["model_name_or_path"]
+        assert (config.layers, config.trunc_medium) == ((11,), int(given["trunc_medium"]))
+        assert config.layer_learning_rate == (float(given["layer_learning_rate"]),)
+        assert config.layer_learning_rate_decay == float(given["layer_learning_rate_decay"])
+        assert config.discr
+        assert config.do_lower_case
+        assert config.max_seq_length == 512
+        assert parsed(f"{ours} --paddle_compat").kind == "adamw"

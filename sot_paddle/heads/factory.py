@@ -125,7 +125,7 @@ def build_head(
     has_class_token: bool = True,
     pooler_dropout: float = 0.0,
     initializer_range: float = 0.02,
-    num_layers: int | None = None,
+    num_layers: int = 0,
 ) -> nn.Layer:
     """Build a classification head.
 
@@ -137,7 +137,7 @@ def build_head(
         pooler_dropout: dropout of a language model's own classifier (``pooler``, ``two_layer``)
             and of ``layers`` when ``head_dropout`` is None.
         initializer_range: standard deviation of the weights of such a classifier at the start.
-        num_layers: layers whose outputs the features will carry, None where they carry none.
+        num_layers: layers whose outputs the features will carry, 0 where they carry none.
 
     Returns:
         A Layer mapping Features to logits (B, K).
@@ -190,11 +190,11 @@ def _layer_head(
     config: HeadConfig,
     dim: int,
     num_classes: int,
-    num_layers: int | None,
+    num_layers: int,
     dropout: float,
     std: float,
 ) -> nn.Layer:
-    if num_layers is None or config.fusion is not None:
+    if not num_layers or config.fusion is not None:
         raise ValueError(
             f"pooling {LAYERS!r} classifies the class token of a language model's layers: it needs "
             f"such a backbone and no fusion, got fusion {config.fusion!r}"

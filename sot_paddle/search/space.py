@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "train_glue": ("--do_train", "--do_eval"),
     "train_image": (),
     "train_squad": ("--do_train", "--do_eval"),
+    "train_text": ("--do_train", "--do_eval"),
 }
 """Training commands, and the flags without which they would not train or evaluate."""
 

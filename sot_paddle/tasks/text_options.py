@@ -125,8 +125,23 @@ class TextRunOptions(RunOptions):
     seeds: tuple[int, ...] | None = option(None, "several runs", example="42,43,44", resumable=True)
 
     optimizer, lr_scheduler, warmup_steps = "hf_adamw", "linear", 0
+    clipping = "global"
     evaluate_during_training = False
     half, half_flag, fp16_opt_level = "", "", "O1"
+
+    @property
+    def kind(self) -> str:
+        """The optimizer, a key of `sot_paddle.train.optimizer.OPTIMIZERS`."""
+        return self.optimizer
+
+    @property
+    def schedule(self) -> str:
+        """The schedule, a key of `sot_paddle.train.schedule.SCHEDULES`."""
+        return self.lr_scheduler
+
+    def warmup(self, steps: int) -> float:
+        """Steps of warm-up of a schedule of so many steps, possibly a fraction."""
+        return self.warmup_steps or self.warmup_proportion * steps
 
     def check(self) -> None:
         """Refuse impossible values; makes a tuple of the seeds.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from sot_paddle.checkpoint import (
     SUFFIXES,
     metadata_json,
     read_tensors,
+    refuse_tensorflow,
     require_numbers,
     unpack_files,
 )
@@ -118,6 +120,15 @@ def vocabulary_size(config: CheckpointOptions, pretrained: Pretrained) -> int:
     return options.get("vocab_size", preset["vocab_size"])
 
 
+def position_limit(config: CheckpointOptions, pretrained: Pretrained) -> int:
+    """Tokens of a row at most, of the model that the checkpoint's sizes describe."""
+    backbone = _backbone(config)
+    sizes = backbone.defaults(_preset(config, pretrained.config))
+    return backbone.position_limit(
+        backbone.options(**{**sizes, **backbone.read_config(pretrained.config)})
+    )
+
+
 def _backbone(config: CheckpointOptions) -> TextBackbone:
     return TEXT_BACKBONES[config.model_type]
 
@@ -163,7 +174,7 @@ def check_trained_head(model: nn.Layer, recorded: Mapping[str, Any], origin: str
     Raises:
         ValueError: naming every option that differs.
     """
-    head = dataclasses.asdict(model.head_config)
+    head = json.loads(json.dumps(dataclasses.asdict(model.head_config)))  # lists for tuples
     for name in ("head_dropout", "on_zero"):  # they act in training only
         head.pop(name)
     trained = field_of({"sot_head": {}, **recorded}, "sot_head", dict, origin)
@@ -239,6 +250,7 @@ def _not_local(name: str, cache_dir: str) -> str:
 
 
 def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrained:
+    refuse_tensorflow(place)
     file = _own_file(place)
     if file is not None:
         tensors, metadata = read_tensors(file)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import paddle
 from paddle import nn
 from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
@@ -22,12 +21,7 @@ from sot_paddle.train import pretrained, session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import write_config
-from sot_paddle.train.optimizer import (
-    ClipGradByGlobalNorm,
-    HFAdamW,
-    decay_filter,
-    decayed_names,
-)
+from sot_paddle.train.optimizer import CLIPPINGS, OPTIMIZERS, decay_filter, decayed_names
 from sot_paddle.train.pretrained import Converter, Pretrained
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import Plan, Setup
@@ -56,15 +50,24 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
     session.check_folders(config, pretrained.sources(config))
     source = TextSource(config, pretrained.find(config, convert))
     task = load_glue(config, source.found.vocabulary)
-    rows = pretrained.vocabulary_size(config, source.found)
-    if task.vocab_size > rows:
-        raise ValueError(
-            f"the vocabulary has {task.vocab_size} entries, the model's embedding {rows}: they do "
-            "not belong together"
-        )
+    check_vocabulary(config, source.found, task.vocab_size)
     return session.run_setup(
         Setup(config, task, source, plan(config), lambda *more: optimizer(config, *more))
     )
+
+
+def check_vocabulary(config: CheckpointOptions, found: Pretrained, entries: int) -> None:
+    """Refuse a vocabulary with more entries than the model has embeddings.
+
+    Raises:
+        ValueError: with both numbers.
+    """
+    rows = pretrained.vocabulary_size(config, found)
+    if entries > rows:
+        raise ValueError(
+            f"the vocabulary has {entries} entries, the model's embedding {rows}: they do not "
+            "belong together"
+        )
 
 
 @dataclass(frozen=True)
@@ -155,20 +158,20 @@ def optimizer(
         decay: names of the parameters that decay.
     """
     schedule = build_schedule(
-        config.lr_scheduler,
+        config.schedule,
         learning_rate=config.learning_rate,
-        warmup_steps=config.warmup_steps or config.warmup_proportion * steps,
+        warmup_steps=config.warmup(steps),
         total_steps=steps,
     )
-    kind = HFAdamW if config.optimizer == "hf_adamw" else paddle.optimizer.AdamW
+    clip = CLIPPINGS[config.clipping]
     own = {} if config.correct_bias else {"correct_bias": False}
-    made = kind(
+    made = OPTIMIZERS[config.kind](
         learning_rate=schedule,
         epsilon=config.adam_epsilon,
         parameters=[p for p in model.parameters() if not p.stop_gradient],
         weight_decay=config.weight_decay,
         apply_decay_param_fun=decay_filter(model, decay),
-        grad_clip=ClipGradByGlobalNorm(config.max_grad_norm) if config.max_grad_norm else None,
+        grad_clip=clip(config.max_grad_norm) if config.max_grad_norm else None,
         multi_precision=bool(config.half) and config.fp16_opt_level == "O2",
         **own,
     )

@@ -66,6 +66,23 @@ TEXT_BEHAVIOUR: Mapping[str, object] = {
 }
 """What the text release does without asking, as options of the port. Source: specs B.1 and B.2."""
 
+DOCUMENT_FLAGS: Mapping[str, object] = {
+    "max_seq_length": 128,  # D.2
+    "trunc_medium": -2,  # D.2
+    "layers": (-2,),  # D.3
+    "pooling_type": None,  # D.3
+    "discr": False,
+    "learning_rate": 5e-5,  # D.4
+    "per_gpu_train_batch_size": 32,  # D.4
+    "num_train_epochs": 3.0,  # D.4
+    "warmup_proportion": 0.1,  # D.4
+    "weight_decay": 0.01,  # D.4
+    "max_grad_norm": 1.0,  # class 3
+    "kind": "bert_adam",  # D.4, decision 5
+    "schedule": "linear_drop",  # D.4
+}
+"""BERT4Doc's run_classifier_discriminative.py, its batch under our name. Source: D.2 to D.4."""
+
 MGCRP_DEFAULT: Mapping[str, float] = {"q_dim": 56, "k_dim": 32, "head_dropout": 0.8}
 """MGCrP_q, MGCrP_k, MGCrP_dp of the text release's configuration class. Source: specs B.1."""
 

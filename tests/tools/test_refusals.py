@@ -22,6 +22,8 @@ ROWS = [
     + ("unknown image model 'SoT_Tinny'; did you mean",),
     ("train_squad", "--model_name_or_path HERE --output_dir HERE/out --do_train")
     + ("HERE holds neither config.json nor",),
+    ("train_text", "--task_name TREC --data_dir HERE --model_name_or_path HERE --output_dir HERE/o")
+    + ("HERE holds neither config.json nor",),
     ("visualize", "HERE a.png --out HERE/out", NO_MODEL),
 ]
 

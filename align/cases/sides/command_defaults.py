@@ -14,6 +14,7 @@ from sot_paddle.data import image_augment, image_erasing, image_mixing, image_tr
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.tasks import glue_options as arguments
 from sot_paddle.tasks import image_options as image_arguments
+from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.train.text_flags import TRAINING
 from sot_torch_ref.train import defaults as published
 
@@ -45,6 +46,13 @@ def text_flags() -> Named:
     found = dataclasses.asdict(command_line.parse(TRAINING, words))
     left_out = {*required, "model_type"}  # required there
     return defaults({name: value for name, value in found.items() if name not in left_out})
+
+
+def document_flags() -> Named:
+    """Options of ``train_text`` that the original has, nothing but the required ones given."""
+    required = {"task_name": "IMDB", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
+    made = DocumentTrainConfig(**required)
+    return defaults({name: getattr(made, name) for name in published.DOCUMENT_FLAGS})
 
 
 def image_flags() -> Named:

@@ -213,6 +213,10 @@ TABLES: Mapping[str, Table] = {
     "image options": (handed_options.image_arrived, handed_options.image_given),
     "run options": (handed_options.run_arrived, handed_options.run_given),
     "text flags": (command_defaults.text_flags, _text_reference),
+    "document flags": (
+        command_defaults.document_flags,
+        lambda: defaults(published.DOCUMENT_FLAGS),
+    ),
     "image flags": (command_defaults.image_flags, _image_reference),
     "image data": (command_defaults.image_data, command_defaults.published_image_data),
     "published layers": (

@@ -6,12 +6,14 @@ Dimensions are tiny and all different, so that a swapped axis cannot pass by acc
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from align.cases.kinds.case_kinds import Batch, Case, ModelCase, Recipe, TrainerCase
 from align.cases.tables.cases_built import BUILT
 from align.cases.tables.cases_calls import CALLS
 from align.cases.tables.cases_conv_models import CONV_MODELS
+from align.cases.tables.cases_documents import BERT4DOC, DOCUMENTS
 from align.cases.tables.cases_image_data import IMAGE_DATA
 from align.cases.tables.cases_models import MODELS, OTHER_KINDS
 from align.cases.tables.cases_pretraining import PRETRAINING
@@ -198,6 +200,7 @@ CASES: tuple[Case, ...] = (
     *TEXT_MODELS,
     *CONV_MODELS,
     *TEXT_RUNS,
+    *DOCUMENTS,
     *VISION,
     *CALLS,
     *UNSEEN_OPTIONS,
@@ -209,3 +212,6 @@ CASES: tuple[Case, ...] = (
 )
 
 assert len({case.name for case in CASES}) == len(CASES)
+
+GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {"bert4doc": BERT4DOC}
+"""Name of a group -> what it shows -> patterns of the cases that show it."""

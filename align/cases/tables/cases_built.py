@@ -298,6 +298,7 @@ _DEFAULTS = (
     ),
     _default("defaults_swin", "swin options", (_differs("embed_dim", 96, ABSENT, _ALWAYS_GIVEN),)),
     _default("defaults_text_flags", "text flags", own=_OWN_TEXT),
+    _default("defaults_document_flags", "document flags"),
     _default(
         "defaults_image_flags",
         "image flags",

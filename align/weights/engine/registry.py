@@ -8,6 +8,7 @@ from align.weights.engine.known_models import MODELS, TEXT_FAMILIES, known_trait
 from align.weights.engine.layout import Layout, Row
 from align.weights.engine.naming import TableFile, find_prefix, pattern
 from align.weights.tables import (
+    bert4doc,
     bert_hf,
     deit,
     gpt_hf,
@@ -36,6 +37,8 @@ TABLES: Mapping[str, tuple[Layout, ...]] = {
     "deit_official": (deit.OFFICIAL,),
     "swin_timm": (swin.TIMM,),
     "swin_microsoft": (swin.MICROSOFT,),
+    "bert4doc": (bert4doc.POOLED,),
+    "bert4doc_layers": (bert4doc.OF_LAYERS,),
 }
 """Layout name -> its tables, one for each family of backbones."""
 

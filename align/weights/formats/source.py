@@ -18,6 +18,7 @@ from sot_paddle.checkpoint import (
     checked,
     metadata_json,
     read_tensors,
+    refuse_tensorflow,
     unpack_files,
 )
 
@@ -96,6 +97,7 @@ def open_source(path: Path, how: Unpacking) -> Source:
     Raises:
         ValueError: nothing there, no weights in it, or damaged.
     """
+    refuse_tensorflow(path)
     if not path.exists():
         raise ValueError(f"{path}: no such file or directory")
     folder = path if path.is_dir() else None

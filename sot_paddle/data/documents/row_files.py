@@ -94,7 +94,7 @@ class RowFile:
         path: Path,
         form: RowForm,
         columns: Sequence[str] | None = None,
-        visit: Callable[[Row, str], None] | None = None,
+        visit: Callable[[Row, str], None] = lambda row, where: None,
     ) -> None:
         self.path, self._form = path, form
         self.columns = tuple(columns or ())
@@ -108,8 +108,7 @@ class RowFile:
                     continue
                 row = self._row(content, where)
                 self.columns = self.columns or tuple(row)
-                if visit is not None:
-                    visit(row, where)
+                visit(row, where)
                 self._starts.append(start)
                 self._ends.append(start + len(content))
         if not self._starts:

@@ -11,7 +11,13 @@ import pytest
 from sot_paddle.command_line import parse
 from sot_paddle.search import search_command, sweep_command
 from sot_paddle.search.space import COMMANDS
-from sot_paddle.train import adapter_command, image_flags, squad_command, text_flags
+from sot_paddle.train import (
+    adapter_command,
+    document_command,
+    image_flags,
+    squad_command,
+    text_flags,
+)
 from tests.sot_paddle.train import state_files, tiny_run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -22,6 +28,10 @@ RECORDS = {
         ("--task_name", "RTE", "--data_dir", "here", "--model_name_or_path", "there"),
     ),
     "train_image": (image_flags.TRAINING, ("digits", "--model", "sot_tiny")),
+    "train_text": (
+        document_command.COMMAND,
+        ("--task_name", "IMDB", "--data_dir", "d", "--model_name_or_path", "there"),
+    ),
     "train_squad": (squad_command.COMMAND, ("--model_name_or_path", "there")),
 }
 

@@ -1,0 +1,243 @@
+"""Step ``data`` of whole texts: which tokens of a long one are kept, and batches of the layouts."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from align.cases.both_sides import BothSides, Setting, stamps
+from align.cases.covered.pause import unmeasured
+from align.frameworks import on_paddle, on_torch
+from align.record.arrays import Arrays
+from sot_paddle.data.subword import kept_tokens
+from sot_paddle.tasks.document_options import DocumentTrainConfig
+from sot_paddle.tasks.documents import DocumentSplit, load_documents
+from sot_torch_ref.train import documents
+
+_NONE = -9
+"""Stands where no token is kept."""
+
+
+def truncation(setting: Setting) -> BothSides:
+    """The kept positions for every length around every room, odd and even, and every rule."""
+    given = [
+        (length, room, rule)
+        for room in (6, 7, 12)
+        for length in (0, 1, room - 1, room, room + 1, room + 2, 2 * room, 2 * room + 1)
+        for rule in (-2, -1, 0, 1, room // 2, room - 1)
+    ]
+
+    def kept(by: Callable, change: int = 0) -> Arrays:
+        rows = [by(list(range(length)), room + change, rule) for length, room, rule in given]
+        return {"kept": np.array([row + [_NONE] * (26 - len(row)) for row in rows])}
+
+    swapped = {-2: -1, -1: -2}
+    return BothSides(
+        kept(kept_tokens),
+        kept(documents.cut),
+        {
+            "head and tail exchanged": kept(
+                lambda ids, room, rule: kept_tokens(ids, room, swapped.get(rule, rule))
+            ),
+            "halves that fill an odd room": kept(
+                lambda ids, room, rule: kept_tokens(ids, room, rule or (room + 1) // 2)
+            ),
+            "room for one token more": kept(kept_tokens, 1),
+            "cut at the room itself": kept(
+                lambda ids, room, rule: (
+                    ids[:-1] if len(ids) == room else kept_tokens(ids, room, rule)
+                )
+            ),
+        },
+        "the kept tokens",
+        framework_free=True,
+        note=f"{len(given)} texts; reference: the table of specs.md D.2",
+    )
+
+
+def batches(
+    setting: Setting, *, layout: str, max_length: int, trunc_medium: int, split: str = "train"
+) -> BothSides:
+    """An epoch of padded batches of a data set in one of its layouts, cut as the original cuts.
+
+    Args:
+        setting: sentences and vocabulary.
+        layout: key of `_WRITERS`.
+        max_length: tokens of a row.
+        trunc_medium: see `sot_paddle.data.subword.kept_tokens`.
+        split: ``train``, ``dev``, or ``test`` without labels.
+    """
+    texts = [" ".join(text.split()) or "." for text in setting.context.texts]
+    folder, options, read = _WRITERS[layout](setting.folder(), texts, split)
+    found = _split(setting, split, data_dir=str(folder), max_seq_length=max_length, **options)
+    cut = _cut(found, trunc_medium)
+    order = [batch.tolist() for batch in cut.batches]
+
+    def fed(by: DocumentSplit = cut, chosen: Sequence[Sequence[int]] = order) -> Arrays:
+        made = list(by.load(chosen))
+        stamp.append(on_paddle.stamp(made[0]["input_ids"]))
+        arrays = _joined([{n: on_paddle.numpy(t) for n, t in one.items()} for one in made])
+        again = _cut(found, trunc_medium).fingerprint == by.fingerprint != found.fingerprint
+        return {**arrays, "rows": by.indices, "fingerprint tells the cut": np.asarray(again)}
+
+    stamp: list = []
+    ours, rows = fed(), read()
+    with unmeasured():
+        other = fed(_cut(found, -2 if trunc_medium != -2 else -1))
+        reverse = fed(chosen=[batch[::-1] for batch in order])
+    reference = _reference(setting, rows, max_length, trunc_medium)
+    faults = {
+        "the other end of a text": other,
+        "rows of a batch in reverse": reverse,
+        "padding not masked": ours | {"attention_mask": np.ones_like(ours["attention_mask"])},
+    }
+    if split == "test":
+        del reference["labels"]
+        faults["labels where none are given"] = ours | {"labels": ours["rows"]}
+    else:
+        faults["labels of the next row"] = ours | {"labels": np.roll(ours["labels"], 1)}
+    return BothSides(
+        ours,
+        {
+            **{name: tensor.numpy() for name, tensor in reference.items()},
+            "rows": np.arange(len(rows)),
+            "fingerprint tells the cut": np.asarray(True),
+        },
+        faults,
+        "the batches",
+        note=f"{len(texts)} texts; reference: files read whole, transformers' slow tokenizer",
+        stamps=stamps(stamp[0], on_torch.stamp(reference["input_ids"])),
+    )
+
+
+def _split(setting: Setting, split: str, **options: Any) -> DocumentSplit:
+    """A split as the command makes it; texts are cut at the head."""
+    asked = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}[split]
+    config = DocumentTrainConfig(
+        model_name_or_path="m",
+        output_dir="o",
+        do_lower_case=True,
+        per_gpu_eval_batch_size=7,
+        **{asked: True},
+        **options,
+    )
+    vocabulary = {"vocab.txt": (setting.context.vocabulary / "vocab.txt").read_bytes()}
+    task = load_documents(config, vocabulary)
+    return {"train": task.train, **task.dev, **task.test}[split]
+
+
+def _cut(split: DocumentSplit, rule: int) -> DocumentSplit:
+    """The same rows, cut by another rule."""
+    return DocumentSplit(split._rows, split._tokenizer.truncating(rule), "max_length", 7)
+
+
+def _joined(parts: list[Mapping[str, np.ndarray]]) -> Arrays:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _reference(
+    setting: Setting, rows: list[tuple[int, str]], max_length: int, trunc_medium: int
+) -> dict[str, torch.Tensor]:
+    tokenizer = setting.context.reference_tokenizer()
+    padded, masks = [], []
+    for _, text in rows:
+        tokens = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
+        cut = documents.cut(tokens, max_length - 2, trunc_medium)
+        row = [tokenizer.cls_token_id, *cut, tokenizer.sep_token_id]
+        rest = max_length - len(row)
+        padded.append(row + [0] * rest)
+        masks.append([1] * len(row) + [0] * rest)
+    return {
+        "input_ids": torch.tensor(padded),
+        "token_type_ids": torch.zeros(len(rows), max_length, dtype=torch.int64),
+        "attention_mask": torch.tensor(masks),
+        "labels": torch.tensor([label for label, _ in rows]),
+    }
+
+
+Written = tuple[Path, Mapping[str, Any], Callable[[], list[tuple[int, str]]]]
+"""The folder, our options of the data, and the reference's reader."""
+
+
+def _imdb(folder: Path, texts: list[str], split: str) -> Written:
+    root = folder / {"train": "train", "dev": "test"}[split]
+    for part in ("neg", "pos"):
+        (root / part).mkdir(parents=True)
+    for index, text in enumerate(texts):
+        path = root / ("neg", "pos")[index % 2] / f"{index}_{index % 10}.txt"
+        path.write_text(text, encoding="utf-8")
+    return folder, {"task_name": "IMDB"}, lambda: documents.imdb_texts(root)
+
+
+def _trec(folder: Path, texts: list[str], split: str) -> Written:
+    path = folder / {"train": "train_5500.label", "dev": "TREC_10.label"}[split]
+    kinds = documents.TREC_LABELS
+    lines = [f"{kinds[index % 6]}:detail {text}" for index, text in enumerate(texts)]
+    path.write_bytes(("\n".join(lines) + "\n\n").encode("latin-1", "replace"))
+    return folder, {"task_name": "TREC"}, lambda: documents.trec_texts(path)
+
+
+def _yahoo(folder: Path, texts: list[str], split: str) -> Written:
+    path = folder / {"train": "train.csv", "dev": "test.csv"}[split]
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        for index, text in enumerate(texts):
+            more = (texts[-index], "", f'"quoted"\nand {text}')[index % 3]
+            writer.writerow([index % 10 + 1, text, more, ""])
+    return folder, {"task_name": "Yahoo"}, lambda: documents.yahoo_texts(path)
+
+
+def _tabs(folder: Path, texts: list[str], split: str) -> Written:
+    path = folder / {"train": "train.csv", "dev": "test.csv"}[split]
+    lines = [f"{index % 2}\t{text}" for index, text in enumerate(texts)]
+    path.write_text("\ufeff" + "\n".join(lines), encoding="utf-8", newline="")
+    return (
+        folder,
+        {"task_name": "IMDB"},
+        lambda: _tab_rows(path),
+    )
+
+
+def _tab_rows(path: Path) -> list[tuple[int, str]]:
+    bare = path.with_suffix(".bare")
+    bare.write_text(path.read_text(encoding="utf-8-sig"), encoding="utf-8")
+    return documents.tab_texts(bare)
+
+
+def _own_commas(folder: Path, texts: list[str], split: str) -> Written:
+    """Quoted commas with a header; the classes are in order."""
+    for name in {"train", split}:
+        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8-sig") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(["kind", "note", "body"])
+            writer.writerows([f"k{index % 3}", "-", text] for index, text in enumerate(texts))
+    options = {"task_name": "own", "text_columns": ("body",), "label_column": "kind"}
+    return folder, options, lambda: [(index % 3, text) for index, text in enumerate(texts)]
+
+
+def _own_lines(folder: Path, texts: list[str], split: str) -> Written:
+    """JSON lines under the usual names; a test file has no labels."""
+    for name in {"train", split}:
+        rows = [{"text": text, "label": 10 - index % 2} for index, text in enumerate(texts)]
+        for row in rows if name == "test" else ():
+            del row["label"]
+        lines = "\n".join(map(json.dumps, rows))
+        (folder / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    return folder, {"task_name": "own"}, lambda: [(0, text) for text in texts]
+
+
+_WRITERS: Mapping[str, Callable[[Path, list[str], str], Written]] = {
+    "imdb": _imdb,
+    "trec": _trec,
+    "yahoo": _yahoo,
+    "tabs": _tabs,
+    "own commas": _own_commas,
+    "own lines": _own_lines,
+}
+"""Layout -> what writes a small data set in it."""

@@ -1,0 +1,45 @@
+"""Tables: BERT4Doc's classifiers as their original saves them: BERT with gamma and beta in norms.
+
+Its BERT has a pooler in any case; the classifier of chosen layers (``--layers``) does not use it:
+the two kinds of file have the same names and are two layouts.
+
+Source: specs.md D.3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from align.weights.engine.layout import HeadTable, Layout, Row
+from align.weights.tables import bert_hf
+from align.weights.tables.hf_encoder import CONFIG, ENCODER, IGNORED, PREFIX, linear
+
+_UNUSED = "pooler of BERT, which the classifier of chosen layers does not use"
+
+
+def _spelt(row: Row) -> Row:
+    """A row under the original's name; today's spelling of a norm is read as well."""
+    source, *aliases = (*row.aliases, row.source)
+    return dataclasses.replace(row, source=source, aliases=tuple(aliases))
+
+
+POOLED = Layout(
+    description="BERT4Doc of --layers -2: BERT with gamma and beta, pooler and classifier",
+    encoder=tuple(_spelt(row) for row in ENCODER),
+    heads={"pooler": bert_hf.LAYOUT.heads["pooler"]},
+    ignored=IGNORED,
+    optional_prefix=PREFIX,
+    config=CONFIG,
+)
+
+OF_LAYERS = dataclasses.replace(
+    POOLED,
+    description="BERT4Doc of other --layers: its classifier of the class tokens of chosen layers",
+    heads={"layers": HeadTable(rows=linear("classifier", "head.cls_fc", "K", "L"))},
+    ignored={
+        **IGNORED,
+        "bert.pooler.dense.weight": _UNUSED,
+        "bert.pooler.dense.bias": _UNUSED,
+    },
+)
+"""Symbol L: hidden size times the number of layers that are put one after the other."""

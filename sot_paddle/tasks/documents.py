@@ -1,0 +1,122 @@
+"""Classification of whole texts, which are tokenized and cut when a batch is made.
+
+Shape legend: M examples, B rows of a batch.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from paddle.io import DataLoader, Dataset
+
+from sot_paddle.data.documents.layouts import OWN, LabelledRows, read_own, read_published
+from sot_paddle.data.subword import SubwordTokenizer
+from sot_paddle.data.token_features import pad_rows
+from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.registry import TEXT_BACKBONES
+from sot_paddle.tasks.document_options import DocumentTrainConfig
+from sot_paddle.tasks.glue import GlueTask
+from sot_paddle.tasks.tokens import ShuffledSplit
+
+
+class DocumentSplit(ShuffledSplit):
+    """Texts on the disk; see :class:`sot_paddle.tasks.task.OrderedSplit`.
+
+    Args:
+        rows: with their labels.
+        tokenizer: cuts them.
+        padding: ``"max_length"`` or ``"longest"`` of the batch.
+        batch_size: examples of a forward pass in evaluation.
+    """
+
+    def __init__(
+        self, rows: LabelledRows, tokenizer: SubwordTokenizer, padding: str, batch_size: int
+    ) -> None:
+        super().__init__(batch_size)
+        self._rows, self._tokenizer, self._padding = rows, tokenizer, padding
+
+    def __len__(self) -> int:
+        return len(self._rows.rows)
+
+    @property
+    def indices(self) -> np.ndarray:
+        """(M,) number of each example in its file."""
+        return np.arange(len(self))
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Hash of the files, the columns and the tokenizer with its options."""
+        parts = (self._rows.rows.fingerprint, repr(self._rows.texts), self._tokenizer.fingerprint)
+        return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
+
+    def load(self, batches: Iterable[Sequence[int]]) -> DataLoader:
+        """Padded batches of ``input_ids``, ``token_type_ids``, ``attention_mask``, ``labels``."""
+        return DataLoader(_Positions(), batch_sampler=batches, collate_fn=self._collate)
+
+    def _collate(self, positions: Sequence[int]) -> Mapping[str, np.ndarray]:
+        texts = [self._rows.text(position) for position in positions]
+        columns = [list(column) for column in zip(*texts, strict=True)]
+        features = self._tokenizer.tokenize(*columns)
+        known = self._rows.labels
+        labels = None if known is None else [known[position] for position in positions]
+        return pad_rows(
+            features.with_targets(positions, labels, np.int64),
+            range(len(positions)),  # B
+            pad=self._padding,
+            max_length=self._tokenizer.max_length,
+            pad_id=self._tokenizer.pad_id,
+        )
+
+
+class _Positions(Dataset):
+    """Positions as they are: what one stands for is read with its batch."""
+
+    def __getitem__(self, position: int) -> int:
+        return position
+
+
+def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
+    """Index what the options ask for.
+
+    Args:
+        config: task, folder, columns, length and truncation.
+        vocabulary: tokenizer files by name.
+
+    Returns:
+        The task. A published data set is predicted on its test split, which has labels and is the
+        development split as well (D.2).
+
+    Raises:
+        DataError: a needed file is missing or broken, or an option does not fit the data.
+    """
+    own = config.task_name == OWN
+    test = "test" if own else "dev"
+    asked = (("train", config.do_train), ("dev", config.do_eval), (test, config.do_predict))
+    splits = list(dict.fromkeys(name for name, wanted in asked if wanted))
+    if not splits:
+        raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
+    family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
+    tokenizer = family.from_files(
+        vocabulary, do_lower_case=config.do_lower_case, max_length=config.max_seq_length
+    ).truncating(config.trunc_medium)
+    folder = Path(config.data_dir)
+    if own:
+        table, rows = read_own(folder, splits, config.text_columns, config.label_column)
+    else:
+        table, rows = read_published(config.task_name, folder, splits)
+    found = {
+        name: DocumentSplit(one, tokenizer, config.padding, config.per_gpu_eval_batch_size)
+        for name, one in rows.items()
+    }
+    return GlueTask(
+        table,
+        config.per_gpu_train_batch_size,
+        train=found.get("train"),
+        dev={"dev": found["dev"]} if config.do_eval else {},
+        test={"test": found[test]} if config.do_predict else {},
+        vocab_size=tokenizer.vocab_size,
+    )

@@ -1,0 +1,124 @@
+"""The command that classifies whole texts (``tools/train_text.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paddle import nn
+from paddle.optimizer import Optimizer
+from paddle.optimizer.lr import LRScheduler
+
+from sot_paddle import distributed
+from sot_paddle.command_line import Command
+from sot_paddle.distributed import say
+from sot_paddle.tasks.document_options import DocumentTrainConfig
+from sot_paddle.tasks.documents import load_documents
+from sot_paddle.train import layer_rates, pretrained, session, text_command
+from sot_paddle.train.device import prepare_device
+from sot_paddle.train.feeding import Pace
+from sot_paddle.train.pretrained import Converter, Pretrained
+from sot_paddle.train.setup import Setup
+from sot_paddle.train.text_command import TextSource, plan
+from sot_paddle.train.training_command import run_training
+
+COMMAND = Command(
+    "train_text.py",
+    DocumentTrainConfig,
+    """\
+Fine-tune a language model on whole texts: IMDB, TREC, Yahoo Answers or your own CSV, TSV or JSON
+lines. Texts are read from the disk when a batch asks for them. The same command continues a run
+that was interrupted, bit for bit.""",
+    """\
+examples:
+  python tools/train_text.py --task_name IMDB --data_dir aclImdb --model_name_or_path CHECKPOINT \\
+      --do_lower_case --do_train --do_eval --max_seq_length 512 --trunc_medium 128 --layers 11 \\
+      --discr --layer_learning_rate 2e-5 --layer_learning_rate_decay 0.95 --output_dir OUT
+  python tools/train_text.py --task_name own --data_dir MY_TABLES --text_columns title body \\
+      --label_column topic --model_name_or_path CHECKPOINT --do_train --do_eval --output_dir OUT
+""",
+)
+
+
+def run_command(arguments: Sequence[str], convert: Converter) -> int:
+    """Run ``tools/train_text.py``; see :func:`~.training_command.run_training`."""
+    return run_training(COMMAND, run_config, arguments, convert)
+
+
+def run_config(config: DocumentTrainConfig, convert: Converter) -> dict[str, Any]:
+    """Run every seed of a configuration; returns what the top metrics.json holds.
+
+    Raises:
+        ValueError: options or data that cannot be used.
+        TrainingStopped: a run ended early.
+    """
+    prepare_device(dtype=config.dtype, cpu=config.no_cuda, half=config.half_flag)
+    if config.paddle_compat and config.discr:
+        say("--discr has no effect: the Paddle port ignores it, see --paddle_compat")
+    session.check_folders(config, pretrained.sources(config))
+    source = TextSource(config, pretrained.find(config, convert))
+    _check_length(config, source.found)
+    task = load_documents(config, source.found.vocabulary)
+    text_command.check_vocabulary(config, source.found, task.vocab_size)
+    rows = 0 if task.train is None else len(task.train)
+    return session.run_setup(
+        Setup(config, task, source, plan(config), lambda *more: optimizer(config, rows, *more))
+    )
+
+
+def _check_length(config: DocumentTrainConfig, found: Pretrained) -> None:
+    limit = pretrained.position_limit(config, found)
+    if config.max_seq_length > limit:
+        raise ValueError(
+            f"{found.origin} has positions for {limit} tokens, asked for {config.max_seq_length}: "
+            "lower --max_seq_length"
+        )
+
+
+def optimizer(
+    config: DocumentTrainConfig, rows: int, model: nn.Layer, pace: Pace, steps: int
+) -> tuple[Optimizer, LRScheduler]:
+    """The published recipe (D.4), or the one that the options ask for.
+
+    Args:
+        config: the command's options.
+        rows: training rows.
+        model: gives parameters and their names.
+        pace: see `sot_paddle.train.text_command.optimizer`.
+        steps: optimizer steps of the run.
+    """
+    layer_rates.set_ratios(model, ratios(config, model))
+    return text_command.optimizer(config, model, pace, schedule_steps(config, rows, steps))
+
+
+def ratios(config: DocumentTrainConfig, model: nn.Layer) -> Mapping[str, float]:
+    """Ratio of each parameter's rate to the run's, {} where all have one rate."""
+    decay, count = config.layer_learning_rate_decay, model.encoder_config.num_hidden_layers
+    if config.paddle_compat:
+        return layer_rates.weight_ratios(model, decay)
+    if not config.discr:
+        return {}
+    given = config.layer_learning_rate or (config.learning_rate,)
+    if config.discr_blocks:
+        given = layer_rates.block_rates(count, config.learning_rate)
+    elif len(given) == 1:
+        given = layer_rates.decayed_rates(count, given[0], decay)
+    return layer_rates.layer_ratios(model, given, config.learning_rate)
+
+
+def schedule_steps(config: DocumentTrainConfig, rows: int, steps: int) -> int:
+    """Optimizer steps after which the rate is zero: ``int(rows / batch * epochs)``.
+
+    QUIRK: the original counts a last batch that is not full as the part of a step that it is, so
+    that the rate may be zero before the last steps; there it went on below zero.
+
+    Args:
+        config: the command's options.
+        rows: training rows.
+        steps: optimizer steps of the run, which the Paddle port goes by.
+    """
+    if config.max_steps > 0 or config.paddle_compat:
+        return steps
+    batch = config.per_gpu_train_batch_size * distributed.world_size()
+    shown = rows / (batch * config.gradient_accumulation_steps) * config.num_train_epochs
+    return max(1, int(shown))

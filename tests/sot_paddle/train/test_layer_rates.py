@@ -1,0 +1,126 @@
+"""Rates of the layers: the original's formula, blocks, lists, and the Paddle port's."""
+
+from __future__ import annotations
+
+import paddle
+import pytest
+
+from sot_paddle.registry import TEXT_BACKBONES, create_model
+from sot_paddle.tasks.document_options import DocumentTrainConfig
+from sot_paddle.train import document_command
+from sot_paddle.train.feeding import Pace
+from sot_paddle.train.layer_rates import block_rates, decayed_rates, layer_ratios, set_ratios
+
+TINY = {"hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2, "vocab_size": 20}
+TINY |= {"intermediate_size": 12, "max_position_embeddings": 9}
+GIVEN = {"task_name": "TREC", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
+
+
+def config(**options) -> DocumentTrainConfig:
+    return DocumentTrainConfig(**GIVEN, **options)
+
+
+def ratios(**options) -> dict:
+    return dict(document_command.ratios(config(**options), create_model("bert_base", 2, **TINY)))
+
+
+def test_the_formulas() -> None:
+    assert decayed_rates(3, 2e-5, 0.5) == [5e-6, 1e-5, 2e-5]
+    assert decayed_rates(12, 1.0, 0.95)[0] == pytest.approx(0.95**11)
+    low, high = 1 / 2.6, 2.6
+    assert block_rates(12, 1.0) == [low] * 4 + [1.0] * 4 + [high] * 4
+    assert block_rates(6, 1.0) == [low] * 2 + [1.0] * 2 + [high] * 2
+
+
+def test_only_the_layers_have_rates_of_their_own() -> None:
+    found = ratios(discr=True, learning_rate=4e-5, layer_learning_rate=(2e-5,))
+    layer = "bert.encoder.layers.{}.linear1.bias"
+    assert [found[layer.format(n)] for n in range(3)] == pytest.approx([0.45125, 0.475, 0.5])
+    outside = {value for name, value in found.items() if ".layers." not in name}
+    assert outside == {1.0}
+    listed = ratios(discr=True, learning_rate=1.0, layer_learning_rate=(3.0, 1.0, 2.0))
+    assert [listed[layer.format(n)] for n in range(3)] == [3.0, 1.0, 2.0]
+    assert ratios() == {}
+
+
+def test_the_paddle_port_goes_by_the_word_weight() -> None:
+    found = ratios(paddle_compat=True, discr=True)
+    assert {name.endswith(".weight") for name, value in found.items() if value != 1.0} == {True}
+    assert found["bert.embeddings.word_embeddings.weight"] == pytest.approx(0.9746794)
+    assert found["head.cls_fc.bias"] == 1.0
+
+
+def test_a_model_trained_again_without_them_has_one_rate() -> None:
+    model = create_model("bert_base", 2, **TINY)
+    set_ratios(model, layer_ratios(model, [2.0, 3.0, 4.0], 1.0))
+    assert {p.optimize_attr["learning_rate"] for p in model.parameters()} == {1.0, 2.0, 3.0, 4.0}
+    set_ratios(model, {})
+    assert {p.optimize_attr["learning_rate"] for p in model.parameters()} == {1.0}
+
+
+def test_a_rate_of_zero_keeps_a_layer_as_it_is() -> None:
+    model = create_model("bert_base", 2, **TINY)
+    options = config(
+        discr=True, learning_rate=1e-2, layer_learning_rate=(0.0, 1e-2, 0.0), warmup_proportion=0.0
+    )
+    optimizer, _ = document_command.optimizer(options, 64, model, Pace(2, 1), 2)
+    before = {name: p.numpy() for name, p in model.named_parameters()}
+    model(paddle.to_tensor([[2, 5, 6]])).sum().backward()
+    optimizer.step()
+    moved = {name for name, p in model.named_parameters() if (p.numpy() != before[name]).any()}
+    assert any(".layers.1." in name for name in moved)
+    assert not any(".layers.0." in name or ".layers.2." in name for name in moved)
+
+
+@pytest.mark.parametrize("name", sorted(TEXT_BACKBONES))
+def test_every_backbone_knows_its_layers(name: str) -> None:
+    backbone = TEXT_BACKBONES[name]
+    sizes = {**TINY, "intermediate_size": 32, "pad_token_id": 1}
+    if backbone.defaults(next(iter(backbone.presets)))["type_vocab_size"] == 1:
+        sizes["type_vocab_size"] = 1
+    model = create_model(next(iter(backbone.presets)), 2, **sizes)
+    found = layer_ratios(model, [2.0, 3.0, 4.0], 1.0)
+    counts = [sum(value == rate for value in found.values()) for rate in (2.0, 3.0, 4.0)]
+    assert counts[0] > 3
+    assert len(set(counts)) == 1
+    with pytest.raises(ValueError, match="layer_learning_rate must be 1 or 3 numbers, got 2"):
+        layer_ratios(model, [1.0, 2.0], 1.0)
+
+
+def test_steps_of_the_schedule_are_those_of_the_original() -> None:
+    def steps(rows: int, **options) -> int:
+        return document_command.schedule_steps(config(**options), rows, 99)
+
+    assert steps(100) == int(100 / 32 * 3) == 9  # the run has 12
+    assert steps(64, gradient_accumulation_steps=2) == 3
+    assert steps(5) == 1
+    assert steps(100, max_steps=7) == steps(100, paddle_compat=True) == 99
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"layer_learning_rate": (1e-5,)}, "means nothing without discr"),
+        ({"discr": True, "learning_rate": 0.0}, "needs a learning_rate above 0"),
+        ({"discr": True, "layer_learning_rate": (-1.0,)}, "must be at least 0, got -1.0"),
+        ({"discr_blocks": True}, "needs discr and goes by learning_rate alone"),
+        ({"paddle_compat": True, "optimizer": "adamw"}, "chooses optimizer and rates: leave opt"),
+        ({"correct_bias": False}, "correct_bias is an option of optimizer hf_adamw"),
+        ({"layers": (-1, 3)}, "layers -1 stands alone"),
+        ({"layers": (-3,)}, "layers must be numbers from 0, or -1, or -2"),
+        ({"pooling_type": "max"}, "pooling_type needs layers"),
+        ({"label_column": "topic"}, "are for task_name own"),
+        ({"trunc_medium": -3}, "trunc_medium must be at least -2"),
+    ],
+)
+def test_options_that_contradict_each_other(options, match) -> None:
+    with pytest.raises(ValueError, match=match):
+        config(**options)
+
+
+def test_what_layers_mean() -> None:
+    assert config().head_options == {"pooling": "pooler", "head_dropout": None}
+    assert config(layers=(-1,), pooling_type="mean").head_options == {
+        **{"pooling": "layers", "head_dropout": None, "layers": (), "layer_pooling": "mean"}
+    }
+    assert config(layers=(10, 11)).head_options["layers"] == (10, 11)

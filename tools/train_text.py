@@ -1,0 +1,27 @@
+"""Fine-tune a language model on whole texts: IMDB, TREC, Yahoo Answers or own tables."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
+from sot_paddle.guard import command
+from sot_paddle.train.quiet import quiet_imports
+
+
+@command("train_text")
+def main(arguments: list[str]) -> int:
+    """Run the command; returns its exit status."""
+    logging.getLogger("datasets").setLevel(logging.WARNING)
+    with quiet_imports():
+        from align.weights.formats.checkpoint_reading import read_as_paddle
+        from sot_paddle.train.document_command import run_command
+    return run_command(arguments, read_as_paddle)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
