@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -244,7 +245,7 @@ class _Job:
         return self.records[next(first, self.plan.entries[0].destination)]["dtype"]
 
     def _write_weights(self, path: Path) -> None:
-        with ThreadPoolExecutor(1) as beside:
+        with ThreadPoolExecutor(2) as beside:
             self._write(path, self._tensors(beside))
 
     def _write(self, path: Path, tensors: Tensors) -> None:
@@ -260,8 +261,8 @@ class _Job:
     def _tensors(self, beside: ThreadPoolExecutor) -> Tensors:
         """The destination's tensors, each converted, checked and recorded when it is drawn.
 
-        A checksum is computed beside the writing of its tensor and the making of the next one; no
-        more than these two tensors are held.
+        While one is written, its checksum is computed and the next one is made; no more than these
+        two are held.
         """
         specs = {}
         for name, entries in self.plan.grouped.items():
@@ -272,12 +273,20 @@ class _Job:
             specs[name] = TensorSpec(shape, self.dtype if cast else kept)
         specs.update({name: TensorSpec((), np.dtype("<i8")) for name in self.plan.counters})
         total = sum(spec.nbytes for spec in specs.values())
+        order = sorted(specs, key=lambda name: -specs[name].dtype.itemsize)  # as it is written
+        following = dict(itertools.pairwise(order))
+        ahead: dict[str, Future] = {}
         done, digest = 0, Future()
         digest.set_result("")
 
+        def make(name: str) -> np.ndarray:
+            return _cast(name, self._converted(name), specs[name].dtype)
+
         def load(name: str) -> np.ndarray:
             nonlocal done, digest
-            array = _cast(name, self._converted(name), specs[name].dtype)
+            array = ahead.pop(name).result() if name in ahead else make(name)
+            if name in following:
+                ahead[following[name]] = beside.submit(make, following[name])
             digest.result()  # of the tensor before this one, which is free now
             digest = beside.submit(_sha256, array)
             self.records[name] = {**self._record(name, array), "sha256": digest}
