@@ -157,3 +157,15 @@ def test_what_the_operator_does_not_take(monkeypatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, lambda *given: None)
             assert not attends_natively([x] * 3, None)
+
+
+@native
+def test_a_masked_token_has_no_weight_at_all() -> None:
+    """Exactly 0, as in the framework; a subnormal weight makes every product with it slow."""
+    given = [paddle.to_tensor(array, stop_gradient=False) for array in parts(2, 7)]
+    bias = np.zeros((2, 1, 1, 7), "float32")
+    bias[:, :, :, 4:] = -1e4
+    ours(*given, paddle.to_tensor(bias)).sum().backward()
+    for tensor in given[1:]:  # keys and values
+        assert np.abs(tensor.grad.numpy()[:, :4]).min() > 0
+        assert (tensor.grad.numpy()[:, 4:] == 0).all()
