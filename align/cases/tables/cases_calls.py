@@ -197,4 +197,21 @@ _PUBLISHED = value_cases(
     dtypes=_FLOAT64,
 )
 
-CALLS = (*_PLAIN_CALLS, *_EXPORTS, *_PREDICTIONS, *_PUBLISHED)
+_DROPS = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2}
+_NATIVE = value_cases(
+    "model_values:accelerated",
+    {
+        "accelerated_text": {
+            "model": "bert_base",
+            "options": {**BERT, **_DROPS, "pooling": "mgcrp_qk", "mask_padding": True},
+        },
+        "accelerated_images": {
+            "model": "deit_tiny_sot",
+            "options": {**SOT, "img_size": 32, "drop_rate": 0.1, "attn_drop_rate": 0.2},
+        },
+    },
+    steps=("training",),
+    dtypes=("float32",),
+)
+
+CALLS = (*_PLAIN_CALLS, *_EXPORTS, *_PREDICTIONS, *_PUBLISHED, *_NATIVE)

@@ -1,9 +1,11 @@
-"""Step ``forward`` of whole models beyond their taps: plain calls, exports, what norms keep."""
+"""Whole models beyond their taps: plain calls, exports, what norms keep, native operators."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import paddle
@@ -17,6 +19,8 @@ from align.record.tolerance import Tolerance
 from sot_paddle.deploy.checking import BOUND
 from sot_paddle.deploy.graph import JSON, PARAMETERS, Runner, load_graph, save_graph
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx, translate
+from sot_paddle.ops import build
+from sot_paddle.registry import create_model
 
 _INPUTS = ("input_ids", "images")
 """What a plain call gives, whichever of them the batch has."""
@@ -33,6 +37,10 @@ _KEPT = Tolerance(
     1e-5,
     "a batch moves a running value by 1 to 10 % of itself: rounding of the batch's moments, below "
     "1e-5, shows as less than 1e-6; a value that is never updated is 1e-3 and more off",
+)
+_SEED, _SPREAD, _MASK = 23, 10.0, np.arange(9) < np.array([[9], [5], [7]])  # (B, S)
+_ROUNDED = Tolerance(
+    "scaled", 2e-5, "float32: an operator rounds below 1e-6 of its largest value, some in a row"
 )
 
 
@@ -146,3 +154,66 @@ def _export(setting: Setting, batch: Mapping[str, np.ndarray], onnx: bool) -> Ru
         return load_graph(folder, list(batch))
     translate(folder / JSON, folder / PARAMETERS, folder / ONNX, list(batch))
     return load_onnx(folder)
+
+
+def accelerated(setting: Setting, *, model: str, options: Mapping[str, Any]) -> BothSides:
+    """What is fast against what is plain: the product's model with and without native operators.
+
+    Dropout is on: both draw their masks from the generator of ``paddle.seed`` and leave it in the
+    same state. Where no operator could be built, both sides are the plain one.
+
+    Args:
+        setting: of the case, float32.
+        model: registry name.
+        options: of the model.
+    """
+
+    def computed(seed: int = _SEED, *, plain: bool = False) -> Arrays:
+        left_out = mock.patch.object(build, "why_not", return_value="left out")
+        with left_out if plain else contextlib.nullcontext():
+            return _training_pass(model, options, seed)
+
+    fast = computed()
+    halved = fast["gradients"].copy()
+    halved[np.argmax(np.abs(halved))] *= 0.5
+    return BothSides(
+        fast,
+        computed(plain=True),
+        {
+            "other masks": lambda: computed(_SEED + 1) | {"drawn after": fast["drawn after"]},
+            "no dropout": fast | {"logits": fast["evaluation"]},
+            "a gradient halved": fast | {"gradients": halved},
+        },
+        "a training pass",
+        rule=_ROUNDED,
+        framework_free=True,
+        note=f"native operators: {build.state()}",
+    )
+
+
+def _training_pass(name: str, options: Mapping[str, Any], seed: int) -> Arrays:
+    """Logits and gradients, logits in evaluation, and what the generator gives afterwards."""
+    paddle.seed(_SEED)
+    model, rng = create_model(name, 3, **options), np.random.default_rng(_SEED)
+    if side := options.get("img_size"):
+        inputs = [rng.normal(size=(3, 3, side, side)).astype("float32")]
+    else:
+        ids = rng.integers(1, options["vocab_size"], _MASK.shape)
+        inputs = [ids, np.zeros_like(ids), _MASK.astype("int64")]
+    tensors = [paddle.to_tensor(array) for array in inputs]
+    for weight in model.parameters():
+        if weight.ndim == 2:  # as they are drawn, all tokens get about the same attention
+            weight.set_value(_SPREAD * weight)
+    paddle.seed(seed)
+    logits = model(*tensors)
+    (logits * logits).sum().backward()
+    slopes = [p.grad.numpy().ravel() for p in model.parameters() if p.grad is not None]
+    model.eval()
+    with paddle.no_grad():
+        after = model(*tensors)
+    return {
+        "logits": logits.numpy(),
+        "gradients": np.concatenate(slopes),  # one scale: some are zero but for rounding
+        "evaluation": after.numpy(),
+        "drawn after": paddle.rand([8]).numpy(),
+    }
