@@ -52,6 +52,27 @@ def option(
     return field(default=default, metadata=facts)
 
 
+def precision_option() -> Any:
+    """Declare how linear layers multiply on a CPU; a resumed run repeats it."""
+    return option(
+        "float32",
+        "products of linear layers on the CPU: float32, or bf16 (AMX or AVX512-BF16)",
+        choices=("float32", "bf16"),
+    )
+
+
+def check_precision(record: Any) -> None:
+    """Refuse products in bfloat16 of a run in float64.
+
+    Raises:
+        ValueError: naming both options.
+    """
+    if record.cpu_precision != "float32" and record.dtype != "float32":
+        raise ValueError(
+            f"cpu_precision {record.cpu_precision} needs dtype float32, got {record.dtype}"
+        )
+
+
 def check(record: Any) -> None:
     """Refuse a value that its option may not have; None passes.
 
@@ -116,6 +137,7 @@ class RunOptions:
         resumable=True,
     )
     dtype: str = option("float32", "float32, or float64 for checks", choices=("float32", "float64"))
+    cpu_precision: str = precision_option()
 
     def check(self) -> None:
         """Refuse impossible values.
@@ -124,6 +146,7 @@ class RunOptions:
             ValueError: naming the option.
         """
         check(self)
+        check_precision(self)
         if self.max_steps == 0 or self.max_steps < -1:
             raise ValueError(f"max_steps must be positive, or -1 for epochs, got {self.max_steps}")
 
@@ -131,4 +154,7 @@ class RunOptions:
         """The options that decide what training computes; a resumed run must repeat them."""
         values = dataclasses.asdict(self)
         fields = dataclasses.fields(self)
-        return {one.name: values[one.name] for one in fields if not one.metadata["resumable"]}
+        # runs of before this option was there had its default
+        left_out = {"cpu_precision"} if self.cpu_precision == "float32" else set()
+        names = [one.name for one in fields if not one.metadata["resumable"]]
+        return {name: values[name] for name in names if name not in left_out}

@@ -27,9 +27,10 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--suite", nargs="+", choices=SUITES, default=USUAL, metavar="SUITE",
         help=f"{', '.join(SUITES)} (default: {' '.join(USUAL)})")  # fmt: skip
-    add("--also", nargs="+", choices=("installed", "compiled", "bfloat16"), default=(),
+    add("--also", nargs="+", choices=("installed", "compiled", "bfloat16", "bf16"), default=(),
         metavar="SIDE", help="further columns: installed (the port without tuning and native "
-        "operators), compiled (torch.compile), bfloat16 (torch's autocast)")  # fmt: skip
+        "operators), compiled (torch.compile), bfloat16 (torch's autocast), bf16 (the port with "
+        "--cpu_precision bf16)")  # fmt: skip
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     add("--threads", type=int, default=cores, help="of every side (default: all)")
     add("--repeats", type=int, default=5, help="counted steps (default: 5)")

@@ -26,6 +26,7 @@ SIDES = {
     "installed": ("paddle", ""),
     "compiled": ("torch", "compiled"),
     "bfloat16": ("torch", "bfloat16"),
+    "bf16": ("paddle", "bf16"),
 }
 """Side -> framework and its form. ``paddle`` is tuned by the project, ``pytorch`` eager, and
 ``installed`` is the port as a plain installation runs it."""

@@ -26,7 +26,8 @@ def steps_of(workload: Workload, framework: str, form: str = "") -> Steps:
     Args:
         workload: model and batch.
         framework: ``"paddle"`` or ``"torch"``; the other one is not imported.
-        form: of torch: ``"compiled"``, ``"bfloat16"`` (autocast) or ``""`` (eager).
+        form: of torch: ``"compiled"``, ``"bfloat16"`` (autocast) or ``""`` (eager); of Paddle:
+            ``"bf16"`` (products in bfloat16) or ``""``.
     """
     build = _torch_parts if framework == "torch" else _paddle_parts
     model, batch, labels, loss, optimizer, no_grad, clear = build(workload)
@@ -34,6 +35,8 @@ def steps_of(workload: Workload, framework: str, form: str = "") -> Steps:
     called, within = model, contextlib.nullcontext
     if form == "compiled":
         called = importlib.import_module("torch").compile(model)
+    elif form == "bf16":
+        importlib.import_module("sot_paddle.ops.bfloat16").choose_products(form)
     elif form == "bfloat16":
         torch = importlib.import_module("torch")
         within = functools.partial(torch.autocast, "cpu", torch.bfloat16)

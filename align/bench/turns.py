@@ -43,7 +43,10 @@ class Worker:
 
     def __init__(self, side: str, threads: int, clock: str = "wall") -> None:
         environment = dict(os.environ)
-        if side != "paddle":  # the parent may be tuned, and hands its environment down
+        if side not in (
+            "paddle",
+            "bf16",
+        ):  # the parent may be tuned, and hands its environment down
             environment = {k: v for k, v in environment.items() if k not in _TUNED}
             environment["SOT_PADDLE_TUNE"] = "0"
         if side == "installed":

@@ -54,7 +54,11 @@ def _run(options: argparse.Namespace) -> None:
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out}: expected a file's name, got a folder")
     predictor = open_predictor(
-        options.model, runtime=options.runtime, ema=not options.no_ema, cpu=options.cpu
+        options.model,
+        runtime=options.runtime,
+        ema=not options.no_ema,
+        cpu=options.cpu,
+        cpu_precision=options.cpu_precision,
     )
     for note in predictor.notes:
         print(note, file=sys.stderr)
@@ -107,4 +111,6 @@ def _parser() -> OneLineParser:
     add("--logits", action="store_true", help="write the logits too")
     add("--no-ema", action="store_true", help="raw weights instead of the moving average")
     add("--cpu", action="store_true", help="use the CPU even where there is a GPU")
+    products = "products of a training's own model: float32, or bf16 (AMX or AVX512-BF16)"
+    add("--cpu-precision", choices=("float32", "bf16"), default="float32", help=products)
     return parser

@@ -89,7 +89,12 @@ def record(recipe: Recipe, logits: np.ndarray, *, logits_too: bool = False) -> d
 
 
 def open_predictor(
-    place: str | Path, *, runtime: str = "auto", ema: bool = True, cpu: bool = False
+    place: str | Path,
+    *,
+    runtime: str = "auto",
+    ema: bool = True,
+    cpu: bool = False,
+    cpu_precision: str = "float32",
 ) -> Predictor:
     """Open what ``tools/export.py`` or a training wrote.
 
@@ -99,15 +104,20 @@ def open_predictor(
             ``"auto"`` takes what is there, ONNX before jit. ONNX needs no Paddle.
         ema: of an image training: the moving average; False for the raw weights.
         cpu: use the CPU even where there is a GPU (ONNX always does).
+        cpu_precision: factors of the products of linear layers, ``"float32"`` or ``"bf16"``; an
+            export has float32.
 
     Raises:
-        ValueError: no such model, a damaged one, or another runtime than it has.
+        ValueError: no such model, a damaged one, another runtime than it has, or a processor
+            without products in bfloat16.
     """
     folder = Path(place)
     if not is_export(folder):
         if runtime not in ("auto", "model"):
             raise ValueError(f"{place} is no export: --runtime {runtime} needs tools/export.py")
-        return _of_training(folder, ema, cpu)
+        return _of_training(folder, ema, cpu, cpu_precision)
+    if cpu_precision != "float32":
+        raise ValueError(f"{place} is an export, which computes in float32: drop cpu_precision")
     if runtime == "model" or not ema:
         raise ValueError(f"{place} is an export: give the training's folder for its own model")
     recipe = read_recipe(folder)
@@ -125,12 +135,12 @@ def _graph(folder: Path, recipe: Recipe, cpu: bool) -> Any:
     return load_graph(folder, recipe.inputs)
 
 
-def _of_training(folder: Path, ema: bool, cpu: bool) -> Predictor:
+def _of_training(folder: Path, ema: bool, cpu: bool, cpu_precision: str) -> Predictor:
     with quiet_imports():
         from sot_paddle.deploy.graph import run_model
         from sot_paddle.deploy.trained import open_trained
         from sot_paddle.train.device import prepare_device
-    prepare_device(dtype="float32", cpu=cpu)
+    prepare_device(dtype="float32", cpu=cpu, cpu_precision=cpu_precision)
     trained = open_trained(folder, ema=ema)
     recipe = trained.recipe
     run = run_model(trained.model, recipe.inputs)

@@ -7,7 +7,8 @@ from paddle.nn import functional as F
 
 from sot_paddle.ops.dispatch import run, runs_natively
 
-_PLAIN = F.linear
+PLAIN = F.linear
+"""Paddle's own."""
 
 
 def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) -> paddle.Tensor:
@@ -26,7 +27,7 @@ def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) 
     """
     if (
         bias is None
-        or F.linear is not _PLAIN
+        or F.linear is not PLAIN
         or not runs_natively(x)
         or not x.dtype == weight.dtype == bias.dtype
         or not x.size

@@ -9,7 +9,7 @@ from typing import Any
 
 from sot_paddle.config import near_names
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD
-from sot_paddle.options import RunOptions, check, option
+from sot_paddle.options import RunOptions, check, check_precision, option, precision_option
 from sot_paddle.registry import PUBLISHED_NAMES, TIMM_NAMES, list_models
 
 _OTHER_NAMES: Mapping[str, str] = {**PUBLISHED_NAMES, **TIMM_NAMES}
@@ -241,6 +241,7 @@ class ImageEvalConfig:
         "fatal", "an image that cannot be decoded: fatal, or skip it", choices=("fatal", "skip")
     )
     dtype: str = option("float32", "float32, or float64 for checks", choices=("float32", "float64"))
+    cpu_precision: str = precision_option()
     cpu: bool = option(False, "use the CPU even where there is a GPU", flags=("--no-cuda",))
     output: str = option("", "file for the scores (JSON)")
     predictions: str = option("", "file for the prediction of each image (CSV)")
@@ -256,3 +257,4 @@ class ImageEvalConfig:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, tuple(float(part) for part in getattr(self, name)))
         check(self)
+        check_precision(self)

@@ -70,7 +70,7 @@ def run_config(config: StateTrainConfig, convert: Converter) -> dict[str, Any]:
         ValueError: options, data or states that cannot be used.
         TrainingStopped: a run ended early.
     """
-    prepare_device(dtype=config.dtype, cpu=config.no_cuda)
+    prepare_device(dtype=config.dtype, cpu=config.no_cuda, cpu_precision=config.cpu_precision)
     source = StateModel(config)
     session.check_folders(config, source.files)
     task, of_row = load_states(config, convert)

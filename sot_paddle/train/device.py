@@ -9,18 +9,22 @@ import paddle
 from paddlenlp.utils.log import logger as paddlenlp_logger
 
 from sot_paddle import distributed
+from sot_paddle.ops.bfloat16 import choose_products
 
 
-def prepare_device(*, dtype: str, cpu: bool, half: str = "") -> None:
+def prepare_device(
+    *, dtype: str, cpu: bool, half: str = "", cpu_precision: str = "float32"
+) -> None:
     """Choose device and dtype, refuse what they cannot do, join the other processes.
 
     Args:
         dtype: Paddle's default dtype for the run.
         cpu: use the CPU even where there is a GPU.
         half: the flag that asked for mixed precision, "" for none.
+        cpu_precision: factors of the products of linear layers, ``"float32"`` or ``"bf16"``.
 
     Raises:
-        ValueError: mixed precision without a GPU.
+        ValueError: mixed precision without a GPU, bfloat16 on a processor that cannot.
     """
     paddlenlp_logger.set_level("ERROR")
     has_gpu = paddle.is_compiled_with_cuda() and paddle.device.cuda.device_count() > 0
@@ -29,6 +33,7 @@ def prepare_device(*, dtype: str, cpu: bool, half: str = "") -> None:
     if cpu:
         paddle.set_device("cpu")
     paddle.set_default_dtype(dtype)
+    choose_products(cpu_precision)
     distributed.join()
 
 

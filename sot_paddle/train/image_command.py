@@ -52,7 +52,12 @@ def run_config(config: ImageTrainConfig, convert: ImageConverter) -> dict[str, A
         ValueError: options or images that cannot be used.
         TrainingStopped: the run ended early.
     """
-    prepare_device(dtype=config.dtype, cpu=config.cpu, half="--amp" if config.amp else "")
+    prepare_device(
+        dtype=config.dtype,
+        cpu=config.cpu,
+        half="--amp" if config.amp else "",
+        cpu_precision=config.cpu_precision,
+    )
     source = ImageSource(config, convert)
     session.check_folders(config, source.files)
     task = load_images(config)

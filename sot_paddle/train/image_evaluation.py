@@ -108,7 +108,7 @@ def evaluate(config: ImageEvalConfig, convert: ImageConverter) -> Evaluation:
         ValueError: options, images, weights or destinations that cannot be used.
         TrainingStopped: the model's output is not finite.
     """
-    prepare_device(dtype=config.dtype, cpu=config.cpu)
+    prepare_device(dtype=config.dtype, cpu=config.cpu, cpu_precision=config.cpu_precision)
     distributed.on_first_process(lambda: _check_destinations(config))
     seed_everything(0)
     subject = find_subject(config, convert)

@@ -54,7 +54,12 @@ def run_config(config: SquadTrainConfig, convert: Converter) -> dict[str, Any]:
         ValueError: options or data that cannot be used.
         TrainingStopped: a run ended early.
     """
-    prepare_device(dtype=config.dtype, cpu=config.no_cuda, half=config.half_flag)
+    prepare_device(
+        dtype=config.dtype,
+        cpu=config.no_cuda,
+        half=config.half_flag,
+        cpu_precision=config.cpu_precision,
+    )
     session.check_folders(config, pretrained.sources(config))
     source = TextSource(config, pretrained.find(config, convert))
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]

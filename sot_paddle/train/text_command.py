@@ -41,7 +41,12 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
         ValueError: options or data that cannot be used.
         TrainingStopped: a run ended early.
     """
-    prepare_device(dtype=config.dtype, cpu=config.no_cuda, half=config.half_flag)
+    prepare_device(
+        dtype=config.dtype,
+        cpu=config.no_cuda,
+        half=config.half_flag,
+        cpu_precision=config.cpu_precision,
+    )
     for name in ("server_ip", "server_port"):
         if getattr(config, name):
             say(f"--{name} is ignored: remote debugging of the original")

@@ -10,6 +10,7 @@ from sot_paddle.deploy.checking import BOUND
 from sot_paddle.deploy.input_rows import InputOptions, Row, read_rows
 from sot_paddle.deploy.predictor import open_predictor, record
 from sot_paddle.deploy.recipe import Recipe, TextRecipe
+from sot_paddle.ops import bfloat16
 
 PAIRS = [Row(None, (f"the {'old ' * n}cat", f"a dog {'runs ' * (n % 3)}.")) for n in range(7)]
 
@@ -32,6 +33,22 @@ def test_every_runtime_gives_the_training_models_logits(exports, tiny, tmp_path,
         assert np.abs(other.logits(rows) - expected).max() <= BOUND * scale
         alone = np.concatenate([other.logits([row]) for row in rows])
         assert np.abs(alone - expected).max() <= BOUND * scale
+
+
+@pytest.mark.skipif(bool(bfloat16.why_not()), reason=f"bfloat16: {bfloat16.why_not()}")
+def test_products_in_bfloat16_move_the_logits_a_little(exports):
+    folder, out = exports["rte"]
+    exact = open_predictor(folder, cpu=True).logits(PAIRS)
+    try:
+        rough = open_predictor(folder, cpu=True, cpu_precision="bf16").logits(PAIRS)
+    finally:
+        bfloat16.choose_products("float32")
+    assert 0.0 < np.abs(rough - exact).max() < 0.05 * max(1.0, np.abs(exact).max())
+
+
+def test_an_export_refuses_products_in_bfloat16(exports):
+    with pytest.raises(ValueError, match="is an export, which computes in float32: drop cpu_prec"):
+        open_predictor(exports["rte"][1], cpu_precision="bf16")
 
 
 def test_records_come_in_order_whatever_the_batch(exports):

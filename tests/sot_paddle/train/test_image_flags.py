@@ -36,6 +36,8 @@ def test_the_original_s_training_command() -> None:
     assert config.output_dir == str(Path("output") / "train" / "sot_tiny-224")
     assert config.identity() != train(*flags.split(), "--seed", "43").identity()
     assert config.identity() == train(*flags.split(), "--workers", "9").identity()
+    rough = train(*flags.split(), "--cpu-precision", "bf16").identity()
+    assert rough == {**config.identity(), "cpu_precision": "bf16"}  # older runs have no such entry
     measuring = ("--crop-pct", "0.9", "--interpolation", "bilinear", "--on-corrupt", "skip")
     assert config.identity() == train(*flags.split(), *measuring).identity()
 

@@ -1,0 +1,93 @@
+// A linear layer whose products take their factors in bfloat16 (rounded to nearest even) and add up
+// in float32: y = x w + b, dx = dy w^T, dw = x^T dy; db, the sum of dy over the rows, in float32.
+//
+// The products are oneDNN's, see onednn.h.
+#include <cstring>
+#include <memory>
+
+#include "column_sums.h"
+#include "onednn.h"
+
+namespace sot {
+namespace bfloat16 {
+
+constexpr int64_t kBlock = 16384;
+
+inline Half rounded(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  const uint32_t nearest = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  return static_cast<Half>(value == value ? nearest : bits >> 16 | 0x40u);
+}
+
+// A matrix (rows, columns) in bfloat16.
+struct Factor {
+  int64_t rows, columns;
+  std::unique_ptr<Half[]> at;
+
+  Factor(const paddle::Tensor& tensor, int64_t width)
+      : rows(tensor.numel() / width), columns(width), at(new Half[tensor.numel()]) {
+    const float* from = tensor.data<float>();
+    Half* to = at.get();
+    in_blocks(tensor.numel(), kBlock, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) to[i] = rounded(from[i]);
+    });
+  }
+  onednn::Matrix plain() const { return {rows, columns, onednn::kHalf, false, at.get()}; }
+  onednn::Matrix turned() const { return {columns, rows, onednn::kHalf, true, at.get()}; }
+};
+
+onednn::Matrix floats(int64_t rows, int64_t columns, const float* at) {
+  return {rows, columns, onednn::kFloat, false, at};
+}
+
+std::vector<paddle::Tensor> Forward(const paddle::Tensor& input, const paddle::Tensor& weight,
+                                    const paddle::Tensor& bias) {
+  const paddle::Tensor x = dense(input), w = dense(weight), b = dense(bias);
+  const int64_t depth = w.shape()[0], width = w.shape()[1], rows = x.numel() / depth;
+  auto shape = x.shape();
+  shape.back() = width;
+  paddle::Tensor y = paddle::empty(shape, x.dtype(), x.place());
+  const Factor left(x, depth), right(w, width);
+  const onednn::Matrix shift = floats(1, width, b.data<float>());
+  onednn::multiply(left.plain(), right.plain(), &shift, floats(rows, width, y.data<float>()));
+  return {y};
+}
+
+std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::Tensor& weight,
+                                     const paddle::Tensor& gradient) {
+  const paddle::Tensor x = dense(input), w = dense(weight), dy = dense(gradient);
+  const int64_t depth = w.shape()[0], width = w.shape()[1], rows = x.numel() / depth;
+  paddle::Tensor dx = paddle::empty_like(x), dw = paddle::empty_like(w);
+  paddle::Tensor db = paddle::empty({width}, x.dtype(), x.place());
+  const Factor left(x, depth), right(w, width), g(dy, width);
+  onednn::multiply(g.plain(), right.turned(), nullptr, floats(rows, depth, dx.data<float>()));
+  onednn::multiply(left.turned(), g.plain(), nullptr, floats(depth, width, dw.data<float>()));
+  const float* from = dy.data<float>();
+  const auto sums =
+      column_sums(rows, width, [=](int64_t row, int64_t i) { return from[row * width + i]; });
+  std::copy(sums.begin(), sums.end(), db.data<float>());
+  return {dx, dw, db};
+}
+
+using T = paddle::Tensor;
+
+std::vector<T> Second(const T&, const T&, const T&, const T&) { PD_THROW(kOnceOnly); }
+
+}  // namespace bfloat16
+}  // namespace sot
+
+PD_BUILD_OP(sot_bfloat16_linear)
+    .Inputs({"X", "Weight", "Bias"})
+    .Outputs({"Out"})
+    .SetKernelFn(PD_KERNEL(sot::bfloat16::Forward));
+
+PD_BUILD_GRAD_OP(sot_bfloat16_linear)
+    .Inputs({"X", "Weight", paddle::Grad("Out")})
+    .Outputs({paddle::Grad("X"), paddle::Grad("Weight"), paddle::Grad("Bias")})
+    .SetKernelFn(PD_KERNEL(sot::bfloat16::Backward));
+
+PD_BUILD_DOUBLE_GRAD_OP(sot_bfloat16_linear)
+    .Inputs({"X", "Weight", paddle::Grad("Out"), paddle::Grad(paddle::Grad("X"))})
+    .Outputs({paddle::Grad(paddle::Grad("Out"))})
+    .SetKernelFn(PD_KERNEL(sot::bfloat16::Second));
