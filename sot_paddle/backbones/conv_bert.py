@@ -383,7 +383,7 @@ class ConvBertEncoder(nn.Layer):
                 parameter.stop_gradient = True
         else:
             words = self.embeddings.word_embeddings.weight
-            words.register_hook(zero_row_hook(config.pad_token_id))
+            self.padding_hooks = [words.register_hook(zero_row_hook(config.pad_token_id))]
 
     def forward(
         self,

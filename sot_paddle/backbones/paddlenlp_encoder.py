@@ -61,8 +61,10 @@ class CorrectedEncoder(nn.Layer):
             for parameter in self.parameters():
                 parameter.stop_gradient = True
         else:
-            for embedding in padded:
+            self.padding_hooks = [
                 embedding.weight.register_hook(zero_row_hook(config.pad_token_id))
+                for embedding in padded
+            ]
 
     def forward(
         self,

@@ -67,6 +67,7 @@ class Journal:
                     "the same command again"
                 )
             stream.truncate(recorded)
+            stream.seek(recorded)
             self._open[name] = stream
         return self._open[name]
 

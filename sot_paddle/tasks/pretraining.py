@@ -1,0 +1,298 @@
+"""Pre-training of a language model: masked words, and the next sentence where it is asked for.
+
+Shape legend: M rows, B rows of a batch, S tokens, P masked words of a row.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import paddle
+from paddle.io import DataLoader, Dataset
+
+from sot_paddle import distributed
+from sot_paddle.data.pretraining.masking import draws_of, masked
+from sot_paddle.tasks.pretraining_loss import SUMS, pretraining_loss
+from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
+
+Arrays = dict[str, np.ndarray]
+
+
+class EvenBatches(Sequence[Sequence[int]]):
+    """Rows 0, 1, 2, ... cut into batches, of which nothing is held; the last may be smaller.
+
+    Args:
+        rows: how many.
+        batch_size: rows of a batch.
+        start: first batch, as slicing makes it.
+    """
+
+    def __init__(self, rows: int, batch_size: int, start: int = 0) -> None:
+        self._rows, self._size, self._start = rows, batch_size, start
+
+    def __len__(self) -> int:
+        return max(0, -(-self._rows // self._size) - self._start)
+
+    def __getitem__(self, index):
+        """A batch; of a slice without an end the batches from there on."""
+        if isinstance(index, slice):
+            assert index.stop is None, "only what begins at a batch is asked for"
+            return EvenBatches(self._rows, self._size, self._start + (index.start or 0))
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        first = (self._start + index) * self._size
+        return range(first, min(first + self._size, self._rows))
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        return (self[index] for index in range(len(self)))
+
+
+class RowSource(Protocol):
+    """Rows as a model takes them, made when they are asked for.
+
+    Attributes:
+        fingerprint: hash of what they are.
+        by_epoch: whether a row differs from epoch to epoch.
+    """
+
+    fingerprint: str
+    by_epoch: bool
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        ...
+
+    def row(self, epoch: int, position: int) -> Arrays:
+        """``ids``, ``types``, ``mask`` (S,), ``positions``, ``words``, ``weights`` (P,), ``next``.
+
+        ``next`` is a number, -1 where it is not asked.
+        """
+        ...
+
+
+class Instances:
+    """Instances with masks that were drawn when they were made.
+
+    Args:
+        rows: `sot_paddle.data.pretraining.instance_files.InstanceRows`.
+    """
+
+    by_epoch = False
+
+    def __init__(self, rows: Any) -> None:
+        self._rows, self.fingerprint = rows, rows.fingerprint
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def row(self, epoch: int, position: int) -> Arrays:
+        """See `RowSource`."""
+        found = self._rows.row(position)
+        return {
+            "ids": found["input_ids"],
+            "types": found["segment_ids"],
+            "mask": found["input_mask"],
+            "positions": found["masked_lm_positions"],
+            "words": found["masked_lm_ids"],
+            "weights": found["masked_lm_weights"],
+            "next": found["next_sentence_labels"][0],
+        }
+
+
+@dataclass(frozen=True)
+class MaskedPairs:
+    """Pairs of sentences whose words are masked anew in every epoch.
+
+    Attributes:
+        rows: token ids of each pair, with special tokens.
+        length: S; longer rows lose their end, which may be the last [SEP].
+        share: of the words that are masked.
+        seed: of the draws.
+        mask_id: id of [MASK].
+        pad_id: id of padding.
+        special: further ids that are never masked.
+        vocab_size: words to draw a random one from.
+
+    Source: specs.md E.3.
+    """
+
+    rows: Any
+    length: int
+    share: float
+    seed: int
+    mask_id: int
+    pad_id: int
+    special: tuple[int, ...]
+    vocab_size: int
+
+    by_epoch = True
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the pairs; the options of masking are in the run's identity."""
+        return self.rows.fingerprint
+
+    def row(self, epoch: int, position: int) -> Arrays:
+        """See `RowSource`; a random word that happens to be padding is masked out, as published."""
+        ids = self.rows.row(position)[: self.length]
+        padded = np.full(self.length, self.pad_id, np.int64)
+        padded[: len(ids)] = ids
+        draws = draws_of(self.seed, epoch, position, self.length, self.vocab_size)
+        shown, chosen = masked(
+            padded,
+            draws,
+            share=self.share,
+            mask_id=self.mask_id,
+            kept=(*self.special, self.pad_id),
+        )
+        positions = np.flatnonzero(chosen)
+        return {
+            "ids": shown,
+            "types": np.zeros_like(shown),
+            "mask": (shown != self.pad_id).astype(np.int64),
+            "positions": positions,
+            "words": padded[positions],
+            "weights": np.ones_like(positions),
+            "next": np.int64(-1),
+        }
+
+
+class _Rows(Dataset):
+    """Map-style dataset; a key is (epoch, position), or a position."""
+
+    def __init__(self, source: RowSource) -> None:
+        self._source = source
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, key: Any) -> Arrays:
+        return self._source.row(*(key if isinstance(key, tuple) else (0, key)))
+
+
+def collate(rows: Sequence[Arrays], *, judged: bool) -> Arrays:
+    """One batch of rows.
+
+    Args:
+        rows: B of them.
+        judged: hand the targets to the model (evaluation), not to the loss.
+    """
+    places = max(1, *(len(row["positions"]) for row in rows), 1)
+    padded = {
+        name: np.stack([_padded(row[name], places) for row in rows])
+        for name in ("positions", "words", "weights")
+    }
+    following = np.array([[row["next"]] for row in rows])
+    targets = np.concatenate([padded["words"], padded["weights"], following], axis=1)
+    return {
+        "input_ids": np.stack([row["ids"] for row in rows]),
+        "token_type_ids": np.stack([row["types"] for row in rows]),
+        "attention_mask": np.stack([row["mask"] for row in rows]),
+        "positions": padded["positions"],
+        "targets" if judged else "labels": targets,
+    }
+
+
+def _padded(values: np.ndarray, length: int) -> np.ndarray:
+    return np.concatenate([values, np.zeros(length - len(values), np.int64)]).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class PretrainingSplit:
+    """Rows of one split; see :class:`sot_paddle.tasks.task.Split`.
+
+    Attributes:
+        source: of the rows.
+        batch_size: rows of a forward pass in evaluation.
+        judged: whether it is evaluated on.
+    """
+
+    source: RowSource
+    batch_size: int
+    judged: bool = False
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the rows."""
+        return self.source.fingerprint
+
+    @property
+    def batches(self) -> Sequence[Sequence[int]]:
+        """Batches that cover the split once."""
+        return EvenBatches(len(self), self.batch_size)
+
+    def load(self, batches: Iterable[Sequence[Any]]) -> Iterable[Mapping[str, paddle.Tensor]]:
+        """Batches of the model's inputs, with ``labels`` in training."""
+        made = functools.partial(collate, judged=self.judged)
+        return DataLoader(_Rows(self.source), batch_sampler=batches, collate_fn=made)
+
+
+@dataclass
+class PretrainingTask:
+    """Pre-training; see :class:`sot_paddle.tasks.task.Task`.
+
+    Attributes:
+        batch_size: training rows of each process and forward pass.
+        losses: options of :func:`~.pretraining_loss.pretraining_loss`.
+        train: None when the run does not train.
+        dev: the split to evaluate on as ``dev``; {} for none.
+    """
+
+    batch_size: int
+    losses: Mapping[str, Any] = field(default_factory=dict)
+    train: PretrainingSplit | None = None
+    dev: Mapping[str, PretrainingSplit] = field(default_factory=dict)
+
+    title = "pre-training"
+    unit = "rows"
+    classes = ()
+    num_outputs = 0
+    metric = "loss"
+    maximise = False
+    test: Mapping[str, PretrainingSplit] = field(default_factory=dict)
+
+    @property
+    def by_epoch(self) -> bool:
+        """Whether rows differ from epoch to epoch."""
+        return self.train is not None and self.train.source.by_epoch
+
+    def order(self, seed: int) -> EpochBatches:
+        """The rows as they lie in their file, which was shuffled when it was made."""
+        batches = EvenBatches(len(self.train), self.batch_size * distributed.world_size())
+        return lambda epoch: batches
+
+    def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
+        """Weighted sum of the losses of both tasks."""
+        return pretraining_loss(outputs, labels, **self.losses)
+
+    def score(self, split: str, found: Predictions) -> dict[str, float]:
+        """Loss and accuracy of the masked words, and of the next sentence where it is judged."""
+        sums = dict(zip(SUMS, found.outputs.astype(np.float64).sum(axis=0), strict=True))
+        count = max(1.0, sums["words"])
+        scores = {"loss": sums["words_loss"] / count, "accuracy": sums["words_right"] / count}
+        if sums["next_loss"]:
+            rows = len(found.indices)
+            following = {"next_loss": sums["next_loss"] / rows}
+            following["next_accuracy"] = sums["next_right"] / rows
+            scores |= following
+            scores["loss"] += following["next_loss"]
+        return scores
+
+    def prediction_files(self, split: str) -> tuple[str, ...]:
+        """Nothing is predicted."""
+        return ()
+
+    def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
+        """Nothing is predicted."""
+        return folder

@@ -1,0 +1,218 @@
+"""The commands that prepare pre-training: the tokenizer, and the text as rows of token ids."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sot_paddle.command_line import Command, parse
+from sot_paddle.data.pretraining.instance_files import prepare_instances
+from sot_paddle.data.pretraining.instances import InstanceOptions
+from sot_paddle.data.pretraining.pair_files import prepare_pairs
+from sot_paddle.data.pretraining.sentence_sample import train_pieces
+from sot_paddle.data.pretraining.text_lines import text_files
+from sot_paddle.data.subword import SubwordTokenizer
+from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.options import check, option
+from sot_paddle.train import folder_lock
+
+FORMS = ("instances", "pairs", "ids")
+_MIB = 1 << 20
+_TEXT = "text files, or folders with *.txt: one sentence a line"
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """Every option of ``tools/prepare_pretraining.py``."""
+
+    input: tuple[str, ...] = option((), _TEXT + "; instances: an empty line between documents")
+    output_dir: str = option("", "folder of this preparation alone")
+    form: str = option(
+        "pairs",
+        "instances (masked words and next sentence), pairs (shuffled pairs of lines), or ids "
+        "(lines of token ids, as other programs write them)",
+        choices=FORMS,
+    )
+    tokenizer_name: str = option("", "folder with the vocabulary")
+    do_lower_case: bool | None = option(None, "lower-case the text, as the vocabulary if not given")
+    max_seq_length: int = option(128, "instances: tokens of a row", low=8)
+    max_predictions_per_seq: int = option(20, "instances: masked words of a row", low=1)
+    masked_lm_prob: float = option(0.15, "instances: share of masked words", low=0, high=1)
+    short_seq_prob: float = option(0.1, "instances: share of shorter rows", low=0, high=1)
+    dupe_factor: int = option(10, "instances: passes with other masks", low=1)
+    random_seed: int = option(12345, "of every draw", low=0)
+    memory: int = option(512, "of the shuffle of pairs", unit="MiB", low=1)
+    keep_order: bool = option(False, "pairs, ids: do not shuffle")
+    vocab_size: int | None = option(None, "ids: token ids are below it", low=1)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "input", tuple(self.input))
+        check(self)
+        _require(self, "input", "output_dir")
+        if self.form == "ids":
+            _require(self, "vocab_size")
+        else:
+            _require(self, "tokenizer_name")
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """Every option of ``tools/train_tokenizer.py``."""
+
+    input: tuple[str, ...] = option((), _TEXT)
+    output_dir: str = option("", "folder of this training alone")
+    vocab_size: int = option(30000, "pieces of the model", low=4)
+    sentences: int = option(10_000_000, "of the sample that is trained on", low=1)
+    model_type: str = option("unigram", "kind of model", choices=("unigram", "bpe", "char", "word"))
+    character_coverage: float = option(0.9995, "share of the characters", low=0.9, high=1)
+    num_threads: int = option(1, "of the training", low=1)
+    random_seed: int = option(42, "of the sample", low=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "input", tuple(self.input))
+        check(self)
+        _require(self, "input", "output_dir")
+
+
+def _require(record: Any, *names: str) -> None:
+    for name in names:
+        if not getattr(record, name):
+            raise ValueError(f"{name} is required (--{name})")
+
+
+PREPARE = Command(
+    "prepare_pretraining.py",
+    PrepareConfig,
+    """\
+Turn text of any size into what tools/pretrain.py reads. Memory does not grow with the text; the
+same command goes on with what was interrupted, and ends with the same files.""",
+    """\
+examples:
+  python tools/prepare_pretraining.py --form instances --input imdb.txt \\
+      --tokenizer_name CHECKPOINT --dupe_factor 5 --output_dir data/imdb
+  python tools/prepare_pretraining.py --form pairs --input wiki/ \\
+      --tokenizer_name data/sentencepiece --memory 1024 --output_dir data/pairs
+""",
+)
+
+TOKENIZER = Command(
+    "train_tokenizer.py",
+    TokenizerConfig,
+    """\
+Train a SentencePiece model on a sample of text of any size. The same command goes on with what was
+interrupted.""",
+    """\
+examples:
+  python tools/train_tokenizer.py --input wiki/ --vocab_size 30000 --output_dir data/sentencepiece
+""",
+)
+
+
+def prepare(arguments: Sequence[str]) -> None:
+    """Run ``tools/prepare_pretraining.py``.
+
+    Raises:
+        ValueError: options or text that cannot be used.
+    """
+    config = parse(PREPARE, arguments)
+    files = text_files(config.input)
+    if config.form == "ids":
+        tokenizer, vocab_size = None, config.vocab_size
+    else:
+        tokenizer = find_tokenizer(
+            Path(config.tokenizer_name), config.do_lower_case, config.max_seq_length
+        )
+        vocab_size = tokenizer.vocab_size
+
+    def work(folder: Path) -> None:
+        if config.form == "instances":
+            prepare_instances(
+                files,
+                tokenizer,
+                folder,
+                _instance_options(config, tokenizer),
+                fingerprint=tokenizer.fingerprint,
+                dupes=config.dupe_factor,
+                seed=config.random_seed,
+                report=_say,
+            )
+            return
+        prepare_pairs(
+            files,
+            tokenizer,
+            folder,
+            vocab_size=vocab_size,
+            fingerprint=tokenizer.fingerprint if tokenizer else "",
+            seed=config.random_seed,
+            budget=config.memory * _MIB,
+            shuffle=not config.keep_order,
+            report=_say,
+        )
+
+    _locked(Path(config.output_dir), work)
+
+
+def train_tokenizer(arguments: Sequence[str]) -> None:
+    """Run ``tools/train_tokenizer.py``.
+
+    Raises:
+        ValueError: options or text that cannot be used.
+    """
+    config = parse(TOKENIZER, arguments)
+    files = text_files(config.input)
+    _locked(
+        Path(config.output_dir),
+        lambda folder: train_pieces(
+            files,
+            folder,
+            vocab_size=config.vocab_size,
+            sentences=config.sentences,
+            seed=config.random_seed,
+            report=_say,
+            model_type=config.model_type,
+            character_coverage=config.character_coverage,
+            num_threads=config.num_threads,
+        ),
+    )
+
+
+def find_tokenizer(folder: Path, lower: bool | None, max_length: int) -> SubwordTokenizer:
+    """The tokenizer of a folder, by the files that are there.
+
+    Raises:
+        ValueError: no family's files are there, or they are broken.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"--tokenizer_name {folder} is no folder")
+    present = [path.name for path in folder.iterdir()]
+    for name, family in FAMILIES.items():
+        if name not in ("byte_bpe", "word_bpe") and family.whole(present):
+            return family.build(folder, do_lower_case=lower, max_length=max_length)
+    known = ", ".join(FAMILIES[name].said for name in ("wordpiece", "sentencepiece"))
+    raise ValueError(f"--tokenizer_name {folder}: no vocabulary there, expected {known}")
+
+
+def _instance_options(config: PrepareConfig, tokenizer: SubwordTokenizer) -> InstanceOptions:
+    return InstanceOptions(
+        first=tokenizer.form.begin[0],
+        separator=tokenizer.form.between[0],
+        mask=tokenizer.mask_id,
+        vocab_size=tokenizer.vocab_size,
+        max_seq_length=config.max_seq_length,
+        max_predictions=config.max_predictions_per_seq,
+        masked_share=config.masked_lm_prob,
+        short_share=config.short_seq_prob,
+    )
+
+
+def _locked(folder: Path, work: Callable[[Path], None]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with folder_lock.hold(folder):
+        work(folder)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
