@@ -1,0 +1,341 @@
+"""Pre-training of both models: scores, loss, gradients, training steps, on exchanged masks.
+
+The reference scores every token and knows labels of -100; ours scores the masked places alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import torch
+
+from align.cases.both_sides import BothSides, Setting, stamps
+from align.cases.model_pair import ModelPair
+from align.frameworks import on_paddle, on_torch
+from align.record.arrays import Arrays
+from align.record.tolerance import Tolerance
+from sot_paddle.backbones.pretraining import PretrainingModel
+from sot_paddle.data.pretraining.masking import MaskDraws, masked
+from sot_paddle.heads.pretraining import PretrainingHeadConfig
+from sot_paddle.tasks.pretraining import collate
+from sot_paddle.tasks.pretraining_loss import SUMS, pretraining_loss, row_sums
+from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW, decay_filter
+from sot_paddle.train.pretraining_command import decayed
+from sot_torch_ref.backbones.pretraining import (
+    Pretraining,
+    instance_loss,
+    mask_words,
+    masked_word_loss,
+)
+from sot_torch_ref.train.optimizer import HFAdamW as ReferenceAdamW
+
+_ROWS, _LENGTH, _PLACES = 3, 11, 4
+_CLS, _SEP, _MASK, _FIRST_WORD = 1, 2, 3, 5
+_STEPS, _RATE, _EPSILON, _DECAY = 4, 1e-2, 1e-6, 2.0**-7
+_FLOAT32 = Tolerance(
+    "scaled",
+    1e-4,
+    "float32 rounding of one narrow layer: 1e-6 is usual; a wrong formula is above 1e-3",
+)
+_HEAD = {  # ours -> the reference's, and whether it is transposed
+    "head.words.dense.weight": ("predictions.transform.weight", True),
+    "head.words.dense.bias": ("predictions.transform.bias", False),
+    "head.words.norm.weight": ("predictions.LayerNorm.weight", False),
+    "head.words.norm.bias": ("predictions.LayerNorm.bias", False),
+    "head.words.bias": ("predictions.bias", False),
+    "head.dense.weight": ("pooler.weight", True),
+    "head.dense.bias": ("pooler.bias", False),
+    "head.next_fc.weight": ("seq_relationship.weight", True),
+    "head.next_fc.bias": ("seq_relationship.bias", False),
+}
+
+
+def pretraining(setting: Setting, *, judged: bool, every_place: bool = False) -> BothSides:
+    """What a step asks for: scores and sums of an evaluation, loss and gradients, or weights.
+
+    Args:
+        setting: the pair of classifiers whose encoders are trained, and the step.
+        judged: whether the next sentence is judged; else words are masked from given draws.
+        every_place: the Paddle port's loss of the words.
+    """
+    pad = setting.pair.model.encoder_config.pad_token_id
+    batch, given = (_instances if judged else _masked_pairs)(pad)
+    of_ours = functools.partial(_ours, setting, judged, every_place)
+    reference, stamp = _reference(setting, judged, every_place, given)
+    ours, our_stamp = of_ours(batch)
+    labels = batch["labels"]
+    places = (labels.shape[1] - 1) // 2
+    other_words = labels.copy()
+    other_words[:, :places] = np.roll(labels[:, :places], 1, axis=1)
+    moved = batch["positions"] + (batch["positions"] > 0)
+    faults = {
+        "words of the place before": of_ours(batch | {"labels": other_words})[0],
+        "states of the place after": of_ours(batch | {"positions": moved})[0],
+    }
+    if setting.step == "backward":
+        unused = labels.copy()
+        unused[:, places : 2 * places] = 1
+        faults["places that are not used count"] = of_ours(batch | {"labels": unused})[0]
+    if setting.step == "training":
+        faults["norm of the head decays"] = of_ours(batch, spared=False)[0]
+    changed = {name: found for name, found in faults.items() if _differs(found, ours)}
+    largest = max(float(np.abs(array).max()) for array in reference.values())
+    return BothSides(
+        ours,
+        reference,
+        changed,
+        "the pre-training",
+        rule=_FLOAT32 if setting.dtype == "float32" else None,
+        zero_scale=largest,
+        stamps=stamps(our_stamp, stamp),
+    )
+
+
+def _differs(found: Arrays, ours: Arrays) -> bool:
+    return any(not np.array_equal(found[name], ours[name]) for name in ours)
+
+
+def _instances(pad: int) -> tuple[Arrays, Arrays]:
+    """A batch as ours takes it, and the features of the original's records."""
+    rng = np.random.default_rng(3)
+    lengths, counts = (_LENGTH, 8, 6), (_PLACES, 2, 1)
+    rows, records = [], []
+    for length, count in zip(lengths, counts, strict=True):
+        ids = np.full(_LENGTH, pad)
+        ids[:length] = rng.integers(_FIRST_WORD, 28, length)
+        ids[[0, length // 2, length - 1]] = _CLS, _SEP, _SEP
+        chosen = np.sort(rng.choice([1, 2, 3, 4, length - 2], count, replace=False))
+        zeros = np.zeros(_PLACES - count, np.int64)
+        words = ids[chosen]
+        ids[chosen[: count // 2 + 1]] = _MASK
+        row = {
+            "ids": ids,
+            "types": (np.arange(_LENGTH) > length // 2) * (np.arange(_LENGTH) < length),
+            "mask": (np.arange(_LENGTH) < length).astype(np.int64),
+            "positions": np.concatenate([chosen, zeros]),
+            "words": np.concatenate([words, zeros]),
+            "weights": np.concatenate([np.ones(count, np.int64), zeros]),
+            "next": np.int64(count % 2),
+        }
+        row["types"] = row["types"].astype(np.int64)
+        rows.append(row)
+        records.append(
+            {
+                "ids": row["ids"],
+                "types": row["types"],
+                "mask": row["mask"],
+                "masked_lm_positions": row["positions"],
+                "masked_lm_ids": row["words"],
+                "masked_lm_weights": row["weights"],
+                "next_sentence_labels": np.array([row["next"]]),
+            }
+        )
+    stacked = {name: np.stack([one[name] for one in records]) for name in records[0]}
+    return collate(rows, judged=False), stacked
+
+
+def _masked_pairs(pad: int) -> tuple[Arrays, Arrays]:
+    """The same for words that both sides mask from the same draws."""
+    rng = np.random.default_rng(4)
+    ids = rng.integers(_FIRST_WORD, 28, (_ROWS, _LENGTH))
+    ids[:, 0], ids[:, 5] = _CLS, _SEP
+    ids[1, 8:], ids[2, 6:] = pad, pad
+    uniform, words = rng.random((_ROWS, 3, _LENGTH)), rng.integers(0, 30, (_ROWS, _LENGTH))
+    uniform[:, 0] *= 0.5  # more words than in a training
+    special, rows = (_CLS, _SEP), []
+    for index, row in enumerate(ids):
+        draws = MaskDraws(uniform[index], words[index])
+        shown, chosen = masked(row, draws, share=0.15, mask_id=_MASK, kept=(*special, pad))
+        places = np.flatnonzero(chosen)
+        rows.append(
+            {
+                "ids": shown,
+                "types": np.zeros_like(shown),
+                "mask": (shown != pad).astype(np.int64),
+                "positions": places,
+                "words": row[places],
+                "weights": np.ones_like(places),
+                "next": np.int64(-1),
+            }
+        )
+    inputs, labels, mask = mask_words(
+        *(torch.tensor(array) for array in (ids, uniform, words)),
+        special=list(special),
+        mask=_MASK,
+        pad=pad,
+    )
+    given = {"ids": inputs, "types": torch.zeros_like(inputs), "mask": mask, "labels": labels}
+    return collate(rows, judged=False), {name: value.numpy() for name, value in given.items()}
+
+
+def masks(setting: Setting) -> BothSides:
+    """Inputs, labels and mask of a batch that both collators make of the same draws."""
+    batch, given = _masked_pairs(pad=29)
+    labels = np.full_like(batch["input_ids"], -100)
+    places = (batch["labels"].shape[1] - 1) // 2
+    used = batch["labels"][:, places : 2 * places].astype(bool)
+    rows = np.nonzero(used)[0]
+    labels[rows, batch["positions"][used]] = batch["labels"][:, :places][used]
+    ours = {"ids": batch["input_ids"], "mask": batch["attention_mask"], "labels": labels}
+    faults = {
+        "the mask before masking": ours | {"mask": np.ones_like(ours["mask"])},
+        "every label": ours | {"labels": np.where(labels < 0, ours["ids"], labels)},
+        "words left as they are": ours | {"ids": np.where(labels < 0, ours["ids"], labels)},
+    }
+    reference = {name: given[name] for name in ours}
+    return BothSides(ours, reference, faults, "the masked rows", framework_free=True)
+
+
+def _drawn(model: PretrainingModel) -> Arrays:
+    """Weights of the head, as ours names and lays them out."""
+    rng = np.random.default_rng(8)
+    state = model.state_dict()
+    return {name: 0.3 * rng.normal(size=state[name].shape) for name in _HEAD if name in state}
+
+
+def _our_model(pair: ModelPair, dtype: str, judged: bool) -> PretrainingModel:
+    config = PretrainingHeadConfig(next_sentence=judged)
+    with on_paddle.default_dtype(dtype):
+        model = PretrainingModel(
+            pair.model.backbone, pair.model.encoder_config, config, name=pair.model.name
+        )
+    state = {n: on_paddle.numpy(t) for n, t in pair.model.state_dict().items()}
+    drawn = {name: array.astype(dtype) for name, array in _drawn(model).items()}
+    on_paddle.load(model, {name: {**state, **drawn}[name] for name in model.state_dict()})
+    model.judge = row_sums
+    return model
+
+
+def _ours(
+    setting: Setting, judged: bool, every_place: bool, batch: Arrays, *, spared: bool = True
+) -> tuple[Arrays, Any]:
+    model = _our_model(setting.pair, setting.dtype, judged)
+    inputs = {name: on_paddle.tensor(value) for name, value in batch.items()}
+    labels = inputs.pop("labels")
+    if setting.step == "forward":
+        model.eval()
+        sums = on_paddle.numpy(model(**inputs, targets=labels))
+        outputs = model(**inputs)
+        named = dict(zip(("words", "next"), map(on_paddle.numpy, outputs), strict=False))
+        return {**named, "sums": sums[:, : len(SUMS) if judged else 3]}, on_paddle.stamp(outputs[0])
+    rule = decayed if spared else lambda made: decayed(made) | {"head.words.norm.weight"}
+    optimizer = HFAdamW(
+        _RATE,
+        epsilon=_EPSILON,
+        parameters=model.parameters(),
+        weight_decay=_DECAY,
+        apply_decay_param_fun=decay_filter(model, rule),
+        grad_clip=ClipGradByGlobalNorm(1.0),
+    )
+    losses = []
+    for _ in range(_STEPS if setting.step == "training" else 1):
+        loss = pretraining_loss(model(**inputs), labels, every_place=every_place)
+        loss.backward()
+        losses.append(on_paddle.numpy(loss))
+        if setting.step == "training":
+            optimizer.step()
+            optimizer.clear_grad(set_to_zero=False)
+    found = {
+        name: on_paddle.numpy(p if setting.step == "training" else p.grad)
+        for name, p in model.named_parameters()
+        if setting.step == "training" or p.grad is not None
+    }
+    return {"loss": np.stack(losses), **found}, on_paddle.stamp(loss)
+
+
+def _reference(
+    setting: Setting, judged: bool, every_place: bool, given: Arrays
+) -> tuple[Arrays, Any]:
+    pair, dtype = setting.pair, setting.dtype
+    with on_torch.default_dtype(dtype):
+        model = Pretraining(pair.fresh_reference(), next_sentence=judged)
+    drawn = _drawn(_our_model(pair, dtype, judged))
+    own = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, array in drawn.items():
+            theirs, transposed = _HEAD[name]
+            own[theirs].copy_(torch.tensor(array.T if transposed else array))
+    held = {name: torch.tensor(value) for name, value in given.items()}
+    inputs = (held["ids"], held["types"], held["mask"])
+    if setting.step == "forward":
+        scores, following = model.eval()(*inputs)
+        return _scored(scores, following, held), on_torch.stamp(scores)
+    model.train(pair.case.train)
+    classifier_head = {f"classifier.head.{n}" for n, _ in model.classifier.head.named_parameters()}
+    trained = {n: p for n, p in own.items() if n not in classifier_head}
+    plain = [p for n, p in trained.items() if "bias" in n or "LayerNorm.weight" in n]
+    rest = [p for n, p in trained.items() if not ("bias" in n or "LayerNorm.weight" in n)]
+    groups = [{"params": rest, "weight_decay": _DECAY}, {"params": plain, "weight_decay": 0.0}]
+    optimizer = ReferenceAdamW(groups, lr=_RATE, eps=_EPSILON)
+    losses = []
+    for _ in range(_STEPS if setting.step == "training" else 1):
+        optimizer.zero_grad()
+        scores, following = model(*inputs)
+        if judged:
+            loss = instance_loss(scores, following, held, plain_mean=every_place)
+        else:
+            loss = masked_word_loss(scores, held["labels"])
+        loss.backward()
+        losses.append(loss.detach().numpy().copy())
+        if setting.step == "training":
+            torch.nn.utils.clip_grad_norm_(trained.values(), 1.0)
+            optimizer.step()
+    buffers = {name: value.numpy() for name, value in model.classifier.named_buffers()}
+    values = own if setting.step == "training" else {n: p.grad for n, p in own.items()}
+    return {"loss": np.stack(losses), **_in_our_names(pair, values, own, buffers)}, on_torch.stamp(
+        loss
+    )
+
+
+def _in_our_names(
+    pair: ModelPair, values: dict[str, Any], own: dict[str, Any], buffers: Arrays
+) -> Arrays:
+    """Tensors of the reference as ours names them; those of the classifier's own head are none."""
+    encoder = {
+        name.removeprefix("classifier."): (
+            torch.zeros_like(own[name]) if value is None else value.detach()
+        ).numpy()
+        for name, value in values.items()
+        if name.startswith("classifier.")
+    }
+    kept = pair.to_paddle({**buffers, **encoder})
+    prefix = f"{pair.model.backbone.prefix}."
+    trained = {f"{n}" for n, p in pair.model.named_parameters() if not p.stop_gradient}
+    found = {n: a for n, a in kept.items() if n.startswith(prefix) and n in trained}
+    for name, (theirs, transposed) in _HEAD.items():
+        if theirs in values:
+            array = values[theirs].detach().numpy()
+            found[name] = array.T.copy() if transposed else array.copy()
+    return found
+
+
+def _scored(scores: torch.Tensor, following: torch.Tensor | None, held: dict[str, Any]) -> Arrays:
+    """Scores at the masked places, and the sums of an evaluation."""
+    if following is None:
+        used = held["labels"] != -100
+        places = max(1, int(used.sum(1).max()))
+        order = torch.argsort((~used).int(), dim=1, stable=True)[:, :places]
+        weights = torch.gather(used, 1, order)
+        positions = torch.where(weights, order, 0)
+        words = torch.where(weights, torch.gather(held["labels"], 1, order), 0)
+    else:
+        positions, words = held["masked_lm_positions"], held["masked_lm_ids"]
+        weights = held["masked_lm_weights"].bool()
+    rows = torch.arange(len(scores))[:, None]
+    picked = scores[rows, positions]
+    losses = torch.nn.functional.cross_entropy(picked.transpose(1, 2), words, reduction="none")
+    right = picked.argmax(2) == words
+    kept = weights.to(scores.dtype)
+    sums = [(losses * kept).sum(1), kept.sum(1), (right * kept).sum(1)]
+    found = {"words": picked}
+    if following is not None:
+        labels = held["next_sentence_labels"].flatten()
+        sums += [
+            torch.nn.functional.cross_entropy(following, labels, reduction="none"),
+            (following.argmax(1) == labels).to(scores.dtype),
+        ]
+        found["next"] = following
+    arrays = {name: value.detach().numpy() for name, value in found.items()}
+    return {**arrays, "sums": torch.stack(sums, 1).detach().numpy()}

@@ -1,0 +1,120 @@
+"""Options of pre-training (``tools/pretrain.py``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from sot_paddle.options import option
+from sot_paddle.tasks.text_options import TextRunOptions, TunedOptions, other
+
+KERNEL_OPTIONS = (
+    "attention_kernel",
+    "attention_head_size",
+    "qk",
+    "value_forward",
+    "remove_qk",
+    "remove_position_embeddings",
+    "embedding_size",
+)
+"""Options of the encoder that change its architecture, for weights from scratch."""
+
+_SCRATCH = "from scratch: "
+
+
+@dataclass(frozen=True)
+class PretrainConfig(TunedOptions, TextRunOptions):
+    """Every option of ``tools/pretrain.py``; defaults are those of BERT's further pre-training."""
+
+    data_dir: str = option(
+        "",
+        "what prepare_pretraining.py made: instances (both tasks), or pairs (masked words alone)",
+        example="data/imdb_instances",
+        resumable=True,
+    )
+    eval_data_dir: str = option("", "the same, to evaluate on", resumable=True)
+    block_size: int = option(128, "pairs: longer rows are cut", unit="tokens", low=8)
+    mlm_probability: float = option(
+        0.15, "pairs: share of the words that are masked", low=0, high=1
+    )
+    words_weight: float = option(1.0, "factor of the loss of the masked words", low=0)
+    next_weight: float = option(1.0, "factor of the loss of the next sentence", low=0)
+    paddle_compat: bool = option(
+        False,
+        "the Paddle port's loss of the words (the mean, also over places not used), AdamW, "
+        "and its clipping of each tensor; its rates: --adam_epsilon 1e-8 --weight_decay 0 "
+        "--warmup_proportion 0",
+    )
+    attention_kernel: str | None = option(
+        None, f"{_SCRATCH}terms of the attention scores", example="'qk_convq_convk 8'"
+    )
+    attention_head_size: int | None = option(None, f"{_SCRATCH}channels of a head", low=1)
+    qk: str | None = option(
+        None, f"{_SCRATCH}how queries and keys are made", example="'convolution_depth 4 1'"
+    )
+    value_forward: str | None = option(None, f"{_SCRATCH}how values are made")
+    remove_qk: bool = option(False, f"{_SCRATCH}queries and keys are the hidden states")
+    remove_position_embeddings: bool = option(False, f"{_SCRATCH}no absolute positions")
+    embedding_size: int | None = option(None, f"{_SCRATCH}size of the embeddings", low=1)
+    optimizer: str | None = option(
+        None,
+        "bert_adam (as published, of instances), hf_adamw (of pairs) or adamw (paddle_compat)",
+        choices=("bert_adam", "hf_adamw", "adamw"),
+    )
+    lr_scheduler: str | None = option(
+        None,
+        "linear_drop (as published, of instances), linear (of pairs), cosine or constant",
+        choices=("linear_drop", "linear", "cosine", "constant"),
+    )
+    warmup_steps: int = option(
+        0, "linear warm-up, goes before warmup_proportion", unit="optimizer steps", low=0
+    )
+    per_gpu_train_batch_size: int = other(TextRunOptions, "per_gpu_train_batch_size", 32)
+    per_gpu_eval_batch_size: int = other(TextRunOptions, "per_gpu_eval_batch_size", 32)
+    weight_decay: float = other(TextRunOptions, "weight_decay", 0.01)
+    adam_epsilon: float = other(TextRunOptions, "adam_epsilon", 1e-6)
+    warmup_proportion: float = other(TextRunOptions, "warmup_proportion", 0.1)
+    num_train_epochs: float = other(TextRunOptions, "num_train_epochs", 1.0)
+    save_steps: int = other(TextRunOptions, "save_steps", 1000)
+    save_total_limit: int | None = other(TextRunOptions, "save_total_limit", 2)
+
+    def __post_init__(self) -> None:
+        self.require("data_dir", "model_name_or_path", "output_dir")
+        self.check()
+        self.check_half()
+        if not self.do_train:
+            raise ValueError("nothing to do: give --do_train")
+        if self.do_eval and not self.eval_data_dir:
+            raise ValueError("do_eval needs --eval_data_dir, prepared as --data_dir is")
+        if not self.correct_bias and self.optimizer != "hf_adamw":
+            raise ValueError("correct_bias is an option of --optimizer hf_adamw")
+        if self.do_predict:
+            raise ValueError("do_predict: pre-training predicts nothing")
+
+    def filled(self, judged: bool) -> PretrainConfig:
+        """The same with optimizer and schedule filled in.
+
+        Args:
+            judged: whether the next sentence is judged: the recipe of BERT, else that of the
+                convolution BERT.
+        """
+        published = ("bert_adam", "linear_drop") if judged else ("hf_adamw", "linear")
+        if self.paddle_compat:
+            published = ("adamw", "linear")
+        return dataclasses.replace(
+            self,
+            optimizer=self.optimizer or published[0],
+            lr_scheduler=self.lr_scheduler or published[1],
+        )
+
+    @property
+    def clipping(self) -> str:
+        """Gradients are clipped together, by the Paddle port one by one."""
+        return "tensor" if self.paddle_compat else "global"
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """Options of the encoder that are given."""
+        given = {name: getattr(self, name) for name in KERNEL_OPTIONS}
+        return {name: value for name, value in given.items() if value not in (None, False)}

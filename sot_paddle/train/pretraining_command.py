@@ -1,0 +1,251 @@
+"""The command that pre-trains a language model (``tools/pretrain.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddle import nn
+from paddle.optimizer import Optimizer
+from paddle.optimizer.lr import LRScheduler
+
+from sot_paddle.backbones.pretraining import PretrainingModel
+from sot_paddle.command_line import Command
+from sot_paddle.config import EncoderConfig, build_record
+from sot_paddle.data.pretraining import instance_files, pair_files
+from sot_paddle.data.pretraining.prepared import form_of
+from sot_paddle.data.subword import SubwordTokenizer
+from sot_paddle.data.tokenizer_families import FAMILIES
+from sot_paddle.distributed import say
+from sot_paddle.heads.pretraining import PretrainingHeadConfig
+from sot_paddle.registry import TEXT_BACKBONES
+from sot_paddle.tasks.pretraining import (
+    Instances,
+    MaskedPairs,
+    PretrainingSplit,
+    PretrainingTask,
+    RowSource,
+)
+from sot_paddle.tasks.pretraining_loss import row_sums
+from sot_paddle.tasks.pretraining_options import PretrainConfig
+from sot_paddle.tasks.task import Task
+from sot_paddle.train import pretrained, session
+from sot_paddle.train.device import prepare_device
+from sot_paddle.train.feeding import Pace
+from sot_paddle.train.model_folder import write_config
+from sot_paddle.train.optimizer import decayed_names
+from sot_paddle.train.pretrained import Converter, Pretrained
+from sot_paddle.train.setup import Setup
+from sot_paddle.train.text_command import optimizer, plan
+from sot_paddle.train.training_command import run_training
+
+COMMAND = Command(
+    "pretrain.py",
+    PretrainConfig,
+    """\
+Pre-train a language model: on instances of both tasks (further, from a checkpoint), or from scratch
+on pairs with words masked anew in every epoch. The same command continues a run that was
+interrupted, bit for bit. OUT/last is a --model_name_or_path of the other training commands.""",
+    """\
+examples:
+  python tools/prepare_pretraining.py --form instances --input imdb.txt \\
+      --tokenizer_name CHECKPOINT --output_dir data/imdb
+  python tools/pretrain.py --model_name_or_path CHECKPOINT --data_dir data/imdb --do_train \\
+      --max_steps 100000 --warmup_steps 10000 --output_dir output/further
+  python tools/pretrain.py --model_type TYPE --model_name_or_path MODEL \\
+      --tokenizer_name data/sentencepiece --data_dir data/pairs --do_train --max_steps 1000000 \\
+      --warmup_steps 10000 --learning_rate 1e-4 --attention_kernel 'qk_convq_convk 8' \\
+      --output_dir output/scratch
+""",
+)
+
+_NORM = "head.words.norm.weight"
+
+
+def run_command(arguments: Sequence[str], convert: Converter) -> int:
+    """Run ``tools/pretrain.py``; see :func:`~.training_command.run_training`."""
+    return run_training(COMMAND, run_config, arguments, convert)
+
+
+def run_config(config: PretrainConfig, convert: Converter) -> dict[str, Any]:
+    """Pre-train as the options say; returns what the top metrics.json holds.
+
+    Raises:
+        ValueError: options or data that cannot be used.
+        TrainingStopped: the run ended early.
+    """
+    prepare_device(dtype=config.dtype, cpu=config.no_cuda, half=config.half_flag)
+    data = {"--data_dir": config.data_dir, "--eval_data_dir": config.eval_data_dir}
+    places = {flag: Path(name) if name else None for flag, name in data.items()}
+    session.check_folders(config, {**pretrained.sources(config), **places})
+    found = pretrained.find(config, convert)
+    family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
+    tokenizer = family.from_files(found.vocabulary, max_length=config.block_size)
+    judged = form_of(Path(config.data_dir)) != pair_files.FORM
+    config = config.filled(judged)
+    sizes = encoder_config(config, found, tokenizer)
+    task = _task(config, sizes, tokenizer, judged)
+    source = PretrainingSource(config, found, sizes, judged, places)
+    return session.run_setup(
+        Setup(config, task, source, plan(config), lambda *more: _optimizer(config, *more))
+    )
+
+
+def _optimizer(
+    config: PretrainConfig, model: nn.Layer, pace: Pace, steps: int
+) -> tuple[Optimizer, LRScheduler]:
+    return optimizer(config, model, pace, steps, decayed)
+
+
+def decayed(model: nn.Layer) -> set[str]:
+    """Names of the parameters that decay: neither biases nor weights of layer norms.
+
+    Source: specs.md D.1 and E.3.
+    """
+    return decayed_names(model) - {_NORM}
+
+
+def encoder_config(
+    config: PretrainConfig, found: Pretrained, tokenizer: SubwordTokenizer
+) -> EncoderConfig:
+    """Sizes of the encoder: the checkpoint's, or from scratch the options' and the vocabulary's.
+
+    Raises:
+        ValueError: options of the architecture beside a checkpoint, or sizes that do not fit.
+    """
+    backbone = TEXT_BACKBONES[config.model_type]
+    name = pretrained.registry_name(config, found.config)
+    sizes = {**backbone.presets[name], **backbone.read_config(found.config)}
+    if found.arrays and config.architecture:
+        first = next(iter(config.architecture))
+        raise ValueError(f"{first} is for weights from scratch: {found.origin} has its own")
+    if not found.arrays:
+        sizes |= config.architecture
+        sizes["pad_token_id"] = tokenizer.pad_id
+        if "vocab_size" not in found.config:
+            sizes["vocab_size"] = tokenizer.vocab_size
+    for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+        if getattr(config, key) is not None:
+            sizes[key] = getattr(config, key)
+    sizes["freeze_encoder"] = config.freeze_encoder
+    made = build_record(backbone.options, sizes, where=name)
+    if tokenizer.vocab_size > made.vocab_size:
+        raise ValueError(
+            f"the vocabulary has {tokenizer.vocab_size} entries, the model's embedding "
+            f"{made.vocab_size}: they do not belong together"
+        )
+    return made
+
+
+def _task(
+    config: PretrainConfig, sizes: EncoderConfig, tokenizer: SubwordTokenizer, judged: bool
+) -> PretrainingTask:
+    limit = TEXT_BACKBONES[config.model_type].position_limit(sizes)
+
+    def split(place: str, *, evaluated: bool = False) -> PretrainingSplit:
+        rows = _rows(config, Path(place), tokenizer, judged)
+        length = config.block_size
+        if judged:
+            length = rows._rows.max_seq_length
+        if length > limit:
+            raise ValueError(f"rows of {length} tokens, the model has positions for {limit}")
+        return PretrainingSplit(rows, config.per_gpu_eval_batch_size, evaluated)
+
+    factors = {"words_weight": config.words_weight, "next_weight": config.next_weight}
+    return PretrainingTask(
+        config.per_gpu_train_batch_size,
+        {**factors, "every_place": config.paddle_compat},
+        train=split(config.data_dir),
+        dev={"dev": split(config.eval_data_dir, evaluated=True)} if config.do_eval else {},
+    )
+
+
+def _rows(
+    config: PretrainConfig, place: Path, tokenizer: SubwordTokenizer, judged: bool
+) -> RowSource:
+    rows = (instance_files.InstanceRows if judged else pair_files.PairRows)(place)
+    if rows.vocab_size > tokenizer.vocab_size:
+        raise ValueError(
+            f"{place} holds ids up to {rows.vocab_size - 1}, the vocabulary has "
+            f"{tokenizer.vocab_size} entries: prepare it with the same tokenizer"
+        )
+    if judged:
+        return Instances(rows)
+    form = tokenizer.form
+    return MaskedPairs(
+        rows,
+        config.block_size,
+        config.mlm_probability,
+        config.seed,
+        tokenizer.mask_id,
+        tokenizer.pad_id,
+        tuple({*form.begin, *form.between, *form.end}),
+        tokenizer.vocab_size,
+    )
+
+
+@dataclass(frozen=True)
+class PretrainingSource:
+    """The model of a pre-training; see :class:`sot_paddle.train.setup.ModelSource`.
+
+    Attributes:
+        config: the command's options.
+        found: the checkpoint to start from.
+        sizes: of the encoder.
+        judged: whether the next sentence is judged.
+        places: of the data, by flag.
+    """
+
+    config: PretrainConfig
+    found: Pretrained
+    sizes: EncoderConfig
+    judged: bool
+    places: Mapping[str, Path | None]
+
+    @property
+    def origin(self) -> str:
+        """Where the checkpoint was found."""
+        return self.found.origin
+
+    @property
+    def files(self) -> Mapping[str, Path | None]:
+        """What is read for the model and its training, by flag."""
+        return {**pretrained.sources(self.config), **self.places}
+
+    def build(self, task: Task) -> nn.Layer:
+        """The encoder with fresh weights, and the head of its tasks."""
+        model = PretrainingModel(
+            TEXT_BACKBONES[self.config.model_type],
+            self.sizes,
+            PretrainingHeadConfig(next_sentence=self.judged),
+            name=pretrained.registry_name(self.config, self.found.config),
+        )
+        model.judge = row_sums
+        return model
+
+    def load(self, model: nn.Layer) -> Sequence[str]:
+        """Copy the checkpoint's tensors; those of the head stay fresh where it has none."""
+        loaded, fresh = pretrained.load(model, self.found)
+        new = f", {len(fresh)} new ones in the head" if fresh and loaded else ""
+        say(f"weights: {loaded} tensors from {self.found.origin}{new}")
+        return fresh
+
+    def about(self, model: nn.Layer) -> str:
+        """The tasks, and the architecture that was asked for."""
+        tasks = "masked words and next sentence" if self.judged else "masked words"
+        given = [f"{name} {value}" for name, value in self.config.architecture.items()]
+        return ", ".join([tasks, *given])
+
+    def fill_folder(self, folder: Path, model: nn.Layer, task: Task) -> None:
+        """Write sizes and vocabulary: a checkpoint of the encoder for the other commands."""
+        content = {
+            "model_type": model.backbone.model_type,
+            **model.backbone.write_config(model.encoder_config),
+            "sot_model": model.name,
+            "task": task.title,
+        }
+        write_config(folder, content)
+        for name, data in self.found.vocabulary.items():
+            (folder / name).write_bytes(data)

@@ -1,0 +1,142 @@
+"""Pre-training through the command's own function: resumed bit for bit, and used by fine-tuning."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sot_paddle.checkpoint import read_tensors
+from sot_paddle.data.pretraining.instance_files import prepare_instances
+from sot_paddle.data.pretraining.instances import InstanceOptions
+from sot_paddle.data.pretraining.pair_files import prepare_pairs
+from sot_paddle.data.tokenization import WordPieceTokenizer
+from sot_paddle.tasks.glue_options import TrainConfig
+from sot_paddle.tasks.pretraining_options import PretrainConfig
+from sot_paddle.train import pretraining_command, text_command
+from sot_paddle.train.trainer import ExactTrainer
+
+WORDS = [f"word{index}" for index in range(40)]
+SIZES = {
+    **{"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2},
+    **{"intermediate_size": 16, "max_position_embeddings": 32},
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """A vocabulary, a text, its instances, its pairs, and the sizes of a model."""
+    root = tmp_path_factory.mktemp("data")
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+    (root / "words").mkdir()
+    (root / "words" / "vocab.txt").write_text("\n".join(vocabulary), "utf-8")
+    (root / "config.json").write_text(json.dumps({"model_type": "bert", **SIZES}), "utf-8")
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS, rng.integers(3, 9))) for _ in range(120)]
+    (root / "text.txt").write_text(
+        "\n".join(text + "\n" * (at % 7 == 0) for at, text in enumerate(texts)), "utf-8"
+    )
+    tokenizer = WordPieceTokenizer(root / "words")
+    special = {"first": 2, "separator": 3, "mask": 4, "vocab_size": tokenizer.vocab_size}
+    options = InstanceOptions(**special, max_seq_length=20, max_predictions=4)
+    quiet = {"report": lambda line: None}
+    files = [root / "text.txt"]
+    prepare_instances(
+        files, tokenizer, root / "instances", options, fingerprint="f", dupes=1, **quiet
+    )
+    prepare_pairs(files, tokenizer, root / "pairs", vocab_size=tokenizer.vocab_size, **quiet)
+    return root
+
+
+def options(data: Path, form: str, out: Path, **more) -> PretrainConfig:
+    given = {
+        **{"model_name_or_path": "bert_base", "config_name": str(data / "config.json")},
+        **{"tokenizer_name": str(data / "words"), "data_dir": str(data / form)},
+        **{"do_train": True, "max_steps": 7, "save_steps": 2, "block_size": 16},
+        **{"per_gpu_train_batch_size": 9, "learning_rate": 5e-3, "output_dir": str(out)},
+        **{"do_eval": True, "eval_data_dir": str(data / form), "logging_steps": 3},
+    }
+    return PretrainConfig(**{**given, **more})
+
+
+def run(config: PretrainConfig) -> dict:
+    return pretraining_command.run_config(config, lambda *_: {})
+
+
+@pytest.mark.parametrize("form", ["instances", "pairs"])
+def test_a_run_that_dies_in_the_middle_of_an_epoch_is_continued_bit_for_bit(
+    form: str, data: Path, tmp_path, monkeypatch
+) -> None:
+    whole = run(options(data, form, tmp_path / "whole"))
+    after_step = ExactTrainer.after_step
+
+    def die(self) -> None:
+        after_step(self)
+        if self.state.global_step == 4:  # the fifth step is lost: checkpoint-4 is the last one
+            raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ExactTrainer, "after_step", die)
+        with pytest.raises(MemoryError):
+            run(options(data, form, tmp_path / "out"))
+    assert not (tmp_path / "out" / "metrics.json").exists()
+    resumed = run(options(data, form, tmp_path / "out"))
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        last = [tmp_path / folder / "last" / name for folder in ("out", "whole")]
+        assert last[0].read_bytes() == last[1].read_bytes()
+    assert resumed["train"] == whole["train"]
+    assert resumed["last"] == whole["last"]
+    assert whole["last"]["loss"] < np.log(45) + (0.7 if form == "instances" else 0.0)
+    assert ("next_loss" in whole["last"]) == (form == "instances")
+
+
+def test_the_folder_is_a_checkpoint_for_further_training_and_for_fine_tuning(
+    data: Path, tmp_path
+) -> None:
+    run(options(data, "instances", tmp_path / "first", do_eval=False))
+    last = tmp_path / "first" / "last"
+    further = options(
+        data, "instances", tmp_path / "second", model_name_or_path=str(last), learning_rate=0.0
+    )
+    further = run(PretrainConfig(**{**vars(further), "config_name": "", "tokenizer_name": ""}))
+    assert further["train"]["steps"] == 7
+    before, _ = read_tensors(last / "model.safetensors")
+    after, _ = read_tensors(tmp_path / "second" / "last" / "model.safetensors")
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    table = tmp_path / "table"
+    table.mkdir()
+    for split in ("train", "dev"):
+        rows = [f"{label}\tword{label} word3" for label in (0, 1, 0, 1)]
+        (table / f"{split}.tsv").write_text("\n".join(["label\tsentence", *rows]), "utf-8")
+    tuned = text_command.run_config(
+        TrainConfig(
+            **{"task_name": "own", "data_dir": str(table), "model_name_or_path": str(last)},
+            **{"do_train": True, "head": "plain", "learning_rate": 0.0, "max_steps": 1},
+            **{"max_seq_length": 16, "output_dir": str(tmp_path / "tuned")},
+        ),
+        lambda *_: {},
+    )
+    assert tuned["train"]["steps"] == 1
+    found, _ = read_tensors(tmp_path / "tuned" / "last" / "model.safetensors")
+    same = [name for name in found if name in before]
+    assert len(same) == len(found) - 2  # its classifier is new, the pooler is the pre-trained one
+    assert all(np.array_equal(found[name], before[name]) for name in same)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"data_dir": "nowhere"}, "is not finished"),
+        ({"do_eval": True, "eval_data_dir": ""}, "do_eval needs --eval_data_dir"),
+        ({"do_predict": True}, "predicts nothing"),
+        ({"block_size": 40}, "model has positions for 32"),
+        ({"attention_kernel": "convk 2"}, "unknown option"),
+    ],
+)
+def test_what_cannot_be_trained_is_one_line(more, said, data: Path, tmp_path) -> None:
+    with pytest.raises(ValueError, match=said) as refused:
+        run(options(data, "pairs", tmp_path / "out", **more))
+    assert "\n" not in str(refused.value)

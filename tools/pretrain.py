@@ -1,0 +1,25 @@
+"""Pre-train a language model on masked words and next sentences."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
+from sot_paddle.guard import command
+from sot_paddle.train.quiet import quiet_imports
+
+
+@command("pretrain")
+def main(arguments: list[str]) -> int:
+    """Run the command; returns its exit status."""
+    with quiet_imports():
+        from align.weights.formats.pretraining_reading import read_with_head
+        from sot_paddle.train.pretraining_command import run_command
+    return run_command(arguments, read_with_head)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
