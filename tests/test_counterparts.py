@@ -11,11 +11,14 @@ import pytest
 from sot_paddle.command_line import parse
 from sot_paddle.config import load_yaml
 from sot_paddle.explain import command as visualizing
+from sot_paddle.search import glue_all_command, run_record
 from sot_paddle.train import (
     adapter_command,
     document_command,
     extraction,
     image_flags,
+    preparation_command,
+    pretraining_command,
     squad_command,
     text_flags,
 )
@@ -33,8 +36,14 @@ COMMANDS = {
     "train_adapter": adapter_command.COMMAND,
     "train_squad": squad_command.COMMAND,
     "train_text": document_command.COMMAND,
+    "pretrain": pretraining_command.COMMAND,
+    "prepare_pretraining": preparation_command.PREPARE,
+    "train_tokenizer": preparation_command.TOKENIZER,
     "extract_hidden_states": extraction.COMMAND,
 }
+_OF_A_RUN = [
+    *("--task_name", "RTE", "--data_dir", "x", "--model_name_or_path", "x", "--output_dir", "x")
+]
 CONFIGS = sorted((ROOT / "configs" / "adapter").glob("*.yaml"))
 
 
@@ -50,6 +59,10 @@ def parsed(command: str):
         name, words = space["command"], words[words.index("--") + 1 :]
     else:
         assert (ROOT / tool).is_file(), tool
+    if name == "glue_all":
+        own, training = run_record.split_arguments(words)
+        assert parse(COMMANDS["train_glue"], [*_OF_A_RUN, *training])
+        return glue_all_command.parser().parse_args(own)
     if name == "visualize":
         return visualizing.parser().parse_args(words)
     return parse(COMMANDS[name], words)
@@ -201,3 +214,42 @@ def test_the_commands_of_bert4doc(shared_file) -> None:
         assert config.do_lower_case
         assert config.max_seq_length == 512
         assert parsed(f"{ours} --paddle_compat").kind == "adamw"
+
+
+def test_the_further_pre_training_of_bert4doc(shared_file) -> None:
+    commands = published(shared_file, "003_d1afbf938cff3edd.txt")
+    rows = dict(re.findall(r"^\| `(python main[^`]+)` \| `([^`]+)` \|$", DOCUMENTS, re.M))
+    assert set(rows) == {command for command in commands if command.startswith("python main")}
+    for source, ours in rows.items():
+        prepared, config = (parsed(part) for part in ours.split(" && "))
+        given = flags(source)
+        assert prepared.form == "instances"
+        assert prepared.output_dir == config.data_dir
+        assert config.max_steps == int(given["max_steps"])
+        assert config.model_name_or_path == given["model_name_or_path"]
+
+
+def test_the_commands_of_convolutions_and_self_attention(shared_file) -> None:
+    text = shared_file("sources/004_83a1715afa63513a.txt").read_text(encoding="utf-8")
+    blocks = [
+        " ".join(b.replace("\\", " ").split()) for b in re.findall(r"<pre>(.*?)</pre>", text, re.S)
+    ]
+    section = SECTIONS["Convolutions and self-attention"]
+    rows = re.findall(r"^\| `([^`]+)`[^|]* \| `([^`]+)` \|$", section, re.M)
+    pretraining = [ours for source, ours in rows if source.startswith("run_language")]
+    sources = [block for block in blocks if "run_language_modeling" in block]
+    assert len(pretraining) == len(sources) == 2
+    for source, ours in zip(sources, pretraining, strict=True):
+        given = {k: v.strip('"') for k, v in re.findall(r"--(\w+)=(\S+)", source)}
+        config = parsed(ours.split(" && ")[-1])
+        assert config.per_gpu_train_batch_size == int(given["per_device_train_batch_size"])
+        for name in ("save_steps", "block_size", "max_steps", "warmup_steps"):
+            assert getattr(config, name) == int(given[name])
+        for name in ("learning_rate", "adam_epsilon", "weight_decay"):
+            assert getattr(config, name) == float(given[name])
+    options = {source.split("=")[0] for source, _ in rows if source.startswith("--")}
+    assert options == {word.split("=")[0] for word in blocks if word.startswith("--")}
+    (source,) = [block for block in blocks if "run_glue" in block]
+    (ours,) = [parsed(ours) for source, ours in rows if source.startswith("run_glue")]
+    assert ours.hyperparams == "electra_base"
+    assert f"--per_device_train_batch_size {ours.per_device_train_batch_size} " in source
