@@ -42,6 +42,13 @@ def test_the_original_s_training_command() -> None:
     assert config.identity() == train(*flags.split(), *measuring).identity()
 
 
+@pytest.mark.parametrize(("asked", "more"), [(train, ""), (evaluate, "--weights W")])
+def test_products_in_bfloat16_are_refused_in_float64(asked, more) -> None:
+    flags = f"DATA --model sot_tiny --dtype float64 --cpu-precision bf16 {more}"
+    with pytest.raises(ValueError, match="cpu_precision bf16 needs dtype float32, got float64"):
+        asked(*flags.split())
+
+
 def test_cool_down_epochs_count_only_when_asked_for() -> None:
     assert rates(train("DATA", "sot_tiny", "--epochs", "2")).total_epochs == 2
     assert (
