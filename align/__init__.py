@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import sot_paddle  # noqa: F401 (tunes the CPU, and answers signals while the rest is imported)
+
 __all__ = ["compare"]
 
 

@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from sot_paddle.failures import REFUSED, TERMINATED, ParserEnd
@@ -25,7 +26,10 @@ from sot_paddle.failures import REFUSED, TERMINATED, ParserEnd
 MINUTES = 30.0
 PATIENCE_S = 10.0
 """In which the process that works has to end, after its verdict or when its time is over."""
-_PR_SET_PDEATHSIG = 1  # of Linux's prctl
+_GRACE_S = 1.0
+"""In which what was started and left behind may end by itself after SIGTERM."""
+_VERDICTS = (0, 1)
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # of Linux's prctl
 _WAITING = (signal.SIGINT, signal.SIGTERM)
 """Signals that wait until both processes are ready for them."""
 _FLAG = "--timeout"
@@ -70,6 +74,7 @@ def guarded(command: Callable[[], int], arguments: Sequence[str]) -> int:
     """
     reader, writer = os.pipe()
     parent = os.getpid()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what outlives its own parent stays below this process
     with _signals_wait():
         child = os.fork()
         terminated = _pass_on_signals(child) if child else []
@@ -78,6 +83,14 @@ def guarded(command: Callable[[], int], arguments: Sequence[str]) -> int:
         _end_with(parent)
         return _work(command, _limit(arguments), writer)
     os.close(writer)
+    status = _status(child, reader, terminated, arguments)
+    if status not in _VERDICTS:
+        end_descendants(parent)
+    return status
+
+
+def _status(child: int, reader: int, terminated: list[int], arguments: Sequence[str]) -> int:
+    """Wait for the process that works; its status, or 2 and a line."""
     os.set_blocking(reader, False)  # what the child has started may hold the other end still
     said, ended = _wait(child, reader, time.monotonic() + 60 * _limit(arguments))
     if said is not None and (ended is None or ended >= 0):
@@ -195,8 +208,47 @@ def _pass_on_signals(child: int) -> list[int]:
 
 def _end_with(parent: int) -> None:
     """End this process when its parent is killed (Linux; elsewhere it runs to its end)."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(REFUSED)
+
+
+def _prctl(option: int, value: int) -> None:
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(option, value)
+
+
+def end_descendants(pid: int) -> None:
+    """End what a process has started, and what that has started, in whatever session (Linux).
+
+    SIGTERM comes first: Python's tracker of shared memory outlives it, and cleans up.
+
+    Args:
+        pid: of the process, which lives on itself.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        asked: set[int] = set()
+        deadline = time.monotonic() + _GRACE_S
+        while (found := _descendants(pid)) and time.monotonic() < deadline:
+            for one in found - asked:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(one, number)
+            asked |= found
+            time.sleep(0.01)
+
+
+def _descendants(pid: int) -> set[int]:
+    """Processes below one that have not ended."""
+    children: dict[int, set[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = stat.read_text(errors="replace").rpartition(")")[2].split()[:2]
+            if state != "Z":
+                children.setdefault(int(parent), set()).add(int(stat.parent.name))
+    found, waiting = set(), [pid]
+    while waiting:
+        new = children.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return found

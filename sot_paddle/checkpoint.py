@@ -244,10 +244,16 @@ def require_numbers(name: str, array: np.ndarray, origin: object, *, floating: b
     """
     dtype = np.asarray(array).dtype
     if floating is (dtype.kind in "biu") or dtype.kind == "b":
-        wanted = "floating-point" if floating else "whole"
-        raise ValueError(f"{origin}: {name} holds {dtype} where {wanted} numbers are expected")
+        wanted, cast = ("floating-point", "float()") if floating else ("whole", "long()")
+        raise ValueError(
+            f"{origin}: {name} holds {dtype} where {wanted} numbers are expected: cast it where it "
+            f"was saved (PyTorch: tensor.{cast}; dequantize what is quantized)"
+        )
     if floating and not np.isfinite(array).all():
-        raise ValueError(f"{origin}: {name} holds a number that is not finite: take other weights")
+        raise ValueError(
+            f"{origin}: {name} holds a number that is not finite: take an earlier checkpoint, or "
+            "set it where it was saved (PyTorch: torch.nan_to_num)"
+        )
 
 
 def metadata_json(metadata: Mapping[str, str], key: str, kind: type = dict) -> Any:

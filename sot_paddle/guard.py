@@ -3,7 +3,8 @@
 A tool's ``main`` is a function of the arguments with `command` around it. Whatever escapes it is
 one line (:func:`sot_paddle.failures.exit_status`). A reader that goes away early (``... | head``)
 changes neither the work nor its status; output that cannot be written is a failure. SIGTERM ends a
-command as Ctrl-C does. Standard library only, so that a tool can use it before all else.
+command as Ctrl-C does; while a tool still imports what it needs, both end it at once. Standard
+library only, so that a tool can use it before all else.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import importlib.abc
 import io
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import NoReturn, TextIO
 
-from sot_paddle.failures import ParserEnd, Terminated, exit_status, show_tracebacks
+from sot_paddle.failures import ParserEnd, Terminated, exit_status, show_tracebacks, told
 
 TRACEBACK = "--traceback"
 STATUS = """\
@@ -153,19 +156,84 @@ def _terminated_as_interrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.getsignal(signal.SIGTERM)
-    if before in (signal.SIG_IGN, None):
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
+    answers = {signal.SIGTERM: _terminate}
+    if signal.getsignal(signal.SIGINT) is _end_at_once:
+        answers[signal.SIGINT] = signal.default_int_handler
+    before = {number: signal.getsignal(number) for number in answers}
+    before = {n: one for n, one in before.items() if one not in (signal.SIG_IGN, None)}
+    _keep_answering()
+    for number in before:
+        signal.signal(number, answers[number])
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, one in before.items():
+            signal.signal(number, one)
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
     raise Terminated
+
+
+def _end_at_once(number: int, frame: object) -> NoReturn:
+    """One line and the documented status: nothing is begun yet, and imports swallow exceptions."""
+    line, status = told(Terminated() if number == signal.SIGTERM else KeyboardInterrupt())
+    with contextlib.suppress(OSError):
+        name = Path(sys.argv[0]).stem
+        os.write(2, f"{_NAMES.get(name, name)}: {line}\n".encode())
+    os._exit(status)
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Signals that this module answers end a command at once inside of the block."""
+    answered = (_terminate, signal.default_int_handler)
+    before = {n: signal.getsignal(n) for n in _ANSWERED}
+    ours = threading.current_thread() is threading.main_thread() and (
+        before[signal.SIGTERM] is _terminate
+    )
+    changed = {n: one for n, one in before.items() if ours and one in answered}
+    for number in changed:
+        signal.signal(number, _end_at_once)
+    try:
+        yield
+    finally:
+        for number, one in changed.items():
+            signal.signal(number, one)
+
+
+class _Answering(importlib.abc.MetaPathFinder):
+    """PADDLE: importing it replaces the answer to SIGTERM; the next import puts ours back."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        """Find nothing."""
+        if fullname.startswith("paddle") and threading.current_thread() is threading.main_thread():
+            for number in _ANSWERED:
+                if (answer := signal.getsignal(number)) in (_terminate, _end_at_once):
+                    signal.signal(number, answer)
+
+
+def _keep_answering() -> None:
+    if not any(isinstance(finder, _Answering) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Answering())
+
+
+_NAMES = {"__main__": "align: error", "-m": "align: error"}
+_ANSWERED = (signal.SIGINT, signal.SIGTERM)
+_SCRIPTS = tuple(Path(__file__).resolve().parents[1] / name for name in ("tools", "align"))
+
+
+def _is_command() -> bool:
+    """Whether this process was started as a script of ``tools/`` or as ``python -m align``."""
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    return file is not None and Path(file).resolve().parent in _SCRIPTS
+
+
+if _is_command() and threading.current_thread() is threading.main_thread():
+    _keep_answering()
+    for _number in _ANSWERED:
+        if signal.getsignal(_number) is not signal.SIG_IGN:
+            signal.signal(_number, _end_at_once)
 
 
 _held: list[set[signal.Signals]] = []
@@ -181,8 +249,10 @@ def _release_sigterm() -> None:
 
 
 def _forget_sigterm() -> None:
-    if signal.getsignal(signal.SIGTERM) is _terminate:
+    if signal.getsignal(signal.SIGTERM) in (_terminate, _end_at_once):
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is _end_at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     _release_sigterm()
 
 

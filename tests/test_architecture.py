@@ -228,51 +228,6 @@ def test_pure_functions_and_configuration_stay_at_the_bottom() -> None:
     assert wrong == []
 
 
-OWN_FILES = {
-    "sot_paddle/reading.py": "the boundary itself",
-    "sot_paddle/runtime.py": "what the system says of the machine",
-    "sot_paddle/distributed.py": "the same, of a process",
-    "sot_paddle/data/image_sources.py": "the same, and memory that this process filled",
-    "sot_paddle/data/cache.py": "source text of the project",
-    "sot_paddle/search/training_process.py": "the log that a process of ours is writing",
-    "sot_paddle/train/run_record.py": "the list of what a run wrote",
-    "align/bench/": "what the system says of the machine and of its processes",
-    "align/cases/": "what the cases wrote, tables of the project",
-    "align/certify/": "what the certificate wrote, source text of the project",
-    "align/faults/": "tables of the project",
-    "align/commands/distributed_worker.py": "what the process that started it wrote",
-    "align/pair/launching.py": "logs of processes of ours",
-    "align/processes.py": "logs of processes of ours",
-    "align/record/files/storage.py": "the temporary file that it is writing",
-    "tools/bench": "what the benchmarks wrote",
-    "tools/install.py": "the project's lists of packages",
-    "sot_paddle/ops/": "source text of the project, and what was built of it",
-    "sot_paddle/peers.py": "what the system says of a process",
-    "tools/soak.py": "the same",
-}
-"""Where a file is read without `sot_paddle.reading`, and what it is."""
-
-
-def test_what_comes_from_outside_is_read_at_the_boundary() -> None:
-    wrong = []
-    words = re.compile(r"\b(read_text|read_bytes|memmap|fromfile|open)\(")
-    for name in in_folders("sot_paddle", "align", "tools"):
-        text = FILES[name].read_text(encoding="utf-8")
-        if name.startswith(tuple(OWN_FILES)) or not words.search(text):
-            continue
-        for node in ast.walk(ast.parse(text)):
-            if not isinstance(node, ast.Call):
-                continue
-            owner = getattr(getattr(node.func, "value", None), "id", "")
-            direct = _called(node) in ("read_text", "read_bytes", "memmap", "fromfile")
-            opened = isinstance(node.func, ast.Name) and node.func.id == "open"
-            modes = [a.value for a in node.args[1:2] if isinstance(a, ast.Constant)]
-            reads = opened and not any(set(mode) & set("wax") for mode in modes)
-            if (direct and isinstance(node.func, ast.Attribute) and owner != "reading") or reads:
-                wrong.append(f"{name}:{node.lineno}")
-    assert wrong == []
-
-
 def test_no_file_has_a_name_that_says_nothing() -> None:
     assert [name for name in FILES if Path(name).name in BANNED_FILES] == []
 

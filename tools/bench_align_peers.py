@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import inspect
 import io
-import json
 import logging
 import os
 import re
@@ -26,6 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle.guard import CommandParser, command
+from sot_paddle.reading import read_object
 from sot_paddle.runtime import quiet_imports
 
 quiet_imports()
@@ -386,7 +386,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.padiff and not (Path(options.padiff) / "padiff" / "__init__.py").is_file():
         raise ValueError(f"--padiff {options.padiff}: no package padiff there; see --help")
-    certificate = json.loads(Path(options.certificate).read_text(encoding="utf-8"))
+    certificate = read_object(options.certificate, {"rows": list})
     tools = list(NAMES) if options.padiff else ["reprod_log"]
     found = {t: ask(t, certificate["rows"], options.jobs, options.padiff) for t in tools}
     return min(show(certificate, found), 1)

@@ -16,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle.guard import CommandParser, command
+from sot_paddle.reading import read_text
 
 EVERY = 5.0
 """Seconds between two lines at most."""
@@ -26,8 +27,7 @@ TOLD = 20
 
 def pins(files: Iterable[str]) -> int:
     """How many packages the files pin."""
-    lines = (line for name in files for line in Path(name).read_text("utf-8").splitlines())
-    return sum(bool(re.match(r"[\w.-]+==", line)) for line in lines)
+    return sum(len(re.findall(r"^[\w.-]+==", read_text(name), re.MULTILINE)) for name in files)
 
 
 def installed(python: str) -> int:

@@ -13,6 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "sot_paddle" / "train")]
 
+import sot_paddle  # noqa: E402, F401 (answers signals while the rest is imported)
+
+# isort: split
 import kill_resume  # noqa: E402
 import kill_resume_image  # noqa: E402
 import kill_resume_processes  # noqa: E402

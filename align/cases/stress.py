@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from align.judge.spread import FALSE_ALARM
 from align.processes import Failure, TaskBatch, Work, outcomes
 from align.record.results import StepResult
 from sot_paddle.atomic import write_atomically
+from sot_paddle.reading import read_json
 from sot_paddle.strict_json import dumps
 
 VARIABLES: Mapping[str, Sequence[str]] = {
@@ -170,7 +170,7 @@ def run(
                 raise ValueError(f"row {waiting[position]} has no result: it {found.why}")
             write_atomically(_file(folder, found["row"]), dumps(found).encode())
             say(line(found))
-    return [json.loads(_file(folder, index).read_text(encoding="utf-8")) for index in chosen]
+    return [read_json(_file(folder, index)) for index in chosen]
 
 
 def _environment(index: int) -> dict[str, str]:

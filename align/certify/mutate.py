@@ -32,6 +32,7 @@ from align.certify.refusals import only_refusing
 from align.certify.task_results import Progress, results
 from align.processes import Work
 from sot_paddle.atomic import write_atomically
+from sot_paddle.reading import read_json
 
 PRODUCT, PORTS = "sot_paddle", "align/certify/ports"
 OF_PORTS = 10  # one mutant of the ports for so many of the product
@@ -94,7 +95,7 @@ def recorded(work: Work, jobs: int, progress: Progress | None = None) -> list[Ch
             if one["end"] != "recorded":
                 raise ValueError(f"no mutant can be judged: {one['said']}")
         write_atomically(kept, json.dumps(found).encode())
-    return [_record(one) for one in json.loads(kept.read_text(encoding="utf-8"))]
+    return [_record(one) for one in read_json(kept, list)]
 
 
 def _record(answer: Mapping[str, Any]) -> CheckRecord:

@@ -9,7 +9,6 @@ without arguments that runs between the backward pass and the optimizer's step.
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +32,7 @@ from align.record.batch_slices import Shares  # noqa: E402
 from align.record.request import Request  # noqa: E402
 from sot_paddle import distributed  # noqa: E402
 from sot_paddle.checkpoint import read_tensors  # noqa: E402
+from sot_paddle.reading import read_json  # noqa: E402
 
 FAILED = "align: error: "
 OTHER_DATA = (
@@ -48,13 +48,13 @@ def run(folder: Path) -> None:
     Args:
         folder: holds ``request.json`` and ``weights.safetensors``.
     """
-    request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
+    request = read_json(folder / "request.json")
     path, dtype = Path(request["spec"]), request["dtype"]
     given = dataclasses.replace(read_spec(path), steps=request["steps"], seed=request["seed"])
     plan = batch_slices.plan_of(given, dtype)
     if batch_slices.told(plan) != request["fed"]:
         raise ValueError(OTHER_DATA)
-    dist.init_parallel_env()
+    distributed.join()
     layer = on_paddle.prepare(plan, dtype, True)
     runs.load(on_paddle, layer, read_tensors(folder / "weights.safetensors")[0], None)
     caller, synchronise = _parallel(path, layer)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,11 +15,14 @@ import numpy as np
 
 from align.record import batch_slices
 from align.record.batch_slices import Shares
+from align.verdict_process import end_descendants
 
 TIMEOUT_S = 900
 WORKER = Path(__file__).parents[1] / "commands" / "distributed_worker.py"
 FAILED = "align: error: "
 """Begins the line of a process's log that says what the user did wrong."""
+PEER = f"{WORKER.stem}: "
+"""Begins the line in which a process says how another one ended (`sot_paddle.peers`)."""
 LOST = ("gloo/transport", "reset by peer", "NCCL", "TCPStore")
 """In what a process says when another one died first."""
 LONGEST = 300  # characters of a log that a message shows
@@ -75,7 +77,7 @@ def launcher(processes: int, folder: Path) -> list[str]:
 def run(
     command: list[str], folder: Path, processes: int, settings: Mapping[str, str] | None = None
 ) -> None:
-    """Run the launcher in a process group of its own, so that none of its children stays behind.
+    """Run the launcher; when it is left early, none of its processes stays behind.
 
     Args:
         command: begins with that of `launcher`.
@@ -106,7 +108,8 @@ def run(
             ) from error
         finally:
             if started.poll() is None:
-                os.killpg(started.pid, signal.SIGKILL)
+                end_descendants(started.pid)  # PADDLE: each has a session of its own
+                started.kill()
                 started.wait()
     if status:
         raise ValueError(
@@ -119,6 +122,7 @@ def _last_words(folder: Path) -> str:
     """The line in which a process says what is wrong, else the end of the last log that has one."""
     told: dict[str, str] = {}
     ends: dict[str, str] = {}
+    seen: list[str] = []
     for path in sorted((folder / "log").glob("workerlog.*")):
         lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         number = path.suffix.removeprefix(".")
@@ -126,10 +130,15 @@ def _last_words(folder: Path) -> str:
         for line in lines:
             if line.startswith(FAILED):
                 told[number] = line.removeprefix(FAILED)[:LONGEST]
+            if line.startswith(PEER):  # of another process, whose own words say more
+                seen.append(line.removeprefix(PEER).partition(";")[0])
     causes = {n: text for n, text in told.items() if not any(word in text for word in LOST)}
     if causes:
         number, text = next(iter(causes.items()))
         return f"process {number}: {text}"
+    killed = [text for text in seen if " was killed by " in text]
+    if killed:
+        return killed[0]
     silent = [number for number in ends if number not in told] or list(ends)
     if silent:
         number = silent[-1]

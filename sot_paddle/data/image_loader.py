@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import paddle
-from paddle.io import DataLoader
 
+from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_batches import CORRUPT
 from sot_paddle.data.image_dataset import ImageEvalSet, ImageTrainSet
@@ -18,7 +18,7 @@ from sot_paddle.data.image_workers import BatchWorkers
 logger = logging.getLogger(__name__)
 
 
-class ImageLoader(DataLoader):
+class ImageLoader(BatchLoader):
     """Batches of images as Paddle tensors.
 
     To the Trainer of paddlenlp it is a Paddle DataLoader; the batches come from this process or
@@ -62,17 +62,13 @@ class ImageLoader(DataLoader):
             DataError: a batch cannot be made, or a worker ended.
         """
         if self._workers is None:
-            batches = (self._make(keys) for keys in self.batch_sampler)
+            batches = super().__iter__()
         else:
             batches = self._workers.batches(self.batch_sampler, paddle.to_tensor)
         for batch in batches:
             self._name_corrupt(batch.pop(CORRUPT, None))
             if batch["labels"].shape[0]:
                 yield batch
-
-    def _make(self, keys: list[Any]) -> dict[str, paddle.Tensor]:
-        batch = self.collate_fn([self.images[key] for key in keys])
-        return {name: paddle.to_tensor(array) for name, array in batch.items()}
 
     def _name_corrupt(self, indices: paddle.Tensor | None) -> None:
         for index in () if indices is None else indices.tolist():

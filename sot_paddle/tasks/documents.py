@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from paddle.io import DataLoader, Dataset
+from paddle.io import Dataset
 
+from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.documents.layouts import OWN, LabelledRows, read_own, read_published
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import pad_rows
@@ -53,9 +54,9 @@ class DocumentSplit(ShuffledSplit):
         parts = (self._rows.rows.fingerprint, repr(self._rows.texts), self._tokenizer.fingerprint)
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
 
-    def load(self, batches: Iterable[Sequence[int]]) -> DataLoader:
+    def load(self, batches: Iterable[Sequence[int]]) -> BatchLoader:
         """Padded batches of ``input_ids``, ``token_type_ids``, ``attention_mask``, ``labels``."""
-        return DataLoader(_Positions(), batch_sampler=batches, collate_fn=self._collate)
+        return BatchLoader(_Positions(), batch_sampler=batches, collate_fn=self._collate)
 
     def _collate(self, positions: Sequence[int]) -> Mapping[str, np.ndarray]:
         texts = [self._rows.text(position) for position in positions]

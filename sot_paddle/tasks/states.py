@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import paddle
-from paddle.io import DataLoader, Dataset
+from paddle.io import Dataset
 
 from sot_paddle import distributed
+from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.stored.live_states import StateSource
 from sot_paddle.strict_json import dumps
@@ -76,13 +77,12 @@ class StateSplit:
         digest.update(dumps(about | {"origin": dict(self.source.origin)}).encode())
         return digest.hexdigest()[:32]
 
-    def load(self, batches: Iterable[Sequence[int]]) -> DataLoader:
+    def load(self, batches: Iterable[Sequence[int]]) -> BatchLoader:
         """Batches of ``states`` (B, L, T, F) and ``labels``."""
-        return DataLoader(
+        return BatchLoader(
             _Positions(len(self)),
             batch_sampler=batches,
             collate_fn=self._collate,
-            num_workers=0,
         )
 
     def _collate(self, positions: Sequence[int]) -> dict[str, np.ndarray]:

@@ -7,9 +7,9 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from paddle.io import DataLoader
 
 from sot_paddle import distributed
+from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.paddle_dataset import FeatureDataset, PadCollator
 from sot_paddle.data.token_features import TokenFeatures
@@ -93,7 +93,7 @@ class TokenSplit(ShuffledSplit):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()[:32]
 
-    def load(self, batches: Iterable[Sequence[int]]) -> DataLoader:
+    def load(self, batches: Iterable[Sequence[int]]) -> BatchLoader:
         """Padded batches of ``input_ids``, ``token_type_ids``, ``attention_mask``, ``labels``."""
         dataset = FeatureDataset(self.features)
-        return DataLoader(dataset, batch_sampler=batches, collate_fn=self._collate)
+        return BatchLoader(dataset, batch_sampler=batches, collate_fn=self._collate)

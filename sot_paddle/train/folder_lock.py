@@ -12,16 +12,19 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from sot_paddle import reading
 from sot_paddle.atomic import clear_leftovers
 
 LOCK = "run.lock"
 """File whose lock stands for the folder; says who holds it."""
 
+_LONGEST = 4096  # bytes of a lock file that are read
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _held: set[int] = set()
 
@@ -46,10 +49,10 @@ def hold(root: Path) -> Iterator[None]:
         root: output folder.
 
     Raises:
-        ValueError: another run holds it; says which one.
+        ValueError: another run holds it; says which one. Or the lock file is no regular file.
         OSError: the lock file cannot be written.
     """
-    descriptor = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    descriptor = _opened(root / LOCK)
     _held.add(descriptor)
     try:
         _take(descriptor, root, fcntl.LOCK_EX)
@@ -77,7 +80,7 @@ def hold_beside(path: Path) -> Iterator[None]:
     """
     lock = path.with_name(f".{path.name}.lock")
     while True:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        descriptor = _opened(lock)
         with contextlib.ExitStack() as ending:
             ending.callback(os.close, descriptor)
             _take(descriptor, path, fcntl.LOCK_EX)
@@ -98,14 +101,19 @@ def refuse_held(root: Path) -> None:
     Raises:
         ValueError: says which one.
     """
-    try:
-        descriptor = os.open(root / LOCK, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
-        return  # no lock file, or one that :func:`hold` will complain about
-    try:
-        _take(descriptor, root, fcntl.LOCK_SH)
-    finally:
+    if not os.path.lexists(root / LOCK):
+        return
+    with reading.open_file(root / LOCK) as lock:
+        _take(lock.fileno(), root, fcntl.LOCK_SH)
+
+
+def _opened(lock: Path) -> int:
+    """Descriptor of a lock file that is there from now on."""
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
+        raise ValueError(f"{lock} is no regular file, and no lock of a run: remove it")
+    return descriptor
 
 
 def _take(descriptor: int, root: Path, kind: int) -> None:
@@ -135,7 +143,7 @@ def _write(descriptor: int, text: str) -> None:
 def _holder(descriptor: int) -> str:
     """Who the file says holds the lock."""
     try:
-        found = json.loads(os.pread(descriptor, 4096, 0))
+        found = reading.parse_json(os.pread(descriptor, _LONGEST, 0), LOCK)
         return f"process {found['pid']} on {found['host']}, started {found['started']}"
     except (ValueError, KeyError, TypeError):
         return "it has not written its name yet"

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 
+from sot_paddle.guard import importing
 from sot_paddle.runtime import quiet_graphs
 
 
@@ -30,10 +31,13 @@ class _Muted(io.TextIOBase):
 
 @contextlib.contextmanager
 def quiet_imports() -> Iterator[None]:
-    """Silence stderr and warnings inside of the block; loggers made there speak afterwards."""
+    """Silence stderr and warnings inside of the block; loggers made there speak afterwards.
+
+    A signal ends a command there at once: half of an imported module is nothing to go on from.
+    """
     quiet_graphs()
     muted = _Muted()
-    with warnings.catch_warnings(), contextlib.redirect_stderr(muted):
+    with importing(), warnings.catch_warnings(), contextlib.redirect_stderr(muted):
         warnings.simplefilter("ignore")
         yield
     muted.importing = False

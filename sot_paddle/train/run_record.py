@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
+from sot_paddle import reading
 from sot_paddle.atomic import DISCARDED, WRITING, write_atomically
 from sot_paddle.train.folder_lock import LOCK
 
@@ -80,13 +81,13 @@ def read(root: Path) -> frozenset[str] | None:
     path = root / RECORD
     if path.is_symlink():
         raise ValueError(f"{path} is a link: expected the record of a run")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (ValueError, OSError) as error:
+    try:
+        content = reading.read_json(path)
+    except ValueError as error:
         raise ValueError(f"{path} cannot be read ({error}): {_WAY_OUT}") from error
-    names = content.get("files") if isinstance(content, dict) else None
+    names = content.get("files")
     if not isinstance(names, list) or content.get("kind") != _KIND:
         raise ValueError(f"{path} is no record of a run: {_WAY_OUT}")
     for name in names:

@@ -205,6 +205,55 @@ def test_signals_end_a_command_with_their_status(number, status, said):
     assert tool_runs.only_line(err) == f"tool: {said}; run the same command again to continue"
 
 
+IMPORTED = """
+import ctypes, time
+ctypes.CDLL(None).signal({number}, 0)  # as Paddle's import: Python's own answer is forgotten
+try:
+    import paddle_is_told  # no such module
+except ImportError:
+    pass
+print("importing", flush=True)
+try:
+    time.sleep(60)
+except BaseException:  # as some packages do
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("tool", "name"),
+    [
+        *(("convert_weights", "numpy"), ("align", "numpy")),
+        *(("train_glue", "paddle"), ("model_table", "paddle")),
+    ],
+)
+@pytest.mark.parametrize(
+    ("number", "status", "said"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated by SIGTERM")],
+)
+def test_signals_end_a_command_while_it_imports(tool, name, number, status, said, tmp_path):
+    forgotten = number if name == "paddle" else signal.SIGUSR1
+    place = tmp_path / name
+    place.mkdir()
+    (place / "__init__.py").write_text(IMPORTED.format(number=int(forgotten)), "utf-8")
+    start = ["-m", "align", "--list"] if tool == "align" else [str(ROOT / "tools" / f"{tool}.py")]
+    process = subprocess.Popen(
+        [sys.executable, *start],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(number)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == status, err
+    begin = "align: error" if tool == "align" else tool
+    assert tool_runs.only_line(err) == f"{begin}: {said}; run the same command again to continue"
+
+
 def test_a_forked_process_ends_by_sigterm_as_always():
     """A pool ends its workers so: no line of ours, nothing is cleaned up twice."""
     body = """
@@ -290,6 +339,36 @@ def test_a_spec_that_hangs_ends_in_time(place, tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     line = tool_runs.only_line(done.stderr)
     assert line.endswith("no verdict within 0.03 minutes; --timeout MINUTES allows more")
+
+
+LEFT = """
+import subprocess, sys
+for apart in (False, True):
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)  # {mark}"
+    nowhere = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+    subprocess.Popen([sys.executable, "-c", code], start_new_session=apart, **nowhere)
+time.sleep({seconds})
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["", "os._exit(0)"])
+def test_nothing_that_a_spec_started_is_left_without_a_verdict(end, tmp_path):
+    path, mark = tmp_path / "pair.py", f"left by {tmp_path}"
+    lines = LEFT.format(mark=mark, end=end, seconds=1 if end else 600)
+    path.write_text(SPEC.format(inputs="pass", end=lines), "utf-8")
+    done = _align("--spec", path, "--timeout", 0.05)
+    assert done.returncode == 2
+    assert "no verdict" in tool_runs.only_line(done.stderr)
+    running = [_bytes(one) for one in Path("/proc").glob("[0-9]*/cmdline")]
+    assert not [one for one in running if mark.encode() in one]
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "1e999", "soon", ""])

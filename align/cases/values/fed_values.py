@@ -20,6 +20,7 @@ from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
 from align.record.tolerance import Tolerance
+from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.paddle_dataset import FeatureDataset, PadCollator
 from sot_paddle.data.token_features import TokenFeatures
@@ -105,7 +106,7 @@ def loaded(
 ) -> Iterator[dict[str, paddle.Tensor]]:
     """One epoch of a process's micro-batches through the loader that the trainer builds."""
     dataset = FeatureDataset(features)
-    for batch in paddle.io.DataLoader(dataset, batch_sampler=batches, collate_fn=collate):
+    for batch in BatchLoader(dataset, batch_sampler=batches, collate_fn=collate):
         yield {name: paddle.assign(value) for name, value in sorted(batch.items())}
 
 

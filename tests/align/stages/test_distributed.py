@@ -49,6 +49,15 @@ def batches():
 """
 
 
+DIES = """
+def parallel(layer):
+    import os, time
+    if os.environ["PADDLE_TRAINER_ID"] == "1":
+        os.kill(os.getpid(), 9)
+    time.sleep(60)
+"""
+
+
 @pytest.mark.slow
 def test_two_real_processes_agree_with_one(tmp_path) -> None:
     path = tmp_path / "mine.py"
@@ -60,6 +69,14 @@ def test_two_real_processes_agree_with_one(tmp_path) -> None:
     assert {"weights of the processes", "gradient of 0.weight", "one process: 2.bias"} <= names
     assert result.stamps["ours"]["processes"] == 2
     assert len(result.series["loss"]["paddle"]) == 2
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_is_named(tmp_path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(SPEC + DIES, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"process 1 was killed by SIGKILL$"):
+        distributed.distributed(path, read_spec(path), 2)
 
 
 def pair_of(norm: bool = False, **given) -> AnyPair:
@@ -203,6 +220,10 @@ def _process(folder: Path, code: str) -> list[str]:
         (["align: error: ValueError: no such file", ""], "process 0: ValueError: no such file"),
         (["align: error: reset by peer", "half a"], "process 1 ended without a word; .* half a"),
         (["one\\ntwo", "Traceback\\nKilled"], "process 1 ended without a word; .* Killed"),
+        (
+            ["distributed_worker: process 1 was killed by SIGKILL; what was saved", "half a"],
+            "process 1 was killed by SIGKILL$",
+        ),
         ([], "the launcher's last line: unheard"),
     ],
 )
@@ -219,7 +240,8 @@ def test_a_dead_process_is_one_line(logs, message, tmp_path) -> None:
 def test_a_run_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(launching, "TIMEOUT_S", 1)
     child = "import time; time.sleep(2); open('late', 'w')"
-    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    code = "import subprocess, sys\n"  # PADDLE: its launcher gives each a session of its own
+    code += f"subprocess.run([sys.executable, '-c', {child!r}], start_new_session=True)"
     with pytest.raises(ValueError, match="did not end within 1 s"):
         launching.run(_process(tmp_path, code), tmp_path, 2)
     time.sleep(1.5)

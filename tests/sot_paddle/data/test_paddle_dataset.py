@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
-from paddle.io import DataLoader
 
+from sot_paddle import tasks
+from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.paddle_dataset import FeatureDataset, PadCollator
 from sot_paddle.data.token_features import TokenFeatures, pad_rows
 
@@ -22,7 +26,7 @@ def features():
 def test_the_loader_pads_the_rows_of_a_batch(features, options):
     order = [[5, 0, 3], [1, 6, 2], [4]]
     collate = PadCollator(pad_id=7, **options)
-    loader = DataLoader(FeatureDataset(features), batch_sampler=order, collate_fn=collate)
+    loader = BatchLoader(FeatureDataset(features), batch_sampler=order, collate_fn=collate)
     for batch, rows in zip(list(loader), order, strict=True):
         expected = pad_rows(features, rows, pad_id=7, **options)
         assert batch.keys() == expected.keys()
@@ -39,3 +43,26 @@ def test_scores_and_unlabelled_rows(features):
     assert batch["labels"].tolist() == [scores.features.labels[1]]
     plain = FeatureDataset(features.with_targets(range(7), None, np.int64))
     assert "labels" not in PadCollator(pad="longest")([plain[0], plain[1]])
+
+
+def test_what_a_data_set_raises_ends_the_pass(features):
+    """A DataLoader of Paddle would wait for ever: it makes its batches in a thread."""
+
+    class Damaged(FeatureDataset):
+        def __getitem__(self, position):
+            if position == 6:
+                raise ValueError("row 6 is damaged")
+            return super().__getitem__(position)
+
+    collate = PadCollator(pad="longest")
+    loader = BatchLoader(Damaged(features), batch_sampler=[[1], [6]], collate_fn=collate)
+    batches = iter(loader)
+    assert next(batches)["labels"].tolist() == [1]
+    with pytest.raises(ValueError, match="row 6 is damaged"):
+        next(batches)
+
+
+def test_no_split_is_loaded_by_paddle_s_own_loader():
+    sources = {p.name: p.read_text("utf-8") for p in Path(tasks.__path__[0]).parent.rglob("*.py")}
+    made = re.compile(r"(=|return) DataLoader\(")
+    assert [name for name, text in sources.items() if made.search(text)] == []

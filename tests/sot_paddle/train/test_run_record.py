@@ -142,3 +142,23 @@ def test_a_removal_that_was_killed_is_finished_by_the_next_one(tmp_path, monkeyp
     assert 0 < len([path for path in root.rglob("*") if path.is_file()]) < 6
     assert run_folder.prepare(root, _config(overwrite_output_dir=True)) is None
     assert [path.name for path in root.iterdir()] == [run_record.RECORD]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "deep", "large", "folder", "bytes"])
+def test_a_record_that_is_none_is_refused_and_not_waited_for(tmp_path, kind):
+    path = tmp_path / run_record.RECORD
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "large":
+        with path.open("wb") as file:
+            file.truncate(10 << 30)  # holds no block of the disk
+    else:
+        path.write_bytes(b"[" * 10**5 if kind == "deep" else b'{"kind": "\xff"}')
+    for ask in (run_record.read, run_record.begin, run_record.first_foreign):
+        with pytest.raises(ValueError, match=f"{run_record.RECORD}.*") as caught:
+            ask(tmp_path)
+        assert len(str(caught.value).splitlines()) == 1
