@@ -15,6 +15,7 @@ from sot_paddle.deploy.preparation import preparation_of
 from sot_paddle.deploy.recipe import RECIPE, is_export, recipe_json
 from sot_paddle.deploy.trained import Trained
 from sot_paddle.runtime import environment_stamp
+from sot_paddle.train.checkpointing import close_folder
 
 FORMATS = ("jit", "onnx")
 FILES = {"jit": JSON, "onnx": ONNX}
@@ -83,6 +84,7 @@ def export(
             "environment": environment_stamp(),
         }
         (folder / RECIPE).write_text(recipe_json(recipe, more), encoding="utf-8")
+        close_folder(folder)
     for name, check in checks.items():
         report(f"{out / FILES[name]}: {check}")
     return checks

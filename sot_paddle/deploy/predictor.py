@@ -17,8 +17,11 @@ from sot_paddle.deploy.input_rows import Row
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx
 from sot_paddle.deploy.preparation import Preparation, preparation_of
 from sot_paddle.deploy.recipe import Recipe, is_export, read_recipe
+from sot_paddle.reading import MANIFEST, listed_files, verify
 from sot_paddle.train.quiet import quiet_imports
 
+_OF_ANOTHER = {"onnx": ("model.json", "model.pdiparams"), "jit": (ONNX,)}
+"""Runtime -> files of an export that it does not need."""
 RUNTIMES = ("auto", "onnx", "jit", "model")
 _DIGITS = 6
 """Decimals of a probability or score."""
@@ -120,11 +123,27 @@ def open_predictor(
         raise ValueError(f"{place} is an export, which computes in float32: drop cpu_precision")
     if runtime == "model" or not ema:
         raise ValueError(f"{place} is an export: give the training's folder for its own model")
-    recipe = read_recipe(folder)
     if runtime == "auto":
         runtime = "onnx" if (folder / ONNX).is_file() else "jit"
+    notes = _verified(folder, runtime)
+    recipe = read_recipe(folder)
     run = load_onnx(folder) if runtime == "onnx" else _graph(folder, recipe, cpu)
-    return Predictor(recipe, preparation_of(recipe, folder), run)
+    return Predictor(recipe, preparation_of(recipe, folder), run, notes)
+
+
+def _verified(folder: Path, runtime: str) -> tuple[str, ...]:
+    """Compare the files that a runtime needs with their checksums; what there is to say.
+
+    Raises:
+        ValueError: a file is not what was exported.
+    """
+    files = listed_files(folder)
+    if files is None:
+        return (f"{folder} has no {MANIFEST}: exported by an older version, nothing is verified",)
+    for name in files:
+        if name not in _OF_ANOTHER[runtime]:
+            verify(folder / name)
+    return ()
 
 
 def _graph(folder: Path, recipe: Recipe, cpu: bool) -> Any:

@@ -52,7 +52,7 @@ def write_folder(target: Path, fill: Callable[[Path], None]) -> None:
         with atomic_directory(target) as temporary:
             fill(temporary)
             _check_finite(temporary, target)
-            names = _close(temporary)
+            names = close_folder(temporary)
             run_record.note(target.parent, [f"{target.name}/{name}" for name in names])
     except OSError as error:
         raise StorageFailure(
@@ -214,8 +214,8 @@ def _check_finite(folder: Path, target: Path) -> None:
         )
 
 
-def _close(folder: Path) -> list[str]:
-    """Write the manifest, last; returns the names of all files."""
+def close_folder(folder: Path) -> list[str]:
+    """Write a folder's manifest of sizes and checksums, last; returns the names of all files."""
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():

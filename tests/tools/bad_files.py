@@ -154,7 +154,7 @@ def inflating(size: int) -> str:
 def reclose(folder: Path) -> None:
     """Write a checkpoint folder's manifest anew, as its writer would."""
     (folder / "manifest.json").unlink()
-    checkpointing._close(folder)
+    checkpointing.close_folder(folder)
 
 
 def copy(source: Path, target: Path) -> Path:

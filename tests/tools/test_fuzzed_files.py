@@ -126,6 +126,8 @@ def write_states(folder: Path) -> None:
 def read_states(folder: Path) -> list[np.ndarray]:
     reader = StateReader(folder, SPLIT)
     try:
+        if not reader.checked:
+            raise ValueError("without checksums, which the command says")
         return [reader.states(range(len(reader))), reader.rows, *reader.labels]
     finally:
         reader.close()
@@ -256,7 +258,7 @@ KINDS = {
     "converted": Kind(convert, converted, 120, sealed=True, only=("ours.safetensors",)),
     "optimizer.pt": Kind(write_optimizer, optimizer, 100),
     "optimizer state": Kind(write_own_state, own_state, 100),
-    "hidden states": Kind(write_states, read_states, 150),
+    "hidden states": Kind(write_states, read_states, 150, sealed=True),
     "cache": Kind(write_cache, read_cache, 100, sealed=True),
     "config.json": Kind(text("config.json", bad.CONFIG), sizes, 150),
     "model folder": Kind(

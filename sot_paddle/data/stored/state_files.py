@@ -21,6 +21,7 @@ import numpy as np
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored.file_layout import Dataset, StoredSplit
+from sot_paddle.data.stored.row_sums import RowSums
 from sot_paddle.reading import open_file, parse_json
 from sot_paddle.strict_json import dumps
 
@@ -168,6 +169,9 @@ class StateWriter:
                 self._sets.append(found)
             self._opened = opened.pop_all()
         self.done = min(sizes.rows, *(int(one.attrs[LAST]) for one in self._sets))
+        self._sums = [RowSums(one) for one in self._sets]
+        for one in self._sums:
+            one.go_on(self.done)
 
     def __enter__(self) -> StateWriter:
         return self
@@ -226,6 +230,7 @@ class StateWriter:
             dcpl=made,
         )
         dataset.attrs[ORIGIN] = dumps(self._origin)
+        RowSums.begin(dataset)
         dataset.attrs[LAST] = 0
         file.flush()
         return dataset
@@ -250,8 +255,11 @@ class StateWriter:
                 f"{largest:g}, which {self._sizes.dtype} cannot hold; give --dtype float32"
             )
         start, stop = self.done, self.done + len(stored)
-        for dataset, values in zip(self._sets, (*labels, rows, stored), strict=True):
+        each = zip(self._sets, self._sums, (*labels, rows, stored), strict=True)
+        for dataset, sums, values in each:
             dataset[start:stop] = values
+            sums.add(start, np.asarray(values, dataset.dtype))
+            sums.store()
         self._flush()  # the rows are there before they are counted
         chunk = self._sizes.chunk
         for dataset in self._sets:
@@ -276,6 +284,7 @@ class StateReader:
         labels: for each dataset of labels (n,).
         rows: (n,) numbers of the examples.
         origin: what the rows were made from, {} where the file does not say.
+        checked: whether every file has checksums; those of older versions have none.
 
     Raises:
         DataError: a missing, damaged or unfinished file, or files that do not fit together.
@@ -289,6 +298,11 @@ class StateReader:
         if len(lengths) > 1:
             raise DataError(f"{folder}: the files of {split.states.file} have {lengths} rows")
         with _damage(self._path):
+            sums = [RowSums(dataset) for dataset in opened]
+            self.checked = all(one.known for one in sums)
+            self._sums = sums[-1]
+            for one in sums[:-1]:
+                one.check_all()
             self.labels = tuple(dataset[:] for dataset in small[:-1])
             self.rows: np.ndarray = small[-1][:]
             self.origin = _origin(self._states)
@@ -340,10 +354,15 @@ class StateReader:
         return self._states.dtype.name
 
     def states(self, positions: Sequence[int]) -> np.ndarray:
-        """Hidden states (B, L, T, F) of rows, in the order asked for."""
+        """Hidden states (B, L, T, F) of rows, in the order asked for.
+
+        Raises:
+            DataError: they cannot be read, or are not what was written.
+        """
         found = np.empty((len(positions), *self.of_row), self._states.dtype)
         with _damage(self._path):
             for place, position in enumerate(positions):
+                self._sums.check(position)
                 self._states.read_direct(found, np.s_[int(position)], np.s_[place])
         return found
 

@@ -13,7 +13,8 @@ from sot_paddle.deploy.recipe import ImageRecipe, Recipe, TextRecipe, read_recip
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.reading import read_json
 
-TEXT_FILES = ["export.json", "model.json", "model.onnx", "model.pdiparams", "vocab.txt"]
+TEXT_FILES = ["export.json", "manifest.json", "model.json", "model.onnx", "model.pdiparams"]
+TEXT_FILES += ["vocab.txt"]
 
 
 def test_what_an_export_holds(exports):
@@ -59,7 +60,7 @@ def test_one_format_alone(exports, tmp_path):
         open_trained(exports["cola"][0]), tmp_path / "out", formats=("jit",), report=said.append
     )
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == ["export.json", "model.json", "model.pdiparams", "vocab.txt"]
+    assert names == ["export.json", "manifest.json", "model.json", "model.pdiparams", "vocab.txt"]
     assert list(checks) == ["jit"]
     assert len(said) == 1
     assert said[0].startswith(f"{tmp_path / 'out' / 'model.json'}: largest difference ")

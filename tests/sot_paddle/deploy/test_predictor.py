@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,29 @@ def test_a_runtime_that_is_not_there_is_refused(exports, tmp_path):
     ):
         with pytest.raises(ValueError, match=told):
             open_predictor(place, runtime=runtime, cpu=True)
+
+
+FLIPPED = [
+    *(("onnx", name) for name in ("model.onnx", "export.json", "vocab.txt")),
+    *(("jit", name) for name in ("model.json", "model.pdiparams", "export.json", "vocab.txt")),
+]
+
+
+@pytest.mark.parametrize(("runtime", "name"), FLIPPED)
+def test_a_file_of_an_export_that_was_changed_is_seen(exports, tmp_path, runtime, name):
+    out = shutil.copytree(exports["rte"][1], tmp_path / "out")
+    content = bytearray((out / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (out / name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name}: its size or checksum is not that of manifest"):
+        open_predictor(out, runtime=runtime, cpu=True)
+
+
+def test_an_export_without_checksums_is_read_and_told(exports, tmp_path):
+    """Those of older versions; and a runtime that is not needed may be removed."""
+    out = shutil.copytree(exports["rte"][1], tmp_path / "out")
+    (out / "model.onnx").unlink()
+    assert open_predictor(out, cpu=True).notes == ()
+    (out / "manifest.json").unlink()
+    (note,) = open_predictor(out, cpu=True).notes
+    assert "has no manifest.json: exported by an older version" in note

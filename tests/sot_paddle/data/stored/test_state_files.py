@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.stored import state_files
+from sot_paddle.data.stored import row_sums, state_files
 from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.state_files import (
     StateReader,
@@ -238,3 +238,43 @@ def test_names_of_every_task_and_split() -> None:
     for task, split in (("RTE", "test"), ("squad", "test")):
         with pytest.raises(DataError, match="split"):
             stored_split(task, split)
+
+
+def _set(path: Path, name: str, at: tuple[int, ...] | int, value: float) -> None:
+    with h5py.File(path, "r+") as file:
+        file[name][at] = value
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 1024])
+def test_a_number_that_was_changed_is_seen_when_its_row_is_read(tmp_path, monkeypatch, blocks):
+    monkeypatch.setattr(row_sums, "_MOST", blocks)
+    write(tmp_path, stop=3)
+    write(tmp_path)
+    assert StateReader(tmp_path, RTE).checked
+    assert StateReader(tmp_path, RTE).states(range(N)).tobytes() == STATES.tobytes()
+    _set(tmp_path / "rte_bert_embeds.h5", "embeds", (4, 1, 1, 1), 3.0)
+    reader = StateReader(tmp_path, RTE)
+    if blocks > 1:
+        assert reader.states([0, 1]).tobytes() == STATES[:2].tobytes()
+    for _ in range(2):
+        with pytest.raises(DataError, match="embeds.h5 is damaged .*to 4 have another checksum"):
+            reader.states([1, 4])
+    reader.close()
+    for name in ("labels", "idx"):
+        folder = tmp_path / name
+        folder.mkdir()
+        write(folder)
+        _set(folder / f"rte_{name}.h5", name, 2, 7)
+        with pytest.raises(DataError, match="have another checksum than was written"):
+            StateReader(folder, RTE)
+
+
+def test_files_without_checksums_are_read_continued_and_told(tmp_path, monkeypatch):
+    """Those of older versions."""
+    with monkeypatch.context() as patch:
+        patch.setattr(row_sums.RowSums, "begin", lambda dataset: None)
+        write(tmp_path, stop=2)
+    assert write(tmp_path) == 2
+    reader = StateReader(tmp_path, RTE)
+    assert not reader.checked
+    assert reader.states(range(N)).tobytes() == STATES.tobytes()
