@@ -76,6 +76,33 @@ def test_what_a_text_model_refuses(tiny_bert, name, train, changes, message) -> 
     assert "\n" not in str(caught.value)
 
 
+SMALL = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "vocab_size": 30}
+BACKBONES = {
+    "bert_base": {},
+    "roberta_base": {},
+    "spanbert_base": {},
+    "openai_gpt": {"intermediate_size": 48},
+    "conv_bert_base": {"pad_token_id": 0},
+}
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_every_backbone_refuses_the_same(name) -> None:
+    model = create_model(name, 3, **SMALL, **BACKBONES[name])
+    model.eval()
+    for least in (-1, 30):
+        with pytest.raises(ValueError, match="input_ids must be from 0 to vocab_size - 1 = 29"):
+            model(paddle.to_tensor(with_value(ids(), least)))
+    for value in (0.5, 2.0, -1.0, np.nan):
+        wrong = paddle.to_tensor(with_value(1.0 * mask(), value))
+        with pytest.raises(ValueError, match="attention_mask must hold 1 .valid. and 0 .padding."):
+            model(paddle.to_tensor(ids()), attention_mask=wrong)
+    for least in (-1e4, -np.inf):
+        with pytest.raises(ValueError, match="that is an additive mask, .* pass the mask it was"):
+            model(paddle.to_tensor(ids()), attention_mask=paddle.to_tensor(additive(least)))
+    assert model(paddle.to_tensor(ids()), attention_mask=paddle.to_tensor(mask())).shape == [B, 3]
+
+
 @pytest.mark.parametrize("name", ["input_ids", "token_type_ids", "attention_mask"])
 def test_lists_and_arrays_are_no_tensors(tiny_bert, name) -> None:
     for value in (ids().tolist(), ids()):
