@@ -108,6 +108,8 @@ class ClipGradByGlobalNorm(nn.ClipGradByGlobalNorm):
 class ClipGradByTensorNorm(nn.ClipGradByNorm):
     """Clip each gradient by its own norm with torch's factor ``min(1, c / (norm + 1e-6))``.
 
+    PADDLE: the kernel of its own class is for float32 alone on the CPU.
+
     Args:
         clip_norm: the largest norm c of each gradient.
 
