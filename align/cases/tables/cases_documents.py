@@ -57,14 +57,22 @@ _MODELS = (
         {**_SIZES, "layers": (2,)},
         num_classes=2,
     ),
-    ModelCase(
-        "bert4doc_training",
-        "bert_base",
-        {**_SIZES, "num_hidden_layers": 1},
-        steps=("optimizer", "training"),
-        num_classes=2,
-        recipe=_RECIPE,
-        dtypes=("float64",),  # its float32 is that of every model of the language models
+    *(
+        ModelCase(
+            name,
+            "bert_base",
+            {**_SIZES, "num_hidden_layers": 1},
+            steps=steps,
+            num_classes=2,
+            recipe=_RECIPE,
+            dtypes=(dtype,),
+            quick=quick,
+        )
+        for name, dtype, quick, steps in (
+            ("bert4doc_training", "float64", True, ("optimizer", "training")),
+            # its float32 run is that of every model of the language models
+            ("bert4doc_updates_float32", "float32", False, ("optimizer",)),
+        )
     ),
     *(
         ModelCase(
@@ -126,6 +134,6 @@ BERT4DOC: Mapping[str, tuple[str, ...]] = {
     "3 metric and loss": ("metric_sst-2", "loss_classification"),
     "4 learning rate": ("lr_linear_drop", "layer_rates_*"),
     "4b data of the training split": ("bert4doc_train_data", "bert4doc_truncation"),
-    "5 backward": ("bert4doc_model", "bert4doc_training", "update_bert_adam"),
+    "5 backward": ("bert4doc_model", "bert4doc_training", "bert4doc_updates_*", "update_bert_adam"),
 }
 """The six published checks of the Paddle port -> the cases that stand for each."""
