@@ -59,6 +59,10 @@ examples:
       --warmup_steps 10000 --learning_rate 1e-4 --attention_kernel 'qk_convq_convk 8' \\
       --output_dir output/scratch
 """,
+    refused={
+        "--sharding": "each process holds the whole state of the optimizer, which resuming bit for "
+        "bit goes by; split the batch instead (more processes, --gradient_accumulation_steps)"
+    },
 )
 
 _NORM = "head.words.norm.weight"

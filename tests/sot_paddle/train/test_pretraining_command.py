@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.command_line import parse
 from sot_paddle.data.pretraining.instance_files import prepare_instances
 from sot_paddle.data.pretraining.instances import InstanceOptions
 from sot_paddle.data.pretraining.pair_files import prepare_pairs
@@ -140,3 +141,9 @@ def test_what_cannot_be_trained_is_one_line(more, said, data: Path, tmp_path) ->
     with pytest.raises(ValueError, match=said) as refused:
         run(options(data, "pairs", tmp_path / "out", **more))
     assert "\n" not in str(refused.value)
+
+
+def test_sharding_is_refused_with_the_reason() -> None:
+    for stage in ("stage1", "stage3"):
+        with pytest.raises(ValueError, match="--sharding is not taken: each process holds"):
+            parse(pretraining_command.COMMAND, ["--sharding", stage])
