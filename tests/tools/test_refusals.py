@@ -16,6 +16,9 @@ ROWS = [
     + ("RTE needs --data_dir",),
     ("layer_map", "HERE --out HERE/map.png", "cannot read HERE/metrics.json"),
     ("predict", "HERE - --cpu", NO_MODEL),
+    ("prepare_pretraining", "--input HERE/none --output_dir HERE/o", "HERE/none is missing: give"),
+    ("pretrain", "--do_train --data_dir HERE --model_name_or_path HERE --output_dir HERE/out")
+    + ("HERE holds neither config.json nor",),
     ("train_adapter", "--task_name RTE --states HERE --output_dir HERE/out --do_train")
     + ("HERE/rte_labels.h5 is not there: make it",),
     ("train_image", "HERE --model SoT_Tinny --output HERE/o")
@@ -24,6 +27,7 @@ ROWS = [
     + ("HERE holds neither config.json nor",),
     ("train_text", "--task_name TREC --data_dir HERE --model_name_or_path HERE --output_dir HERE/o")
     + ("HERE holds neither config.json nor",),
+    ("train_tokenizer", "--input HERE/none --output_dir HERE/o", "HERE/none is missing: give text"),
     ("visualize", "HERE a.png --out HERE/out", NO_MODEL),
 ]
 
