@@ -34,5 +34,14 @@ def runs_natively(x: paddle.Tensor, dtypes: tuple[paddle.dtype, ...] = (paddle.f
 
 def run(name: str, *arguments: Any) -> Any:
     """Call a native operator; its output, or the list of its outputs."""
+    if not paddle.is_grad_enabled():
+        # PADDLE: a custom operator keeps what its backward pass needs even under no_grad
+        arguments = tuple(map(_detached, arguments))
     made = _C_ops._run_custom_op(name, *arguments)
     return made[0] if len(made) == 1 else made
+
+
+def _detached(argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [_detached(one) for one in argument]
+    return argument.detach() if isinstance(argument, paddle.Tensor) else argument

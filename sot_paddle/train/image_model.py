@@ -158,9 +158,8 @@ def read_model_config(folder: Path) -> ImageModelConfig:
     for name in (field.name for field in dataclasses.fields(ImageModelConfig)):
         field_of(values, name, object, str(path))
     options = field_of(values, "options", dict, str(path))
-    for name in ("depths", "num_heads"):  # JSON has no tuples
-        if isinstance(options.get(name), list):
-            options[name] = tuple(options[name])
+    for name, value in options.items():
+        options[name] = tuple(value) if isinstance(value, list) else value  # JSON has no tuples
     return build_record(ImageModelConfig, values, where=str(path))
 
 

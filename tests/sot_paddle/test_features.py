@@ -14,7 +14,12 @@ def test_features_are_frozen_and_the_mask_is_optional() -> None:
     cls, words = paddle.ones([2, 4]), paddle.ones([2, 5, 4])
     features = Features(cls, words)
     assert features.mask is None
-    assert [field.name for field in dataclasses.fields(Features)] == ["cls", "words", "mask"]
+    assert [field.name for field in dataclasses.fields(Features)] == [
+        "cls",
+        "words",
+        "mask",
+        "hidden",
+    ]
     with pytest.raises(dataclasses.FrozenInstanceError):
         features.cls = None
 

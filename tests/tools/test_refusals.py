@@ -16,7 +16,7 @@ ROWS = [
     + ("RTE needs --data_dir",),
     ("layer_map", "HERE --out HERE/map.png", "cannot read HERE/metrics.json"),
     ("predict", "HERE - --cpu", NO_MODEL),
-    ("prepare_pretraining", "--input HERE/none --output_dir HERE/o", "HERE/none is missing: give"),
+    ("prepare_pretraining", "--input HERE/none --output_dir HERE/o", "tokenizer_name is required"),
     ("pretrain", "--do_train --data_dir HERE --model_name_or_path HERE --output_dir HERE/out")
     + ("HERE holds neither config.json nor",),
     ("train_adapter", "--task_name RTE --states HERE --output_dir HERE/out --do_train")

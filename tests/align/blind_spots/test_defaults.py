@@ -182,7 +182,7 @@ def test_what_the_trainers_build(monkeypatch, places, trainer, rule):
         names, _ = places("defaults_trainers")
         assert names == ["images"]
     else:
-        monkeypatch.setattr(text_command, "HFAdamW", paddle.optimizer.AdamW)
+        monkeypatch.setitem(text_command.OPTIMIZERS, "hf_adamw", paddle.optimizer.AdamW)
         names, reasons = places("defaults_trainers")
         assert names == ["text"]
         assert "optimizer 'AdamW' against 'HFAdamW'" in reasons

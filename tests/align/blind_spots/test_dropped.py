@@ -8,6 +8,7 @@ from align.cases.tables.cases_models import DRAWN
 from align.cases.values.dropped_values import Draws, DroppedDraw
 from sot_paddle.backbones import bert, layers, swin, vit
 from sot_paddle.heads import factory
+from sot_paddle.ops import layers as native
 
 SAMPLE, BATCH = "(one value for a whole sample)", "(one mask for all samples)"
 EVALUATION = "(draws in evaluation)"
@@ -83,7 +84,7 @@ def test_dropout_in_evaluation_too(run_case, failed, monkeypatch):
     def always(self, x):
         return nn.functional.dropout(x, self.p, training=True)
 
-    monkeypatch.setattr(nn.Dropout, "forward", always)
+    monkeypatch.setattr(native.Dropout, "forward", always)
     for job in (VIT, BERT):
         assert failed(run_case(*job.split()))[0] == EVALUATION
 

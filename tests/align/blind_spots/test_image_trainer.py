@@ -48,7 +48,7 @@ CHANGES = [
     (StepCount, "on_step_end", "epoch=state.global_step", "epoch=state.global_step + 1")
     + ("training", "learning rates"),
     # the moving average
-    (ModelEma, "__init__", "self.decay = decay", "self.decay = min(decay, 0.9999)")
+    (ModelEma, "__init__", "self.decay = decay", "self.decay = min(decay, 0.4)")
     + ("training", "average/"),
     (run, "_recipe", "else run.ema.update", "else None", "training", "average/"),
     (ModelEma, "in_place", "_assign(self._average, state)", "_assign(kept, state)")

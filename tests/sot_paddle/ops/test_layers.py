@@ -12,6 +12,7 @@ from paddle import nn
 
 from sot_paddle import create_model
 from sot_paddle.ops import layers
+from sot_paddle.ops.attention import attention
 from sot_paddle.ops.layers import with_native_layers
 
 native = pytest.mark.native
@@ -67,6 +68,20 @@ def test_a_step_of_a_model_with_dropout_is_the_frameworks(plainly, called, name)
     scale = max(np.abs(value).max() for value in plain.values())
     for key, value in plain.items():
         np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=5e-6 * scale, err_msg=key)
+
+
+@native
+def test_nothing_is_kept_for_backward_without_gradients(called) -> None:
+    stack = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Dropout(0.5))
+    with_native_layers(stack)
+    with paddle.no_grad():
+        y = stack(paddle.ones([2, 4]))
+        attended = attention([y.unsqueeze(0)] * 3, 2, scale=0.5)
+    assert set(called) == {"sot_add_bias", "sot_layer_norm", "sot_dropout", "sot_attention"}
+    assert y.stop_gradient
+    assert y.is_leaf
+    assert attended.is_leaf
+    assert not stack(paddle.ones([2, 4])).stop_gradient
 
 
 def test_layers_change_their_class_and_nothing_else() -> None:

@@ -29,7 +29,7 @@ def _rewritten(folder: Callable[[Path], Path], name: str, content: object) -> Ca
     def change(run: Path) -> None:
         (folder(run) / name).write_text(json.dumps(content), encoding="utf-8")
         (folder(run) / checkpointing.MANIFEST).unlink()
-        checkpointing._close(folder(run))
+        checkpointing.close_folder(folder(run))
 
     return change
 
