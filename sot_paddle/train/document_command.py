@@ -15,7 +15,6 @@ from sot_paddle.distributed import say
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.documents import load_documents
 from sot_paddle.train import layer_rates, pretrained, session, text_command
-from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.pretrained import Converter, Pretrained
 from sot_paddle.train.setup import Setup
@@ -52,11 +51,9 @@ def run_config(config: DocumentTrainConfig, convert: Converter) -> dict[str, Any
         ValueError: options or data that cannot be used.
         TrainingStopped: a run ended early.
     """
-    prepare_device(dtype=config.dtype, cpu=config.no_cuda, half=config.half_flag)
     if config.paddle_compat and config.discr:
         say("--discr has no effect: the Paddle port ignores it, see --paddle_compat")
-    session.check_folders(config, pretrained.sources(config))
-    source = TextSource(config, pretrained.find(config, convert))
+    source = TextSource(config, text_command.checkpoint_of(config, convert))
     _check_length(config, source.found)
     task = load_documents(config, source.found.vocabulary)
     text_command.check_vocabulary(config, source.found, task.vocab_size)

@@ -32,13 +32,12 @@ from sot_paddle.tasks.pretraining_loss import row_sums
 from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session
-from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import write_config
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Converter, Pretrained
 from sot_paddle.train.setup import Setup
-from sot_paddle.train.text_command import optimizer, plan
+from sot_paddle.train.text_command import checkpoint_of, optimizer, plan
 from sot_paddle.train.training_command import run_training
 
 COMMAND = Command(
@@ -80,11 +79,9 @@ def run_config(config: PretrainConfig, convert: Converter) -> dict[str, Any]:
         ValueError: options or data that cannot be used.
         TrainingStopped: the run ended early.
     """
-    prepare_device(dtype=config.dtype, cpu=config.no_cuda, half=config.half_flag)
     data = {"--data_dir": config.data_dir, "--eval_data_dir": config.eval_data_dir}
     places = {flag: Path(name) if name else None for flag, name in data.items()}
-    session.check_folders(config, {**pretrained.sources(config), **places})
-    found = pretrained.find(config, convert)
+    found = checkpoint_of(config, convert, places)
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
     tokenizer = family.from_files(found.vocabulary, max_length=config.block_size)
     judged = form_of(Path(config.data_dir)) != pair_files.FORM

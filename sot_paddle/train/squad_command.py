@@ -16,13 +16,12 @@ from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad
 from sot_paddle.tasks.state_options import SquadTrainConfig
 from sot_paddle.tasks.tokens import TokenSplit
-from sot_paddle.train import pretrained, session
+from sot_paddle.train import session
 from sot_paddle.train.adapter_command import optimizer_of_full_batches
-from sot_paddle.train.device import prepare_device
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.setup import Setup
-from sot_paddle.train.text_command import TextSource, plan
+from sot_paddle.train.text_command import TextSource, checkpoint_of, plan
 from sot_paddle.train.training_command import run_training
 
 COMMAND = Command(
@@ -54,14 +53,7 @@ def run_config(config: SquadTrainConfig, convert: Converter) -> dict[str, Any]:
         ValueError: options or data that cannot be used.
         TrainingStopped: a run ended early.
     """
-    prepare_device(
-        dtype=config.dtype,
-        cpu=config.no_cuda,
-        half=config.half_flag,
-        cpu_precision=config.cpu_precision,
-    )
-    session.check_folders(config, pretrained.sources(config))
-    source = TextSource(config, pretrained.find(config, convert))
+    source = TextSource(config, checkpoint_of(config, convert))
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
     tokenizer = family.from_files(source.found.vocabulary, max_length=config.length)
     task = _task(config, tokenizer)

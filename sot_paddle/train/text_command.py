@@ -41,24 +41,40 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
         ValueError: options or data that cannot be used.
         TrainingStopped: a run ended early.
     """
+    for name in ("server_ip", "server_port"):
+        if getattr(config, name):
+            say(f"--{name} is ignored: remote debugging of the original")
+    if config.local_rank != -1:
+        say("--local_rank is ignored: start several processes with paddle.distributed.launch")
+    source = TextSource(config, checkpoint_of(config, convert))
+    task = load_glue(config, source.found.vocabulary)
+    check_vocabulary(config, source.found, task.vocab_size)
+    return session.run_setup(
+        Setup(config, task, source, plan(config), lambda *more: optimizer(config, *more))
+    )
+
+
+def checkpoint_of(
+    config: TextRunOptions, convert: Converter, places: Mapping[str, Path | None] | None = None
+) -> Pretrained:
+    """Choose device and precision, check the folders, and find the checkpoint to start from.
+
+    Args:
+        config: the command's options.
+        convert: reads a checkpoint of PyTorch.
+        places: what else is read, by flag.
+
+    Raises:
+        ValueError: a precision that cannot be, an output folder that is read, no checkpoint.
+    """
     prepare_device(
         dtype=config.dtype,
         cpu=config.no_cuda,
         half=config.half_flag,
         cpu_precision=config.cpu_precision,
     )
-    for name in ("server_ip", "server_port"):
-        if getattr(config, name):
-            say(f"--{name} is ignored: remote debugging of the original")
-    if config.local_rank != -1:
-        say("--local_rank is ignored: start several processes with paddle.distributed.launch")
-    session.check_folders(config, pretrained.sources(config))
-    source = TextSource(config, pretrained.find(config, convert))
-    task = load_glue(config, source.found.vocabulary)
-    check_vocabulary(config, source.found, task.vocab_size)
-    return session.run_setup(
-        Setup(config, task, source, plan(config), lambda *more: optimizer(config, *more))
-    )
+    session.check_folders(config, {**pretrained.sources(config), **(places or {})})
+    return pretrained.find(config, convert)
 
 
 def check_vocabulary(config: CheckpointOptions, found: Pretrained, entries: int) -> None:

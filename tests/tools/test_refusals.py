@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from sot_paddle.ops import build
 from tests.tools import tool_runs
 
 NO_MODEL = "HERE holds no trained model: give the folder"
@@ -36,19 +37,49 @@ STARTED = ("eval_image", "export", "predict", "train_image", "visualize")
 """Tools that other tests start in a process of their own; here they run in this one."""
 
 
+def refused_here(monkeypatch, capsys, tool: str, given: list[str]) -> str:
+    """What a tool prints that refuses in this process."""
+    monkeypatch.setattr(sys, "argv", [tool, *given])
+    monkeypatch.setattr(sys, "path", [*sys.path])  # a tool adds the project root
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(tool_runs.ROOT / "tools" / f"{tool}.py"), run_name="__main__")
+    assert ended.value.code == 2
+    out, messages = capsys.readouterr()
+    assert out == ""
+    return tool_runs.only_line(messages)
+
+
 @pytest.mark.parametrize(("tool", "flags", "said"), ROWS, ids=[row[0] for row in ROWS])
 def test_a_refusal_is_one_line(tmp_path, monkeypatch, capsys, tool, flags, said):
     given = flags.replace("HERE", str(tmp_path)).split()
     if tool in STARTED:
-        monkeypatch.setattr(sys, "argv", [tool, *given])
-        monkeypatch.setattr(sys, "path", [*sys.path])  # a tool adds the project root
-        with pytest.raises(SystemExit) as ended:
-            runpy.run_path(str(tool_runs.ROOT / "tools" / f"{tool}.py"), run_name="__main__")
-        assert ended.value.code == 2
-        out, messages = capsys.readouterr()
-        assert out == ""
-        line = tool_runs.only_line(messages)
+        line = refused_here(monkeypatch, capsys, tool, given)
     else:
         line = tool_runs.refused(tool, *given)
     assert line.startswith(f"{tool}: {said}".replace("HERE", str(tmp_path)))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "flags"),
+    [
+        ("pretrain", "--do_train --data_dir HERE --model_name_or_path HERE --output_dir HERE/o"),
+        ("train_adapter", "--task_name RTE --states HERE --output_dir HERE/o --do_train"),
+        (
+            "train_glue",
+            "--task_name RTE --data_dir HERE --model_name_or_path HERE --output_dir HERE/o",
+        ),
+        ("train_image", "digits --model SoT_Tiny --output HERE/o"),
+        ("train_squad", "--model_name_or_path HERE --output_dir HERE/o --do_train"),
+        (
+            "train_text",
+            "--task_name TREC --data_dir HERE --model_name_or_path HERE --output_dir HERE/o",
+        ),
+    ],
+)
+def test_every_training_hears_the_precision_of_products(tmp_path, monkeypatch, capsys, tool, flags):
+    monkeypatch.setattr(build, "why_not", lambda: "no compiler")
+    given = flags.replace("HERE", str(tmp_path)).split()
+    line = refused_here(monkeypatch, capsys, tool, [*given, "--cpu_precision", "bf16"])
+    assert "cpu_precision bf16" in line
     assert list(tmp_path.iterdir()) == []
