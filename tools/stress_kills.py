@@ -1,7 +1,7 @@
 """Stop training runs at random moments, also inside a save, and see that none loses anything.
 
-Text and image runs of toy size get SIGKILL, SIGTERM and Ctrl-C; every run is started again until it
-has ended, and its files are compared with those of a run that was left alone.
+Text runs, image runs and pre-trainings of toy size get SIGKILL, SIGTERM and Ctrl-C; every run is
+started again until it has ended, and its files are compared with those of a run left alone.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ import sot_paddle  # noqa: E402, F401 (answers signals while the rest is importe
 # isort: split
 import kill_resume  # noqa: E402
 import kill_resume_image  # noqa: E402
+import kill_resume_pretraining  # noqa: E402
 import kill_resume_processes  # noqa: E402
 import killing  # noqa: E402
 
 from sot_paddle.guard import CommandParser, command  # noqa: E402
 
-RUNS = {"text": kill_resume.prepare, "image": kill_resume_image.prepare}
+RUNS = {
+    "text": kill_resume.prepare,
+    "image": kill_resume_image.prepare,
+    "pretraining": kill_resume_pretraining.prepare,
+}
 
 
 @command("stress_kills: error")
