@@ -35,6 +35,8 @@ from sot_paddle.data import cache
 from sot_paddle.data.byte_pairs import ByteBpeTokenizer
 from sot_paddle.data.glue import read_split
 from sot_paddle.data.image_decoding import decode_rgb
+from sot_paddle.data.pretraining.instance_files import InstanceRows
+from sot_paddle.data.pretraining.pair_files import PairRows
 from sot_paddle.data.real_sentences import REAL_SENTENCES
 from sot_paddle.data.sentence_pieces import SentencePieceTokenizer
 from sot_paddle.data.squad.questions import read_questions
@@ -48,6 +50,7 @@ from sot_paddle.train.image_flags import TRAINING
 from sot_paddle.train.image_model import find_model_folder, read_model_config, weights_file
 from sot_paddle.train.model_folder import WEIGHTS
 from tests.sot_paddle.train import tiny_run
+from tests.sot_paddle.train.tiny_pretraining import write_texts
 from tests.tools import bad_files as bad
 
 SEED = 20261122
@@ -241,6 +244,16 @@ def write_sentence_pieces(folder: Path) -> None:
     train_vocabulary(folder, "sentencepiece", ["the cat sees a dog", "a dog sees 1,000 cats"] * 5)
 
 
+def instances(folder: Path) -> list[Any]:
+    rows = InstanceRows(folder / "instances")
+    return [{k: v.tolist() for k, v in rows.row(at).items()} for at in range(len(rows))]
+
+
+def pairs(folder: Path) -> list[Any]:
+    rows = PairRows(folder / "pairs")
+    return [rows.row(at).tolist() for at in range(len(rows))]
+
+
 TABLE = {"weights": {"a.{}.w": "b.{}.w", "c": None}, "modules": {"x": "y"}}
 KINDS = {
     "safetensors": Kind(
@@ -302,6 +315,11 @@ KINDS = {
     "sentence pieces": Kind(write_sentence_pieces, SentencePieceTokenizer, 60),
     "byte pairs": Kind(
         write_byte_pairs, lambda folder: ByteBpeTokenizer(folder, max_length=20), 60
+    ),
+    "instances": Kind(write_texts, instances, 60, True, ("instances/*.bin",)),
+    "pairs": Kind(write_texts, pairs, 60, True, ("pairs/*.bin", "pairs/*.txt")),
+    "their manifests": Kind(
+        write_texts, lambda f: [instances(f), pairs(f)], 200, only=("manifest.json",)
     ),
     "png": Kind(picture("a.png"), lambda f: decode_rgb(f / "a.png").tobytes(), 100),
     "jpeg": Kind(picture("a.jpg"), lambda f: decode_rgb(f / "a.jpg").tobytes(), 100),

@@ -139,6 +139,9 @@ def _packed(instance: Instance, options: InstanceOptions) -> np.ndarray:
     return row
 
 
+_COUNTS = ("max_seq_length", "max_predictions", "vocab_size", "rows")
+
+
 class InstanceRows:
     """The instances of a prepared folder, in their shuffled order, read when they are asked for.
 
@@ -158,7 +161,7 @@ class InstanceRows:
     has_next = True
 
     def __init__(self, folder: Path) -> None:
-        content, self.fingerprint = open_prepared(folder, FORM)
+        content, self.fingerprint = open_prepared(folder, FORM, _COUNTS)
         self.max_seq_length = content["max_seq_length"]
         self.max_predictions = content["max_predictions"]
         self.vocab_size, self._count = content["vocab_size"], content["rows"]

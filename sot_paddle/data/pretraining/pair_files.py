@@ -236,7 +236,7 @@ class PairRows:
     """
 
     def __init__(self, folder: Path) -> None:
-        content, self.fingerprint = open_prepared(folder, FORM)
+        content, self.fingerprint = open_prepared(folder, FORM, ("vocab_size",))
         self.vocab_size, self.tokenizer = content["vocab_size"], content["tokenizer"]
         self._bytes = NumberFile(folder / ROWS, "u1")
         self._starts = NumberFile(folder / STARTS, "<i8")

@@ -53,11 +53,17 @@ def form_of(folder: Path) -> str:
     return content.get("form", "") if isinstance(content, dict) else ""
 
 
-def open_prepared(folder: Path, form: str) -> tuple[Mapping[str, Any], str]:
+def open_prepared(folder: Path, form: str, counts: Sequence[str]) -> tuple[Mapping[str, Any], str]:
     """What a finished folder says of itself, its files compared with the manifest, and a hash.
+
+    Args:
+        folder: of the data.
+        form: its kind.
+        counts: keys that hold a number from 0; ``tokenizer`` holds a text.
 
     Raises:
         DataError: not finished, of another form, or a file is missing, cut off or changed.
+        ValueError: the manifest is damaged.
     """
     found = form_of(folder)
     if found != form:
@@ -67,6 +73,10 @@ def open_prepared(folder: Path, form: str) -> tuple[Mapping[str, Any], str]:
         )
     path = folder / MANIFEST
     content = field_of(read_object(path), _CONTENT, dict, shown(path))
+    field_of(content, "tokenizer", str, shown(path))
+    for key in counts:
+        if field_of(content, key, int, shown(path)) < 0:
+            raise ValueError(f"{shown(path)}: {key!r} is below 0; prepare the folder again")
     for name in listed_files(folder) or ():
         verify(folder / name)
     return content, sha256_of(path)[:32]
