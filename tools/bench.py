@@ -17,9 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from align.bench.reporting import Settings, run_suites
-from align.bench.suites import SUITES, USUAL
 from sot_paddle.guard import CommandParser, command
+from tools.benchmarks.reporting import Settings, run_suites
+from tools.benchmarks.suites import SUITES, USUAL
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:

@@ -15,11 +15,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
-from align.bench.alignment_timing import timed_alignment
 from align.verdict_process import add_timeout, guarded
 from sot_paddle.atomic import write_atomically
 from sot_paddle.guard import CommandParser, command
 from sot_paddle.strict_json import dumps
+from tools.benchmarks.alignment_timing import timed_alignment
 
 PAIR = ROOT / "docs" / "examples" / "bert_base_pair.py"
 

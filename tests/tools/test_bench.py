@@ -1,4 +1,4 @@
-"""The benchmark's command line; what it measures is tested in tests/align/bench."""
+"""The benchmark's command line; what it measures is tested in tests/tools/benchmarks."""
 
 import pytest
 

@@ -19,7 +19,7 @@ from sot_paddle.guard import CommandParser, command
 from tests.tools import tool_runs
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = sorted(path.stem for path in (ROOT / "tools").glob("*.py"))
+TOOLS = sorted(path.stem for path in (ROOT / "tools").glob("[!_]*.py"))
 PADDLE_SAYS = """
 
 --------------------------------------

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from align.bench import workloads
-from align.bench.step_rows import REFERENCE, StepRow, measure_steps, step_table
-from align.bench.timed_steps import MODES
-from align.bench.turns import ROOT, OtherLoad, Worker
-from align.bench.workloads import Workload
+from tools.benchmarks import workloads
+from tools.benchmarks.step_rows import REFERENCE, StepRow, measure_steps, step_table
+from tools.benchmarks.timed_steps import MODES
+from tools.benchmarks.turns import ROOT, OtherLoad, Worker
+from tools.benchmarks.workloads import Workload
 
 LARGE = {"layers": 24, "width": 1024, "vocabulary": 30522}
 """A BERT-large: 1.34 GB."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from align.bench.serving import SIDES
+from tools.benchmarks.serving import SIDES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAUSE = 0.25
@@ -38,7 +38,7 @@ class Worker:
     Args:
         side: key of `SIDES`.
         threads: ``OMP_NUM_THREADS`` of all but ``installed``, which gets none.
-        clock: key of `align.bench.serving.CLOCKS`.
+        clock: key of `tools.benchmarks.serving.CLOCKS`.
     """
 
     def __init__(self, side: str, threads: int, clock: str = "wall") -> None:
@@ -55,7 +55,7 @@ class Worker:
             environment["OMP_NUM_THREADS"] = str(threads)
         self.side, self._messages = side, tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(  # noqa: S603 (a module of this package)
-            [sys.executable, "-W", "ignore", "-m", "align.bench.serving", side, clock],
+            [sys.executable, "-W", "ignore", "-m", "tools.benchmarks.serving", side, clock],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.PIPE,
@@ -78,7 +78,7 @@ class Worker:
         return self._process.pid
 
     def ask(self, *request: Any) -> Any:
-        """Send a request, see `align.bench.serving`; returns the answer.
+        """Send a request, see `tools.benchmarks.serving`; returns the answer.
 
         Raises:
             ValueError: the process ended.

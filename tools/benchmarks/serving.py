@@ -1,6 +1,6 @@
 """One side's process: answers requests on stdin, one JSON line each.
 
-Started as ``python -m align.bench.serving SIDE CLOCK``. A request is ``[what, fields...]``:
+Started as ``python -m tools.benchmarks.serving SIDE CLOCK``. A request is ``[what, fields...]``:
 ``["stamp"]``, ``["step", WORKLOAD, MODE]``, ``["products", WORKLOAD, MODE]`` (torch only),
 ``["product", SHAPES]``, and ``["convert" | "align" | "tokens", {...}]`` of the other suites.
 """
@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from align.bench import timed_steps
-from align.bench.memory_peak import peak_mib
-from align.bench.workloads import Workload
+from tools.benchmarks import timed_steps
+from tools.benchmarks.memory_peak import peak_mib
+from tools.benchmarks.workloads import Workload
 
 SIDES = {
     "paddle": ("paddle", ""),
@@ -110,17 +110,17 @@ class Server:
         return self._clock() - began
 
     def _convert(self, request: dict[str, Any]) -> dict[str, Any]:
-        from align.bench.conversion_timing import timed_conversion
+        from tools.benchmarks.conversion_timing import timed_conversion
 
         return timed_conversion(**request)
 
     def _align(self, request: dict[str, Any]) -> dict[str, Any]:
-        from align.bench.alignment_timing import timed_alignment
+        from tools.benchmarks.alignment_timing import timed_alignment
 
         return timed_alignment(**request).to_json()
 
     def _tokens(self, request: dict[str, Any]) -> dict[str, Any]:
-        from align.bench.text_timing import timed_text
+        from tools.benchmarks.text_timing import timed_text
 
         return timed_text(**request)
 

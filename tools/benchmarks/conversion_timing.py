@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from align.bench.memory_peak import peak_mib
 from align.weights import convert_file
 from sot_paddle.checkpoint import Tensors, TensorSpec, write_tensors
+from tools.benchmarks.memory_peak import peak_mib
 
 _LAYOUT, _MODEL, _HEADS = "bert_hf", "bert_base", 16
 _BLOCK = 1 << 20  # bytes copied at a time

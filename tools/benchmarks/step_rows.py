@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from time import sleep
 from typing import Any
 
-from align.bench.turns import PAUSE, OtherLoad, Worker
-from align.bench.workloads import Workload
+from tools.benchmarks.turns import PAUSE, OtherLoad, Worker
+from tools.benchmarks.workloads import Workload
 
 CALM = 1.3
 """Median / fastest turn of a machine that does nothing else."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from align.bench.step_rows import StepRow
-from align.bench.suites import ALONE, FULL_PAIR, SUITES, USUAL, Plan
-from align.bench.turns import processor_line, workers
 from sot_paddle.atomic import write_atomically
 from sot_paddle.strict_json import dumps
+from tools.benchmarks.step_rows import StepRow
+from tools.benchmarks.suites import ALONE, FULL_PAIR, SUITES, USUAL, Plan
+from tools.benchmarks.turns import processor_line, workers
 
 SIDES = ("paddle", "pytorch")
 
@@ -78,7 +78,7 @@ def run_suites(settings: Settings) -> list[str]:
     if settings.json:
         write_atomically(settings.json, dumps(made).encode())
     if settings.plots:
-        from align.bench.scaling_plots import write_plots
+        from tools.benchmarks.scaling_plots import write_plots
 
         write_plots(Path(settings.plots), [row for row in rows if row["suite"] == "scaling"])
     head = [f"{made['processor']}, {settings.threads} threads each, {settings.clock} time"]

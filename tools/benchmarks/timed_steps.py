@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from align.bench.workloads import CLASSES, Workload
+from tools.benchmarks.workloads import CLASSES, Workload
 
 Steps = dict[str, Callable[[], None]]
 """Mode to one step of it."""
@@ -147,7 +147,9 @@ def _products(name: str, args: tuple, made: Any) -> list[Product]:
         wanted = [(count, window, outputs, places)] if for_input else []
         return wanted + ([(count, outputs, places, window)] if for_weight else [])
     if "scaled_dot" in name or name in ("mv", "dot", "linear", "matmul"):
-        raise ValueError(f"the floor cannot count {name}: add it to align/bench/timed_steps.py")
+        raise ValueError(
+            f"the floor cannot count {name}: add it to tools/benchmarks/timed_steps.py"
+        )
     return []
 
 

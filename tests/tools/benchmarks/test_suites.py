@@ -8,13 +8,13 @@ import os
 
 import pytest
 
-from align.bench import reporting, step_rows, suites, turns
-from align.bench.reporting import Settings, run_suites
-from align.bench.scaling_plots import write_plots
-from align.bench.serving import Server
-from align.bench.suites import SUITES
-from align.bench.timed_steps import _products, products_of
-from align.bench.workloads import HEADS, TOY_HEADS, TOY_MODELS, TOY_SCALING, Workload
+from tools.benchmarks import reporting, step_rows, suites, turns
+from tools.benchmarks.reporting import Settings, run_suites
+from tools.benchmarks.scaling_plots import write_plots
+from tools.benchmarks.serving import Server
+from tools.benchmarks.suites import SUITES
+from tools.benchmarks.timed_steps import _products, products_of
+from tools.benchmarks.workloads import HEADS, TOY_HEADS, TOY_MODELS, TOY_SCALING, Workload
 
 PAIR = """
 import numpy as np

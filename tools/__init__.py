@@ -1,0 +1,1 @@
+"""The commands; an installation has them as `sot_paddle_tools`."""
