@@ -272,12 +272,6 @@ def moved_vectors(state: Mapping[str, np.ndarray], trainable: set[str], seed: in
     return moved
 
 
-def shaken(state: Arrays, trainable: set[str], seed: int) -> tuple[Arrays, list[str]]:
-    """A state with its constant vectors moved, see `moved_vectors`, and their names."""
-    moved = moved_vectors(state, trainable, seed)
-    return {**state, **moved}, list(moved)
-
-
 def rounded_state(
     state: Mapping[str, np.ndarray], dtype: str, rounded: str
 ) -> Mapping[str, np.ndarray]:

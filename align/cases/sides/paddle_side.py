@@ -32,7 +32,6 @@ from sot_paddle.train.optimizer import (
 )
 from sot_paddle.train.schedule import EpochRates, PerEpoch, build_schedule
 
-NAME = "paddle"
 _MOMENTS = {"moment1": "exp_avg", "moment2": "exp_avg_sq"}
 _MOMENT_NAME = re.compile(r"(?P<parameter>.+)_(?P<moment>moment[12])_\d+")
 _DECAY_RULES = {"text": decayed_names, "vision": decayed_names_by_shape}

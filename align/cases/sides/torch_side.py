@@ -33,8 +33,6 @@ from sot_torch_ref.train.optimizer import (
 )
 from sot_torch_ref.train.schedule import vision_learning_rates, warmup_linear
 
-NAME = "torch"
-
 
 class TorchWordsOnly(torch.nn.Module):
     """A head without a class token, on tokens given as they are."""

@@ -152,16 +152,6 @@ def _tokens(ours: np.ndarray, name: str, x: np.ndarray, near: float) -> Iterator
 def _odd(a: np.ndarray, b: np.ndarray, inputs: Sequence[Leaf], near: float) -> Iterator[Edit]:
     """Edits of PyTorch's output that give Paddle's, and what they suggest."""
     yield from _factor(scale(a, b), [*inputs, ("the output", b)])
-    for axis in (i for i in range(a.ndim) if a.ndim > 1 and a.shape[i] > 1):
-        others = tuple(i for i in range(a.ndim) if i != axis)
-        energy = (b * b).sum(axis=others, keepdims=True)
-        factor = (a * b).sum(axis=others, keepdims=True) / energy
-        told = ", ".join(f"{f:.4g}" for f in factor.ravel()[:SHOWN])
-        yield Edit(
-            f"each index of axis {axis} has a factor of its own ({told}): perhaps a count of "
-            "padded positions, a norm, a trace",
-            lambda x, f=factor: f * x,
-        )
     for name, mask in inputs:
         flags = mask.dtype.kind in "iub" or is_mask(mask)
         if not (flags and mask.ndim == 2 and a.ndim > 1 and a.shape[:2] == mask.shape):
@@ -172,16 +162,6 @@ def _odd(a: np.ndarray, b: np.ndarray, inputs: Sequence[Leaf], near: float) -> I
         for value in (False, True):
             says = f"only positions where {name} is {value:d} differ (rows {told}): padding"
             yield Edit(says, lambda x, at=wide == value: np.where(at, a, x))
-    for n in range(1, min(a.shape[2:], default=0) // 2) if a.ndim == 4 else ():
-        says = "only the border of the image differs: perhaps the padding, its mode"
-        yield Edit(says, lambda x, inner=np.s_[..., n:-n, n:-n]: _filled(a, x, inner))
-
-
-def _filled(a: np.ndarray, x: np.ndarray, inner: Any) -> np.ndarray:
-    """PyTorch's inner part inside Paddle's border."""
-    made = a.copy()
-    made[inner] = x[inner]
-    return made
 
 
 def _factor(factor: float, held: Sequence[Leaf]) -> Iterator[Edit[np.ndarray]]:

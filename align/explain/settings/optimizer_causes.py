@@ -1,7 +1,6 @@
 """Why two optimizers differ: what differs is exchanged in Paddle's, and the steps made again.
 
-What no exchange explains is looked for in the update rule itself (`update_formulas`); what no
-experiment explains is a guess, and begins with "perhaps".
+What no exchange explains is a guess, and begins with "perhaps".
 
 Options are compared by name; members, rates and decays by parameter; what hooks do to gradients by
 what is left of them after a step.
@@ -10,17 +9,16 @@ what is left of them after a step.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from align.explain.experiment import Edit, fewest
-from align.explain.settings import exchange, update_formulas
+from align.explain.settings import exchange
 from align.explain.settings import gradient_treatments as gradients
 from align.explain.settings.gradient_treatments import Treatment
-from align.explain.settings.update_formulas import EDITS, Decays, Rule
 from align.frameworks import optimizer_edits_paddle as paddles
 from align.frameworks import stepping_torch
 from align.frameworks.object_options import differing, options
@@ -55,9 +53,8 @@ def explain(
     if tried:
         causes = _told([found[int(edit.says)] for edit in tried])
         return [replace(c, text=f"{c.text}; with PyTorch's the step agrees") for c in causes]
-    formula = update_formulas.explain(ours, judge.reference, wrong, *differences.rule())
-    if formula:
-        return [Cause(formula, tuple(wrong), tuple(wrong))]
+    if not found and differences.kind in ROOTS:
+        found = [Cause(ROOTS[differences.kind], tuple(wrong), tuple(wrong))]
     return [replace(c, text=f"perhaps {c.text}") for c in _told(found)]
 
 
@@ -73,6 +70,8 @@ def _told(causes: Sequence[Cause]) -> list[Cause]:
 
 FAMILY = {"AdamW": "Adam", "RMSprop": "RMSProp"}
 """PyTorch's or Paddle's class -> the class of Paddle with the same rule but for the decay."""
+ROOTS = {"RMSProp": "epsilon's place in the square root: Paddle inside, PyTorch outside"}
+"""PADDLE: a rule that differs from PyTorch's with equal options."""
 FORMS = ("decoupled", "L2")
 """A decay straight from the weight (AdamW), and one added to the gradient (Adam)."""
 
@@ -122,26 +121,20 @@ class Differences:
         name = stepping_torch.kind_of(self._theirs)
         if name == "SGD" and self._theirs.param_groups[0]["momentum"]:
             name = "Momentum"
-        self._kind, own = FAMILY.get(name, name), paddles.kind_of(self._mine)
-        self._other_kind = "" if "" in (name, own) or FAMILY.get(own, own) == self._kind else own
+        self.kind, own = FAMILY.get(name, name), paddles.kind_of(self._mine)
+        self._other_kind = "" if "" in (name, own) or FAMILY.get(own, own) == self.kind else own
 
     def all(self) -> Iterator[Cause]:
         """In the order in which the changes are applied: a change of gradients drops hooks."""
         yield from self._members()
         if self._other_kind:
-            kinds = exchange.both(self._other_kind, self._kind)
+            kinds = exchange.both(self._other_kind, self.kind)
             yield self._of_all(f"another optimizer: {kinds}", self._another)
         else:
             yield from self._named_options()
         yield from self._rates()
         yield from self._gradients()
         yield from self._decay()
-
-    def rule(self) -> tuple[Rule | None, Decays]:
-        """PyTorch's update rule, None for a class that is not known, and the decays."""
-        known = {f.name for f in fields(Rule)}
-        held = {n: o.value for n, o in self._options.items() if n in known and o.value is not None}
-        return Rule(self._kind, **held) if self._kind in EDITS else None, self._decays
 
     def _of_all(self, text: str, change: Change, option: Any = None) -> Cause:
         """About all parameters that are wrong."""
@@ -170,7 +163,7 @@ class Differences:
 
     def _another(self, optimizer: Any, model: Any) -> Any:
         """PyTorch's class in place of Paddle's."""
-        made = paddles.another(optimizer, self._kind)
+        made = paddles.another(optimizer, self.kind)
         if made is None:
             return None
         for name, option in paddles.options_of(made).items():

@@ -19,7 +19,6 @@ from align.explain.settings.exchange import both, number
 
 TRIALS = 10_000  # comparisons of curves
 EXACT, NEAR = 1e-10, 1e-3  # of the peak: what an edit may leave, and one read between steps
-JUMP = 0.3  # of the range of the curve: a rise this large in one step is a restart
 ALIKE, FEW = 0.5, 4  # correlation that a guess needs, changes that show a recurrence
 SHIFTS, TIMES = 2000, 16  # how far a shift is searched, and how many scheduler steps in one
 Rates = np.ndarray
@@ -42,9 +41,8 @@ def explain(ours: Rates, reference: Rates) -> str:
     if np.array_equal(a, b):
         return ""
     with np.errstate(all="ignore"):
-        told = first_cause(b, _edits(a, b), partial(_same, a), TRIALS) or _restarts(a, b)
-        told = told or _warped(a, b) or first_cause(b, _decayed(a, b), partial(_same, a), TRIALS)
-        return told or _guess(a, b)
+        told = first_cause(b, _edits(a, b), partial(_same, a), TRIALS) or _warped(a, b)
+        return told or first_cause(b, _ended(a, b), partial(_same, a), TRIALS) or _guess(a, b)
 
 
 def _same(curve: Rates, edited: Rates) -> bool:
@@ -150,8 +148,8 @@ def _stepped(b: Rates) -> Edits:
             yield becomes(says, made)
 
 
-def _decayed(a: Rates, b: Rates) -> Edits:
-    """One number of the warm-up, of the decay, or of both sides' drops."""
+def _ended(a: Rates, b: Rates) -> Edits:
+    """Another rate at the beginning of the warm-up, at the end of the decay."""
     top, peak = rise(b), float(b.max())
     for title, part, values in (
         ("the warm-up starts from another value", slice(0, top), (a[0], b[0])),
@@ -162,21 +160,6 @@ def _decayed(a: Rates, b: Rates) -> Edits:
         made = b.copy()
         made[part] = peak + share * theirs
         yield becomes(f"{title}: {both(*values)}", made)
-    logs = [np.log(np.where(x > 0, x / peak, np.nan)) for x in (a, b)]
-    at = int(np.nanargmin(logs[1]))
-    power = float(logs[0][at] / logs[1][at]) if logs[1][at] else 1.0
-    factors = [x[c[0]] / x[c[0] - 1] if len(c := _changes(x)) else 1.0 for x in (a, b)]
-    yield Edit(
-        f"gamma (power) of the decay: Paddle's is PyTorch's to the power {power:.6g} (the first "
-        f"change multiplies the rate by: {both(*factors)})",
-        lambda x: peak * np.exp(power * logs[1]),
-    )
-    drops = [_changes(x) for x in (a, b)]
-    if len(drops[0]) == len(drops[1]) < len(a) // 4:
-        levels = np.append(b[0], b[drops[1]])
-        made = levels[np.searchsorted(drops[0], np.arange(len(a)), side="right")]
-        steps = both(*([int(step) for step in one] for one in drops))
-        yield becomes(f"milestones: the rate drops at other steps: {steps}", made)
 
 
 def _warped(a: Rates, b: Rates) -> str:
@@ -204,15 +187,6 @@ def _warped(a: Rates, b: Rates) -> str:
     return "; ".join(told)
 
 
-def _restarts(a: Rates, b: Rates) -> str:
-    """Rates that start again at other steps and agree until then."""
-    mine, theirs = restarts(a), restarts(b)
-    end = min((*mine, *theirs), default=0)
-    at = [f"at steps {', '.join(map(str, s[:4]))}" if s else "never" for s in (mine, theirs)]
-    told = f"restarts differ: Paddle restarts {at[0]}, PyTorch {at[1]}"
-    return told if mine != theirs and _same(a[:end], b[:end]) else ""
-
-
 def _guess(a: Rates, b: Rates) -> str:
     """The first thing that both curves show where no edit explains them."""
     if np.corrcoef(a, b)[0, 1] < ALIKE:
@@ -223,13 +197,6 @@ def _guess(a: Rates, b: Rates) -> str:
         return f"perhaps another peak: {both(a.max(), b.max())}"
     at = int(np.argmax(np.abs(a - b)))
     return f"perhaps another form of the decay: at step {at} {both(a[at], b[at])}"
-
-
-def restarts(rates: Rates) -> tuple[int, ...]:
-    """Steps at which a curve (N,) that had fallen jumps up again."""
-    size = JUMP * float(np.ptp(rates))
-    fallen = np.maximum.accumulate(rates) - rates > size
-    return tuple(int(i) for i in np.flatnonzero((np.diff(rates) > size) & fallen[:-1]) + 1)
 
 
 def rise(rates: Rates) -> int:

@@ -68,9 +68,7 @@ LAYOUT = Layout(
     ),
     family="gpt",
     encoder=encoder(PREFIX),
-    heads={
-        "score": HeadTable(rows=(Row("score.weight", "head.cls_fc.weight", "linear", ("K", "C")),))
-    },
+    heads={"score": HeadTable(rows=(_SCORE,))},
     ignored={**ignored(PREFIX), "lm_head.*": _LANGUAGE, "multiple_choice_head.*": _LANGUAGE},
     headless={"score.weight": _REPLACED},
     optional_prefix=PREFIX,

@@ -175,7 +175,7 @@ def test_a_reference_that_drops_or_stops_is_named_too() -> None:
         ({"limit": 30}, {"keep": "end"}, "input_ids", "Paddle keeps the end of a row, PyTorch"),
         ({"limit": 30}, {"limit": 30, "specials": False}, "input_ids", "special tokens missing"),
         ({"limit": 30, "specials": False}, {"limit": 30}, "input_ids", "special tokens extra"),
-        ({}, {"lost": True}, "input_ids", "Paddle gives 100 in"),
+        ({}, {"lost": True}, "input_ids", "position 2 is 100 in Paddle"),
         ({}, {"swap": True}, "input_ids", "the two sentences of a pair are exchanged (swapped)"),
         ({"limit": 30}, {"limit": 30, "swap": True}, "input_ids", "exchanged (swapped)"),
     ],
