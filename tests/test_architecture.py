@@ -31,7 +31,10 @@ BANNED_IMPORTS = {
     "align": {"tools", "tests"},
     "tools": {"tools", "tests"},
 }
-BENCHMARKS = ("tools/bench.py", "tools/bench_align.py", "tools/benchmarks/")
+BENCHMARKS = (
+    *("tools/bench.py", "tools/bench_align.py", "tools/stress_align.py"),
+    "tools/benchmarks/",
+)
 """The one package below tools/, of the checkout alone, and the scripts that import it."""
 WITHOUT_FRAMEWORKS = ("align", "align.weights", "align.judge.comparator", "align.record.results")
 

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
-from align.cases import stress
 from sot_paddle.guard import CommandParser, command
+from tools.benchmarks import imitated_processors as stress
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from align.cases import stress
 from align.cases.tables.cases import CASES
 from tools import stress_align
+from tools.benchmarks import imitated_processors as stress
 
 
 def found_by(indices):
