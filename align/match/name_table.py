@@ -23,7 +23,13 @@ import numpy as np
 
 from align.record.arrays import Entry
 from align.weights.engine.conversion_plan import ConversionPlan
-from align.weights.engine.transforms import COPY, POINTWISE_CONV, TRANSPOSE, Transform
+from align.weights.engine.transforms import (
+    COPY,
+    HEAD_FACTOR,
+    POINTWISE_CONV,
+    TRANSPOSE,
+    Transform,
+)
 from sot_paddle import reading
 
 OPEN = "?"
@@ -235,6 +241,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     "transpose": TRANSPOSE,
     "squeeze+transpose": POINTWISE_CONV,
     "unsqueeze": POINTWISE_FROM_LINEAR,
+    "head_factor": HEAD_FACTOR,
 }
 """Names that a table may use, and what they do."""
 

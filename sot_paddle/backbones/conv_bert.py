@@ -427,6 +427,7 @@ def _embedding(rows: int, size: int, std: float) -> nn.Embedding:
 CONV_BERT = TextBackbone(
     architecture="conv-bert",
     model_type="conv_bert",
+    original_type="bert",
     prefix="conv_bert",
     encoder=ConvBertEncoder,
     options=ConvEncoderConfig,

@@ -66,6 +66,7 @@ class TextBackbone:
     Attributes:
         architecture: what ``--model_type`` calls it.
         model_type: what its checkpoint's config.json calls it.
+        original_type: what its original's own checkpoints call it, where that differs.
         prefix: first part of the names of its parameters.
         encoder: option record -> Layer that maps ids, types and mask to Features.
         options: the option record.
@@ -100,6 +101,7 @@ class TextBackbone:
     inner_factor: int | None = None
     tokenizer: str
     positions_after_padding: bool = False
+    original_type: str = ""
 
     def position_offset(self, config: EncoderConfig) -> int:
         """Rows of the position table before the one of a row's first token."""

@@ -272,7 +272,7 @@ def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrai
         )
     expected = _backbone(config).model_type
     kind = field_of({"model_type": expected, **sizes}, "model_type", str, f"{place}: config.json")
-    if kind != expected:
+    if kind not in (expected, _backbone(config).original_type or expected):
         raise ValueError(f"{place} is a {kind!r} checkpoint, expected {expected}{_meant(kind)}")
     arrays = convert(place, registry_name(config, sizes))
     return Pretrained(str(place), sizes, arrays, _vocabulary(config, folder, required=False))

@@ -154,7 +154,7 @@ def _check_direction(source: Source, table: Layout, *, reverse: bool) -> None:
     if reverse and source.path.suffix in TORCH_SUFFIXES:
         raise ValueError(f"{source.path}: is a PyTorch file; drop --reverse")
     if not reverse and table.family in TEXT_FAMILIES:
-        check_config(source.config, table.family)
+        check_config(source.config, table)
 
 
 def _plan(

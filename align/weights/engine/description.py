@@ -10,6 +10,7 @@ from typing import Any
 from align.weights.engine.conversion_plan import ConversionPlan
 from align.weights.engine.known_models import TEXT_FAMILIES, known_traits
 from align.weights.engine.layout import Layout
+from align.weights.engine.registry import find_table
 from align.weights.formats.hf_config import (
     FAMILIES,
     attention_heads,
@@ -50,7 +51,8 @@ class Description:
         """Content of a directory's config.json, {} for none."""
         if not plan.reverse or not self.config:
             return self.config
-        return loadable_config(self.config, plan, dtype)
+        table = find_table(plan.layout, plan.model)
+        return loadable_config(self.config, plan, table, dtype)
 
 
 def describe(

@@ -29,6 +29,8 @@ class Row:
             exist, or none.
         start: the first index that Paddle's template has.
         shift: Paddle's first index minus PyTorch's.
+        beside: (Paddle template of another row, whether it is there): the row is for files that
+            have, or have not, that tensor; for one tensor with two names on the PyTorch side.
     """
 
     source: str
@@ -41,6 +43,7 @@ class Row:
     together: str = ""
     start: int = 0
     shift: int = 0
+    beside: tuple[str, bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class Layout:
         depth_key: config.json key of the number of layers.
         containers: keys under which a torch file may hold the state dict.
         family: the backbone that `encoder` describes, as in `known_models.MODELS`.
+        written_as: key of `hf_config.FAMILIES` that config.json on the PyTorch side follows; the
+            family's own when empty.
         models: beginnings of the registry names that the layout is for; all of the family when
             empty.
         embeds: token embedding -> its rows; empty when `encoder` has the embeddings.
@@ -100,6 +105,7 @@ class Layout:
     depth_key: str = "num_hidden_layers"
     containers: tuple[str, ...] = ("state_dict", "model")
     family: str = "bert"
+    written_as: str = ""
     models: tuple[str, ...] = ()
     embeds: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     embedless: Mapping[str, str] = field(default_factory=dict)

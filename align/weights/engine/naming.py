@@ -154,7 +154,8 @@ def slots(
     Raises:
         ValueError: the table maps two rows to one name, or pieces do not cover their whole.
     """
-    rows = [(row, not row.optional) for row in (*file.layout.encoder, *embed)]
+    backbone = _of_this_file(file, (*file.layout.encoder, *embed))
+    rows = [(row, not row.optional) for row in backbone]
     rows += [(row, False) for row in (head.rows if head else ())]
     levels, expanded = _levels(file.layout), []
     for row, required in rows:
@@ -167,6 +168,18 @@ def slots(
             expanded.append(Slot(local, names, paddle, required, file.reverse))
     _check_bijection(expanded)
     return tuple(expanded)
+
+
+def _of_this_file(file: TableFile, rows: Sequence[Row]) -> list[Row]:
+    """The rows but those for files that have, or have not, another tensor."""
+    named = {row.beside[0] for row in rows if row.beside}
+    there = {
+        row.destination
+        for row in rows
+        if row.destination in named
+        and any(pattern(n).fullmatch(name) for n in file.read_names(row) for name in file.shapes)
+    }
+    return [row for row in rows if not row.beside or (row.beside[0] in there) is row.beside[1]]
 
 
 def _places(row: Row, depths: tuple[int, ...], levels: int) -> Iterable[tuple[int, ...]]:

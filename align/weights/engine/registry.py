@@ -10,6 +10,7 @@ from align.weights.engine.naming import TableFile, find_prefix, pattern
 from align.weights.tables import (
     bert4doc,
     bert_hf,
+    conv_bert_original,
     deit,
     gpt_hf,
     roberta_hf,
@@ -26,6 +27,7 @@ TABLES: Mapping[str, tuple[Layout, ...]] = {
     "roberta_hf": (roberta_hf.LAYOUT,),
     "spanbert_original": (spanbert_original.LAYOUT,),
     "gpt_hf": (gpt_hf.LAYOUT,),
+    "conv_bert_original": (conv_bert_original.LAYOUT,),
     "sot_nlp_official": (sot_nlp_official.LAYOUT,),
     "sot_torch_ref": (
         *(sot_torch_ref.BERT, sot_torch_ref.ROBERTA_MODEL, sot_torch_ref.GPT),

@@ -52,6 +52,13 @@ POINTWISE_CONV = Transform(
         "1" if isinstance(s[0], str) else 1,
     ),
 )
+HEAD_FACTOR = Transform(
+    "head_factor",
+    lambda a: a[0, :, 0, 0],  # (1, H, 1, 1) -> (H,)
+    lambda a: a[None, :, None, None],
+    lambda s: (s[1],),
+    lambda s: ("1", s[0], "1", "1") if isinstance(s[0], str) else (1, s[0], 1, 1),
+)
 
 KINDS: Mapping[str, Transform] = {
     "linear": TRANSPOSE,  # weight of a linear layer: torch (out, in), Paddle (in, out)
@@ -63,6 +70,7 @@ KINDS: Mapping[str, Transform] = {
     "norm": COPY,  # scale, shift and running statistics of a normalisation
     "vector": COPY,
     "scalar": COPY,
+    "head_factor": HEAD_FACTOR,  # one number for each attention head, stored to be broadcast
     "table": COPY,  # stored but not trained
 }
 """Layer kind -> transform. An embedding is 2-D and is not transposed: rank says nothing."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from align.weights.engine.conversion_plan import ConversionPlan
-from align.weights.engine.known_models import known_traits
 from align.weights.engine.layout import Layout
 from sot_paddle.config import ACTIVATIONS
 
@@ -47,6 +47,15 @@ class TextFamily:
     )
 
 
+_CONV_BERT = TextFamily(
+    *("conv_bert", "ConvBertEncoder", "ConvBertClassifier", "head.cls_fc.weight"),
+    untold=("hidden_act", "layer_norm_eps", "attention_kernel", "qk", "value_forward"),
+    defaults={
+        **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1),
+        "initializer_range": 0.02,
+    },
+)
+
 FAMILIES: Mapping[str, TextFamily] = {
     "bert": TextFamily("bert", "BertModel", "BertForSequenceClassification", "classifier.weight"),
     "roberta": TextFamily(
@@ -63,30 +72,30 @@ FAMILIES: Mapping[str, TextFamily] = {
             "initializer_range": 0.02,
         },
     ),
-    "conv_bert": TextFamily(
-        *("conv_bert", "ConvBertEncoder", "ConvBertClassifier", "head.cls_fc.weight"),
-        untold=("hidden_act", "layer_norm_eps", "attention_kernel", "qk", "value_forward"),
-        defaults={
-            **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.1),
-            "initializer_range": 0.02,
-        },
+    "conv_bert": _CONV_BERT,
+    "conv_bert_original": dataclasses.replace(
+        _CONV_BERT,
+        model_type="bert",
+        model="BertModel",
+        classifier="BertForSequenceClassification",
+        scores="classifier.weight",
     ),
 }
-"""Family, as in `align.weights.engine.layout.Layout` -> its config.json."""
+"""Family, or ``written_as``, of `align.weights.engine.layout.Layout` -> its config.json."""
 
 
-def check_config(config: Mapping[str, Any], family: str = "bert") -> None:
+def check_config(config: Mapping[str, Any], layout: Layout) -> None:
     """Refuse a config.json that speaks of another architecture.
 
     Args:
-        config: of the source.
-        family: of the layout.
+        config: of the source, on the PyTorch side.
+        layout: its tables.
 
     Raises:
         ValueError: another model_type, or an activation or kind of positions that the models do
             not have.
     """
-    known = FAMILIES[family]
+    known = FAMILIES[layout.written_as or layout.family]
     expected = {
         "model_type": (known.model_type,),
         known.untold[0]: known.activations,
@@ -157,7 +166,7 @@ def complete_config(
     Returns:
         The content of config.json.
     """
-    family = FAMILIES[layout.family]
+    family = FAMILIES[(plan.reverse and layout.written_as) or layout.family]
     config = {**family.defaults, **known, "model_type": family.model_type}
     table = layout.heads.get(plan.head)
     sizes = {**layout.config, **(table.config if table else {})}
@@ -169,12 +178,15 @@ def complete_config(
     return config
 
 
-def loadable_config(config: Mapping[str, Any], plan: ConversionPlan, dtype: str) -> dict[str, Any]:
+def loadable_config(
+    config: Mapping[str, Any], plan: ConversionPlan, layout: Layout, dtype: str
+) -> dict[str, Any]:
     """Add what transformers' from_pretrained wants to know about a reversed directory.
 
     Args:
         config: from :func:`complete_config`.
         plan: the reverse conversion.
+        layout: its tables.
         dtype: dtype of the embeddings.
 
     Returns:
@@ -189,7 +201,7 @@ def loadable_config(config: Mapping[str, Any], plan: ConversionPlan, dtype: str)
             config["label2id"] = {f"LABEL_{k}": k for k in range(classes)}
         config["num_labels"] = classes
     written = {entry.destination for entry in plan.entries}
-    family = FAMILIES[known_traits(plan.model).family]
+    family = FAMILIES[layout.written_as or layout.family]
     kind = family.classifier if family.scores in written else family.model
     return {**config, "architectures": [kind]}
 

@@ -25,6 +25,7 @@ from align.weights.optimizer.optimizer_checkpoint import (
 )
 from align.weights.optimizer.optimizer_file import FILE, read_state, write_state
 from align.weights.optimizer.optimizer_names import (
+    CONSTANTS,
     find_names,
     frozen_names,
     ordered_groups,
@@ -34,7 +35,7 @@ from align.weights.optimizer.optimizer_names import (
 from align.weights.optimizer.optimizer_request import StateRequest, check_target
 from align.weights.optimizer.optimizer_resume import write_trainer
 from align.weights.optimizer.optimizer_state import OptimizerState, PlanWay, convert
-from align.weights.optimizer.optimizer_torch import from_torch, group_names
+from align.weights.optimizer.optimizer_torch import Names, from_torch, group_names
 from align.weights.optimizer.optimizer_trainer import (
     WEIGHTS,
     TrainerCheckpoint,
@@ -129,6 +130,7 @@ def _read_torch(
     names, rule = _torch_names(request.names, held, plan)
     notes.append(f"parameter groups: {rule}")
     state = from_torch(held.optimizer, names, schedule=held.schedule, kind=request.optimizer)
+    state = _without_constants(state)
     state.check(held.source.tensors.shapes, untouched=request.unused)
     if held.schedule is None:
         notes.append("no state of a scheduler: the place in the schedule is the update's")
@@ -143,6 +145,26 @@ def _torch_names(
     order = [] if group_names(held.optimizer) else trained_names(plan, held.order)
     shapes = held.source.tensors.shapes
     return find_names(held.optimizer, order, shapes, frozen_names(plan))
+
+
+def _without_constants(state: OptimizerState) -> OptimizerState:
+    groups = (
+        dataclasses.replace(g, names=tuple(n for n in g.names if not n.endswith(CONSTANTS)))
+        for g in state.groups
+    )
+    return dataclasses.replace(state, groups=tuple(groups))
+
+
+def _with_constants(state: OptimizerState, names: Names) -> OptimizerState:
+    """The state with PyTorch's parameters that hold no weight, in the order's own groups."""
+    groups = list(state.groups)
+    for listed in names:
+        constants = tuple(name for name in listed if name.endswith(CONSTANTS))
+        for number, group in enumerate(groups):
+            if constants and set(group.names) & set(listed):
+                groups[number] = dataclasses.replace(group, names=(*group.names, *constants))
+                break
+    return dataclasses.replace(state, groups=tuple(groups))
 
 
 def _to_torch(request: StateRequest, notes: list[str]) -> tuple[OptimizerState, int]:
@@ -164,6 +186,7 @@ def _to_torch(request: StateRequest, notes: list[str]) -> tuple[OptimizerState, 
         moved = dataclasses.replace(convert(state, PlanWay(plan)), masters={})
     source.tensors = as_tensors({**source.tensors, **state.masters})  # instead of half precision
     names = _target_names(request, moved, plan, notes)
+    moved = _with_constants(moved, names)
     step = _agreed_step(request, run.state["step"] if run else None, moved, notes)
     if moved.schedule is not None and moved.schedule.kind == "PerEpoch":
         moved = dataclasses.replace(moved, schedule=None)

@@ -35,10 +35,20 @@ BUFFERS = (
 )
 """Ends of the names of tensors that no optimizer moves."""
 
+CONSTANTS = ("relative_positions_mat",)
+"""Ends of the names of parameters that hold no weight and get no gradient: they stand in the groups
+of PyTorch's optimizer, without moments, and have no counterpart."""
+
 _Children = Mapping[str, tuple[str, ...]]
 _VIT: _Children = {"": ("cls_token", "pos_embed", "patch_embed", "blocks", "norm", "head")}
 _SWIN_TOP = ("patch_embed", "layers", "norm", "head")
+_CONV_SELF = (
+    *("convbert_key_depthwise", "convbert_key_pointwise", "lightweight_kernel", "convolution"),
+    *("query_linear", "key_linear", "query_pointwise", "key_pointwise", "query_conv", "key_conv"),
+    *("query", "key", "value_linear", "value_pointwise", "value_conv", "value"),
+)
 _CHILDREN: Mapping[tuple[str, str], _Children] = {
+    ("conv_bert_original", "conv_bert"): {"bert.encoder.layer.{}.attention.self": _CONV_SELF},
     ("sot_official", "vit"): {
         "": ("cls_token", "pos_embed", "visual_tokens", "blocks", "classifier", "norm")
     },
@@ -87,7 +97,7 @@ def trained_names(plan: ConversionPlan, order: Sequence[str] | None) -> list[str
     Raises:
         ValueError: weights that the plan leaves out.
     """
-    lost = [name for name in plan.ignored if not name.endswith(BUFFERS)]
+    lost = [name for name in plan.ignored if not name.endswith((*BUFFERS, *CONSTANTS))]
     if lost:
         raise ValueError(
             f"{plan.model} has no place for {listed(lost)}: what was learnt about them is lost; "
@@ -95,7 +105,10 @@ def trained_names(plan: ConversionPlan, order: Sequence[str] | None) -> list[str
             "trained"
         )
     known = registration_order(plan)
-    return known if order is None else [name for name in order if name in set(known)]
+    if order is None:
+        return known
+    converted = set(known)
+    return [name for name in order if name in converted or name.endswith(CONSTANTS)]
 
 
 def read_names(path: Path) -> list[list[str]]:
