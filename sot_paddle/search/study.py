@@ -27,10 +27,10 @@ from sqlalchemy.engine import URL
 from sot_paddle.search.run_record import require_same
 from sot_paddle.search.space import COMMANDS, MAIN_METRIC, SearchSpace, as_data
 from sot_paddle.search.training_process import (
-    OUTPUT,
     Evaluation,
     Refused,
     Training,
+    remove_weights,
     scores_by_step,
 )
 
@@ -176,9 +176,7 @@ class Search:
         finished = [trial for trial in study.trials if trial.state.is_finished()]
         best = study.best_trial.number if complete(study) else None
         for number in (trial.number for trial in finished if trial.number != best):
-            out = self.folder_of(number) / OUTPUT
-            for path in (*out.glob("checkpoint-*"), out / "best"):
-                shutil.rmtree(path, ignore_errors=True)
+            remove_weights(self.folder_of(number))
 
     def _remove(self) -> None:
         """Take back a search whose first trial was refused."""

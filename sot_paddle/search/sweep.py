@@ -1,8 +1,9 @@
-"""A seeds sweep: one or two configurations of a training command, each with the same seeds."""
+"""A seeds sweep: configurations of a training command, each with the same seeds."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,8 @@ RECORD, SUMMARY, TABLE = "sweep.json", "summary.json", "summary.md"
 EVALUATIONS = ("best", "last")
 """What of a run is compared: its best evaluation and its last one."""
 
-DIFFERENCE = "a - b"
+DIFFERENCE = "{} - {}"
+"""Name of the row of two configurations."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Sweep:
         tools: folder of the training commands.
         folder: output folder; the caller holds its lock.
         shared: options of the training command in every run.
-        configurations: name (``a``, ``b``) to what it adds to them.
+        configurations: name (``a``, ``b``) to what it adds to them; all pairs are compared.
         metric: score to compare, None for the command's own.
         confidence: of the intervals, in (0, 1).
     """
@@ -69,12 +71,21 @@ class Sweep:
         write_atomically(self.folder / TABLE, markdown(summary).encode())
         return summary
 
-    def _run(self, name: str, seed: int) -> Mapping[str, Any]:
+    def training(self, name: str, seed: int) -> Training:
+        """The run of a configuration with a seed."""
         tool = self.tools / f"{self.command}.py"
         arguments = [*COMMANDS[self.command], *self.shared, *self.configurations[name]]
         folder = self.folder / name / f"seed-{seed}"
+        return Training(tool, [*arguments, "--set", f"seed={seed}"], folder)
+
+    def finished(self, seeds: Sequence[int]) -> list[int]:
+        """Those of the seeds that every configuration has finished."""
+        names = self.configurations
+        return [seed for seed in seeds if all(self.training(n, seed).metrics() for n in names)]
+
+    def _run(self, name: str, seed: int) -> Mapping[str, Any]:
         try:
-            metrics = Training(tool, [*arguments, "--set", f"seed={seed}"], folder).run()
+            metrics = self.training(name, seed).run()
         except Refused as error:
             raise ValueError(f"{name}, seed {seed}: {error}") from None
         assert metrics is not None, "nothing watches, so nothing ends it early"
@@ -101,8 +112,9 @@ class Sweep:
                 for name, runs in found.items()
             }
             lines = {name: seed_scores(of, self.confidence) for name, of in values.items()}
-            if len(values) > 1:
-                lines[DIFFERENCE] = paired_difference(*values.values(), self.confidence)
+            for one, other in itertools.combinations(values, 2):
+                row = paired_difference(values[one], values[other], self.confidence)
+                lines[DIFFERENCE.format(one, other)] = row
             content[which] = {name: dataclasses.asdict(line) for name, line in lines.items()}
         return content
 
@@ -126,15 +138,18 @@ def markdown(summary: Mapping[str, Any]) -> str:
     percent = f"{100 * summary['confidence']:g} %"
     lines = [f"# {summary['metric']} of {len(summary['seeds'])} seeds", ""]
     lines += [f"- {name}: `{text}`" for name, text in summary["configurations"].items()]
-    lines += [f"- both: `{summary['shared']}`"]
+    lines += [f"- {'all' if len(summary['configurations']) > 2 else 'both'}: `{summary['shared']}`"]
     for which in EVALUATIONS:
         names = [which, *map(str, summary["seeds"]), "mean", "deviation", percent, "p"]
-        rows = [[name, *_cells(SeedScores(**row), name)] for name, row in summary[which].items()]
+        rows = [
+            [name, *row["values"], *cells(SeedScores(**row), name not in summary["configurations"])]
+            for name, row in summary[which].items()
+        ]
         lines += ["", *markdown_table(names, rows)]
     return "\n".join(lines) + "\n"
 
 
-def _cells(row: SeedScores, name: str) -> list[Any]:
+def cells(row: SeedScores, difference: bool) -> list[Any]:
+    """Mean, deviation, interval and, of a difference, p; for :func:`markdown_table`."""
     interval = None if row.low is None else f"{row.low:.4f} to {row.high:.4f}"
-    p_value = row.p_value if name == DIFFERENCE else None
-    return [*row.values, row.mean, row.std, interval, p_value]
+    return [row.mean, row.std, interval, row.p_value if difference else None]

@@ -10,6 +10,7 @@ import ctypes
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -160,6 +161,13 @@ class Training:
 
     def _named(self) -> str:
         return f"{self.tool.name} in {self.folder}"
+
+
+def remove_weights(folder: Path) -> None:
+    """Remove the checkpoints of a training's folder; what it says of its scores stays."""
+    out = folder / OUTPUT
+    for path in (*out.glob("checkpoint-*"), out / "best"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 STOPPED = (INTERRUPTED, TERMINATED)

@@ -1,0 +1,22 @@
+"""Compare configurations of a training on several tasks, with paired differences."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from sot_paddle.guard import command
+
+
+@command("evidence")
+def main(arguments: list[str]) -> int:
+    """Run the command; returns its exit status."""
+    from sot_paddle.search.evidence_command import run_command
+
+    return run_command(arguments, Path(__file__).resolve().parent)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
