@@ -14,9 +14,10 @@ from paddle.nn import functional as F
 from sot_paddle.heads.pooling import TokenBatchNorm, linear
 from sot_paddle.heads.power_norm import RowLayerNorm
 from sot_paddle.ops.attention import attends_natively, attention
+from sot_paddle.ops.feed_forward import feed_forward
 from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
-from sot_paddle.ops.layers import drops_unseen
+from sot_paddle.ops.layers import drops_unseen, feeds_unseen
 
 
 class LayerNorm(RowLayerNorm):
@@ -174,6 +175,8 @@ class Mlp(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, N, C) to (B, N, C)."""
+        if feeds_unseen(x, (self.fc1, self.fc2), [self.drop]):
+            return feed_forward(x, self.fc1, self.fc2)
         return self.drop(self.fc2(self.drop(gelu(self.fc1(x)))))
 
 

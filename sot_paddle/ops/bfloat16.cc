@@ -1,45 +1,12 @@
 // A linear layer whose products take their factors in bfloat16 (rounded to nearest even) and add up
 // in float32: y = x w + b, dx = dy w^T, dw = x^T dy; db, the sum of dy over the rows, in float32.
 //
-// The products are oneDNN's, see onednn.h.
-#include <cstring>
-#include <memory>
-
+// The products are oneDNN's, see onednn.h. Of a weight that is trained nothing is kept.
 #include "column_sums.h"
-#include "onednn.h"
+#include "packed_weights.h"
 
 namespace sot {
 namespace bfloat16 {
-
-constexpr int64_t kBlock = 16384;
-
-inline Half rounded(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  const uint32_t nearest = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-  return static_cast<Half>(value == value ? nearest : bits >> 16 | 0x40u);
-}
-
-// A matrix (rows, columns) in bfloat16.
-struct Factor {
-  int64_t rows, columns;
-  std::unique_ptr<Half[]> at;
-
-  Factor(const paddle::Tensor& tensor, int64_t width)
-      : rows(tensor.numel() / width), columns(width), at(new Half[tensor.numel()]) {
-    const float* from = tensor.data<float>();
-    Half* to = at.get();
-    in_blocks(tensor.numel(), kBlock, [=](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) to[i] = rounded(from[i]);
-    });
-  }
-  onednn::Matrix plain() const { return {rows, columns, onednn::kHalf, false, at.get()}; }
-  onednn::Matrix turned() const { return {columns, rows, onednn::kHalf, true, at.get()}; }
-};
-
-onednn::Matrix floats(int64_t rows, int64_t columns, const float* at) {
-  return {rows, columns, onednn::kFloat, false, at};
-}
 
 std::vector<paddle::Tensor> Forward(const paddle::Tensor& input, const paddle::Tensor& weight,
                                     const paddle::Tensor& bias) {
@@ -48,6 +15,7 @@ std::vector<paddle::Tensor> Forward(const paddle::Tensor& input, const paddle::T
   auto shape = x.shape();
   shape.back() = width;
   paddle::Tensor y = paddle::empty(shape, x.dtype(), x.place());
+  packed::forget(w);
   const Factor left(x, depth), right(w, width);
   const onednn::Matrix shift = floats(1, width, b.data<float>());
   onednn::multiply(left.plain(), right.plain(), &shift, floats(rows, width, y.data<float>()));

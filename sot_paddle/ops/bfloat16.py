@@ -21,7 +21,9 @@ def why_not() -> str:
     if reason := build.why_not():
         return f"the native operators are not used: {reason}"
     try:
-        linear(paddle.ones([1, 2], "float32"), paddle.ones([2, 1], "float32"))
+        one = paddle.ones([1, 1], "float32")
+        run("sot_bfloat16_linear", one, one, one[0])
+        run("sot_packed_feed_forward", one, one, one[0], one, one[0])
     except (OSError, RuntimeError) as error:  # the operator's, in Paddle's words
         return str(error).strip().splitlines()[-1].strip()
     return ""
@@ -51,7 +53,16 @@ def linear(
     if not fits or not x.size or not weight.size or not runs_natively(x):
         return PLAIN(x, weight, bias, name)
     bias = paddle.zeros(weight.shape[1:], x.dtype) if bias is None else bias
-    return run("sot_bfloat16_linear", x, weight, bias)
+    return run("sot_packed_linear" if keeps(weight) else "sot_bfloat16_linear", x, weight, bias)
+
+
+def keeps(weight: paddle.Tensor) -> bool:
+    """Whether a weight is kept rounded and packed: without gradients, for a parameter.
+
+    That takes half of its memory, until it is trained or gone. Each call compares a sum of its
+    bits, so a weight that is set, loaded or trained is packed again.
+    """
+    return weight.persistable and not paddle.is_grad_enabled()
 
 
 def choose_products(precision: str) -> None:

@@ -7,7 +7,8 @@ from paddle.nn import functional as F
 
 from sot_paddle.ops.dispatch import run, runs_natively
 
-_PLAIN = F.gelu
+PLAIN = F.gelu
+"""Paddle's own."""
 
 
 def gelu(x: paddle.Tensor) -> paddle.Tensor:
@@ -22,6 +23,6 @@ def gelu(x: paddle.Tensor) -> paddle.Tensor:
 
     Gradient: ``Phi(x) + x phi(x)``, smooth; once only where it runs natively.
     """
-    if F.gelu is _PLAIN and runs_natively(x):
+    if F.gelu is PLAIN and runs_natively(x):
         return run("sot_gelu", x)
     return F.gelu(x)

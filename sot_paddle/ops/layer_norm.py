@@ -7,7 +7,8 @@ from paddle.nn import functional as F
 
 from sot_paddle.ops.dispatch import run, runs_natively
 
-_PLAIN = F.layer_norm
+PLAIN = F.layer_norm
+"""Paddle's own."""
 
 
 def layer_norm(
@@ -28,7 +29,7 @@ def layer_norm(
     Gradient: smooth for epsilon above 0; once only where it runs natively.
     """
     if (
-        F.layer_norm is _PLAIN
+        F.layer_norm is PLAIN
         and runs_natively(x)
         and x.dtype == weight.dtype == bias.dtype
         and x.shape[-1:] == weight.shape == bias.shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import paddle
@@ -9,6 +10,8 @@ from paddle import nn
 
 from sot_paddle.ops.attention import attends_natively, attention
 from sot_paddle.ops.dropout import dropout
+from sot_paddle.ops.feed_forward import feed_forward, infers, norm_of_sum
+from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
 from sot_paddle.ops.linear import linear
 
@@ -64,6 +67,52 @@ class MultiHeadAttention(nn.MultiHeadAttention):
         return self.out_proj(attention(parts, self.num_heads, scale=scale, bias=attn_mask, p=p))
 
 
+class TransformerEncoderLayer(nn.TransformerEncoderLayer):
+    """`paddle.nn.TransformerEncoderLayer`."""
+
+    def forward(self, src: paddle.Tensor, src_mask: Any = None, *given: Any, **named: Any) -> Any:
+        """As Paddle's; fused in inference where nobody watches the parts."""
+        if self.normalize_before or given or named or not self._infers(src):
+            return super().forward(src, src_mask, *given, **named)
+        attended = self.self_attn(src, src, src, src_mask)
+        src = norm_of_sum(attended, src, self.norm1)
+        return norm_of_sum(feed_forward(src, self.linear1, self.linear2), src, self.norm2)
+
+    def _infers(self, src: paddle.Tensor) -> bool:
+        norms, drops = (self.norm1, self.norm2), (self.dropout, self.dropout1, self.dropout2)
+        return (
+            self.activation is gelu
+            and not self.self_attn.need_weights
+            and all(type(norm) is LayerNorm and not _watched(norm) for norm in norms)
+            and feeds_unseen(src, (self.linear1, self.linear2), drops)
+        )
+
+
+def feeds_unseen(
+    x: paddle.Tensor, linears: tuple[nn.Layer, nn.Layer], drops: Sequence[nn.Layer]
+) -> bool:
+    """Whether `sot_paddle.ops.feed_forward` may take the place of calls of layers.
+
+    Args:
+        x: input of the first one.
+        linears: of the feed-forward part.
+        drops: dropout layers in it.
+
+    Returns:
+        False for other classes, for hooks, in training, and where that operator does not compute.
+    """
+    return (
+        all(type(layer) is Linear and not _watched(layer) for layer in linears)
+        and all(drops_unseen(drop) and not drop.training for drop in drops)
+        and infers(x, *linears)
+    )
+
+
+def _watched(layer: nn.Layer) -> bool:
+    """Whether a layer's call is seen by someone."""
+    return bool(layer._forward_pre_hooks or layer._forward_post_hooks)
+
+
 def drops_unseen(layer: nn.Layer) -> bool:
     """Whether nothing is missed when a dropout layer's work is done elsewhere.
 
@@ -73,11 +122,11 @@ def drops_unseen(layer: nn.Layer) -> bool:
     Returns:
         False for another class, for hooks, and where everything is dropped.
     """
-    watched = layer._forward_pre_hooks or layer._forward_post_hooks
-    return type(layer) in (nn.Dropout, Dropout) and not watched and layer.p < 1.0
+    return type(layer) in (nn.Dropout, Dropout) and not _watched(layer) and layer.p < 1.0
 
 
-NATIVE = {kind.__base__: kind for kind in (Linear, LayerNorm, Dropout, MultiHeadAttention)}
+KINDS = (Linear, LayerNorm, Dropout, MultiHeadAttention, TransformerEncoderLayer)
+NATIVE = {kind.__base__: kind for kind in KINDS}
 """Layer of Paddle -> the one that takes its place."""
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import paddle
 import pytest
+from paddle import nn
 from paddle.nn import functional as F
 
-from sot_paddle.ops import bfloat16, build, dispatch
+from sot_paddle.ops import bfloat16, build, dispatch, feed_forward
+from sot_paddle.ops.gelu import gelu
+from sot_paddle.ops.layers import with_native_layers
 from sot_paddle.ops.linear import PLAIN
 from sot_paddle.train.device import prepare_device
 
@@ -86,6 +92,108 @@ def test_infinity_and_nan_stay() -> None:
     x = paddle.to_tensor([[np.inf], [-np.inf], [np.nan], [3.4e38], [0.0]])
     y = bfloat16.linear(x, paddle.ones([1, 1])).numpy()[:, 0]
     np.testing.assert_array_equal(y, np.array([np.inf, -np.inf, np.nan, np.inf, 0.0], "float32"))
+
+
+def step(layer: paddle.nn.Linear) -> None:
+    layer(paddle.ones([1, 70])).sum().backward()
+    paddle.optimizer.AdamW(0.1, parameters=layer.parameters()).step()
+
+
+def one_number(layer: paddle.nn.Linear) -> None:
+    array = layer.weight.numpy()
+    array[41, 3] += 8.0
+    layer.weight.set_value(array)
+
+
+def exchange(layer: paddle.nn.Linear) -> None:
+    array = layer.weight.numpy()
+    layer.weight.set_value(np.ascontiguousarray(array[::-1]))
+
+
+CHANGES = {
+    "optimizer": step,
+    "set_value of one number": one_number,
+    "set_value of the same numbers elsewhere": exchange,
+    "set_state_dict": lambda layer: layer.set_state_dict(
+        {name: value.numpy() * 3 for name, value in layer.state_dict().items()}
+    ),
+    "item": lambda layer: layer.weight.__setitem__(0, 5.0),
+    "operator in place": lambda layer: layer.weight.scale_(2.0),
+    "alias": lambda layer: layer.weight.detach()[5].add_(paddle.full([37], 2.0)),
+    "other memory": lambda layer: paddle.ones([70, 37])._share_buffer_to(layer.weight),
+}
+
+
+@able
+@pytest.mark.parametrize("way", CHANGES)
+def test_a_weight_that_changes_is_packed_again(called, way) -> None:
+    layer, x = paddle.nn.Linear(70, 37), random(9, 70, seed=5)
+
+    def apart() -> tuple[np.ndarray, float]:
+        """Result, and its distance from the exact products with the weight as it is."""
+        with paddle.no_grad():
+            y = bfloat16.linear(paddle.to_tensor(x), layer.weight, layer.bias).numpy()
+        exact = rounded(x) @ rounded(layer.weight.numpy()) + layer.bias.numpy()
+        return y, np.abs(y - exact).max() / np.abs(exact).max()
+
+    before, off = apart()
+    assert off < 2e-6
+    with paddle.no_grad() if way != "optimizer" else paddle.enable_grad():
+        CHANGES[way](layer)
+    after, off = apart()
+    assert called.count("sot_packed_linear") == 2
+    assert np.abs(after - before).max() > 0.1  # a pack of the weight before would show
+    assert off < 2e-6
+
+
+@able
+@pytest.mark.parametrize("rows", [1, 3, 16, 700])
+def test_one_pack_serves_batches_of_all_sizes(rows) -> None:
+    layer, x = paddle.nn.Linear(70, 37), random(rows, 70, seed=6)
+    with paddle.no_grad():
+        bfloat16.linear(paddle.ones([40, 70]), layer.weight, layer.bias)
+        found = bfloat16.linear(paddle.to_tensor(x), layer.weight, layer.bias).numpy()
+    exact = rounded(x) @ rounded(layer.weight.numpy()) + layer.bias.numpy()
+    np.testing.assert_allclose(found, exact, rtol=0, atol=2e-6 * np.abs(exact).max())
+
+
+@able
+def test_packs_go_with_their_weights() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    x, sizes = paddle.ones([2, 1024]), []
+    with paddle.no_grad():
+        for _ in range(40):
+            layer = paddle.nn.Linear(1024, 1024)
+            bfloat16.linear(x, layer.weight, layer.bias)
+            sizes.append(resident())
+    assert sizes[-1] - sizes[5] < 2**25  # 35 packs are 70 MiB
+
+
+@able
+def test_the_feed_forward_part_rounds_what_lies_between_once(called) -> None:
+    first, second = with_native_layers(nn.Sequential(nn.Linear(70, 90), nn.Linear(90, 37)))
+    x = random(3, 7, 70, seed=7)
+    bfloat16.choose_products("bf16")
+    called.clear()
+    with paddle.no_grad():
+        assert feed_forward.infers(paddle.to_tensor(x), first, second)
+        found = feed_forward.feed_forward(paddle.to_tensor(x), first, second).numpy()
+        apart = second(gelu(first(paddle.to_tensor(x)))).numpy()
+    assert called[0] == "sot_packed_feed_forward"
+    inner = rounded(x) @ rounded(first.weight.numpy()) + first.bias.numpy()
+    inner *= 0.5 * np.vectorize(math.erfc)(-inner / math.sqrt(2.0))
+    exact = rounded(inner) @ rounded(second.weight.numpy()) + second.bias.numpy()
+    for value in (found, apart):  # some numbers between are rounded to the other side
+        np.testing.assert_allclose(value, exact, rtol=0, atol=1e-3 * np.abs(exact).max())
+
+
+@able
+def test_a_weight_that_is_no_parameter_is_not_kept(called) -> None:
+    with paddle.no_grad():
+        bfloat16.linear(paddle.ones([2, 3]), paddle.ones([3, 4]))
+    assert called == ["sot_bfloat16_linear"]
 
 
 @able
