@@ -3,8 +3,8 @@
 Suites: train, infer and head (steps, beside the bare matrix products of each step, the floor);
 data (tokenization, loader, an epoch with and without padding); convert (a BERT-large there and
 back, beside copying it); align (a comparison of a BERT-base pair); scaling (steps along length,
-batch and width). No time is judged. A row is marked where other programs used the processors or
-the turns differ too much.
+batch and width); profile (the operators of a step). No time is judged. A row is marked where other
+programs used the processors or the turns differ too much.
 """
 
 from __future__ import annotations

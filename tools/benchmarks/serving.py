@@ -2,7 +2,8 @@
 
 Started as ``python -m tools.benchmarks.serving SIDE CLOCK``. A request is ``[what, fields...]``:
 ``["stamp"]``, ``["step", WORKLOAD, MODE]``, ``["products", WORKLOAD, MODE]`` (torch only),
-``["product", SHAPES]``, and ``["convert" | "align" | "tokens", {...}]`` of the other suites.
+``["product", SHAPES]``, ``["profile", WORKLOAD, MODE, REPEATS]`` (paddle only), and
+``["convert" | "align" | "tokens", {...}]`` of the other suites.
 """
 
 from __future__ import annotations
@@ -87,6 +88,12 @@ class Server:
         peak_mib(reset=True)
         step()
         return {"seconds": self._seconds(step), "peak_mib": peak_mib()}
+
+    def _profile(self, workload: dict[str, Any], mode: str, repeats: int) -> list[dict[str, Any]]:
+        from tools.benchmarks.operator_profile import profiled
+
+        steps = timed_steps.steps_of(Workload(**workload), self.framework, self.form)
+        return profiled(steps[mode], repeats)
 
     def _products(self, workload: dict[str, Any], mode: str) -> list[Any]:
         return timed_steps.products_of(Workload(**workload), mode)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.benchmarks import workloads
+from tools.benchmarks.operator_profile import profile_table
 from tools.benchmarks.step_rows import REFERENCE, StepRow, measure_steps, step_table
 from tools.benchmarks.timed_steps import MODES
 from tools.benchmarks.turns import ROOT, OtherLoad, Worker
@@ -175,6 +176,20 @@ def _scaling(plan: Plan, sides: Sides) -> Findings:
     return Findings(lines, rows)
 
 
+def _profile(plan: Plan, sides: Sides) -> Findings:
+    """Operators of a step of the first model, in a process of its own."""
+    workload = (workloads.TOY_MODELS if plan.toy else workloads.MODELS)[0]
+    lines, rows = [], []
+    with Worker("paddle", plan.threads) as worker:
+        load = OtherLoad([worker.pid])
+        for mode in MODES:
+            found = worker.ask("profile", workload.to_json(), mode, plan.repeats)
+            lines += [f"{workload.name}, {mode}", *profile_table(found)]
+            row = {"suite": "profile", "workload": workload.name, "mode": mode, "operators": found}
+            rows.append({**row, "others_used_processors": load.share()})
+    return Findings(lines, rows)
+
+
 SUITES: Mapping[str, Callable[[Plan, Sides], Findings]] = {
     "train": _steps("train", ("train",), workloads.MODELS, workloads.TOY_MODELS),
     "infer": _steps("infer", ("inference",), workloads.MODELS, workloads.TOY_MODELS),
@@ -183,10 +198,11 @@ SUITES: Mapping[str, Callable[[Plan, Sides], Findings]] = {
     "convert": _convert,
     "align": _align,
     "scaling": _scaling,
+    "profile": _profile,
 }
 """Name -> what measures it."""
 
 USUAL = ("train", "infer", "head")
 """Suites of ``make bench``."""
-ALONE = ("convert", "align")
+ALONE = ("convert", "align", "profile")
 """Suites that need none of the sides' processes."""

@@ -5,10 +5,12 @@ import io
 import json
 import math
 import os
+import types
 
 import pytest
 
 from tools.benchmarks import reporting, step_rows, suites, turns
+from tools.benchmarks.operator_profile import REST, _add_own_times, shares_of
 from tools.benchmarks.reporting import Settings, run_suites
 from tools.benchmarks.scaling_plots import write_plots
 from tools.benchmarks.serving import Server
@@ -156,6 +158,39 @@ def test_the_comparison_is_measured(ran):
     (row,) = rows_of(ran, "align")
     assert row["verdict"].startswith("PASS")
     assert row["seconds"]["forward float64"] > 0
+
+
+def test_the_operators_of_a_step_add_up(ran):
+    train, inference = rows_of(ran, "profile")
+    assert (train["mode"], inference["mode"]) == ("train", "inference")
+    for row in (train, inference):
+        assert sum(found["share"] for found in row["operators"]) == pytest.approx(1)
+        assert row["operators"][-1]["operator"] == REST
+    calls = {found["operator"]: found["calls"] for found in train["operators"]}
+    products = 8  # q, k, v and output, two of the feed-forward part, pooler and classifier
+    assert (calls["matmul"], calls["MatmulGradNode"]) == (products, products)
+    assert "MatmulGradNode" not in {found["operator"] for found in inference["operators"]}
+
+
+def test_an_operator_has_its_own_time_and_the_fastest_of_each_call():
+    def node(name, kind, start, end, *inner):
+        return types.SimpleNamespace(
+            name=name, type=f"Type.{kind}", start_ns=start, end_ns=end, children_node=inner
+        )
+
+    launch = node("matmul kernel launch", "OperatorInner", 4, 8)
+    product = node("matmul dygraph", "Operator", 3, 9, launch)
+    other = node("matmul dygraph", "Operator", 10, 12)
+    layer = node("Linear", "Forward", 2, 13, product, other)
+    calls = {REST: [0]}
+    _add_own_times(node("step", "ProfileStep", 0, 20, layer), calls, (REST, 0))
+    assert calls == {REST: [9], "layer Linear": [3], "matmul": [6, 2]}
+    slow = {REST: [9], "layer Linear": [3], "matmul": [4, 7], "cast": [1000]}
+    rows = shares_of([calls, slow])
+    assert [(r["operator"], r["calls"], round(1e9 * r["seconds"])) for r in rows] == [
+        *(("matmul", 2, 4 + 2), ("layer Linear", 1, 3), (REST, None, 9))
+    ]
+    assert [r["share"] for r in rows] == [6 / 18, 3 / 18, 9 / 18]
 
 
 def test_the_plots_are_pictures(ran, tmp_path):
