@@ -33,7 +33,7 @@ _COMPUTED = re.compile(r".*\.(position_ids|token_type_ids)|gpt\.h\.\d+\.attn\.bi
 """Buffers of transformers that Paddle's encoder computes when it runs."""
 
 _ENCODER_MODULES: tuple[tuple[str, str], ...] = (
-    (r"(.*)\.layer\.(\d+)\.attention\.self", r"\1.layers.\2.self_attn"),
+    (r"(.*)\.layer\.(\d+)\.attention\.self(\.dropout)?", r"\1.layers.\2.self_attn"),
     (r"(.*)\.layer\.(\d+)\.attention\.output\.dropout", r"\1.layers.\2.dropout1"),
     (r"(.*)\.layer\.(\d+)\.intermediate", r"\1.layers.\2.dropout"),
     (r"(.*)\.layer\.(\d+)\.output\.dropout", r"\1.layers.\2.dropout2"),
@@ -158,11 +158,12 @@ def _modules(model: nn.Module, plan: ConversionPlan) -> Named:
     for name, module in model.named_modules():
         facts = _constants(module)
         if facts and not name.endswith("attention.self.dropout"):  # its owner says it
-            found[parents.get(name) or _renamed(name)] = facts
+            found[parents.get(name) or renamed(name)] = facts
     return found
 
 
-def _renamed(name: str) -> str:
+def renamed(name: str) -> str:
+    """A module of transformers' encoder in paddlenlp's names; other names as they are."""
     for pattern, replacement in _ENCODER_MODULES:
         if re.fullmatch(pattern, name):
             return re.sub(pattern, replacement, name)
@@ -194,9 +195,7 @@ def _dropout(p: float) -> dict[str, Any]:
 
 
 def _activation(layer: Any) -> dict[str, Any]:
-    probe = torch.tensor([-1.5, -0.5, 0.75], dtype=torch.float64)
-    values = layer.intermediate.intermediate_act_fn(probe)
-    return {"normalised before": False, "activation at -1.5, -.5, .75": tuple(values.tolist())}
+    return {"normalised before": False, **_activation_alone(layer.intermediate.intermediate_act_fn)}
 
 
 def _activation_alone(function: Any) -> dict[str, Any]:

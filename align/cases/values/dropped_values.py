@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -29,7 +28,7 @@ import torch
 
 from align.cases.both_sides import BothSides, Setting, stamps
 from align.cases.model_pair import ModelPair
-from align.cases.sides import paddle_side, torch_side
+from align.cases.sides import built_torch, paddle_side, torch_side
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
 from align.record.recording import ROOT
@@ -42,20 +41,6 @@ _EVALUATION = "(draws in evaluation)"
 _SCALE = Tolerance("scaled", 1e-6, "1 / (1 - p), whose p a kernel may hold in float32")
 _EXACT = Tolerance("exact", 0.0, "which layers draw, and what a mask is shared by")
 _SHARED = ("(one mask for all samples)", "(one value for a whole sample)")
-_TEXT_NAMES = (  # transformers' layers that draw -> paddlenlp's
-    (
-        r"(bert|roberta)\.encoder\.layer\.(\d+)\.attention\.self(\.dropout)?$",
-        r"\1.encoder.layers.\2.self_attn",
-    ),
-    (
-        r"(bert|roberta)\.encoder\.layer\.(\d+)\.attention\.output\.dropout$",
-        r"\1.encoder.layers.\2.dropout1",
-    ),
-    (r"(bert|roberta)\.encoder\.layer\.(\d+)\.output\.dropout$", r"\1.encoder.layers.\2.dropout2"),
-    (r"gpt\.h\.(\d+)\.attn\.attn_dropout$", r"gpt.layers.\1.attn.attn_drop"),
-    (r"gpt\.h\.(\d+)\.attn\.resid_dropout$", r"gpt.layers.\1.attn.proj_drop"),
-    (r"gpt\.h\.(\d+)\.mlp\.dropout$", r"gpt.layers.\1.mlp.drop"),
-)
 
 
 def dropped(setting: Setting) -> BothSides:
@@ -100,9 +85,7 @@ def _renamed(draws: Draws) -> dict[str, DroppedDraw]:
     found = {}
     for name, draw in draws.found.items():
         layer, space, count = name.partition(" ")
-        for pattern, ours in _TEXT_NAMES:
-            layer = re.sub(pattern, ours, layer)
-        found[layer + space + count] = draw
+        found[built_torch.renamed(layer) + space + count] = draw
     return found
 
 

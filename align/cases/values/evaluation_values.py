@@ -24,6 +24,7 @@ from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
 from align.record.tolerance import Tolerance
 from sot_paddle.data.glue_tasks import get_task
+from sot_torch_ref.padding import pad_batch
 from sot_torch_ref.train.losses import task_loss
 from sot_torch_ref.train.metrics import glue_metrics
 
@@ -63,7 +64,8 @@ def text(setting: Setting, *, task: str) -> BothSides:
         shared = _of_processes(left, logits[left], labels[left], _CORRUPT)
         return {"training mode kept": np.asarray(1), **whole, **shared} | of_single
 
-    reference, stamp = _reference(pair, examples)
+    rows = _alone(pair, examples)
+    reference, stamp = torch.cat(rows).numpy(), on_torch.stamp(rows[0])
     single = reference.astype(np.float32)
     of_single = _of_single(_scores(task, single, labels)[1])
     ours = evaluated()
@@ -97,14 +99,7 @@ def spans(setting: Setting) -> BothSides:
     examples = [{"ids": rng.integers(1, vocabulary, length), "labels": row} for row in labels]
     batches = [list(range(rows))[at : at + 2] for at in range(0, rows, 2)]
     found = evaluation.predict(pair.model.train(), _Split(examples, batches))
-    model = pair.fresh_reference().eval()
-    with torch.no_grad(), on_torch.default_dtype(pair.dtype):
-        alone = []
-        for example in examples:
-            inputs = _collate([example])
-            inputs.pop("labels")
-            alone.append(model(**{name: torch.from_numpy(v) for name, v in inputs.items()}))
-    model.train(pair.case.train)
+    alone = _alone(pair, examples)
     starts, ends = (torch.cat(side).numpy() for side in zip(*alone, strict=True))
     ours = {
         "starts": found.outputs[:, 0],
@@ -193,17 +188,13 @@ def _of_processes(*found: Any) -> Arrays:
 
 
 def _collate(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
-    longest = max(len(row["ids"]) for row in rows)
-    ids = np.zeros((len(rows), longest), dtype=np.int64)
-    mask = np.zeros_like(ids)
-    for row, (line, valid) in zip(rows, zip(ids, mask, strict=True), strict=True):
-        line[: len(row["ids"])] = row["ids"]
-        valid[: len(row["ids"])] = 1
-    labels = np.array([row["labels"] for row in rows])
-    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+    made = pad_batch([row["ids"] for row in rows], [0] * len(rows), 0)
+    padded = {name: made[name].numpy() for name in ("input_ids", "attention_mask")}
+    return {**padded, "labels": np.array([row["labels"] for row in rows])}
 
 
-def _reference(pair: ModelPair, examples: list[dict[str, Any]]) -> tuple[np.ndarray, dict]:
+def _alone(pair: ModelPair, examples: list[dict[str, Any]]) -> list[Any]:
+    """What the reference says of each example by itself."""
     model = pair.fresh_reference().eval()
     rows = []
     with torch.no_grad(), on_torch.default_dtype(pair.dtype):
@@ -212,7 +203,7 @@ def _reference(pair: ModelPair, examples: list[dict[str, Any]]) -> tuple[np.ndar
             inputs.pop("labels")
             rows.append(model(**{name: torch.from_numpy(v) for name, v in inputs.items()}))
     model.train(pair.case.train)
-    return torch.cat(rows).numpy(), on_torch.stamp(rows[0])
+    return rows
 
 
 def _scores(

@@ -1,8 +1,8 @@
 """Step ``data`` of a data-parallel run: what each process gets, batch by batch, on both sides.
 
 Ours is the sampler that trains, in the loader that the trainer builds. The reference cuts the
-same global batches with torch, pads them with torch, and borrows an example for a process without
-a share, whose loss then counts for nothing.
+same global batches with torch, pads them by its own code, and borrows an example for a process
+without a share, whose loss then counts for nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.paddle_dataset import FeatureDataset, PadCollator
 from sot_paddle.data.token_features import TokenFeatures
 from sot_paddle.train.feeding import EpochBatches, MicroBatches
+from sot_torch_ref.padding import pad_batch
 
 SEED, MAX_LENGTH = 42, 12
 _MEAN = "weighted mean"
@@ -156,20 +157,10 @@ def _padded(
     case: Feeding, rows: Sequence[Sequence[int]], chosen: Sequence[int]
 ) -> dict[str, torch.Tensor]:
     """Rows whose second half is of type 1; the label of a row is its number."""
-    ids = [torch.tensor(rows[number]) for number in chosen]
-    types = [torch.arange(len(row)).ge((len(row) + 1) // 2).long() for row in ids]
-
-    def pad(parts: list[torch.Tensor], value: int) -> torch.Tensor:
-        padded = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=value)
-        more = MAX_LENGTH - padded.shape[1] if case.pad == "max_length" else 0
-        return torch.nn.functional.pad(padded, (0, more), value=value)
-
-    return {
-        "attention_mask": pad([torch.ones_like(row) for row in ids], 0),
-        "input_ids": pad(ids, case.pad_id),
-        "labels": torch.tensor(list(chosen)),
-        "token_type_ids": pad(types, 0),
-    }
+    parts = [rows[number] for number in chosen]
+    length = MAX_LENGTH if case.pad == "max_length" else None
+    made = pad_batch(parts, [len(row) // 2 for row in parts], case.pad_id, length)
+    return dict(sorted({**made, "labels": torch.tensor(list(chosen))}.items()))
 
 
 def means(fed: Arrays, processes: int) -> Arrays:

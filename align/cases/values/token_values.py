@@ -32,6 +32,7 @@ from sot_paddle.data.subword import TIE_BREAKS, truncated_lengths
 from sot_paddle.data.tokenization import WordPieceTokenizer
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.train.feeding import MicroBatches
+from sot_torch_ref.padding import pad_batch
 
 Cut = Callable[[int, int, int], tuple[int, int]]
 """Tokens of two sentences, and the room for them -> how many of each are kept."""
@@ -368,19 +369,10 @@ def subwords(
 def _unpadded_rows(
     tokenizer: Any, first: Sequence[str], second: Sequence[str] | None, max_length: int
 ) -> Arrays:
-    """Rows padded on the right, by hand where the vocabulary has no padding."""
-    made: Arrays = {
-        name: np.zeros((len(first), max_length), dtype="int64")
-        for name in ("input_ids", "token_type_ids", "attention_mask")
-    }
-    if tokenizer.pad_token_id is not None:
-        made["input_ids"][:] = tokenizer.pad_token_id
-    for row, text in enumerate(first):
-        other = None if second is None else second[row]
-        encoded = tokenizer(text, other, truncation="longest_first", max_length=max_length)
-        length = len(encoded["input_ids"])
-        made["input_ids"][row, :length] = encoded["input_ids"]
-        made["attention_mask"][row, :length] = 1
-        if "token_type_ids" in encoded:
-            made["token_type_ids"][row, :length] = encoded["token_type_ids"]
-    return made
+    """Rows padded on the right, with 0 where the vocabulary has no padding."""
+    cut = {"truncation": "longest_first", "max_length": max_length}
+    rows = [tokenizer(one, second and second[at], **cut) for at, one in enumerate(first)]
+    seconds = [sum(row.get("token_type_ids", ())) for row in rows]
+    ids = [row["input_ids"] for row in rows]
+    padded = pad_batch(ids, seconds, tokenizer.pad_token_id or 0, max_length)
+    return {name: tensor.numpy() for name, tensor in padded.items()}

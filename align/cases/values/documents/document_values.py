@@ -18,6 +18,7 @@ from align.record.arrays import Arrays
 from sot_paddle.data.subword import kept_tokens
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.documents import DocumentSplit, load_documents
+from sot_torch_ref.padding import pad_batch
 from sot_torch_ref.train import documents
 
 _NONE = -9
@@ -145,20 +146,13 @@ def _reference(
     setting: Setting, rows: list[tuple[int, str]], max_length: int, trunc_medium: int
 ) -> dict[str, torch.Tensor]:
     tokenizer = setting.context.reference_tokenizer()
-    padded, masks = [], []
+    kept = []
     for _, text in rows:
         tokens = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
         cut = documents.cut(tokens, max_length - 2, trunc_medium)
-        row = [tokenizer.cls_token_id, *cut, tokenizer.sep_token_id]
-        rest = max_length - len(row)
-        padded.append(row + [0] * rest)
-        masks.append([1] * len(row) + [0] * rest)
-    return {
-        "input_ids": torch.tensor(padded),
-        "token_type_ids": torch.zeros(len(rows), max_length, dtype=torch.int64),
-        "attention_mask": torch.tensor(masks),
-        "labels": torch.tensor([label for label, _ in rows]),
-    }
+        kept.append([tokenizer.cls_token_id, *cut, tokenizer.sep_token_id])
+    labels = torch.tensor([label for label, _ in rows])
+    return pad_batch(kept, [0] * len(kept), 0, max_length) | {"labels": labels}
 
 
 Written = tuple[Path, Mapping[str, Any], Callable[[], list[tuple[int, str]]]]

@@ -50,6 +50,11 @@ _HEAD = {  # ours -> the reference's, and whether it is transposed
     "head.next_fc.weight": ("seq_relationship.weight", True),
     "head.next_fc.bias": ("seq_relationship.bias", False),
 }
+_RECORD = {
+    **{"ids": "ids", "types": "types", "mask": "mask", "positions": "masked_lm_positions"},
+    **{"words": "masked_lm_ids", "weights": "masked_lm_weights"},
+}
+"""Ours -> the original's features."""
 
 
 def pretraining(setting: Setting, *, judged: bool, every_place: bool = False) -> BothSides:
@@ -99,9 +104,9 @@ def _differs(found: Arrays, ours: Arrays) -> bool:
 
 def _instances(pad: int) -> tuple[Arrays, Arrays]:
     """A batch as ours takes it, and the features of the original's records."""
-    rng = np.random.default_rng(3)
+    rng, places = np.random.default_rng(3), np.arange(_LENGTH)
     lengths, counts = (_LENGTH, 8, 6), (_PLACES, 2, 1)
-    rows, records = [], []
+    rows = []
     for length, count in zip(lengths, counts, strict=True):
         ids = np.full(_LENGTH, pad)
         ids[:length] = rng.integers(_FIRST_WORD, 28, length)
@@ -112,28 +117,17 @@ def _instances(pad: int) -> tuple[Arrays, Arrays]:
         ids[chosen[: count // 2 + 1]] = _MASK
         row = {
             "ids": ids,
-            "types": (np.arange(_LENGTH) > length // 2) * (np.arange(_LENGTH) < length),
-            "mask": (np.arange(_LENGTH) < length).astype(np.int64),
+            "types": ((places > length // 2) & (places < length)).astype(np.int64),
+            "mask": (places < length).astype(np.int64),
             "positions": np.concatenate([chosen, zeros]),
             "words": np.concatenate([words, zeros]),
             "weights": np.concatenate([np.ones(count, np.int64), zeros]),
             "next": np.int64(count % 2),
         }
-        row["types"] = row["types"].astype(np.int64)
         rows.append(row)
-        records.append(
-            {
-                "ids": row["ids"],
-                "types": row["types"],
-                "mask": row["mask"],
-                "masked_lm_positions": row["positions"],
-                "masked_lm_ids": row["words"],
-                "masked_lm_weights": row["weights"],
-                "next_sentence_labels": np.array([row["next"]]),
-            }
-        )
-    stacked = {name: np.stack([one[name] for one in records]) for name in records[0]}
-    return collate(rows, judged=False), stacked
+    records = {name: np.stack([row[ours] for row in rows]) for ours, name in _RECORD.items()}
+    records["next_sentence_labels"] = np.array([[row["next"]] for row in rows])
+    return collate(rows, judged=False), records
 
 
 def _masked_pairs(pad: int) -> tuple[Arrays, Arrays]:

@@ -9,32 +9,13 @@ import h5py
 import numpy as np
 import torch
 
+from align.cases import stored_layout
 from align.cases.both_sides import BothSides, Setting, stamps
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
 from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.live_states import LiveStates, hidden_states
 from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
-
-_FILES = {
-    "rte train": {
-        "states": ("rte_bert_embeds.h5", "embeds"),
-        "labels": ("rte_labels.h5", "labels"),
-        "rows": ("rte_idx.h5", "idx"),
-    },
-    "mnli dev_matched": {
-        "states": ("mnli_dev_matched_bert_embeds.h5", "embeds"),
-        "labels": ("mnli_dev_matched_labels.h5", "labels"),
-        "rows": ("mnli_dev_matched_idx.h5", "idx"),
-    },
-    "squad train": {
-        "states": ("squad_train_embeds.h5", "embeds"),
-        "labels": ("squad_train_start_labels.h5", "start_ids"),
-        "last tokens": ("squad_train_end_labels.h5", "end_ids"),
-        "rows": ("squad_train_indices.h5", "indices"),
-    },
-}
-"""File and dataset of the original (specification C.2)."""
 
 
 def live(setting: Setting) -> BothSides:
@@ -118,7 +99,11 @@ def stored(
     order = [*reversed(range(rows))]
     ours = {"states": reader.states(order)[::-1], "labels": reader.labels[0], "rows": reader.rows}
     reader.close()
-    files = _FILES[f"{task} {split}"]
+    original = stored_layout.given()[f"{task} {split}"]
+    (*of_labels, _), ends = original["labels"][:3], original["labels"][3:5]
+    last = {"last tokens": ends} if ends else {}
+    files = {"states": original["states"][:2], "labels": of_labels, **last}
+    files["rows"] = original["rows"][:2]
     found = {"files": _names(path.name for path in layout.paths(folder))}
     for kind, (file, name) in files.items():
         with h5py.File(folder / file) as opened:
