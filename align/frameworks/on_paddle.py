@@ -14,7 +14,6 @@ import numpy as np
 import paddle
 
 from align.frameworks import masks_paddle
-from align.frameworks.code_lines import builders_recorded
 from align.frameworks.factories import unpack
 from align.frameworks.swapping import without_dropout
 from align.record.arrays import (
@@ -30,6 +29,7 @@ from align.record.arrays import (
     qualified_types,
     replace,
 )
+from align.record.provenance import builders_recorded
 from align.record.recording import ROOT
 from align.record.request import Request
 

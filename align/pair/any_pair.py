@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from align.frameworks import code_lines, on_paddle, on_torch, stepping_paddle, stepping_torch
+from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
 from align.frameworks.masks import Masks
 from align.frameworks.moved_roundings import MovedRoundings
 from align.judge.distance import exact_in_float32, peak
@@ -27,7 +27,7 @@ from align.pair.isolation import Isolation
 from align.pair.pair import Pair, TrainingRuns, live_training
 from align.pair.runs import Models, load, tensors
 from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun, cast, is_array, leaves
-from align.record.provenance import described, origin
+from align.record.provenance import code_of, described, origin, source_of
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
 from align.record.stored_arrays import Store
@@ -63,8 +63,8 @@ class Setup:
         self.weights, self.table_note = found.weights, found.note
         self.modules: ModuleMap = found.modules
         self.sides = {
-            "paddle": described(type(layer).__name__, code_lines.source_of(layer), own),
-            "torch": described(type(model).__name__, code_lines.source_of(model), source),
+            "paddle": described(type(layer).__name__, source_of(layer), own),
+            "torch": described(type(model).__name__, source_of(model), source),
         }
         self.origin = origin((layer, model))
         store = Store()
@@ -375,7 +375,7 @@ class AnyPair(Pair):
 
     def code(self, key: str) -> str:
         """Where to look, by a call's key."""
-        return code_lines.code_of(on_paddle.modules(self.model), key.partition("#")[0])
+        return code_of(on_paddle.modules(self.model), key.partition("#")[0])
 
     def layer(self, key: str) -> tuple[Any, Any, Arrays]:
         """Paddle layer, PyTorch module and the layer's own tensors, by a call's key."""

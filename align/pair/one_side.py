@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.frameworks import code_lines
 from align.frameworks.masks import Masks
 from align.judge import drift
 from align.judge.drift import Track
@@ -32,7 +31,7 @@ from align.record.arrays import Arrays, Entry, TrainingRun
 from align.record.files import dump_meta
 from align.record.files.dump_meta import Module
 from align.record.files.dump_reading import Dump
-from align.record.provenance import commit
+from align.record.provenance import code_of, commit
 from align.record.recording import Recording
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, Store
@@ -240,7 +239,7 @@ def module_of(name: str, module: Any) -> Module:
         for key, value in vars(module).items()
         if isinstance(value, kinds) and len(str(value)) < _LONGEST
     }
-    return Module(name, type(module).__name__, code_lines.code_of({name: module}, name), settings)
+    return Module(name, type(module).__name__, code_of({name: module}, name), settings)
 
 
 def has_stock_partner(module: Any) -> bool:

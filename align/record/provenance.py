@@ -1,19 +1,27 @@
-"""Where a report comes from: the pair, its models, date, commits, command and seed."""
+"""Where a report comes from: pair, models, date, commits, command, seed, and lines of code.
+
+The line of a layer is that of its forward, or of the user's code that builds it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import os
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import sot_paddle
+from align.record.recording import ROOT
 
 SIDES = {"paddle": "Paddle", "torch": "PyTorch"}
 LIBRARIES = {"site-packages", "dist-packages"}
@@ -118,3 +126,113 @@ def _folder(models: Iterable[Any]) -> Path:
         if not LIBRARIES & set(path.parts):
             return path.parent
     return Path.cwd()
+
+
+_BUILT = "_align_built_at"
+_INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+_PORTS = "align.certify"  # the suite's own ports stand for a user's
+
+
+def code_of(layers: Mapping[str, Any], name: str) -> str:
+    """Where to look for a layer: its forward; of a library's layer the user's line that builds it.
+
+    Args:
+        layers: every layer by name, the model itself under ROOT.
+        name: of the layer.
+
+    Returns:
+        Class, file and line, relative to the working folder where it can be; "" without the layer.
+    """
+    layer = layers.get(name)
+    if layer is None:
+        return ""
+    own = source_of(layer)
+    if not _is_library(_file(type(layer).forward)):
+        return own
+    (built,) = vars(layer).get(_BUILT, ("",))
+    built = built or _built_at(layers, name)
+    return f"{built} ({own})" if built else own
+
+
+def source_of(layer: Any) -> str:
+    """Class, file and line of a layer's forward."""
+    kind = type(layer)
+    return _place(kind.forward, f"{kind.__qualname__}.forward") or (
+        f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+@contextlib.contextmanager
+def builders_recorded(base: type) -> Iterator[None]:
+    """Layers that are built in a ``with`` block remember the user's line that is building them.
+
+    Args:
+        base: the framework's class of all layers.
+    """
+    plain = base.__init__
+
+    @functools.wraps(plain)
+    def init(self: Any, *args: Any, **options: Any) -> None:
+        vars(self)[_BUILT] = (_users_line(sys._getframe(1)),)  # no text: no setting of the layer
+        plain(self, *args, **options)
+
+    base.__init__ = init
+    try:
+        yield
+    finally:
+        base.__init__ = plain
+
+
+def _users_line(frame: FrameType | None) -> str:
+    """Function, file and line of the innermost frame that is no library's and not the suite's."""
+    while frame is not None:
+        code, module = frame.f_code, frame.f_globals.get("__name__", "")
+        suite = module.startswith("align.") and not module.startswith(_PORTS)
+        if not suite and not _is_library(code.co_filename):
+            title = code.co_qualname.replace("<module>", "").rpartition("<locals>.")[2]
+            return ", ".join(filter(None, [title, f"{_shown(code.co_filename)}:{frame.f_lineno}"]))
+        frame = frame.f_back
+    return ""
+
+
+def _built_at(layers: Mapping[str, Any], name: str) -> str:
+    """The same of a layer that came built: the line of the constructor that names it."""
+    parts = name.split(".")
+    for i in range(len(parts) - 1, -1, -1):
+        owner = layers.get(".".join(parts[:i]) or ROOT)
+        if owner is not None and not _is_library(_file(type(owner).__init__)):
+            kind = type(owner)
+            return _place(kind.__init__, f"{kind.__qualname__}.__init__", f"self.{parts[i]} ")
+    return ""
+
+
+def _is_library(file: str) -> bool:
+    """Whether a file belongs to Python or to an installed package."""
+    return file.startswith(("<frozen", *_INSTALLED)) or "site-packages" in Path(file).parts
+
+
+def _file(function: Any) -> str:
+    """Where a function is written, "" where that is not known."""
+    try:
+        return inspect.getsourcefile(inspect.unwrap(function)) or ""
+    except TypeError:
+        return ""
+
+
+def _shown(file: str) -> str:
+    path = Path(file)
+    if "site-packages" in path.parts:
+        return Path(*path.parts[path.parts.index("site-packages") + 1 :]).as_posix()
+    shown = os.path.relpath(path)
+    return path.name if shown.startswith("..") else shown
+
+
+def _place(function: Any, title: str, text: str = "") -> str:
+    """Title, file and line of a function, or of the first line in it that holds a text."""
+    file = _file(function)
+    try:
+        lines, first = inspect.getsourcelines(inspect.unwrap(function))
+    except (OSError, TypeError):
+        return ""
+    found = (i for i, line in enumerate(lines) if text in line)
+    return f"{title}, {_shown(file)}:{first + next(found, 0)}" if file else ""

@@ -18,7 +18,6 @@ import numpy as np
 from align.explain.losses import loss_causes
 from align.explain.losses.loss_causes import LossRun
 from align.frameworks import on_paddle, on_torch
-from align.frameworks.code_lines import source_of
 from align.frameworks.moved_roundings import MovedRoundings
 from align.judge import bounds
 from align.judge.bounds import Settling
@@ -27,6 +26,7 @@ from align.judge.noise_band import Kinds, NoiseBand
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.record.arrays import Arrays, held_dtype, output_weights, replace
+from align.record.provenance import source_of
 from align.record.recording import ROOT
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.stages.stages import judged_control

@@ -12,7 +12,7 @@ from align.cases.values import fed_values, loss_values, rate_values
 from align.frameworks import on_paddle, on_torch
 from align.record.results import Report
 from align.record.tolerance import Tolerance
-from tests.align.small_values import data_case, loss_case, metric_case, rates_case
+from tests.align.small_values import data_case, loss_case, rates_case
 
 STAMPS = {"ours": {"framework": "paddle"}, "reference": {"framework": "torch"}}
 ONE = {"a": np.array([1.0, 2.0])}
@@ -145,27 +145,6 @@ def proven(case, dtype, context=None):
     assert result.controls
     assert all(control.caught and control.detail for control in result.controls)
     return result
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("given", [{"ignored": 2}, {"num_classes": 1}, {"pair": True}], ids=str)
-def test_losses(given, dtype):
-    result = proven(loss_case(**given), dtype)
-    assert {c.name for c in result.comparisons} >= {"loss", "logits.0"}
-    assert {stamp["dtype"] for stamp in result.stamps.values()} == {dtype}
-
-
-@pytest.mark.parametrize("task", ["cola", "mrpc", "sts-b", "mnli"])
-def test_metrics(task):
-    assert proven(metric_case(task=task), None).framework_free
-
-
-@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
-@pytest.mark.parametrize("warmup", [0, 5])
-def test_learning_rates(schedule, warmup):
-    result = proven(rates_case(schedule, warmup), None)
-    assert ("warm-up one step longer" in caught(result)) == (warmup > 0)
-    assert len(result.series["learning_rate"]["paddle"]) == 12
 
 
 @pytest.mark.parametrize("pairs", [False, True])
