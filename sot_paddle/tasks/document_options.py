@@ -137,6 +137,11 @@ class DocumentTrainConfig(TunedOptions, TextRunOptions):
             raise ValueError("correct_bias is an option of optimizer hf_adamw")
 
     @property
+    def length(self) -> int:
+        """Tokens of a row at most."""
+        return self.max_seq_length
+
+    @property
     def head_options(self) -> dict[str, Any]:
         """Options of the head for ``create_model``."""
         options = {"pooling": self.resolved_pooling, "head_dropout": self.head_dropout}

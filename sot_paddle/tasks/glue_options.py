@@ -104,6 +104,11 @@ class TrainConfig(TunedOptions, TextRunOptions):
             )
 
     @property
+    def length(self) -> int:
+        """Tokens of a row at most."""
+        return self.max_seq_length
+
+    @property
     def resolved_pooling(self) -> str:
         """The pooling in the names of :class:`sot_paddle.config.HeadConfig`."""
         return self.pooling or (SECOND_ORDER if self.head == "mgcrp" else super().resolved_pooling)

@@ -40,6 +40,11 @@ class CheckpointOptions:
     attention_probs_dropout_prob = None
 
     @property
+    def length(self) -> int | None:
+        """Tokens of a row, None where the options do not say it."""
+        return None
+
+    @property
     def resolved_pooling(self) -> str:
         """The pooling in the names of :class:`sot_paddle.config.HeadConfig`."""
         return TEXT_BACKBONES[self.model_type].plain

@@ -14,9 +14,9 @@ from sot_paddle.command_line import Command
 from sot_paddle.distributed import say
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.documents import load_documents
-from sot_paddle.train import layer_rates, pretrained, session, text_command
+from sot_paddle.train import layer_rates, session, text_command
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.pretrained import Converter, Pretrained
+from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.setup import Setup
 from sot_paddle.train.text_command import TextSource, plan
 from sot_paddle.train.training_command import run_training
@@ -54,22 +54,12 @@ def run_config(config: DocumentTrainConfig, convert: Converter) -> dict[str, Any
     if config.paddle_compat and config.discr:
         say("--discr has no effect: the Paddle port ignores it, see --paddle_compat")
     source = TextSource(config, text_command.checkpoint_of(config, convert))
-    _check_length(config, source.found)
     task = load_documents(config, source.found.vocabulary)
     text_command.check_vocabulary(config, source.found, task.vocab_size)
     rows = 0 if task.train is None else len(task.train)
     return session.run_setup(
         Setup(config, task, source, plan(config), lambda *more: optimizer(config, rows, *more))
     )
-
-
-def _check_length(config: DocumentTrainConfig, found: Pretrained) -> None:
-    limit = pretrained.position_limit(config, found)
-    if config.max_seq_length > limit:
-        raise ValueError(
-            f"{found.origin} has positions for {limit} tokens, asked for {config.max_seq_length}: "
-            "lower --max_seq_length"
-        )
 
 
 def optimizer(

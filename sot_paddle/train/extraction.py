@@ -69,7 +69,7 @@ def extract_splits(config: ExtractConfig, convert: Converter) -> None:
     prepare_device(dtype="float32", cpu=config.no_cuda)
     splits = _splits(config)
     folder = Path(config.output_dir)
-    frozen = load_frozen(config, config.length, convert)
+    frozen = load_frozen(config, convert)
     sources = {split: _source(config, frozen, split) for split in splits}
     files = [path for s in splits for path in stored_split(config.task_name, s).paths(folder)]
     require_ours(files)

@@ -9,17 +9,17 @@ from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.distributed import say
 from sot_paddle.registry import TEXT_BACKBONES
+from sot_paddle.tasks.state_options import StateRows
 from sot_paddle.tasks.text_options import CheckpointOptions
 from sot_paddle.train import pretrained
 from sot_paddle.train.pretrained import Converter
 
 
-def load_frozen(options: CheckpointOptions, max_length: int, convert: Converter) -> FrozenModel:
+def load_frozen(options: StateRows, convert: Converter) -> FrozenModel:
     """Read a checkpoint: a Hugging Face folder, or a folder that tools/train_glue.py wrote.
 
     Args:
-        options: which.
-        max_length: tokens of a row.
+        options: which, and the tokens of a row.
         convert: turns a checkpoint of PyTorch into this project's tensors.
 
     Raises:
@@ -31,13 +31,10 @@ def load_frozen(options: CheckpointOptions, max_length: int, convert: Converter)
     model.eval()
     for parameter in model.parameters():
         parameter.stop_gradient = True
-    limit = model.backbone.position_limit(model.encoder_config)
-    if max_length > limit:
-        raise ValueError(f"{found.origin} has positions for {limit} tokens, asked for {max_length}")
     family = FAMILIES[model.backbone.tokenizer]
-    tokenizer = family.from_files(found.vocabulary, max_length=max_length, tie_break="fast")
+    tokenizer = family.from_files(found.vocabulary, max_length=options.length, tie_break="fast")
     say(f"encoder: {loaded} tensors from {found.origin}")
-    return FrozenModel(model, tokenizer, max_length)
+    return FrozenModel(model, tokenizer, options.length)
 
 
 def read_tokenizer(options: CheckpointOptions, max_length: int) -> SubwordTokenizer:

@@ -67,7 +67,8 @@ def find(config: CheckpointOptions, convert: Converter) -> Pretrained:
         The encoder; its arrays may be read lazily from the file.
 
     Raises:
-        ValueError: nothing there, or another checkpoint than ``model_type``; says what to do.
+        ValueError: nothing there, another checkpoint than ``model_type``, or one with fewer
+            positions than rows have tokens; says what to do.
     """
     name = config.model_name_or_path
     place = _locate(name, config.cache_dir)
@@ -96,6 +97,8 @@ def find(config: CheckpointOptions, convert: Converter) -> Pretrained:
     family = _family(config)
     if not family.whole(found.vocabulary):
         raise ValueError(f"{found.origin} has no {family.said}: give it with --tokenizer_name")
+    if config.length is not None:
+        _check_length(config, found)
     return found
 
 
@@ -120,13 +123,29 @@ def vocabulary_size(config: CheckpointOptions, pretrained: Pretrained) -> int:
     return options.get("vocab_size", preset["vocab_size"])
 
 
-def position_limit(config: CheckpointOptions, pretrained: Pretrained) -> int:
-    """Tokens of a row at most, of the model that the checkpoint's sizes describe."""
+def _check_length(config: CheckpointOptions, found: Pretrained) -> None:
     backbone = _backbone(config)
-    sizes = backbone.defaults(_preset(config, pretrained.config))
-    return backbone.position_limit(
-        backbone.options(**{**sizes, **backbone.read_config(pretrained.config)})
+    sizes = backbone.defaults(_preset(config, found.config))
+    made = backbone.options(**{**sizes, **backbone.read_config(found.config)})
+    require_positions(
+        backbone.position_limit(made), config.length, found.origin, "lower --max_seq_length"
     )
+
+
+def require_positions(limit: int, tokens: int, origin: str, advice: str) -> None:
+    """Refuse rows with more tokens than a model has positions for.
+
+    Args:
+        limit: tokens of a row at most.
+        tokens: of a row.
+        origin: of the model, for the message.
+        advice: what to do.
+
+    Raises:
+        ValueError: with both numbers.
+    """
+    if tokens > limit:
+        raise ValueError(f"{origin} has positions for {limit} tokens, asked for {tokens}: {advice}")
 
 
 def _backbone(config: CheckpointOptions) -> TextBackbone:

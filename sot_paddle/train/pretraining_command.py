@@ -87,7 +87,7 @@ def run_config(config: PretrainConfig, convert: Converter) -> dict[str, Any]:
     judged = form_of(Path(config.data_dir)) != pair_files.FORM
     config = config.filled(judged)
     sizes = encoder_config(config, found, tokenizer)
-    task = _task(config, sizes, tokenizer, judged)
+    task = _task(config, sizes, tokenizer, judged, found.origin)
     source = PretrainingSource(config, found, sizes, judged, places)
     return session.run_setup(
         Setup(config, task, source, plan(config), lambda *more: _optimizer(config, *more))
@@ -141,17 +141,21 @@ def encoder_config(
 
 
 def _task(
-    config: PretrainConfig, sizes: EncoderConfig, tokenizer: SubwordTokenizer, judged: bool
+    config: PretrainConfig,
+    sizes: EncoderConfig,
+    tokenizer: SubwordTokenizer,
+    judged: bool,
+    origin: str,
 ) -> PretrainingTask:
     limit = TEXT_BACKBONES[config.model_type].position_limit(sizes)
+    if not judged:
+        pretrained.require_positions(limit, config.block_size, origin, "lower --block_size")
 
     def split(place: str, *, evaluated: bool = False) -> PretrainingSplit:
         rows = _rows(config, Path(place), tokenizer, judged)
-        length = config.block_size
         if judged:
-            length = rows._rows.max_seq_length
-        if length > limit:
-            raise ValueError(f"rows of {length} tokens, the model has positions for {limit}")
+            advice = f"prepare {place} with a smaller --max_seq_length"
+            pretrained.require_positions(limit, rows._rows.max_seq_length, origin, advice)
         return PretrainingSplit(rows, config.per_gpu_eval_batch_size, evaluated)
 
     factors = {"words_weight": config.words_weight, "next_weight": config.next_weight}

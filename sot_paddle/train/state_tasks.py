@@ -39,7 +39,7 @@ def load_states(config: StateTrainConfig, convert: Converter) -> tuple[Task, Siz
     Raises:
         ValueError: a file is missing, unfinished, or made for other rows.
     """
-    frozen = load_frozen(config, config.length, convert) if config.states == LIVE else None
+    frozen = load_frozen(config, convert) if config.states == LIVE else None
     task = _squad(config, frozen) if config.squad else _glue(config, frozen)
     splits = [task.train, *task.dev.values(), *task.test.values()]
     sources = [_of(split).source for split in splits if split is not None]

@@ -122,7 +122,7 @@ def test_the_paddle_port_s_recipe_runs_and_says_what_it_ignores(train, tmp_path)
     [
         ((), "nothing to do: give --do_train"),
         (("--do_train", "--task_name", "AG"), "unknown task 'AG'"),
-        (("--do_train", "--max_seq_length", "64"), "has positions for 40 tokens, asked for 64"),
+        (("--do_train", "--max_seq_length", "64", "--data_dir", "no"), "positions for 40 tokens"),
         (("--do_train", "--trunc_medium", "10"), "first tokens below 10"),
         (("--do_train", "--layers", "2"), "numbers from 0 to 1 of this model"),
         (("--do_eval", "--label_column", "none"), "expected the column none"),

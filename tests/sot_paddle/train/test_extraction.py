@@ -45,7 +45,8 @@ def test_what_is_stored_are_the_encoder_s_states(store, tiny_folders, encoder, t
     assert status == 0, said
     assert "RTE train: 22 rows x 3 states x 20 tokens x 12 in float16: 1.1 MB more, " in said
     options = ["--task_name", "RTE", "--model_name_or_path", str(encoder), "--output_dir", "x"]
-    frozen = load_frozen(parse(COMMAND, options), 20, no_conversion)
+    options += ["--max_seq_length", "20"]
+    frozen = load_frozen(parse(COMMAND, options), no_conversion)
     assert not frozen.model.training
     assert all(parameter.stop_gradient for parameter in frozen.model.parameters())
     for split, rows in (("train", 22), ("dev", 7)):
@@ -96,7 +97,8 @@ def test_squad_is_stored_with_both_ends(store, encoder, tmp_path) -> None:
     assert status == 0, said
     reader = StateReader(tmp_path / "states", stored_split("squad", "dev"))
     options = ["--task_name", "squad", "--model_name_or_path", str(encoder), "--output_dir", "x"]
-    frozen = load_frozen(parse(COMMAND, options), 20, no_conversion)
+    options += ["--max_seq_length", "20"]
+    frozen = load_frozen(parse(COMMAND, options), no_conversion)
     questions, features, live = squad_states(frozen, file, "dev", stride=5)
     assert len(questions) == 6
     assert len(reader) == len(features) > 12

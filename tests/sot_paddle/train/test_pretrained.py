@@ -21,6 +21,7 @@ SIZES = {
 
 def _config(path, **more):
     fields = {"task_name": "RTE", "data_dir": "d", "output_dir": "o", "q_dim": 5, "k_dim": 3}
+    fields["max_seq_length"] = 24
     return TrainConfig(model_name_or_path=str(path), **(fields | more))
 
 

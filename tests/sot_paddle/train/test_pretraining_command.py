@@ -104,7 +104,7 @@ def test_the_folder_is_a_checkpoint_for_further_training_and_for_fine_tuning(
         ({"data_dir": "nowhere"}, "is not finished"),
         ({"do_eval": True, "eval_data_dir": ""}, "do_eval needs --eval_data_dir"),
         ({"do_predict": True}, "predicts nothing"),
-        ({"block_size": 40}, "model has positions for 32"),
+        ({"block_size": 40}, "has positions for 32 tokens, asked for 40: lower --block_size"),
         ({"attention_kernel": "convk 2"}, "unknown option"),
     ],
 )

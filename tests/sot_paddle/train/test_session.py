@@ -212,7 +212,7 @@ def test_no_space_is_one_line_and_leaves_the_older_checkpoint(tiny, tmp_path, mo
         (("--bf16",), "--bf16 needs a GPU"),
         (("--data_dir", "nowhere"), "does not exist"),
         (("--padding", "longest"), "add mask_padding"),
-        (("--max_seq_length", "25"), "for which the model has positions"),
+        (("--max_seq_length", "25", "--data_dir", "nowhere"), "positions for 24 tokens, asked"),
         (("--num_train_epochs", "0.01"), "make no step"),
         (("--warmup_steps", "99"), "warmup_steps must be between"),
         (("--resume", "nowhere"), "not a whole checkpoint"),

@@ -101,6 +101,7 @@ def test_a_run_is_continued_bit_for_bit(train, tmp_path) -> None:
         (("--do_predict",), "holds a trained head: give --do_train"),
         (("--do_train", "--fp16", "--bf16"), "fp16 and bf16 exclude each other"),
         (("--do_train", "--max_seq_length", "9"), "raise max_length"),
+        (("--do_train", "--max_seq_length", "99", "--train_file", "no"), "asked for 99: lower --"),
     ],
 )
 def test_a_refusal_is_one_line(train, tmp_path, flags, message) -> None:
