@@ -62,7 +62,8 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
         task: a name of ``TASKS``, or a :class:`Task` (see
             :func:`sot_paddle.data.own_table.own_task`).
         split: ``train``, ``dev``, ``test``; MNLI also ``dev_matched``, ``dev_mismatched``,
-            ``test_matched`` and ``test_mismatched`` (``dev`` and ``test`` mean matched).
+            ``test_matched``, ``test_mismatched`` (``dev`` and ``test`` mean matched) and
+            ``test_diagnostic`` (AX).
 
     Returns:
         The examples in the file's order, at least one.
@@ -101,8 +102,11 @@ def _present(folder: Path, file: SplitFile) -> bool:
 
 
 def _paths(folder: Path, file: SplitFile) -> tuple[Path, ...]:
-    names = (file.name,) if file.member_ids is None else (file.name, file.member_ids)
-    return tuple(folder / name for name in names)
+    return tuple(folder / name for name in _names(file))
+
+
+def _names(file: SplitFile) -> tuple[str, ...]:
+    return (file.name,) if file.member_ids is None else (file.name, file.member_ids)
 
 
 def _locate(folder: Path, task: Task, split: str) -> SplitFile:
@@ -111,9 +115,7 @@ def _locate(folder: Path, task: Task, split: str) -> SplitFile:
     for file in task.splits[name]:
         if _present(folder, file):
             return file
-    wanted = " or ".join(
-        " with ".join(path.name for path in _paths(folder, file)) for file in task.splits[name]
-    )
+    wanted = " or ".join(" with ".join(_names(file)) for file in task.splits[name])
     asked = f"{task.title} {name}: expected {wanted} in {folder}"
     if not folder.is_dir():
         kind = "is a file, not a folder" if folder.exists() else "does not exist"

@@ -21,7 +21,7 @@ class SplitFile:
     """One file that holds one split.
 
     Attributes:
-        name: file name inside the task's folder.
+        name: file name, from the task's folder.
         columns: column names of a file without a header line, None when it has one.
         labelled: whether its label column is read (a test file's labels are withheld).
         member_ids: name of a file listing the id pairs of another split (MRPC's
@@ -84,7 +84,7 @@ class Task:
 
     @property
     def test_splits(self) -> tuple[str, ...]:
-        """Names of the test splits (two for MNLI)."""
+        """Names of the test splits (MNLI has two, and the diagnostic set)."""
         return tuple(name for name in self.splits if name.startswith("test"))
 
 
@@ -122,6 +122,12 @@ _MRPC_SPLITS = standard_splits(
     dev=(SplitFile("dev.tsv"), SplitFile(_MRPC_TRAIN, member_ids="dev_ids.tsv")),
     test=(SplitFile("test.tsv", labelled=False), SplitFile(_MRPC_TEST)),
 )
+_DIAGNOSTIC = tuple(
+    SplitFile(name, labelled=False)
+    for name in ("diagnostic.tsv", "AX.tsv", "../diagnostic/diagnostic.tsv", "../AX/AX.tsv")
+)
+"""AX: index, sentence1, sentence2; in MNLI's folder, or in its own one beside it as GLUE's script
+leaves it. A model of MNLI predicts it (specs.md E.4)."""
 _MNLI_SPLITS = MappingProxyType(
     {
         "train": (SplitFile("train.tsv"),),
@@ -129,6 +135,7 @@ _MNLI_SPLITS = MappingProxyType(
         "dev_mismatched": (SplitFile("dev_mismatched.tsv"),),
         "test_matched": (SplitFile("test_matched.tsv", labelled=False),),
         "test_mismatched": (SplitFile("test_mismatched.tsv", labelled=False),),
+        "test_diagnostic": _DIAGNOSTIC,
     }
 )
 
@@ -182,7 +189,11 @@ _ALL = (
         labels=("contradiction", "entailment", "neutral"),
         metrics=ACCURACY,
         splits=_MNLI_SPLITS,
-        prediction_files={"test_matched": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv"},
+        prediction_files={
+            "test_matched": "MNLI-m.tsv",
+            "test_mismatched": "MNLI-mm.tsv",
+            "test_diagnostic": "AX.tsv",
+        },
     ),
     _standard(
         "qnli",

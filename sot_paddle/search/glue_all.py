@@ -12,9 +12,10 @@ from sot_paddle import strict_json
 from sot_paddle.atomic import write_atomically
 from sot_paddle.reading import read_bytes
 from sot_paddle.search.glue_recipes import FROM_MNLI, ORDER, TABLES, seed_of
+from sot_paddle.search.many_runs import run_unwatched
 from sot_paddle.search.run_record import require_same
 from sot_paddle.search.space import COMMANDS
-from sot_paddle.search.training_process import OUTPUT, Refused, Training
+from sot_paddle.search.training_process import OUTPUT, Training
 
 RECORD, SUMMARY, TABLE, TESTS = "glue_all.json", "summary.json", "summary.md", "test_files"
 _MNLI = ORDER[0]
@@ -94,6 +95,7 @@ class GlueAll:
             "per_gpu_train_batch_size": min(recipe.batch_size, self.largest),
             "max_steps": recipe.max_steps,
             "warmup_steps": recipe.warmup_steps,
+            "eval_steps": recipe.max_steps,  # the last weights are scored and predict, as published
             "seed": seed_of(repetition, self.seed),
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
@@ -102,12 +104,7 @@ class GlueAll:
     def _run(self, task: str, repetition: int) -> Mapping[str, Any]:
         arguments = self.arguments(task, repetition)
         training = Training(self.tools / "train_glue.py", arguments, self.place(task, repetition))
-        try:
-            metrics = training.run()
-        except Refused as error:
-            raise ValueError(f"{task}, repetition {repetition}: {error}") from None
-        assert metrics is not None, "nothing watches, so nothing ends it early"
-        return metrics
+        return run_unwatched(training, f"{task}, repetition {repetition}")
 
     def _scores(self, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Scores of the last step (no choice on the development set, as published)."""

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sot_paddle.command_line import OneLineParser
-from sot_paddle.failures import exit_status
-from sot_paddle.search import run_record
+from sot_paddle.search import many_runs, run_record
 from sot_paddle.search.glue_all import RECORD, GlueAll, markdown
 from sot_paddle.search.glue_recipes import ORDER, SEEDS, TABLES
 
@@ -30,18 +29,8 @@ _OWN = (
 
 
 def run_command(arguments: Sequence[str], tools: Path) -> int:
-    """Run ``tools/glue_all.py``.
-
-    Args:
-        arguments: the command line without the program's name.
-        tools: folder with the training commands.
-
-    Returns:
-        0 when all runs are done, 2 when one was refused or failed, 130 when it was interrupted.
-    """
-    own, training = run_record.split_arguments(arguments)
-    options = parser().parse_args(own)
-    return exit_status("glue_all", lambda: _run(options, training, tools))
+    """Run ``tools/glue_all.py``; see :func:`~.many_runs.run_command`."""
+    return many_runs.run_command(parser(), _run, arguments, tools)
 
 
 def _run(options: argparse.Namespace, training: Sequence[str], tools: Path) -> None:

@@ -19,6 +19,8 @@ _OURS = ("output_dir", "output", "overwrite_output_dir", "seeds")
 def open_folder(folder: Path, record: str) -> Iterator[None]:
     """Make a folder, or take one that holds this record, and hold its lock inside of the block.
 
+    Where no run has begun by the end of the block, nothing of it stays.
+
     Args:
         folder: of many runs.
         record: name of the file that says what it was begun with.
@@ -33,9 +35,25 @@ def open_folder(folder: Path, record: str) -> Iterator[None]:
         raise ValueError(
             f"{folder} is not empty and holds no {record}: choose another --output_dir"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    with folder_lock.hold(folder):
+    with contextlib.ExitStack() as ending:
+        if not folder.exists():
+            ending.callback(_remove_empty, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        ending.enter_context(folder_lock.hold(folder))
+        ending.callback(_take_back, folder, record)
         yield
+
+
+def _remove_empty(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # not empty
+        folder.rmdir()
+
+
+def _take_back(folder: Path, record: str) -> None:
+    """Remove record and lock where they are all that a folder holds."""
+    if {path.name for path in folder.iterdir()} <= {record, folder_lock.LOCK}:
+        for name in (record, folder_lock.LOCK):
+            (folder / name).unlink(missing_ok=True)
 
 
 def require_same(path: Path, asked: Mapping[str, Any]) -> None:

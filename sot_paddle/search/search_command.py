@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sot_paddle.command_line import OneLineParser
-from sot_paddle.failures import exit_status
-from sot_paddle.search import run_record
+from sot_paddle.search import many_runs, run_record
 from sot_paddle.search.search_report import TABLE, write_best, write_plot, write_table
 from sot_paddle.search.space import PRUNERS, read_space
 from sot_paddle.search.study import RECORD, STORAGE, Search, complete, shown
@@ -31,19 +30,8 @@ examples:
 
 
 def run_command(arguments: Sequence[str], tools: Path) -> int:
-    """Run ``tools/search.py``.
-
-    Args:
-        arguments: the command line without the program's name.
-        tools: folder with the training commands.
-
-    Returns:
-        0 when all trials are done, 2 when the search was refused or had to stop, 130 when it was
-        interrupted.
-    """
-    own, training = run_record.split_arguments(arguments)
-    options = _parser().parse_args(own)
-    return exit_status("search", lambda: _run(options, training, tools))
+    """Run ``tools/search.py``; see :func:`~.many_runs.run_command`."""
+    return many_runs.run_command(_parser(), _run, arguments, tools)
 
 
 def _run(options: argparse.Namespace, training: Sequence[str], tools: Path) -> None:

@@ -182,7 +182,6 @@ class Search:
         """Take back a search whose first trial was refused."""
         shutil.rmtree(self.folder / TRIALS, ignore_errors=True)
         (self.folder / STORAGE).unlink()
-        (self.folder / RECORD).unlink()
 
 
 class _Pruning:

@@ -11,11 +11,12 @@ from typing import Any
 
 from sot_paddle import strict_json
 from sot_paddle.atomic import write_atomically
+from sot_paddle.search.many_runs import run_unwatched
 from sot_paddle.search.paired_scores import SeedScores, paired_difference, seed_scores
 from sot_paddle.search.run_record import require_same
 from sot_paddle.search.search_report import markdown_table
 from sot_paddle.search.space import COMMANDS
-from sot_paddle.search.training_process import Refused, Training
+from sot_paddle.search.training_process import Training
 
 RECORD, SUMMARY, TABLE = "sweep.json", "summary.json", "summary.md"
 EVALUATIONS = ("best", "last")
@@ -84,12 +85,7 @@ class Sweep:
         return [seed for seed in seeds if all(self.training(n, seed).metrics() for n in names)]
 
     def _run(self, name: str, seed: int) -> Mapping[str, Any]:
-        try:
-            metrics = self.training(name, seed).run()
-        except Refused as error:
-            raise ValueError(f"{name}, seed {seed}: {error}") from None
-        assert metrics is not None, "nothing watches, so nothing ends it early"
-        return metrics
+        return run_unwatched(self.training(name, seed), f"{name}, seed {seed}")
 
     def _summary(
         self, seeds: Sequence[int], found: Mapping[str, Sequence[Mapping[str, Any]]]

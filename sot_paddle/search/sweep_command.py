@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sot_paddle.command_line import OneLineParser
-from sot_paddle.failures import exit_status
-from sot_paddle.search import run_record
+from sot_paddle.search import many_runs, run_record
 from sot_paddle.search.space import COMMANDS
 from sot_paddle.search.sweep import RECORD, Sweep, markdown
 
@@ -31,18 +30,8 @@ examples:
 
 
 def run_command(arguments: Sequence[str], tools: Path) -> int:
-    """Run ``tools/sweep.py``.
-
-    Args:
-        arguments: the command line without the program's name.
-        tools: folder with the training commands.
-
-    Returns:
-        0 when all runs are done, 2 when one was refused or failed, 130 when it was interrupted.
-    """
-    own, training = run_record.split_arguments(arguments)
-    options = _parser().parse_args(own)
-    return exit_status("sweep", lambda: _run(options, training, tools))
+    """Run ``tools/sweep.py``; see :func:`~.many_runs.run_command`."""
+    return many_runs.run_command(_parser(), _run, arguments, tools)
 
 
 def _run(options: argparse.Namespace, training: Sequence[str], tools: Path) -> None:

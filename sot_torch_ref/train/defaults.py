@@ -268,9 +268,12 @@ def _task(
         "outputs": len(labels) or 1,
         "train file": "train.tsv",
         "dev files": tuple(f"dev_{one}.tsv" for one in sets) or ("dev.tsv",),
-        "test files": tuple(f"test_{one}.tsv" for one in sets) or ("test.tsv",),
+        "test files": (*(f"test_{one}.tsv" for one in sets), *(("diagnostic.tsv",) if pair else ()))
+        or ("test.tsv",),
         "files with labels": ("train", *(tuple(f"dev_{one}" for one in sets) or ("dev",))),
-        "predictions": ("MNLI-m.tsv", "MNLI-mm.tsv") if pair else (f"{_TITLES[name]}.tsv",),
+        "predictions": ("MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv")
+        if pair
+        else (f"{_TITLES[name]}.tsv",),
         "header": name != "cola",
         "rows cut short are skipped": name == "qqp",
         "scores": (0.0, 5.0) if name == "sts-b" else None,
@@ -280,4 +283,5 @@ def _task(
 GLUE_TASKS: Mapping[str, Mapping[str, object]] = {row[0]: _task(*row) for row in _GLUE_ROWS}
 """The nine tasks as the released processors read them: columns by position in the official files,
 labels in the order of their indices, no labels for regression. The main metric is the mean where
-there are two. Source: specs B.2 (metrics); the GLUE processors of transformers 2.2.1 (columns)."""
+there are two; MNLI's model also predicts the diagnostic set. Source: specs B.2 (metrics), E.4 (AX);
+the GLUE processors of transformers 2.2.1 (columns)."""

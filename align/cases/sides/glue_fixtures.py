@@ -70,3 +70,22 @@ def write_fixture(folder: Path, task: str, sentences: Sequence[str]) -> Path:
             "\n".join([*header, *lines]) + "\n", encoding=encoding, newline=ends
         )
     return folder
+
+
+def write_diagnostic(folder: Path, sentences: Sequence[str]) -> Path:
+    """Write AX, the diagnostic set, as ``diagnostic.tsv``; its row numbers do not begin at 0.
+
+    Args:
+        folder: created; receives the file.
+        sentences: texts; consecutive ones make the pairs.
+
+    Returns:
+        The folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = [_clean(text) for text in sentences]
+    pairs = zip(texts, texts[1:] + texts[:1], strict=True)
+    lines = [f"{i + 5}\t{a}\t{b}" for i, (a, b) in enumerate(pairs)]
+    text = "\n".join(["index\tsentence1\tsentence2", *lines]) + "\n"
+    (folder / "diagnostic.tsv").write_text(text, encoding="utf-8")
+    return folder

@@ -53,6 +53,10 @@ _GLUE = value_cases(
     },
 )
 
+_DIAGNOSTIC = value_cases(
+    "glue.diagnostic_values:diagnostic", {"data_diagnostic": {"max_length": 24}}
+)
+
 PADDING = value_cases(
     "padded_values:padded",
     {
@@ -270,6 +274,7 @@ VALUES = (
     *_CONTINUED,
     *_BYTE_PAIRS,
     *_GLUE,
+    *_DIAGNOSTIC,
     *PADDING,
     *_FEEDING,
     *_METRICS,

@@ -118,6 +118,25 @@ def test_qqp_skips_malformed_rows_with_a_message(task_folder, caplog):
         read_split(folder, "qqp", "train")
 
 
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [("MNLI", "diagnostic"), ("MNLI", "AX"), ("diagnostic", "diagnostic"), ("AX", "AX")],
+)
+def test_the_diagnostic_set_lies_in_mnli_s_folder_or_beside_it(task_folder, place, name):
+    folder = task_folder("MNLI")
+    assert "test_diagnostic" not in available_splits(folder, "mnli")
+    match = "MNLI test_diagnostic: expected diagnostic.tsv or AX.tsv or ../diagnostic/diagnostic.ts"
+    with pytest.raises(DataError, match=match):
+        read_split(folder, "mnli", "test_diagnostic")
+    rows = '0\tThe "cat sat.\tIt did not.\r\n1\tB.\tC.'
+    task_folder(place, **{name: "index\tsentence1\tsentence2\r\n" + rows})
+    assert available_splits(folder, "mnli") == ("test_diagnostic",)
+    assert read_split(folder, "mnli", "test_diagnostic") == [
+        Example(0, 'The "cat sat.', "It did not.", None),
+        Example(1, "B.", "C.", None),
+    ]
+
+
 def test_mnli_columns_by_name_in_files_of_different_width(task_folder):
     row = ["3"] + ["n/a"] * 7 + ["P.", "H."]
 

@@ -14,7 +14,11 @@ EXPECTED = {
     "mrpc": (("0", "1"), ["MRPC.tsv"], "acc_and_f1"),
     "sts-b": ((), ["STS-B.tsv"], "corr"),
     "qqp": (("0", "1"), ["QQP.tsv"], "acc_and_f1"),
-    "mnli": (("contradiction", "entailment", "neutral"), ["MNLI-m.tsv", "MNLI-mm.tsv"], "acc"),
+    "mnli": (
+        ("contradiction", "entailment", "neutral"),
+        ["MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"],
+        "acc",
+    ),
     "qnli": (("entailment", "not_entailment"), ["QNLI.tsv"], "acc"),
     "rte": (("entailment", "not_entailment"), ["RTE.tsv"], "acc"),
     "wnli": (("0", "1"), ["WNLI.tsv"], "acc"),

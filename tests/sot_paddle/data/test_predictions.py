@@ -22,6 +22,7 @@ from sot_paddle.data.predictions import prediction_path, write_predictions
         ("qnli", "test", "QNLI.tsv", ["not_entailment", "entailment"]),
         ("mnli", "test", "MNLI-m.tsv", ["entailment", "contradiction"]),
         ("mnli", "test_mismatched", "MNLI-mm.tsv", ["entailment", "contradiction"]),
+        ("mnli", "test_diagnostic", "AX.tsv", ["entailment", "contradiction"]),
     ],
 )
 def test_the_format_of_each_task(tmp_path, task, split, name, cells):

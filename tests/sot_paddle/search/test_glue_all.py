@@ -20,11 +20,13 @@ options, rest = parser.parse_known_args()
 out = Path(options.output_dir)
 out.mkdir(parents=True, exist_ok=True)
 score = float(options.seed) / 1000
-file = options.task_name + ".tsv"
-(out / file).write_text(options.seed)
+mnli = {"test_matched": "MNLI-m.tsv", "test_diagnostic": "AX.tsv"}
+files = mnli if options.task_name == "MNLI" else {"test": options.task_name + ".tsv"}
+for file in files.values():
+    (out / file).write_text(options.seed)
 given = {**vars(options), "rest": rest}
 (out / "metrics.json").write_text(json.dumps({"metric": "acc", "finished": True,
-    "last": {"acc": score}, "predictions": {"test": file}, "given": given}))
+    "last": {"acc": score}, "predictions": files, "given": given}))
 with open(out / "started", "a") as stream:
     stream.write("x")
 """
@@ -61,9 +63,8 @@ def test_runs_start_from_mnli_and_are_gathered_once(tmp_path, capsys) -> None:
     printed = capsys.readouterr().out
     assert "| RTE | acc | 2 | 0.0695 | 0.0389 | 0.0970 | 1 |" in printed
     assert (out / "summary.md").read_text("utf-8") in printed
-    assert [(out / "test_files" / f"{task}.tsv").read_text() for task in ("MNLI", "RTE")] == [
-        "97"
-    ] * 2
+    tests = {path.name: path.read_text() for path in (out / "test_files").iterdir()}
+    assert tests == dict.fromkeys(("MNLI-m.tsv", "AX.tsv", "CoLA.tsv", "RTE.tsv"), "97")
     runs = {
         f"{task}{at}": json.loads((out / f"{task}{at}" / "run" / "metrics.json").read_text())[
             "given"
@@ -77,6 +78,7 @@ def test_runs_start_from_mnli_and_are_gathered_once(tmp_path, capsys) -> None:
     assert [runs[f"CoLA{at}"]["seed"] for at in (0, 1)] == ["42", "97"]
     assert runs["MNLI0"]["max_steps"] == "12121"
     rest = runs["MNLI0"]["rest"]
+    assert rest[rest.index("--eval_steps") + 1] == "12121"  # the last weights predict
     assert rest[rest.index("--per_gpu_train_batch_size") + 1] == "50"
     assert rest[-2:] == ["--model_type", "conv-bert"]
 
@@ -85,6 +87,8 @@ def test_runs_start_from_mnli_and_are_gathered_once(tmp_path, capsys) -> None:
     "more", [["--tasks", "RTE,X"], ["--repetitions", "11"], ["--", "--learning_rate", "1"]]
 )
 def test_what_cannot_be_run_is_one_line(more, tmp_path: Path, capsys) -> None:
-    given = ["--data_dir", "glue", "--model_name_or_path", "bert", "--output_dir", str(tmp_path)]
+    given = ["--data_dir", "glue", "--model_name_or_path", "bert", "--output_dir"]
+    given += [str(tmp_path / "out")]
     assert run_command([*given, *more], tmp_path) == 2
     assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "out").exists()

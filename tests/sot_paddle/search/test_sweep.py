@@ -107,3 +107,15 @@ def test_what_cannot_be_run_is_refused_in_one_line(
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("sweep: ")
     assert message in line
+
+
+def test_a_refused_run_leaves_nothing_behind_but_the_finished_ones(bench, tmp_path):
+    out, kept = tmp_path / "out", tmp_path / "kept"
+    kept.mkdir()
+    one = ("--a", "x=0.2", "--b", "x=3", "--seeds", "1")
+    for folder in (out, kept):
+        assert run_command(sweep(folder, *one, training=("--refuse",)), bench.tools) == 2
+    assert not out.exists()
+    assert list(kept.iterdir()) == []
+    assert run_command(sweep(out, *one, "--metric", "f1"), bench.tools) == 2
+    assert {path.name for path in out.iterdir()} == {"a", "b", "run.lock", "sweep.json"}

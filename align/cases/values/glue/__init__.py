@@ -1,0 +1,1 @@
+"""Values of GLUE's files beside the tasks themselves."""
