@@ -1,14 +1,15 @@
 """BERT with convolutions in its attention: every kernel and projection, training; no logic.
 
-Those of the quick suite are tiny. Rows are shorter than the table of positions, padded in the
-middle of the kernels' reach.
+Each of them in both precisions: scores, all gradients, single updates and training steps; of some
+the quick suite has scores and gradients in float64. Rows are shorter than the table of positions,
+padded in the middle of the kernels' reach.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from align.cases.kinds.case_kinds import Batch, Case, ModelCase, PairValuesCase
+from align.cases.kinds.case_kinds import Batch, Case, ModelCase, PairValuesCase, Recipe
 from align.cases.tables.model_options import HEAD, encoder
 
 _TINY: dict[str, Any] = {
@@ -16,6 +17,7 @@ _TINY: dict[str, Any] = {
     **HEAD,
     "embedding_size": 9,
     "pad_token_id": 28,
+    "initializer_range": 0.2,
 }
 _SMALL: dict[str, Any] = {
     **encoder(48, 2, 96, 100, 64),
@@ -27,7 +29,9 @@ _SMALL: dict[str, Any] = {
 _KERNELS = (
     *("convfixed 2", "convq 2", "convk 2", "convfixed_convq 1", "convfixed_convk 3"),
     *("convq_convk 2", "convfixed_convq_convk 2", "qk_convfixed_convq_convk 2"),
-    *("qk_convk 12", "convolution 2", "convq_convolution_scaled 2", "convbert"),
+    *("dot_product", "qk_convfixed 2", "qk_convq 2", "qk_convk 12", "qk_convfixed_convq 1"),
+    *("qk_convfixed_convk 2", "qk_convq_convk 3", "convolution 2", "convolution_scaled 1"),
+    *("convq_convolution_scaled 2", "convfixed_convk_convolution 2", "convbert"),
 )
 """The first five raise in the public code."""
 _PROJECTIONS: dict[str, dict[str, Any]] = {
@@ -58,17 +62,28 @@ _OPTIONS = (
 )
 _RATES = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
 _ALL = ("forward", "backward", "optimizer", "training")
+_RECIPE = Recipe(clip_norm=0.1)
+"""The gradients of so small a model are never longer than 1."""
+
+_PARTS = (
+    ("", "float64", _ALL[:2]),
+    ("_trained", "float64", _ALL[2:]),
+    ("_float32", "float32", _ALL),
+)
 
 CONV_MODELS: tuple[Case, ...] = (
     *(
         ModelCase(
-            f"conv_bert_{name}",
+            f"conv_bert_{name}{end}",
             "conv_bert_base",
             {**_TINY, **options},
-            dtypes=("float64",),
-            quick=key in _QUICK,
+            steps=steps,
+            recipe=_RECIPE,
+            dtypes=(dtype,),
+            quick=not end and key in _QUICK,
         )
         for key, name, options in _OPTIONS
+        for end, dtype, steps in _PARTS
     ),
     ModelCase(
         "conv_bert_plain",
