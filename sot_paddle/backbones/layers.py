@@ -13,7 +13,9 @@ from paddle.nn import functional as F
 
 from sot_paddle.heads.pooling import TokenBatchNorm, linear
 from sot_paddle.heads.power_norm import RowLayerNorm
+from sot_paddle.ops import transition
 from sot_paddle.ops.attention import attends_natively, attention
+from sot_paddle.ops.dispatch import is_plain
 from sot_paddle.ops.feed_forward import feed_forward
 from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
@@ -66,19 +68,56 @@ class BatchNorm2D(TokenBatchNorm):
         Raises:
             ValueError: one value for each channel in training mode, where a variance is undefined.
         """
-        batch, channels, height, width = x.shape
-        if self.training and batch * height * width < 2:
-            raise ValueError(
-                "batch normalisation in training mode needs more than one value for each channel, "
-                f"got {x.shape}; use a larger batch or eval()"
-            )
-        synchronised = self.sum_across_processes is not self._this_process_only
-        if x.dtype == paddle.float64 or (self.training and synchronised):
+        self._check(x)
+        if x.dtype == paddle.float64 or self._is_synchronised():
             pixels = x.flatten(2).transpose([0, 2, 1])  # (B, H W, C)
             normed = super().forward(pixels).astype(x.dtype)
             return normed.transpose([0, 2, 1]).reshape(x.shape)
         with paddle.amp.auto_cast(enable=False):
             return self._fused(x.astype("float32")).astype(x.dtype)
+
+    def pooled_conv(self, x: paddle.Tensor, conv: nn.Conv2D, step: int) -> paddle.Tensor | None:
+        """Normalise, map by a 1x1 convolution and average squares of pixels in one native operator.
+
+        Args:
+            x: (B, C, H, W).
+            conv: of the channels, without a bias.
+            step: 1, or 2 for the averages of 2 x 2 pixels.
+
+        Returns:
+            (B, D, H / step, W / step); None where no native operator takes these images.
+
+        Raises:
+            ValueError: as :meth:`forward`.
+        """
+        alone = (
+            is_plain(BatchNorm2D, [self])
+            and is_plain(nn.Conv2D, [conv])
+            and not self._is_synchronised()
+        )
+        if not alone or not transition.takes(x, self.weight, conv.weight):
+            return None
+        self._check(x)
+        running = None if self.training else (self.running_mean, self.running_var)
+        made, mean, var = transition.transition(
+            x, self.weight, self.bias, conv.weight, running, step=step, epsilon=self.epsilon
+        )
+        if self.training:
+            self._update_running(mean, var, paddle.full([], x.size // x.shape[1], "float32"))
+        return made
+
+    def _is_synchronised(self) -> bool:
+        """Whether other processes have a part in the statistics."""
+        synchronised = self.sum_across_processes is not self._this_process_only
+        return self.training and synchronised
+
+    def _check(self, x: paddle.Tensor) -> None:
+        batch, _, height, width = x.shape
+        if self.training and batch * height * width < 2:
+            raise ValueError(
+                "batch normalisation in training mode needs more than one value for each channel, "
+                f"got {x.shape}; use a larger batch or eval()"
+            )
 
     def _fused(self, x: paddle.Tensor) -> paddle.Tensor:
         weight, bias = self.weight.astype("float32"), self.bias.astype("float32")

@@ -34,6 +34,8 @@ from sot_paddle.backbones.token_stages import (
     Transition,
 )
 from sot_paddle.features import Taps, record
+from sot_paddle.ops import stem
+from sot_paddle.ops.dispatch import is_plain
 from sot_paddle.vision_config import DENSE_NORMS, TOKEN_TYPES, require_one_of, require_positive
 
 STEM_DIM = 64
@@ -65,6 +67,9 @@ class _Stem(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, in_chans, H, W) to (B, token_dim, H / 2, W / 2)."""
+        plain = is_plain(_StemConv, [self.conv]) and is_plain(nn.MaxPool2D, [self.pool])
+        if plain and stem.takes(x, self.conv.weight):
+            return stem.stem(x, self.conv.weight, self.conv.bias)
         x = self.pool(self.conv(x))
         return x + self.conv.bias.astype(x.dtype).reshape([1, -1, 1, 1])
 

@@ -12,6 +12,8 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from sot_paddle.backbones.layers import BatchNorm2D, conv
+from sot_paddle.ops import dense_block
+from sot_paddle.ops.dispatch import is_plain
 
 GROWTH = 16
 BOTTLENECK = 2 * GROWTH
@@ -102,6 +104,13 @@ class DenseBlock(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, C, H, W) to (B, C + 16 layers, H, W), the input's channels first."""
+        convs = [conv for layer in self.layers for conv in (layer.conv1, layer.conv2)]
+        norms = [norm for layer in self.layers for norm in (layer.norm1, layer.norm2)]
+        plain = is_plain(DenseLayer, self.layers) and is_plain(nn.Identity, norms)
+        if plain and is_plain(nn.Conv2D, convs):
+            weights = [conv.weight for conv in convs]
+            if dense_block.takes(x, weights):
+                return dense_block.dense_block(x, weights)
         features = [x]
         for layer in self.layers:
             features.append(layer(features))
@@ -125,6 +134,11 @@ class Transition(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, C, H, W) to (B, out_dim, H, W) or (B, out_dim, H / 2, W / 2)."""
+        if is_plain(type(self.pool), [self.pool]):
+            step = 1 if isinstance(self.pool, nn.Identity) else 2
+            made = self.norm.pooled_conv(x, self.conv, step)
+            if made is not None:
+                return made
         return self.pool(self.conv(self.norm(x)))
 
 

@@ -1,4 +1,4 @@
-// What every native operator shares: blocks of work for the threads, and inputs without gaps.
+// What every native operator shares: blocks of work for the threads, memory, inputs without gaps.
 #pragma once
 
 #include <algorithm>
@@ -46,6 +46,14 @@ class ColumnSums {
   int64_t size_, width_;
   std::vector<float> parts_;
 };
+
+// Memory of the calling thread, kept from call to call; another one for each use at a time.
+template <int kUse = 0>
+float* scratch(int64_t size) {
+  static thread_local std::vector<float> kept;
+  if (static_cast<int64_t>(kept.size()) < size) kept.resize(size);
+  return kept.data();
+}
 
 // The tensor itself, or a copy of a strided view.
 inline paddle::Tensor dense(const paddle::Tensor& tensor) {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import paddle
-from paddle import _C_ops
+from paddle import _C_ops, nn
 from paddle.jit.sot import psdb
 
 from sot_paddle.ops import build
@@ -29,6 +30,22 @@ def runs_natively(x: paddle.Tensor, dtypes: tuple[paddle.dtype, ...] = (paddle.f
         and not psdb.in_sot()
         and not paddle.is_autocast_enabled()
         and not build.why_not()
+    )
+
+
+def is_plain(kind: type[nn.Layer], layers: Iterable[nn.Layer]) -> bool:
+    """Whether nothing is missed when a native operator does the work of some layers.
+
+    Args:
+        kind: their class.
+        layers: what the operator leaves out.
+
+    Returns:
+        False where one is of another class, or has a hook.
+    """
+    return all(
+        type(layer) is kind and not layer._forward_pre_hooks and not layer._forward_post_hooks
+        for layer in layers
     )
 
 

@@ -9,6 +9,7 @@ import paddle
 from paddle import nn
 
 from sot_paddle.ops.attention import attends_natively, attention
+from sot_paddle.ops.dispatch import is_plain
 from sot_paddle.ops.dropout import dropout
 from sot_paddle.ops.feed_forward import feed_forward, infers, norm_of_sum
 from sot_paddle.ops.gelu import gelu
@@ -83,7 +84,7 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
         return (
             self.activation is gelu
             and not self.self_attn.need_weights
-            and all(type(norm) is LayerNorm and not _watched(norm) for norm in norms)
+            and is_plain(LayerNorm, norms)
             and feeds_unseen(src, (self.linear1, self.linear2), drops)
         )
 
@@ -102,15 +103,10 @@ def feeds_unseen(
         False for other classes, for hooks, in training, and where that operator does not compute.
     """
     return (
-        all(type(layer) is Linear and not _watched(layer) for layer in linears)
+        is_plain(Linear, linears)
         and all(drops_unseen(drop) and not drop.training for drop in drops)
         and infers(x, *linears)
     )
-
-
-def _watched(layer: nn.Layer) -> bool:
-    """Whether a layer's call is seen by someone."""
-    return bool(layer._forward_pre_hooks or layer._forward_post_hooks)
 
 
 def drops_unseen(layer: nn.Layer) -> bool:
@@ -122,7 +118,8 @@ def drops_unseen(layer: nn.Layer) -> bool:
     Returns:
         False for another class, for hooks, and where everything is dropped.
     """
-    return type(layer) in (nn.Dropout, Dropout) and not _watched(layer) and layer.p < 1.0
+    plain = is_plain(nn.Dropout, [layer]) or is_plain(Dropout, [layer])
+    return plain and layer.p < 1.0
 
 
 KINDS = (Linear, LayerNorm, Dropout, MultiHeadAttention, TransformerEncoderLayer)

@@ -1,8 +1,7 @@
-// Matrix products of one thread by the library of Paddle's wheel (MKL), and memory for a thread.
+// Matrix products of one thread by the library of Paddle's wheel (MKL).
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 extern "C" void cblas_sgemm(int layout, int transpose_a, int transpose_b, int rows, int columns,
                             int inner, float alpha, const float* a, int lda, const float* b,
@@ -20,13 +19,6 @@ inline void product(int64_t rows, int64_t columns, int64_t inner, double alpha, 
               static_cast<int>(rows), static_cast<int>(columns), static_cast<int>(inner),
               static_cast<float>(alpha), a, static_cast<int>(lda), b, static_cast<int>(ldb), beta,
               c, static_cast<int>(ldc));
-}
-
-// Memory of the calling thread, kept from call to call.
-inline float* scratch(int64_t size) {
-  static thread_local std::vector<float> kept;
-  if (static_cast<int64_t>(kept.size()) < size) kept.resize(size);
-  return kept.data();
 }
 
 }  // namespace sot

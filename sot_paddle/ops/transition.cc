@@ -1,0 +1,263 @@
+// Batch normalisation of images, a 1x1 convolution and average pooling with steps of 1 or 2, float32.
+//
+// Both are linear for each channel, so the pixels are pooled first: the convolution has a quarter
+// of the work. y = W ((p - m) r c + b), r = 1 / sqrt(v + eps), p the pooled pixels, m and v those of
+// all n pixels of a channel, or given (evaluation). With g = W^T dy and h = (p - m) r,
+//   dW = dy (h c + b)^T, dc = sum g h, db = sum g, dx = c r (u - (db + (x - m) r dc) / n),
+// u = g / step^2 at each pixel that was pooled; the last term in training only.
+#include <cmath>
+
+#include "blocks.h"
+#include "planes.h"
+
+namespace sot {
+namespace transition {
+
+using namespace planes;  // NOLINT
+using Tensors = std::vector<paddle::Tensor>;
+using Optional = paddle::optional<paddle::Tensor>;
+
+// Sizes, and tiles of an image: whole pooled rows, about `kTilePixels` together.
+struct Sizes {
+  int64_t batch, channels, height, width, outputs, step, rows, columns, tile_rows, tiles;
+  Sizes(const paddle::Tensor& x, const paddle::Tensor& weight, int64_t step)
+      : batch(x.shape()[0]),
+        channels(x.shape()[1]),
+        height(x.shape()[2]),
+        width(x.shape()[3]),
+        outputs(weight.shape()[0]),
+        step(step),
+        rows(height / step),
+        columns(width / step),
+        tile_rows(std::max<int64_t>(1, kTilePixels / std::max<int64_t>(1, columns))),
+        tiles((rows + tile_rows - 1) / tile_rows) {}
+  int64_t plane() const { return height * width; }
+  int64_t pooled() const { return rows * columns; }
+  int64_t tile() const { return padded(std::min(tile_rows, rows) * columns); }
+};
+
+// Mean and biased variance of each channel in double: of each plane while it is in the cache, the
+// planes put together in their order.
+void moments(const Sizes& n, const float* x, float* mean, float* var) {
+  const int64_t planes = n.batch * n.channels, size = n.plane();
+  std::vector<double> means(planes), apart(planes);
+  in_blocks(planes, 1, [&](int64_t plane, int64_t) {
+    const float* from = x + plane * size;
+    double sum = 0.0, squares = 0.0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < size; ++i) sum += from[i];
+    const double centre = sum / size;
+#pragma omp simd reduction(+ : squares)
+    for (int64_t i = 0; i < size; ++i) squares += (from[i] - centre) * (from[i] - centre);
+    means[plane] = centre;
+    apart[plane] = squares;
+  });
+  for (int64_t c = 0; c < n.channels; ++c) {
+    double centre = 0.0, squares = 0.0;
+    for (int64_t at = c; at < planes; at += n.channels) centre += means[at] / n.batch;
+    for (int64_t at = c; at < planes; at += n.channels)
+      squares += apart[at] + size * (means[at] - centre) * (means[at] - centre);
+    mean[c] = static_cast<float>(centre);
+    var[c] = static_cast<float>(squares / (n.batch * size));
+  }
+}
+
+// A batch normalisation, and pixels of a channel pooled and normalised by it.
+struct Norm {
+  paddle::Tensor means, scales, biases;
+  std::vector<double> inverse;
+
+  Norm(const paddle::Tensor& mean, const paddle::Tensor& var, const paddle::Tensor& scale,
+       const paddle::Tensor& bias, double epsilon)
+      : means(mean), scales(dense(scale)), biases(dense(bias)) {
+    const float* at = var.data<float>();
+    for (int64_t c = 0; c < var.numel(); ++c) inverse.push_back(1.0 / std::sqrt(at[c] + epsilon));
+  }
+  float mean(int64_t c) const { return means.data<float>()[c]; }
+  float scale(int64_t c) const { return scales.data<float>()[c]; }
+  float bias(int64_t c) const { return biases.data<float>()[c]; }
+
+  // h of `rows` pooled rows.
+  void pool(const Sizes& n, int64_t c, const float* from, int64_t rows, float* to) const {
+    const float centre = mean(c), by = static_cast<float>(inverse[c]);
+    for (int64_t y = 0; y < rows; ++y, from += n.step * n.width, to += n.columns) {
+      const float* below = from + n.width;
+      if (n.step == 1) {
+#pragma omp simd
+        for (int64_t x = 0; x < n.columns; ++x) to[x] = (from[x] - centre) * by;
+        continue;
+      }
+#pragma omp simd
+      for (int64_t x = 0; x < n.columns; ++x) {
+        const float sum = from[2 * x] + from[2 * x + 1] + below[2 * x] + below[2 * x + 1];
+        to[x] = (sum * 0.25f - centre) * by;
+      }
+    }
+  }
+  void transform(int64_t c, int64_t count, float* h) const {
+    const float by = scale(c), shift = bias(c);
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) h[i] = h[i] * by + shift;
+  }
+};
+
+// work(image, tile, first pooled row, rows) for all tiles.
+template <class Work>
+void each_tile(const Sizes& n, const Work& work) {
+  in_blocks(n.batch * n.tiles, 1, [&](int64_t at, int64_t) {
+    const int64_t begin = at % n.tiles * n.tile_rows;
+    work(at / n.tiles, at, begin, std::min(n.tile_rows, n.rows - begin));
+  });
+}
+
+Tensors Forward(const paddle::Tensor& input, const paddle::Tensor& scale,
+                const paddle::Tensor& bias, const paddle::Tensor& weight, const Optional& mean,
+                const Optional& var, int64_t step, double epsilon, bool trained) {
+  const paddle::Tensor x = dense(input), w = dense(weight);
+  const Sizes n(x, w, step);
+  paddle::Tensor m = paddle::empty({n.channels}, x.dtype(), x.place()), v = paddle::empty_like(m);
+  if (trained) {
+    moments(n, x.data<float>(), m.data<float>(), v.data<float>());
+  } else {
+    std::copy_n(dense(*mean).data<float>(), n.channels, m.data<float>());
+    std::copy_n(dense(*var).data<float>(), n.channels, v.data<float>());
+  }
+  const Norm norm(m, v, scale, bias, epsilon);
+  paddle::Tensor y = paddle::empty({n.batch, n.outputs, n.rows, n.columns}, x.dtype(), x.place());
+  const float *from = x.data<float>(), *matrix = w.data<float>();
+  float* made = y.data<float>();
+  const Weights weights(n.outputs, n.channels,
+                        [=](int64_t o, int64_t c) { return matrix[o * n.channels + c]; });
+  const Offsets taps = channels(n.channels, n.tile());
+  each_tile(n, [&](int64_t image, int64_t, int64_t begin, int64_t rows) {
+    float* in = scratch<1>(n.channels * n.tile());
+    for (int64_t c = 0; c < n.channels; ++c) {
+      const int64_t at = (image * n.channels + c) * n.plane() + begin * step * n.width;
+      norm.pool(n, c, from + at, rows, in + c * n.tile());
+      norm.transform(c, rows * n.columns, in + c * n.tile());
+    }
+    float* out = made + image * n.outputs * n.pooled() + begin * n.columns;
+    mix(in, taps, weights, rows * n.columns, [&](int64_t o, int64_t p, int64_t left, Vec value) {
+      store_some(out + o * n.pooled() + p, left, value);
+    });
+  });
+  return {y, m, v};
+}
+
+// Writes W^T dy of each pooled pixel; sums over all pixels: dW, dc and db, one after the other.
+std::vector<double> collect(const Sizes& n, const Norm& norm, const float* x, const float* g,
+                            const float* matrix, float* slopes) {
+  const Weights back(n.channels, n.outputs,
+                     [=](int64_t c, int64_t o) { return matrix[o * n.channels + c]; });
+  const int64_t tile = n.tile(), wide = n.channels * (n.outputs + 2);
+  std::vector<float> sums(n.batch * n.tiles * wide, 0.0f);
+  const Offsets outer = channels(n.outputs, tile), inner = channels(n.channels, tile);
+  each_tile(n, [&](int64_t image, int64_t at, int64_t begin, int64_t rows) {
+    const int64_t count = rows * n.columns, first = begin * n.columns;
+    float *h = scratch<1>((n.channels + n.outputs) * tile), *up = h + n.channels * tile;
+    float *sum = sums.data() + at * wide, *along = sum + n.channels * n.outputs;
+    for (int64_t o = 0; o < n.outputs; ++o) {
+      std::copy_n(g + (image * n.outputs + o) * n.pooled() + first, count, up + o * tile);
+      std::fill(up + o * tile + count, up + (o + 1) * tile, 0.0f);
+    }
+    float* slope = slopes + image * n.channels * n.pooled() + first;
+    mix(up, outer, back, count, [&](int64_t c, int64_t p, int64_t left, Vec value) {
+      store_some(slope + c * n.pooled() + p, left, value);
+    });
+    for (int64_t c = 0; c < n.channels; ++c) {
+      float *row = h + c * tile, product = 0.0f, total = 0.0f;
+      const float *of = slope + c * n.pooled(), *from = x + (image * n.channels + c) * n.plane();
+      norm.pool(n, c, from + begin * n.step * n.width, rows, row);
+#pragma omp simd reduction(+ : product, total)
+      for (int64_t i = 0; i < count; ++i) {
+        product += of[i] * row[i];
+        total += of[i];
+      }
+      along[c] = product;
+      along[n.channels + c] = total;
+      norm.transform(c, count, row);
+      std::fill(row + count, row + tile, 0.0f);
+    }
+    correlate({up, 0}, outer, {h, 0}, inner, 1, count, sum);
+  });
+  return totals(sums, wide);
+}
+
+// dx of a plane: out = each slope / step^2 - (x - m) turned - fixed.
+void spread(const Sizes& n, const float* x, const float* slope, double each, float centre,
+            float turned, float fixed, float* out) {
+  const float part = static_cast<float>(each / (n.step * n.step));
+#pragma omp simd
+  for (int64_t i = 0; i < n.plane(); ++i) out[i] = -fixed - (x[i] - centre) * turned;
+  for (int64_t y = 0; y < n.rows * n.step; ++y, out += n.width) {
+    const float* of = slope + y / n.step * n.columns;
+    if (n.step == 1) {
+#pragma omp simd
+      for (int64_t p = 0; p < n.columns; ++p) out[p] += part * of[p];
+      continue;
+    }
+#pragma omp simd
+    for (int64_t p = 0; p < n.columns; ++p) {
+      out[2 * p] += part * of[p];
+      out[2 * p + 1] += part * of[p];
+    }
+  }
+}
+
+Tensors Backward(const paddle::Tensor& input, const paddle::Tensor& scale,
+                 const paddle::Tensor& bias, const paddle::Tensor& weight,
+                 const paddle::Tensor& mean, const paddle::Tensor& var,
+                 const paddle::Tensor& gradient, int64_t step, double epsilon, bool trained) {
+  const paddle::Tensor x = dense(input), w = dense(weight), dy = dense(gradient);
+  const Sizes n(x, w, step);
+  const Norm norm(mean, var, scale, bias, epsilon);
+  std::vector<float> slopes(n.batch * n.channels * n.pooled());
+  const std::vector<double> sums = collect(n, norm, x.data<float>(), dy.data<float>(),
+                                           w.data<float>(), slopes.data());
+  paddle::Tensor dx = paddle::empty_like(x), dw = paddle::empty_like(w);
+  paddle::Tensor dc = paddle::empty_like(mean), db = paddle::empty_like(mean);
+  const double *along = sums.data() + w.numel(), *plain = along + n.channels;
+  std::copy_n(sums.data(), w.numel(), dw.data<float>());
+  std::copy_n(along, n.channels, dc.data<float>());
+  std::copy_n(plain, n.channels, db.data<float>());
+  const float *from = x.data<float>(), *slope = slopes.data();
+  float* to = dx.data<float>();
+  in_blocks(n.batch * n.channels, 1, [&](int64_t plane, int64_t) {
+    const int64_t c = plane % n.channels;
+    const double each = norm.scale(c) * norm.inverse[c];
+    const double share = trained ? each / (n.batch * n.plane()) : 0.0;
+    spread(n, from + plane * n.plane(), slope + plane * n.pooled(), each, norm.mean(c),
+           static_cast<float>(share * along[c] * norm.inverse[c]),
+           static_cast<float>(share * plain[c]), to + plane * n.plane());
+  });
+  return {dx, dc, db, dw};
+}
+
+using T = paddle::Tensor;
+
+Tensors Second(const T&, const T&, const T&, const T&, const T&, int64_t, double, bool) {
+  PD_THROW(kOnceOnly);
+}
+
+}  // namespace transition
+}  // namespace sot
+
+PD_BUILD_OP(sot_transition)
+    .Inputs({"X", "Scale", "Bias", "Weight", paddle::Optional("GivenMean"),
+             paddle::Optional("GivenVar")})
+    .Outputs({"Out", "Mean", "Var"})
+    .Attrs({"step: int64_t", "epsilon: double", "trained: bool"})
+    .SetKernelFn(PD_KERNEL(sot::transition::Forward));
+
+PD_BUILD_GRAD_OP(sot_transition)
+    .Inputs({"X", "Scale", "Bias", "Weight", "Mean", "Var", paddle::Grad("Out")})
+    .Outputs({paddle::Grad("X"), paddle::Grad("Scale"), paddle::Grad("Bias"),
+              paddle::Grad("Weight")})
+    .Attrs({"step: int64_t", "epsilon: double", "trained: bool"})
+    .SetKernelFn(PD_KERNEL(sot::transition::Backward));
+
+PD_BUILD_DOUBLE_GRAD_OP(sot_transition)
+    .Inputs({"X", "Scale", "Weight", paddle::Grad("Out"), paddle::Grad(paddle::Grad("X"))})
+    .Outputs({paddle::Grad(paddle::Grad("Out"))})
+    .Attrs({"step: int64_t", "epsilon: double", "trained: bool"})
+    .SetKernelFn(PD_KERNEL(sot::transition::Second));
