@@ -3,38 +3,62 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
 from sot_paddle import distributed
 from sot_paddle.distributed import say
 from sot_paddle.runtime import environment_stamp
-from sot_paddle.tasks.task import Predictions
+from sot_paddle.tasks.task import Predictions, Split
 from sot_paddle.train import checkpointing, run_folder, run_record
 from sot_paddle.train.evaluation import predict
-from sot_paddle.train.setup import Run
+from sot_paddle.train.setup import Kept, Run
 
 Scores = dict[str, float]
 
 
-def current_scores(run: Run) -> Scores:
-    """Scores of the weights and, with the prefix ``ema_``, of their moving average."""
-    scores = _scores(run)
+def current_scores(run: Run, step: str) -> Scores:
+    """Scores of the weights and, with the prefix ``ema_``, of their moving average.
+
+    Outputs of the best evaluation so far are kept where a split is scored and predicted.
+    """
+    scores, outputs = _scores(run)
     if run.ema is not None:
         with run.ema.in_place():
-            scores |= {f"ema_{name}": value for name, value in _scores(run).items()}
+            averaged, outputs = _scores(run)
+        scores |= {f"ema_{name}": value for name, value in averaged.items()}
+    value = scores[run.metric]
+    if is_better(run, value, run.outputs and run.outputs.value):
+        run.outputs = Kept(
+            *(step, value),
+            {
+                name: outputs[scored]
+                for name, split in run.task.test.items()
+                for scored in run.task.dev
+                if run.task.dev[scored] is split
+            },
+        )
     return scores
 
 
-def _scores(run: Run) -> Scores:
-    """Scores of the tensors in the model; those of further dev splits carry the split's name."""
+def _scores(run: Run) -> tuple[Scores, dict[str, Predictions]]:
+    """Scores and outputs of the model; scores of further dev splits carry the split's name."""
     distributed.share_buffers(run.model)
     merged: Scores = {}
+    outputs = {}
     for index, (name, split) in enumerate(run.task.dev.items()):
-        found = predict(run.model, split, autocast=run.autocast, report=say)
-        scores = run.task.score(name, found)
+        outputs[name] = predict(run.model, split, autocast=run.autocast, report=say)
+        scores = run.task.score(name, outputs[name])
         merged |= scores if index == 0 else {f"{name}_{k}": v for k, v in scores.items()}
-    return merged
+    return merged, outputs
+
+
+def is_better(run: Run, value: float, best: float | None) -> bool:
+    """Whether a main score is better than the best so far; NaN is worse than any number."""
+    if best is None or math.isnan(best):
+        return best is None or not math.isnan(value)
+    return value > best if run.task.maximise else value < best
 
 
 def load_trained(run: Run) -> bool:
@@ -69,7 +93,7 @@ def finish(run: Run) -> None:
     step = str(result.get("train", {}).get("steps", result.pop("step", "given")))
     if task.dev:
         if step not in evaluations:
-            evaluations[step] = current_scores(run)
+            evaluations[step] = current_scores(run, step)
         result["last"] = {"step": step} | evaluations[step]
         if options.eval_all_checkpoints:
             _evaluate_checkpoints(run, evaluations)
@@ -97,7 +121,7 @@ def _evaluate_checkpoints(run: Run, evaluations: dict[str, Scores]) -> None:
         if step in evaluations or not checkpointing.is_whole(folder):
             continue
         run.restore(folder)
-        evaluations[step] = current_scores(run)
+        evaluations[step] = current_scores(run, step)
         say(f"{folder.name}: {_shown(evaluations[step])}")
 
 
@@ -126,7 +150,7 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> N
     if kept and kept not in evaluations and not run.setup.options.do_train:
         say(f"{best} stays: it holds step {kept}, which this command did not evaluate")
         return
-    _keep_best(run, step, scores[metric])
+    write_best(run, int(step), scores[metric])
 
 
 def _kept_best(folder: Path) -> tuple[str, float | None]:
@@ -154,12 +178,13 @@ def _say_lag(run: Run, scores: Scores) -> None:
         )
 
 
-def _keep_best(run: Run, step: str, value: float) -> None:
+def write_best(run: Run, step: int, value: float) -> None:
+    """Write the model and its main score into the folder ``best``, on the first process."""
+
     def fill(folder: Path) -> None:
         run.fill(folder)
-        run_folder.write_json(
-            folder / "best.json", {"step": int(step), "metric": run.metric, "value": value}
-        )
+        content = {"step": step, "metric": run.metric, "value": value}
+        run_folder.write_json(folder / "best.json", content)
 
     distributed.on_first_process(
         lambda: checkpointing.write_folder(run.root / run_folder.BEST, fill)
@@ -170,8 +195,7 @@ def _predict(run: Run) -> dict[str, str]:
     """Predict every test split that is there with the weights in the model (the best ones)."""
     written = {}
     for name, split in run.task.test.items():
-        with contextlib.nullcontext() if run.ema is None else run.ema.in_place():
-            found = predict(run.model, split, autocast=run.autocast, report=say)
+        found = _outputs(run, name, split)
         files = run.task.prediction_files(name)
         written[name] = files[0]
 
@@ -182,6 +206,15 @@ def _predict(run: Run) -> dict[str, str]:
         distributed.on_first_process(write)
         say(f"predictions of {name}: {run.root / written[name]}")
     return written
+
+
+def _outputs(run: Run, name: str, split: Split) -> Predictions:
+    """What the best model says about a split, from its evaluation where that was of the split."""
+    kept, best = run.outputs, run.result.get("best", {})
+    if kept is not None and kept.step == best.get("step") and name in kept.found:
+        return kept.found[name]
+    with contextlib.nullcontext() if run.ema is None else run.ema.in_place():
+        return predict(run.model, split, autocast=run.autocast, report=say)
 
 
 def _shown(scores: Mapping[str, float]) -> str:

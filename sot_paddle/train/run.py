@@ -6,7 +6,6 @@ outcome.py concludes the run.
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from pathlib import Path
@@ -25,7 +24,6 @@ from sot_paddle.train.device import runs_on_gpu, seed_everything
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.evaluation import duration, evaluation_mode
 from sot_paddle.train.feeding import MicroBatches, Pace
-from sot_paddle.train.recipe import Recipe
 from sot_paddle.train.setup import Run
 from sot_paddle.train.tensorboard_logs import TensorBoardLogs
 from sot_paddle.train.trainer import ExactTrainer
@@ -111,16 +109,14 @@ def _trainer(run: Run) -> ExactTrainer:
         key=_key_of_epoch if task.by_epoch else None,
     )
     pace = Pace(len(batches), min(plan.accumulation, len(batches)))
-    recipe = _recipe(run, pace)
     flow = Flow(run.stop, eval_steps=plan.eval_steps, save_steps=pace.steps * plan.save_epochs)
     items = plan.batch_size * distributed.world_size() * pace.accumulation
     kind = ProgressBar if sys.stderr.isatty() else ProgressLines
     progress = kind(items=items, unit=task.unit, evaluated=next(iter(task.dev), ""))
     logs = run.root / run_folder.LOGS
     trainer = ExactTrainer(
-        run.model,
-        recipe,
-        dataset=task.train,
+        run,
+        _arguments(run, pace),
         batches=batches,
         callbacks=[TensorBoardLogs(logs), RunLogs(logs), StepCount(), flow, progress],
     )
@@ -130,7 +126,7 @@ def _trainer(run: Run) -> ExactTrainer:
         raise ValueError(
             f"{plan.epochs} epochs of {pace.steps} steps make no step: train for more epochs"
         )
-    recipe.optimizer(trainer.total_steps)
+    trainer.create_optimizer_and_scheduler(trainer.total_steps)
     return trainer
 
 
@@ -168,32 +164,6 @@ def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> None:
         "processes": distributed.world_size(),
     }
     run.result["evaluations"] = dict(progress.evaluations)
-
-
-def _recipe(run: Run, pace: Pace) -> Recipe:
-    setup, task, options = run.setup, run.task, run.setup.options
-    identity = options.identity() | {
-        "seed": run.seed,
-        "processes": distributed.world_size(),
-        "train_data": task.train.fingerprint,
-    }
-    return Recipe(
-        arguments=_arguments(run, pace),
-        optimizer=functools.cache(lambda steps: setup.optimizer(run.model, pace, steps)),
-        fill_model=run.fill,
-        load_model=run.restore,
-        loss=task.loss,
-        loader=task.train.load,
-        identity=identity,
-        evaluate=(lambda: outcome.current_scores(run)) if task.dev else None,
-        evaluation_data=",".join(split.fingerprint for split in task.dev.values()),
-        main_metric=run.metric,
-        maximise=task.maximise,
-        keep=options.save_total_limit,
-        keep_states=options.keep_states,
-        patience=options.early_stopping_patience,
-        after_step=None if run.ema is None else run.ema.update,
-    )
 
 
 def _arguments(run: Run, pace: Pace) -> TrainingArguments:

@@ -12,7 +12,8 @@ from paddle import nn
 from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
-from sot_paddle.tasks.task import Task
+from sot_paddle import distributed
+from sot_paddle.tasks.task import Predictions, Task
 from sot_paddle.train import model_folder
 from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.ema import ModelEma
@@ -102,6 +103,21 @@ class Setup:
     optimizer: Callable[[nn.Layer, Pace, int], tuple[Optimizer, LRScheduler]]
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a model said when it was evaluated, about the splits that are predicted as well.
+
+    Attributes:
+        step: of the evaluation, as text.
+        value: its main score.
+        found: split of ``Task.test`` to the outputs.
+    """
+
+    step: str
+    value: float
+    found: Mapping[str, Predictions]
+
+
 @dataclass
 class Run:
     """One run with one seed.
@@ -116,6 +132,7 @@ class Run:
         fresh: tensors of the model that the initial weights did not hold.
         result: what metrics.json will hold.
         autocast: context of a forward pass outside of training.
+        outputs: of the best evaluation so far, see `Kept`.
     """
 
     setup: Setup
@@ -127,6 +144,7 @@ class Run:
     fresh: Sequence[str] = ()
     result: dict[str, Any] = field(default_factory=dict)
     autocast: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
+    outputs: Kept | None = None
 
     @property
     def task(self) -> Task:
@@ -137,6 +155,15 @@ class Run:
     def metric(self) -> str:
         """Name of the score that selects the best: that of the moving average, where there is."""
         return self.task.metric if self.ema is None else f"ema_{self.task.metric}"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Options and data that a resumed run must share, JSON-ready."""
+        return self.setup.options.identity() | {
+            "seed": self.seed,
+            "processes": distributed.world_size(),
+            "train_data": self.task.train.fingerprint,
+        }
 
     @property
     def use(self) -> FolderUse:

@@ -12,23 +12,24 @@ import contextlib
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import paddle
 from paddle import nn
 from paddle.io import DataLoader
-from paddlenlp.trainer import Trainer
+from paddlenlp.trainer import Trainer, TrainingArguments
 
 from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.failures import NonFiniteLoss, NonFiniteState
 from sot_paddle.reading import read_object
-from sot_paddle.train import checkpointing, exact_state
+from sot_paddle.train import checkpointing, exact_state, outcome
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.finite_numbers import first_nonfinite
-from sot_paddle.train.recipe import Progress, Recipe, check_identity
+from sot_paddle.train.progress import Progress, check_identity
+from sot_paddle.train.setup import Run
 from sot_paddle.weights import to_numpy
 
 OPTIMIZER = "optimizer.safetensors"
@@ -44,32 +45,31 @@ class ExactTrainer(Trainer):
     """Trainer whose resumed run ends bit-identical to the uninterrupted one.
 
     Args:
-        model: returns logits, or the pair of a ``sum_loss`` head.
-        recipe: how to train it.
-        dataset: the training examples, which the Trainer counts.
+        run: its model, task and options.
+        arguments: of paddlenlp's Trainer.
         batches: the micro-batches of this process.
         callbacks: further callbacks of the Trainer.
     """
 
     def __init__(
         self,
-        model: nn.Layer,
-        recipe: Recipe,
+        run: Run,
+        arguments: TrainingArguments,
         *,
-        dataset: Sized,
         batches: MicroBatches,
         callbacks: list[Any] | None = None,
     ) -> None:
-        self.recipe, self.batches = recipe, batches
-        arguments = recipe.arguments
+        self.run, self.batches = run, batches
         self.pace = Pace(len(batches), arguments.gradient_accumulation_steps)
         self.root = Path(arguments.output_dir)
-        self.progress = Progress(evaluation_data=recipe.evaluation_data)
+        self.progress = Progress(evaluation_data=self._evaluation_data)
         self._losses: list[paddle.Tensor] = []
         self._saved: dict[str, Any] | None = None
         self._random_due: Mapping[str, Any] | None = None
         self._consumed = (0, 0)  # epoch and index of the micro-batch in work
-        super().__init__(model=model, args=arguments, train_dataset=dataset, callbacks=callbacks)
+        super().__init__(
+            model=run.model, args=arguments, train_dataset=run.task.train, callbacks=callbacks
+        )
 
     @property
     def total_steps(self) -> int:
@@ -82,7 +82,7 @@ class ExactTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """Loader over this process's micro-batches, from the position to continue at."""
-        return self.recipe.loader(self.batches)
+        return self.run.task.train.load(self.batches)
 
     def begin_epoch(self) -> None:
         """Finish what the previous epoch left over, when a resumed run begins between epochs."""
@@ -92,7 +92,7 @@ class ExactTrainer(Trainer):
         position = self.pace.position_after(step)
         left = self.pace.carried_over(step)
         rest = [self.batches.at(position.epoch, index) for index in left]
-        for index, inputs in zip(left, self.recipe.loader(rest) if rest else (), strict=True):
+        for index, inputs in zip(left, self.run.task.train.load(rest) if rest else (), strict=True):
             self._consumed = (position.epoch, index)
             with self._no_sync():
                 self.training_step(self.model_wrapped, inputs)
@@ -122,7 +122,7 @@ class ExactTrainer(Trainer):
         inputs = dict(inputs)
         labels = inputs.pop("labels")
         outputs = model(**inputs)
-        loss = self.recipe.loss(outputs, labels)
+        loss = self.run.task.loss(outputs, labels)
         weight = self.batches.weight(*self._consumed)
         if weight != 1.0:
             loss = loss * weight
@@ -147,13 +147,15 @@ class ExactTrainer(Trainer):
     # optimizer
 
     def create_optimizer_and_scheduler(self, num_training_steps: int) -> None:
-        """Build the recipe's optimizer and schedule."""
-        self.optimizer, self.lr_scheduler = self.recipe.optimizer(num_training_steps)
+        """Build the run's optimizer and schedule, once."""
+        if self.optimizer is None:
+            made = self.run.setup.optimizer(self.run.model, self.pace, num_training_steps)
+            self.optimizer, self.lr_scheduler = made
 
     def after_step(self) -> None:
-        """What the recipe does after every optimizer step."""
-        if self.recipe.after_step is not None:
-            self.recipe.after_step(self.state.global_step)
+        """Let the moving average follow."""
+        if self.run.ema is not None:
+            self.run.ema.update(self.state.global_step)
 
     # state
 
@@ -167,12 +169,12 @@ class ExactTrainer(Trainer):
             self.train()
             return
         self._saved = read_object(checkpoint / checkpointing.STATE, _SAVED)
-        check_identity(self._saved["identity"], self.recipe.identity, checkpoint)
+        check_identity(self._saved["identity"], self.run.identity, checkpoint)
         step = self._saved["step"]
         self._restore_progress()
         if step >= self.total_steps or self.out_of_patience:
             self.state.global_step = step
-            self.recipe.load_model(checkpoint)
+            self.run.restore(checkpoint)
             distributed.on_first_process(self._prune)
             return
         position = self.pace.position_after(step)
@@ -184,24 +186,29 @@ class ExactTrainer(Trainer):
     @property
     def out_of_patience(self) -> bool:
         """Whether early stopping is due."""
-        patience = self.recipe.patience
+        patience = self.run.setup.options.early_stopping_patience
         return patience is not None and self.progress.since_best >= patience
+
+    @property
+    def _evaluation_data(self) -> str:
+        """Fingerprint of what is evaluated on; another one forgets old results."""
+        return ",".join(split.fingerprint for split in self.run.task.dev.values())
 
     def _restore_progress(self) -> None:
         names = {field.name for field in dataclasses.fields(Progress)}
         if not set(self._saved["progress"]) <= names:
             raise ValueError(f"{checkpointing.STATE}: its progress is not of this version")
         self.progress = Progress(**self._saved["progress"])
-        if self.progress.evaluation_data != self.recipe.evaluation_data:
+        if self.progress.evaluation_data != self._evaluation_data:
             self.progress = Progress(
                 window=self.progress.window,
                 loss_sum=self.progress.loss_sum,
-                evaluation_data=self.recipe.evaluation_data,
+                evaluation_data=self._evaluation_data,
             )
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str | None = None) -> None:
         if resume_from_checkpoint is not None:
-            self.recipe.load_model(Path(resume_from_checkpoint))
+            self.run.restore(Path(resume_from_checkpoint))
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None:
@@ -218,7 +225,7 @@ class ExactTrainer(Trainer):
         step = self.state.global_step
         state = {
             "step": step,
-            "identity": self.recipe.identity,
+            "identity": self.run.identity,
             "schedule": self.lr_scheduler.state_dict(),
             "counters": exact_state.optimizer_counters(self.optimizer, self.model),
             "progress": vars(self.progress),
@@ -227,7 +234,7 @@ class ExactTrainer(Trainer):
         }
 
         def fill(folder: Path) -> None:
-            self.recipe.fill_model(folder)
+            self.run.fill(folder)
             arrays = exact_state.optimizer_arrays(self.optimizer, self.model)
             write_tensors(folder / OPTIMIZER, arrays)
             (folder / checkpointing.STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
@@ -240,27 +247,22 @@ class ExactTrainer(Trainer):
         distributed.on_first_process(write)
 
     def _prune(self) -> None:
-        checkpointing.prune(
-            self.root,
-            keep=self.recipe.keep,
-            keep_states=self.recipe.keep_states,
-            state_files=STATE_FILES,
-        )
+        keep, states = self.run.setup.options.save_total_limit, self.run.setup.options.keep_states
+        checkpointing.prune(self.root, keep=keep, keep_states=states, state_files=STATE_FILES)
 
     # evaluation and logs
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix="eval"):
         """Evaluate, keep the best model, log; returns the metrics with the prefix."""
-        assert self.recipe.evaluate is not None, "the flow evaluates only when there is a dev set"
         self._check_weights()
-        metrics = self.recipe.evaluate()
-        self.progress.evaluations[str(self.state.global_step)] = metrics
-        value = metrics[self.recipe.main_metric]
-        best = self.progress.best_metric
-        if best is None or self._is_better(value, best):
+        step = self.state.global_step
+        metrics = self.scores(str(step))
+        self.progress.evaluations[str(step)] = metrics
+        value = metrics[self.run.metric]
+        if outcome.is_better(self.run, value, self.progress.best_metric):
             self.progress.best_metric, self.progress.since_best = value, 0
-            self.progress.best_step = self.state.global_step
-            distributed.on_first_process(self._write_best)
+            self.progress.best_step = step
+            outcome.write_best(self.run, step, value)
         else:
             self.progress.since_best += 1
         logged = {f"{metric_key_prefix}_{name}": number for name, number in metrics.items()}
@@ -269,6 +271,10 @@ class ExactTrainer(Trainer):
             self.args, self.state, self.control, logged
         )
         return logged
+
+    def scores(self, step: str) -> dict[str, float]:
+        """Scores of the present weights, see :func:`.outcome.current_scores`."""
+        return outcome.current_scores(self.run, step)
 
     def _check_weights(self) -> None:
         """Scores of weights that are not finite would say nothing about which tensor it is."""
@@ -280,19 +286,6 @@ class ExactTrainer(Trainer):
                 f"last finite checkpoint: {checkpointing.last_finite(self.root) or 'none yet'}; "
                 "try a lower learning rate"
             )
-
-    def _is_better(self, value: float, best: float) -> bool:
-        improved = value > best if self.recipe.maximise else value < best
-        return improved or (math.isnan(best) and not math.isnan(value))
-
-    def _write_best(self) -> None:
-        def fill(folder: Path) -> None:
-            self.recipe.fill_model(folder)
-            best = {"step": self.progress.best_step, "metric": self.recipe.main_metric}
-            best["value"] = self.progress.best_metric
-            (folder / "best.json").write_text(json.dumps(best) + "\n", encoding="utf-8")
-
-        checkpointing.write_folder(self.root / "best", fill)
 
     def log(self, logs: dict[str, float], **kwargs: Any) -> None:
         """Log; the training loss is the mean over the steps since the last line."""

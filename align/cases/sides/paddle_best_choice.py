@@ -8,16 +8,24 @@ import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import paddle
 from paddlenlp.trainer import TrainingArguments
 from paddlenlp.utils.log import logger
 
 from sot_paddle.train.feeding import MicroBatches
-from sot_paddle.train.recipe import Recipe
+from sot_paddle.train.setup import Run
 from sot_paddle.train.trainer import ExactTrainer
 
 METRIC = "score"
+
+
+class _Scripted(ExactTrainer):
+    """A trainer whose evaluations give what they are told."""
+
+    def scores(self, step: str) -> dict[str, float]:
+        return {METRIC: next(self.scripted)}
 
 
 def choices(values: Sequence[float], maximise: bool, patience: int) -> dict[str, list[int]]:
@@ -29,27 +37,18 @@ def choices(values: Sequence[float], maximise: bool, patience: int) -> dict[str,
         stops early.
     """
     logger.set_level("ERROR")  # as the trainer's commands do
-    scripted = iter(values)
     found: dict[str, list[int]] = {"best": [], "kept": [], "since": [], "stops": []}
     with tempfile.TemporaryDirectory() as scratch, contextlib.redirect_stdout(io.StringIO()):
-        recipe = Recipe(
-            arguments=TrainingArguments(
-                output_dir=scratch, device="cpu", disable_tqdm=True, report_to=[]
-            ),
-            optimizer=lambda steps: (None, None),
-            fill_model=lambda folder: None,
-            load_model=lambda folder: None,
-            loss=lambda outputs, labels: outputs,
-            loader=lambda batches: batches,
-            identity={},
-            evaluate=lambda: {METRIC: next(scripted)},
-            main_metric=METRIC,
-            maximise=maximise,
-            patience=patience,
+        options = SimpleNamespace(early_stopping_patience=patience)
+        arguments = TrainingArguments(
+            output_dir=scratch, device="cpu", disable_tqdm=True, report_to=[]
         )
-        batches = MicroBatches(lambda epoch: [[0]])
-        model = paddle.nn.Linear(1, 1)
-        trainer = ExactTrainer(model, recipe, dataset=[0], batches=batches)
+        task = SimpleNamespace(train=[0], dev={}, metric=METRIC, maximise=maximise)
+        setup = SimpleNamespace(options=options, task=task)
+        run = Run(setup, 0, Path(scratch), stop=None, model=paddle.nn.Linear(1, 1))
+        run.fill = lambda folder: None
+        trainer = _Scripted(run, arguments, batches=MicroBatches(lambda epoch: [[0]]))
+        trainer.scripted = iter(values)
         for step in range(len(values)):
             trainer.state.global_step = step
             trainer.evaluate()

@@ -50,7 +50,7 @@ CHANGES = [
     # the moving average
     (ModelEma, "__init__", "self.decay = decay", "self.decay = min(decay, 0.4)")
     + ("training", "average/"),
-    (run, "_recipe", "else run.ema.update", "else None", "training", "average/"),
+    (ExactTrainer, "after_step", "self.run.ema.update(", "(", "training", "average/"),
     (ModelEma, "in_place", "_assign(self._average, state)", "_assign(kept, state)")
     + ("training", "average/"),
     (outcome, "current_scores", "with run.ema.in_place():", "if True:", "metric", "/ema_"),
@@ -60,7 +60,7 @@ CHANGES = [
     + ("data", "resumed/epochs and images"),
     # the best checkpoint
     (image_command, "load_images", '!= "loss"', '== "loss"', "metric", "best step"),
-    (run, "_recipe", "main_metric=run.metric", "main_metric=run.metric[4:]")
+    (ExactTrainer, "evaluate", "[self.run.metric]", "[self.run.metric[4:]]")
     + ("metric", "best loss"),
     # evaluation
     (evaluation, "evaluation_mode", "model.eval()", "model.train()", "metric", "/"),

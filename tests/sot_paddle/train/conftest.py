@@ -63,6 +63,37 @@ def tiny(tiny_folders, tiny_files, capfd):
 
 
 @dataclass(frozen=True)
+class Command(Started):
+    """Any training command on text.
+
+    Attributes:
+        program: its name.
+        start: run it in this process: (exit status, what it said).
+    """
+
+    program: str
+    start: Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def command(capfd):
+    """Make a `Command` of its name, its function and the flags of every run."""
+
+    def make(program: str, run: Callable[..., int], *shared: str) -> Command:
+        def start(out: Path, *more: str) -> tuple[int, str]:
+            capfd.readouterr()
+            flags = ["--output_dir", str(out), "--no_cuda", *shared, *more]
+            status = run(flags, tiny_run.no_conversion)
+            return status, "".join(capfd.readouterr())
+
+        return Command(program, start)
+
+    dtype = paddle.get_default_dtype()
+    yield make
+    paddle.set_default_dtype(dtype)
+
+
+@dataclass(frozen=True)
 class TinyImages(Started):
     """Data and command of a tiny image run.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -37,6 +39,33 @@ class Started:
         status, err = self.start(out, *flags, **options)
         assert status == 2, err
         return only_line(err, self.program)
+
+    def continued(self, folder: Path, *flags: str) -> None:
+        """A run that goes on from its first checkpoint ends as one that was never interrupted.
+
+        Args:
+            folder: both runs go into it; the tensors of their last checkpoints are compared.
+            flags: ``--save_steps`` and whatever makes more than one checkpoint.
+        """
+        whole, parts = folder / "whole", folder / "parts"
+        flags += ("--save_total_limit", "9", "--keep_states", "9")
+        self.done(whole, *flags)
+        self.done(parts, *flags)
+        first, *later = sorted(
+            parts.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2])
+        )
+        assert later
+        for path in later:
+            shutil.rmtree(path)
+        (parts / "metrics.json").unlink()
+        assert f"continuing from {first}" in self.done(parts, *flags)
+        assert metrics(parts)["last"] == metrics(whole)["last"]
+        assert_same_last(parts, whole, ("model.safetensors", "optimizer.safetensors"))
+
+
+def metrics(out: Path) -> dict:
+    """What a run's metrics.json holds."""
+    return json.loads((out / "metrics.json").read_text(encoding="utf-8"))
 
 
 def only_line(err: str, program: str = "train_glue") -> str:

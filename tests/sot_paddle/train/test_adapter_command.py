@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
-import paddle
 import pytest
 
-from sot_paddle.checkpoint import read_tensors
 from sot_paddle.command_line import parse
 from sot_paddle.train import extraction
 from sot_paddle.train.adapter_command import COMMAND, run_command, schedule_steps
 from tests.sot_paddle.train import state_files
+from tests.sot_paddle.train.run_output import arrays_of, metrics, same_arrays
 from tests.sot_paddle.train.tiny_run import no_conversion
 
 
@@ -45,49 +43,26 @@ def stored(tmp_path_factory, tiny_folders, encoder, squad) -> Path:
 
 
 @pytest.fixture
-def train(capfd):
-    """Run the command: (status, what it said)."""
-
-    def run(out: Path, *flags: str) -> tuple[int, str]:
-        capfd.readouterr()
-        shared = ("--output_dir", str(out), "--no_cuda", "--max_seq_length", "20")
-        shared += ("--per_gpu_train_batch_size", "4", "--learning_rate", "3e-3")
-        status = run_command([*shared, *flags], no_conversion)
-        said, err = capfd.readouterr()
-        return status, said + err
-
-    dtype = paddle.get_default_dtype()
-    yield run
-    paddle.set_default_dtype(dtype)
+def train(command):
+    flags = ("--max_seq_length", "20", "--per_gpu_train_batch_size", "4", "--learning_rate", "3e-3")
+    return command("train_adapter", run_command, *flags)
 
 
 RTE = ("--task_name", "RTE", "--do_train", "--do_eval")
-
-
-def metrics(out: Path) -> dict:
-    return json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-
-
-def weights(out: Path) -> dict[str, np.ndarray]:
-    tensors, _ = read_tensors(out / "best" / "model.safetensors")
-    return {name: np.array(tensors[name]) for name in tensors}
 
 
 def test_stored_states_train_the_same_as_live_ones(
     train, stored, encoder, tiny_folders, tmp_path
 ) -> None:
     data = ("--data_dir", str(tiny_folders[0]), "--model_name_or_path", str(encoder))
-    status, said = train(tmp_path / "live", *RTE, *data, "--do_predict")
-    assert status == 0, said
+    said = train.done(tmp_path / "live", *RTE, *data, "--do_predict")
     assert "on 3 hidden states of 20 tokens x 12, width 20" in said
-    status, said = train(tmp_path / "stored", *RTE, "--states", str(stored))
-    assert status == 0, said
-    live, from_files = weights(tmp_path / "live"), weights(tmp_path / "stored")
+    train.done(tmp_path / "stored", *RTE, "--states", str(stored))
+    live, from_files = (arrays_of(tmp_path / name / "best") for name in ("live", "stored"))
     assert set(live) == {
         f"{n}.{p}" for n in ("pooling.proj", "word_fc") for p in ("weight", "bias")
     }
-    for name, value in live.items():
-        assert value.tobytes() == from_files[name].tobytes(), name
+    assert same_arrays(live, from_files)
     found = metrics(tmp_path / "live")
     assert found["best"] == metrics(tmp_path / "stored")["best"]
     assert (found["model"], found["metric"], found["train"]["steps"]) == (
@@ -102,22 +77,9 @@ def test_stored_states_train_the_same_as_live_ones(
 
 def test_a_run_is_continued_bit_for_bit(train, stored, tmp_path) -> None:
     flags = (*RTE, "--states", str(stored), "--num_train_epochs", "3", "--save_steps", "4")
-    flags += ("--save_total_limit", "9", "--keep_states", "9")
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert train(whole, *flags)[0] == 0
-    assert train(parts, *flags)[0] == 0
-    for path in parts.glob("checkpoint-*"):
-        if int(path.name.rpartition("-")[2]) > 8:
-            for file in path.iterdir():
-                file.unlink()
-            path.rmdir()
-    (parts / "metrics.json").unlink()
-    status, said = train(parts, *flags)
-    assert status == 0, said
-    assert "continuing from" in said
-    assert metrics(parts)["last"] == metrics(whole)["last"]
-    changed, said = train(parts, *flags, "--adapter_dim", "7")
-    assert changed == 2, said
+    train.continued(tmp_path, *flags)
+    said = train.refused(tmp_path / "whole", *flags, "--adapter_dim", "7", "--keep_states", "9")
+    assert " there, 7 now" in said
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -128,8 +90,7 @@ def test_squad_is_trained_scored_and_predicted(
     flags += ["--train_file", str(squad[0]), "--predict_file", str(squad[1]), "--doc_stride", "5"]
     flags += ["--model_name_or_path", str(encoder)] if live else ["--states", str(stored)]
     flags += [] if live else ["--tokenizer_name", str(encoder)]
-    status, said = train(tmp_path / "out", *flags)
-    assert status == 0, said
+    train.done(tmp_path / "out", *flags)
     best = metrics(tmp_path / "out")["best"]
     assert best["total"] == 4
     assert {"exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1", "loss"} <= set(best)
@@ -137,27 +98,25 @@ def test_squad_is_trained_scored_and_predicted(
     assert set(answers) == {"q0", "q1", "q2", "q3"}
     assert set(json.loads((tmp_path / "out" / "null_odds.json").read_text())) == set(answers)
     # all that was written is known: the same command may start afresh
-    assert train(tmp_path / "out", *flags, "--overwrite_output_dir")[0] == 0
+    train.done(tmp_path / "out", *flags, "--overwrite_output_dir")
 
 
 def test_probes_know_the_scores_of_every_layer(train, stored, encoder, squad, tmp_path) -> None:
-    assert train(tmp_path / "rte", *RTE, "--states", str(stored), "--model", "probes")[0] == 0
+    train.done(tmp_path / "rte", *RTE, "--states", str(stored), "--model", "probes")
     best = metrics(tmp_path / "rte")["best"]
     each = [best[f"layer_{at}_acc"] for at in range(3)]
     assert best["acc"] == max(each) == each[best["best_layer"]]
     flags = ["--task_name", "SQuAD", "--do_train", "--do_eval", "--model", "probes"]
     flags += ["--train_file", str(squad[0]), "--predict_file", str(squad[1]), "--doc_stride", "5"]
     flags += ["--states", str(stored), "--tokenizer_name", str(encoder)]
-    status, said = train(tmp_path / "squad", *flags)
-    assert status == 0, said
+    train.done(tmp_path / "squad", *flags)
     assert {f"layer_{at}_f1" for at in range(3)} <= set(metrics(tmp_path / "squad")["best"])
 
 
 def test_states_of_other_rows_are_refused(train, stored, encoder, squad, tmp_path) -> None:
     flags = ["--task_name", "SQuAD", "--do_eval", "--predict_file", str(squad[1])]
     flags += ["--states", str(stored), "--tokenizer_name", str(encoder), "--doc_stride", "3"]
-    status, said = train(tmp_path / "out", *flags)
-    assert status == 2
+    said = train.refused(tmp_path / "out", *flags)
     assert "give the file, vocabulary and stride that they were made from" in said
 
 
@@ -176,10 +135,7 @@ def test_states_of_other_rows_are_refused(train, stored, encoder, squad, tmp_pat
     ],
 )
 def test_a_refusal_is_one_line(train, tmp_path, flags, message) -> None:
-    status, said = train(tmp_path / "out", *flags)
-    lines = [line for line in said.splitlines() if line.startswith("train_adapter: ")]
-    assert (status, len(lines)) == (2, 1), said
-    assert message in lines[0]
+    assert message in train.refused(tmp_path / "out", *flags)
 
 
 def test_the_rate_reaches_zero_after_the_full_batches() -> None:

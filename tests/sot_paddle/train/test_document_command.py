@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import numpy as np
-import paddle
 import pytest
 
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.train.document_command import run_command
 from sot_paddle.train.text_model import load_trained_text
 from tests.sot_paddle.train import state_files, tiny_run
+from tests.sot_paddle.train.run_output import metrics
 
 LONG = 30
 """Words of a text: more than fit."""
@@ -41,22 +41,10 @@ def files(tmp_path_factory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def train(files, capfd):
-    """Run the command: (status, what it said)."""
-    model, tables = files
-
-    def run(out: Path, *flags: str, model: Path = model, data: Path = tables) -> tuple[int, str]:
-        capfd.readouterr()
-        shared = ("--task_name", "own", "--data_dir", str(data), "--output_dir", str(out))
-        shared += ("--label_column", "kind", "--text_columns", "body", "--no_cuda")
-        shared += ("--max_seq_length", "12", "--model_name_or_path", str(model))
-        status = run_command([*shared, *flags], tiny_run.no_conversion)
-        said, err = capfd.readouterr()
-        return status, said + err
-
-    dtype = paddle.get_default_dtype()
-    yield run
-    paddle.set_default_dtype(dtype)
+def train(files, command):
+    flags = ("--task_name", "own", "--data_dir", str(files[1]), "--label_column", "kind")
+    flags += ("--text_columns", "body", "--max_seq_length", "12")
+    return command("train_text", run_command, *flags, "--model_name_or_path", str(files[0]))
 
 
 LEARN = ("--do_train", "--do_eval", "--learning_rate", "3e-2", "--trunc_medium", "2")
@@ -65,20 +53,14 @@ LEARN += ("--hidden_dropout_prob", "0", "--attention_probs_dropout_prob", "0", "
 LEARN += ("--layer_learning_rate", "2e-2")
 
 
-def metrics(out: Path) -> dict:
-    return json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-
-
 def test_it_learns_from_the_end_of_a_text_and_predicts_by_itself(train, tmp_path) -> None:
     learnt, again = tmp_path / "learnt", tmp_path / "again"
-    status, said = train(learnt, *LEARN, "--do_predict")
-    assert status == 0, said
-    assert "own table: bert_base" in said
+    assert "own table: bert_base" in train.done(learnt, *LEARN, "--do_predict")
     assert metrics(learnt)["best"]["acc"] == 1.0
     rows = (learnt / "predictions.tsv").read_text().splitlines()
     assert rows == ["index\tprediction", "0\tr", "1\to", "2\tr", "3\to", "4\tr"]
-    status, said = train(again, "--do_predict", *LEARN[4:6], *LEARN[10:13], model=learnt / "best")
-    assert status == 0, said
+    same = (*LEARN[4:6], *LEARN[10:13], "--model_name_or_path", str(learnt / "best"))
+    train.done(again, "--do_predict", *same)
     assert (again / "predictions.tsv").read_text().splitlines() == rows
     # the trained folder cuts texts as in training
     text = " ".join(tiny_run.WORDS[:10] * 2 + ["old"])
@@ -90,29 +72,13 @@ def test_it_learns_from_the_end_of_a_text_and_predicts_by_itself(train, tmp_path
 
 
 def test_a_run_is_continued_bit_for_bit(train, tmp_path) -> None:
-    flags = (*LEARN, "--num_train_epochs", "3", "--save_steps", "5", "--keep_states", "9")
-    flags += ("--hidden_dropout_prob", "0.1", "--save_total_limit", "9")
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert train(whole, *flags)[0] == 0
-    assert train(parts, *flags)[0] == 0
-    steps = sorted(int(path.name.rpartition("-")[2]) for path in parts.glob("checkpoint-*"))
-    for step in steps[1:]:
-        for file in (parts / f"checkpoint-{step}").iterdir():
-            file.unlink()
-        (parts / f"checkpoint-{step}").rmdir()
-    (parts / "metrics.json").unlink()
-    status, said = train(parts, *flags)
-    assert status == 0, said
-    assert f"continuing from {parts / f'checkpoint-{steps[0]}'}" in said
-    assert metrics(parts)["last"] == metrics(whole)["last"]
-    last = f"checkpoint-{steps[-1]}/model.safetensors"
-    assert (parts / last).read_bytes() == (whole / last).read_bytes()
+    flags = ("--num_train_epochs", "3", "--save_steps", "5", "--hidden_dropout_prob", "0.1")
+    train.continued(tmp_path, *LEARN, *flags)
 
 
 def test_the_paddle_port_s_recipe_runs_and_says_what_it_ignores(train, tmp_path) -> None:
     flags = [flag for flag in LEARN if flag not in ("--layer_learning_rate", "2e-2")]
-    status, said = train(tmp_path / "out", *flags, "--paddle_compat", "--max_steps", "3")
-    assert status == 0, said
+    said = train.done(tmp_path / "out", *flags, "--paddle_compat", "--max_steps", "3")
     assert "--discr has no effect" in said
     assert np.isfinite(metrics(tmp_path / "out")["train"]["loss"])
 
@@ -131,7 +97,4 @@ def test_the_paddle_port_s_recipe_runs_and_says_what_it_ignores(train, tmp_path)
     ],
 )
 def test_a_refusal_is_one_line(train, tmp_path, flags, message) -> None:
-    status, said = train(tmp_path / "out", *flags)
-    lines = [line for line in said.splitlines() if line.startswith("train_text: ")]
-    assert (status, len(lines)) == (2, 1), said
-    assert message in lines[0]
+    assert message in train.refused(tmp_path / "out", *flags)

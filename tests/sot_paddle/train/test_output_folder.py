@@ -237,17 +237,16 @@ def test_a_second_run_is_refused_by_name_and_changes_nothing(tiny, done, tmp_pat
 
 def test_the_lock_holds_from_the_first_file_to_the_last(tiny, tmp_path, monkeypatch):
     """A run that begins when another is about to write its metrics is refused."""
-    seen = []
+    seen, out = [], tmp_path / "out"
     original = run_folder.write_json
 
     def noted(path, content):
         with pytest.raises(ValueError, match="in use by another run"):
-            run_folder.check(path.parent, None)
+            run_folder.check(out, None)
         seen.append(path.name)
         original(path, content)
 
     monkeypatch.setattr(run_folder, "write_json", noted)
-    out = tmp_path / "out"
     tiny.done(out, *STEPS, "--head", "plain")
     assert seen[0] == "run.json"
     assert seen[-1] == "metrics.json"

@@ -329,7 +329,7 @@ def test_a_damaged_best_is_rebuilt(tiny, done, finished, damage):
 def test_a_best_that_cannot_be_rebuilt_is_not_named(tiny, tmp_path, monkeypatch):
     """Its checkpoint is gone: the best of what is there is named, and a line says so."""
     scores = iter([0.9, 0.8, 0.7])
-    monkeypatch.setattr(outcome, "current_scores", lambda _: {"acc": next(scores)})
+    monkeypatch.setattr(outcome, "current_scores", lambda *_: {"acc": next(scores)})
     flags = ("--max_steps", "3", "--eval_steps", "1", "--save_steps", "1")
     flags += ("--save_total_limit", "1")
     out, best = tmp_path / "out", tmp_path / "out" / "best"

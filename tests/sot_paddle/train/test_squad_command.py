@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import paddle
 import pytest
 
+from sot_paddle.train import outcome
 from sot_paddle.train.squad_command import run_command
 from sot_paddle.train.squad_evaluation import run_command as evaluate
 from tests.sot_paddle.train import state_files
-from tests.sot_paddle.train.tiny_run import no_conversion
+from tests.sot_paddle.train.run_output import metrics
 
 
 @pytest.fixture(scope="module")
@@ -25,21 +25,10 @@ def files(tmp_path_factory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def train(files, capfd):
-    """Run the command: (status, what it said)."""
-
-    def run(out: Path, *flags: str, model: Path = files["model"]) -> tuple[int, str]:
-        capfd.readouterr()
-        shared = ("--output_dir", str(out), "--no_cuda", "--max_seq_length", "24")
-        shared += ("--doc_stride", "5", "--model_name_or_path", str(model))
-        shared += ("--train_file", str(files["train"]), "--predict_file", str(files["dev"]))
-        status = run_command([*shared, *flags], no_conversion)
-        said, err = capfd.readouterr()
-        return status, said + err
-
-    dtype = paddle.get_default_dtype()
-    yield run
-    paddle.set_default_dtype(dtype)
+def train(files, command):
+    flags = ("--max_seq_length", "24", "--doc_stride", "5", "--predict_file", str(files["dev"]))
+    flags += ("--model_name_or_path", str(files["model"]), "--train_file", str(files["train"]))
+    return command("train_squad", run_command, *flags)
 
 
 LEARN = ("--do_train", "--do_eval", "--do_predict", "--learning_rate", "1e-2", "--correct_bias")
@@ -47,14 +36,9 @@ LEARN += ("--num_train_epochs", "12", "--per_gpu_train_batch_size", "8")
 LEARN += ("--hidden_dropout_prob", "0", "--attention_probs_dropout_prob", "0")
 
 
-def metrics(out: Path) -> dict:
-    return json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-
-
 def test_it_learns_and_its_files_score_as_it_says(train, files, tmp_path) -> None:
     again, learnt = tmp_path / "again", tmp_path / "learnt"
-    status, said = train(learnt, *LEARN)
-    assert status == 0, said
+    train.done(learnt, *LEARN)
     best = metrics(learnt)["best"]
     assert metrics(learnt)["metric"] == "f1"
     losses = [scores["loss"] for scores in metrics(learnt)["evaluations"].values()]
@@ -66,8 +50,7 @@ def test_it_learns_and_its_files_score_as_it_says(train, files, tmp_path) -> Non
     official = json.loads(scores.read_text(encoding="utf-8"))
     assert official == {name: best[name] for name in official}
     # the trained folder answers again, by itself
-    status, said = train(again, "--do_predict", model=learnt / "best")
-    assert status == 0, said
+    train.done(again, "--do_predict", "--model_name_or_path", str(learnt / "best"))
     assert (again / "predictions.json").read_text() == answers.read_text()
     # and rebuilds the same model to go on from
     config = json.loads((learnt / "best" / "config.json").read_text())
@@ -75,21 +58,22 @@ def test_it_learns_and_its_files_score_as_it_says(train, files, tmp_path) -> Non
 
 
 def test_a_run_is_continued_bit_for_bit(train, tmp_path) -> None:
-    flags = (*LEARN, "--num_train_epochs", "2", "--save_steps", "4", "--save_total_limit", "9")
-    flags += ("--keep_states", "9")
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert train(whole, *flags)[0] == 0
-    assert train(parts, *flags)[0] == 0
-    steps = sorted(int(path.name.rpartition("-")[2]) for path in parts.glob("checkpoint-*"))
-    for step in steps[1:]:
-        for file in (parts / f"checkpoint-{step}").iterdir():
-            file.unlink()
-        (parts / f"checkpoint-{step}").rmdir()
-    (parts / "metrics.json").unlink()
-    status, said = train(parts, *flags)
-    assert status == 0, said
-    assert f"continuing from {parts / f'checkpoint-{steps[0]}'}" in said
-    assert metrics(parts)["last"] == metrics(whole)["last"]
+    train.continued(tmp_path, *LEARN, "--num_train_epochs", "2", "--save_steps", "4")
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_the_development_set_is_read_once_an_evaluation(
+    train, tmp_path, monkeypatch, trained
+) -> None:
+    """Its answers are those of the best evaluation; nothing is computed for them again."""
+    train.done(tmp_path / "first", "--do_train", "--max_steps", "1")
+    passes = []
+    predict = outcome.predict
+    monkeypatch.setattr(outcome, "predict", lambda *a, **k: passes.append(1) or predict(*a, **k))
+    asked = ("--do_eval", "--do_predict", *(LEARN if trained else ()), "--num_train_epochs", "3")
+    asked += ("--model_name_or_path", str(tmp_path / "first" / "checkpoint-1"))
+    train.done(tmp_path / "out", *asked)
+    assert len(passes) == len(metrics(tmp_path / "out")["evaluations"]) == (3 if trained else 1)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +89,4 @@ def test_a_run_is_continued_bit_for_bit(train, tmp_path) -> None:
     ],
 )
 def test_a_refusal_is_one_line(train, tmp_path, flags, message) -> None:
-    status, said = train(tmp_path / "out", *flags)
-    lines = [line for line in said.splitlines() if line.startswith("train_squad: ")]
-    assert (status, len(lines)) == (2, 1), said
-    assert message in lines[0]
+    assert message in train.refused(tmp_path / "out", *flags)

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sot_paddle.train.recipe import check_identity
+from sot_paddle.train.progress import check_identity
 from tests.sot_paddle.train.run_output import arrays_of, same_arrays
 
 RUN = ("--num_train_epochs", "3", "--save_steps", "1", "--keep_states", "99")

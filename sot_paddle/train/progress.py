@@ -1,16 +1,12 @@
-"""A training run's recipe and running sums, and whether two runs are the same one."""
+"""A training run's running sums, and whether two runs are the same one."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import paddle
-from paddle.io import DataLoader
-from paddlenlp.trainer import TrainingArguments
 
 
 @dataclass
@@ -34,47 +30,6 @@ class Progress:
     since_best: int = 0
     evaluations: dict[str, dict[str, float]] = field(default_factory=dict)
     evaluation_data: str = ""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What a trainer needs beside the model and the data.
-
-    Attributes:
-        arguments: of paddlenlp's Trainer.
-        optimizer: total optimizer steps to (optimizer, scheduler), built on the model.
-        fill_model: writes everything that belongs to the model (weights, config, vocabulary)
-            into a folder.
-        load_model: loads the weights that ``fill_model`` wrote from a folder.
-        loss: (outputs, labels) to a scalar.
-        loader: batch sampler to a loader of the training data.
-        identity: options and data that a resumed run must share, JSON-ready.
-        evaluate: current metrics by name, None for no evaluation.
-        evaluation_data: fingerprint of what is evaluated on; another one forgets old results.
-        main_metric: name in those metrics that selects the best model.
-        keep: checkpoints to keep, None for all.
-        keep_states: checkpoints that can be resumed from.
-        patience: evaluations in vain before the run ends early, None for never.
-        maximise: whether a larger main metric is better.
-        after_step: called after every optimizer step with the number of those before it, such as
-            a moving average's update.
-    """
-
-    arguments: TrainingArguments
-    optimizer: Callable[[int], tuple[paddle.optimizer.Optimizer, paddle.optimizer.lr.LRScheduler]]
-    fill_model: Callable[[Path], None]
-    load_model: Callable[[Path], None]
-    loss: Callable[[Any, paddle.Tensor], paddle.Tensor]
-    loader: Callable[[Any], DataLoader]
-    identity: Mapping[str, Any]
-    evaluate: Callable[[], dict[str, float]] | None = None
-    evaluation_data: str = ""
-    main_metric: str = ""
-    keep: int | None = None
-    keep_states: int = 2
-    patience: int | None = None
-    maximise: bool = True
-    after_step: Callable[[int], None] | None = None
 
 
 def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: Path) -> None:
