@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from paddle import nn
 
 from sot_paddle.backbones import bert, conv_bert, gpt, roberta, spanbert, swin, vit
+from sot_paddle.backbones.image_classifier import ImageClassifier
 from sot_paddle.backbones.text import SECOND_ORDER, TextBackbone, build_text
 from sot_paddle.config import LAYERS, SPANS, near_names
 from sot_paddle.ops.layers import with_native_layers
+from sot_paddle.vision_config import ImageConfig, SwinConfig, ViTConfig, sort_options
 
-TEXT_CLASSES = 2
-"""Classes of a text model by default; a vision model's are ImageNet's 1000."""
+TEXT_CLASSES, IMAGE_CLASSES = 2, 1000
+"""Classes of a text model and, ImageNet's, of a vision model by default."""
 
 TEXT_BACKBONES: Mapping[str, TextBackbone] = {
     backbone.architecture: backbone
@@ -34,21 +36,11 @@ _TEXT: Mapping[str, tuple[TextBackbone, str, str]] = {
 }
 """Name -> backbone, its preset, and the head when none is asked for."""
 
-_VISION: Mapping[str, Callable[..., nn.Layer]] = {
-    "deit_base": vit.deit_base,
-    "deit_base_sot": vit.deit_base_sot,
-    "deit_small": vit.deit_small,
-    "deit_small_sot": vit.deit_small_sot,
-    "deit_tiny": vit.deit_tiny,
-    "deit_tiny_sot": vit.deit_tiny_sot,
-    "sot_base": vit.sot_base,
-    "sot_small": vit.sot_small,
-    "sot_tiny": vit.sot_tiny,
-    "swin_base": swin.swin_base,
-    "swin_base_sot": swin.swin_base_sot,
-    "swin_tiny": swin.swin_tiny,
-    "swin_tiny_sot": swin.swin_tiny_sot,
+_VISION: Mapping[str, tuple[type[ImageClassifier], type[ImageConfig], Mapping[str, Any]]] = {
+    **{name: (vit.VisionTransformer, ViTConfig, preset) for name, preset in vit.PRESETS.items()},
+    **{name: (swin.SwinTransformer, SwinConfig, preset) for name, preset in swin.PRESETS.items()},
 }
+"""Name -> model, record of its backbone, and preset."""
 
 PUBLISHED_NAMES: Mapping[str, str] = {
     "SoT_Tiny": "sot_tiny",
@@ -157,8 +149,10 @@ def create_model(
     if head is not None:
         raise ValueError(f"head is for language models, got {name!r}; give pooling instead")
     if name in _VISION:
-        classes = vit.NUM_CLASSES if num_classes is None else num_classes
-        return with_native_layers(_VISION[name](classes, **overrides))
+        kind, record, preset = _VISION[name]
+        classes = IMAGE_CLASSES if num_classes is None else num_classes
+        records = sort_options(record, {**preset, **overrides}, where=name)
+        return with_native_layers(kind(*records, classes, name=name))
     raise ValueError(f"unknown model {name!r}; {near_names(name, list_models())}")
 
 

@@ -116,7 +116,7 @@ COUNTERPARTS: Mapping[str, str] = {
     "data.image_operations apply_operation fill": (
         "sot_torch_ref.train.image_transforms apply_operation fill"
     ),
-    "data.paddle_dataset PadCollator pad_id": "transformers BertConfig pad_token_id",
+    "data.token_features PadCollator pad_id": "transformers BertConfig pad_token_id",
     "data.image_randaugment RandAugmentConfig prob": "timm.data.auto_augment AugmentOp prob",
     "data.squad.answer_scores score_answers null_limit": (
         "transformers.data.metrics.squad_metrics squad_evaluate no_answer_probability_threshold"

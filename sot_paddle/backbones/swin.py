@@ -12,16 +12,14 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from sot_paddle.backbones.image_classifier import ImageClassifier
 from sot_paddle.backbones.layers import LayerNorm, drop_path_rates
 from sot_paddle.backbones.swin_blocks import PatchMerging, SwinBlock
 from sot_paddle.backbones.token_embed import build_token_embed
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
-from sot_paddle.vision_config import SwinConfig, sort_options
-
-NUM_CLASSES = 1000
-"""Classes of ImageNet-1K, the default."""
+from sot_paddle.vision_config import SwinConfig
 
 
 class SwinStage(nn.Layer):
@@ -63,7 +61,7 @@ class SwinStage(nn.Layer):
         return x
 
 
-class SwinTransformer(nn.Layer):
+class SwinTransformer(ImageClassifier):
     """Token embedding, stages, norm, and any head of the project that needs no class token.
 
     Args:
@@ -82,9 +80,7 @@ class SwinTransformer(nn.Layer):
     def __init__(
         self, backbone: SwinConfig, head: HeadConfig, num_classes: int, *, name: str = ""
     ) -> None:
-        super().__init__()
-        self.name, self.num_classes, self.img_size = name, num_classes, backbone.img_size
-        self.backbone_config, self.head_config = backbone, head
+        super().__init__(backbone, head, num_classes, name)
         self.embed = build_token_embed(
             backbone.token_type,
             img_size=backbone.img_size,
@@ -138,23 +134,6 @@ class SwinTransformer(nn.Layer):
             x = stage(x, taps, f"stages.{index}")
         return Features(None, record(taps, "norm", self.norm(x)))
 
-    def forward(self, images: paddle.Tensor, return_taps: bool = False):
-        """Classify images.
-
-        Args:
-            images: (B, in_chans, H, W) float, normalised.
-            return_taps: also return the named intermediate tensors.
-
-        Returns:
-            Logits (B, K). With ``return_taps`` a tuple (that, dict of taps).
-
-        Raises:
-            ValueError: images of another shape than the model was built for.
-        """
-        taps: Taps | None = {} if return_taps else None
-        logits = record(taps, "logits", self.head(self.features(images, taps), taps))
-        return (logits, taps) if return_taps else logits
-
 
 _TINY: Mapping[str, Any] = {
     "embed_dim": 96,
@@ -175,30 +154,11 @@ _OURS: Mapping[str, Any] = {
 }
 
 
-def _build(
-    name: str, num_classes: int, preset: Mapping[str, Any], options: Mapping[str, Any]
-) -> SwinTransformer:
-    records = sort_options(SwinConfig, {**preset, **options}, where=name)
-    return SwinTransformer(*records, num_classes, name=name)
-
-
-def swin_tiny(num_classes: int = NUM_CLASSES, **options: Any) -> SwinTransformer:
-    """Swin-T, patches of 4 pixels, windows of 7."""
-    return _build("swin_tiny", num_classes, {**_TINY, **_PLAIN}, options)
-
-
-def swin_base(num_classes: int = NUM_CLASSES, **options: Any) -> SwinTransformer:
-    """Swin-B, patches of 4 pixels, windows of 7."""
-    return _build("swin_base", num_classes, {**_BASE, **_PLAIN}, options)
-
-
-def swin_tiny_sot(num_classes: int = NUM_CLASSES, **options: Any) -> SwinTransformer:
-    """Swin-T with dense tokens and the head of SoT-Small (sizes inferred: A.10)."""
-    preset = {**_TINY, **_OURS, "wr_dim": 24, "head_dropout": 0.5}
-    return _build("swin_tiny_sot", num_classes, preset, options)
-
-
-def swin_base_sot(num_classes: int = NUM_CLASSES, **options: Any) -> SwinTransformer:
-    """Swin-B with dense tokens and the head of SoT-Base (sizes inferred: A.10)."""
-    preset = {**_BASE, **_OURS, "wr_dim": 38, "head_dropout": 0.7}
-    return _build("swin_base_sot", num_classes, preset, options)
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "swin_tiny": {**_TINY, **_PLAIN},
+    "swin_base": {**_BASE, **_PLAIN},
+    "swin_tiny_sot": {**_TINY, **_OURS, "wr_dim": 24, "head_dropout": 0.5},
+    "swin_base_sot": {**_BASE, **_OURS, "wr_dim": 38, "head_dropout": 0.7},
+}
+"""Registry name -> options that differ from the records' defaults: patches of 4 pixels and windows
+of 7; with dense tokens the head of SoT-Small or SoT-Base (sizes inferred: A.10)."""

@@ -12,6 +12,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
+from sot_paddle.backbones.image_classifier import ImageClassifier
 from sot_paddle.backbones.layers import Attention, DropPath, LayerNorm, Mlp, drop_path_rates
 from sot_paddle.backbones.token_embed import build_token_embed
 from sot_paddle.config import HeadConfig
@@ -19,10 +20,7 @@ from sot_paddle.features import Features, Taps, record
 from sot_paddle.functional import axis_length
 from sot_paddle.heads import build_head
 from sot_paddle.resampling import sinusoid_table
-from sot_paddle.vision_config import ViTConfig, sort_options
-
-NUM_CLASSES = 1000
-"""Classes of ImageNet-1K, the default."""
+from sot_paddle.vision_config import ViTConfig
 
 
 class Block(nn.Layer):
@@ -57,7 +55,7 @@ class Block(nn.Layer):
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
-class VisionTransformer(nn.Layer):
+class VisionTransformer(ImageClassifier):
     """Token embedding, class token, positions, blocks, norm, and any head of the project.
 
     Args:
@@ -75,9 +73,7 @@ class VisionTransformer(nn.Layer):
     def __init__(
         self, backbone: ViTConfig, head: HeadConfig, num_classes: int, *, name: str = ""
     ) -> None:
-        super().__init__()
-        self.name, self.num_classes, self.img_size = name, num_classes, backbone.img_size
-        self.backbone_config, self.head_config = backbone, head
+        super().__init__(backbone, head, num_classes, name)
         dim = backbone.embed_dim
         self.embed = build_token_embed(
             backbone.token_type,
@@ -130,25 +126,6 @@ class VisionTransformer(nn.Layer):
         x = record(taps, "norm", self.norm(x))
         return Features(x[:, 0], x[:, 1:])
 
-    def forward(self, images: paddle.Tensor, return_taps: bool = False):
-        """Classify images.
-
-        Args:
-            images: (B, in_chans, H, W) float, normalised.
-            return_taps: also return the named intermediate tensors.
-
-        Returns:
-            Logits (B, K); with fusion ``sum_loss`` in training mode the pair (class-token
-            logits, word logits). With ``return_taps`` a tuple (that, dict of taps).
-
-        Raises:
-            ValueError: images of another shape than the model was built for.
-        """
-        taps: Taps | None = {} if return_taps else None
-        logits = self.head(self.features(images, taps), taps)
-        record(taps, "logits", sum(logits) if isinstance(logits, tuple) else logits)
-        return (logits, taps) if return_taps else logits
-
 
 _SOT: Mapping[str, Any] = {"pooling": "mgcrp", "head_num_heads": 6}
 _SOT_TINY = {**_SOT, "wr_dim": 14}
@@ -169,57 +146,16 @@ _DEIT_SMALL = {**_DEIT, "embed_dim": 384, "num_heads": 6}
 _DEIT_BASE = {**_DEIT, "embed_dim": 768, "num_heads": 12}
 _OURS = {"token_type": "densenet"}
 
-
-def _build(
-    name: str, num_classes: int, preset: Mapping[str, Any], options: Mapping[str, Any]
-) -> VisionTransformer:
-    records = sort_options(ViTConfig, {**preset, **options}, where=name)
-    return VisionTransformer(*records, num_classes, name=name)
-
-
-def sot_tiny(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
-    """SoT-Tiny (A.8)."""
-    sizes = {"embed_dim": 240, "depth": 12, "num_heads": 4, "mlp_ratio": 2.5}
-    return _build("sot_tiny", num_classes, {**sizes, **_SOT_TINY}, options)
-
-
-def sot_small(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
-    """SoT-Small (A.8)."""
-    sizes = {"embed_dim": 384, "depth": 14, "num_heads": 6, "mlp_ratio": 3.5}
-    return _build("sot_small", num_classes, {**sizes, **_SOT_SMALL}, options)
-
-
-def sot_base(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
-    """SoT-Base (A.8)."""
-    sizes = {"embed_dim": 528, "depth": 24, "num_heads": 8, "mlp_ratio": 3.0}
-    return _build("sot_base", num_classes, {**sizes, **_SOT_BASE}, options)
-
-
-def deit_tiny(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
-    """DeiT-Ti, patches of 16 pixels."""
-    return _build("deit_tiny", num_classes, _DEIT_TINY, options)
-
-
-def deit_small(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
-    """DeiT-S, patches of 16 pixels."""
-    return _build("deit_small", num_classes, _DEIT_SMALL, options)
-
-
-def deit_base(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
-    """DeiT-B, patches of 16 pixels."""
-    return _build("deit_base", num_classes, _DEIT_BASE, options)
-
-
-def deit_tiny_sot(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
-    """DeiT-Ti with dense tokens and the head of SoT-Tiny (sizes inferred: A.10)."""
-    return _build("deit_tiny_sot", num_classes, {**_DEIT_TINY, **_OURS, **_SOT_TINY}, options)
-
-
-def deit_small_sot(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
-    """DeiT-S with dense tokens and the head of SoT-Small (sizes inferred: A.10)."""
-    return _build("deit_small_sot", num_classes, {**_DEIT_SMALL, **_OURS, **_SOT_SMALL}, options)
-
-
-def deit_base_sot(num_classes: int = NUM_CLASSES, **options: Any) -> VisionTransformer:
-    """DeiT-B with dense tokens and the head of SoT-Base (sizes inferred: A.10)."""
-    return _build("deit_base_sot", num_classes, {**_DEIT_BASE, **_OURS, **_SOT_BASE}, options)
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "sot_tiny": {"embed_dim": 240, "depth": 12, "num_heads": 4, "mlp_ratio": 2.5, **_SOT_TINY},
+    "sot_small": {"embed_dim": 384, "depth": 14, "num_heads": 6, "mlp_ratio": 3.5, **_SOT_SMALL},
+    "sot_base": {"embed_dim": 528, "depth": 24, "num_heads": 8, "mlp_ratio": 3.0, **_SOT_BASE},
+    "deit_tiny": _DEIT_TINY,
+    "deit_small": _DEIT_SMALL,
+    "deit_base": _DEIT_BASE,
+    "deit_tiny_sot": {**_DEIT_TINY, **_OURS, **_SOT_TINY},
+    "deit_small_sot": {**_DEIT_SMALL, **_OURS, **_SOT_SMALL},
+    "deit_base_sot": {**_DEIT_BASE, **_OURS, **_SOT_BASE},
+}
+"""Registry name -> options that differ from the records' defaults: SoT (A.8), DeiT with patches of
+16 pixels, and DeiT with dense tokens and the head of the SoT of its size (sizes inferred: A.10)."""

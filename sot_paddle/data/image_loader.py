@@ -33,6 +33,7 @@ class ImageLoader(BatchLoader):
             for evaluation.
         collate: puts a batch together.
         workers: processes that decode, kept from pass to pass; 0 for none.
+        dtype: of the images.
 
     Attributes:
         corrupt: indices of the images skipped so far.
@@ -47,11 +48,12 @@ class ImageLoader(BatchLoader):
         batch_sampler: Iterable[list[Any]],
         collate: Callable[[Sequence[Any]], dict[str, np.ndarray]],
         workers: int = 0,
+        dtype: str = "float32",
     ) -> None:
         if workers < 0:
             raise DataError(f"workers: expected from 0, got {workers}")
-        super().__init__(dataset, batch_sampler=batch_sampler, collate_fn=collate)
-        self.images = dataset
+        super().__init__(lambda keys: collate([dataset[key] for key in keys]), batch_sampler)
+        self.images, self._dtype = dataset, dtype
         self.corrupt: set[int] = set()
         self._workers = BatchWorkers(dataset, collate, workers) if workers else None
 
@@ -68,7 +70,7 @@ class ImageLoader(BatchLoader):
         for batch in batches:
             self._name_corrupt(batch.pop(CORRUPT, None))
             if batch["labels"].shape[0]:
-                yield batch
+                yield {**batch, "images": batch["images"].astype(self._dtype)}
 
     def _name_corrupt(self, indices: paddle.Tensor | None) -> None:
         for index in () if indices is None else indices.tolist():
@@ -76,28 +78,3 @@ class ImageLoader(BatchLoader):
                 self.corrupt.add(index)
                 name = self.images.source.name(index)
                 logger.warning("%s cannot be decoded: %s", name, self.images.instead)
-
-
-class EvalBatches:
-    """Batch sampler of an evaluation: every index once, in order.
-
-    Args:
-        count: number of images.
-        batch_size: images per batch; the last may have fewer.
-
-    Raises:
-        DataError: a batch size below 1.
-    """
-
-    def __init__(self, count: int, batch_size: int) -> None:
-        if batch_size < 1:
-            raise DataError(f"batch size: expected from 1, got {batch_size}")
-        self.count, self.batch_size = count, batch_size
-
-    def __len__(self) -> int:
-        """Number of batches."""
-        return -(-self.count // self.batch_size)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for start in range(0, self.count, self.batch_size):
-            yield list(range(start, min(start + self.batch_size, self.count)))

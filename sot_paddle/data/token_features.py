@@ -134,3 +134,24 @@ def pad_rows(
     if features.labels is not None:
         batch["labels"] = features.labels[positions]
     return batch
+
+
+class PadCollator:
+    """Rows of tokenized examples to one padded batch; see :func:`pad_rows`.
+
+    Args:
+        pad: ``"max_length"`` (the original) or ``"longest"`` of the batch.
+        max_length: row length for ``"max_length"``.
+        pad_id: token id of padding.
+    """
+
+    def __init__(
+        self, pad: str = "max_length", max_length: int | None = None, pad_id: int = 0
+    ) -> None:
+        self.pad, self.max_length, self.pad_id = pad, max_length, pad_id
+
+    def __call__(self, features: TokenFeatures, positions: Iterable[int]) -> dict[str, np.ndarray]:
+        """(B, S) int64 ``input_ids``, ``token_type_ids``, ``attention_mask``; (B,) ``labels``."""
+        return pad_rows(
+            features, positions, pad=self.pad, max_length=self.max_length, pad_id=self.pad_id
+        )

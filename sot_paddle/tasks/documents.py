@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from paddle.io import Dataset
 
 from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.documents.layouts import OWN, LabelledRows, read_own, read_published
@@ -21,7 +20,7 @@ from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.glue import GlueTask
-from sot_paddle.tasks.tokens import ShuffledSplit
+from sot_paddle.tasks.order import ShuffledSplit
 
 
 class DocumentSplit(ShuffledSplit):
@@ -37,8 +36,8 @@ class DocumentSplit(ShuffledSplit):
     def __init__(
         self, rows: LabelledRows, tokenizer: SubwordTokenizer, padding: str, batch_size: int
     ) -> None:
-        super().__init__(batch_size)
         self._rows, self._tokenizer, self._padding = rows, tokenizer, padding
+        self.batch_size = batch_size
 
     def __len__(self) -> int:
         return len(self._rows.rows)
@@ -56,7 +55,7 @@ class DocumentSplit(ShuffledSplit):
 
     def load(self, batches: Iterable[Sequence[int]]) -> BatchLoader:
         """Padded batches of ``input_ids``, ``token_type_ids``, ``attention_mask``, ``labels``."""
-        return BatchLoader(_Positions(), batch_sampler=batches, collate_fn=self._collate)
+        return BatchLoader(self._collate, batches)
 
     def _collate(self, positions: Sequence[int]) -> Mapping[str, np.ndarray]:
         texts = [self._rows.text(position) for position in positions]
@@ -71,13 +70,6 @@ class DocumentSplit(ShuffledSplit):
             max_length=self._tokenizer.max_length,
             pad_id=self._tokenizer.pad_id,
         )
-
-
-class _Positions(Dataset):
-    """Positions as they are: what one stands for is read with its batch."""
-
-    def __getitem__(self, position: int) -> int:
-        return position
 
 
 def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:

@@ -19,10 +19,9 @@ from sot_paddle.data import glue_tasks
 from sot_paddle.data.cache import cached_split
 from sot_paddle.data.glue import available_splits
 from sot_paddle.data.own_table import own_task
-from sot_paddle.data.paddle_dataset import PadCollator
 from sot_paddle.data.predictions import prediction_path, write_predictions
 from sot_paddle.data.subword import SubwordTokenizer
-from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.data.token_features import PadCollator, TokenFeatures
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue_options import OWN, TrainConfig

@@ -5,9 +5,8 @@ Shape legend: B images, K classes, M examples.
 
 from __future__ import annotations
 
-import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import numpy as np
 import paddle
 
 from sot_paddle import distributed
-from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_augment import AugmentConfig
 from sot_paddle.data.image_batches import EvalCollate, TrainCollate
@@ -31,7 +29,7 @@ from sot_paddle.data.image_folder import (
     read_split,
     read_train_val,
 )
-from sot_paddle.data.image_loader import EvalBatches, ImageLoader
+from sot_paddle.data.image_loader import ImageLoader
 from sot_paddle.data.image_mixing import MixConfig
 from sot_paddle.data.image_sources import (
     FolderSource,
@@ -45,6 +43,7 @@ from sot_paddle.distributed import say
 from sot_paddle.tasks import image_scores
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.tasks.losses import image_loss
+from sot_paddle.tasks.order import ShuffledSplit
 from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
 
 DIGITS = "digits"
@@ -52,7 +51,7 @@ DIGITS = "digits"
 
 
 @dataclass(frozen=True)
-class ImageSplit:
+class ImageSplit(ShuffledSplit):
     """Images of one split; see :class:`sot_paddle.tasks.task.Split`.
 
     Attributes:
@@ -72,30 +71,14 @@ class ImageSplit:
     dtype: str = "float32"
     fingerprint: str = ""
 
+    drop_last = True
+
     def __len__(self) -> int:
         return len(self.images)
 
-    @property
-    def batches(self) -> list[list[int]]:
-        """Batches that cover the split once, in order."""
-        return list(EvalBatches(len(self), self.batch_size))
-
     def load(self, batches: Iterable[Sequence[Any]]) -> ImageLoader:
         """Batches of ``images`` (B, 3, S, S) and ``labels`` (B,), or (B, K) where mixed."""
-        return _Loader(self, batches)
-
-
-class _Loader(ImageLoader):
-    """Loader of images in the model's dtype."""
-
-    def __init__(self, split: ImageSplit, batches: Iterable[Sequence[Any]]) -> None:
-        super().__init__(split.images, batches, split.collate, split.workers)
-        self._dtype = split.dtype
-
-    def __iter__(self) -> Iterator[dict[str, paddle.Tensor]]:
-        """One pass over the batch sampler."""
-        for batch in super().__iter__():
-            yield {**batch, "images": batch["images"].astype(self._dtype)}
+        return ImageLoader(self.images, batches, self.collate, self.workers, self.dtype)
 
 
 @dataclass(frozen=True)
@@ -138,7 +121,12 @@ class ImageTask:
         Raises:
             ValueError: there are fewer images than a batch has.
         """
-        return training_order(len(self.train), self.train.batch_size, seed)
+        count, size = len(self.train), self.train.batch_size * distributed.world_size()
+        if count < size:
+            raise ValueError(
+                f"{count} training images do not fill one batch of {size}: lower --batch-size"
+            )
+        return self.train.order(self.train.batch_size, seed)
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
         """Cross-entropy, of soft targets where images are mixed or labels smoothed."""
@@ -155,26 +143,6 @@ class ImageTask:
     def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
         """See :meth:`prediction_files`."""
         raise AssertionError(split)
-
-
-def training_order(count: int, batch_size: int, seed: int) -> EpochBatches:
-    """The global batches of ``count`` images, shuffled by (seed, epoch).
-
-    Args:
-        count: number of images.
-        batch_size: images of each process and forward pass.
-        seed: of the run.
-
-    Raises:
-        ValueError: there are fewer images than a batch has.
-    """
-    size = batch_size * distributed.world_size()
-    if count < size:
-        raise ValueError(
-            f"{count} training images do not fill one batch of {size}: lower --batch-size"
-        )
-    order = EpochOrder(n=count, batch_size=size, seed=seed, drop_last=True)
-    return functools.lru_cache(maxsize=2)(lambda epoch: order.at_epoch(epoch).batches())
 
 
 def load_images(config: ImageTrainConfig) -> ImageTask:

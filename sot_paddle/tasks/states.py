@@ -13,34 +13,18 @@ from pathlib import Path
 
 import numpy as np
 import paddle
-from paddle.io import Dataset
 
-from sot_paddle import distributed
 from sot_paddle.data.batch_loader import BatchLoader
-from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.stored.live_states import StateSource
 from sot_paddle.strict_json import dumps
 from sot_paddle.tasks.glue import GlueTask
 from sot_paddle.tasks.losses import probe_loss
+from sot_paddle.tasks.order import ShuffledSplit
 from sot_paddle.tasks.squad import SquadTask
-from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
+from sot_paddle.tasks.task import Outputs, Predictions
 
 
-class _Positions(Dataset):
-    """Positions of a source's rows; they are read when a batch is made."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, position: int) -> int:
-        return position
-
-
-class StateSplit:
+class StateSplit(ShuffledSplit):
     """Hidden states from files or from an encoder; see :class:`~.task.Split`.
 
     Args:
@@ -57,17 +41,12 @@ class StateSplit:
     def __init__(
         self, source: StateSource, batch_size: int, indices: np.ndarray | None = None
     ) -> None:
-        self.source, self._batch_size, self.indices = source, batch_size, indices
+        self.source, self.batch_size, self.indices = source, batch_size, indices
         kinds = [np.asarray(kind) for kind in source.labels]
         self.labels = np.stack(kinds, axis=1) if len(kinds) > 1 else kinds[0] if kinds else None
 
     def __len__(self) -> int:
         return len(self.source)
-
-    @property
-    def batches(self) -> list[np.ndarray]:
-        """Batches that cover the split once, in order."""
-        return EpochOrder(n=len(self), batch_size=self._batch_size, shuffle=False).batches()
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -79,21 +58,12 @@ class StateSplit:
 
     def load(self, batches: Iterable[Sequence[int]]) -> BatchLoader:
         """Batches of ``states`` (B, L, T, F) and ``labels``."""
-        return BatchLoader(
-            _Positions(len(self)),
-            batch_sampler=batches,
-            collate_fn=self._collate,
-        )
+        return BatchLoader(self._collate, batches)
 
     def _collate(self, positions: Sequence[int]) -> dict[str, np.ndarray]:
         chosen = [int(position) for position in positions]
         batch = {"states": self.source.states(chosen)}
         return batch if self.labels is None else batch | {"labels": self.labels[chosen]}
-
-    def order(self, batch_size: int, seed: int) -> EpochBatches:
-        """The global batches of each epoch, shuffled by (seed, epoch)."""
-        order = EpochOrder(n=len(self), batch_size=batch_size * distributed.world_size(), seed=seed)
-        return functools.lru_cache(maxsize=2)(lambda epoch: order.at_epoch(epoch).batches())
 
 
 @dataclass

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from sot_paddle.command_line import Command
-from sot_paddle.data.paddle_dataset import PadCollator
 from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.data.squad.span_features import span_features
 from sot_paddle.data.subword import SubwordTokenizer
+from sot_paddle.data.token_features import PadCollator
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad

@@ -34,7 +34,7 @@ def timed_text(folder: str, batch_size: int, sampled: int) -> dict[str, Any]:
         batch of shuffled sentences (``fixed``) and of a few batches of bucketed ones, evenly spaced
         by length (``bucketed``).
     """
-    from sot_paddle.data.paddle_dataset import PadCollator
+    from sot_paddle.data.token_features import PadCollator
     from sot_paddle.tasks.tokens import TokenSplit
 
     tokenizer = WordPieceTokenizer(_vocabulary(Path(folder)), do_lower_case=True)

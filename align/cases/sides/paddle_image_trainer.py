@@ -28,7 +28,7 @@ from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.data.image_dataset import ImageTrainSet
 from sot_paddle.tasks.image_options import ImageEvalConfig
-from sot_paddle.tasks.images import training_order
+from sot_paddle.tasks.images import ImageSplit
 from sot_paddle.train import image_command, image_evaluation
 from sot_paddle.train.feeding import MicroBatches
 from sot_paddle.train.trainer import ExactTrainer
@@ -165,7 +165,7 @@ def fed_keys(
     """
     found: dict[str, np.ndarray] = {}
     with mock.patch.object(distributed, "world_size", return_value=processes):
-        epochs_of = training_order(count, batch_size, seed)
+        epochs_of = ImageSplit(range(count), None, batch_size).order(batch_size, seed)
     for rank in range(processes):
         batches = MicroBatches(epochs_of, rank=rank, world=processes)
         for epoch in range(epochs):

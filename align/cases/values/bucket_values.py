@@ -18,8 +18,7 @@ from align.cases.both_sides import BothSides, Setting
 from align.cases.sides.torch_images import epoch_order
 from align.record.arrays import Arrays
 from sot_paddle import distributed
-from sot_paddle.data.paddle_dataset import PadCollator
-from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.data.token_features import PadCollator, TokenFeatures
 
 _CHUNK, _SEED, _EPOCH = 50, 7, 2
 """Batches of a chunk, as the page of the order says; seed and epoch."""

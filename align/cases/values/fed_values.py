@@ -7,6 +7,7 @@ without a share, whose loss then counts for nothing.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +23,7 @@ from align.record.arrays import Arrays
 from align.record.tolerance import Tolerance
 from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.batching import EpochOrder
-from sot_paddle.data.paddle_dataset import FeatureDataset, PadCollator
-from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.data.token_features import PadCollator, TokenFeatures
 from sot_paddle.train.feeding import EpochBatches, MicroBatches
 from sot_torch_ref.padding import pad_batch
 
@@ -106,8 +106,7 @@ def loaded(
     features: TokenFeatures, batches: MicroBatches, collate: PadCollator
 ) -> Iterator[dict[str, paddle.Tensor]]:
     """One epoch of a process's micro-batches through the loader that the trainer builds."""
-    dataset = FeatureDataset(features)
-    for batch in BatchLoader(dataset, batch_sampler=batches, collate_fn=collate):
+    for batch in BatchLoader(functools.partial(collate, features), batches):
         yield {name: paddle.assign(value) for name, value in sorted(batch.items())}
 
 

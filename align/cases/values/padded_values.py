@@ -6,8 +6,7 @@ import numpy as np
 
 from align.cases.both_sides import BothSides, Setting
 from align.record.arrays import Arrays
-from sot_paddle.data.paddle_dataset import FeatureDataset, PadCollator
-from sot_paddle.data.token_features import TokenFeatures, pad_rows
+from sot_paddle.data.token_features import PadCollator, TokenFeatures, pad_rows
 from sot_torch_ref.padding import pad_batch
 
 _LENGTHS = (5, 1, 9, 3, 7, 2)
@@ -33,13 +32,13 @@ def padded(setting: Setting, *, pad: str, pad_id: int, labels: str | None) -> Bo
     )
     if targets is not None:
         features = features.with_targets(range(len(rows)), targets.tolist(), targets.dtype.type)
-    dataset, collate = FeatureDataset(features), PadCollator(pad, _LENGTH, pad_id)
+    collate = PadCollator(pad, _LENGTH, pad_id)
     ours: Arrays = {}
     reference: Arrays = {}
     for index, batch in enumerate(_BATCHES):
         ways = {
             "batch": pad_rows(features, batch, pad=pad, max_length=_LENGTH, pad_id=pad_id),
-            "collated": collate([dataset[position] for position in batch]),
+            "collated": collate(features, batch),
         }
         expected = pad_batch(
             [rows[position] for position in batch],

@@ -27,8 +27,8 @@ from align.record.arrays import Arrays
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import tokenize_split
 from sot_paddle.data.glue_tasks import get_task
-from sot_paddle.data.paddle_dataset import FeatureDataset, PadCollator
 from sot_paddle.data.subword import TIE_BREAKS, truncated_lengths
+from sot_paddle.data.token_features import PadCollator
 from sot_paddle.data.tokenization import WordPieceTokenizer
 from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.train.feeding import MicroBatches
@@ -224,7 +224,7 @@ def glue(
     batches = MicroBatches(lambda epoch: order.at_epoch(epoch).batches())
     batches.seek(order.epoch, 0)
     epoch = list(loaded(features, batches, PadCollator(pad, max_length)))
-    ours = {"rows": np.asarray(len(FeatureDataset(features)))} | _numbered(
+    ours = {"rows": np.asarray(len(features))} | _numbered(
         [{n: on_paddle.numpy(t) for n, t in batch.items()} for batch in epoch]
     )
     examples = _reference_examples(folder, task, split)

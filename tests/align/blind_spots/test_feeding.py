@@ -2,7 +2,7 @@
 
 import pytest
 
-from sot_paddle.data.paddle_dataset import PadCollator
+from sot_paddle.data.token_features import PadCollator
 from sot_paddle.train.feeding import MicroBatches
 
 UNEQUAL, NOTHING, RESUMED = (

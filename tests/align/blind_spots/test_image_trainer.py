@@ -7,6 +7,7 @@ import pytest
 from align.cases.tables.cases import CASES
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.tasks import image_scores, images, losses
+from sot_paddle.tasks.order import ShuffledSplit
 from sot_paddle.train import (
     evaluation,
     image_command,
@@ -34,7 +35,7 @@ CHANGES = [
     # what is fed
     (EpochOrder, "_generator", "self.epoch, stream", "0, stream", "data", "epochs and images"),
     (run, "_key_of_epoch", "epoch, index\n", "0, index\n", "data", "epochs and images"),
-    (images, "training_order", "drop_last=True", "drop_last=False") + ("data", "epochs and images"),
+    (ShuffledSplit, "order", "=self.drop_last", "=False", "data", "epochs and images"),
     (MicroBatches, "_part", "[self._rank]", "[-1 - self._rank]", "data", "process 0/epoch 0"),
     (MicroBatches, "__iter__", "[position.batch :]", "", "data", "resumed/epochs and"),
     # the loss of integer labels

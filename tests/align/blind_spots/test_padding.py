@@ -4,11 +4,11 @@ import pytest
 
 from align.cases.tables.cases_values import PADDING
 from align.cases.values import padded_values
-from sot_paddle.data import paddle_dataset
-from sot_paddle.data.token_features import TokenFeatures
+from sot_paddle.data import token_features
+from sot_paddle.data.token_features import PadCollator, TokenFeatures
 
 FULL, LONGEST = "data_padding data", "data_padding_longest data"
-ROWS = (padded_values, paddle_dataset), "pad_rows"
+ROWS = (padded_values, token_features), "pad_rows"
 """Both ways to a batch end in this function."""
 REVERSED = "return {n: v[:, ::-1].copy() if v.ndim == 2 else v for n, v in batch.items()}"
 LABELS = "np.asarray(labels, dtype=dtype)"
@@ -16,7 +16,7 @@ LABELS = "np.asarray(labels, dtype=dtype)"
 CHANGES = [  # the first that fails, and what is all that fails
     (FULL, *ROWS, "np.full(mask.shape, pad_id", "np.full(mask.shape, 0", "*", "input_ids"),
     (LONGEST, *ROWS, "np.full(mask.shape, pad_id", "np.full(mask.shape, 0", "*", "input_ids"),
-    (FULL, paddle_dataset.PadCollator, "__call__", "pad_id=self.pad_id", "pad_id=0")
+    (FULL, PadCollator, "__call__", "pad_id=self.pad_id", "pad_id=0")
     + ("collated 0/input_ids", ""),
     (FULL, *ROWS, "return batch", REVERSED, "batch 0/input_ids", ""),
     # the whole length instead of the longest row's

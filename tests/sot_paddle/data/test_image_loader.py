@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from sot_paddle.data import image_sources
+from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_augment import AugmentConfig
 from sot_paddle.data.image_batches import EvalCollate, TrainCollate
@@ -18,7 +19,7 @@ from sot_paddle.data.image_dataset import ImageEvalSet, ImageTrainSet
 from sot_paddle.data.image_digits import load_digits, write_digits
 from sot_paddle.data.image_erasing import ErasingConfig
 from sot_paddle.data.image_folder import read_class_folders, read_split
-from sot_paddle.data.image_loader import EvalBatches, ImageLoader
+from sot_paddle.data.image_loader import ImageLoader
 from sot_paddle.data.image_mixing import MixConfig
 from sot_paddle.data.image_sources import FolderSource, cache_in_memory, first_corrupt
 from sot_paddle.data.image_transforms import EvalTransform
@@ -49,7 +50,7 @@ def arrays(loader: ImageLoader) -> list[dict[str, np.ndarray]]:
 
 
 def evaluation_loader(dataset: ImageEvalSet, batch_size: int, workers: int = 0) -> ImageLoader:
-    batches = EvalBatches(len(dataset), batch_size)
+    batches = EpochOrder(len(dataset), batch_size, shuffle=False).batches()
     return ImageLoader(dataset, batches, EvalCollate(dataset.image_size), workers)
 
 
@@ -167,11 +168,7 @@ def test_cached_images_are_shared_with_the_workers(damaged) -> None:
         assert np.array_equal(one["images"], other["images"])
 
 
-def test_batches_of_an_evaluation() -> None:
-    assert list(EvalBatches(5, 2)) == [[0, 1], [2, 3], [4]]
-    assert len(EvalBatches(4, 2)) == 2
-    with pytest.raises(DataError, match="batch size"):
-        EvalBatches(4, 0)
+def test_a_negative_number_of_workers_is_refused() -> None:
     with pytest.raises(DataError, match="workers: expected from 0"):
         evaluation_loader(ImageEvalSet(load_digits(SIZE)[1], EvalTransform(SIZE)), 4, workers=-1)
 

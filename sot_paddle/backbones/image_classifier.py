@@ -1,0 +1,54 @@
+"""What every image model shares: its records, and the way from images to logits.
+
+Shape legend: B samples, K classes, H = W = img_size.
+"""
+
+from __future__ import annotations
+
+import paddle
+from paddle import nn
+
+from sot_paddle.config import HeadConfig
+from sot_paddle.features import Features, Taps, record
+from sot_paddle.vision_config import ImageConfig
+
+
+class ImageClassifier(nn.Layer):
+    """A backbone, which a subclass makes, and a head.
+
+    Args:
+        backbone: dimensions.
+        head: options of the head.
+        num_classes: K.
+        name: the registry name it was built under, kept for checkpoints.
+    """
+
+    def __init__(
+        self, backbone: ImageConfig, head: HeadConfig, num_classes: int, name: str
+    ) -> None:
+        super().__init__()
+        self.name, self.num_classes, self.img_size = name, num_classes, backbone.img_size
+        self.backbone_config, self.head_config = backbone, head
+
+    def features(self, images: paddle.Tensor, taps: Taps | None = None) -> Features:
+        """Encode images (B, in_chans, H, W)."""
+        raise NotImplementedError
+
+    def forward(self, images: paddle.Tensor, return_taps: bool = False):
+        """Classify images.
+
+        Args:
+            images: (B, in_chans, H, W) float, normalised.
+            return_taps: also return the named intermediate tensors.
+
+        Returns:
+            Logits (B, K); with fusion ``sum_loss`` in training mode the pair (class-token
+            logits, word logits). With ``return_taps`` a tuple (that, dict of taps).
+
+        Raises:
+            ValueError: images of another shape than the model was built for.
+        """
+        taps: Taps | None = {} if return_taps else None
+        logits = self.head(self.features(images, taps), taps)
+        record(taps, "logits", sum(logits) if isinstance(logits, tuple) else logits)
+        return (logits, taps) if return_taps else logits
