@@ -44,7 +44,7 @@ import ml_dtypes
 import numpy as np
 
 from sot_paddle import reading
-from sot_paddle.atomic import atomic_file
+from sot_paddle.atomic import atomic_file, start_flush
 from sot_paddle.pickled_arrays import read_arrays
 
 FORMAT = "sot_paddle"
@@ -436,8 +436,10 @@ def _write_safetensors(handle: BinaryIO, tensors: Tensors, metadata: dict[str, s
     raw = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     raw += b" " * (-len(raw) % 8)
     handle.write(len(raw).to_bytes(8, "little") + raw)
+    begun = 0
     for name in names:
         handle.write(_contiguous(tensors, name).reshape(-1).view(np.uint8).data)
+        begun = start_flush(handle, begun)
 
 
 def _contiguous(tensors: Tensors, name: str) -> np.ndarray:

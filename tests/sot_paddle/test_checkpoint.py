@@ -1,6 +1,8 @@
 """Tensor files: exact round trips, what Paddle and safetensors read, and refusal of bad files."""
 
+import itertools
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 
-from sot_paddle import checkpoint
+from sot_paddle import atomic, checkpoint
 from sot_paddle.checkpoint import Tensors, TensorSpec, read_tensors, write_tensors
 
 SUFFIXES = (".safetensors", ".pdparams")
@@ -259,3 +261,24 @@ def test_no_framework_is_imported():
         "assert not {'paddle', 'torch', 'transformers', 'safetensors'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_the_disk_begins_with_each_part_once_while_the_next_is_made(tmp_path, monkeypatch):
+    begun, written = [], []
+    monkeypatch.setattr(atomic, "_FLUSHED", 1000)
+
+    def noted(handle: int, begin: int, size: int, _: int) -> None:
+        begun.append((begin, size))
+        written.append(os.fstat(handle).st_size)
+
+    monkeypatch.setattr(os, "posix_fadvise", noted)
+    arrays = {f"t{i}": np.full((i, 50), i, np.float32) for i in range(9)}
+    write_tensors(tmp_path / "a.safetensors", arrays)
+    read, _ = read_tensors(tmp_path / "a.safetensors")
+    for name, array in arrays.items():
+        assert_same_bits(read[name], array)
+    assert len(begun) > 2
+    assert begun[0][0] == 0
+    for (begin, size), (following, _) in itertools.pairwise(begun):
+        assert begin + size == following
+    assert written == [begin + size for begin, size in begun]  # nothing waits in a buffer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import itertools
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -54,6 +53,9 @@ DTYPES: Mapping[str, np.dtype] = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
 }
 """Name -> floating dtype that a conversion can change to; integers always stay."""
+
+_AHEAD = 2
+"""Tensors that are made while one is written."""
 
 Progress = Callable[[int, int, str], None]
 """Called with (bytes done, bytes in all, name of the tensor just written)."""
@@ -245,7 +247,7 @@ class _Job:
         return self.records[next(first, self.plan.entries[0].destination)]["dtype"]
 
     def _write_weights(self, path: Path) -> None:
-        with ThreadPoolExecutor(2) as beside:
+        with ThreadPoolExecutor(_AHEAD + 1) as beside:
             self._write(path, self._tensors(beside))
 
     def _write(self, path: Path, tensors: Tensors) -> None:
@@ -261,8 +263,8 @@ class _Job:
     def _tensors(self, beside: ThreadPoolExecutor) -> Tensors:
         """The destination's tensors, each converted, checked and recorded when it is drawn.
 
-        While one is written, its checksum is computed and the next one is made; no more than these
-        two are held.
+        While one is written, its checksum is computed and the next ones are made; no more than
+        these are held.
         """
         specs = {}
         for name, entries in self.plan.grouped.items():
@@ -274,7 +276,7 @@ class _Job:
         specs.update({name: TensorSpec((), np.dtype("<i8")) for name in self.plan.counters})
         total = sum(spec.nbytes for spec in specs.values())
         order = sorted(specs, key=lambda name: -specs[name].dtype.itemsize)  # as it is written
-        following = dict(itertools.pairwise(order))
+        places = {name: place for place, name in enumerate(order)}
         ahead: dict[str, Future] = {}
         done, digest = 0, Future()
         digest.set_result("")
@@ -285,8 +287,9 @@ class _Job:
         def load(name: str) -> np.ndarray:
             nonlocal done, digest
             array = ahead.pop(name).result() if name in ahead else make(name)
-            if name in following:
-                ahead[following[name]] = beside.submit(make, following[name])
+            for following in order[places[name] + 1 :][:_AHEAD]:
+                if following not in ahead:
+                    ahead[following] = beside.submit(make, following)
             digest.result()  # of the tensor before this one, which is free now
             digest = beside.submit(_sha256, array)
             self.records[name] = {**self._record(name, array), "sha256": digest}

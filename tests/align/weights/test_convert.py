@@ -339,7 +339,7 @@ def test_a_conversion_that_dies_leaves_everything_as_it_was(
     monkeypatch.setattr(convert, "_cast", dying)
     with pytest.raises(type(error)):
         conversion(hf_dir, name, overwrite=True)
-    assert len(calls) == 20
+    assert 20 <= len(calls) <= 20 + convert._AHEAD
     assert snapshot() == before
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
