@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import paddle
 import pytest
 from paddle.nn import functional as F
 
+from sot_paddle.ops import linear as linear_module
 from sot_paddle.ops.linear import linear
 
 native = pytest.mark.native
@@ -30,6 +33,18 @@ def test_values_and_gradients(gradients, plainly, called, rows) -> None:
     np.testing.assert_allclose(found[3], sums, rtol=1e-5, atol=1e-6 * np.abs(g).sum(0).max())
     for one, other in zip(found[:3], plainly(gradients)(linear, given), strict=False):
         np.testing.assert_allclose(one, other, rtol=2e-6, atol=2e-6)
+
+
+@native
+@pytest.mark.parametrize("place", ["paddle.nn.functional.common", linear_module._HANDS_ON])
+def test_what_paddlenlp_puts_in_place_of_the_framework_s_changes_nothing(
+    called, monkeypatch, place
+) -> None:
+    found = importlib.import_module(place)
+    plain = getattr(found, "fp8_linear", None) or found.linear
+    monkeypatch.setattr(F, "linear", plain)
+    linear(*map(paddle.to_tensor, arrays(3)))
+    assert called == ["sot_add_bias"]
 
 
 @native
