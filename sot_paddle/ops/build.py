@@ -67,7 +67,9 @@ def library_path(folder: Path, compiled_by: str) -> Path:
     vendor, flags = processor()
     parts = [made_by.st_size, made_by.st_mtime_ns, vendor, *sorted(flags)]
     parts += [paddle.version.full_version, paddle.version.commit]
-    parts += commands(compiled_by, Path("unit.cc"), Path("unit.so"))
+    own = str(SOURCES[0].parent)  # copies of the same sources share a library
+    for command in commands(compiled_by, Path("unit.cc"), Path("unit.so")):
+        parts.append([word.replace(own, "") for word in command])
     digest = hashlib.sha256(repr(parts).encode())
     for source in SOURCES:
         digest.update(hashlib.sha256(source.name.encode() + source.read_bytes()).digest())
