@@ -31,6 +31,7 @@ def _of_images(size: int) -> dict[str, Any]:
     }
 
 
+_GPT = {**BERT, "intermediate_size": 80, "type_vocab_size": 1}
 _PLAIN_CALLS = (
     *(
         _plain_call(
@@ -40,7 +41,7 @@ _PLAIN_CALLS = (
         )
         for fusion in ("sum_fc", "aggre_all")
     ),
-    _plain_call("gpt", "openai_gpt", {**BERT, "intermediate_size": 80, "type_vocab_size": 1}),
+    _plain_call("gpt", "openai_gpt", _GPT),
     _plain_call(
         "conv_bert",
         "conv_bert_base",
@@ -76,6 +77,13 @@ _EXPORTS = (
     _exported("bert_mgcrp_qk", "bert_base_mgcrp", BERT),
     _exported("bert_gcp_text", "bert_base_mgcrp", {**BERT, "pooling": "gcp_text"}),
     _exported("bert_onnx", "bert_base_mgcrp", _MASKED, dtypes=_FLOAT32, given={"onnx": True}),
+    _exported(
+        "gpt",
+        "openai_gpt",
+        {**_GPT, "mask_padding": True},
+        dtypes=_FLOAT32,
+        given={"types": False},
+    ),
     _exported("sot", "sot_tiny", {"img_size": 28, **SOT}, dtypes=_FLOAT32, **_of_images(28)),
     _exported("swin_padded", "swin_tiny", _PADDED, dtypes=_FLOAT32, **_of_images(20)),
 )
@@ -198,16 +206,26 @@ _PUBLISHED = value_cases(
 )
 
 _DROPS = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2}
+_BOTH_PASSES = {"add_bias": 12, "attention": 2, "gelu": 2, "layer_norm": 6, "sv_power_norm": 2}
+"""Calls of the native operators: one pass with and one without dropout."""
+_OF_TOKENS = {"pair_covariance": 2, "token_norm": 2, "token_shift": 2}
 _NATIVE = value_cases(
     "model_values:accelerated",
     {
         "accelerated_text": {
             "model": "bert_base",
             "options": {**BERT, **_DROPS, "pooling": "mgcrp_qk", "mask_padding": True},
+            "native": {**_BOTH_PASSES, **_OF_TOKENS, "add_bias": 16, "dropout": 3},
         },
         "accelerated_images": {
             "model": "deit_tiny_sot",
             "options": {**SOT, "img_size": 32, "drop_rate": 0.1, "attn_drop_rate": 0.2},
+            "native": {**_BOTH_PASSES, "head_covariance": 2, "dropout": 4},
+        },
+        "accelerated_windows": {
+            "model": "swin_tiny",
+            "options": {**SWIN, "img_size": 24, "window_size": 3, "attn_drop_rate": 0.2},
+            "native": {"add_bias": 26, "attention": 3, "dropout": 3, "gelu": 6, "layer_norm": 18},
         },
     },
     steps=("training",),

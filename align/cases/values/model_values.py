@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from unittest import mock
@@ -10,6 +11,7 @@ from unittest import mock
 import numpy as np
 import paddle
 import torch
+from paddle import _C_ops
 
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
 from align.cases.planted_controls import MODEL_FAULTS, planted
@@ -25,7 +27,8 @@ from sot_paddle.registry import create_model
 _INPUTS = ("input_ids", "images")
 """What a plain call gives, whichever of them the batch has."""
 
-_ALL_INPUTS = ("input_ids", "token_type_ids", "attention_mask", "images")
+_TYPES = "token_type_ids"
+_ALL_INPUTS = ("input_ids", _TYPES, "attention_mask", "images")
 _AS_CHECKED = Tolerance(
     "scaled",
     BOUND,
@@ -39,6 +42,8 @@ _KEPT = Tolerance(
     "1e-5, shows as less than 1e-6; a value that is never updated is 1e-3 and more off",
 )
 _SEED, _SPREAD, _MASK = 23, 10.0, np.arange(9) < np.array([[9], [5], [7]])  # (B, S)
+_OPERATORS = ("add_bias", "attention", "dropout", "gelu", "head_covariance", "layer_norm")
+_OPERATORS += ("pair_covariance", "sv_power_norm", "token_norm", "token_shift")
 _ROUNDED = Tolerance(
     "scaled", 2e-5, "float32: an operator rounds below 1e-6 of its largest value, some in a row"
 )
@@ -98,7 +103,7 @@ def running_statistics(setting: Setting) -> BothSides:
     )
 
 
-def exported(setting: Setting, *, onnx: bool = False) -> BothSides:
+def exported(setting: Setting, *, onnx: bool = False, types: bool = True) -> BothSides:
     """Logits of an export for the batch it was traced with, one row of it, and fewer tokens.
 
     PADDLE: a saved graph holds a Python number as float32 (4e-8 off), in float64 too: the vision
@@ -107,9 +112,11 @@ def exported(setting: Setting, *, onnx: bool = False) -> BothSides:
     Args:
         setting: of the case.
         onnx: run the ONNX file in onnxruntime (float32), not the graph in Paddle.
+        types: whether the model looks at token types.
     """
     pair, dtype = setting.pair, setting.dtype
-    given = {name: pair.batch[name] for name in _ALL_INPUTS if name in pair.batch}
+    seen = [name for name in _ALL_INPUTS if name in pair.batch and (types or name != _TYPES)]
+    given = {name: pair.batch[name] for name in seen}
     batch = cast(given, dtype, dtype)
     run = _export(setting, batch, onnx)
     reference = pair.fresh_reference().eval()
@@ -156,7 +163,9 @@ def _export(setting: Setting, batch: Mapping[str, np.ndarray], onnx: bool) -> Ru
     return load_onnx(folder)
 
 
-def accelerated(setting: Setting, *, model: str, options: Mapping[str, Any]) -> BothSides:
+def accelerated(
+    setting: Setting, *, model: str, options: Mapping[str, Any], native: Mapping[str, int]
+) -> BothSides:
     """What is fast against what is plain: the product's model with and without native operators.
 
     Dropout is on: both draw their masks from the generator of ``paddle.seed`` and leave it in the
@@ -166,6 +175,7 @@ def accelerated(setting: Setting, *, model: str, options: Mapping[str, Any]) -> 
         setting: of the case, float32.
         model: registry name.
         options: of the model.
+        native: how often each native operator has to run, where they could be built.
     """
 
     def computed(seed: int = _SEED, *, plain: bool = False) -> Arrays:
@@ -176,13 +186,15 @@ def accelerated(setting: Setting, *, model: str, options: Mapping[str, Any]) -> 
     fast = computed()
     halved = fast["gradients"].copy()
     halved[np.argmax(np.abs(halved))] *= 0.5
+    wanted = native if build.state() == "used" else {}
     return BothSides(
         fast,
-        computed(plain=True),
+        computed(plain=True) | {"native calls": _counts(wanted)},
         {
             "other masks": lambda: computed(_SEED + 1) | {"drawn after": fast["drawn after"]},
             "no dropout": fast | {"logits": fast["evaluation"]},
             "a gradient halved": fast | {"gradients": halved},
+            "one operator less": fast | {"native calls": fast["native calls"] - 1},
         },
         "a training pass",
         rule=_ROUNDED,
@@ -191,8 +203,24 @@ def accelerated(setting: Setting, *, model: str, options: Mapping[str, Any]) -> 
     )
 
 
+def _counts(calls: Mapping[str, int]) -> np.ndarray:
+    return np.array([calls.get(name, 0) for name in _OPERATORS], dtype="float32")
+
+
 def _training_pass(name: str, options: Mapping[str, Any], seed: int) -> Arrays:
     """Logits and gradients, logits in evaluation, and what the generator gives afterwards."""
+    run, calls = _C_ops._run_custom_op, Counter()
+
+    def counted(operator: str, *arguments: Any) -> Any:
+        calls[operator.removeprefix("sot_")] += 1
+        return run(operator, *arguments)
+
+    with mock.patch.object(_C_ops, "_run_custom_op", counted):
+        found = _computed_pass(name, options, seed)
+    return found | {"native calls": _counts(calls)}
+
+
+def _computed_pass(name: str, options: Mapping[str, Any], seed: int) -> Arrays:
     paddle.seed(_SEED)
     model, rng = create_model(name, 3, **options), np.random.default_rng(_SEED)
     if side := options.get("img_size"):

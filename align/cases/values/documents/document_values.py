@@ -75,8 +75,13 @@ def batches(
         split: ``train``, ``dev``, or ``test`` without labels.
     """
     texts = [" ".join(text.split()) or "." for text in setting.context.texts]
-    folder, options, read = _WRITERS[layout](setting.folder(), texts, split)
-    found = _split(setting, split, data_dir=str(folder), max_seq_length=max_length, **options)
+
+    def read_from(given: list[str]) -> tuple[DocumentSplit, Callable]:
+        folder, options, read = _WRITERS[layout](setting.folder(), given, split)
+        asked = {"data_dir": str(folder), "max_seq_length": max_length}
+        return _split(setting, split, **asked, **options), read
+
+    found, read = read_from(texts)
     cut = _cut(found, trunc_medium)
     order = [batch.tolist() for batch in cut.batches]
 
@@ -85,9 +90,15 @@ def batches(
         stamp.append(on_paddle.stamp(made[0]["input_ids"]))
         arrays = _joined([{n: on_paddle.numpy(t) for n, t in one.items()} for one in made])
         again = _cut(found, trunc_medium).fingerprint == by.fingerprint != found.fingerprint
-        return {**arrays, "rows": by.indices, "fingerprint tells the cut": np.asarray(again)}
+        return {
+            **arrays,
+            "rows": by.indices,
+            "fingerprint tells the cut": np.asarray(again),
+            "fingerprint tells the texts": np.array([one == found.fingerprint for one in others]),
+        }
 
     stamp: list = []
+    others = [read_from([*texts[:-1], texts[-1] + more])[0].fingerprint for more in ("", " on")]
     ours, rows = fed(), read()
     with unmeasured():
         other = fed(_cut(found, -2 if trunc_medium != -2 else -1))
@@ -109,6 +120,7 @@ def batches(
             **{name: tensor.numpy() for name, tensor in reference.items()},
             "rows": np.arange(len(rows)),
             "fingerprint tells the cut": np.asarray(True),
+            "fingerprint tells the texts": np.array([True, False]),
         },
         faults,
         "the batches",
