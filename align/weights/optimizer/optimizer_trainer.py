@@ -135,7 +135,7 @@ def trained_groups(
         "beta2": float(beta2),
         "eps": float(made["adam_epsilon"] if text else made["opt_eps"]),
         "amsgrad": False,
-        **({"correct_bias": True} if kind == "hf_adamw" else {}),
+        **({"correct_bias": made.get("correct_bias", True)} if kind == "hf_adamw" else {}),
     }
     initial = float(made["learning_rate"] if text else made["lr"])
     parts = ((float(made["weight_decay"]), True), (0.0, False))
@@ -158,7 +158,8 @@ def scheduled_rate(checkpoint: TrainerCheckpoint, position: int) -> float | None
     made, total = checkpoint.identity, int(checkpoint.progress["max_steps"])
     if checkpoint.is_text:
         factor = schedule.SCHEDULES[made["lr_scheduler"]]
-        return made["learning_rate"] * factor(position, made["warmup_steps"], total)
+        warmup = made["warmup_steps"] or made.get("warmup_proportion", 0.0) * total
+        return made["learning_rate"] * factor(position, warmup, total)
     names = ("epochs", "min_lr", "warmup_lr", "warmup_epochs", "cooldown_epochs")
     rates = schedule.EpochRates(
         made["lr"], kind=made["sched"], **{name: made[name] for name in names}

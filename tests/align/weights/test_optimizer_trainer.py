@@ -1,6 +1,7 @@
 """Checkpoints of this project's trainers: one that PyTorch began goes on there, and back."""
 
 import contextlib
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -16,7 +17,12 @@ from align.weights import build_plan
 from align.weights.optimizer.optimizer_commands import convert_state
 from align.weights.optimizer.optimizer_differences import identical
 from align.weights.optimizer.optimizer_request import StateRequest
-from align.weights.optimizer.optimizer_trainer import open_checkpoint, read_trainer, scheduled_rate
+from align.weights.optimizer.optimizer_trainer import (
+    open_checkpoint,
+    read_trainer,
+    scheduled_rate,
+    trained_groups,
+)
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import tokenize_split
@@ -195,6 +201,16 @@ def test_the_state_of_a_checkpoint(text):
     assert identical(state, state) == []
     assert "bert.embeddings.layer_norm.weight" in state.groups[1].names
     assert "head.pooling.q_norm.weight" in state.groups[0].names
+
+
+def test_options_of_the_optimizer_are_those_of_the_run(text):
+    early = open_checkpoint(text.whole / "checkpoint-7")
+    asked = {"correct_bias": False, "warmup_steps": 0, "warmup_proportion": 0.25}
+    other = dataclasses.replace(early, state={**early.state, "identity": early.identity | asked})
+    assert {g.options["correct_bias"] for g in read_trainer(early).groups} == {True}
+    _, groups = trained_groups(other, {"head.word_fc.weight": (2, 3)}, RATE)
+    assert [g.options["correct_bias"] for g in groups] == [False]
+    assert scheduled_rate(other, 1) == pytest.approx(RATE / (0.25 * TOTAL), rel=1e-15)
 
 
 def changed(source: Path, target: Path, change) -> Path:
