@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import paddle
 from paddle.nn import functional as F
+
+from align.frameworks.swapping import modules_of
+from align.record.provenance import shown
 
 _ACTIVATIONS = (
     "gelu relu silu swish tanh sigmoid elu leaky_relu relu6 hardswish hardsigmoid mish softplus"
@@ -115,9 +116,9 @@ class _Watch:
             def call(*args: Any, **kwargs: Any) -> Any:
                 if self.busy or not self.active():
                     return function(*args, **kwargs)
-                return self._take(
-                    WatchedCall(name, function, args, kwargs, 0, _place(sys._getframe(1)))
-                )
+                frame = sys._getframe(1)
+                place = f"{shown(frame.f_code.co_filename)}:{frame.f_lineno}"
+                return self._take(WatchedCall(name, function, args, kwargs, 0, place))
 
             self._wrapped[id(function)] = call
         return self._wrapped[id(function)]
@@ -172,17 +173,4 @@ def watched_in(
         answer, active: see `watched`.
     """
     layers = [layer, *layer.sublayers()]
-    names = dict.fromkeys(kind.__module__ for one in layers for kind in type(one).__mro__)
-    own = [sys.modules[n] for n in names if n in sys.modules]
-    return watched(active, answer, (*own, *layers))
-
-
-def _place(frame: Any) -> str:
-    """File and line of a frame, relative to the working folder where it can be."""
-    path = Path(frame.f_code.co_filename)
-    if "site-packages" in path.parts:
-        shown = Path(*path.parts[path.parts.index("site-packages") + 1 :]).as_posix()
-    else:
-        shown = os.path.relpath(path)
-        shown = path.name if shown.startswith("..") else shown
-    return f"{shown}:{frame.f_lineno}"
+    return watched(active, answer, (*modules_of(layers), *layers))

@@ -153,17 +153,12 @@ class Bench(Isolation):
     def ready(self):
         """Hooks in place and the layer's arguments at hand; everything is put back at the end."""
         pair, before = self.pair, on_paddle.state(self.model)
-        removers: list[Callable[[], None]] = []
-        for layer in on_paddle.modules(self.model).values():
-            removers += on_paddle.hook(layer, self._before, self._after)
         try:
-            with on_paddle.default_dtype(pair.dtype):
+            with self.hooked(), on_paddle.default_dtype(pair.dtype):
                 with self._dropout():
                     self._call_model()
                 yield self
         finally:
-            for remove in removers:
-                remove()
             put_back(self.model, before)
 
     def _dropout(self) -> AbstractContextManager:

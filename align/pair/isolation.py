@@ -9,7 +9,8 @@ or in what it hands to the layers inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,23 +89,34 @@ class Isolation:
     def run(self, plan: Request) -> Isolation:
         """Feed the plan's inputs; `comparisons` and `guilty` hold the result."""
         before = self.side.state(self.model)
+        try:
+            with self.hooked(), self.side.default_dtype(self.judge.dtype):
+                self.side.call(self.model, plan.cast(self.judge.dtype, self.judge.dtype))
+        finally:
+            self.side.load(self.model, before)
+        return self
+
+    @contextlib.contextmanager
+    def hooked(self) -> Iterator[None]:
+        """Every layer of the model is fed, and what it returns is judged, inside the block."""
         removers: list[Callable[[], None]] = []
         for layer in self.side.modules(self.model).values():
             removers += self.side.hook(layer, self._before, self._after)
         try:
-            with self.side.default_dtype(self.judge.dtype):
-                self.side.call(self.model, plan.cast(self.judge.dtype, self.judge.dtype))
+            yield
         finally:
             for remove in removers:
                 remove()
-            self.side.load(self.model, before)
-        return self
 
-    def _before(self, layer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
+    def _begun(self, layer: Any) -> tuple[str, Call | None]:
+        """The key of a call that begins, and its partner."""
         name = self._names[id(layer)]
         self._seen[name] = self._seen.get(name, 0) + 1
         key = Call(name, self._seen[name]).key
-        reference = self._calls.get(key)
+        return key, self._calls.get(key)
+
+    def _before(self, layer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
+        key, reference = self._begun(layer)
         frame = _Frame(key, reference)
         if reference is None and self._stack:
             self._stack[-1].unpaired.append(key)

@@ -114,10 +114,7 @@ class BackwardIsolation(Isolation):
         return self
 
     def _before(self, layer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
-        name = self._names[id(layer)]
-        self._seen[name] = self._seen.get(name, 0) + 1
-        key = Call(name, self._seen[name]).key
-        piece = _Piece(key, self._calls.get(key))
+        piece = _Piece(*self._begun(layer))
         caller = next((one for one in reversed(self._pieces) if one.reference), None)
         self._pieces.append(piece)
         if piece.reference is None:

@@ -190,7 +190,7 @@ def _users_line(frame: FrameType | None) -> str:
         suite = module.startswith("align.") and not module.startswith(_PORTS)
         if not suite and not _is_library(code.co_filename):
             title = code.co_qualname.replace("<module>", "").rpartition("<locals>.")[2]
-            return ", ".join(filter(None, [title, f"{_shown(code.co_filename)}:{frame.f_lineno}"]))
+            return ", ".join(filter(None, [title, f"{shown(code.co_filename)}:{frame.f_lineno}"]))
         frame = frame.f_back
     return ""
 
@@ -219,12 +219,13 @@ def _file(function: Any) -> str:
         return ""
 
 
-def _shown(file: str) -> str:
+def shown(file: str) -> str:
+    """A file of code as a reader sees it: relative to the working folder where it can be."""
     path = Path(file)
     if "site-packages" in path.parts:
         return Path(*path.parts[path.parts.index("site-packages") + 1 :]).as_posix()
-    shown = os.path.relpath(path)
-    return path.name if shown.startswith("..") else shown
+    relative = os.path.relpath(path)
+    return path.name if relative.startswith("..") else relative
 
 
 def _place(function: Any, title: str, text: str = "") -> str:
@@ -235,4 +236,4 @@ def _place(function: Any, title: str, text: str = "") -> str:
     except (OSError, TypeError):
         return ""
     found = (i for i, line in enumerate(lines) if text in line)
-    return f"{title}, {_shown(file)}:{first + next(found, 0)}" if file else ""
+    return f"{title}, {shown(file)}:{first + next(found, 0)}" if file else ""
