@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from align.weights.engine.layout import HeadTable, Layout, Row
-from align.weights.tables.vision_rows import VIT, linear, patches
+from align.weights.tables.hf_encoder import linear
+from align.weights.tables.vision_rows import VIT, patches
 
 _NO_CLASSIFIER = "a classifier of the class token alone, and this model's head has its own"
 _NO_PATCHES = "the token embedding replaces the patches"

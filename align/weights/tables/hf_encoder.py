@@ -22,8 +22,8 @@ CONFIG = {
 def linear(source: str, destination: str, fan_out: str, fan_in: str) -> tuple[Row, Row]:
     """Weight and bias rows of a linear layer, (out, in) in PyTorch."""
     return (
-        Row(source + ".weight", destination + ".weight", "linear", (fan_out, fan_in)),
-        Row(source + ".bias", destination + ".bias", "bias", (fan_out,)),
+        Row(f"{source}.weight", f"{destination}.weight", "linear", (fan_out, fan_in)),
+        Row(f"{source}.bias", f"{destination}.bias", "bias", (fan_out,)),
     )
 
 

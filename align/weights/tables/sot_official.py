@@ -7,7 +7,8 @@ have no row: their names are not documented, and nothing is guessed. Source: spe
 from __future__ import annotations
 
 from align.weights.engine.layout import HeadTable, Layout, Row
-from align.weights.tables.vision_rows import COUNTED, VIT, counters, densenet, linear
+from align.weights.tables.hf_encoder import linear
+from align.weights.tables.vision_rows import COUNTED, VIT, counters, densenet
 
 _CLASSIFIER = "classifier.representation"
 _EMBEDS = {

@@ -11,16 +11,14 @@ import dataclasses
 
 from align.weights.engine.layout import HeadTable, Layout, Row
 from align.weights.tables import gpt_hf
-from align.weights.tables.hf_encoder import CONFIG, PREFIX, ROBERTA, encoder, ignored
+from align.weights.tables.hf_encoder import CONFIG, PREFIX, ROBERTA, encoder, ignored, linear
+from align.weights.tables.vision_rows import COUNTED, batch_norm, layer_norm
 
-_COUNTED = "batches seen so far; Paddle's BatchNorm has a fixed momentum and does not count"
 COUNTERS = {
     f"head.pooling.{name}.num_batches_tracked": f"head.pooling.{name}.running_mean"
     for name in ("q_norm", "k_norm", "proj_norm")
 }
 """Counter of each batch normalisation of a head -> Paddle tensor beside which it is written."""
-
-_BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 
 
 def _same(name: str, kind: str, *shape: str, optional: bool = False) -> Row:
@@ -29,17 +27,14 @@ def _same(name: str, kind: str, *shape: str, optional: bool = False) -> Row:
 
 
 def _linear(name: str, fan_out: str, fan_in: str) -> tuple[Row, Row]:
-    return (
-        _same(f"{name}.weight", "linear", fan_out, fan_in),
-        _same(f"{name}.bias", "bias", fan_out),
-    )
+    return linear(name, name, fan_out, fan_in)
 
 
 def _branch(name: str, width: str, channels: str) -> tuple[Row, ...]:
     """Projection and BatchNorm of one branch of the single-head MGCrP."""
     return (
         _same(f"head.pooling.{name}_proj.weight", "conv1x1_to_linear", width, channels, "1", "1"),
-        *(_same(f"head.pooling.{name}_norm.{part}", "norm", width) for part in _BATCH_NORM),
+        *batch_norm(f"head.pooling.{name}_norm", f"head.pooling.{name}_norm", width),
     )
 
 
@@ -73,7 +68,7 @@ def heads(width: str, *, class_token: bool) -> dict[str, HeadTable]:
         "gcp": (*_linear("head.pooling.dr", "c", width), *scores),
         "gcp_text": (
             _same("head.pooling.proj.weight", "conv1x1_to_linear", "d", width, "1", "1"),
-            *(_same(f"head.pooling.proj_norm.{part}", "norm", "d") for part in _BATCH_NORM),
+            *batch_norm("head.pooling.proj_norm", "head.pooling.proj_norm", "d"),
             _same("head.pooling.norm.weight", "vector", "d", optional=True),
             *scores,
         ),
@@ -96,7 +91,7 @@ def _text(family: str, prefix: str) -> Layout:
         family=family,
         encoder=encoder(prefix),
         heads=_HEADS,
-        ignored={**ignored(prefix), **dict.fromkeys(COUNTERS, _COUNTED)},
+        ignored={**ignored(prefix), **dict.fromkeys(COUNTERS, COUNTED)},
         counters=COUNTERS,
         config=CONFIG,
     )
@@ -113,7 +108,7 @@ GPT = Layout(
     family="gpt",
     encoder=gpt_hf.encoder("gpt."),
     heads={**_HEADS, "score": HeadTable(rows=_SCORE)},
-    ignored={**gpt_hf.ignored("gpt."), **dict.fromkeys(COUNTERS, _COUNTED)},
+    ignored={**gpt_hf.ignored("gpt."), **dict.fromkeys(COUNTERS, COUNTED)},
     counters=COUNTERS,
     config=gpt_hf.CONFIG,
     depth_key=gpt_hf.DEPTH,
@@ -138,11 +133,6 @@ def _projection(name: str, symbol: str) -> tuple[Row, ...]:
     )
 
 
-def _norm(source: str, destination: str, width: str) -> tuple[Row, ...]:
-    parts = ("weight", "bias")
-    return tuple(Row(f"{source}.{p}", f"{destination}.{p}", "norm", (width,)) for p in parts)
-
-
 _EMBEDDINGS, _ATTENTION = "conv_bert.embeddings.", f"{_CONV}self_attn."
 CONV_BERT = Layout(
     description=BERT.description,
@@ -151,7 +141,7 @@ CONV_BERT = Layout(
         _same(f"{_EMBEDDINGS}word_embeddings.weight", "embedding", "V", "E"),
         *_optional(_same(f"{_EMBEDDINGS}position_embeddings.weight", "embedding", "P", "E")),
         _same(f"{_EMBEDDINGS}token_type_embeddings.weight", "embedding", "T", "E"),
-        *_norm(f"{_EMBEDDINGS}LayerNorm", f"{_EMBEDDINGS}layer_norm", "E"),
+        *layer_norm(f"{_EMBEDDINGS}LayerNorm", f"{_EMBEDDINGS}layer_norm", "E"),
         *_optional(*_linear(f"{_EMBEDDINGS}projection", "C", "E")),
         *_projection("query", "Q"),
         *_projection("key", "Q"),
@@ -169,13 +159,13 @@ CONV_BERT = Layout(
             _same(f"{_ATTENTION}factor", "vector", "heads"),
         ),
         *_linear(f"{_ATTENTION}out", "C", "A"),
-        *_norm(f"{_CONV}attention_LayerNorm", f"{_CONV}norm1", "C"),
+        *layer_norm(f"{_CONV}attention_LayerNorm", f"{_CONV}norm1", "C"),
         *_linear(f"{_CONV}linear1", "I", "C"),
         *_linear(f"{_CONV}linear2", "C", "I"),
-        *_norm(f"{_CONV}output_LayerNorm", f"{_CONV}norm2", "C"),
+        *layer_norm(f"{_CONV}output_LayerNorm", f"{_CONV}norm2", "C"),
     ),
     heads=_HEADS,
-    ignored=dict.fromkeys(COUNTERS, _COUNTED),
+    ignored=dict.fromkeys(COUNTERS, COUNTED),
     counters=COUNTERS,
     config={**CONFIG, "embedding_size": "E"},
 )

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from align.weights.engine.layout import HeadTable, Layout
-from align.weights.tables.vision_rows import linear, patches, swin
+from align.weights.tables.hf_encoder import linear
+from align.weights.tables.vision_rows import patches, swin
 
 _NO_CLASSIFIER = "a classifier of the averaged tokens, and this model's head has its own"
 _NO_PATCHES = "the token embedding replaces the patches"

@@ -11,20 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from align.weights.engine.layout import Row
+from align.weights.tables.hf_encoder import linear
 
 COUNTED = "batches seen so far; Paddle's BatchNorm has a fixed momentum and does not count"
 _BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 _GROWTH, _BOTTLENECK, _DENSE_LAYERS = 16, 32, 6
 _DENSE_INPUTS = {0: 64, 2: 128, 4: 128}  # dense block -> channels it begins with
 _TRANSITIONS = {1: 160, 3: 224, 5: 224}  # transition -> channels it reduces to 128
-
-
-def linear(source: str, destination: str, fan_out: str, fan_in: str) -> tuple[Row, Row]:
-    """Weight and bias of a linear layer."""
-    return (
-        Row(f"{source}.weight", f"{destination}.weight", "linear", (fan_out, fan_in)),
-        Row(f"{source}.bias", f"{destination}.bias", "bias", (fan_out,)),
-    )
 
 
 def layer_norm(source: str, destination: str, width: str, **options: object) -> tuple[Row, Row]:
