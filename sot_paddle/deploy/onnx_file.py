@@ -66,7 +66,7 @@ def _reason(said: str) -> str:
 
 
 def _tidy(model: onnx.ModelProto) -> None:
-    """Name the output and the open axes, and drop constants that no operator reads."""
+    """Name the output and the open axes."""
     graph = model.graph
     old = graph.output[0].name
     for node in graph.node:
@@ -77,10 +77,6 @@ def _tidy(model: onnx.ModelProto) -> None:
         axes = [a for a in item.type.tensor_type.shape.dim if not a.HasField("dim_value")]
         for axis, name in zip(axes, _AXES, strict=False):
             axis.dim_param = name
-    read = {name for node in graph.node for name in node.input} | {OUTPUT}
-    kept = [item for item in graph.initializer if item.name in read]
-    del graph.initializer[:]
-    graph.initializer.extend(kept)
 
 
 def load_onnx(folder: Path) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:

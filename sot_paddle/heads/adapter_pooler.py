@@ -54,7 +54,7 @@ class AdapterConfig:
         """A with its default filled in."""
         return self.adapter_dim or self.seq_length
 
-    def check(self, states: paddle.Tensor) -> None:
+    def require_shape(self, states: paddle.Tensor) -> None:
         """Refuse hidden states of other dimensions.
 
         Raises:
@@ -110,7 +110,7 @@ class AdapterHead(nn.Layer):
 
     def pool(self, states: paddle.Tensor, taps: Taps | None) -> paddle.Tensor:
         """Checked hidden states (B, L, T, F), of any floating type, to (B, T, A, L)."""
-        self.config.check(states)
+        self.config.require_shape(states)
         pooled = self.pooling(states.astype(self.pooling.proj.weight.dtype))
         return record(taps, "head.pooled", pooled)
 

@@ -44,7 +44,7 @@ class LayerClassifiers(LayerProbes):
 
     def forward(self, states: paddle.Tensor, taps: Taps | None = None) -> paddle.Tensor:
         """Map hidden states (B, L, T, F) to the logits of each layer (B, L, K)."""
-        self.config.check(states)
+        self.config.require_shape(states)
         return record(taps, "logits", self.scores(states[:, :, 0]))
 
 
@@ -60,6 +60,6 @@ class LayerSpans(LayerProbes):
         self, states: paddle.Tensor, taps: Taps | None = None
     ) -> tuple[paddle.Tensor, paddle.Tensor]:
         """Map hidden states (B, L, T, F) to start and end logits, each (B, L, T)."""
-        self.config.check(states)
+        self.config.require_shape(states)
         scores = record(taps, "logits", self.scores(states))  # (B, L, T, 2)
         return scores[..., 0], scores[..., 1]

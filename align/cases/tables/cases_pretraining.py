@@ -49,6 +49,14 @@ PRETRAINING = (
     *_both("pretraining_bert", "bert_base", BERT, judged=True),
     *_both("pretraining_conv_bert", "conv_bert_base", _CONV, judged=False),
     _model(
+        "pretraining_one_word",
+        "conv_bert_base",
+        _CONV,
+        steps=("forward", "backward"),
+        dtypes=("float64",),
+        given={"judged": False, "one_word": True},
+    ),
+    _model(
         "pretraining_every_place",
         "bert_base",
         BERT,

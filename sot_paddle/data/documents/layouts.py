@@ -35,7 +35,6 @@ class Rows(Protocol):
     """Labelled rows; see `RowFile`."""
 
     fingerprint: str
-    columns: Sequence[str]
 
     def __len__(self) -> int:
         """Number of rows."""

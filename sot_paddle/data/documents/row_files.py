@@ -170,14 +170,11 @@ class FolderRows:
         visit: see `RowFile`.
 
     Attributes:
-        columns: names of the cells.
         fingerprint: hash of the files' names and contents.
 
     Raises:
         DataError: a class without a file, or a file that is empty or no text.
     """
-
-    columns = ("text", "label")
 
     def __init__(
         self, folder: Path, classes: Sequence[str], visit: Callable[[Row, str], None]
@@ -233,7 +230,8 @@ def _records(
     stream: BinaryIO, path: Path, form: RowForm, digest: hashlib._Hash
 ) -> Iterator[tuple[int, int, bytes]]:
     """(line number, offset, content without line end) of every record; updates the digest."""
-    number, offset, held, first, blank = 0, 0, b"", 1, 0
+    number = offset = first = blank = 0
+    held = b""
     while line := stream.readline(LARGEST_ROW + 1):
         digest.update(line)
         number += 1

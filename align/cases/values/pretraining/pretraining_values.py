@@ -19,8 +19,9 @@ from align.record.tolerance import Tolerance
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.data.pretraining.masking import MaskDraws, masked
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
-from sot_paddle.tasks.pretraining import collate
-from sot_paddle.tasks.pretraining_loss import SUMS, pretraining_loss, row_sums
+from sot_paddle.tasks.pretraining import PretrainingTask, collate
+from sot_paddle.tasks.pretraining_loss import pretraining_loss, row_sums
+from sot_paddle.tasks.task import Predictions
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW, decay_filter
 from sot_paddle.train.pretraining_command import decayed
 from sot_torch_ref.backbones.pretraining import (
@@ -57,16 +58,19 @@ _RECORD = {
 """Ours -> the original's features."""
 
 
-def pretraining(setting: Setting, *, judged: bool, every_place: bool = False) -> BothSides:
+def pretraining(
+    setting: Setting, *, judged: bool, every_place: bool = False, one_word: bool = False
+) -> BothSides:
     """What a step asks for: scores and sums of an evaluation, loss and gradients, or weights.
 
     Args:
         setting: the pair of classifiers whose encoders are trained, and the step.
         judged: whether the next sentence is judged; else words are masked from given draws.
         every_place: the Paddle port's loss of the words.
+        one_word: a single word of the batch is masked.
     """
     pad = setting.pair.model.encoder_config.pad_token_id
-    batch, given = (_instances if judged else _masked_pairs)(pad)
+    batch, given = _instances(pad) if judged else _masked_pairs(pad, one_word)
     of_ours = functools.partial(_ours, setting, judged, every_place)
     reference, stamp = _reference(setting, judged, every_place, given)
     ours, our_stamp = of_ours(batch)
@@ -130,7 +134,7 @@ def _instances(pad: int) -> tuple[Arrays, Arrays]:
     return collate(rows, judged=False), records
 
 
-def _masked_pairs(pad: int) -> tuple[Arrays, Arrays]:
+def _masked_pairs(pad: int, one_word: bool = False) -> tuple[Arrays, Arrays]:
     """The same for words that both sides mask from the same draws."""
     rng = np.random.default_rng(4)
     ids = rng.integers(_FIRST_WORD, 28, (_ROWS, _LENGTH))
@@ -138,6 +142,8 @@ def _masked_pairs(pad: int) -> tuple[Arrays, Arrays]:
     ids[1, 8:], ids[2, 6:] = pad, pad
     uniform, words = rng.random((_ROWS, 3, _LENGTH)), rng.integers(0, 30, (_ROWS, _LENGTH))
     uniform[:, 0] *= 0.5  # more words than in a training
+    if one_word:
+        uniform[:, 0], uniform[1, 0, 3] = 1.0, 0.0
     special, rows = (_CLS, _SEP), []
     for index, row in enumerate(ids):
         draws = MaskDraws(uniform[index], words[index])
@@ -213,7 +219,9 @@ def _ours(
         sums = on_paddle.numpy(model(**inputs, targets=labels))
         outputs = model(**inputs)
         named = dict(zip(("words", "next"), map(on_paddle.numpy, outputs), strict=False))
-        return {**named, "sums": sums[:, : len(SUMS) if judged else 3]}, on_paddle.stamp(outputs[0])
+        score = PretrainingTask(1).score("dev", Predictions(np.arange(len(sums)), sums))
+        told = {f"score/{name}": np.asarray(value, sums.dtype) for name, value in score.items()}
+        return {**named, "sums": sums[:, : 5 if judged else 3], **told}, on_paddle.stamp(outputs[0])
     rule = decayed if spared else lambda made: decayed(made) | {"head.words.norm.weight"}
     optimizer = HFAdamW(
         _RATE,
@@ -324,6 +332,8 @@ def _scored(scores: torch.Tensor, following: torch.Tensor | None, held: dict[str
     kept = weights.to(scores.dtype)
     sums = [(losses * kept).sum(1), kept.sum(1), (right * kept).sum(1)]
     found = {"words": picked}
+    count = kept.sum()
+    found["score/loss"], found["score/accuracy"] = (sum_.sum() / count for sum_ in sums[::2])
     if following is not None:
         labels = held["next_sentence_labels"].flatten()
         sums += [
@@ -331,5 +341,7 @@ def _scored(scores: torch.Tensor, following: torch.Tensor | None, held: dict[str
             (following.argmax(1) == labels).to(scores.dtype),
         ]
         found["next"] = following
+        found["score/next_loss"], found["score/next_accuracy"] = (one.mean() for one in sums[3:])
+        found["score/loss"] = found["score/loss"] + found["score/next_loss"]
     arrays = {name: value.detach().numpy() for name, value in found.items()}
     return {**arrays, "sums": torch.stack(sums, 1).detach().numpy()}
