@@ -76,7 +76,7 @@ _EXPORTS = (
     _exported("bert_mgcrp", "bert_base_mgcrp", {**_MASKED, "pooling": "mgcrp", "vec": "triu"}),
     _exported("bert_mgcrp_qk", "bert_base_mgcrp", BERT),
     _exported("bert_gcp_text", "bert_base_mgcrp", {**BERT, "pooling": "gcp_text"}),
-    _exported("bert_onnx", "bert_base_mgcrp", _MASKED, dtypes=_FLOAT32, given={"onnx": True}),
+    _exported("bert_onnx", "bert_base_mgcrp", _MASKED, dtypes=_FLOAT32, given={"as_onnx": True}),
     _exported(
         "gpt",
         "openai_gpt",

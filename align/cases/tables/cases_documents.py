@@ -113,6 +113,7 @@ _RATES = (
             given={"options": options},
         )
         for name, options in (
+            ("all_one", _RATE),
             ("decayed", {**_LAYERS, "layer_learning_rate": (2e-5,)}),
             ("listed", {**_LAYERS, "layer_learning_rate": (1e-5, 4e-5, 2e-5)}),
             ("blocks", {**_LAYERS, "discr_blocks": True}),

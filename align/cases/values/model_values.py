@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import onnx
 import paddle
 import torch
 from paddle import _C_ops
@@ -103,7 +104,7 @@ def running_statistics(setting: Setting) -> BothSides:
     )
 
 
-def exported(setting: Setting, *, onnx: bool = False, types: bool = True) -> BothSides:
+def exported(setting: Setting, *, as_onnx: bool = False, types: bool = True) -> BothSides:
     """Logits of an export for the batch it was traced with, one row of it, and fewer tokens.
 
     PADDLE: a saved graph holds a Python number as float32 (4e-8 off), in float64 too: the vision
@@ -111,14 +112,14 @@ def exported(setting: Setting, *, onnx: bool = False, types: bool = True) -> Bot
 
     Args:
         setting: of the case.
-        onnx: run the ONNX file in onnxruntime (float32), not the graph in Paddle.
+        as_onnx: run the ONNX file in onnxruntime (float32), not the graph in Paddle.
         types: whether the model looks at token types.
     """
     pair, dtype = setting.pair, setting.dtype
     seen = [name for name in _ALL_INPUTS if name in pair.batch and (types or name != _TYPES)]
     given = {name: pair.batch[name] for name in seen}
     batch = cast(given, dtype, dtype)
-    run = _export(setting, batch, onnx)
+    run, axes = _export(setting, batch, as_onnx)
     reference = pair.fresh_reference().eval()
 
     def theirs(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -131,6 +132,9 @@ def exported(setting: Setting, *, onnx: bool = False, types: bool = True) -> Bot
         calls["fewer tokens"] = {name: value[:, :5] for name, value in batch.items()}
     ours: Arrays = {name: run(inputs) for name, inputs in calls.items()}
     expected: Arrays = {name: theirs(inputs) for name, inputs in calls.items()}
+    if as_onnx:
+        ours["axes"] = np.array(axes == [["batch", "tokens"]] * len(batch) + [["batch"]])
+        expected["axes"] = np.array(True)
     last = list(batch)[-1]
     changed = {**batch, last: np.ones_like(batch[last])}
     return BothSides(
@@ -146,21 +150,29 @@ def exported(setting: Setting, *, onnx: bool = False, types: bool = True) -> Bot
             on_paddle.stamp(next(iter(pair.model.parameters()))),
             on_torch.stamp(next(iter(reference.parameters()))),
         ),
-        note="onnxruntime" if onnx else "",
+        note="onnxruntime" if as_onnx else "",
     )
 
 
-def _export(setting: Setting, batch: Mapping[str, np.ndarray], onnx: bool) -> Runner:
+def _export(
+    setting: Setting, batch: Mapping[str, np.ndarray], as_onnx: bool
+) -> tuple[Runner, list[list[str]]]:
+    """What runs the export, and of an ONNX file the names of its open axes."""
     model, folder = setting.pair.model, setting.folder()
     train = model.training
     model.eval()
     with on_paddle.default_dtype(setting.dtype):
         save_graph(model, batch, folder)
     model.train() if train else model.eval()
-    if not onnx:
-        return load_graph(folder, list(batch))
+    if not as_onnx:
+        return load_graph(folder, list(batch)), []
     translate(folder / JSON, folder / PARAMETERS, folder / ONNX, list(batch))
-    return load_onnx(folder)
+    graph = onnx.load(str(folder / ONNX)).graph
+    named = [
+        [axis.dim_param for axis in item.type.tensor_type.shape.dim if axis.dim_param]
+        for item in (*graph.input, *graph.output)
+    ]
+    return load_onnx(folder), named
 
 
 def accelerated(

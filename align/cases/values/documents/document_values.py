@@ -196,7 +196,7 @@ def _yahoo(folder: Path, texts: list[str], split: str) -> Written:
         for index, text in enumerate(texts):
             more = (texts[-index], "", f'"quoted"\nand {text}')[index % 3]
             writer.writerow([index % 10 + 1, text, more, ""])
-    return folder, {"task_name": "Yahoo"}, lambda: documents.yahoo_texts(path)
+    return folder, {"task_name": "Yahoo Answers"}, lambda: documents.yahoo_texts(path)
 
 
 def _tabs(folder: Path, texts: list[str], split: str) -> Written:
@@ -222,7 +222,9 @@ def _own_commas(folder: Path, texts: list[str], split: str) -> Written:
         with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8-sig") as stream:
             writer = csv.writer(stream)
             writer.writerow(["kind", "note", "body"])
-            writer.writerows([f"k{index % 3}", "-", text] for index, text in enumerate(texts))
+            notes = ["-" * 140_000] + ["-"] * len(texts)  # longer than Python's limit of a cell
+            rows = enumerate(zip(notes, texts, strict=False))
+            writer.writerows([f"k{index % 3}", *cells] for index, cells in rows)
     options = {"task_name": "own", "text_columns": ("body",), "label_column": "kind"}
     return folder, options, lambda: [(index % 3, text) for index, text in enumerate(texts)]
 

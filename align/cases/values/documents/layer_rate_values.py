@@ -36,7 +36,8 @@ def groups(setting: Setting, *, options: Mapping[str, Any]) -> BothSides:
     count = model.encoder_config.num_hidden_layers
     first, last = (f"rate/bert.encoder.layers.{n}.norm1.weight" for n in (0, count - 1))
     embedded = "rate/bert.embeddings.layer_norm.weight"
-    theirs = _reference(setting, reference, options)
+    ours["schedule steps"], wanted = _schedule_steps(options)
+    theirs = _reference(setting, reference, options) | {"schedule steps": wanted}
     faults = {
         "shifted by one step": {
             n: np.roll(v, 1) if n.startswith("rate/") else v for n, v in ours.items()
@@ -55,8 +56,26 @@ def groups(setting: Setting, *, options: Mapping[str, Any]) -> BothSides:
         "the rates",
         rule=TOLERANCES["learning_rate", None],
         stamps=stamps(stamp, on_torch.stamp(next(reference.parameters()).detach())),
-        note=f"{len(ours) // 2} parameters, {_STEPS} steps",
+        note=f"{len(model.parameters())} parameters, {_STEPS} steps",
     )
+
+
+def _schedule_steps(options: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """When the rate is zero, for runs of several lengths: ours, and D.4's formula."""
+    found, wanted = [], []
+    for rows, parts, limit in ((3, 1, -1), (83, 1, -1), (83, 2, -1), (83, 1, 7)):
+        config = DocumentTrainConfig(
+            **_GIVEN,
+            per_gpu_train_batch_size=_BATCH,
+            num_train_epochs=_EPOCHS,
+            gradient_accumulation_steps=parts,
+            max_steps=limit,
+            **options,
+        )
+        found.append(document_command.schedule_steps(config, rows, 99))
+        by_step = limit > 0 or options.get("paddle_compat")
+        wanted.append(99 if by_step else max(1, int(rows / (_BATCH * parts) * _EPOCHS)))
+    return np.array(found, dtype="float64"), np.array(wanted, dtype="float64")
 
 
 def _ours(model: Any, options: Mapping[str, Any]) -> tuple[Arrays, Mapping[str, Any]]:
@@ -109,6 +128,8 @@ def _reference(setting: Setting, model: torch.nn.Module, options: Mapping[str, A
         rates = documents.layer_rates(count, given, decay)
         if options.get("discr_blocks"):
             rates = documents.three_blocks(count, rate)
+        elif not options.get("discr"):
+            rates = [rate] * count
         curves, decayed = _grouped(model, rates, rate)
     names = _our_names(setting, model)
     found: Arrays = {f"rate/{names[name]}": np.asarray(curve) for name, curve in curves.items()}
