@@ -8,7 +8,7 @@ from paddle.nn import functional as F
 
 from sot_paddle.ops import bfloat16, gelu, layer_norm
 from sot_paddle.ops.dispatch import run, runs_natively
-from sot_paddle.ops.linear import PLAIN
+from sot_paddle.ops.linear import replaced
 
 
 def infers(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> bool:
@@ -25,7 +25,7 @@ def infers(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> bool:
     tensors = (first.weight, second.weight, first.bias, second.bias)
     return (
         not paddle.is_grad_enabled()
-        and F.linear in (PLAIN, bfloat16.linear)
+        and (F.linear is bfloat16.linear or not replaced())
         and F.gelu is gelu.PLAIN
         and all(tensor is not None and tensor.dtype == x.dtype for tensor in tensors)
         and x.shape[-1:] == first.weight.shape[:1]

@@ -15,6 +15,11 @@ _HANDS_ON = "paddlenlp.transformers.deepseek_v2.fp8_linear"
 that hands on to it whatever has more than 8 bits."""
 
 
+def replaced() -> bool:
+    """Whether ``paddle.nn.functional.linear`` computes something else than Paddle's own."""
+    return F.linear is not PLAIN and F.linear.__module__ != _HANDS_ON
+
+
 def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) -> paddle.Tensor:
     """``x @ weight + bias``; the products are the framework's own.
 
@@ -31,7 +36,7 @@ def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) 
     """
     if (
         bias is None
-        or not (F.linear is PLAIN or F.linear.__module__ == _HANDS_ON)
+        or replaced()
         or not runs_natively(x)
         or not x.dtype == weight.dtype == bias.dtype
         or not x.size

@@ -43,8 +43,9 @@ _KEPT = Tolerance(
     "1e-5, shows as less than 1e-6; a value that is never updated is 1e-3 and more off",
 )
 _SEED, _SPREAD, _MASK = 23, 10.0, np.arange(9) < np.array([[9], [5], [7]])  # (B, S)
-_OPERATORS = ("add_bias", "attention", "dropout", "gelu", "head_covariance", "layer_norm")
-_OPERATORS += ("pair_covariance", "sv_power_norm", "token_norm", "token_shift")
+_OPERATORS = ("add_bias", "attention", "dense_block", "dropout", "gelu", "gelu_of_sum")
+_OPERATORS += ("head_covariance", "layer_norm", "layer_norm_of_sum", "pair_covariance", "stem")
+_OPERATORS += ("sv_power_norm", "token_norm", "token_shift", "transition")
 _ROUNDED = Tolerance(
     "scaled", 2e-5, "float32: an operator rounds below 1e-6 of its largest value, some in a row"
 )
