@@ -14,8 +14,8 @@ def profiled(step: Callable[[], None], repeats: int) -> list[dict[str, Any]]:
     """Operators of a step and their own time, that of what they call taken off.
 
     What a layer does outside of Paddle's operators, its native ones above all, is the layer's own
-    time. Every call counts with the fastest of its repetitions, so that what else the machine does
-    matters little.
+    time. Seconds are means on the clock: what else the machine does adds to every operator in
+    proportion to its time, so that the shares hold on a busy machine, the seconds do not.
 
     Args:
         step: called once more, before what counts.
@@ -62,26 +62,21 @@ def shares_of(steps: Sequence[Mapping[str, Sequence[int]]]) -> list[dict[str, An
     """The table of several steps.
 
     Args:
-        steps: of each the operators' names to the nanoseconds of their calls, in order.
+        steps: of each the operators' names to the nanoseconds of their calls.
 
     Returns:
         See :func:`profiled`.
     """
-    fastest: dict[str, tuple[int, int]] = {}
-    for name in {name: None for calls in steps for name in calls}:
-        turns = [calls.get(name, ()) for calls in steps]
-        if len({len(turn) for turn in turns}) == 1:  # call by call
-            fastest[name] = len(turns[0]), sum(map(min, zip(*turns, strict=True)))
-        else:
-            fastest[name] = max(map(len, turns)), min(map(sum, turns))
-    whole = sum(spent for _, spent in fastest.values())
-    small = [name for name, (_, spent) in fastest.items() if spent < _LEAST * whole]
-    rest = sum(fastest.pop(name)[1] for name in {*small, REST} & set(fastest))
-    rows = [
-        {"operator": name, "calls": calls, "seconds": spent / 1e9, "share": spent / whole}
-        for name, (calls, spent) in sorted(fastest.items(), key=lambda item: -item[1][1])
+    names = {name: None for calls in steps for name in calls if name != REST}
+    spent = {name: sum(sum(calls.get(name, ())) for calls in steps) for name in names}
+    whole = sum(sum(map(sum, calls.values())) for calls in steps)
+    large = sorted((n for n in names if spent[n] >= _LEAST * whole), key=spent.get, reverse=True)
+    rows = [(name, max(len(calls.get(name, ())) for calls in steps), spent[name]) for name in large]
+    rows.append((REST, None, whole - sum(map(spent.get, large))))
+    return [
+        {"operator": name, "calls": calls, "seconds": its / len(steps) / 1e9, "share": its / whole}
+        for name, calls, its in rows
     ]
-    return [*rows, {"operator": REST, "calls": None, "seconds": rest / 1e9, "share": rest / whole}]
 
 
 def profile_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -56,7 +56,7 @@ def run_suites(settings: Settings) -> list[str]:
     if settings.json and Path(settings.json).is_dir():
         raise ValueError(f"cannot write to {settings.json}: it is a folder")
     how = (settings.threads, settings.repeats, settings.quick, settings.pair, settings.progress)
-    plan = Plan(*how)
+    plan = Plan(*how, settings.clock)
     chosen = list(dict.fromkeys(settings.suite))
     taking_turns = () if set(chosen) <= set(ALONE) else (*SIDES, *settings.also)
     sections, rows = [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,7 @@ class Plan:
         toy: tiny sizes, which show that a suite runs and no speed.
         pair: spec file of the suite ``align``.
         progress: called with each row of steps.
+        clock: of the turns.
     """
 
     threads: int
@@ -41,6 +43,7 @@ class Plan:
     toy: bool = False
     pair: Path = FULL_PAIR
     progress: Callable[[StepRow], None] = lambda row: None
+    clock: str = "wall"
 
 
 @dataclass(frozen=True)
@@ -166,10 +169,20 @@ def _align(plan: Plan, sides: Sides) -> Findings:
 
 
 def _scaling(plan: Plan, sides: Sides) -> Findings:
-    """Steps along the length of a row, the size of a batch and the width of a model."""
-    lines, rows = [], []
+    """Steps along the length of a row, the size of a batch and the width of a model.
+
+    Each workload has processes of its own and its inference comes first: a process keeps some of
+    the memory that an earlier, larger step took.
+    """
+    lines, rows, modes = [], [], MODES[::-1]
     for axis, along in (workloads.TOY_SCALING if plan.toy else workloads.SCALING).items():
-        found = measure_steps("scaling", along, MODES, sides, plan.repeats, plan.progress)
+        found = []
+        for workload in along:
+            with contextlib.ExitStack() as stack:
+                given = (plan.threads, plan.clock)
+                fresh = {side: stack.enter_context(Worker(side, *given)) for side in sides}
+                how = (modes, fresh, plan.repeats, plan.progress)
+                found += measure_steps("scaling", [workload], *how)
         lines += [axis, *step_table(found)]
         values = {workload.name: workloads.axis_value(axis, workload) for workload in along}
         rows += [{**row.to_json(), "axis": axis, "value": values[row.workload]} for row in found]
