@@ -67,6 +67,11 @@ class PretrainConfig(TunedOptions, TextRunOptions):
         "linear_drop (as published, of instances), linear (of pairs), cosine or constant",
         choices=("linear_drop", "linear", "cosine", "constant"),
     )
+    sharding: str = option(
+        "",
+        "stage1: each of several processes holds the optimizer's state of its share of the "
+        "parameters alone",
+    )
     warmup_steps: int = option(
         0, "linear warm-up, goes before warmup_proportion", unit="optimizer steps", low=0
     )

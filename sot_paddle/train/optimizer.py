@@ -83,8 +83,14 @@ class ClipGradByGlobalNorm(nn.ClipGradByGlobalNorm):
     Args:
         clip_norm: the largest norm c of all gradients together.
 
+    Attributes:
+        across: sums the squares of processes that hold different gradients; None where each holds
+            all of them.
+
     Source: B.2.
     """
+
+    across: Callable[[paddle.Tensor], paddle.Tensor] | None = None
 
     @paddle.no_grad()
     def _dygraph_clip(self, params_grads):
@@ -95,7 +101,8 @@ class ClipGradByGlobalNorm(nn.ClipGradByGlobalNorm):
         ]
         if not squares:
             return params_grads
-        norm = paddle.sqrt(paddle.add_n([square.reshape([1]) for square in squares]))
+        total = paddle.add_n([square.reshape([1]) for square in squares])
+        norm = paddle.sqrt(total if self.across is None else self.across(total))
         factor = (self.clip_norm / (norm + 1e-6)).clip(max=1.0)
         return [
             (parameter, grad)

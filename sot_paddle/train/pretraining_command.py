@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,12 +32,12 @@ from sot_paddle.tasks.pretraining import (
 from sot_paddle.tasks.pretraining_loss import row_sums
 from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.tasks.task import Task
-from sot_paddle.train import pretrained, session
+from sot_paddle.train import pretrained, session, sharding
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.model_folder import write_config
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Converter, Pretrained
-from sot_paddle.train.setup import Setup
+from sot_paddle.train.setup import Plan, Setup
 from sot_paddle.train.text_command import checkpoint_of, optimizer, plan
 from sot_paddle.train.training_command import run_training
 
@@ -58,10 +59,6 @@ examples:
       --warmup_steps 10000 --learning_rate 1e-4 --attention_kernel 'qk_convq_convk 8' \\
       --output_dir output/scratch
 """,
-    refused={
-        "--sharding": "each process holds the whole state of the optimizer, which resuming bit for "
-        "bit goes by; split the batch instead (more processes, --gradient_accumulation_steps)"
-    },
 )
 
 _NORM = "head.words.norm.weight"
@@ -81,7 +78,9 @@ def run_config(config: PretrainConfig, convert: Converter) -> dict[str, Any]:
     """
     data = {"--data_dir": config.data_dir, "--eval_data_dir": config.eval_data_dir}
     places = {flag: Path(name) if name else None for flag, name in data.items()}
+    sharding.check_stage(config.sharding)
     found = checkpoint_of(config, convert, places)
+    sharding.begin(config.sharding)
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
     tokenizer = family.from_files(found.vocabulary, max_length=config.block_size)
     judged = form_of(Path(config.data_dir)) != pair_files.FORM
@@ -90,8 +89,12 @@ def run_config(config: PretrainConfig, convert: Converter) -> dict[str, Any]:
     task = _task(config, sizes, tokenizer, judged, found.origin)
     source = PretrainingSource(config, found, sizes, judged, places)
     return session.run_setup(
-        Setup(config, task, source, plan(config), lambda *more: _optimizer(config, *more))
+        Setup(config, task, source, _plan(config), lambda *more: _optimizer(config, *more))
     )
+
+
+def _plan(config: PretrainConfig) -> Plan:
+    return dataclasses.replace(plan(config), sharding=config.sharding)
 
 
 def _optimizer(

@@ -186,5 +186,6 @@ def _arguments(run: Run, pace: Pace) -> TrainingArguments:
         bf16=plan.half == "bfloat16",
         fp16_opt_level=plan.half_level,
         ddp_find_unused_parameters=head is None or head.fusion in _UNUSED_PARAMETERS,
+        sharding=plan.sharding,
         report_to=[],  # RunLogs writes VisualDL's
     )

@@ -67,6 +67,7 @@ class Plan:
         ema_warmup: the average follows closely at first.
         sync_bn: batch statistics over all processes.
         own_masks: each process draws dropout masks of its own.
+        sharding: stage of the optimizer's sharding, "" for none.
     """
 
     batch_size: int
@@ -82,6 +83,7 @@ class Plan:
     ema_warmup: bool = False
     sync_bn: bool = True
     own_masks: bool = False
+    sharding: str = ""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from sot_paddle import distributed
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.failures import NonFiniteLoss, NonFiniteState
 from sot_paddle.reading import read_object
-from sot_paddle.train import checkpointing, exact_state, outcome
+from sot_paddle.train import checkpointing, exact_state, outcome, sharding
 from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.finite_numbers import first_nonfinite
 from sot_paddle.train.progress import Progress, check_identity
@@ -152,6 +152,13 @@ class ExactTrainer(Trainer):
             made = self.run.setup.optimizer(self.run.model, self.pace, num_training_steps)
             self.optimizer, self.lr_scheduler = made
 
+    def _wrap_model(self, model: nn.Layer, training: bool = True) -> nn.Layer:
+        clip = self.optimizer._grad_clip
+        wrapped = super()._wrap_model(model, training)
+        if self.args.sharding:
+            sharding.keep_clipping(self.optimizer, clip)
+        return wrapped
+
     def after_step(self) -> None:
         """Let the moving average follow."""
         if self.run.ema is not None:
@@ -215,7 +222,7 @@ class ExactTrainer(Trainer):
             return
         assert self._saved is not None, "resume() reads the state first"
         arrays, _ = read_tensors(Path(checkpoint) / OPTIMIZER)
-        exact_state.restore_optimizer(self.optimizer, self.model, arrays, self._saved["counters"])
+        sharding.restore(self.optimizer, self.model, arrays, self._saved["counters"])
         self.lr_scheduler.set_state_dict(self._saved["schedule"])
         if self.do_grad_scaling:
             self.scaler.load_state_dict(self._saved["scaler"])
@@ -223,11 +230,14 @@ class ExactTrainer(Trainer):
 
     def _save_checkpoint(self, model: nn.Layer, metrics: dict[str, float] | None = None) -> None:
         step = self.state.global_step
+        gathered = sharding.gathered(self.optimizer, self.model)
+        own = self.optimizer, self.model
+        counters = gathered[1] if gathered else exact_state.optimizer_counters(*own)
         state = {
             "step": step,
             "identity": self.run.identity,
             "schedule": self.lr_scheduler.state_dict(),
-            "counters": exact_state.optimizer_counters(self.optimizer, self.model),
+            "counters": counters,
             "progress": vars(self.progress),
             "random": distributed.gather(exact_state.random_states()),
             "scaler": _plain(self.scaler.state_dict()) if self.do_grad_scaling else None,
@@ -235,7 +245,7 @@ class ExactTrainer(Trainer):
 
         def fill(folder: Path) -> None:
             self.run.fill(folder)
-            arrays = exact_state.optimizer_arrays(self.optimizer, self.model)
+            arrays = gathered[0] if gathered else exact_state.optimizer_arrays(*own)
             write_tensors(folder / OPTIMIZER, arrays)
             (folder / checkpointing.STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
             self.state.save_to_json(str(folder / TRAINER_STATE))

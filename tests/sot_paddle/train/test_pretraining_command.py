@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from sot_paddle.checkpoint import read_tensors
-from sot_paddle.command_line import parse
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.train import pretraining_command, text_command
@@ -106,15 +105,11 @@ def test_the_folder_is_a_checkpoint_for_further_training_and_for_fine_tuning(
         ({"do_predict": True}, "predicts nothing"),
         ({"block_size": 40}, "has positions for 32 tokens, asked for 40: lower --block_size"),
         ({"attention_kernel": "convk 2"}, "unknown option"),
+        ({"sharding": "stage3"}, "GPUs alone"),
+        ({"sharding": "stage1"}, "needs several processes"),
     ],
 )
 def test_what_cannot_be_trained_is_one_line(more, said, data: Path, tmp_path) -> None:
     with pytest.raises(ValueError, match=said) as refused:
         run(options(data, "pairs", tmp_path / "out", **more))
     assert "\n" not in str(refused.value)
-
-
-def test_sharding_is_refused_with_the_reason() -> None:
-    for stage in ("stage1", "stage3"):
-        with pytest.raises(ValueError, match="--sharding is not taken: each process holds"):
-            parse(pretraining_command.COMMAND, ["--sharding", stage])
