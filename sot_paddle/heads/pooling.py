@@ -16,6 +16,7 @@ from paddle import nn
 from sot_paddle import functional as F
 from sot_paddle.features import Taps, record
 from sot_paddle.ops import second_order, token_norm
+from sot_paddle.ops.layers import side_by_side
 
 
 def linear(in_dim: int, out_dim: int, *, bias: bool = True, std: float = 0.02) -> nn.Linear:
@@ -239,8 +240,9 @@ class QKCrossCovariance(nn.Layer):
         self, tokens: paddle.Tensor, mask: paddle.Tensor | None = None, taps: Taps | None = None
     ) -> paddle.Tensor:
         """Pool (B, N, C) to (B, q k)."""
-        q = nn.functional.relu(self.q_norm(self.q_proj(tokens), mask))  # (B, N, q)
-        k = nn.functional.relu(self.k_norm(self.k_proj(tokens), mask))  # (B, N, k)
+        q, k = side_by_side(tokens, (self.q_proj, self.k_proj))
+        q = nn.functional.relu(self.q_norm(q, mask))  # (B, N, q)
+        k = nn.functional.relu(self.k_norm(k, mask))  # (B, N, k)
         record(taps, "head.q", q)
         record(taps, "head.k", k)
         cov = second_order.cross_covariance(q, k, centering="channel", mask=mask)  # (B, q, k)

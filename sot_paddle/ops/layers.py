@@ -7,14 +7,16 @@ from typing import Any
 
 import paddle
 from paddle import nn
+from paddle.nn import functional as F
 
+from sot_paddle.ops import bfloat16
 from sot_paddle.ops.attention import attends_natively, attention
-from sot_paddle.ops.dispatch import is_plain
+from sot_paddle.ops.dispatch import is_plain, runs_natively
 from sot_paddle.ops.dropout import dropout
 from sot_paddle.ops.feed_forward import feed_forward, infers, norm_of_sum
 from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
-from sot_paddle.ops.linear import linear
+from sot_paddle.ops.linear import linear, replaced
 
 
 class Linear(nn.Linear):
@@ -107,6 +109,34 @@ def feeds_unseen(
         and all(drops_unseen(drop) and not drop.training for drop in drops)
         and infers(x, *linears)
     )
+
+
+def side_by_side(x: paddle.Tensor, layers: Sequence[nn.Linear]) -> list[paddle.Tensor]:
+    """What linear layers without biases make of one input: in training natively in one product.
+
+    Narrow products take longer than one that is as wide as all of them, and the input's gradient
+    is one product, where several would be added up.
+
+    Args:
+        x: (..., C).
+        layers: C to D_i each.
+
+    Returns:
+        (..., D_i) each. Gradient: bilinear, to rounding that of the layers' own calls, which are
+        made in inference, for other precisions, and where someone watches a layer.
+    """
+    joined = (
+        paddle.is_grad_enabled()
+        and (F.linear is bfloat16.linear or not replaced())
+        and (is_plain(nn.Linear, layers) or is_plain(Linear, layers))
+        and all(layer.bias is None and layer.weight.dtype == x.dtype for layer in layers)
+        and 0 not in x.shape
+        and runs_natively(x)
+    )
+    if not joined:
+        return [layer(x) for layer in layers]
+    made = F.linear(x, paddle.concat([layer.weight for layer in layers], axis=1))
+    return paddle.split(made, [layer.weight.shape[1] for layer in layers], axis=-1)
 
 
 def drops_unseen(layer: nn.Layer) -> bool:

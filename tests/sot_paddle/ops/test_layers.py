@@ -9,11 +9,12 @@ import numpy as np
 import paddle
 import pytest
 from paddle import nn
+from paddle.nn import functional as F
 
 from sot_paddle import create_model
-from sot_paddle.ops import layers
+from sot_paddle.ops import bfloat16, layers
 from sot_paddle.ops.attention import attention
-from sot_paddle.ops.layers import with_native_layers
+from sot_paddle.ops.layers import side_by_side, with_native_layers
 
 native = pytest.mark.native
 DROP = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2, "head_dropout": 0.3}
@@ -135,6 +136,59 @@ def test_attention_of_another_kind_is_the_frameworks(called) -> None:
     attend.need_weights = True
     assert attend(x)[1].shape == [2, 2, 5, 5]
     assert called.count("sot_attention") == 1
+
+
+def projections(*, bias: bool = False) -> list[nn.Linear]:
+    paddle.seed(6)
+    return [nn.Linear(13, width, bias_attr=None if bias else False) for width in (7, 1, 4)]
+
+
+def weighed(made: list[paddle.Tensor]) -> paddle.Tensor:
+    return sum((one * (one + k)).sum() for k, one in enumerate(made))
+
+
+@native
+@pytest.mark.parametrize("shape", [(1, 13), (2, 5, 13)])
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_layers_side_by_side_are_one_product_in_training(monkeypatch, shape, precision) -> None:
+    if precision == "bf16" and bfloat16.why_not():
+        pytest.skip(bfloat16.why_not())
+    product = bfloat16.linear if precision == "bf16" else F.linear
+    array, found, calls = np.random.default_rng(3).normal(size=shape), [], []
+
+    def counted(x: paddle.Tensor, weight: paddle.Tensor, *_: None, **__: None) -> paddle.Tensor:
+        calls.append(1)
+        return product(x, weight)
+
+    monkeypatch.setattr(layers, "replaced", lambda: False)
+    monkeypatch.setattr(F, "linear", counted)
+    for way in (side_by_side, lambda x, parts: [part(x) for part in parts]):
+        parts, x = projections(), paddle.to_tensor(array, "float32", stop_gradient=False)
+        made = way(x, parts)
+        weighed(made).backward()
+        found.append([*made, x.grad, *(part.weight.grad for part in parts)])
+        assert [one.shape for one in made] == [[*shape[:-1], width] for width in (7, 1, 4)]
+    assert len(calls) == 1 + 3
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=2e-5)
+
+
+@native
+def test_layers_side_by_side_are_called_where_they_must_be(monkeypatch) -> None:
+    joined = []
+    monkeypatch.setattr(paddle, "concat", lambda *given, **named: joined.append(1))
+    x, seen = paddle.ones([2, 13]), []
+    with paddle.no_grad():
+        side_by_side(x, projections())
+    side_by_side(x, projections(bias=True))
+    side_by_side(x[:0], projections())
+    parts = projections()
+    parts[1].register_forward_post_hook(lambda *_: seen.append(1))
+    side_by_side(x, parts)
+    assert seen == [1]
+    monkeypatch.setattr(layers, "runs_natively", lambda x: False)
+    assert [one.shape for one in side_by_side(x, projections())] == [[2, 7], [2, 1], [2, 4]]
+    assert joined == []
 
 
 @native
