@@ -12,6 +12,7 @@ from sot_paddle.command_line import Command, parse
 from sot_paddle.data.pretraining.instance_files import prepare_instances
 from sot_paddle.data.pretraining.instances import InstanceOptions
 from sot_paddle.data.pretraining.pair_files import prepare_pairs
+from sot_paddle.data.pretraining.record_files import prepare_records
 from sot_paddle.data.pretraining.sentence_sample import train_pieces
 from sot_paddle.data.pretraining.text_lines import text_files
 from sot_paddle.data.subword import SubwordTokenizer
@@ -19,7 +20,7 @@ from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.options import check, option
 from sot_paddle.train import folder_lock
 
-FORMS = ("instances", "pairs", "ids")
+FORMS = ("instances", "pairs", "ids", "records")
 _MIB = 1 << 20
 _TEXT = "text files, or folders with *.txt: one sentence a line"
 
@@ -32,8 +33,9 @@ class PrepareConfig:
     output_dir: str = option("", "folder of this preparation alone")
     form: str = option(
         "pairs",
-        "instances (masked words and next sentence), pairs (shuffled pairs of lines), or ids "
-        "(lines of token ids, as other programs write them)",
+        "instances (masked words and next sentence), pairs (shuffled pairs of lines), ids (lines "
+        "of token ids, as other programs write them), or records (instances as JSON, "
+        "docs/pretraining.md)",
         choices=FORMS,
     )
     tokenizer_name: str = option("", "folder with the vocabulary")
@@ -128,6 +130,15 @@ def prepare(arguments: Sequence[str]) -> None:
         vocab_size = tokenizer.vocab_size
 
     def work(folder: Path) -> None:
+        if config.form == "records":
+            prepare_records(
+                files,
+                folder,
+                vocab_size=vocab_size,
+                fingerprint=tokenizer.fingerprint,
+                report=_say,
+            )
+            return
         if config.form == "instances":
             prepare_instances(
                 files,

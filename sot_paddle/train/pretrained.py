@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +84,7 @@ def find(config: CheckpointOptions, convert: Converter) -> Pretrained:
     else:
         found = _read(place, config, convert)
     if config.config_name:
-        found = dataclasses.replace(found, config=_read_config(Path(config.config_name)))
+        found = dataclasses.replace(found, config=_read_config(config, Path(config.config_name)))
     if config.tokenizer_name:
         source = Path(config.tokenizer_name)
         found = dataclasses.replace(found, vocabulary=_vocabulary(config, source))
@@ -274,14 +275,14 @@ def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrai
     if file is not None:
         tensors, metadata = read_tensors(file)
         if metadata.get("format") == _FORMAT:
-            sizes = _config_beside(file) | _stated_config(file, metadata)
+            sizes = _config_beside(config, file) | _stated_config(file, metadata)
             packed = metadata.get("vocabulary")
             beside = _vocabulary(config, file.parent, required=False)
             with named_in_refusals(file):
                 words = unpack_files(packed) if packed else beside
             return Pretrained(str(place), sizes, tensors, words)
     folder = place if place.is_dir() else place.parent
-    sizes = _config_beside(place)
+    sizes = _config_beside(config, place)
     if not sizes and place.is_dir():
         inside = [place / name for name in ("best", "last") if (place / name).is_dir()]
         hint = f", such as {inside[0]}" if inside else ""
@@ -293,8 +294,16 @@ def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrai
     kind = field_of({"model_type": expected, **sizes}, "model_type", str, f"{place}: config.json")
     if kind not in (expected, _backbone(config).original_type or expected):
         raise ValueError(f"{place} is a {kind!r} checkpoint, expected {expected}{_meant(kind)}")
-    arrays = convert(place, registry_name(config, sizes))
+    if file is not None and file.suffix == ".pdparams":
+        arrays = {_our_name(name): tensors[name] for name in tensors}
+    else:
+        arrays = convert(place, registry_name(config, sizes))
     return Pretrained(str(place), sizes, arrays, _vocabulary(config, folder, required=False))
+
+
+def _our_name(name: str) -> str:
+    """Of a tensor of paddlenlp, whose names are ours but the pooler's."""
+    return re.sub(r"^\w+\.pooler\.", "head.", name)
 
 
 def _stated_config(file: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
@@ -318,14 +327,29 @@ def _own_file(place: Path) -> Path | None:
     return files[0] if len(files) == 1 else None
 
 
-def _config_beside(place: Path) -> dict[str, Any]:
+def _config_beside(config: CheckpointOptions, place: Path) -> dict[str, Any]:
     folder = place if place.is_dir() else place.parent
-    return _read_config(folder) if (folder / "config.json").exists() else {}
+    return _read_config(config, folder) if _config_file(config, folder).exists() else {}
 
 
-def _read_config(place: Path) -> dict[str, Any]:
-    path = place / "config.json" if place.is_dir() else place
-    return read_object(path)
+def _config_file(config: CheckpointOptions, folder: Path) -> Path:
+    """The file with the sizes as transformers, the model's authors, or paddlenlp 2 name it."""
+    names = ("config.json", f"{_backbone(config).model_type}_config.json", "model_config.json")
+    there = (folder / name for name in names if (folder / name).exists())
+    return next(there, folder / names[0])
+
+
+def _read_config(config: CheckpointOptions, place: Path) -> dict[str, Any]:
+    return _unnested(read_object(_config_file(config, place) if place.is_dir() else place))
+
+
+def _unnested(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Sizes beside each other; paddlenlp 2 keeps the encoder's in the arguments of the model."""
+    inner = content.get("init_args", ())
+    found: dict[str, Any] = {}
+    for part in inner if isinstance(inner, list) else ():
+        found |= _unnested(part) if isinstance(part, dict) else {}
+    return found | {key: value for key, value in content.items() if not key.startswith("init_")}
 
 
 def _vocabulary(

@@ -74,7 +74,8 @@ def prepare_instances(
             journal.save(FORM, round=0, document=0, random=random_state(rng))
         if journal.stage == FORM:
             rng = _make(journal, options, dupes, pauses)
-            count = _ends(journal, ROWS) // (4 * width(options))
+            width = _HEAD + options.max_seq_length + 2 * options.max_predictions
+            count = _ends(journal, ROWS) // (4 * width)
             _shuffled(journal, ORDER, count, rng)
             journal.save("order", count=count)
         if journal.stage == "order":
@@ -83,11 +84,6 @@ def prepare_instances(
             report(f"{journal.values['count']:,} instances in {folder}")
     finally:
         journal.close()
-
-
-def width(options: InstanceOptions) -> int:
-    """Numbers of a stored instance."""
-    return _HEAD + options.max_seq_length + 2 * options.max_predictions
 
 
 def _ends(journal: Journal, name: str) -> int:
@@ -120,21 +116,32 @@ def _make(journal: Journal, options: InstanceOptions, dupes: int, pauses: Pauses
     for turn in range(values["round"], dupes):
         for index in range(begin, len(corpus)):
             for instance in document_instances(corpus, index, options, rng):
-                stream.write(_packed(instance, options).tobytes())
+                row = packed(instance, options.max_seq_length, options.max_predictions)
+                stream.write(row.tobytes())
             if pauses.due():
                 journal.save(FORM, round=turn, document=index + 1, random=random_state(rng))
         begin = 0
     return rng
 
 
-def _packed(instance: Instance, options: InstanceOptions) -> np.ndarray:
-    row = np.zeros(width(options), "<i4")
+def packed(instance: Instance, max_seq_length: int, max_predictions: int) -> np.ndarray:
+    """The numbers of a stored instance.
+
+    Args:
+        instance: fits the two sizes.
+        max_seq_length: S.
+        max_predictions: P.
+
+    Returns:
+        (4 + S + 2 P,) int32.
+    """
+    row = np.zeros(_HEAD + max_seq_length + 2 * max_predictions, "<i4")
     length, count = len(instance.tokens), len(instance.positions)
     row[:_HEAD] = length, instance.boundary, instance.random_next, count
     row[_HEAD : _HEAD + length] = instance.tokens
-    positions = _HEAD + options.max_seq_length
+    positions = _HEAD + max_seq_length
     row[positions : positions + count] = instance.positions
-    words = positions + options.max_predictions
+    words = positions + max_predictions
     row[words : words + count] = instance.words
     return row
 

@@ -65,6 +65,11 @@ def open_prepared(folder: Path, form: str, counts: Sequence[str]) -> tuple[Mappi
         DataError: not finished, of another form, or a file is missing, cut off or changed.
         ValueError: the manifest is damaged.
     """
+    if folder.is_file():
+        raise DataError(
+            f"{shown(folder)} is a file, expected a prepared folder: prepare_pretraining.py makes "
+            "one of text, of lines of ids, or of JSON instances (--form records)"
+        )
     found = form_of(folder)
     if found != form:
         said = f"holds {found}" if found else "is not finished (no manifest.json of one)"

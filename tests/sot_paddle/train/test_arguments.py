@@ -1,9 +1,11 @@
+import json
 from pathlib import Path
 
 import pytest
 
 from sot_paddle.command_line import parse as parse_command
 from sot_paddle.tasks.glue_options import TrainConfig
+from sot_paddle.train import document_command
 from sot_paddle.train.text_flags import TRAINING
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -153,6 +155,27 @@ def test_yaml_is_strict(tmp_path):
     path.write_text("task_name: RTE\nseed: '3'\n", encoding="utf-8")
     with pytest.raises(ValueError, match="seed"):
         parse(["--config", str(path)])
+
+
+def test_a_file_of_json_gives_the_same_options(tmp_path):
+    path = tmp_path / "run.json"
+    given = {"task_name": "IMDB", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
+    rates = {"discr": True, "layers": [10, 11], "layer_learning_rate": [2e-5] * 12}
+    path.write_text(json.dumps({**given, **rates, "learning_rate": 5e-5}), encoding="utf-8")
+    config = parse_command(document_command.COMMAND, ["--config", str(path)])
+    assert (config.layers, config.layer_learning_rate) == ((10, 11), (2e-5,) * 12)
+    assert config.learning_rate == 5e-5
+    for text, said in (
+        ('{"task_name": "IMDB",', "not JSON"),
+        ('{"learning_rate": NaN}', "not JSON"),
+        ('{"seed": 1, "seed": 2}', "seed"),
+        ("[1]", "expected a JSON object"),
+        ('{"lerning_rate": 1}', "did you mean learning_rate"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=said) as refused:
+            parse_command(document_command.COMMAND, ["--config", str(path)])
+        assert "\n" not in str(refused.value)
 
 
 def test_there_is_one_config_for_each_published_number():

@@ -2,8 +2,12 @@ import json
 import logging
 
 import numpy as np
+import paddle
 import pytest
+import torch
+import transformers
 
+from align.weights.formats.checkpoint_reading import read_as_paddle
 from sot_paddle import create_model, save_weights
 from sot_paddle.checkpoint import write_tensors
 from sot_paddle.tasks.glue_options import TrainConfig
@@ -153,3 +157,69 @@ def test_unusable_folders_are_refused(tmp_path, tiny_files):
 def test_registry_name(layers, head, name):
     config = _config("somewhere", head=head)
     assert pretrained.registry_name(config, {"num_hidden_layers": layers}) == name
+
+
+STATED = {**SIZES, "hidden_act": "gelu", "layer_norm_eps": 1e-5, "type_vocab_size": 2}
+
+
+def _folder_of_an_original(folder, name, sizes, arrays):
+    """vocab.txt, sizes under a name of theirs, and the tensors as Paddle or PyTorch saves them."""
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(map(str, range(17))), encoding="utf-8")
+    (folder / name).write_text(json.dumps(sizes), encoding="utf-8")
+    if name.startswith("model"):
+        tensors = {key: paddle.to_tensor(array) for key, array in arrays.items()}
+        paddle.save(tensors, str(folder / "model_state.pdparams"))
+    else:
+        torch.save(
+            {key: torch.from_numpy(array) for key, array in arrays.items()},
+            folder / "pytorch_model.bin",
+        )
+    return folder
+
+
+def test_paddlenlp_2_keeps_the_sizes_in_model_config_json(tmp_path):
+    model = create_model("bert_base", 2, **STATED)
+    arrays = {
+        name: tensor.numpy()
+        for name, tensor in model.state_dict().items()
+        if not name.startswith("head.")
+    }
+    named = dict(arrays)
+    named["bert.pooler.dense.weight"] = np.ones((12, 12), "float32")
+    named["bert.pooler.dense.bias"] = np.ones(12, "float32")
+    named["cls.predictions.decoder_bias"] = np.ones(17, "float32")
+    encoder = {"init_args": [], "init_class": "BertModel", **STATED}
+    sizes = {"init_args": [encoder], "init_class": "BertForPretraining"}
+    folder = _folder_of_an_original(tmp_path / "nlp2", "model_config.json", sizes, named)
+    config = _config(folder, head="plain")
+    found = pretrained.find(config, read_as_paddle)
+    built = pretrained.build(config, found, 2)
+    assert built.encoder_config.layer_norm_eps == 1e-5
+    loaded, fresh = pretrained.load(built, found)
+    assert fresh == ["head.cls_fc.weight", "head.cls_fc.bias"]
+    for name, array in arrays.items():
+        assert (built.state_dict()[name].numpy() == array).all()
+    assert (built.state_dict()["head.dense.bias"].numpy() == 1).all()
+    assert loaded == len(arrays) + 2
+
+
+def test_the_authors_of_bert_name_it_bert_config_json(tmp_path):
+    import sot_torch_ref  # noqa: F401 (makes transformers importable beside a CPU build of torch)
+
+    config = transformers.BertConfig(**STATED)
+    arrays = {
+        f"bert.{name}": tensor.numpy()
+        for name, tensor in transformers.BertModel(config).state_dict().items()
+    }
+    folder = _folder_of_an_original(tmp_path / "tf", "bert_config.json", STATED, arrays)
+    options = _config(folder, head="plain")
+    found = pretrained.find(options, read_as_paddle)
+    built = pretrained.build(options, found, 2)
+    assert pretrained.load(built, found)[1] == ["head.cls_fc.weight", "head.cls_fc.bias"]
+    query = built.state_dict()["bert.encoder.layers.0.self_attn.q_proj.weight"]
+    theirs = arrays["bert.encoder.layer.0.attention.self.query.weight"]
+    assert (query.numpy() == theirs.T).all()
+    assert built.encoder_config.num_attention_heads == 3
+    other = _config(folder, config_name=str(folder / "bert_config.json"))
+    assert pretrained.find(other, read_as_paddle).config == STATED
