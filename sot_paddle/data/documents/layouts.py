@@ -170,7 +170,7 @@ def read_published(title: str, folder: Path, splits: Sequence[str]) -> tuple[Tas
     found = {}
     for split in splits:
         labels = array("q")
-        rows = _open(layout, folder, split, _collector("label", known, labels))
+        rows = _open(layout, folder, split, _collector("label", known, labels, layout.text))
         found[split] = LabelledRows(rows, labels, (layout.text,))
     return described(title, ("text",), layout.labels), found
 
@@ -187,8 +187,10 @@ def _open(layout: TextLayout, folder: Path, split: str, visit: Visit) -> Rows:
     raise DataError(f"{layout.title} {split}: expected {wanted} in {folder}")
 
 
-def _collector(column: str, known: Mapping[str, int], labels: array) -> Visit:
+def _collector(column: str, known: Mapping[str, int], labels: array, texts: Sequence[str]) -> Visit:
     def visit(row: Row, where: str) -> None:
+        if not any(map(str.strip, map(row.__getitem__, texts))):
+            raise DataError(f"{where}: no text in {', '.join(texts)}; leave the row out")
         cell = row.get(column)
         if cell not in known:
             expected = ", ".join(list(known)[:12])
@@ -223,7 +225,7 @@ def read_own(
     found = {}
     for split in splits:
         labels = array("q")
-        collect = None if split == "test" else _collector(label, known, labels)
+        collect = None if split == "test" else _collector(label, known, labels, texts)
 
         def visit(row: Row, where: str, collect: Visit | None = collect) -> None:
             for column in texts:

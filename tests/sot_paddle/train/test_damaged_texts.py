@@ -1,0 +1,167 @@
+"""What is wrong with a text or a shard is one clear line of the command, with status 2.
+
+A line of 10 MB, a byte that is no UTF-8, nothing but empty documents, a file that is missing, a
+shard that is missing, cut off or changed: for the tokenizer, each form of preparation, pre-training
+and the classification of whole texts.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sot_paddle.failures import exit_status
+from sot_paddle.train import document_command, preparation_command, pretraining_command
+from tests.sot_paddle.train import tiny_run
+from tests.sot_paddle.train.tiny_pretraining import write_texts
+
+LONG = b"word1 " * (10 * 2**20 // 6)
+RECORD = {
+    **{"input_ids": [2, 5, 3, 6, 3, 0], "input_mask": [1, 1, 1, 1, 1, 0]},
+    **{"segment_ids": [0, 0, 0, 1, 1, 0], "masked_lm_positions": [1, 0]},
+    **{"masked_lm_ids": [7, 0], "next_sentence_labels": [1]},
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """See `write_texts`."""
+    return write_texts(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def refused(capfd) -> Callable[[Callable[[], object]], str]:
+    """The one line on stderr of something that ends with status 2."""
+
+    def run(action: Callable[[], object]) -> str:
+        capfd.readouterr()
+        assert action() == 2
+        out, said = capfd.readouterr()
+        assert out == ""
+        names = ("x: ", "pretrain: ", "train_text: ")
+        lines = [line for line in said.splitlines() if line.startswith(names)]
+        assert len(lines) == 1, said
+        return lines[0]
+
+    return run
+
+
+def tokenizer(data: Path, text: Path, out: Path) -> int:
+    given = ["--input", str(text), "--vocab_size", "20", "--output_dir", str(out)]
+    return exit_status("x", lambda: preparation_command.train_tokenizer(given))
+
+
+def preparation(form: str) -> Callable[[Path, Path, Path], int]:
+    def prepare(data: Path, text: Path, out: Path) -> int:
+        given = ["--form", form, "--input", str(text), "--output_dir", str(out), "--memory", "1"]
+        more = ["--vocab_size", "45"] if form == "ids" else []
+        more = more or ["--tokenizer_name", str(data / "words"), "--max_seq_length", "20"]
+        return exit_status("x", lambda: preparation_command.prepare([*given, *more]))
+
+    return prepare
+
+
+COMMANDS = {"tokenizer": tokenizer}
+COMMANDS |= {form: preparation(form) for form in preparation_command.FORMS}
+GOOD = {"ids": b"2 5 3 6 3\n", "records": json.dumps([RECORD] * 3).encode()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_text_that_cannot_be_used_is_one_line(name, data, tmp_path, refused) -> None:
+    command, text = COMMANDS[name], tmp_path / "text.txt"
+    good = GOOD.get(name, b"word1 word2\n" * 40)
+    listed = name == "records"
+    wrong = {
+        good + b"\xff\n": "cut off after record 3" if listed else "found byte 0xff",
+        good[:-1] + b"\n\xff\n": "" if listed else "found byte 0xff",
+        good[:12] + b"\n" + LONG + b"\n": "record 1: longer than 1,048,576 bytes"
+        if listed
+        else ": longer than 1,048,576 bytes; put one sentence on a line",
+        b"\n\n \n\n": "no ",
+    }
+    for number, (content, said) in enumerate(wrong.items()):
+        text.write_bytes(content)
+        line = refused(lambda n=number: command(data, text, tmp_path / f"out{n}"))
+        assert str(text) in line
+        assert said in line
+        assert len(line) < 400
+    text.unlink()
+    line = refused(lambda: command(data, text, tmp_path / "out"))
+    assert f"{text} is missing: give text files" in line
+
+
+def test_empty_documents_are_left_out(data, tmp_path) -> None:
+    for name in ("instances", "pairs"):
+        found = []
+        for gap in ("\n", "\n\n \n\n"):
+            text, out = tmp_path / "text.txt", tmp_path / f"{name}{len(gap)}"
+            lines = "\n".join(f"word{at} word2\nword3 word{at}\n{gap}" for at in range(9))
+            text.write_text(gap + lines, "utf-8")
+            assert COMMANDS[name](data, text, out) == 0
+            found.append(sorted(path.read_bytes() for path in out.glob("*s.*") if path.is_file()))
+        assert [len(content) for content in found[0]] == [len(content) for content in found[1]]
+        assert found[0][0] == found[1][0] or name == "instances"
+
+
+SHARDS = {"instances": ("instances.bin", "order.bin"), "pairs": ("pairs.txt", "starts.bin")}
+
+
+@pytest.mark.parametrize("form", SHARDS)
+def test_a_shard_that_is_missing_cut_off_or_changed_is_one_line(
+    form, data, tmp_path, refused
+) -> None:
+    for shard in (*SHARDS[form], "manifest.json"):
+        for damage in ("missing", "cut off", "changed"):
+            folder = tmp_path / f"{shard}-{damage}"
+            shutil.copytree(data / form, folder)
+            content = (folder / shard).read_bytes()
+            changed = bytes([content[0] ^ 1]) + content[1:]
+            (folder / shard).write_bytes(content[:-3] if damage == "cut off" else changed)
+            if damage == "missing":
+                (folder / shard).unlink()
+            given = ["--data_dir", folder, "--model_name_or_path", "bert_base", "--do_train"]
+            given += ["--config_name", data / "config.json", "--tokenizer_name", data / "words"]
+            given += ["--block_size", "16", "--output_dir", tmp_path / "out"]
+
+            words = [str(word) for word in given]
+            line = refused(
+                lambda w=words: pretraining_command.run_command(w, tiny_run.no_conversion)
+            )
+            assert str(folder) in line
+            assert not (tmp_path / "out").exists()
+
+
+ROWS = b'{"text": "word1 word2", "label": 1}\n{"text": "word3", "label": 2}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (ROWS + b'{"text": "\xff", "label": 1}\n', "line 3: expected UTF-8 text, found byte 0xff"),
+        (ROWS + b'{"text": "word1"\n', "line 3: not JSON"),
+        (ROWS + b'{"text": "' + LONG + b'"}\n', "line 3: a row of more than 4,194,304 bytes"),
+        (ROWS + b"\n" + ROWS, "line 3: expected a row, found an empty line"),
+        (ROWS + b'{"text": " ", "label": 1}\n', "line 3: no text in text; leave the row out"),
+        (None, "expected"),
+    ],
+)
+def test_rows_of_whole_texts_that_cannot_be_used_are_one_line(
+    content, said, data, tmp_path, refused
+) -> None:
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    if content is not None:
+        (tables / "train.jsonl").write_bytes(content)
+    given = ["--task_name", "own", "--data_dir", tables, "--do_train", "--max_seq_length", "12"]
+    given += ["--model_name_or_path", "bert_base", "--output_dir", tmp_path / "out"]
+    given += ["--config_name", data / "config.json", "--tokenizer_name", data / "words"]
+    line = refused(
+        lambda: document_command.run_command([str(word) for word in given], tiny_run.no_conversion)
+    )
+    assert str(tables) in line
+    assert said in line
+    assert not (tmp_path / "out").exists()
