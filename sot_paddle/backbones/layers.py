@@ -13,7 +13,7 @@ from paddle.nn import functional as F
 
 from sot_paddle.heads.pooling import TokenBatchNorm, linear
 from sot_paddle.heads.power_norm import RowLayerNorm
-from sot_paddle.ops import transition
+from sot_paddle.ops import image_norm, transition
 from sot_paddle.ops.attention import attends_natively, attention
 from sot_paddle.ops.dispatch import is_plain
 from sot_paddle.ops.feed_forward import feed_forward
@@ -76,29 +76,31 @@ class BatchNorm2D(TokenBatchNorm):
         with paddle.amp.auto_cast(enable=False):
             return self._fused(x.astype("float32")).astype(x.dtype)
 
-    def pooled_conv(self, x: paddle.Tensor, conv: nn.Conv2D, step: int) -> paddle.Tensor | None:
+    def pooled_conv(
+        self, x: paddle.Tensor, conv: nn.Conv2D, pool: nn.AvgPool2D | nn.Identity
+    ) -> paddle.Tensor | None:
         """Normalise, map by a 1x1 convolution and average squares of pixels in one native operator.
 
         Args:
             x: (B, C, H, W).
             conv: of the channels, without a bias.
-            step: 1, or 2 for the averages of 2 x 2 pixels.
+            pool: averages of 2 x 2 pixels, or nothing.
 
         Returns:
-            (B, D, H / step, W / step); None where no native operator takes these images.
+            (B, D, H / 2, W / 2) or (B, D, H, W); None where no native operator takes these images.
 
         Raises:
             ValueError: as :meth:`forward`.
         """
-        alone = (
-            is_plain(BatchNorm2D, [self])
-            and is_plain(nn.Conv2D, [conv])
-            and not self._is_synchronised()
-        )
-        if not alone or not transition.takes(x, self.weight, conv.weight):
+        kinds = (BatchNorm2D, self), (nn.Conv2D, conv), (type(pool), pool)
+        plain = all(is_plain(kind, [layer]) for kind, layer in kinds)
+        if not plain or self._is_synchronised():
+            return None
+        if not transition.takes(x, self.weight, conv.weight):
             return None
         self._check(x)
         running = None if self.training else (self.running_mean, self.running_var)
+        step = 2 if isinstance(pool, nn.AvgPool2D) else 1
         made, mean, var = transition.transition(
             x, self.weight, self.bias, conv.weight, running, step=step, epsilon=self.epsilon
         )
@@ -121,9 +123,21 @@ class BatchNorm2D(TokenBatchNorm):
 
     def _fused(self, x: paddle.Tensor) -> paddle.Tensor:
         weight, bias = self.weight.astype("float32"), self.bias.astype("float32")
-        if not self.training:
-            mean, var = self._running(x)
-            return F.batch_norm(x, mean, var, weight, bias, epsilon=self.epsilon)
+        running = None if self.training else self._running(x)
+        if image_norm.takes(x):
+            normed, mean, var = image_norm.normalize(x, weight, bias, running, epsilon=self.epsilon)
+        elif running is not None:
+            return F.batch_norm(x, *running, weight, bias, epsilon=self.epsilon)
+        else:
+            normed, mean, var = self._by_the_framework(x, weight, bias)
+        if self.training:
+            self._update_running(mean, var, paddle.full([], x.size // x.shape[1], "float32"))
+        return normed
+
+    def _by_the_framework(
+        self, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor
+    ) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
+        """Images normalised by their own statistics, and these (C,)."""
         channels = x.shape[1]
         # with momentum 0 the kernel leaves the batch's own statistics in the two buffers
         mean, var = paddle.zeros([channels], "float32"), paddle.ones([channels], "float32")
@@ -132,9 +146,7 @@ class BatchNorm2D(TokenBatchNorm):
         )
         if not x.place.is_cpu_place():  # some GPU kernels report the unbiased variance, some not
             mean, var = _moments(x)
-        count = paddle.full([], x.size // channels, "float32")
-        self._update_running(mean, var, count)
-        return normed
+        return normed, mean, var
 
 
 @paddle.no_grad()

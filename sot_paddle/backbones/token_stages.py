@@ -134,11 +134,9 @@ class Transition(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, C, H, W) to (B, out_dim, H, W) or (B, out_dim, H / 2, W / 2)."""
-        if is_plain(type(self.pool), [self.pool]):
-            step = 1 if isinstance(self.pool, nn.Identity) else 2
-            made = self.norm.pooled_conv(x, self.conv, step)
-            if made is not None:
-                return made
+        made = self.norm.pooled_conv(x, self.conv, self.pool)
+        if made is not None:
+            return made
         return self.pool(self.conv(self.norm(x)))
 
 

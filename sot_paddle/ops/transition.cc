@@ -5,9 +5,7 @@
 // all n pixels of a channel, or given (evaluation). With g = W^T dy and h = (p - m) r,
 //   dW = dy (h c + b)^T, dc = sum g h, db = sum g, dx = c r (u - (db + (x - m) r dc) / n),
 // u = g / step^2 at each pixel that was pooled; the last term in training only.
-#include <cmath>
-
-#include "blocks.h"
+#include "image_norm.h"
 #include "planes.h"
 
 namespace sot {
@@ -36,70 +34,29 @@ struct Sizes {
   int64_t tile() const { return padded(std::min(tile_rows, rows) * columns); }
 };
 
-// Mean and biased variance of each channel in double: of each plane while it is in the cache, the
-// planes put together in their order.
-void moments(const Sizes& n, const float* x, float* mean, float* var) {
-  const int64_t planes = n.batch * n.channels, size = n.plane();
-  std::vector<double> means(planes), apart(planes);
-  in_blocks(planes, 1, [&](int64_t plane, int64_t) {
-    const float* from = x + plane * size;
-    double sum = 0.0, squares = 0.0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = 0; i < size; ++i) sum += from[i];
-    const double centre = sum / size;
-#pragma omp simd reduction(+ : squares)
-    for (int64_t i = 0; i < size; ++i) squares += (from[i] - centre) * (from[i] - centre);
-    means[plane] = centre;
-    apart[plane] = squares;
-  });
-  for (int64_t c = 0; c < n.channels; ++c) {
-    double centre = 0.0, squares = 0.0;
-    for (int64_t at = c; at < planes; at += n.channels) centre += means[at] / n.batch;
-    for (int64_t at = c; at < planes; at += n.channels)
-      squares += apart[at] + size * (means[at] - centre) * (means[at] - centre);
-    mean[c] = static_cast<float>(centre);
-    var[c] = static_cast<float>(squares / (n.batch * size));
+// h of `rows` pooled rows of a channel.
+void pool(const Sizes& n, const Norm& norm, int64_t c, const float* from, int64_t rows, float* to) {
+  const float centre = norm.mean(c), by = static_cast<float>(norm.inverse[c]);
+  for (int64_t y = 0; y < rows; ++y, from += n.step * n.width, to += n.columns) {
+    const float* below = from + n.width;
+    if (n.step == 1) {
+#pragma omp simd
+      for (int64_t x = 0; x < n.columns; ++x) to[x] = (from[x] - centre) * by;
+      continue;
+    }
+#pragma omp simd
+    for (int64_t x = 0; x < n.columns; ++x) {
+      const float sum = from[2 * x] + from[2 * x + 1] + below[2 * x] + below[2 * x + 1];
+      to[x] = (sum * 0.25f - centre) * by;
+    }
   }
 }
 
-// A batch normalisation, and pixels of a channel pooled and normalised by it.
-struct Norm {
-  paddle::Tensor means, scales, biases;
-  std::vector<double> inverse;
-
-  Norm(const paddle::Tensor& mean, const paddle::Tensor& var, const paddle::Tensor& scale,
-       const paddle::Tensor& bias, double epsilon)
-      : means(mean), scales(dense(scale)), biases(dense(bias)) {
-    const float* at = var.data<float>();
-    for (int64_t c = 0; c < var.numel(); ++c) inverse.push_back(1.0 / std::sqrt(at[c] + epsilon));
-  }
-  float mean(int64_t c) const { return means.data<float>()[c]; }
-  float scale(int64_t c) const { return scales.data<float>()[c]; }
-  float bias(int64_t c) const { return biases.data<float>()[c]; }
-
-  // h of `rows` pooled rows.
-  void pool(const Sizes& n, int64_t c, const float* from, int64_t rows, float* to) const {
-    const float centre = mean(c), by = static_cast<float>(inverse[c]);
-    for (int64_t y = 0; y < rows; ++y, from += n.step * n.width, to += n.columns) {
-      const float* below = from + n.width;
-      if (n.step == 1) {
+void transform(const Norm& norm, int64_t c, int64_t count, float* h) {
+  const float by = norm.scale(c), shift = norm.bias(c);
 #pragma omp simd
-        for (int64_t x = 0; x < n.columns; ++x) to[x] = (from[x] - centre) * by;
-        continue;
-      }
-#pragma omp simd
-      for (int64_t x = 0; x < n.columns; ++x) {
-        const float sum = from[2 * x] + from[2 * x + 1] + below[2 * x] + below[2 * x + 1];
-        to[x] = (sum * 0.25f - centre) * by;
-      }
-    }
-  }
-  void transform(int64_t c, int64_t count, float* h) const {
-    const float by = scale(c), shift = bias(c);
-#pragma omp simd
-    for (int64_t i = 0; i < count; ++i) h[i] = h[i] * by + shift;
-  }
-};
+  for (int64_t i = 0; i < count; ++i) h[i] = h[i] * by + shift;
+}
 
 // work(image, tile, first pooled row, rows) for all tiles.
 template <class Work>
@@ -115,14 +72,8 @@ Tensors Forward(const paddle::Tensor& input, const paddle::Tensor& scale,
                 const Optional& var, int64_t step, double epsilon, bool trained) {
   const paddle::Tensor x = dense(input), w = dense(weight);
   const Sizes n(x, w, step);
-  paddle::Tensor m = paddle::empty({n.channels}, x.dtype(), x.place()), v = paddle::empty_like(m);
-  if (trained) {
-    moments(n, x.data<float>(), m.data<float>(), v.data<float>());
-  } else {
-    std::copy_n(dense(*mean).data<float>(), n.channels, m.data<float>());
-    std::copy_n(dense(*var).data<float>(), n.channels, v.data<float>());
-  }
-  const Norm norm(m, v, scale, bias, epsilon);
+  const Norm norm = trained ? Norm(x, scale, bias, epsilon)
+                            : Norm(*mean, *var, scale, bias, epsilon);
   paddle::Tensor y = paddle::empty({n.batch, n.outputs, n.rows, n.columns}, x.dtype(), x.place());
   const float *from = x.data<float>(), *matrix = w.data<float>();
   float* made = y.data<float>();
@@ -133,15 +84,15 @@ Tensors Forward(const paddle::Tensor& input, const paddle::Tensor& scale,
     float* in = scratch<1>(n.channels * n.tile());
     for (int64_t c = 0; c < n.channels; ++c) {
       const int64_t at = (image * n.channels + c) * n.plane() + begin * step * n.width;
-      norm.pool(n, c, from + at, rows, in + c * n.tile());
-      norm.transform(c, rows * n.columns, in + c * n.tile());
+      pool(n, norm, c, from + at, rows, in + c * n.tile());
+      transform(norm, c, rows * n.columns, in + c * n.tile());
     }
     float* out = made + image * n.outputs * n.pooled() + begin * n.columns;
     mix(in, taps, weights, rows * n.columns, [&](int64_t o, int64_t p, int64_t left, Vec value) {
       store_some(out + o * n.pooled() + p, left, value);
     });
   });
-  return {y, m, v};
+  return {y, norm.means, norm.vars};
 }
 
 // Writes W^T dy of each pooled pixel; sums over all pixels: dW, dc and db, one after the other.
@@ -167,7 +118,7 @@ std::vector<double> collect(const Sizes& n, const Norm& norm, const float* x, co
     for (int64_t c = 0; c < n.channels; ++c) {
       float *row = h + c * tile, product = 0.0f, total = 0.0f;
       const float *of = slope + c * n.pooled(), *from = x + (image * n.channels + c) * n.plane();
-      norm.pool(n, c, from + begin * n.step * n.width, rows, row);
+      pool(n, norm, c, from + begin * n.step * n.width, rows, row);
 #pragma omp simd reduction(+ : product, total)
       for (int64_t i = 0; i < count; ++i) {
         product += of[i] * row[i];
@@ -175,7 +126,7 @@ std::vector<double> collect(const Sizes& n, const Norm& norm, const float* x, co
       }
       along[c] = product;
       along[n.channels + c] = total;
-      norm.transform(c, count, row);
+      transform(norm, c, count, row);
       std::fill(row + count, row + tile, 0.0f);
     }
     correlate({up, 0}, outer, {h, 0}, inner, 1, count, sum);
