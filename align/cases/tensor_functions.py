@@ -7,9 +7,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
-from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
 
 
@@ -41,7 +39,7 @@ def computed(
         weights: shape -> random weights w; the gradient is that of ``sum(w * value)``. None for a
             value that is a scalar.
     """
-    leaves = [_leaf(side, array) for array in inputs]
+    leaves = [side.leaf(array) for array in inputs]
     value = function(*leaves)
     total = value
     if weights is not None:
@@ -50,10 +48,3 @@ def computed(
     total.backward()
     gradients = [side.numpy(leaf.grad) for leaf in leaves if leaf.grad is not None]
     return Computed(side.numpy(value), gradients, side.stamp(value))
-
-
-def _leaf(side: ModuleType, array: np.ndarray) -> Any:
-    if side is on_paddle:
-        return on_paddle.leaf(array)
-    assert side is on_torch
-    return torch.from_numpy(np.array(array, order="C")).requires_grad_(True)

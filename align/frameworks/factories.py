@@ -10,11 +10,7 @@ model's names) are compared at the end. All but the optimizer may be None.
 
 from __future__ import annotations
 
-import functools
-import inspect
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 FORMS = "the optimizer, (optimizer, scheduler), or also before_step and a moving average"
@@ -87,24 +83,3 @@ def _hook(optimizer: Any, when: str, call: Callable[[], Any]) -> None:
 def _silent(call: Callable[[], Any]) -> None:
     """Run a hook whose result would otherwise replace the arguments of the step."""
     call()
-
-
-def source_of(function: Any) -> str:
-    """Name, file and line of what the user passed, "" when Python cannot tell.
-
-    Args:
-        function: a function, a `functools.partial`, or an object that can be called.
-    """
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not (inspect.isroutine(function) or inspect.isclass(function)):
-        function = type(function).__call__
-    try:
-        file, line = inspect.getsourcefile(function), inspect.getsourcelines(function)[1]
-    except (OSError, TypeError):
-        return ""
-    if file is None:
-        return ""
-    shown = os.path.relpath(file)
-    shown = Path(file).name if shown.startswith("..") else shown
-    return f"{function.__qualname__}, {shown}:{line}"

@@ -91,6 +91,11 @@ def tensor(array: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(np.array(array, order="C")).to(torch.get_default_device())
 
 
+def leaf(array: np.ndarray) -> torch.Tensor:
+    """A tensor that owns its memory and collects a gradient."""
+    return tensor(array).requires_grad_(True)
+
+
 def clone(value: torch.Tensor) -> torch.Tensor:
     """The same values as another node of the graph."""
     return value.clone()

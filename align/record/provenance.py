@@ -162,6 +162,19 @@ def source_of(layer: Any) -> str:
     )
 
 
+def place_of(function: Any) -> str:
+    """Name, file and line of what the user passed, "" when Python cannot tell.
+
+    Args:
+        function: a function, a `functools.partial`, or an object that can be called.
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not (inspect.isroutine(function) or inspect.isclass(function)):
+        function = type(function).__call__
+    return _place(function, function.__qualname__)
+
+
 @contextlib.contextmanager
 def builders_recorded(base: type) -> Iterator[None]:
     """Layers that are built in a ``with`` block remember the user's line that is building them.

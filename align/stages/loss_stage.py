@@ -7,10 +7,7 @@ layer shows in the forward stage, a wrong reduction here.
 from __future__ import annotations
 
 import contextlib
-import inspect
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +23,7 @@ from align.judge.noise_band import Kinds, NoiseBand
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.record.arrays import Arrays, held_dtype, output_weights, replace
-from align.record.provenance import source_of
+from align.record.provenance import place_of, source_of
 from align.record.recording import ROOT
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.stages.stages import judged_control
@@ -109,7 +106,7 @@ class _LossJudge:
             array = values[path]
             if array.dtype.kind != "f":
                 return side.tensor(array)
-            leaf[path] = _watched(side, array.astype(dtype))
+            leaf[path] = side.leaf(array.astype(dtype))
             return side.clone(leaf[path])
 
         with side.default_dtype(dtype), moves or contextlib.nullcontext():
@@ -173,16 +170,6 @@ class _LossJudge:
             return value
         rule = bounds.TOLERANCES["backward", self.dtype]
         return value + compare_mappings(own, expected, rule, oracle=oracle, zero_scale=self.scale)
-
-
-def _watched(side: Any, array: np.ndarray) -> Any:
-    """A leaf that collects its gradient."""
-    leaf = side.tensor(array)
-    if side is on_torch:
-        leaf.requires_grad_(True)
-    else:
-        leaf.stop_gradient = False
-    return leaf
 
 
 def _scalar(side: Any, value: Any, seed: int) -> Any:
@@ -251,11 +238,4 @@ def _source(given: Any) -> str:
     function = given[1]
     if hasattr(function, "forward"):
         return source_of(function)
-    try:
-        file = inspect.getsourcefile(inspect.unwrap(function))
-        _, line = inspect.getsourcelines(function)
-    except (OSError, TypeError):
-        return getattr(function, "__qualname__", "")
-    path = os.path.relpath(file) if file else ""
-    shown = Path(path).name if path.startswith("..") else path
-    return f"{getattr(function, '__qualname__', 'loss')}, {shown}:{line}"
+    return place_of(function) or getattr(function, "__qualname__", "")

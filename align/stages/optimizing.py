@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from align.explain.settings.optimizer_causes import Cause, explain
-from align.frameworks.factories import source_of
 from align.judge.update_judging import MEMBERS, RATES, ROOM, UpdateJudge
 from align.judge.update_trace import SAMPLE, ParameterTrace, SideTrace
 from align.pair.any_pair import AnyPair
 from align.pair.update_sides import UpdateSides
+from align.record.provenance import place_of
 from align.record.results import Comparison, Divergence, StepResult
 from align.stages.stages import judged_control
 
@@ -104,7 +104,7 @@ def _divergences(
         return []
     wrong = _wrong(ours, judge.reference, failed)
     given = pair.plan.optimizer
-    source = "" if isinstance(given, Mapping) else source_of(given[1])
+    source = "" if isinstance(given, Mapping) else place_of(given[1])
     causes = explain(sides, ours, judge, wrong) or [Cause("", tuple(wrong), tuple(wrong))]
     found = []
     for cause in causes:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from align.explain.settings import schedule_causes
-from align.frameworks.factories import source_of
 from align.judge.rate_curves import Curve, compare_curves
 from align.pair.pair import Pair
+from align.record.provenance import place_of
 from align.record.results import Comparison, Divergence, StepResult
 from align.stages.stages import judged_control
 
@@ -88,7 +88,7 @@ def _of_logs(pair: Pair, curve: Curve) -> _Schedules:
     def explain(one: Curve, *_: object) -> str:
         return schedule_causes.explain(one.ours, one.reference)
 
-    source = source_of(pair.plan.schedule[1]) if pair.live else ""
+    source = place_of(pair.plan.schedule[1]) if pair.live else ""
     return _Schedules([curve], explain, source=source)
 
 
@@ -108,7 +108,7 @@ def _of_optimizers(pair: Any) -> _Schedules:
         partial(scheduler_options.of_curve, pair),
         told,
         {"reference": theirs.stamp, "ours": ours.stamp},
-        source_of(given[1]) if isinstance(given, (tuple, list)) else "",
+        place_of(given[1]) if isinstance(given, (tuple, list)) else "",
     )
 
 
