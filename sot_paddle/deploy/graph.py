@@ -66,7 +66,6 @@ def save_graph(model: nn.Layer, example: Mapping[str, np.ndarray], folder: Path)
         # PADDLE: full_like asks a traced tensor for its device, of which there is none
         warnings.filterwarnings("ignore", message="Tensor do not have 'place' interface")
         traced = _Traced(model, list(example))
-        traced.eval()
         try:
             paddle.jit.save(traced, str(folder / "model"), input_spec=[specs])
         except (ValueError, TypeError, RuntimeError, AssertionError) as error:

@@ -79,8 +79,8 @@ _EXPORTS = (
     _exported("bert_onnx", "bert_base_mgcrp", _MASKED, dtypes=_FLOAT32, given={"as_onnx": True}),
     _exported(
         "gpt",
-        "openai_gpt",
-        {**_GPT, "mask_padding": True},
+        "openai_gpt_mgcrp",
+        {**_GPT, "pooling": "mgcrp", "mask_padding": True},
         dtypes=_FLOAT32,
         given={"types": False},
     ),

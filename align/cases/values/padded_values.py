@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+
 import numpy as np
 
 from align.cases.both_sides import BothSides, Setting
 from align.record.arrays import Arrays
 from sot_paddle.data.token_features import PadCollator, TokenFeatures, pad_rows
+from sot_paddle.tasks.tokens import TokenSplit
 from sot_torch_ref.padding import pad_batch
 
 _LENGTHS = (5, 1, 9, 3, 7, 2)
@@ -52,6 +56,8 @@ def padded(setting: Setting, *, pad: str, pad_id: int, labels: str | None) -> Bo
         for way, arrays in ways.items():
             ours |= {f"{way} {index}/{name}": value for name, value in arrays.items()}
             reference |= {f"{way} {index}/{name}": value for name, value in theirs.items()}
+    ours["hash tells the rows"] = _same_hash(rows, features, collate)
+    reference["hash tells the rows"] = np.array([True, False])
     ids, mask, kinds = (
         f"batch 0/{name}" for name in ("input_ids", "attention_mask", "token_type_ids")
     )
@@ -68,3 +74,15 @@ def padded(setting: Setting, *, pad: str, pad_id: int, labels: str | None) -> Bo
         framework_free=True,
         note="ours: NumPy, reference: torch's pad_sequence",
     )
+
+
+def _same_hash(
+    rows: Sequence[Sequence[int]], features: TokenFeatures, collate: PadCollator
+) -> np.ndarray:
+    """Whether a copy of the features, and features with another token, have the same hash."""
+    found = []
+    for change in (0, 1):
+        packed = np.concatenate([*rows[:-1], [*rows[-1][:-1], rows[-1][-1] + change]])
+        other = dataclasses.replace(features, input_ids=packed.astype("int32"))
+        found.append(TokenSplit(other, collate, 2).fingerprint)
+    return np.array(found) == TokenSplit(features, collate, 2).fingerprint

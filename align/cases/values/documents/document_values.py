@@ -171,6 +171,12 @@ Written = tuple[Path, Mapping[str, Any], Callable[[], list[tuple[int, str]]]]
 """The folder, our options of the data, and the reference's reader."""
 
 
+def _tables_beside(folder: Path) -> None:
+    """Tables of D.2's form, which give way to the files as they are distributed."""
+    for name in ("train.csv", "test.csv"):
+        (folder / name).write_text("0\tanother text\n", encoding="utf-8")
+
+
 def _imdb(folder: Path, texts: list[str], split: str) -> Written:
     root = folder / {"train": "train", "dev": "test"}[split]
     for part in ("neg", "pos"):
@@ -178,6 +184,7 @@ def _imdb(folder: Path, texts: list[str], split: str) -> Written:
     for index, text in enumerate(texts):
         path = root / ("neg", "pos")[index % 2] / f"{index}_{index % 10}.txt"
         path.write_text(text, encoding="utf-8")
+    _tables_beside(folder)
     return folder, {"task_name": "IMDB"}, lambda: documents.imdb_texts(root)
 
 
@@ -186,6 +193,7 @@ def _trec(folder: Path, texts: list[str], split: str) -> Written:
     kinds = documents.TREC_LABELS
     lines = [f"{kinds[index % 6]}:detail {text}" for index, text in enumerate(texts)]
     path.write_bytes(("\n".join(lines) + "\n\n").encode("latin-1", "replace"))
+    _tables_beside(folder)
     return folder, {"task_name": "TREC"}, lambda: documents.trec_texts(path)
 
 
