@@ -174,7 +174,7 @@ def _parser(command: Command, hints: Mapping[str, Any]) -> argparse.ArgumentPars
     items = {item.name: item for item in dataclasses.fields(command.record)}
     for name, shown in command.positional.items():
         parser.add_argument(f"{name} in place", nargs="?", metavar=shown, help=f"as {_flag(name)}")
-    parser.add_argument("-c", "--config", metavar="FILE", help="YAML (or .json) file of options (configs/)")
+    parser.add_argument("-c", "--config", metavar="FILE", help="YAML or .json file of options")
     pair = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
     what = "an option by its name, over the file's value; may be repeated"
     parser.add_argument("--set", dest="assigned", help=what, **pair)
