@@ -28,10 +28,11 @@ Tensors Forward(const paddle::Tensor& input, const paddle::Tensor& scale,
   const float* from = x.data<float>();
   float* to = y.data<float>();
   each_plane(x, [&](int64_t c, int64_t at) {
-    const float centre = norm.mean(c), shift = norm.bias(c);
+    const float centre = norm.mean(c), shift = norm.bias(c), *in = from + at;
     const float by = static_cast<float>(norm.scale(c) * norm.inverse[c]);
+    float* out = to + at;
 #pragma omp simd
-    for (int64_t i = 0; i < size; ++i) to[at + i] = (from[at + i] - centre) * by + shift;
+    for (int64_t i = 0; i < size; ++i) out[i] = (in[i] - centre) * by + shift;
   });
   return {y, norm.means, norm.vars};
 }
@@ -46,12 +47,12 @@ Tensors Backward(const paddle::Tensor& input, const paddle::Tensor& scale,
   const float *from = x.data<float>(), *g = dy.data<float>();
   std::vector<double> along(planes), plain(planes);
   each_plane(x, [&](int64_t c, int64_t at) {
-    const float centre = norm.mean(c);
+    const float centre = norm.mean(c), *in = from + at, *up = g + at;
     double product = 0.0, sum = 0.0;
 #pragma omp simd reduction(+ : product, sum)
     for (int64_t i = 0; i < size; ++i) {
-      product += g[at + i] * (from[at + i] - centre);
-      sum += g[at + i];
+      product += up[i] * (in[i] - centre);
+      sum += up[i];
     }
     along[at / size] = product * norm.inverse[c];
     plain[at / size] = sum;
@@ -68,12 +69,13 @@ Tensors Backward(const paddle::Tensor& input, const paddle::Tensor& scale,
   each_plane(x, [&](int64_t c, int64_t at) {
     const double each = norm.scale(c) * norm.inverse[c];
     const double share = trained ? each / (planes / channels * size) : 0.0;
-    const float centre = norm.mean(c), by = static_cast<float>(each);
+    const float centre = norm.mean(c), by = static_cast<float>(each), *in = from + at;
     const float fixed = static_cast<float>(share * plain[c]);
     const float turned = static_cast<float>(share * along[c] * norm.inverse[c]);
+    const float* up = g + at;
+    float* out = to + at;
 #pragma omp simd
-    for (int64_t i = 0; i < size; ++i)
-      to[at + i] = by * g[at + i] - fixed - (from[at + i] - centre) * turned;
+    for (int64_t i = 0; i < size; ++i) out[i] = by * up[i] - fixed - (in[i] - centre) * turned;
   });
   return {dx, dc, db};
 }
