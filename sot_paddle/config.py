@@ -130,15 +130,12 @@ class HeadConfig:
         _one_of("centering", self.centering, ("scalar", "channel"))
         _one_of("covariance_scale", self.covariance_scale, ("published", "tokens"))
         _one_of("on_zero", self.on_zero, (None, "nan", "zero"))
-        for name in ("q_dim", "k_dim", "head_num_heads", "wr_dim", "qkv_dim", "num_iter"):
-            _positive(name, getattr(self, name))
-        _positive("mpn_iter", self.mpn_iter)
-        if self.num_sv is not None:
-            _positive("num_sv", self.num_sv)
-        sizes = ("q_dim", "k_dim", "head_num_heads", "wr_dim", "qkv_dim", "num_iter", "mpn_iter")
-        require_buildable(
-            {"num_sv": self.num_sv or 1, **{name: getattr(self, name) for name in sizes}}, 0
-        )
+        names = ("q_dim", "k_dim", "head_num_heads", "wr_dim", "qkv_dim", "num_iter", "mpn_iter")
+        sizes = {name: getattr(self, name) for name in names}
+        sizes["num_sv"] = 1 if self.num_sv is None else self.num_sv
+        for name, value in sizes.items():
+            require_positive(name, value)
+        require_buildable(sizes, 0)
         if not 0.0 < self.alpha <= 1.0:
             raise ValueError(f"alpha must be in (0, 1], got {self.alpha}")
         if self.head_dropout is not None:
@@ -179,16 +176,6 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         check_finite(self)
         _one_of("hidden_act", self.hidden_act, ACTIVATIONS)
-        for name in (
-            "vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "max_position_embeddings",
-            "type_vocab_size",
-        ):
-            _positive(name, getattr(self, name))
         self._check_sizes()
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
@@ -214,10 +201,13 @@ class EncoderConfig:
     def _check_sizes(self) -> None:
         names = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")
         names += ("max_position_embeddings", "type_vocab_size")
+        sizes = {name: getattr(self, name) for name in names}
+        for name, value in {**sizes, "num_attention_heads": self.num_attention_heads}.items():
+            require_positive(name, value)
         rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
         layer = self.hidden_size * (4 * self.hidden_size + 2 * self.intermediate_size)
         parameters = rows * self.hidden_size + self.num_hidden_layers * layer
-        require_buildable({name: getattr(self, name) for name in names}, parameters)
+        require_buildable(sizes, parameters)
 
 
 def _one_of(name: str, value: object, allowed: tuple) -> None:
@@ -229,7 +219,8 @@ def _one_of(name: str, value: object, allowed: tuple) -> None:
     raise ValueError(f"{name} must be one of {', '.join(named)}, got {value!r}")
 
 
-def _positive(name: str, value: int) -> None:
+def require_positive(name: str, value: int) -> None:
+    """Refuse an integer below 1."""
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
 

@@ -194,7 +194,26 @@ def _check_tokens(tokens: paddle.Tensor, least: int, what: str) -> None:
         raise ValueError(f"tokens must be {what}, got shape {list(tokens.shape)}")
 
 
-class Classifier(nn.Layer):
+class _FromDictionary(nn.Layer):
+    """A head that the original's dictionary describes."""
+
+    words_only = False
+
+    def __init__(
+        self,
+        config: Options | None = None,
+        num_classes: int = _NUM_CLASSES,
+        input_dim: int | None = None,
+        *,
+        representationConfig: Options | None = None,
+    ) -> None:
+        super().__init__()
+        what, keyword = type(self).__name__, "representationConfig"
+        config = _one_config(what, keyword, config, representationConfig)
+        self.head = _head(config, num_classes, input_dim, words_only=self.words_only)
+
+
+class Classifier(_FromDictionary):
     """Classification head for a class token and word tokens, from the original's dictionary.
 
     Args:
@@ -211,18 +230,6 @@ class Classifier(nn.Layer):
         ValueError: an unknown key or value (the near names are listed), or a combination that
             cannot work.
     """
-
-    def __init__(
-        self,
-        config: Options | None = None,
-        num_classes: int = _NUM_CLASSES,
-        input_dim: int | None = None,
-        *,
-        representationConfig: Options | None = None,
-    ) -> None:
-        super().__init__()
-        config = _one_config("Classifier", "representationConfig", config, representationConfig)
-        self.head = _head(config, num_classes, input_dim, words_only=False)
 
     def forward(self, tokens: paddle.Tensor):
         """Classify tokens.
@@ -241,7 +248,7 @@ class Classifier(nn.Layer):
         return self.head(Features(tokens[:, 0], tokens[:, 1:]))
 
 
-class OnlyVisualTokensClassifier(nn.Layer):
+class OnlyVisualTokensClassifier(_FromDictionary):
     """Classification head for word tokens alone, from the original's dictionary.
 
     Args:
@@ -255,19 +262,7 @@ class OnlyVisualTokensClassifier(nn.Layer):
         ValueError: as for Classifier.
     """
 
-    def __init__(
-        self,
-        config: Options | None = None,
-        num_classes: int = _NUM_CLASSES,
-        input_dim: int | None = None,
-        *,
-        representationConfig: Options | None = None,
-    ) -> None:
-        super().__init__()
-        config = _one_config(
-            "OnlyVisualTokensClassifier", "representationConfig", config, representationConfig
-        )
-        self.head = _head(config, num_classes, input_dim, words_only=True)
+    words_only = True
 
     def forward(self, tokens: paddle.Tensor) -> paddle.Tensor:
         """Classify tokens (B, N, C); returns logits (B, K)."""

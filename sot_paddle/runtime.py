@@ -97,12 +97,6 @@ def _tune_malloc() -> None:
     _applied["malloc"] = "mmap and trim thresholds raised" if accepted else "refused by libc"
 
 
-def return_freed_memory() -> None:
-    """Give what was freed back to the system: a large model leaves hundreds of MB (glibc only)."""
-    if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 def tune_cpu() -> dict[str, str]:
     """Apply the safe levers once; later calls change nothing.
 

@@ -13,6 +13,7 @@ from sot_paddle.config import (
     check_finite,
     near_names,
     require_buildable,
+    require_positive,
 )
 
 TOKEN_TYPES = ("densenet", "resnet", "inception", "nonlocal", "linear", "patch")
@@ -173,12 +174,6 @@ def require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
             f"{name} must be one of {', '.join(allowed)}, got {value!r}; "
             f"{near_names(str(value), allowed)}"
         )
-
-
-def require_positive(name: str, value: int) -> None:
-    """Refuse an integer below 1."""
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
 
 
 def require_divisible(width: int, num_heads: int, *, where: str = "") -> None:

@@ -166,14 +166,11 @@ def _resolved(name: str, value: Any, model: nn.Layer) -> Any:
     if name == "normalization" and value is None:
         return NORMALIZATIONS.get(pooling, (None,))[0]
     if name == "fusion":
-        if pooling in CLASS_TOKEN_POOLINGS or not _has_class_token(model.backbone_config):
+        has_class_token = getattr(model.backbone_config, "has_class_token", True)  # text: always
+        if pooling in CLASS_TOKEN_POOLINGS or not has_class_token:
             return None  # ignored, or without a class token all the same
         return value or "sum_fc"
     return value
-
-
-def _has_class_token(backbone: EncoderConfig | ImageConfig) -> bool:
-    return isinstance(backbone, EncoderConfig) or backbone.has_class_token
 
 
 def unstated_options(
@@ -198,6 +195,22 @@ def unstated_options(
     if has_head and words and "head_config" not in metadata:
         untold.append("the options of the head")
     return tuple(untold)
+
+
+def fill_tensor(name: str, target: paddle.Tensor, array: np.ndarray, origin: object) -> None:
+    """Copy an array of the same shape into a tensor of a model, in the tensor's dtype.
+
+    Args:
+        name: of the tensor.
+        target: of the model.
+        array: its numbers.
+        origin: where they come from, for the message.
+
+    Raises:
+        ValueError: they cannot be a weight, see :func:`sot_paddle.checkpoint.require_numbers`.
+    """
+    require_numbers(name, array, origin, floating=paddle.is_floating_point(target))
+    paddle.assign(_tensor(array).astype(target.dtype), output=target)
 
 
 def load_weights(model: nn.Layer, path: str | Path) -> list[str]:

@@ -8,7 +8,6 @@ refusal is one :class:`~sot_paddle.data.glue_tasks.DataError` that names file an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,23 +125,18 @@ def _locate(folder: Path, task: Task, split: str) -> SplitFile:
     raise DataError(f"{asked}, which holds {shown or 'nothing'}{hint}")
 
 
-def _member_ids(path: Path) -> frozenset[tuple[str, str]]:
+def _member_ids(path: Path) -> set[tuple[str, ...]]:
     """The id pairs of MRPC's development set; the file has no header."""
-    lines, _ = decoded_lines(path)
-    return frozenset(_member_pairs(path, lines))
-
-
-def _member_pairs(path: Path, lines: list[str]) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(lines, start=1):
+    pairs = set()
+    for number, line in enumerate(decoded_lines(path)[0], start=1):
         cells = line.split("\t")
         if len(cells) != 2:
             raise DataError(bad_row(path, number, list(MEMBER_ID_COLUMNS), cells, cut=False))
-        yield cells[0], cells[1]
+        pairs.add(tuple(cells))
+    return pairs
 
 
-def _kept(
-    table: Table, cells: list[str], members: frozenset[tuple[str, str]], file: SplitFile
-) -> bool:
+def _kept(table: Table, cells: list[str], members: set[tuple[str, ...]], file: SplitFile) -> bool:
     first, second = (cells[table.columns[name]] for name in MEMBER_ID_COLUMNS)
     return ((first, second) in members) == file.members
 

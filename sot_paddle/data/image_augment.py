@@ -115,11 +115,8 @@ class Crop:
     width: int
 
 
-@dataclass(frozen=True)
-class Jitter:
-    """Enhancement factors in the order in which they are applied: (position in JITTERS, factor)."""
-
-    steps: tuple[tuple[int, float], ...]
+Jitter = tuple[tuple[int, float], ...]
+"""Enhancement factors in the order in which they are applied: (position in JITTERS, factor)."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +135,7 @@ class TrainDraws:
     resampling: Image.Resampling
     flip: bool = False
     operations: tuple[DrawnOperation, ...] = ()
-    jitter: Jitter = Jitter(())
+    jitter: Jitter = ()
 
 
 def draw_crop(
@@ -182,7 +179,7 @@ def draw_jitter(rng: np.random.Generator, strengths: tuple[float, ...]) -> Jitte
     """Factors from U(1 - strength, 1 + strength), in random order."""
     order = rng.permutation(len(strengths))
     factors = [rng.uniform(1 - strength, 1 + strength) for strength in strengths]
-    return Jitter(tuple((int(kind), float(factors[kind])) for kind in order))
+    return tuple((int(kind), float(factors[kind])) for kind in order)
 
 
 class TrainTransform:
@@ -231,7 +228,7 @@ class TrainTransform:
         if draws.flip:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         image = apply_operations(image, draws.operations, self.fill)
-        for kind, factor in draws.jitter.steps:
+        for kind, factor in draws.jitter:
             image = JITTERS[kind](image).enhance(factor)
         return np.asarray(image)
 

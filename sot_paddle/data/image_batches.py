@@ -15,13 +15,7 @@ import numpy as np
 
 from sot_paddle.data.image_dataset import EvalSample, TrainSample
 from sot_paddle.data.image_erasing import ErasingConfig, apply_erasures, draw_erasures
-from sot_paddle.data.image_mixing import (
-    MixConfig,
-    draw_mix,
-    mix_images,
-    mix_labels,
-    require_even,
-)
+from sot_paddle.data.image_mixing import MixConfig, draw_mix, mix_images, mix_labels
 from sot_paddle.data.image_random import generator
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD, normalize_batch
 
@@ -69,7 +63,6 @@ class TrainCollate:
         images = np.stack([sample.image for sample in samples])  # (B, S, S, 3)
         labels = np.array([sample.label for sample in samples], dtype=np.int64)
         if self.mix is not None:
-            require_even(len(samples))
             epoch, index = samples[0].key
             rng = generator("mix", self.seed, epoch, index)
             mix = draw_mix(rng, self.mix, *images.shape[1:3], epoch=epoch)

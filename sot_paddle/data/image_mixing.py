@@ -30,7 +30,6 @@ class MixConfig:
         cutmix: alpha of CutMix's; 0 switches it off.
         prob: probability that a batch is mixed.
         switch_prob: probability of CutMix where both are on.
-        mode: ``"batch"``, one draw per batch; nothing else is offered.
         smoothing: label smoothing eps, folded into the targets.
         off_epoch: from this epoch on nothing is mixed, targets stay smoothed; 0 for never.
 
@@ -43,15 +42,12 @@ class MixConfig:
     cutmix: float = 1.0
     prob: float = 1.0
     switch_prob: float = 0.5
-    mode: str = "batch"
     smoothing: float = 0.1
     off_epoch: int = 0
 
     def __post_init__(self) -> None:
         if self.num_classes < 2:
             raise DataError(f"mixing: expected at least 2 classes, got {self.num_classes}")
-        if self.mode != "batch":
-            raise DataError(f"mixing mode: expected batch, got {self.mode!r}")
         if min(self.mixup, self.cutmix) < 0 or max(self.mixup, self.cutmix) == 0:
             raise DataError(
                 "mixing: expected mixup and cutmix from 0 and one of them above 0, got "
@@ -154,7 +150,12 @@ def mix_images(images: np.ndarray, mix: Mix) -> np.ndarray:
     Raises:
         DataError: B is odd.
     """
-    require_even(len(images))
+    if len(images) % 2:
+        raise DataError(
+            "mixup and cutmix mix each image with its mirror in the batch: expected an even number "
+            f"of images, got {len(images)}; use an even batch size for each process and drop the "
+            "incomplete last batch, or switch both off"
+        )
     if mix.lam == 1.0:
         return images
     if mix.box is not None:
@@ -196,13 +197,3 @@ def mix_labels(labels: np.ndarray, num_classes: int, lam: float, smoothing: floa
     rows = np.full((len(labels), num_classes), off, dtype=np.float32)
     rows[np.arange(len(labels)), labels] = 1.0 - smoothing + off
     return rows * np.float32(lam) + rows[::-1] * np.float32(1.0 - lam)
-
-
-def require_even(count: int) -> None:
-    """Raise DataError unless a batch can be mixed with its mirror image."""
-    if count % 2:
-        raise DataError(
-            "mixup and cutmix mix each image with its mirror in the batch: expected an even number "
-            f"of images, got {count}; use an even batch size for each process and drop the "
-            "incomplete last batch, or switch both off"
-        )

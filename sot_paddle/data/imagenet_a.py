@@ -115,13 +115,9 @@ def gather_scores(scores: np.ndarray) -> np.ndarray:
     Raises:
         DataError: another number of columns.
     """
-    _require_columns(scores)
-    return scores[:, list(INDICES)]
-
-
-def _require_columns(scores: np.ndarray) -> None:
     if scores.ndim != 2 or scores.shape[1] != IMAGENET_CLASSES:
         raise DataError(
             f"ImageNet-A: expected scores of a model with {IMAGENET_CLASSES} classes, got "
             f"{tuple(scores.shape)}; use a model trained on ImageNet-1K"
         )
+    return scores[:, list(INDICES)]

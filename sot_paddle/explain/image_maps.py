@@ -32,6 +32,7 @@ from paddle import nn
 from PIL import Image
 
 from sot_paddle.explain.parts import Part, PartEvidence, contrast, part_logits, parts_of
+from sot_paddle.train.evaluation import evaluation_mode
 
 STEPS = 16
 """Points of the path; 8 and 64 gave the same faithfulness."""
@@ -64,7 +65,7 @@ def explain_images(
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
     parts, found = parts_of(model), []
-    with _in_evaluation_mode(model):
+    with evaluation_mode(model, gradients=True):
         for place, image in enumerate(images):
             with paddle.no_grad():
                 _, taps = model(_tensor(image[None], model), return_taps=True)
@@ -152,18 +153,6 @@ def _embedding_replaced(model: nn.Layer) -> Iterator[None]:
         yield
     finally:
         model.embed = embed
-
-
-@contextlib.contextmanager
-def _in_evaluation_mode(model: nn.Layer) -> Iterator[None]:
-    """As train/evaluation.py, but with gradients."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        if was_training:
-            model.train()
 
 
 def _tensor(array: np.ndarray, model: nn.Layer) -> paddle.Tensor:

@@ -26,7 +26,7 @@ from sot_paddle.data.tokenizer_families import FAMILIES
 from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue_options import OWN, TrainConfig
 from sot_paddle.tasks.losses import classification_loss, mean_loss
-from sot_paddle.tasks.metrics import METRICS, glue_metrics
+from sot_paddle.tasks.metrics import glue_metrics
 from sot_paddle.tasks.task import EpochBatches, OrderedSplit, Outputs, Predictions
 from sot_paddle.tasks.tokens import TokenSplit
 
@@ -73,7 +73,7 @@ class GlueTask:
     @property
     def metric(self) -> str:
         """Name of the metric that selects the best checkpoint."""
-        return main_metric(self._metric_task)
+        return self.table.metrics[-1]
 
     @property
     def _metric_task(self) -> str:
@@ -121,11 +121,6 @@ def score(task: str, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]
 def decide(logits: np.ndarray) -> np.ndarray:
     """Class indices (M,), or the numbers themselves when K is 1."""
     return logits[:, 0] if logits.shape[1] == 1 else logits.argmax(axis=1)
-
-
-def main_metric(task: str) -> str:
-    """Name of the metric that selects the best checkpoint."""
-    return METRICS[task.lower()][-1]
 
 
 def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:

@@ -9,17 +9,11 @@ import numpy as np
 from scipy import stats
 from sklearn import metrics
 
+from sot_paddle.data.glue_tasks import TASKS
+
 METRICS: Mapping[str, tuple[str, ...]] = {
-    "cola": ("mcc",),
-    "sst-2": ("acc",),
-    "mrpc": ("acc", "f1", "acc_and_f1"),
-    "sts-b": ("pearson", "spearmanr", "corr"),
-    "qqp": ("acc", "f1", "acc_and_f1"),
-    "mnli": ("acc",),
-    "mnli-mm": ("acc",),
-    "qnli": ("acc",),
-    "rte": ("acc",),
-    "wnli": ("acc",),
+    **{name: task.metrics for name, task in TASKS.items()},
+    "mnli-mm": TASKS["mnli"].metrics,
 }
 """Metric names of each task; the last one selects the best checkpoint."""
 

@@ -28,7 +28,6 @@ from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.setup import Setup
 from sot_paddle.train.state_tasks import load_states
 from sot_paddle.train.text_command import optimizer, plan
-from sot_paddle.train.training_command import run_training
 
 COMMAND = Command(
     "train_adapter.py",
@@ -58,11 +57,6 @@ _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
 """(``--model``, question answering) -> the model."""
 
 
-def run_command(arguments: Sequence[str], convert: Converter) -> int:
-    """Run ``tools/train_adapter.py``; see :func:`~.training_command.run_training`."""
-    return run_training(COMMAND, run_config, arguments, convert)
-
-
 def run_config(config: StateTrainConfig, convert: Converter) -> dict[str, Any]:
     """Run every seed of a configuration; returns what the top metrics.json holds.
 
@@ -79,6 +73,10 @@ def run_config(config: StateTrainConfig, convert: Converter) -> dict[str, Any]:
     decay = every_name if config.squad else decayed_names
     made = functools.partial(optimizer_of_full_batches, config, rows, decay)
     return session.run_setup(Setup(config, task, source, plan(config), made))
+
+
+run_command = session.training(COMMAND, run_config)
+"""Run ``tools/train_adapter.py``; see :func:`.session.training`."""
 
 
 def every_name(model: nn.Layer) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from paddle import nn
@@ -19,7 +19,6 @@ from sot_paddle.train.feeding import Pace
 from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.setup import Setup
 from sot_paddle.train.text_command import TextSource, plan
-from sot_paddle.train.training_command import run_training
 
 COMMAND = Command(
     "train_text.py",
@@ -39,11 +38,6 @@ examples:
 )
 
 
-def run_command(arguments: Sequence[str], convert: Converter) -> int:
-    """Run ``tools/train_text.py``; see :func:`~.training_command.run_training`."""
-    return run_training(COMMAND, run_config, arguments, convert)
-
-
 def run_config(config: DocumentTrainConfig, convert: Converter) -> dict[str, Any]:
     """Run every seed of a configuration; returns what the top metrics.json holds.
 
@@ -60,6 +54,10 @@ def run_config(config: DocumentTrainConfig, convert: Converter) -> dict[str, Any
     return session.run_setup(
         Setup(config, task, source, plan(config), lambda *more: optimizer(config, rows, *more))
     )
+
+
+run_command = session.training(COMMAND, run_config)
+"""Run ``tools/train_text.py``; see :func:`.session.training`."""
 
 
 def optimizer(

@@ -21,12 +21,12 @@ _REPORT_EVERY = 15.0  # seconds
 
 
 @contextlib.contextmanager
-def evaluation_mode(model: nn.Layer) -> Iterator[None]:
-    """Switch a model to evaluation without gradients, and back to what it was."""
+def evaluation_mode(model: nn.Layer, *, gradients: bool = False) -> Iterator[None]:
+    """Switch a model to evaluation, mostly without gradients, and back to what it was."""
     was_training = model.training
     model.eval()
     try:
-        with paddle.no_grad():
+        with contextlib.nullcontext() if gradients else paddle.no_grad():
             yield
     finally:
         if was_training:

@@ -80,9 +80,11 @@ def restore_optimizer(
         )
     block = framework.default_main_program().global_block()
     optimizer._create_accumulators(block, [parameters[name] for name in sorted(owners)])
+    masters = getattr(optimizer, "_master_weights", {})
     for key, array in arrays.items():
         owner, _, accumulator = key.rpartition(_SEPARATOR)
-        target = _slot(optimizer, accumulator, parameters[owner])
+        table = masters if accumulator == _MASTER else optimizer._accumulators.get(accumulator, {})
+        target = table.get(parameters[owner].name)
         if target is None or list(target.shape) != list(array.shape):
             raise ValueError(f"the checkpoint's optimizer state {key!r} does not fit this model")
         target.set_value(array)
@@ -90,12 +92,6 @@ def restore_optimizer(
         optimizer._steps.clear()
         for name, value in counters.items():
             optimizer._steps[parameters[name].name] = value
-
-
-def _slot(optimizer, accumulator: str, parameter: paddle.Tensor) -> paddle.Tensor | None:
-    if accumulator == _MASTER:
-        return getattr(optimizer, "_master_weights", {}).get(parameter.name)
-    return optimizer._accumulators.get(accumulator, {}).get(parameter.name)
 
 
 def random_states() -> dict[str, Any]:

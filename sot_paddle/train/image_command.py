@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.image_flags import TRAINING
 from sot_paddle.train.image_model import (
-    KIND,
     ImageConverter,
     ImageModelConfig,
     find_model_folder,
@@ -33,16 +31,9 @@ from sot_paddle.train.image_model import (
     weight_set,
     weights_file,
 )
-from sot_paddle.train.model_folder import write_config
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm, decay_filter, decayed_names_by_shape
 from sot_paddle.train.schedule import EpochRates, PerEpoch
 from sot_paddle.train.setup import Plan, Setup
-from sot_paddle.train.training_command import run_training
-
-
-def run_command(arguments: Sequence[str], convert: ImageConverter) -> int:
-    """Run ``tools/train_image.py``; see :func:`~.training_command.run_training`."""
-    return run_training(TRAINING, run_config, arguments, convert)
 
 
 def run_config(config: ImageTrainConfig, convert: ImageConverter) -> dict[str, Any]:
@@ -66,6 +57,10 @@ def run_config(config: ImageTrainConfig, convert: ImageConverter) -> dict[str, A
     return session.run_setup(
         Setup(config, task, source, plan(config), lambda *more: optimizer(config, *more))
     )
+
+
+run_command = session.training(TRAINING, run_config)
+"""Run ``tools/train_image.py``; see :func:`.session.training`."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +119,7 @@ class ImageSource:
     def fill_folder(self, folder: Path, model: nn.Layer, task: Task) -> None:
         """Write the model's options, the classes and the evaluation transform."""
         config = self.config
-        record = ImageModelConfig(
+        ImageModelConfig(
             model=config.model,
             num_classes=task.num_outputs,
             options=flat_options(model),
@@ -134,8 +129,7 @@ class ImageSource:
             interpolation=config.interpolation,
             mean=config.mean,
             std=config.std,
-        )
-        write_config(folder, {"kind": KIND, **dataclasses.asdict(record)})
+        ).write(folder)
 
 
 def plan(config: ImageTrainConfig) -> Plan:

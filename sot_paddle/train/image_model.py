@@ -9,24 +9,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import paddle
 from paddle import nn
 
-from sot_paddle.checkpoint import require_numbers
 from sot_paddle.config import build_record
 from sot_paddle.reading import field_of, read_object
 from sot_paddle.registry import create_model
-from sot_paddle.train.ema import ModelEma
-from sot_paddle.train.model_folder import (
-    CONFIG,
-    EMA,
-    WEIGHTS,
-    find_folder,
-    write_config,
-    write_weights,
-)
+from sot_paddle.train.model_folder import CONFIG, EMA, WEIGHTS, find_folder, write_config
 from sot_paddle.vision_config import HEAD_QKV_BIAS
-from sot_paddle.weights import check_options, load_weights
+from sot_paddle.weights import check_options, fill_tensor, load_weights
 
 KIND = "sot_paddle image model"
 AVERAGE, RAW, ONLY = "the moving average", "the raw weights", "the only weights there are"
@@ -100,20 +90,16 @@ class ImageModelConfig:
         """The model with random weights; overrides go before the recorded options."""
         return create_model(self.model, self.num_classes, **{**self.options, **overrides})
 
+    def write(self, folder: Path) -> None:
+        """Write it into an existing folder, beside the weights."""
+        write_config(folder, {"kind": KIND, **dataclasses.asdict(self)})
+
 
 def flat_options(model: nn.Layer) -> dict[str, Any]:
     """All options of a built image model, as ``create_model`` takes them."""
     head = dataclasses.asdict(model.head_config)
     head[HEAD_QKV_BIAS] = head.pop("qkv_bias")
     return dataclasses.asdict(model.backbone_config) | head
-
-
-def write_model_folder(
-    folder: Path, model: nn.Layer, config: ImageModelConfig, ema: ModelEma | None = None
-) -> None:
-    """Write weights, their moving average and the configuration into an existing folder."""
-    write_weights(folder, model, ema)
-    write_config(folder, {"kind": KIND, **dataclasses.asdict(config)})
 
 
 def find_model_folder(place: Path) -> Path | None:
@@ -147,7 +133,7 @@ def weight_set(file: Path) -> str:
 
 
 def read_model_config(folder: Path) -> ImageModelConfig:
-    """Read what :func:`write_model_folder` wrote.
+    """Read what :meth:`ImageModelConfig.write` wrote.
 
     Raises:
         ValueError: it cannot be read, or is damaged.
@@ -212,10 +198,7 @@ def load_foreign(
     exempt = _RESAMPLED if "embed" in parts else (*_RESAMPLED, *_OF_TOKENS)
     check_options(place, fitted.metadata, model, has_head="head" in parts, exempt=exempt)
     for name in taken:
-        floating = paddle.is_floating_point(state[name])
-        require_numbers(name, fitted.arrays[name], place, floating=floating)
-        dtype = str(state[name].dtype).rpartition(".")[2]
-        state[name].set_value(np.array(fitted.arrays[name], order="C").astype(dtype))
+        fill_tensor(name, state[name], fitted.arrays[name], place)
     return fitted
 
 

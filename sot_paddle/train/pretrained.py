@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import paddle
 from paddle import nn
 
 from sot_paddle.backbones.text import TextBackbone
@@ -22,13 +21,14 @@ from sot_paddle.checkpoint import (
     metadata_json,
     read_tensors,
     refuse_tensorflow,
-    require_numbers,
     unpack_files,
 )
+from sot_paddle.config import EncoderConfig
 from sot_paddle.data.tokenizer_families import FAMILIES, TokenizerFamily
 from sot_paddle.reading import LARGEST_JSON, field_of, named_in_refusals, read_bytes, read_object
 from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions
+from sot_paddle.weights import fill_tensor
 
 _FORMAT = "sot_paddle"
 _UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")
@@ -119,18 +119,19 @@ def registry_name(config: CheckpointOptions, sizes: Mapping[str, Any]) -> str:
 
 def vocabulary_size(config: CheckpointOptions, pretrained: Pretrained) -> int:
     """Rows of the checkpoint's word embeddings."""
-    options = _backbone(config).read_config(pretrained.config)
-    preset = _backbone(config).defaults(_preset(config, pretrained.config))
-    return options.get("vocab_size", preset["vocab_size"])
+    return _encoder(config, pretrained).vocab_size
 
 
 def _check_length(config: CheckpointOptions, found: Pretrained) -> None:
+    limit = _backbone(config).position_limit(_encoder(config, found))
+    require_positions(limit, config.length, found.origin, "lower --max_seq_length")
+
+
+def _encoder(config: CheckpointOptions, pretrained: Pretrained) -> EncoderConfig:
+    """The encoder's options: those of its preset, then what the checkpoint says."""
     backbone = _backbone(config)
-    sizes = backbone.defaults(_preset(config, found.config))
-    made = backbone.options(**{**sizes, **backbone.read_config(found.config)})
-    require_positions(
-        backbone.position_limit(made), config.length, found.origin, "lower --max_seq_length"
-    )
+    preset = backbone.defaults(_preset(config, pretrained.config))
+    return backbone.options(**{**preset, **backbone.read_config(pretrained.config)})
 
 
 def require_positions(limit: int, tokens: int, origin: str, advice: str) -> None:
@@ -225,9 +226,7 @@ def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
     for name, tensor in state.items():
         array = pretrained.arrays.get(name)
         if array is not None and list(array.shape) == list(tensor.shape):
-            floating = paddle.is_floating_point(tensor)
-            require_numbers(name, array, pretrained.origin, floating=floating)
-            tensor.set_value(np.asarray(array).astype(_numpy_dtype(tensor)))
+            fill_tensor(name, tensor, array, pretrained.origin)
             loaded += 1
         elif name.startswith("head."):
             fresh.append(name)
@@ -238,10 +237,6 @@ def load(model: nn.Layer, pretrained: Pretrained) -> tuple[int, list[str]]:
                 "checkpoint of this architecture"
             )
     return loaded, fresh
-
-
-def _numpy_dtype(tensor) -> str:
-    return str(tensor.dtype).rpartition(".")[2]
 
 
 def _locate(name: str, cache_dir: str) -> Path | None:
@@ -275,10 +270,11 @@ def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrai
     if file is not None:
         tensors, metadata = read_tensors(file)
         if metadata.get("format") == _FORMAT:
-            sizes = _config_beside(config, file) | _stated_config(file, metadata)
+            sizes = _config_beside(config, file)
             packed = metadata.get("vocabulary")
             beside = _vocabulary(config, file.parent, required=False)
             with named_in_refusals(file):
+                sizes |= metadata_json(metadata, "config")
                 words = unpack_files(packed) if packed else beside
             return Pretrained(str(place), sizes, tensors, words)
     folder = place if place.is_dir() else place.parent
@@ -304,11 +300,6 @@ def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrai
 def _our_name(name: str) -> str:
     """Of a tensor of paddlenlp, whose names are ours but the pooler's."""
     return re.sub(r"^\w+\.pooler\.", "head.", name)
-
-
-def _stated_config(file: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
-    with named_in_refusals(file):
-        return metadata_json(metadata, "config")
 
 
 def _meant(kind: str) -> str:

@@ -39,7 +39,6 @@ from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Converter, Pretrained
 from sot_paddle.train.setup import Plan, Setup
 from sot_paddle.train.text_command import checkpoint_of, optimizer, plan
-from sot_paddle.train.training_command import run_training
 
 COMMAND = Command(
     "pretrain.py",
@@ -64,11 +63,6 @@ examples:
 _NORM = "head.words.norm.weight"
 
 
-def run_command(arguments: Sequence[str], convert: Converter) -> int:
-    """Run ``tools/pretrain.py``; see :func:`~.training_command.run_training`."""
-    return run_training(COMMAND, run_config, arguments, convert)
-
-
 def run_config(config: PretrainConfig, convert: Converter) -> dict[str, Any]:
     """Pre-train as the options say; returns what the top metrics.json holds.
 
@@ -91,6 +85,10 @@ def run_config(config: PretrainConfig, convert: Converter) -> dict[str, Any]:
     return session.run_setup(
         Setup(config, task, source, _plan(config), lambda *more: _optimizer(config, *more))
     )
+
+
+run_command = session.training(COMMAND, run_config)
+"""Run ``tools/pretrain.py``; see :func:`.session.training`."""
 
 
 def _plan(config: PretrainConfig) -> Plan:

@@ -109,7 +109,7 @@ def first_foreign(root: Path, *, apart: Collection[str] = ()) -> str | None:
     Raises:
         ValueError: the record is damaged.
     """
-    known, entries = read(root), _entries(root)
+    known, entries = read(root), sorted(path.name for path in root.iterdir())
     if known is None:
         apart = (LOCK, *apart)  # and a record that a kill kept from appearing
         others = (n for n in entries if n not in apart and not _is_unfinished(Path(n), ()))
@@ -143,10 +143,6 @@ def remove_written(root: Path) -> None:
         if (root / folder).is_dir() and not _passes_link(root, f"{folder}/"):
             (root / folder).rmdir()
     _write(root, ())
-
-
-def _entries(root: Path) -> list[str]:
-    return sorted(path.name for path in root.iterdir())
 
 
 def _foreign(root: Path, folder: str, known: frozenset[str], apart: set[str]) -> Iterator[str]:

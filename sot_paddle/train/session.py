@@ -1,20 +1,46 @@
-"""From a command's setup to its end: folders checked, one run for each seed, their summary."""
+"""From a command line to its end: folders checked, one run for each seed, their summary."""
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sot_paddle import distributed
+from sot_paddle.command_line import Command, parse
 from sot_paddle.distributed import say
+from sot_paddle.failures import exit_status
 from sot_paddle.train import run_folder
 from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.run import run_once
 from sot_paddle.train.run_folder import FolderUse
 from sot_paddle.train.setup import Run, Setup
+
+
+def training(
+    command: Command, run_config: Callable[[Any, Any], dict[str, Any]]
+) -> Callable[[Sequence[str], Any], int]:
+    """How every training command runs.
+
+    Args:
+        command: its name, options and help.
+        run_config: trains, from the command's options and what turns a checkpoint of PyTorch into
+            this project's tensors; returns what the top metrics.json holds.
+
+    Returns:
+        A function of the command line without the program's name and of that converter. It returns
+        0 when all is done, 2 when the command was refused or had to stop (NaN loss, no space), 130
+        when it was interrupted; then one line on stderr says why and what to do.
+    """
+
+    def run_command(arguments: Sequence[str], convert: Any) -> int:
+        name = command.program.removesuffix(".py")
+        status = exit_status(name, lambda: run_config(parse(command, arguments), convert))
+        return distributed.leave(status)
+
+    return run_command
 
 
 def check_folders(options: Any, files: Mapping[str, Path | None]) -> None:

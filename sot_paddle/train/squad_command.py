@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 from sot_paddle.command_line import Command
@@ -22,7 +21,6 @@ from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.setup import Setup
 from sot_paddle.train.text_command import TextSource, checkpoint_of, plan
-from sot_paddle.train.training_command import run_training
 
 COMMAND = Command(
     "train_squad.py",
@@ -41,11 +39,6 @@ examples:
 )
 
 
-def run_command(arguments: Sequence[str], convert: Converter) -> int:
-    """Run ``tools/train_squad.py``; see :func:`~.training_command.run_training`."""
-    return run_training(COMMAND, run_config, arguments, convert)
-
-
 def run_config(config: SquadTrainConfig, convert: Converter) -> dict[str, Any]:
     """Run every seed of a configuration; returns what the top metrics.json holds.
 
@@ -60,6 +53,10 @@ def run_config(config: SquadTrainConfig, convert: Converter) -> dict[str, Any]:
     rows = 0 if task.train is None else len(task.train)
     made = functools.partial(optimizer_of_full_batches, config, rows, decayed_names)
     return session.run_setup(Setup(config, task, source, plan(config), made))
+
+
+run_command = session.training(COMMAND, run_config)
+"""Run ``tools/train_squad.py``; see :func:`.session.training`."""
 
 
 def _task(config: SquadTrainConfig, tokenizer: SubwordTokenizer) -> SquadTask:

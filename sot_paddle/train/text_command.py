@@ -26,12 +26,6 @@ from sot_paddle.train.pretrained import Converter, Pretrained
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import Plan, Setup
 from sot_paddle.train.text_flags import TRAINING
-from sot_paddle.train.training_command import run_training
-
-
-def run_command(arguments: Sequence[str], convert: Converter) -> int:
-    """Run ``tools/train_glue.py``; see :func:`~.training_command.run_training`."""
-    return run_training(TRAINING, run_config, arguments, convert)
 
 
 def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
@@ -52,6 +46,10 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
     return session.run_setup(
         Setup(config, task, source, plan(config), lambda *more: optimizer(config, *more))
     )
+
+
+run_command = session.training(TRAINING, run_config)
+"""Run ``tools/train_glue.py``; see :func:`.session.training`."""
 
 
 def checkpoint_of(

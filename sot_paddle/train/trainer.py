@@ -110,12 +110,9 @@ class ExactTrainer(Trainer):
             self._random_due = None
         loss = super().training_step(model, inputs, step_control)
         self._losses.append(loss)
-        self._advance()
-        return loss
-
-    def _advance(self) -> None:
         epoch, index = self._consumed
         self._consumed = (epoch, index + 1) if index + 1 < len(self.batches) else (epoch + 1, 0)
+        return loss
 
     def compute_loss(self, model: nn.Layer, inputs: dict[str, Any], return_outputs: bool = False):
         """Mean loss of the micro-batch, weighted so that processes average to the batch's mean."""

@@ -24,7 +24,8 @@ from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.registry import create_model
 from sot_paddle.train import checkpointing
 from sot_paddle.train.ema import ModelEma
-from sot_paddle.train.image_model import ImageModelConfig, flat_options, write_model_folder
+from sot_paddle.train.image_model import ImageModelConfig, flat_options
+from sot_paddle.train.model_folder import write_weights
 from sot_paddle.weights import save_weights
 from tests.align.weights import tiny_checkpoints as tiny
 from tests.sot_paddle.train import tiny_images, tiny_run
@@ -103,10 +104,13 @@ def image_run(root: Path) -> Path:
         (0.5, 0.5, 0.5), (0.2, 0.2, 0.2),
     )  # fmt: skip
     average = ModelEma(model, 0.9)
+
+    def fill(folder: Path) -> None:
+        write_weights(folder, model, average)
+        config.write(folder)
+
     for name in ("best", "last"):
-        checkpointing.write_folder(
-            root / name, lambda folder: write_model_folder(folder, model, config, average)
-        )
+        checkpointing.write_folder(root / name, fill)
     return root
 
 

@@ -67,8 +67,8 @@ def _image_arrays(key: str, draws: TrainDraws, sample: image_dataset.TrainSample
         padded = np.array(done + [(-1, 0.0)] * (shown - len(done)))
         found[f"{key}/operations"] = padded[:, 0].astype(np.int64)
         found[f"{key}/arguments"] = padded[:, 1]
-    if draws.jitter.steps:
-        found[f"{key}/colour factors"] = np.asarray(draws.jitter.steps)
+    if draws.jitter:
+        found[f"{key}/colour factors"] = np.asarray(draws.jitter)
     return found | {f"{key}/pixels": sample.image}
 
 

@@ -11,7 +11,8 @@ import paddle
 from PIL import Image
 
 from sot_paddle.registry import create_model
-from sot_paddle.train.image_model import ImageModelConfig, flat_options, write_model_folder
+from sot_paddle.train.image_model import ImageModelConfig, flat_options
+from sot_paddle.train.model_folder import write_weights
 from sot_paddle.weights import save_weights
 
 CLASSES = ("ant", "bee", "cow")
@@ -55,7 +56,8 @@ def write_image_model(folder: Path, name: str = "sot_tiny", **options: object) -
     config = ImageModelConfig(
         *(name, len(CLASSES), flat_options(model), CLASSES, SIZE, 1.0, "bicubic"), *statistics
     )
-    write_model_folder(folder, model, config)
+    write_weights(folder, model)
+    config.write(folder)
     return folder
 
 

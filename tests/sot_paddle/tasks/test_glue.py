@@ -29,13 +29,6 @@ def test_regression_scores():
     assert glue.decide(logits).tolist() == [1.0, 2.0, 4.0]
 
 
-@pytest.mark.parametrize(
-    ("task", "metric"), [("CoLA", "mcc"), ("RTE", "acc"), ("QQP", "acc_and_f1"), ("STS-B", "corr")]
-)
-def test_main_metric(task, metric):
-    assert glue.main_metric(task) == metric
-
-
 def test_a_model_of_mnli_predicts_the_diagnostic_set_where_it_is(tmp_path):
     folder, table = tmp_path / "MNLI", glue_tasks.get_task("MNLI")
     folder.mkdir()

@@ -15,7 +15,8 @@ from sot_paddle.data.imagenet_a import INDICES, SYNSETS
 from sot_paddle.failures import StorageFailure
 from sot_paddle.registry import create_model
 from sot_paddle.train import image_evaluation
-from sot_paddle.train.image_model import ImageModelConfig, flat_options, write_model_folder
+from sot_paddle.train.image_model import ImageModelConfig, flat_options
+from sot_paddle.train.model_folder import write_weights
 from sot_paddle.weights import save_weights
 from tests.sot_paddle.train.run_output import only_line
 
@@ -195,7 +196,8 @@ def test_a_trained_folder_whose_classes_are_not_imagenet_s_is_refused(evaluation
         *((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
     )
     folder.mkdir()
-    write_model_folder(folder, model, config)
+    write_weights(folder, model)
+    config.write(folder)
     flags = ("--weights", folder / "model.safetensors", "--imagenet-a")
     said = f"with {SYNSETS[3]} as class {INDICES[3]}, got n{INDICES[3] + 1:08}"
     assert said in evaluation.refused(root, *flags)

@@ -25,8 +25,8 @@ from sot_paddle.train.image_model import (
     read_model_config,
     weight_set,
     weights_file,
-    write_model_folder,
 )
+from sot_paddle.train.model_folder import write_weights
 from sot_paddle.weights import save_weights
 
 VIT = {
@@ -67,7 +67,8 @@ def _write(folder: Path, name: str, options: dict, classes=("a", "b", "c")):
         std=(1.0, 2.0, 3.0),
     )
     folder.mkdir(parents=True)
-    write_model_folder(folder, model, config, ema)
+    write_weights(folder, model, ema)
+    config.write(folder)
     return model, ema, config
 
 
