@@ -1,4 +1,4 @@
-"""GLUE metrics by hand, and where a ratio is 0/0."""
+"""GLUE metrics: which and in which order, and where a ratio is 0/0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from sot_paddle.tasks.metrics import METRICS, glue_metrics
 # counts, all different: 5 true positives, 4 true negatives, 2 false positives, 1 false negative
 LABELS = np.array([1] * 5 + [0] * 4 + [0] * 2 + [1])
 PREDICTIONS = np.array([1] * 5 + [0] * 4 + [1] * 2 + [0])
-ACCURACY, F1 = 9 / 12, 10 / 13
 
 
 @pytest.mark.parametrize("task", sorted(METRICS))
@@ -21,36 +20,6 @@ def test_every_task_returns_its_metrics_in_order(task: str) -> None:
     assert tuple(found) == METRICS[task]
     assert all(isinstance(value, float) for value in found.values())
     assert glue_metrics(task.upper(), PREDICTIONS, LABELS) == found
-
-
-@pytest.mark.parametrize("task", ["sst-2", "mnli", "mnli-mm", "qnli", "rte", "wnli"])
-def test_accuracy(task: str) -> None:
-    assert glue_metrics(task, PREDICTIONS, LABELS) == {"acc": ACCURACY}
-
-
-@pytest.mark.parametrize("task", ["mrpc", "qqp"])
-def test_accuracy_and_f1_of_class_one(task: str) -> None:
-    found = glue_metrics(task, PREDICTIONS, LABELS)
-    assert found["acc"] == ACCURACY
-    assert found["f1"] == pytest.approx(F1, rel=1e-14)
-    assert found["acc_and_f1"] == pytest.approx((ACCURACY + F1) / 2, rel=1e-14)
-
-
-def test_matthews() -> None:
-    expected = (5 * 4 - 2 * 1) / math.sqrt(7 * 6 * 6 * 5)
-    found = glue_metrics("cola", PREDICTIONS, LABELS)
-    assert found["mcc"] == pytest.approx(expected, rel=1e-13)
-
-
-def test_correlations() -> None:
-    x = np.array([0.5, 1.0, 4.0, 2.0, 3.0])
-    y = np.array([0.0, 2.0, 5.0, 1.0, 4.5])
-    pearson = np.corrcoef(x, y)[0, 1]
-    spearman = 1 - 6 * ((x.argsort().argsort() - y.argsort().argsort()) ** 2).sum() / (5 * 24)
-    found = glue_metrics("sts-b", x, y)
-    assert found["pearson"] == pytest.approx(pearson, rel=1e-12)
-    assert found["spearmanr"] == pytest.approx(spearman, rel=1e-12)
-    assert found["corr"] == pytest.approx((pearson + spearman) / 2, rel=1e-12)
 
 
 def test_one_predicted_class_scores_zero_without_a_warning() -> None:
