@@ -1,4 +1,4 @@
-"""Swin: counts, every head for words, presets, dtypes, refusals."""
+"""Swin: counts, every head for words, dtypes, refusals; presets: cases built_*."""
 
 from __future__ import annotations
 
@@ -34,31 +34,6 @@ def test_any_head_for_words(tiny_vision, name: str, pooling: str) -> None:
     (model(images()) ** 2).sum().backward()
     gradient = model.stages[0].blocks[0].attn.qkv.weight.grad
     assert float(gradient.abs().max()) > 0
-
-
-def test_presets() -> None:
-    model = create_model("swin_base_sot", 3, img_size=56, depths=(1,), num_heads=(4,))
-    head, backbone = model.head_config, model.backbone_config
-    assert (head.wr_dim, head.head_num_heads, head.head_dropout) == (38, 6, 0.7)
-    assert (backbone.embed_dim, backbone.token_type, backbone.large_output) == (
-        128,
-        "densenet",
-        True,
-    )
-    assert (backbone.window_size, backbone.layer_norm_eps, backbone.qkv_bias) == (7, 1e-5, True)
-    assert model.num_classes == 3
-    small = create_model("swin_tiny_sot", img_size=56, depths=(1,), num_heads=(3,))
-    assert (small.head_config.wr_dim, small.head_config.head_dropout) == (24, 0.5)
-    assert small.num_classes == 1000
-    assert create_model(
-        "swin_tiny", img_size=56, depths=[1], num_heads=[3]
-    ).backbone_config.depths == (1,)
-
-
-def test_stochastic_depth_grows_over_all_blocks(tiny_vision) -> None:
-    model = tiny_vision("swin_tiny", drop_path_rate=0.2)
-    rates = [block.drop_path.rate for stage in model.stages for block in stage.blocks]
-    assert rates == pytest.approx([0.0, 0.1, 0.2])
 
 
 def test_a_cast_model_keeps_its_integer_index(tiny_vision) -> None:

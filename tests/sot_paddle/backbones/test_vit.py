@@ -1,4 +1,4 @@
-"""SoT and DeiT: counts, presets, positions, every head, learning, refusals."""
+"""SoT and DeiT: counts, positions, every head, learning, refusals; presets: cases built_*."""
 
 from __future__ import annotations
 
@@ -67,32 +67,6 @@ def test_tensors_of_the_original_release(size: str) -> None:
     assert len(tensors) - len(published) == 3
     ours = [tuple(tensor.shape) for tensor in create_model(f"sot_{size}").state_dict().values()]
     assert sorted(ours) == sorted(published)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "expected"),
-    [
-        ("sot_small", {}, (24, 0.5, 384, 14, 6, 3.5, 1e-5, "densenet", "sinusoid", False)),
-        ("sot_base", {}, (38, 0.7, 528, 24, 8, 3.0, 1e-5, "densenet", "sinusoid", False)),
-        ("deit_tiny_sot", {}, (14, None, 192, 12, 3, 4.0, 1e-6, "densenet", "learned", True)),
-        ("deit_small_sot", {}, (24, 0.5, 384, 12, 6, 4.0, 1e-6, "densenet", "learned", True)),
-        (
-            "deit_base_sot",
-            {"wr_dim": 5},
-            (5, 0.7, 768, 12, 12, 4.0, 1e-6, "densenet", "learned", True),
-        ),
-    ],
-)
-def test_presets(name: str, options: dict, expected: tuple) -> None:
-    model = create_model(name, 3, img_size=16, **options)
-    head, backbone = model.head_config, model.backbone_config
-    found = (head.wr_dim, head.head_dropout, backbone.embed_dim, backbone.depth)
-    found += (backbone.num_heads, backbone.mlp_ratio, backbone.layer_norm_eps)
-    found += (backbone.token_type, backbone.position, backbone.qkv_bias)
-    assert found == expected
-    assert (head.pooling, head.head_num_heads, head.qkv_bias) == ("mgcrp", 6, False)
-    assert model.blocks[0].norm1.epsilon == model.norm.epsilon == backbone.layer_norm_eps
-    assert model.head.dropout.p == (head.head_dropout or 0.0)
 
 
 def test_positions_are_a_buffer_or_a_parameter(tiny_vision) -> None:

@@ -32,7 +32,7 @@ def image() -> Image.Image:
 def test_no_bit_at_all_gives_black(image) -> None:
     assert level_to_argument("PosterizeIncreasing", 10) == 0
     assert not np.asarray(apply_operation("PosterizeIncreasing", image, 0)).any()
-    with pytest.raises(ValueError, match="bits"):  # when this fails, compare with timm above
+    with pytest.raises(ValueError, match="bits"):  # when this fails, compare magnitude 10 too
         ImageOps.posterize(image, 0)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.train.folder_lock import LOCK
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -61,6 +62,24 @@ class Started:
         assert f"continuing from {first}" in self.done(parts, *flags)
         assert metrics(parts)["last"] == metrics(whole)["last"]
         assert_same_last(parts, whole, ("model.safetensors", "optimizer.safetensors"))
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder but the lock, links as the name of what they point to."""
+    return {
+        path.relative_to(folder).as_posix(): (
+            str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
+        )
+        for path in sorted(folder.rglob("*"))
+        if (path.is_file() or path.is_symlink()) and path.name != LOCK
+    }
+
+
+def write_file(place: Path, text: str = "mine") -> Path:
+    """A file of the user's, with the folders around it."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text, encoding="utf-8")
+    return place
 
 
 def metrics(out: Path) -> dict:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import shutil
-import signal
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,8 +13,7 @@ from sot_paddle.checkpoint import read_tensors
 from sot_paddle.train import checkpointing
 from sot_paddle.train.image_model import load_trained
 from sot_paddle.train.schedule import PerEpoch
-from sot_paddle.train.trainer import ExactTrainer
-from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, only_line, same_arrays
+from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, same_arrays
 
 EVERY = ("--recovery-interval", "1", "--keep-states", "99", "--save-total-limit", "99")
 STATE = ("model.safetensors", "ema.safetensors", "optimizer.safetensors")
@@ -83,37 +79,6 @@ def test_workers_change_nothing(images, tmp_path):
     for name in (*STATE, "state.json"):
         first, second = (tmp_path / out / "last" / name for out in ("none", "two"))
         assert first.read_bytes() == second.read_bytes()
-
-
-def test_every_epoch_asks_for_its_own_images(images, tmp_path, monkeypatch):
-    from sot_paddle.data.image_dataset import ImageTrainSet
-
-    original, asked = ImageTrainSet.__getitem__, []
-
-    def noted(self, key):
-        asked.append(key)
-        return original(self, key)
-
-    monkeypatch.setattr(ImageTrainSet, "__getitem__", noted)
-    images.done(tmp_path / "out")
-    assert len(set(asked)) == len(asked) == 3 * 24  # 27 images, whole batches of 4
-    assert {epoch for epoch, _ in asked} == {0, 1, 2}
-    assert [index for _, index in asked[:24]] != [index for _, index in asked[24:48]]
-
-
-def test_the_seed_changes_the_run(images, tmp_path):
-    for seed in ("1", "2"):
-        images.done(tmp_path / seed, "--max-steps", "2", "--seed", seed)
-    assert not same_arrays(arrays_of(tmp_path / "1" / "last"), arrays_of(tmp_path / "2" / "last"))
-
-
-def test_rates_follow_the_epochs(images, tmp_path):
-    err = images.done(tmp_path / "out", "--log-interval", "1", "--warmup-lr", "0.004")
-    rates = [float(line.split(" lr ")[1].split()[0]) for line in err.splitlines() if " lr " in line]
-    # logged after the step, when the next one's rate is set: warm-up, cosine, cool-down
-    assert rates[:5] == [0.004] * 5
-    assert rates[5:11] == pytest.approx([(1e-2 + 1e-5) / 2] * 6, rel=1e-3)
-    assert rates[11:17] == pytest.approx([1e-5] * 6, rel=1e-3)
 
 
 def test_skipped_steps_do_not_delay_the_rates(images, tmp_path, monkeypatch):
@@ -190,27 +155,6 @@ def test_a_corrupt_training_image_can_be_skipped_when_continuing(images, image_f
     images.done(out, "--max-steps", "2", "--on-corrupt", "skip", data=data)
 
 
-def _folder_state(folder):
-    return {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))}
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ("--initial-checkpoint", "nowhere"),
-        ("--batch-size", "64"),
-        ("--opt-betas", "0.9", "2"),
-        ("--set", "embed_dim=13"),
-    ],
-)
-def test_a_refused_run_leaves_the_older_one_in_place(images, tmp_path, flags):
-    out = tmp_path / "out"
-    images.done(out, "--max-steps", "1")
-    before = _folder_state(out)
-    images.refused(out, "--overwrite-output-dir", *flags)
-    assert _folder_state(out) == before
-
-
 def test_a_continued_run_does_not_need_its_initial_checkpoint(images, tmp_path):
     """It is loaded once, its average where nothing else is asked for, and then never again."""
     begun = tmp_path / "begun"
@@ -256,53 +200,3 @@ def test_measured_otherwise_old_results_are_forgotten(images, tmp_path):
     content = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     assert set(content["evaluations"]) == {"12"}
     assert load_trained(out)[1].crop_pct == 0.5
-
-
-def test_other_options_are_refused_when_resuming(images, tmp_path):
-    out = tmp_path / "out"
-    images.done(out, "--max-steps", "2")
-    assert "mixup: 0.8 there, 0.5 now" in images.refused(out, "--max-steps", "2", "--mixup", "0.5")
-
-
-def test_no_space_is_one_line_and_the_run_can_go_on(images, tmp_path, monkeypatch):
-    from sot_paddle import weights
-
-    original, calls = weights.write_tensors, [0]
-
-    def full(path, arrays, metadata=None):
-        calls[0] += 1
-        if calls[0] == 4:
-            path.write_bytes(b"half")
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        original(path, arrays, metadata)
-
-    out, whole = tmp_path / "out", tmp_path / "whole"
-    monkeypatch.setattr(weights, "write_tensors", full)
-    assert "No space left on device; what was saved before is intact" in images.refused(
-        out, "--recovery-interval", "2"
-    )
-    assert not list(out.glob(".writing*"))
-    monkeypatch.undo()
-    images.done(out, "--recovery-interval", "2")
-    images.done(whole, "--recovery-interval", "2")
-    assert_same_last(out, whole, STATE)
-
-
-def test_ctrl_c_saves_and_the_resumed_run_is_identical(images, tmp_path, monkeypatch):
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    images.done(whole)
-    original = ExactTrainer.training_step
-
-    def interrupted(self, model, inputs, step_control=0):
-        if self.state.global_step == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(self, model, inputs, step_control)
-
-    monkeypatch.setattr(ExactTrainer, "training_step", interrupted)
-    status, err = images.start(out)
-    assert status == 130
-    assert "checkpoint-4; run the same command again" in only_line(err, "train_image")
-    monkeypatch.undo()
-    err = images.done(out)
-    assert "continuing from" in err
-    assert_same_last(out, whole, STATE)

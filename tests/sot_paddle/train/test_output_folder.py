@@ -12,27 +12,11 @@ from pathlib import Path
 import pytest
 
 from sot_paddle.train import checkpointing, folder_lock, run_folder, run_record
+from tests.sot_paddle.train.run_output import content_of, write_file
 
 ROOT = Path(__file__).resolve().parents[3]
 STEPS = ("--max_steps", "2", "--save_steps", "1", "--logging_steps", "1")
 AFRESH = "--overwrite_output_dir"
-
-
-def _content(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder but the lock, links as the name of what they point to."""
-    return {
-        path.relative_to(folder).as_posix(): (
-            str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
-        )
-        for path in sorted(folder.rglob("*"))
-        if (path.is_file() or path.is_symlink()) and path.name != folder_lock.LOCK
-    }
-
-
-def _write(place: Path, text: str = "mine") -> Path:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(text, encoding="utf-8")
-    return place
 
 
 @pytest.fixture
@@ -58,14 +42,14 @@ def test_the_record_lists_everything_that_a_run_leaves(done):
 def test_starting_afresh_leaves_what_a_first_run_leaves(tiny, done, tmp_path):
     """Pruned checkpoints and what a kill left half-done are no obstacle."""
     (done / ".writing-checkpoint-9-77").mkdir()
-    _write(done / ".discarded-checkpoint-1-77" / "half")
-    _write(done / ".writing-written.json-77.0")
+    write_file(done / ".discarded-checkpoint-1-77" / "half")
+    write_file(done / ".writing-written.json-77.0")
     shutil.rmtree(done / "checkpoint-1")
     err = tiny.done(done, *STEPS, AFRESH, "--seed", "7")
     assert "continuing" not in err
     other = tmp_path / "other"
     tiny.done(other, *STEPS, "--seed", "7")
-    names = [{n for n in _content(out) if not n.startswith("runs/")} for out in (done, other)]
+    names = [{n for n in content_of(out) if not n.startswith("runs/")} for out in (done, other)]
     assert names[0] == names[1]
     assert len(list((done / "runs").iterdir())) == 1
     weights = [(out / "last" / "model.safetensors").read_bytes() for out in (done, other)]
@@ -88,12 +72,12 @@ def test_starting_afresh_leaves_what_a_first_run_leaves(tiny, done, tmp_path):
     ],
 )
 def test_starting_afresh_is_refused_beside_anything_else(tiny, done, foreign):
-    (done / foreign).mkdir() if foreign.endswith("/") else _write(done / foreign)
-    before = _content(done)
+    (done / foreign).mkdir() if foreign.endswith("/") else write_file(done / foreign)
+    before = content_of(done)
     line = tiny.refused(done, *STEPS, AFRESH)
     assert f"holds {foreign.split('/')[0]}" in line
     assert foreign in line or "checkpoint-77/" in line
-    assert _content(done) == before
+    assert content_of(done) == before
     assert (done / foreign).exists()
 
 
@@ -101,71 +85,43 @@ def test_a_link_in_place_of_what_was_written_is_foreign_and_not_followed(tiny, d
     kept = tmp_path / "elsewhere"
     shutil.move(done / "checkpoint-2", kept)
     (done / "checkpoint-2").symlink_to(kept)
-    before = _content(kept)
+    before = content_of(kept)
     assert "holds checkpoint-2, which is not in written.json" in tiny.refused(done, *STEPS, AFRESH)
-    assert _content(kept) == before
+    assert content_of(kept) == before
 
 
 @pytest.mark.parametrize("name", ["../thesis.txt", "/etc/hostname", "best/../../thesis.txt", "."])
 def test_a_record_that_points_outside_is_refused(tiny, done, tmp_path, name):
-    kept = _write(tmp_path / "thesis.txt")
+    kept = write_file(tmp_path / "thesis.txt")
     record = json.loads((done / run_record.RECORD).read_text(encoding="utf-8"))
     record["files"].append(name)
-    _write(done / run_record.RECORD, json.dumps(record))
-    before = _content(done)
+    write_file(done / run_record.RECORD, json.dumps(record))
+    before = content_of(done)
     assert "which is no path below it" in tiny.refused(done, *STEPS, AFRESH)
-    assert _content(done) == before
+    assert content_of(done) == before
     assert kept.is_file()
 
 
 def test_a_folder_of_an_earlier_version_goes_on_and_is_never_emptied(tiny, done):
     (done / run_record.RECORD).unlink()
-    before = _content(done)
+    before = content_of(done)
     line = tiny.refused(done, *STEPS, AFRESH)
     assert "and no written.json" in line
     assert "move or delete it yourself, or choose another --output_dir" in line
-    assert _content(done) == before
+    assert content_of(done) == before
     for _ in range(2):
         tiny.done(done, *STEPS)
     assert not (done / run_record.RECORD).exists()
 
 
-def test_a_foreign_folder_is_not_emptied_and_not_used(tiny, tmp_path):
-    for name in ("checkpoint-5/a.txt", "best/a.txt", "runs/a.txt", "metrics.json", "run.json"):
-        _write(tmp_path / "mine" / name)
-    before = _content(tmp_path / "mine")
-    for flags in ((AFRESH,), (AFRESH, "--pooling", "gcp", "--normalization", "svpn")):
-        assert "holds best/, and no written.json" in tiny.refused(tmp_path / "mine", *STEPS, *flags)
-        assert _content(tmp_path / "mine") == before
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--pooling", "gcp", "--normalization", "svpn"), "must be one of 'mpn'"),
-        (("--pooling", "mgcrp", "--wr_dim", "0"), "wr_dim must be at least 1"),
-        (("--data_dir", "nowhere"), "does not exist"),
-        (("--num_train_epochs", "0.01", "--max_steps", "-1"), "make no step"),
-        (("--warmup_steps", "99"), "warmup_steps must be between"),
-        (("--learning_rate", "nan"), "learning_rate must be a finite number"),
-        (("--model_name_or_path", "nowhere"), "is not on this machine"),
-        (("--max_seq_length", "25"), "between 1 and 24 tokens"),
-    ],
-)
-def test_a_refused_run_removes_nothing(tiny, done, flags, said):
-    before = _content(done)
-    assert said in tiny.refused(done, *STEPS, AFRESH, *flags)
-    assert _content(done) == before
-
-
 def test_an_evaluation_without_a_trained_head_removes_nothing(tiny, done):
     """The head was in the folder that would have been emptied first."""
     flags = [flag for flag in tiny.command(done, *STEPS, AFRESH) if flag != "--do_train"]
-    before = _content(done)
+    before = content_of(done)
     from sot_paddle.train.text_command import run_command
 
     assert run_command(flags, None) == 2
-    assert _content(done) == before
+    assert content_of(done) == before
 
 
 @pytest.mark.parametrize("where", ["best", "last", "", "a link", "linked files"])
@@ -179,11 +135,11 @@ def test_the_weights_to_start_from_are_not_removed(tiny, done, tmp_path, where):
         source.mkdir()
         for path in (done / "best").iterdir():
             (source / path.name).symlink_to(path)
-    before = _content(done)
+    before = content_of(done)
     assert f"--model_name_or_path {source}: --overwrite_output_dir would remove it" in tiny.refused(
         done, *STEPS, AFRESH, "--model_name_or_path", str(source)
     )
-    assert _content(done) == before
+    assert content_of(done) == before
 
 
 def test_configuration_and_vocabulary_are_not_removed_either(tiny, done):
@@ -197,10 +153,10 @@ def test_predictions_do_not_replace_a_users_file(tiny, done, tmp_path):
     """In the folder of a run, and in a folder that an evaluation is asked to write into."""
     (done / "RTE.tsv").unlink()
     run_record.note(done, ["x"])  # forgets what is gone
-    _write(done / "RTE.tsv")
+    write_file(done / "RTE.tsv")
     assert f"{done / 'RTE.tsv'} would be replaced" in tiny.refused(done, *STEPS)
     other = tmp_path / "other"
-    _write(other / "metrics.json")
+    write_file(other / "metrics.json")
     flags = [f for f in tiny.command(other) if f != "--do_train"]
     flags[flags.index("bert_base_mgcrp")] = str(done / "best")
     from sot_paddle.train.text_command import run_command
@@ -213,10 +169,12 @@ def test_seeds_have_folders_and_records_of_their_own(tiny, tmp_path):
     out = tmp_path / "out"
     tiny.done(out, *STEPS, "--seeds", "1,2")
     assert run_record.read(out) == {"metrics.json"}
-    _write(out / "seed-2" / "thesis.txt")
-    before = _content(out)
+    write_file(out / "seed-2" / "thesis.txt")
+    before = content_of(out)
     assert "seed-2 holds thesis.txt" in tiny.refused(out, *STEPS, "--seeds", "1,2", AFRESH)
-    assert _content(out) == before, "the first seed's folder was emptied before the second's check"
+    assert content_of(out) == before, (
+        "the first seed's folder was emptied before the second's check"
+    )
     assert "holds seed-1/" in tiny.refused(out, *STEPS, AFRESH)
     (out / "seed-2" / "thesis.txt").rename(out / "thesis.txt")
     assert "holds thesis.txt" in tiny.refused(out, *STEPS, "--seeds", "1,2", AFRESH)
@@ -225,14 +183,14 @@ def test_seeds_have_folders_and_records_of_their_own(tiny, tmp_path):
 
 
 def test_a_second_run_is_refused_by_name_and_changes_nothing(tiny, done, tmp_path):
-    before = _content(done)
+    before = content_of(done)
     for flags in ((), (AFRESH,), ("--seeds", "1,2")):
         with folder_lock.hold(done):
             line = tiny.refused(done, *STEPS, *flags)
         assert f"{done} is in use by another run (process " in line
         assert " on " in line
         assert "started 20" in line
-        assert _content(done) == before
+        assert content_of(done) == before
 
 
 def test_the_lock_holds_from_the_first_file_to_the_last(tiny, tmp_path, monkeypatch):
@@ -287,17 +245,17 @@ def test_images_follow_the_same_rules(images, tmp_path):
     out, flags = tmp_path / "out", ("--max-steps", "2")
     images.done(out, *flags)
     assert run_record.first_foreign(out) is None
-    before = _content(out)
+    before = content_of(out)
     assert "--overwrite_output_dir would remove it" in images.refused(
         out, *flags, "--overwrite-output-dir", "--initial-checkpoint", str(out)
     )
     images.refused(out, *flags, "--overwrite-output-dir", "--set", "embed_dim=13")
     with folder_lock.hold(out):
         assert "in use by another run" in images.refused(out, *flags)
-    assert _content(out) == before
-    _write(out / "best" / "notes.txt")
+    assert content_of(out) == before
+    write_file(out / "best" / "notes.txt")
     assert "holds best/notes.txt" in images.refused(out, *flags, "--overwrite-output-dir")
     (out / "best" / "notes.txt").unlink()
-    assert _content(out) == before
+    assert content_of(out) == before
     images.done(out, *flags, "--overwrite-output-dir", "--seed", "3")
     assert len(checkpointing.list_checkpoints(out)) == 1

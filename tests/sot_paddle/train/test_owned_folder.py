@@ -35,24 +35,11 @@ from sot_paddle.train import (
 from sot_paddle.train.finite_numbers import nonfinite_tensor
 from sot_paddle.train.trainer import ExactTrainer
 from tests.sot_paddle.train import tiny_run
-from tests.sot_paddle.train.run_output import only_line
+from tests.sot_paddle.train.run_output import content_of, only_line, write_file
 
 STEPS = ("--max_steps", "2", "--save_steps", "1", "--logging_steps", "1")
 AFRESH = "--overwrite_output_dir"
 HUGE = "9" * 20
-
-
-def _content(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder but the lock."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    lock = folder_lock.LOCK
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in files if p.name != lock}
-
-
-def _write(place: Path, text: str = "mine") -> Path:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(text, encoding="utf-8")
-    return place
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +115,7 @@ def test_the_lock_beside_a_path_is_gone_afterwards_and_others_are_free(tmp_path)
 @pytest.mark.parametrize("name", ["best/a", "runs/a", "checkpoint-500/a", "metrics.json"])
 def test_a_folder_with_somebody_elses_files_is_never_cleared(request, tmp_path, kind, name):
     started = request.getfixturevalue("tiny" if kind == "text" else "images")
-    kept = _write(tmp_path / "out" / name)
+    kept = write_file(tmp_path / "out" / name)
     flags = (*STEPS, AFRESH) if kind == "text" else ("--max-steps", "2", "--overwrite-output-dir")
     line = started.refused(tmp_path / "out", *flags)
     assert f"holds {name.split('/')[0]}" in line
@@ -147,15 +134,18 @@ def test_a_folder_with_somebody_elses_files_is_never_cleared(request, tmp_path, 
         (("--num_train_epochs", "1e300"), "num_train_epochs must be at most 4294967295"),
         (("--max_steps", HUGE), "max_steps must be at most 4294967295"),
         (("--max_seq_length", HUGE), "max_seq_length must be at most 4294967295"),
-        (("--fusion", "x", "--model_name_or_path", "BEST"), "would remove it"),
-        (("--model_name_or_path", "BEST"), "would remove it"),
+        (("--data_dir", "nowhere"), "does not exist"),
+        (("--num_train_epochs", "0.01", "--max_steps", "-1"), "make no step"),
+        (("--warmup_steps", "99"), "warmup_steps must be between"),
+        (("--learning_rate", "nan"), "learning_rate must be a finite number"),
+        (("--model_name_or_path", "nowhere"), "is not on this machine"),
+        (("--pooling", "mgcrp", "--wr_dim", "0"), "wr_dim must be at least 1"),
     ],
 )
 def test_nothing_is_cleared_for_a_run_that_cannot_be(tiny, done, flags, said):
-    before = _content(done)
-    given = [str(done / "best") if flag == "BEST" else flag for flag in flags]
-    assert said in tiny.refused(done, *STEPS, AFRESH, *given)
-    assert _content(done) == before
+    before = content_of(done)
+    assert said in tiny.refused(done, *STEPS, AFRESH, *flags)
+    assert content_of(done) == before
 
 
 COMMANDS = {
@@ -305,10 +295,10 @@ DAMAGES = {
     "one bit": _flip,
     "nothing": shutil.rmtree,
     "no weights": lambda best: (best / "model.safetensors").unlink(),
-    "no value": lambda best: _write(best / "best.json", '{"step": 2}'),
-    "a list": lambda best: _write(best / "best.json", "[]"),
+    "no value": lambda best: write_file(best / "best.json", '{"step": 2}'),
+    "a list": lambda best: write_file(best / "best.json", "[]"),
     "no manifest": lambda best: (best / "manifest.json").unlink(),
-    "entry without size": lambda best: _write(
+    "entry without size": lambda best: write_file(
         best / "manifest.json", '{"files": {"model.safetensors": {"crc32": 1}}}'
     ),
 }
@@ -348,13 +338,13 @@ def _evaluation(tiny, out: Path) -> list[str]:
 
 
 def test_evaluation_leaves_best_alone_and_refuses_damaged_weights(tiny, done, capfd):
-    before = _content(done / "best")
+    before = content_of(done / "best")
     flags = _evaluation(tiny, done)
     for folder in checkpointing.list_checkpoints(done):
         if folder.name == f"checkpoint-{json.loads(before['best.json'])['step']}":
             shutil.rmtree(folder)
     assert text_command.run_command(flags, tiny_run.no_conversion) == 0
-    assert _content(done / "best") == before
+    assert content_of(done / "best") == before
     for folder in (*checkpointing.list_checkpoints(done), done / "best"):
         _cut(folder)
     capfd.readouterr()
@@ -371,6 +361,7 @@ def test_a_signal_finishes_the_step_saves_and_states_itself(
     request, tmp_path, monkeypatch, sent, status, kind
 ):
     started = request.getfixturevalue("tiny" if kind == "text" else "images")
+    handler = signal.getsignal(sent)
     three = ("--max_steps", "3") if kind == "text" else ("--max-steps", "3")
     with monkeypatch.context() as patch:
         step = ExactTrainer.training_step
@@ -383,6 +374,7 @@ def test_a_signal_finishes_the_step_saves_and_states_itself(
         patch.setattr(ExactTrainer, "training_step", signalled)
         ended, err = started.start(tmp_path / "out", *three)
     assert (ended, "stopped after step 2, saved in" in err) == (status, True), err
+    assert signal.getsignal(sent) is handler
     started.done(tmp_path / "out", *three)
     started.done(tmp_path / "whole", *three)
     for file in ("last/model.safetensors", "last/optimizer.safetensors"):

@@ -1,4 +1,3 @@
-import json
 import os
 import signal
 
@@ -7,19 +6,15 @@ import pytest
 
 from sot_paddle.train import checkpointing, text_command
 from sot_paddle.train.session import summary
-from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, only_line
+from tests.sot_paddle.train.run_output import arrays_of, metrics, only_line
 
 STEPS = ("--max_steps", "4", "--save_steps", "2", "--logging_steps", "2")
-
-
-def _metrics(out):
-    return json.loads((out / "metrics.json").read_text(encoding="utf-8"))
 
 
 def test_a_run_leaves_metrics_predictions_logs_best_and_last(tiny, tmp_path):
     out = tmp_path / "out"
     err = tiny.done(out, *STEPS, "--eval_all_checkpoints")
-    content = _metrics(out)
+    content = metrics(out)
     assert content["task"] == "RTE"
     assert content["last"]["step"] == "4"
     assert set(content["evaluations"]) == {"2", "4"}
@@ -40,26 +35,26 @@ def test_nothing_is_predicted_unless_asked_for(tiny, tiny_files, tmp_path):
     out = tmp_path / "out"
     flags = [flag for flag in tiny.command(out, "--max_steps", "1") if flag != "--do_predict"]
     assert text_command.run_command(flags, tiny_files.no_conversion) == 0
-    assert _metrics(out)["predictions"] == {}
+    assert metrics(out)["predictions"] == {}
     assert not (out / "RTE.tsv").exists()
 
 
 def test_a_finished_run_is_not_trained_again(tiny, tmp_path):
     out = tmp_path / "out"
     tiny.done(out, *STEPS)
-    before, scores = arrays_of(out / "last"), _metrics(out)
+    before, scores = arrays_of(out / "last"), metrics(out)
     err = tiny.done(out, *STEPS)
     assert "dev:" not in err
     after = arrays_of(out / "last")
     assert all((before[name] == after[name]).all() for name in before)
-    assert _metrics(out)["last"] == scores["last"]
+    assert metrics(out)["last"] == scores["last"]
 
 
 def test_seeds_give_mean_and_deviation(tiny, tmp_path):
     out = tmp_path / "out"
     tiny.done(out, *STEPS, "--seeds", "1,2,3")
-    content = _metrics(out)
-    values = [_metrics(out / f"seed-{seed}")["last"]["acc"] for seed in (1, 2, 3)]
+    content = metrics(out)
+    values = [metrics(out / f"seed-{seed}")["last"]["acc"] for seed in (1, 2, 3)]
     assert content["last"]["values"] == values
     assert content["last"]["mean"] == pytest.approx(np.mean(values))
     assert content["last"]["std"] == pytest.approx(np.std(values, ddof=1))
@@ -82,7 +77,7 @@ def test_evaluation_and_prediction_of_a_trained_folder(tiny, tmp_path, tiny_file
         *("--max_seq_length", "20", "--do_eval", "--do_predict", "--q_dim", "5", "--k_dim", "3"),
     ]
     assert text_command.run_command(flags, tiny_files.no_conversion) == 0
-    assert _metrics(other)["last"]["acc"] == _metrics(out)["best"]["acc"]
+    assert metrics(other)["last"]["acc"] == metrics(out)["best"]["acc"]
     assert (other / "RTE.tsv").read_bytes() == (out / "RTE.tsv").read_bytes()
 
 
@@ -101,46 +96,16 @@ def test_a_trained_head_is_not_read_with_other_options(tiny, tmp_path, tiny_file
     assert "trained with fusion None (now aggre_all), mask_padding False (now True)" in line
 
 
-def test_evaluation_without_a_trained_head_is_refused(tiny, tmp_path):
-    flags = [flag for flag in tiny.command(tmp_path / "out") if flag != "--do_train"]
-    assert text_command.run_command(flags, lambda place, model: {}) == 2
-
-
 def test_early_stopping(tiny, tmp_path):
     out = tmp_path / "out"
     more = ("--max_steps", "40", "--save_steps", "40", "--eval_steps", "1", "--head", "plain")
     more += ("--learning_rate", "0", "--early_stopping_patience", "3")
     for _ in range(2):  # again: an ended run stays ended
         tiny.done(out, *more)
-        content = _metrics(out)
+        content = metrics(out)
         assert content["train"]["steps"] == 4  # the first evaluation is the best, three in vain
         assert content["train"]["stopped_early"]
         assert content["best"]["step"] == "1"
-
-
-def test_ctrl_c_saves_and_the_resumed_run_is_identical(tiny, tmp_path, monkeypatch):
-    handler = signal.getsignal(signal.SIGINT)  # ignored in a job started in the background
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    more = ("--num_train_epochs", "2", "--save_steps", "50", "--logging_steps", "1")
-    tiny.done(whole, *more)
-    from sot_paddle.train.trainer import ExactTrainer
-
-    original = ExactTrainer.training_step
-
-    def interrupted(self, model, inputs, step_control=0):
-        if self.state.global_step == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(self, model, inputs, step_control)
-
-    monkeypatch.setattr(ExactTrainer, "training_step", interrupted)
-    status, err = tiny.start(out, *more)
-    assert status == 130
-    assert "checkpoint-4; run the same command again" in only_line(err)
-    monkeypatch.undo()
-    err = tiny.done(out, *more)
-    assert "continuing from" in err
-    assert_same_last(out, whole)
-    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_a_second_ctrl_c_stops_at_once(tiny, tmp_path, monkeypatch):
@@ -176,32 +141,6 @@ def test_nan_loss_keeps_the_last_good_checkpoint(tiny, tmp_path, monkeypatch):
     assert "checkpoint-2" in line
     assert [path.name for path in checkpointing.list_checkpoints(out)] == ["checkpoint-2"]
     assert all(np.isfinite(array).all() for array in arrays_of(out / "checkpoint-2").values())
-
-
-def test_no_space_is_one_line_and_leaves_the_older_checkpoint(tiny, tmp_path, monkeypatch):
-    import errno
-
-    from sot_paddle.train import trainer
-
-    original = trainer.write_tensors
-    calls = [0]
-
-    def full(path, arrays, metadata=None):
-        calls[0] += 1
-        if calls[0] == 2:
-            path.write_bytes(b"half")
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        original(path, arrays, metadata)
-
-    out, whole = tmp_path / "out", tmp_path / "whole"
-    monkeypatch.setattr(trainer, "write_tensors", full)
-    assert "No space left on device; what was saved before is intact" in tiny.refused(out, *STEPS)
-    assert not list(out.glob(".writing*"))
-    assert (out / "last").resolve() == out / "checkpoint-2"
-    monkeypatch.undo()
-    tiny.done(out, *STEPS)
-    tiny.done(whole, *STEPS)
-    assert_same_last(out, whole)
 
 
 @pytest.mark.parametrize(
@@ -247,5 +186,5 @@ def test_own_tables(tmp_path, tiny, tiny_files):
     (folder / "test.tsv").write_text(test, encoding="utf-8")
     out = tmp_path / "out"
     tiny.done(out, "--task_name", "own", "--data_dir", str(folder), *STEPS)
-    assert _metrics(out)["metric"] == "acc"
+    assert metrics(out)["metric"] == "acc"
     assert len((out / "predictions.tsv").read_text(encoding="utf-8").splitlines()) == 13
