@@ -218,6 +218,7 @@ _NATIVE = value_cases(
             "model": "bert_base",
             "options": {**BERT, **_DROPS, "pooling": "mgcrp_qk", "mask_padding": True},
             "native": {**_BOTH_PASSES, **_OF_TEXT, "add_bias": 15, "layer_norm": 4, "dropout": 3},
+            "replaced": ("gelu", "layer_norm", "linear", "softmax", "dropout"),
         },
         "accelerated_images": {
             "model": "deit_tiny_sot",
@@ -228,6 +229,7 @@ _NATIVE = value_cases(
             "model": "sot_tiny",
             "options": {**SOT, "img_size": 32, "token_type": "densenet", "drop_rate": 0.1},
             "native": {**_OF_IMAGES, **_OF_TOKENS, "add_bias": 9},
+            "replaced": ("conv2d", "relu", "max_pool2d", "batch_norm", "avg_pool2d"),
         },
         "accelerated_windows": {
             "model": "swin_tiny",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -46,6 +46,19 @@ _SEED, _SPREAD, _MASK = 23, 10.0, np.arange(9) < np.array([[9], [5], [7]])  # (B
 _OPERATORS = ("add_bias", "attention", "dense_block", "dropout", "gelu", "gelu_of_sum")
 _OPERATORS += ("head_covariance", "layer_norm", "layer_norm_of_sum", "pair_covariance", "stem")
 _OPERATORS += ("sv_power_norm", "token_norm", "token_shift", "transition")
+_INSTEAD_OF: Mapping[str, tuple[str, ...]] = {
+    "gelu": ("gelu", "gelu_of_sum"),
+    "layer_norm": ("layer_norm", "layer_norm_of_sum"),
+    "linear": ("add_bias", "gelu_of_sum"),
+    "softmax": ("attention",),
+    "dropout": ("attention", "dropout"),
+    "conv2d": ("dense_block", "stem", "transition"),
+    "relu": ("dense_block",),
+    "max_pool2d": ("stem",),
+    "batch_norm": ("transition",),
+    "avg_pool2d": ("transition",),
+}
+"""Function of paddle.nn.functional -> the operators that compute it."""
 _ROUNDED = Tolerance(
     "scaled", 2e-5, "float32: an operator rounds below 1e-6 of its largest value, some in a row"
 )
@@ -177,7 +190,12 @@ def _export(
 
 
 def accelerated(
-    setting: Setting, *, model: str, options: Mapping[str, Any], native: Mapping[str, int]
+    setting: Setting,
+    *,
+    model: str,
+    options: Mapping[str, Any],
+    native: Mapping[str, int],
+    replaced: Sequence[str] = (),
 ) -> BothSides:
     """What is fast against what is plain: the product's model with and without native operators.
 
@@ -189,6 +207,7 @@ def accelerated(
         model: registry name.
         options: of the model.
         native: how often each native operator has to run, where they could be built.
+        replaced: functions of Paddle, each put in place of itself once: their operators rest.
     """
 
     def computed(seed: int = _SEED, *, plain: bool = False) -> Arrays:
@@ -200,11 +219,17 @@ def accelerated(
     halved = fast["gradients"].copy()
     halved[np.argmax(np.abs(halved))] *= 0.5
     wanted = native if build.state() == "used" else {}
+    plain = computed(plain=True)
+    for name in replaced:
+        fast[f"calls without {name}"] = _calls_without(name, model, options)
+        plain[f"calls without {name}"] = np.zeros_like(fast[f"calls without {name}"])
     return BothSides(
         fast,
-        computed(plain=True) | {"native calls": _counts(wanted)},
+        plain | {"native calls": _counts(wanted)},
         {
-            "other masks": lambda: computed(_SEED + 1) | {"drawn after": fast["drawn after"]},
+            "other masks": lambda: (
+                fast | computed(_SEED + 1) | {"drawn after": fast["drawn after"]}
+            ),
             "no dropout": fast | {"logits": fast["evaluation"]},
             "a gradient halved": fast | {"gradients": halved},
             "one operator less": fast | {"native calls": fast["native calls"] - 1},
@@ -218,6 +243,18 @@ def accelerated(
 
 def _counts(calls: Mapping[str, int]) -> np.ndarray:
     return np.array([calls.get(name, 0) for name in _OPERATORS], dtype="float32")
+
+
+def _calls_without(function: str, model: str, options: Mapping[str, Any]) -> np.ndarray:
+    """How often operators run in spite of another function in the place of what they compute."""
+    theirs = getattr(paddle.nn.functional, function)
+
+    def another(*given: Any, **named: Any) -> Any:
+        return theirs(*given, **named)
+
+    with mock.patch.object(paddle.nn.functional, function, another):
+        found = _training_pass(model, options, _SEED)["native calls"]
+    return np.stack([found[_OPERATORS.index(name)] for name in _INSTEAD_OF[function]])
 
 
 def _training_pass(name: str, options: Mapping[str, Any], seed: int) -> Arrays:
