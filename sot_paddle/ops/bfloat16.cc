@@ -2,7 +2,7 @@
 // in float32: y = x w + b, dx = dy w^T, dw = x^T dy; db, the sum of dy over the rows, in float32.
 //
 // The products are oneDNN's, see onednn.h. Of a weight that is trained nothing is kept.
-#include "column_sums.h"
+#include "blocks.h"
 #include "packed_weights.h"
 
 namespace sot {

@@ -25,27 +25,42 @@ inline int64_t rows_of_block(int64_t rows) { return std::max<int64_t>(32, (rows 
 
 // Sums over the rows of a matrix: each block of `rows_of_block` rows adds into a row of its own,
 // and the blocks are added up in their order, whoever made them.
+template <class Number = float>
 class ColumnSums {
  public:
   ColumnSums(int64_t rows, int64_t width)
       : size_(rows_of_block(rows)), width_(width), parts_((rows + size_ - 1) / size_ * width) {}
 
   // Zeros for the block that begins with a row.
-  float* of_block(int64_t begin) { return parts_.data() + begin / size_ * width_; }
+  Number* of_block(int64_t begin) { return parts_.data() + begin / size_ * width_; }
 
   // Write the sums of `count` columns from `first` on.
-  void add_up(int64_t first, int64_t count, float* to) const {
-    std::fill(to, to + count, 0.0f);
+  void add_up(int64_t first, int64_t count, Number* to) const {
+    std::fill(to, to + count, Number(0));
     for (size_t part = first; part < parts_.size(); part += width_) {
-      const float* from = parts_.data() + part;
+      const Number* from = parts_.data() + part;
       for (int64_t i = 0; i < count; ++i) to[i] += from[i];
     }
   }
 
  private:
   int64_t size_, width_;
-  std::vector<float> parts_;
+  std::vector<Number> parts_;
 };
+
+// For each column the sum of term(row, column), in double.
+template <class Term>
+std::vector<double> column_sums(int64_t rows, int64_t columns, const Term& term) {
+  ColumnSums<double> sums(rows, columns);
+  in_blocks(rows, rows_of_block(rows), [=, &sums](int64_t begin, int64_t end) {
+    double* part = sums.of_block(begin);
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t i = 0; i < columns; ++i) part[i] += term(row, i);
+  });
+  std::vector<double> total(columns);
+  sums.add_up(0, columns, total.data());
+  return total;
+}
 
 // Memory of the calling thread, kept from call to call; another one for each use at a time.
 template <int kUse = 0>

@@ -86,7 +86,7 @@ std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::
   const float *from = x.data<float>(), *g_of = dy.data<float>(), *w = weight.data<float>();
   const float *mean_of = means.data<float>(), *scale_of = scales.data<float>();
   float* to = dx.data<float>();
-  ColumnSums sums(rows, 2 * width);  // dw and db, side by side
+  ColumnSums<> sums(rows, 2 * width);  // dw and db, side by side
   in_blocks(rows, rows_of_block(rows), [=, &sums](int64_t begin, int64_t end) {
     float *sum_w = sums.of_block(begin), *sum_b = sum_w + width;
     for (int64_t row = begin; row < end; ++row) {

@@ -24,7 +24,7 @@ std::vector<paddle::Tensor> Backward(const paddle::Tensor& bias, const paddle::T
   const int64_t width = bias.numel(), rows = dy.numel() / width;
   paddle::Tensor db = paddle::empty({width}, bias.dtype(), bias.place());
   const float* g = dy.data<float>();
-  ColumnSums sums(rows, width);
+  ColumnSums<> sums(rows, width);
   in_blocks(rows, rows_of_block(rows), [=, &sums](int64_t begin, int64_t end) {
     float* sum = sums.of_block(begin);
     for (int64_t row = begin; row < end; ++row) {

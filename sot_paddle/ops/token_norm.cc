@@ -5,7 +5,7 @@
 // In eval mode y = (x - m) c + b with what is given. See heads.pooling.TokenBatchNorm.
 #include <cmath>
 
-#include "column_sums.h"
+#include "blocks.h"
 
 namespace sot {
 namespace token_norm {
