@@ -345,7 +345,7 @@ def subwords(
     }
     special = {"pad_id": reference.pad_token_id, "mask_id": reference.mask_token_id}
     special = {name: value for name, value in special.items() if value is not None}
-    ours["special"] = np.asarray([getattr(tokenizer, name) for name in special])
+    ours |= {name: np.asarray(getattr(tokenizer, name)) for name in special}
     ids, mask = ours["input_ids"], ours["attention_mask"]
     backwards = tokenizer.encode_batch(first[::-1], second and second[::-1])
     texts = [text.lower() for text in first] if given_lower else first
@@ -355,7 +355,7 @@ def subwords(
             **_unpadded_rows(reference, texts, second, max_length),
             "a row alone": np.asarray([reference("a")["input_ids"]]),
             "files that are enough": np.asarray([True, False]),
-            "special": np.asarray(list(special.values())),
+            **{name: np.asarray(value) for name, value in special.items()},
         },
         {
             "rows in another order": ours | backwards,
