@@ -305,6 +305,7 @@ def test_a_folder_is_a_checkpoint_for_training(folder) -> None:
     place, arrays = folder
     options = {"task_name": "CoLA", "data_dir": "data", "output_dir": "out", "head": "plain"}
     options |= {"model_name_or_path": str(place), "model_type": "conv-bert"}
+    options |= {"max_seq_length": P}
     found = pretrained.find(TrainConfig(**options), read_as_paddle)
     model = pretrained.build(TrainConfig(**options), found, K)
     loaded, fresh = pretrained.load(model, found)
