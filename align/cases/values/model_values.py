@@ -200,9 +200,9 @@ def accelerated(
     """What is fast against what is plain: the product's model with and without native operators.
 
     Dropout is on: both draw their masks from the generator of ``paddle.seed`` and leave it in the
-    same state. Where no operator could be built, both sides are the plain one. A convolutional token
-    embedding has ReLUs and maxima that rounding may flip, which moves its own gradients: they are
-    left to the operators' tests, which compare whole numbers.
+    same state. Where no operator could be built, both sides are the plain one. A token embedding of
+    convolutions has ReLUs and maxima that rounding may flip, which moves its own gradients: they
+    are left to the operators' tests, which compare whole numbers.
 
     Args:
         setting: of the case, float32.
