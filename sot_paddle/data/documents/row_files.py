@@ -47,11 +47,13 @@ class RowForm:
 
 
 def _comma_cells(text: str) -> list[str]:
-    csv.field_size_limit(LARGEST_ROW)
+    before = csv.field_size_limit(LARGEST_ROW)
     try:
         return next(csv.reader(io.StringIO(text, newline=""), strict=True))
     except csv.Error as error:
         raise DataError(f"no comma-separated row ({error})") from None
+    finally:
+        csv.field_size_limit(before)
 
 
 def _labelled_cells(text: str) -> list[str]:

@@ -5,13 +5,13 @@ import pytest
 from align.cases.values import loss_values
 from sot_paddle.data import imagenet_a
 from sot_paddle.tasks import glue, image_scores, losses
-from sot_paddle.train import evaluation
+from sot_paddle.train import evaluation, outcome
 from sot_paddle.train.trainer import ExactTrainer
 
 MNLI, MRPC = "evaluation_mnli metric float64", "evaluation_mrpc metric float64"
 LARGEST, SMALLEST, NAN = (f"best_{case} metric" for case in ("largest", "smallest", "after_nan"))
-BETTER = (ExactTrainer, "_is_better")
-NAN_RULE = "math.isnan(best) and not math.isnan(value)"
+BETTER = (outcome, "is_better")
+NAN_RULE = "if best is None or math.isnan(best)"
 SMOOTHED = "loss_smoothed_labels loss float64"
 BOTH = "loss_smoothed_labels_sum_loss loss float64"
 
@@ -31,10 +31,10 @@ CHANGES = [
     # the best checkpoint
     (LARGEST, *BETTER, "value > best", "value >= best", "best"),
     (SMALLEST, *BETTER, "value < best", "value <= best", "best"),
-    (SMALLEST, *BETTER, "if self.recipe.maximise", "if True", "best"),
-    (LARGEST, *BETTER, NAN_RULE, "math.isnan(value)", "best"),
-    (NAN, *BETTER, NAN_RULE, "False", "best"),
-    (LARGEST, ExactTrainer, "_write_best", "self.progress.best_step", "0", "kept"),
+    (SMALLEST, *BETTER, "if run.task.maximise", "if True", "best"),
+    (LARGEST, *BETTER, NAN_RULE, "if True", "best"),
+    (NAN, *BETTER, NAN_RULE, "if best is None", "best"),
+    (LARGEST, outcome, "write_best", '"step": step', '"step": 0', "kept"),
     (NAN, ExactTrainer, "evaluate", "since_best += 1", "since_best = 1", "since"),
     # losses, and label smoothing of integers
     ("loss_classification loss float64", loss_values, "classification_loss", "cross_entropy(logits")

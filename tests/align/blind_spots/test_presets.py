@@ -5,7 +5,7 @@ from paddle import nn
 
 from align.cases.sides import built_paddle
 from align.cases.tables.cases_built import BUILT
-from sot_paddle import config
+from sot_paddle import config, registry
 from sot_paddle.backbones import bert, layers, swin, swin_blocks, token_stages, vit
 from sot_paddle.backbones.paddlenlp_encoder import CorrectedEncoder
 from sot_paddle.heads import fusion, pooling, power_norm
@@ -18,20 +18,21 @@ WIDER = ("linear", "initializer.Normal(0.0, std)", "initializer.Normal(0.0, 2 * 
 TWICE = "start ('normal', 0.0, 0.04) against ('normal', 0.0, 0.02)"
 
 
-def preset(module, model, place, said, **changed):
+def preset(model, place, said, **changed):
     """A preset with other options."""
-    own = f"{{**preset, **{changed!r}, **options}}"
-    return f"built_{model} built", module, "_build", "{**preset, **options}", own, place, said
+    own = f"{{**preset, **{changed!r}, **overrides}}"
+    changed_call = (registry, "create_model", "{**preset, **overrides}", own)
+    return f"built_{model} built", *changed_call, place, said
 
 
 BACKBONE, HEAD = "(backbone options)", "(head options)"
 CHANGES = [
-    preset(vit, "sot_tiny", BACKBONE, "shape (240, 720) against (240, 600)", mlp_ratio=3.0),
-    preset(swin, "swin_tiny", BACKBONE, "window 8 against 7", window_size=8),
-    preset(vit, "sot_base", HEAD, "p 0.5 against 0.7", head_dropout=0.5),
-    preset(vit, "sot_tiny", HEAD, "head_num_heads 8 against", head_num_heads=8),
-    preset(vit, "sot_tiny", HEAD, "wr_dim 16 against", wr_dim=16),
-    preset(vit, "deit_tiny", BACKBONE, "epsilon 1e-05 against 1e-06", layer_norm_eps=1e-5),
+    preset("sot_tiny", BACKBONE, "shape (240, 720) against (240, 600)", mlp_ratio=3.0),
+    preset("swin_tiny", BACKBONE, "window 8 against 7", window_size=8),
+    preset("sot_base", HEAD, "p 0.5 against 0.7", head_dropout=0.5),
+    preset("sot_tiny", HEAD, "head_num_heads 8 against", head_num_heads=8),
+    preset("sot_tiny", HEAD, "wr_dim 16 against", wr_dim=16),
+    preset("deit_tiny", BACKBONE, "epsilon 1e-05 against 1e-06", layer_norm_eps=1e-5),
     # constants and tables as built
     ("built_sot_tiny built", vit, "sinusoid_table", "np.sin(angle), np.cos(angle)")
     + ("np.cos(angle), np.sin(angle)", "pos_embed"),

@@ -119,7 +119,7 @@ CHANGES = {
     ),
     "item": lambda layer: layer.weight.__setitem__(0, 5.0),
     "operator in place": lambda layer: layer.weight.scale_(2.0),
-    "alias": lambda layer: layer.weight.detach()[5].add_(paddle.full([37], 2.0)),
+    "alias": lambda layer: layer.weight.detach().add_(paddle.full([70, 37], 2.0)),
     "other memory": lambda layer: paddle.ones([70, 37])._share_buffer_to(layer.weight),
 }
 
