@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -49,9 +50,11 @@ def test_commas_with_line_ends_and_doubled_quotes_in_a_cell(tmp_path) -> None:
 
 
 def test_a_cell_longer_than_the_csv_modules_own_limit(tmp_path) -> None:
+    before = csv.field_size_limit(1000)
     long = "word " * 40_000
     file = RowFile(written(tmp_path, f'a,b\n1,"{long}"\n'.encode()), COMMA)
     assert file.row(0)["b"] == long
+    assert csv.field_size_limit(before) == 1000  # as it was left by others
 
 
 def test_json_lines_name_their_cells(tmp_path) -> None:
