@@ -8,6 +8,7 @@ that is already set is never changed.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import sys
@@ -137,7 +138,9 @@ def quiet_imports() -> None:
     warnings.filterwarnings("ignore", message="Setuptools is replacing distutils")
 
 
+@functools.cache
 def _version(package: str) -> str:
+    """As installed; asked for once, since every batch of an alignment states it."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -98,10 +98,10 @@ def alike(ours: Any, reference: Any) -> bool:
     if isinstance(ours, tuple | list) and isinstance(reference, tuple | list):
         pairs = zip(ours, reference, strict=False)
         return len(ours) == len(reference) and all(alike(*pair) for pair in pairs)
-    numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in (ours, reference)]
-    if all(numbers):
-        return math.isclose(ours, reference, rel_tol=_ALIKE)
-    return type(ours) is type(reference) and ours == reference
+    if type(ours) is type(reference) and ours == reference:
+        return True
+    numbers = (isinstance(v, int | float) and not isinstance(v, bool) for v in (ours, reference))
+    return all(numbers) and math.isclose(ours, reference, rel_tol=_ALIKE)
 
 
 def compare_facts(
