@@ -35,7 +35,7 @@ class Plan:
     Attributes:
         command: training command.
         shared: options of every run.
-        tasks: names of tasks, in the order of running.
+        tasks: name of each task to what it adds to the shared options, in the order of running.
         configurations: name to what it adds to the shared options; all pairs are compared.
         learning_rates: from which each configuration's is chosen, for each task.
         rate_seeds: seeds of that choice.
@@ -44,7 +44,7 @@ class Plan:
 
     command: str
     shared: dict
-    tasks: list
+    tasks: dict
     configurations: dict
     learning_rates: list
     rate_seeds: list
@@ -54,8 +54,7 @@ class Plan:
         if self.command not in COMMANDS:
             raise ValueError(f"command must be one of {', '.join(COMMANDS)}, got {self.command!r}")
         for name, kind, at_least in (
-            *(("tasks", str, 1), ("learning_rates", float, 2)),
-            *(("rate_seeds", int, 1), ("seeds", int, 2)),
+            *(("learning_rates", float, 2), ("rate_seeds", int, 1), ("seeds", int, 2)),
         ):
             values = getattr(self, name)
             right = [value for value in values if type(value) is kind]
@@ -68,10 +67,13 @@ class Plan:
             raise ValueError(f"seed {min(both)} would both choose a rate and be compared")
         if len(self.configurations) < 2:
             raise ValueError("configurations must be two or more, to be compared")
+        if not self.tasks:
+            raise ValueError("tasks must be one or more")
         for name in (*self.tasks, *self.configurations):
             if not re.fullmatch(r"\w[\w.-]*", str(name)):
                 raise ValueError(f"{name!r} names a folder: letters, digits, '_', '-' and '.' only")
-        for where, options in {"shared": self.shared, **self.configurations}.items():
+        adding = (*self.tasks.items(), *self.configurations.items())
+        for where, options in (("shared", self.shared), *adding):
             if not isinstance(options, dict):
                 raise ValueError(f"{where} must map options to values, got {options!r}")
             if wrong := [name for name in OWN if name in options]:
@@ -179,7 +181,7 @@ class Evidence:
 
     def _shared(self, task: str) -> list[str]:
         own = {"task_name": task, "data_dir": self.data / task, "model_name_or_path": self.model}
-        return _words({**self.plan.shared, **own})
+        return _words({**self.plan.shared, **self.plan.tasks[task], **own})
 
     def _write(self) -> dict[str, Any]:
         """Write the tables of what is finished; runs nothing."""

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PLAN = """
 command: train_glue
 shared: {epochs: 1, flag: true}
-tasks: [RTE, STS-B]
+tasks: {RTE: {}, STS-B: {epochs: 3}}
 configurations: {new: {head: mgcrp}, old: {head: plain}}
 learning_rates: [1.0e-3, 2.0e-4]
 rate_seeds: [8, 9]
@@ -101,12 +101,16 @@ def test_interrupted_and_continued_is_uninterrupted(bench: Bench, tmp_path, caps
     assert tables(whole) == before
 
 
-def test_each_rate_is_chosen_on_seeds_apart_and_then_kept(bench: Bench, tmp_path) -> None:
+def test_each_rate_is_chosen_on_seeds_apart_and_then_kept(bench, tmp_path, capsys) -> None:
     out = tmp_path / "out"
     assert bench.run(out, "--tasks", "STS-B", "--seeds", 1) == 0
     found = json.loads((out / "summary.json").read_text())
     assert found.keys() == {"STS-B"}
     assert found["STS-B"]["learning_rates"] == {"new": 0.0002, "old": 0.001}
+    longer = PLAN.replace("epochs: 3", "epochs: 4")
+    (bench.folder / "plan.yaml").write_text(longer, "utf-8")
+    assert bench.run(out, "--tasks", "STS-B", "--seeds", 1) == 2
+    assert "was begun with something else" in capsys.readouterr().err
     given = {
         path.relative_to(out / "STS-B").as_posix(): json.loads(path.read_text())["given"]
         for path in out.rglob("metrics.json")
@@ -114,7 +118,7 @@ def test_each_rate_is_chosen_on_seeds_apart_and_then_kept(bench: Bench, tmp_path
     chosen = {run["seed"] for name, run in given.items() if name.startswith("rates")}
     assert chosen == {"8", "9"}
     assert given["compared/old/seed-1/run/metrics.json"] == {
-        **{"epochs": "1", "flag": "true", "task_name": "STS-B", "model_name_or_path": "bert"},
+        **{"epochs": "3", "flag": "true", "task_name": "STS-B", "model_name_or_path": "bert"},
         **{"data_dir": str(bench.folder / "glue" / "STS-B"), "head": "plain"},
         **{"learning_rate": "0.001", "seed": "1"},
     }
@@ -170,7 +174,11 @@ def test_the_table_of_made_up_records_has_the_intervals_of_scipy(bench, tmp_path
         ("{epochs: 1", "{seed: 1", "shared: seed is each run's own here"),
         ("head: plain", "learning_rate: 1.0", "old: learning_rate is each run's own here"),
         ("old: {", "../old: {", "'../old' names a folder"),
-        ("tasks: [RTE, STS-B]", "", "tasks is missing"),
+        ("tasks: {RTE: {}, STS-B: {epochs: 3}}", "", "tasks is missing"),
+        ("{RTE: {}, STS-B: {epochs: 3}}", "{}", "tasks must be one or more"),
+        ("{RTE: {}, STS-B: {epochs: 3}}", "[RTE]", "option 'tasks' must be dict"),
+        ("STS-B: {epochs: 3}", "STS-B: 3", "STS-B must map options to values"),
+        ("STS-B: {epochs: 3}", "STS-B: {seed: 3}", "STS-B: seed is each run's own"),
         ("tasks:", "task: 1\ntasks:", "unknown option 'task'"),
     ],
 )
