@@ -256,6 +256,13 @@ def near_names(name: str, known: Iterable[str]) -> str:
     return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
 
 
+def first_names(names: Iterable[str]) -> str:
+    """The first five names, and how many more there are."""
+    names = list(names)
+    rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + rest
+
+
 def _matches(value: object, annotation: object) -> bool:
     """Whether a value has exactly the annotated type (a bool is no int, an int is a float)."""
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
@@ -325,6 +332,46 @@ def require_type(record: type, name: str, value: object, *, where: str) -> None:
     annotation = typing.get_type_hints(record)[name]
     if not _matches(value, annotation):
         raise ValueError(f"{where} must be {_spelled(annotation)}, got {value!r}")
+
+
+HEAD_QKV_BIAS = "head_qkv_bias"
+"""Flat name of the head's ``qkv_bias`` beside a backbone that has an option of that name."""
+
+
+def sort_options(
+    record: type[Record], options: Mapping[str, Any], *, where: str
+) -> tuple[Record, HeadConfig]:
+    """Sort flat options into the records of a backbone and a head.
+
+    Where both have an option of one name (``qkv_bias``) it is the backbone's, and
+    ``head_qkv_bias`` names the head's.
+
+    Args:
+        record: of the backbone.
+        options: option name to value.
+        where: the model's name, for error messages.
+
+    Returns:
+        The two records.
+
+    Raises:
+        ValueError: an unknown option (the near ones are listed), a wrong type, or a value out of
+            range.
+    """
+    own = {field.name for field in dataclasses.fields(record)}  # type: ignore[arg-type]
+    of_head = {field.name for field in dataclasses.fields(HeadConfig)}
+    flat = {HEAD_QKV_BIAS if name in own else name: name for name in of_head}
+    unknown = sorted(set(options) - own - set(flat))
+    if unknown:
+        raise ValueError(
+            f"unknown option {unknown[0]!r} for {where}; {near_names(unknown[0], own | set(flat))}"
+        )
+    backbone = {name: value for name, value in options.items() if name in own}
+    head = {flat[name]: value for name, value in options.items() if name not in own}
+    return (
+        build_record(record, backbone, where=where),
+        build_record(HeadConfig, head, where=where),
+    )
 
 
 def require_buildable(sizes: Mapping[str, int], parameters: int) -> None:

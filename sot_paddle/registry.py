@@ -11,9 +11,9 @@ from paddle import nn
 from sot_paddle.backbones import bert, conv_bert, gpt, roberta, spanbert, swin, vit
 from sot_paddle.backbones.image_classifier import ImageClassifier
 from sot_paddle.backbones.text import SECOND_ORDER, TextBackbone, build_text
-from sot_paddle.config import LAYERS, SPANS, near_names
+from sot_paddle.config import LAYERS, SPANS, near_names, sort_options
 from sot_paddle.ops.layers import with_native_layers
-from sot_paddle.vision_config import ImageConfig, SwinConfig, ViTConfig, sort_options
+from sot_paddle.vision_config import ImageConfig, SwinConfig, ViTConfig
 
 TEXT_CLASSES, IMAGE_CLASSES = 2, 1000
 """Classes of a text model and, ImageNet's, of a vision model by default."""

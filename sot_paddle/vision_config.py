@@ -1,15 +1,11 @@
-"""Frozen option records of the vision backbones, and sorting of flat options into records."""
+"""Frozen option records of the vision backbones."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar
 
 from sot_paddle.config import (
-    HeadConfig,
-    build_record,
     check_finite,
     near_names,
     require_buildable,
@@ -20,10 +16,6 @@ TOKEN_TYPES = ("densenet", "resnet", "inception", "nonlocal", "linear", "patch")
 DENSE_NORMS = ("none", "bn")
 POSITIONS = ("sinusoid", "learned")
 _STAGES = 16
-HEAD_QKV_BIAS = "head_qkv_bias"
-"""Flat name of the head's ``qkv_bias`` beside a backbone that has an option of that name."""
-
-Backbone = TypeVar("Backbone", bound="ImageConfig")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,41 +174,3 @@ def require_divisible(width: int, num_heads: int, *, where: str = "") -> None:
         raise ValueError(
             f"the channels must be a multiple of num_heads{where}, got {width} and {num_heads}"
         )
-
-
-def sort_options(
-    record: type[Backbone], options: Mapping[str, Any], *, where: str
-) -> tuple[Backbone, HeadConfig]:
-    """Sort flat options into the records of a backbone and a head.
-
-    ``qkv_bias`` is an option of both: here it is the backbone's, and ``head_qkv_bias`` names the
-    head's.
-
-    Args:
-        record: ViTConfig or SwinConfig.
-        options: option name to value.
-        where: the model's name, for error messages.
-
-    Returns:
-        The two records.
-
-    Raises:
-        ValueError: an unknown option (the near ones are listed), a wrong type, or a value out of
-            range.
-    """
-    backbone_fields = {field.name for field in dataclasses.fields(record)}
-    head_fields = {field.name for field in dataclasses.fields(HeadConfig)} - backbone_fields
-    known = backbone_fields | head_fields | {HEAD_QKV_BIAS}
-    unknown = sorted(set(options) - known)
-    if unknown:
-        raise ValueError(
-            f"unknown option {unknown[0]!r} for {where}; {near_names(unknown[0], known)}"
-        )
-    backbone = {name: value for name, value in options.items() if name in backbone_fields}
-    head = {name: value for name, value in options.items() if name in head_fields}
-    if HEAD_QKV_BIAS in options:
-        head["qkv_bias"] = options[HEAD_QKV_BIAS]
-    return (
-        build_record(record, backbone, where=where),
-        build_record(HeadConfig, head, where=where),
-    )

@@ -23,13 +23,18 @@ from sot_paddle.checkpoint import (
     require_numbers,
     write_tensors,
 )
-from sot_paddle.config import CLASS_TOKEN_POOLINGS, NORMALIZATIONS, EncoderConfig
+from sot_paddle.config import (
+    CLASS_TOKEN_POOLINGS,
+    HEAD_QKV_BIAS,
+    NORMALIZATIONS,
+    EncoderConfig,
+    first_names,
+)
 from sot_paddle.heads.adapter_pooler import AdapterConfig
 from sot_paddle.reading import named_in_refusals
-from sot_paddle.vision_config import HEAD_QKV_BIAS, ImageConfig
+from sot_paddle.vision_config import ImageConfig
 
 _LOG = logging.getLogger(__name__)
-_SHOWN = 5
 _HEAD_PREFIX = "head."
 _REPLACEABLE = (_HEAD_PREFIX, "embed.")  # what a converted file may state that it lacks
 _WITHOUT_EFFECT = (
@@ -58,11 +63,6 @@ def to_numpy(tensor: paddle.Tensor) -> np.ndarray:
     return array.view(ml_dtypes.bfloat16) if tensor.dtype == paddle.bfloat16 else array
 
 
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
-
-
 def _check_names(path: Path, tensors: Tensors, own: Mapping, absent: set[str]) -> list[str]:
     """Refuse names that do not fit; return the tensors left at their initialisation."""
     if tensors and not set(tensors) & set(own):
@@ -73,7 +73,7 @@ def _check_names(path: Path, tensors: Tensors, own: Mapping, absent: set[str]) -
     unexpected = sorted(set(tensors) - set(own))
     if unexpected:
         raise ValueError(
-            f"{path} holds tensors that this model has not: {_listed(unexpected)}; "
+            f"{path} holds tensors that this model has not: {first_names(unexpected)}; "
             "build the model that the file was made for"
         )
     missing = [name for name in own if name not in tensors]
@@ -83,7 +83,7 @@ def _check_names(path: Path, tensors: Tensors, own: Mapping, absent: set[str]) -
         fresh |= {name for name in missing if name.startswith(_HEAD_PREFIX)}
     lost = [name for name in missing if name not in fresh]
     if lost:
-        raise ValueError(f"{path} lacks {_listed(lost)}")
+        raise ValueError(f"{path} lacks {first_names(lost)}")
     return missing
 
 
@@ -251,7 +251,7 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
         target = own[name]
         paddle.assign(_tensor(tensors[name]).astype(target.dtype), output=target)
     if missing:
-        _LOG.warning("%s has no %s: left as initialised", path, _listed(missing))
+        _LOG.warning("%s has no %s: left as initialised", path, first_names(missing))
     untold = unstated_options(metadata, model, has_head=has_head)
     if untold:
         _LOG.warning("%s does not state %s: the model's are taken", path, ", ".join(untold))

@@ -8,27 +8,46 @@ from __future__ import annotations
 import paddle
 from paddle import nn
 
+from sot_paddle.backbones.token_embed import build_token_embed
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.vision_config import ImageConfig
 
 
 class ImageClassifier(nn.Layer):
-    """A backbone, which a subclass makes, and a head.
+    """Token embedding, layers, which a subclass makes, and a head.
 
     Args:
         backbone: dimensions.
         head: options of the head.
         num_classes: K.
         name: the registry name it was built under, kept for checkpoints.
+        patch_norm_eps: of :func:`build_token_embed`.
     """
 
     def __init__(
-        self, backbone: ImageConfig, head: HeadConfig, num_classes: int, name: str
+        self,
+        backbone: ImageConfig,
+        head: HeadConfig,
+        num_classes: int,
+        name: str,
+        *,
+        patch_norm_eps: float | None = None,
     ) -> None:
         super().__init__()
         self.name, self.num_classes, self.img_size = name, num_classes, backbone.img_size
         self.backbone_config, self.head_config = backbone, head
+        self.embed = build_token_embed(
+            backbone.token_type,
+            img_size=backbone.img_size,
+            in_chans=backbone.in_chans,
+            embed_dim=backbone.embed_dim,
+            token_dim=backbone.token_dim,
+            large_output=backbone.large_output,
+            dense_norm=backbone.dense_norm,
+            patch_size=backbone.patch_size,
+            patch_norm_eps=patch_norm_eps,
+        )
 
     def features(self, images: paddle.Tensor, taps: Taps | None = None) -> Features:
         """Encode images (B, in_chans, H, W)."""

@@ -190,8 +190,6 @@ class DropPath(nn.Layer):
 
     def __init__(self, rate: float = 0.0) -> None:
         super().__init__()
-        if not 0.0 <= rate < 1.0:
-            raise ValueError(f"the rate of DropPath must be in [0, 1), got {rate}")
         self.rate = rate
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:

@@ -15,7 +15,6 @@ from paddle import nn
 from sot_paddle.backbones.image_classifier import ImageClassifier
 from sot_paddle.backbones.layers import LayerNorm, drop_path_rates
 from sot_paddle.backbones.swin_blocks import PatchMerging, SwinBlock
-from sot_paddle.backbones.token_embed import build_token_embed
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
@@ -80,18 +79,8 @@ class SwinTransformer(ImageClassifier):
     def __init__(
         self, backbone: SwinConfig, head: HeadConfig, num_classes: int, *, name: str = ""
     ) -> None:
-        super().__init__(backbone, head, num_classes, name)
-        self.embed = build_token_embed(
-            backbone.token_type,
-            img_size=backbone.img_size,
-            in_chans=backbone.in_chans,
-            embed_dim=backbone.embed_dim,
-            token_dim=backbone.token_dim,
-            large_output=backbone.large_output,
-            dense_norm=backbone.dense_norm,
-            patch_size=backbone.patch_size,
-            patch_norm_eps=backbone.layer_norm_eps if backbone.patch_norm else None,
-        )
+        epsilon = backbone.layer_norm_eps if backbone.patch_norm else None
+        super().__init__(backbone, head, num_classes, name, patch_norm_eps=epsilon)
         self._check_grid()
         self.pos_drop = nn.Dropout(backbone.drop_rate)
         rates = drop_path_rates(backbone.drop_path_rate, sum(backbone.depths))

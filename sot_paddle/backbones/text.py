@@ -19,9 +19,8 @@ from sot_paddle.config import (
     LAYERS,
     EncoderConfig,
     HeadConfig,
-    build_record,
-    near_names,
     require_type,
+    sort_options,
 )
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
@@ -265,21 +264,6 @@ def build_text(
         ValueError: an unknown option (the near ones are listed), a wrong type, a value out of
             range, or a head that cannot work.
     """
-    encoder_fields = {field.name for field in dataclasses.fields(backbone.options)}
-    head_fields = {field.name for field in dataclasses.fields(HeadConfig)}
-    unknown = set(options) - encoder_fields - head_fields
-    if unknown:
-        key = sorted(unknown)[0]
-        raise ValueError(
-            f"unknown option {key!r} for {name}; {near_names(key, encoder_fields | head_fields)}"
-        )
     given = {**backbone.presets[preset], "pooling": backbone.plain, **options}
-    encoder = {key: value for key, value in given.items() if key in encoder_fields}
-    head = {key: value for key, value in given.items() if key in head_fields}
-    return TextClassifier(
-        backbone,
-        build_record(backbone.options, encoder, where=name),
-        build_record(HeadConfig, head, where=name),
-        num_classes,
-        name=name,
-    )
+    records = sort_options(backbone.options, given, where=name)
+    return TextClassifier(backbone, *records, num_classes, name=name)

@@ -14,7 +14,6 @@ from paddle import nn
 
 from sot_paddle.backbones.image_classifier import ImageClassifier
 from sot_paddle.backbones.layers import Attention, DropPath, LayerNorm, Mlp, drop_path_rates
-from sot_paddle.backbones.token_embed import build_token_embed
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.functional import axis_length
@@ -75,16 +74,6 @@ class VisionTransformer(ImageClassifier):
     ) -> None:
         super().__init__(backbone, head, num_classes, name)
         dim = backbone.embed_dim
-        self.embed = build_token_embed(
-            backbone.token_type,
-            img_size=backbone.img_size,
-            in_chans=backbone.in_chans,
-            embed_dim=dim,
-            token_dim=backbone.token_dim,
-            large_output=backbone.large_output,
-            dense_norm=backbone.dense_norm,
-            patch_size=backbone.patch_size,
-        )
         normal = nn.initializer.Normal(0.0, 0.02)
         self.cls_token = self.create_parameter([1, 1, dim], default_initializer=normal)
         length = 1 + self.embed.num_tokens

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sot_paddle.config import first_names
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.subword import RowForm, SubwordTokenizer, check_row_options
+from sot_paddle.data.subword import RowForm, SubwordTokenizer
 from sot_paddle.reading import LARGEST_JSON, field_of, read_json, read_text
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ class ByteBpeTokenizer(SubwordTokenizer):
         max_length: int = 128,
         tie_break: str = "slow",
     ) -> None:
-        check_row_options(max_length, tie_break)
         from tokenizers import AddedToken, normalizers, pre_tokenizers
 
         backend = _backend(Path(source), _SPECIAL, end_of_word="")
@@ -91,7 +91,6 @@ class WordBpeTokenizer(SubwordTokenizer):
         max_length: int = 128,
         tie_break: str = "slow",
     ) -> None:
-        check_row_options(max_length, tie_break)
         from tokenizers import normalizers, pre_tokenizers
 
         backend = _backend(Path(source), (_UNKNOWN,), end_of_word=_END_OF_WORD)
@@ -129,7 +128,7 @@ def _backend(source: Path, special: tuple[str, ...], *, end_of_word: str) -> Tok
         listed = field_of(model, "merges", list, str(place))
         merges = [tuple(m.split(" ")) if isinstance(m, str) else _pair(m) for m in listed]
     else:
-        held = ", ".join(sorted(path.name for path in source.iterdir())[:8]) or "nothing"
+        held = first_names(sorted(path.name for path in source.iterdir())) or "nothing"
         raise DataError(
             f"expected vocab.json and merges.txt, or tokenizer.json, in {source}, which holds "
             f"{held}"

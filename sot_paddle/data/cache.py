@@ -153,7 +153,6 @@ def _write(path: Path, key: str, features: TokenFeatures) -> None:
     np.savez(stream, **features.arrays())
     payload = stream.getvalue()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, payload + _stamp(key, payload))
     except OSError as error:
         reason = error.strerror or error

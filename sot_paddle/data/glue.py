@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from sot_paddle.config import first_names
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import SplitFile, Task, get_task, resolve_split
 from sot_paddle.data.tsv import Table, bad_row, decoded_lines, read_table
@@ -120,9 +121,8 @@ def _locate(folder: Path, task: Task, split: str) -> SplitFile:
         kind = "is a file, not a folder" if folder.exists() else "does not exist"
         raise DataError(f"{asked}, which {kind}; give the folder that holds the task's files")
     held = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
-    shown = ", ".join(held[:8]) + (f" and {len(held) - 8} more" if len(held) > 8 else "")
     hint = f"; did you mean {folder / task.title}?" if f"{task.title}/" in held else ""
-    raise DataError(f"{asked}, which holds {shown or 'nothing'}{hint}")
+    raise DataError(f"{asked}, which holds {first_names(held) or 'nothing'}{hint}")
 
 
 def _member_ids(path: Path) -> set[tuple[str, ...]]:

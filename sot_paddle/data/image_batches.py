@@ -56,9 +56,6 @@ class TrainCollate:
         Returns:
             ``images`` float32 (B, 3, S, S); ``labels`` float32 (B, K) where ``mix`` is set, else
             int64 (B,); ``corrupt`` int64 where images were passed over.
-
-        Raises:
-            DataError: an odd batch to mix, or a label that the targets have no class for.
         """
         images = np.stack([sample.image for sample in samples])  # (B, S, S, 3)
         labels = np.array([sample.label for sample in samples], dtype=np.int64)

@@ -18,7 +18,6 @@ from sot_paddle.data.image_random import generator
 from sot_paddle.data.image_sources import ImageSource
 from sot_paddle.data.image_transforms import EvalTransform
 
-ON_CORRUPT = ("fatal", "skip")
 REPLACEMENT_TRIES = 50
 
 Key = tuple[int, int]
@@ -68,9 +67,6 @@ class ImageTrainSet:
     Attributes:
         source: the same.
         transform: made from ``config``.
-
-    Raises:
-        DataError: ``on_corrupt`` is something else.
     """
 
     instead = "the next image takes its place"
@@ -83,7 +79,6 @@ class ImageTrainSet:
         seed: int = 0,
         on_corrupt: str = "fatal",
     ) -> None:
-        _require_policy(on_corrupt)
         self.source, self.seed, self.on_corrupt = source, seed, on_corrupt
         self.transform = TrainTransform(config)
 
@@ -135,9 +130,6 @@ class ImageEvalSet:
         source: the same.
         transform: the same.
         image_size: height and width of the samples.
-
-    Raises:
-        DataError: ``on_corrupt`` is something else.
     """
 
     instead = "it is left out"
@@ -146,7 +138,6 @@ class ImageEvalSet:
     def __init__(
         self, source: ImageSource, transform: EvalTransform, on_corrupt: str = "fatal"
     ) -> None:
-        _require_policy(on_corrupt)
         self.source, self.transform, self.on_corrupt = source, transform, on_corrupt
         self.image_size = transform.img_size
 
@@ -170,11 +161,6 @@ class ImageEvalSet:
                 raise
             return EvalSample(None, label, int(index))
         return EvalSample(self.transform(image), label, int(index))
-
-
-def _require_policy(on_corrupt: str) -> None:
-    if on_corrupt not in ON_CORRUPT:
-        raise DataError(f"corrupt images: expected {' or '.join(ON_CORRUPT)}, got {on_corrupt!r}")
 
 
 def _require_index(index: int, count: int) -> None:

@@ -18,6 +18,9 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_sources import ArraySource
 from sot_paddle.data.image_transforms import get_resampling
 
+DIGITS = "digits"
+"""Stands for a folder on every command line that takes images."""
+
 CLASSES = tuple(str(digit) for digit in range(10))
 EVERY = 5
 """Of each class, images 0, 5, 10, ... are for validation."""

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sot_paddle.data.errors import DataError
-
 TRIES = 10
 MODES = ("pixel", "rand", "const")
 
@@ -30,9 +28,6 @@ class ErasingConfig:
         min_area: smallest part of the image's area.
         max_area: largest part.
         min_aspect: smallest height / width; the largest is its inverse, uniform in the logarithm.
-
-    Raises:
-        DataError: impossible values.
     """
 
     prob: float = 0.25
@@ -41,20 +36,6 @@ class ErasingConfig:
     min_area: float = 0.02
     max_area: float = 1 / 3
     min_aspect: float = 0.3
-
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise DataError(f"erasing mode: expected one of {', '.join(MODES)}, got {self.mode!r}")
-        if not 0 <= self.prob <= 1 or self.count < 1:
-            raise DataError(
-                "erasing: expected a probability from 0 to 1 and a count from 1, got "
-                f"{self.prob} and {self.count}"
-            )
-        if not 0 < self.min_area <= self.max_area <= 1 or not 0 < self.min_aspect <= 1:
-            raise DataError(
-                "erasing: expected 0 < min_area <= max_area <= 1 and 0 < min_aspect <= 1, got "
-                f"{self.min_area}, {self.max_area} and {self.min_aspect}"
-            )
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
+from sot_paddle.config import first_names
 from sot_paddle.data.errors import DataError
 from sot_paddle.reading import shown
 
 EXTENSIONS = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 OTHER_NAMES = {"val": ("validation",)}
 """The original's second name of the validation folder."""
-SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def read_split(root: str | Path, split: str) -> ImageSamples:
     if not root.is_dir():
         found = "a file" if root.exists() else "nothing there"
     else:
-        found = _some(entry.name for entry in root.iterdir()) or "an empty folder"
+        found = first_names(sorted(entry.name for entry in root.iterdir())) or "an empty folder"
     raise DataError(
         f"{root}: expected a folder with {' or '.join(names)} in it (train/<class>/*, "
         f"val/<class>/*), got: {found}; name the folder above {split}"
@@ -100,7 +100,7 @@ def _list_classes(folder: Path, entries: list[Path]) -> ImageSamples:
     if stray:
         raise DataError(
             f"{folder}: expected class folders only, got {len(stray)} image(s) beside them: "
-            f"{_some(stray)}; move each into the folder of its class"
+            f"{first_names(sorted(stray))}; move each into the folder of its class"
         )
     if not classes:
         raise DataError(
@@ -118,7 +118,8 @@ def _list_classes(folder: Path, entries: list[Path]) -> ImageSamples:
     if empty:
         raise DataError(
             f"{folder}: expected images ({' '.join(EXTENSIONS)}) in every class folder, got none "
-            f"in {len(empty)} of {len(classes)}: {_some(empty)}; remove these folders or fill them"
+            f"in {len(empty)} of {len(classes)}: {first_names(empty)}; remove these folders or "
+            "fill them"
         )
     return ImageSamples(folder, classes, tuple(files), np.array(labels, dtype=np.int64))
 
@@ -147,13 +148,6 @@ def _is_image(name: str) -> bool:
     return not name.startswith(".") and name.lower().endswith(EXTENSIONS)
 
 
-def _some(names: Iterable[str]) -> str:
-    """The first few names in order, and how many more there are."""
-    ordered = sorted(names)
-    rest = f" and {len(ordered) - SHOWN} more" if len(ordered) > SHOWN else ""
-    return ", ".join(ordered[:SHOWN]) + rest
-
-
 def read_train_val(root: str | Path) -> tuple[ImageSamples, ImageSamples]:
     """List both splits of a data set and make sure that they have the same classes.
 
@@ -166,7 +160,9 @@ def read_train_val(root: str | Path) -> tuple[ImageSamples, ImageSamples]:
         "train": set(val.classes) - set(train.classes),
     }
     differences = [
-        f"{len(names)} not in {split}: {_some(names)}" for split, names in missing.items() if names
+        f"{len(names)} not in {split}: {first_names(sorted(names))}"
+        for split, names in missing.items()
+        if names
     ]
     if differences:
         raise DataError(

@@ -10,7 +10,6 @@ import numpy as np
 import paddle
 
 from sot_paddle.data.batch_loader import BatchLoader
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_batches import CORRUPT
 from sot_paddle.data.image_dataset import ImageEvalSet, ImageTrainSet
 from sot_paddle.data.image_workers import BatchWorkers
@@ -37,9 +36,6 @@ class ImageLoader(BatchLoader):
 
     Attributes:
         corrupt: indices of the images skipped so far.
-
-    Raises:
-        DataError: a negative number of workers.
     """
 
     def __init__(
@@ -50,8 +46,6 @@ class ImageLoader(BatchLoader):
         workers: int = 0,
         dtype: str = "float32",
     ) -> None:
-        if workers < 0:
-            raise DataError(f"workers: expected from 0, got {workers}")
         super().__init__(lambda keys: collate([dataset[key] for key in keys]), batch_sampler)
         self.images, self._dtype = dataset, dtype
         self.corrupt: set[int] = set()

@@ -45,7 +45,7 @@ class RandAugmentConfig:
         prob: probability that a drawn operation is carried out.
 
     Raises:
-        DataError: impossible values.
+        DataError: a probability above 1.
     """
 
     magnitude: float = MAX_MAGNITUDE
@@ -55,11 +55,6 @@ class RandAugmentConfig:
     prob: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.magnitude < 0 or self.std < 0 or self.layers < 0:
-            raise DataError(
-                "RandAugment: expected magnitude, std and layers from 0, got "
-                f"{self.magnitude}, {self.std} and {self.layers}"
-            )
         if not 0 <= self.prob <= 1:
             raise DataError(f"RandAugment: expected a probability from 0 to 1, got {self.prob}")
 

@@ -6,14 +6,9 @@ the same whichever process or worker computes it, before and after a resume.
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 
-from sot_paddle.data.errors import DataError
-
 STREAMS = ("augment", "erase", "mix")
-LIMIT = 2**32
 
 
 def generator(stream: str, seed: int, epoch: int, index: int) -> np.random.Generator:
@@ -22,23 +17,12 @@ def generator(stream: str, seed: int, epoch: int, index: int) -> np.random.Gener
     Args:
         stream: ``"augment"`` (crop, flip, RandAugment of one image), ``"erase"`` (random erasing
             of one image) or ``"mix"`` (mixup or cutmix of one batch); their draws are independent.
-        seed: of the whole run.
+        seed: of the whole run, a whole number from 0 to 2**32 - 1 as the others are.
         epoch: counted from 0.
         index: of the image in its data set; for a batch, of its first image.
 
     Returns:
         A new counter-based generator (Philox).
-
-    Raises:
-        DataError: a number is not a whole number from 0 to 2**32 - 1.
     """
-    words = [STREAMS.index(stream)]
-    for name, value in (("seed", seed), ("epoch", epoch), ("index", index)):
-        try:
-            number = operator.index(value)
-        except TypeError:
-            number = -1
-        if not 0 <= number < LIMIT:
-            raise DataError(f"{name}: expected a whole number from 0 to 2**32 - 1, got {value!r}")
-        words.append(number)
+    words = [STREAMS.index(stream), seed, epoch, index]
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(words)))

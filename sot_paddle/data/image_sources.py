@@ -79,9 +79,6 @@ class ArraySource:
         labels: (n,) whole numbers.
         classes: class names.
         names: what to call the images, None for their numbers.
-
-    Raises:
-        DataError: unequal numbers, or an array that is not an RGB image.
     """
 
     def __init__(
@@ -94,13 +91,6 @@ class ArraySource:
         self.images, self.classes = images, tuple(classes)
         self.labels = np.asarray(labels, dtype=np.int64)
         self._names = names
-        if len(images) != len(self.labels) or (names is not None and len(names) != len(images)):
-            raise DataError(f"expected one label per image, got {len(self.labels)}, {len(images)}")
-        for position, image in enumerate(images):
-            if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-                raise DataError(
-                    f"image {position}: expected uint8 (H, W, 3), got {image.dtype} {image.shape}"
-                )
 
     def __len__(self) -> int:
         """Number of images."""

@@ -32,23 +32,6 @@ def get_resampling(name: str) -> Image.Resampling:
     return RESAMPLING[name]
 
 
-def require_image_size(img_size: int) -> None:
-    """Raise DataError unless ``img_size`` is a number of pixels."""
-    if isinstance(img_size, bool) or not isinstance(img_size, int) or img_size < 1:
-        raise DataError(f"img_size: expected a whole number of pixels from 1, got {img_size!r}")
-
-
-def require_statistics(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
-    """Raise DataError unless there are three finite means and three positive deviations."""
-    for name, values in (("mean", mean), ("std", std)):
-        good = len(values) == 3 and all(math.isfinite(value) for value in values)
-        if not good or (name == "std" and min(values) <= 0):
-            raise DataError(
-                f"{name}: expected three finite numbers{' above 0' * (name == 'std')} for pixels "
-                f"from 0 to 1, got {values!r}"
-            )
-
-
 def resize_shorter(image: Image.Image, size: int, resampling: Image.Resampling) -> Image.Image:
     """Resize so that the shorter side has ``size`` pixels; the longer side is rounded down."""
     width, height = image.size
@@ -138,8 +121,15 @@ class EvalTransform:
     std: tuple[float, ...] = IMAGENET_STD
 
     def __post_init__(self) -> None:
-        require_image_size(self.img_size)
-        require_statistics(self.mean, self.std)
+        if self.img_size < 1:
+            raise DataError(f"img_size: expected a number of pixels from 1, got {self.img_size!r}")
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            good = len(values) == 3 and all(math.isfinite(value) for value in values)
+            if not good or (name == "std" and min(values) <= 0):
+                raise DataError(
+                    f"{name}: expected three finite numbers{' above 0' * (name == 'std')} for "
+                    f"pixels from 0 to 1, got {values!r}"
+                )
         get_resampling(self.interpolation)
         if not 0 < self.crop_pct <= 1:
             raise DataError(f"crop_pct: expected above 0 to 1, got {self.crop_pct!r}")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sot_paddle.config import first_names
 from sot_paddle.data.errors import DataError
 
 IMAGENET_CLASSES = 1000
@@ -51,8 +52,6 @@ SYNSETS = tuple(_SYNSETS.split())
 INDICES = tuple(int(index) for index in _INDICES.split())
 """Their columns among ImageNet's 1000 classes, in the same order."""
 
-SHOWN = 5
-
 
 def require_synsets(classes: Sequence[str], where: object = "ImageNet-A") -> None:
     """Make sure that class folders are those of ImageNet-A.
@@ -69,7 +68,7 @@ def require_synsets(classes: Sequence[str], where: object = "ImageNet-A") -> Non
     missing = sorted(set(SYNSETS) - set(classes))
     foreign = sorted(set(classes) - set(SYNSETS))
     parts = [
-        f"{len(names)} {kind} ({', '.join(names[:SHOWN])}{', ...' * (len(names) > SHOWN)})"
+        f"{len(names)} {kind} ({first_names(names)})"
         for kind, names in (("missing", missing), ("that are not among them", foreign))
         if names
     ]
@@ -111,13 +110,5 @@ def gather_scores(scores: np.ndarray) -> np.ndarray:
 
     Returns:
         (B, 200) in label order; top-1 and top-5 are taken of these.
-
-    Raises:
-        DataError: another number of columns.
     """
-    if scores.ndim != 2 or scores.shape[1] != IMAGENET_CLASSES:
-        raise DataError(
-            f"ImageNet-A: expected scores of a model with {IMAGENET_CLASSES} classes, got "
-            f"{tuple(scores.shape)}; use a model trained on ImageNet-1K"
-        )
     return scores[:, list(INDICES)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Set
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,9 +17,7 @@ TEXTS = ("sentence", "text")
 """Names of a column with one text; the first that is there is taken."""
 
 
-def own_task(
-    data_dir: str | Path, *, labels: Sequence[str] | None = None, regression: bool = False
-) -> Task:
+def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
     """Describe the files ``train.tsv``, ``dev.tsv`` and ``test.tsv`` of a folder as a task.
 
     Each has a header with ``sentence`` (or ``text``), or ``sentence1`` and ``sentence2``, and
@@ -27,9 +25,8 @@ def own_task(
     ``index`` numbers the rows. Quoting is off, as in GLUE.
 
     Args:
-        data_dir: the folder; its ``train.tsv`` decides columns and labels.
-        labels: class names in class-index order; None takes those of ``train.tsv`` in order
-            (numerically when all are whole numbers).
+        data_dir: the folder; its ``train.tsv`` decides columns and labels, whose order is that of
+            the class indices (numerical when all are whole numbers).
         regression: whether the label is a score.
 
     Returns:
@@ -37,11 +34,8 @@ def own_task(
         or Pearson and Spearman correlation and their mean.
 
     Raises:
-        DataError: no usable ``train.tsv``, no text column, fewer than two classes, or labels
-            together with regression.
+        DataError: no usable ``train.tsv``, no text column, or fewer than two classes.
     """
-    if labels is not None and regression:
-        raise DataError("own table: expected labels or regression=True, got both")
     path = Path(data_dir) / "train.tsv"
     probe = _task(("sentence",), ("?",), regression=False)
     split_paths(data_dir, probe, "train")  # refuses a wrong folder
@@ -50,7 +44,7 @@ def own_task(
     if regression:
         return _task(text, (), regression=True)
     cells = {cells[table.columns["label"]] for _, cells in table.rows}
-    return _task(text, class_names(path, cells if labels is None else labels), regression=False)
+    return _task(text, class_names(path, cells), regression=False)
 
 
 def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
@@ -70,29 +64,24 @@ def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
     return (found[0],)
 
 
-def class_names(path: Path, labels: Collection[str]) -> tuple[str, ...]:
-    """The classes in the order of their indices: of a set in order, else as they are given.
+def class_names(path: Path, labels: Set[str]) -> tuple[str, ...]:
+    """The classes in the order of their indices: numerically when all are whole numbers.
 
     Args:
         path: of the table, for messages.
-        labels: the set of what stands in its column, or the names in their order.
+        labels: what stands in its column.
 
     Raises:
-        DataError: fewer than two, more than `MAX_CLASSES`, or one twice.
+        DataError: fewer than two, or more than `MAX_CLASSES`.
     """
-    chosen = _ordered(labels) if isinstance(labels, Set) else tuple(labels)
-    if not 2 <= len(chosen) <= MAX_CLASSES or len(set(chosen)) < len(chosen):
+    if not 2 <= len(labels) <= MAX_CLASSES:
         raise DataError(
-            f"{path}: expected 2 to {MAX_CLASSES} different labels, found {len(chosen)}; use "
+            f"{path}: expected 2 to {MAX_CLASSES} different labels, found {len(labels)}; use "
             "regression=True if the label is a score"
         )
-    return chosen
-
-
-def _ordered(cells: Collection[str]) -> tuple[str, ...]:
-    if all(cell.removeprefix("-").isdecimal() for cell in cells):
-        return tuple(sorted(cells, key=lambda cell: (int(cell), cell)))
-    return tuple(sorted(cells))
+    if all(cell.removeprefix("-").isdecimal() for cell in labels):
+        return tuple(sorted(labels, key=lambda cell: (int(cell), cell)))
+    return tuple(sorted(labels))
 
 
 def described(

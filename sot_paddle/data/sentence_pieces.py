@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.subword import RowForm, SubwordTokenizer, check_row_options
+from sot_paddle.data.subword import RowForm, SubwordTokenizer
 from sot_paddle.reading import LARGEST_JSON, read_bytes
 
 MODEL_FILES = ("spiece.model", "spm.model")
@@ -51,7 +51,6 @@ class SentencePieceTokenizer(SubwordTokenizer):
         max_length: int = 128,
         tie_break: str = "slow",
     ) -> None:
-        check_row_options(max_length, tie_break)
         lower = True if do_lower_case is None else do_lower_case
         backend = _Pieces(_find(Path(source)), lower=lower)
         first, separator, pad, mask = (backend.ids[token] for token in _SPECIAL)

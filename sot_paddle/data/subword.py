@@ -143,6 +143,8 @@ class SubwordTokenizer:
         word_lead: str = "",
         settings: str = "",
     ) -> None:
+        if max_length < _SHORTEST:
+            raise DataError(f"max_length: expected at least {_SHORTEST}, got {max_length}")
         self.form, self.pad_id, self.mask_id = form, pad_id, mask_id
         self.do_lower_case, self.word_lead = do_lower_case, word_lead
         self.max_length, self.tie_break, self.trunc_medium = max_length, tie_break, HEAD
@@ -183,12 +185,8 @@ class SubwordTokenizer:
             text_a: B texts, any string, empty ones included.
             text_b: B second sentences, or None.
             max_length: for this call only; None takes the tokenizer's.
-
-        Raises:
-            DataError: the two have different lengths, or an entry is not a string.
         """
-        limit = self._limit(max_length)
-        _check_texts(text_a, text_b)
+        limit = max_length or self.max_length
         first = self.ids(text_a)
         second = None if text_b is None else self.ids(text_b)
         rows, types = [], []
@@ -219,7 +217,7 @@ class SubwordTokenizer:
             ``input_ids``, ``token_type_ids`` (1 from the second sentence on, 0 at padding) and
             ``attention_mask`` (1 = valid), each (B, S) int64.
         """
-        limit = self._limit(max_length)
+        limit = max_length or self.max_length
         features = self.tokenize(text_a, text_b, max_length=limit)
         return pad_rows(
             features, range(len(features)), pad=pad, max_length=limit, pad_id=self.pad_id
@@ -238,7 +236,6 @@ class SubwordTokenizer:
         Returns:
             For each text its ids, and for each id its first character and the one after its last.
         """
-        _check_texts(texts, None)
         encoded = self._backend.encode_batch(list(texts), add_special_tokens=False)
         return [(encoding.ids, encoding.offsets) for encoding in encoded]
 
@@ -255,12 +252,6 @@ class SubwordTokenizer:
         encoded = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encoded]
 
-    def _limit(self, max_length: int | None) -> int:
-        if max_length is None:
-            return self.max_length
-        _check_max_length(max_length)
-        return max_length
-
     def _assemble(
         self, first: list[int], second: list[int] | None, limit: int
     ) -> tuple[list[int], int]:
@@ -276,34 +267,3 @@ class SubwordTokenizer:
         row = [*form.begin, *first[:kept_first], *form.between]
         whole = [*row, *second[:kept_second], *form.end]
         return whole, len(row) if form.typed else len(whole)
-
-
-def check_row_options(max_length: int, tie_break: str) -> None:
-    """Refuse an impossible option, before a vocabulary is read.
-
-    Raises:
-        DataError: too few tokens, or an unknown rule for ties.
-    """
-    _check_max_length(max_length)
-    if tie_break not in TIE_BREAKS:
-        raise DataError(f"tie_break: expected one of {', '.join(TIE_BREAKS)}, got {tie_break!r}")
-
-
-def _check_max_length(max_length: int) -> None:
-    if max_length < _SHORTEST:
-        raise DataError(f"max_length: expected at least {_SHORTEST}, got {max_length}")
-
-
-def _check_texts(text_a: Sequence[str], text_b: Sequence[str] | None) -> None:
-    if text_b is not None and len(text_a) != len(text_b):
-        raise DataError(f"sentence pairs: expected equal counts, got {len(text_a)}, {len(text_b)}")
-    for texts in (text_a, text_b or ()):
-        if isinstance(texts, str):
-            raise DataError(
-                "texts: expected a sequence of strings, got one string; put it in a list"
-            )
-        for position, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise DataError(
-                    f"texts: expected a string at position {position}, got {type(text).__name__}"
-                )

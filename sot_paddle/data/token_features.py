@@ -12,8 +12,6 @@ import numpy as np
 
 from sot_paddle.data.errors import DataError
 
-PADDINGS = ("max_length", "longest")
-
 
 @dataclass(frozen=True, eq=False)
 class TokenFeatures:
@@ -89,7 +87,7 @@ def pad_rows(
 
     Args:
         features: n tokenized examples.
-        positions: the B rows to take, in this order; a row may come twice.
+        positions: the B rows to take, at least one, in this order; a row may come twice.
         pad: ``"max_length"`` pads every batch to ``max_length`` (the original), ``"longest"``
             to the longest row of this batch.
         max_length: S for ``pad="max_length"``; rows longer than it are refused.
@@ -100,15 +98,11 @@ def pad_rows(
         ``labels`` (B,), int64 or float32, where the features have them.
 
     Raises:
-        DataError: no rows, an unknown padding, no ``max_length``, or a row longer than it.
+        DataError: a row longer than ``max_length``.
 
     Source: specs.md B.2.
     """
     positions = np.asarray(list(positions), dtype=np.int64)
-    if pad not in PADDINGS:
-        raise DataError(f"pad: expected one of {', '.join(PADDINGS)}, got {pad!r}")
-    if not len(positions):
-        raise DataError("a batch needs at least one row, got none")
     lengths = features.lengths[positions]  # (B,)
     width = max(1, int(lengths.max()))  # a row without special tokens may be empty
     if max_length is not None and width > max_length:
@@ -117,8 +111,6 @@ def pad_rows(
             "that length"
         )
     if pad == "max_length":
-        if max_length is None:
-            raise DataError("pad='max_length' needs max_length, got None")
         width = max_length
     column = np.arange(width)  # (S,)
     mask = column < lengths[:, None]  # (B, S)

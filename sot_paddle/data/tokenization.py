@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sot_paddle.data.subword import RowForm, SubwordTokenizer, check_row_options
+from sot_paddle.data.subword import RowForm, SubwordTokenizer
 from sot_paddle.data.vocabulary import (
     MAX_WORD_CHARS,
     SPECIAL_TOKENS,
@@ -45,7 +45,6 @@ class WordPieceTokenizer(SubwordTokenizer):
         max_length: int = 128,
         tie_break: str = "slow",
     ) -> None:
-        check_row_options(max_length, tie_break)
         backend, settings = load_backend(Path(source))
         lower = settings.get("do_lower_case") if do_lower_case is None else do_lower_case
         lower = True if lower is None else bool(lower)

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sot_paddle.config import first_names
 from sot_paddle.data.errors import DataError
 from sot_paddle.reading import LARGEST_JSON, field_of, read_json, read_text
 
@@ -39,7 +40,7 @@ def load_backend(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
         backend, stored = _from_json(source / "tokenizer.json")
         return backend, stored | settings
     if not (source / "vocab.txt").is_file():
-        held = ", ".join(sorted(path.name for path in source.iterdir())[:8]) or "nothing"
+        held = first_names(sorted(path.name for path in source.iterdir())) or "nothing"
         raise DataError(f"expected tokenizer.json or vocab.txt in {source}, which holds {held}")
     return _from_vocabulary(source / "vocab.txt"), settings
 

@@ -14,14 +14,13 @@ from typing import Any
 from sot_paddle.config import near_names
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_decoding import decode_rgb
-from sot_paddle.data.image_digits import load_digits
+from sot_paddle.data.image_digits import DIGITS, load_digits
 from sot_paddle.data.image_folder import EXTENSIONS, images_below
 from sot_paddle.data.tsv import decoded_lines
 from sot_paddle.deploy.recipe import ImageRecipe, Recipe, TextRecipe
 from sot_paddle.reading import parse_json
 
 STDIN = "-"
-DIGITS = "digits"
 FORMATS = ("tsv", "csv", "jsonl", "lines")
 _SUFFIXES = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _KNOWN_COLUMNS = (("sentence1", "sentence2"), ("sentence",), ("text_a", "text_b"), ("text",))

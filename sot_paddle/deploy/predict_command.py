@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -68,7 +67,8 @@ def _run(options: argparse.Namespace) -> None:
     found = watch.counted(_records(predictor, options, wanted))
     lines = (json.dumps(one, ensure_ascii=False, allow_nan=False) + "\n" for one in found)
     if out is None:
-        _print(lines)
+        for line in lines:  # at once: who reads them may be waiting
+            print(line, end="", flush=True)
     else:
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(out) as handle:
@@ -87,15 +87,6 @@ def _records(
     if options.logits:
         raise ValueError("--logits: an answer has none; its candidates have scores")
     return answers(predictor, read_asked(places, wanted), options.batch_size)
-
-
-def _print(lines: Iterator[str]) -> None:
-    """Each line at once: who reads them may be waiting for it, or have seen enough."""
-    try:
-        for line in lines:
-            print(line, end="", flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> OneLineParser:

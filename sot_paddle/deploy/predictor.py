@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from sot_paddle.deploy.input_rows import Row
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx
@@ -81,8 +82,7 @@ def record(recipe: Recipe, logits: np.ndarray, *, logits_too: bool = False) -> d
     precise = logits.astype(np.float64)
     found: dict[str, Any]
     if recipe.labels:
-        shares = np.exp(precise - precise.max())
-        shares = [round(float(share), _DIGITS) for share in shares / shares.sum()]
+        shares = [round(float(share), _DIGITS) for share in softmax(precise)]
         best = int(precise.argmax())
         named = dict(zip(recipe.labels, shares, strict=True))
         found = {"label": recipe.labels[best], "probability": shares[best], "probabilities": named}

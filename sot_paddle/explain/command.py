@@ -19,7 +19,6 @@ from sot_paddle.explain.parts import parts_of
 from sot_paddle.explain.rows import Row, image_row, sentence_row
 from sot_paddle.explain.sentence_choice import choose_sentences
 from sot_paddle.explain.word_impact import explain_sentence
-from sot_paddle.failures import exit_status
 from sot_paddle.tasks.images import eval_transform
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.image_model import find_model_folder, load_trained
@@ -49,8 +48,7 @@ def run_command(arguments: Sequence[str]) -> int:
         0 when both files are written, 2 when the command was refused (one line on stderr says
         why, nothing is written), 130 when it was interrupted.
     """
-    options = parser().parse_args(list(arguments))
-    return exit_status("visualize", lambda: _run(options))
+    return parser().run(arguments, _run)
 
 
 def _run(options: argparse.Namespace) -> None:

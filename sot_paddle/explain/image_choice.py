@@ -12,11 +12,10 @@ from PIL import Image
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_decoding import decode_rgb
-from sot_paddle.data.image_digits import load_digits
+from sot_paddle.data.image_digits import DIGITS, load_digits
 from sot_paddle.data.image_folder import EXTENSIONS, OTHER_NAMES, read_class_folders, read_split
 from sot_paddle.data.image_sources import FolderSource, ImageSource
 
-DIGITS = "digits"
 MAX_ROWS = 64
 """Rows of a figure; more would not be looked at."""
 

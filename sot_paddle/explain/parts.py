@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import paddle
 from paddle import nn
+from scipy.special import softmax
 
 from sot_paddle.heads import fusion
 
@@ -89,8 +90,7 @@ class PartEvidence:
     @cached_property
     def probability(self) -> float:
         """Share of the choice in the softmax of this part's logits."""
-        shares = np.exp(self.logits - self.logits.max())
-        return float(shares.max() / shares.sum())
+        return float(softmax(self.logits).max())
 
     @property
     def margin(self) -> float:

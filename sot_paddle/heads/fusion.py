@@ -19,10 +19,15 @@ FC_DIM = 1280
 class ClassTokenHead(nn.Layer):
     """Scores of the class token alone (type None of the original, "ClassT")."""
 
-    def __init__(self, dim: int, num_classes: int, *, dropout: float = 0.0) -> None:
+    bias = True
+    """Of the classifier."""
+
+    def __init__(
+        self, dim: int, num_classes: int, *, dropout: float = 0.0, std: float = 0.02
+    ) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.cls_fc = linear(dim, num_classes)
+        self.cls_fc = linear(dim, num_classes, bias=self.bias, std=std)
 
     def forward(self, features: Features, taps: Taps | None = None) -> paddle.Tensor:
         """Map the class token (B, C) to logits (B, K)."""
@@ -71,19 +76,10 @@ class TwoLayerHead(PoolerHead):
         return record(taps, "head.cls_logits", self.cls_fc(self.dropout(pooled)))
 
 
-class ScoreHead(nn.Layer):
+class ScoreHead(ClassTokenHead):
     """GPT's own classifier: one linear layer without bias on the class token (transformers')."""
 
-    def __init__(
-        self, dim: int, num_classes: int, *, dropout: float = 0.0, std: float = 0.02
-    ) -> None:
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.cls_fc = linear(dim, num_classes, bias=False, std=std)
-
-    def forward(self, features: Features, taps: Taps | None = None) -> paddle.Tensor:
-        """Map the class token (B, C) to logits (B, K)."""
-        return record(taps, "head.cls_logits", self.cls_fc(self.dropout(features.cls)))
+    bias = False
 
 
 class WordHead(nn.Layer):

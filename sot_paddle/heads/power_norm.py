@@ -39,8 +39,6 @@ class SvPN(nn.Layer):
         on_zero: str = "nan",
     ) -> None:
         super().__init__()
-        if start not in ("learn", "one"):
-            raise ValueError(f"start must be 'learn' or 'one', got {start!r}")
         if num_iter == 1 and num_sv != 1:
             warnings.warn(
                 f"svPN with num_iter=1 and num_sv={num_sv} is ill-posed: the second triplet is "

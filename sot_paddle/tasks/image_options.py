@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.config import near_names
+from sot_paddle.data.image_erasing import MODES
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD
 from sot_paddle.options import RunOptions, check, check_precision, option, precision_option
 from sot_paddle.registry import PUBLISHED_NAMES, TIMM_NAMES, list_models
@@ -93,12 +94,12 @@ class ImageTrainConfig(RunOptions):
     )
     train_interpolation: str = option("random", "random (bilinear or bicubic), or one by name")
     hflip: float = option(0.5, "probability of a horizontal flip", low=0, high=1)
-    color_jitter: float = option(0.4, "colour jitter; has no effect beside --aa", low=0)
+    color_jitter: float = option(0.4, "colour jitter; has no effect beside --aa", low=0, high=1)
     aa: str | None = option(
         "rand-m9-mstd0.5-inc1", "RandAugment policy, none for none", flags=("--auto-augment",)
     )
     reprob: float = option(0.25, "probability of random erasing", low=0, high=1)
-    remode: str = option("pixel", "const, rand or pixel")
+    remode: str = option("pixel", "const, rand or pixel", choices=MODES)
     recount: int = option(1, "how many random erasing erases", unit="areas", low=1)
     mixup: float = option(0.8, "alpha of mixup, 0 for none", low=0)
     cutmix: float = option(1.0, "alpha of cutmix, 0 for none", low=0)

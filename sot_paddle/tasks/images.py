@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_augment import AugmentConfig
 from sot_paddle.data.image_batches import EvalCollate, TrainCollate
 from sot_paddle.data.image_dataset import ImageEvalSet, ImageTrainSet
-from sot_paddle.data.image_digits import load_digits
+from sot_paddle.data.image_digits import DIGITS, load_digits
 from sot_paddle.data.image_erasing import ErasingConfig
 from sot_paddle.data.image_folder import (
     OTHER_NAMES,
@@ -46,8 +46,8 @@ from sot_paddle.tasks.losses import image_loss
 from sot_paddle.tasks.order import ShuffledSplit
 from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
 
-DIGITS = "digits"
-"""Stands for a folder: scikit-learn's handwritten digits."""
+TRANSFORM = fields(EvalTransform)
+"""Options of the evaluation transform, by their names in every record that has them."""
 
 
 @dataclass(frozen=True)
@@ -211,13 +211,7 @@ def load_evaluation(config: ImageEvalConfig, transform: EvalTransform) -> ImageE
 
 def eval_transform(config: Any) -> EvalTransform:
     """The evaluation transform that a record's options describe."""
-    return EvalTransform(
-        img_size=config.img_size,
-        crop_pct=config.crop_pct,
-        interpolation=config.interpolation,
-        mean=config.mean,
-        std=config.std,
-    )
+    return EvalTransform(**{field.name: getattr(config, field.name) for field in TRANSFORM})
 
 
 def fingerprint(source: ImageSource) -> str:

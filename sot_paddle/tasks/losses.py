@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import paddle
 from paddle.nn import functional
+from scipy.special import log_softmax
 
 from sot_paddle.tasks.task import Outputs
 
@@ -163,6 +164,4 @@ def mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:
     logits = logits.astype(np.float64)
     if logits.shape[1] == 1:
         return float(np.mean((logits[:, 0] - labels) ** 2))
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    log_partition = np.log(np.exp(shifted).sum(axis=1))
-    return float(np.mean(log_partition - shifted[np.arange(len(labels)), labels]))
+    return float(np.mean(-log_softmax(logits, axis=1)[np.arange(len(labels)), labels]))

@@ -6,7 +6,6 @@ import contextlib
 import io
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,34 +26,7 @@ _OPTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class BriefRun:
-    """What a brief run gave.
-
-    Attributes:
-        head: ``plain`` or ``mgcrp``.
-        steps: optimizer steps.
-        loss: mean training loss.
-        mcc: Matthews correlation on the development sentences.
-        seconds: wall time, evaluation included.
-    """
-
-    head: str
-    steps: int
-    loss: float
-    mcc: float
-    seconds: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.head:6s} {self.steps} steps of {_OPTIONS['per_gpu_train_batch_size']}, "
-            f"loss {self.loss:.3f}, mcc {self.mcc:.3f}, {self.seconds:.1f} s"
-        )
-
-
-def fine_tune(
-    checkpoint: Path, folder: Path, head: str, convert: Converter, *, steps: int
-) -> BriefRun:
+def fine_tune(checkpoint: Path, folder: Path, head: str, convert: Converter, *, steps: int) -> str:
     """Fine-tune a checkpoint on the embedded acceptability corpus.
 
     Args:
@@ -65,7 +37,8 @@ def fine_tune(
         steps: optimizer steps of 16 sentences.
 
     Returns:
-        The run's figures.
+        Its mean training loss and the Matthews correlation on the development sentences, and its
+        wall time, evaluation included.
 
     Raises:
         ValueError: the run failed; the message is its own.
@@ -85,36 +58,14 @@ def fine_tune(
     flags += ["--mask_padding"] if head == "mgcrp" else []
     seconds = _quietly(f"fine-tuning with head {head}", lambda: run_command(flags, convert))
     found = read_json(folder / head / "metrics.json")
-    return BriefRun(
-        head, found["train"]["steps"], found["train"]["loss"], found["last"]["mcc"], seconds
+    trained = found["train"]
+    return (
+        f"{head:6s} {trained['steps']} steps of {_OPTIONS['per_gpu_train_batch_size']}, "
+        f"loss {trained['loss']:.3f}, mcc {found['last']['mcc']:.3f}, {seconds:.1f} s"
     )
 
 
-@dataclass(frozen=True)
-class BriefImageRun:
-    """What a brief run on the digits gave.
-
-    Attributes:
-        epochs: passes over the training images.
-        loss: mean training loss of the run.
-        top1: accuracy on the test images, in per cent, of the weights themselves; so short a run
-            leaves their moving average behind.
-        seconds: wall time, evaluation included.
-    """
-
-    epochs: int
-    loss: float
-    top1: float
-    seconds: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.epochs} epochs, loss {self.loss:.3f}, "
-            f"top-1 {self.top1:.1f} % of the test images, {self.seconds:.1f} s"
-        )
-
-
-def train_on_digits(config: Path, folder: Path, *, epochs: int) -> BriefImageRun:
+def train_on_digits(config: Path, folder: Path, *, epochs: int) -> str:
     """Train a small SoT on scikit-learn's digits from random weights.
 
     Args:
@@ -123,7 +74,8 @@ def train_on_digits(config: Path, folder: Path, *, epochs: int) -> BriefImageRun
         epochs: passes over the training images, the first one with warm-up.
 
     Returns:
-        The run's figures.
+        Its mean training loss, the accuracy of the weights themselves on the test images (so short
+        a run leaves their moving average behind), and its wall time, evaluation included.
 
     Raises:
         ValueError: the run failed; the message is its own.
@@ -134,7 +86,10 @@ def train_on_digits(config: Path, folder: Path, *, epochs: int) -> BriefImageRun
         "training on the digits", lambda: image_command.run_command(flags, _no_conversion)
     )
     found = read_json(folder / "metrics.json")
-    return BriefImageRun(epochs, found["train"]["loss"], found["last"]["top1"], seconds)
+    return (
+        f"{epochs} epochs, loss {found['train']['loss']:.3f}, "
+        f"top-1 {found['last']['top1']:.1f} % of the test images, {seconds:.1f} s"
+    )
 
 
 def _no_conversion(*_arguments: object, **_options: object) -> NoReturn:

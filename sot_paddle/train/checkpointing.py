@@ -110,20 +110,24 @@ def list_checkpoints(root: Path) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
-def last_whole(root: Path, needed: str) -> Path | None:
-    """The newest checkpoint that is whole and holds the file ``needed``, None without one."""
+def last_whole(root: Path, *, finite: bool = False) -> Path | None:
+    """The newest checkpoint that a run can be continued from, None without one.
+
+    Args:
+        root: output folder of the run.
+        finite: pass those over that hold a number that is not finite.
+    """
     for path in reversed(list_checkpoints(root)):
-        if needed in listed_files(path) and is_whole(path):
+        whole = STATE in listed_files(path) and is_whole(path)
+        if whole and not (finite and nonfinite_tensor(path)):
             return path
     return None
 
 
-def last_finite(root: Path) -> Path | None:
-    """The newest checkpoint that a run can be continued from: whole, and every number finite."""
-    for path in reversed(list_checkpoints(root)):
-        if STATE in listed_files(path) and is_whole(path) and nonfinite_tensor(path) is None:
-            return path
-    return None
+def way_back(root: Path) -> str:
+    """What a run that met a number that is not finite can be told: where to go on, and how."""
+    last = last_whole(root, finite=True) or "none yet"
+    return f"last finite checkpoint: {last}; try a lower learning rate"
 
 
 def is_whole(folder: Path) -> bool:
@@ -169,7 +173,7 @@ def settle(root: Path) -> list[str]:
         if path.name.startswith(DISCARDED) and not target.exists() and is_whole(path):
             os.replace(path, target)
     names = remove_leftovers(root)
-    newest = last_whole(root, STATE)
+    newest = last_whole(root)
     if newest is not None:
         _point(root / POINTER, newest.name)
     return names
@@ -209,8 +213,8 @@ def _check_finite(folder: Path, target: Path) -> None:
     bad = nonfinite_tensor(folder)
     if bad is not None:
         raise NonFiniteState(
-            f"{target} is not written: {bad} holds a number that is not finite; last finite "
-            f"checkpoint: {last_finite(target.parent) or 'none yet'}; try a lower learning rate"
+            f"{target} is not written: {bad} holds a number that is not finite; "
+            f"{way_back(target.parent)}"
         )
 
 

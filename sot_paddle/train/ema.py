@@ -29,12 +29,10 @@ class ModelEma:
     """
 
     def __init__(self, model: nn.Layer, decay: float, *, warmup: bool = False) -> None:
-        if not 0.0 <= decay < 1.0:
-            raise ValueError(f"the decay of the moving average must be in [0, 1), got {decay}")
         self.decay = decay
         self.warmup = warmup
         self._model = model
-        self._average = {name: _copy(tensor) for name, tensor in model.state_dict().items()}
+        self.restart()
 
     @paddle.no_grad()
     def update(self, done: int = 0) -> None:
@@ -56,23 +54,9 @@ class ModelEma:
         """The averages by name, as copies."""
         return {name: to_numpy(tensor) for name, tensor in self._average.items()}
 
-    def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Continue from saved averages.
-
-        Raises:
-            ValueError: they are of another model.
-        """
-        if set(arrays) != set(self._average):
-            odd = sorted(set(arrays) ^ set(self._average))
-            raise ValueError(f"the moving average is of another model: {odd[0]!r} does not fit")
-        for name, average in self._average.items():
-            array = np.asarray(arrays[name])
-            if tuple(array.shape) != tuple(average.shape):
-                raise ValueError(
-                    f"the moving average of {name} has shape {tuple(array.shape)}, "
-                    f"expected {tuple(average.shape)}"
-                )
-            average.set_value(array)
+    def restart(self) -> None:
+        """Begin anew, as a copy of the model's present state."""
+        self._average = {name: _copy(tensor) for name, tensor in self._model.state_dict().items()}
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:

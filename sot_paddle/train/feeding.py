@@ -10,7 +10,7 @@ Terms: a *global batch* is what all processes together consume in one forward pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,8 +81,8 @@ class MicroBatches:
         epochs: the global batches of an epoch.
         rank: this process.
         world: number of processes.
-        key: (epoch, index) to what the data set is asked with; the index when None. Data that
-            are augmented need the epoch.
+        by_epoch: the data set is asked with (epoch, index), which data that are augmented need,
+            instead of the index.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class MicroBatches:
         *,
         rank: int = 0,
         world: int = 1,
-        key: Callable[[int, int], Any] | None = None,
+        by_epoch: bool = False,
     ) -> None:
         self._epochs, self._rank, self._world = epochs, rank, world
-        self._key = key or (lambda epoch, index: index)
+        self._by_epoch = by_epoch
         self._next = Position(0, 0)
         self._length = len(epochs(0))
         self.batch_size = max(len(self.share(batch)) for batch in epochs(0))
@@ -106,7 +106,7 @@ class MicroBatches:
     def __iter__(self) -> Iterator[list[Any]]:
         position, self._next = self._next, Position(self._next.epoch + 1, 0)
         for batch in self._epochs(position.epoch)[position.batch :]:
-            yield [self._key(position.epoch, index) for index in self.share(batch)]
+            yield self._keys(position.epoch, batch)
 
     def seek(self, epoch: int, batch: int) -> None:
         """Begin the next pass at this place."""
@@ -114,7 +114,10 @@ class MicroBatches:
 
     def at(self, epoch: int, batch: int) -> list[Any]:
         """This process's share of one global batch, as the data set is asked for it."""
-        return [self._key(epoch, index) for index in self.share(self._epochs(epoch)[batch])]
+        return self._keys(epoch, self._epochs(epoch)[batch])
+
+    def _keys(self, epoch: int, batch: Sequence[int]) -> list[Any]:
+        return [(epoch, index) if self._by_epoch else index for index in self.share(batch)]
 
     def share(self, batch: Sequence[int]) -> list[int]:
         """This process's contiguous share; never empty, see :meth:`weight`."""

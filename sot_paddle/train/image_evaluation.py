@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from paddle import nn
+from scipy.special import softmax
 
 from sot_paddle import distributed
 from sot_paddle.command_line import parse
@@ -25,7 +26,7 @@ from sot_paddle.registry import create_model
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.tasks import image_scores
 from sot_paddle.tasks.image_options import ImageEvalConfig
-from sot_paddle.tasks.images import evaluation_split, load_evaluation
+from sot_paddle.tasks.images import TRANSFORM, evaluation_split, load_evaluation
 from sot_paddle.tasks.task import Predictions
 from sot_paddle.train import checkpointing, run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
@@ -43,8 +44,6 @@ from sot_paddle.train.image_model import (
     weight_set,
     weights_file,
 )
-
-_TRANSFORM = ("img_size", "crop_pct", "interpolation", "mean", "std")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,7 +210,7 @@ def _overrides(config: ImageEvalConfig) -> dict[str, Any]:
 def _transform(config: ImageEvalConfig, known: ImageModelConfig | None) -> EvalTransform:
     """The options, then what the weights' folder says, then the published values."""
     values = {}
-    for name in _TRANSFORM:
+    for name in (field.name for field in TRANSFORM):
         given = getattr(config, name)
         if given is None and known is not None:
             given = getattr(known, name)
@@ -254,9 +253,7 @@ def _predictions(
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["image", "label", "prediction", "probability"])
-    precise = logits.astype(np.float64)
-    shares = np.exp(precise - precise.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
+    shares = softmax(logits.astype(np.float64), axis=1)
     for row, index in enumerate(found.indices):
         choice = int(logits[row].argmax())
         label = classes[found.labels[row]]

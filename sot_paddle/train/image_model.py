@@ -11,11 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 from paddle import nn
 
-from sot_paddle.config import build_record
+from sot_paddle.config import HEAD_QKV_BIAS, build_record
 from sot_paddle.reading import field_of, read_object
 from sot_paddle.registry import create_model
 from sot_paddle.train.model_folder import CONFIG, EMA, WEIGHTS, find_folder, write_config
-from sot_paddle.vision_config import HEAD_QKV_BIAS
 from sot_paddle.weights import check_options, fill_tensor, load_weights
 
 KIND = "sot_paddle image model"

@@ -10,7 +10,6 @@ from typing import Any
 
 from paddle import nn
 
-from sot_paddle.checkpoint import read_tensors
 from sot_paddle.reading import listed_files, read_object, verify
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.weights import load_weights, save_weights
@@ -38,10 +37,10 @@ def write_weights(folder: Path, model: nn.Layer, ema: ModelEma | None = None) ->
 
 def read_weights(folder: Path, model: nn.Layer, ema: ModelEma | None = None) -> None:
     """Load what :func:`write_weights` wrote."""
-    load_weights(model, folder)
     if ema is not None:
-        averages, _ = read_tensors(folder / EMA)
-        ema.load(averages)
+        load_weights(model, folder / EMA)
+        ema.restart()
+    load_weights(model, folder)
 
 
 def write_config(folder: Path, content: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sot_paddle import distributed
 from sot_paddle.distributed import say
+from sot_paddle.reading import read_json
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.tasks.task import Predictions, Split
 from sot_paddle.train import checkpointing, run_folder, run_record
@@ -157,8 +158,8 @@ def _kept_best(folder: Path) -> tuple[str, float | None]:
     """(step, value of the main score) of a whole ``best``, ("", None) where there is none."""
     if not checkpointing.is_whole(folder):
         return "", None
-    kept = run_folder.read_json(folder / "best.json")
     try:
+        kept = read_json(folder / "best.json")
         return str(int(kept["step"])), kept["value"]
     except (TypeError, KeyError, ValueError) as error:
         raise ValueError(

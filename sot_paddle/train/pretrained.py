@@ -17,6 +17,7 @@ from paddle import nn
 
 from sot_paddle.backbones.text import TextBackbone
 from sot_paddle.checkpoint import (
+    FORMAT,
     SUFFIXES,
     metadata_json,
     read_tensors,
@@ -30,7 +31,6 @@ from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_
 from sot_paddle.tasks.text_options import CheckpointOptions
 from sot_paddle.weights import fill_tensor
 
-_FORMAT = "sot_paddle"
 _UNTOLD = ("num_attention_heads", "hidden_act", "layer_norm_eps")
 """Options that change every score and that no tensor tells."""
 
@@ -269,7 +269,7 @@ def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrai
     file = _own_file(place)
     if file is not None:
         tensors, metadata = read_tensors(file)
-        if metadata.get("format") == _FORMAT:
+        if metadata.get("format") == FORMAT:
             sizes = _config_beside(config, file)
             packed = metadata.get("vocabulary")
             beside = _vocabulary(config, file.parent, required=False)

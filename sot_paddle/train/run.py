@@ -106,7 +106,7 @@ def _trainer(run: Run) -> ExactTrainer:
         task.order(run.seed),
         rank=distributed.rank(),
         world=distributed.world_size(),
-        key=_key_of_epoch if task.by_epoch else None,
+        by_epoch=task.by_epoch,
     )
     pace = Pace(len(batches), min(plan.accumulation, len(batches)))
     flow = Flow(run.stop, eval_steps=plan.eval_steps, save_steps=pace.steps * plan.save_epochs)
@@ -128,10 +128,6 @@ def _trainer(run: Run) -> ExactTrainer:
         )
     trainer.create_optimizer_and_scheduler(trainer.total_steps)
     return trainer
-
-
-def _key_of_epoch(epoch: int, index: int) -> tuple[int, int]:
-    return epoch, index
 
 
 def _train(run: Run, trainer: ExactTrainer, checkpoint: Path | None) -> None:

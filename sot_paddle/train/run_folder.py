@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from sot_paddle import distributed, reading, strict_json
+from sot_paddle import distributed, strict_json
 from sot_paddle.train import checkpointing, folder_lock, run_record
 from sot_paddle.train.finite_numbers import nonfinite_tensor
 
@@ -75,22 +75,9 @@ def _check(root: Path, config: FolderOptions, use: FolderUse) -> None:
         _check_replaced(root, config, use)
 
 
-def prepare(root: Path, config: FolderOptions, use: FolderUse = _NOTHING_ELSE) -> Path | None:
-    """Make the folder ready and find what to continue; the caller holds its lock.
-
-    Args:
-        root: output folder of one run; made when it is not there.
-        config: its options.
-        use: its files.
-
-    Returns:
-        The checkpoint to continue from, or None.
-
-    Raises:
-        ValueError: see :func:`check` and :func:`resumable`.
-    """
+def _prepared(root: Path, config: FolderOptions, use: FolderUse) -> Path | None:
+    """Make a locked folder ready; the checkpoint to continue from, or None."""
     _check(root, config, use)
-    root.mkdir(parents=True, exist_ok=True)
     if config.overwrite_output_dir:
         checkpointing.remove_leftovers(root)
         run_record.remove_written(root)
@@ -128,7 +115,7 @@ def open_run(
         inside of the block.
 
     Raises:
-        ValueError: see :func:`prepare`.
+        ValueError: see :func:`check` and :func:`resumable`.
         TrainingStopped: on the other processes, when the first one refused.
     """
     found: list[Path | None] = []
@@ -138,7 +125,7 @@ def open_run(
             check(root, config, use)
             root.mkdir(parents=True, exist_ok=True)
             stack.enter_context(folder_lock.hold(root))
-            found.append(prepare(root, config, use))
+            found.append(_prepared(root, config, use))
             write_entry(root, RUN, record)
 
         distributed.on_first_process(open_on_disk)
@@ -213,7 +200,7 @@ def resumable(root: Path, config: FolderOptions) -> Path | None:
     """
     chosen = _named_checkpoint(config)
     if chosen is None:
-        chosen = checkpointing.last_whole(root, checkpointing.STATE)
+        chosen = checkpointing.last_whole(root)
     elif not checkpointing.is_whole(chosen) or (
         checkpointing.STATE not in checkpointing.listed_files(chosen)
     ):
@@ -223,7 +210,7 @@ def resumable(root: Path, config: FolderOptions) -> Path | None:
         )
     bad = None if chosen is None else nonfinite_tensor(chosen)
     if bad is not None:
-        last = checkpointing.last_finite(chosen.parent)
+        last = checkpointing.last_whole(chosen.parent, finite=True)
         way = f"continue from {last} (--resume)" if last else "start afresh"
         raise ValueError(
             f"{chosen} cannot be continued: {bad} holds a number that is not finite; last finite "
@@ -241,11 +228,6 @@ def write_entry(root: Path, name: str, content: Any) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file atomically; numbers that JSON does not have (NaN) become null."""
     checkpointing.write_text(path, strict_json.dumps(content, strict_json.as_null))
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file, None when it is not there."""
-    return reading.read_json(path) if path.is_file() else None
 
 
 def _named_checkpoint(config: FolderOptions) -> Path | None:

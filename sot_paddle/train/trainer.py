@@ -132,11 +132,10 @@ class ExactTrainer(Trainer):
         self._losses.clear()
         step = self.state.global_step + 1
         if not math.isfinite(value) and not self.do_grad_scaling:
-            last = checkpointing.last_finite(self.root)
             raise NonFiniteLoss(
                 f"the loss is {value} at step {step} (learning rate "
-                f"{self.optimizer.get_lr():.3g}); the weights before it are intact, last good "
-                f"checkpoint: {last or 'none yet'}; try a lower learning rate"
+                f"{self.optimizer.get_lr():.3g}); the weights before it are intact, "
+                f"{checkpointing.way_back(self.root)}"
             )
         self.progress.window.append(value)
         self.progress.loss_sum += value
@@ -290,8 +289,7 @@ class ExactTrainer(Trainer):
         if bad is not None:
             raise NonFiniteState(
                 f"{bad} holds a number that is not finite after step {self.state.global_step}; "
-                f"last finite checkpoint: {checkpointing.last_finite(self.root) or 'none yet'}; "
-                "try a lower learning rate"
+                f"{checkpointing.way_back(self.root)}"
             )
 
     def log(self, logs: dict[str, float], **kwargs: Any) -> None:

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from sot_paddle.config import build_record
-from sot_paddle.vision_config import SwinConfig, ViTConfig, sort_options
+from sot_paddle.config import build_record, sort_options
+from sot_paddle.vision_config import SwinConfig, ViTConfig
 
 
 def test_records_are_frozen_and_lists_become_tuples() -> None:

@@ -14,7 +14,6 @@ from sot_paddle.train import (
     image_evaluation,
     model_folder,
     outcome,
-    run,
 )
 from sot_paddle.train.callbacks import StepCount
 from sot_paddle.train.ema import ModelEma
@@ -34,7 +33,7 @@ RAW = "_trained(dataclasses.replace(config, no_ema=True), place, convert)"
 CHANGES = [
     # what is fed
     (EpochOrder, "_generator", "self.epoch, stream", "0, stream", "data", "epochs and images"),
-    (run, "_key_of_epoch", "epoch, index\n", "0, index\n", "data", "epochs and images"),
+    (MicroBatches, "_keys", "(epoch, index) if", "(0, index) if", "data", "epochs and images"),
     (ShuffledSplit, "order", "=self.drop_last", "=False", "data", "epochs and images"),
     (MicroBatches, "_part", "[self._rank]", "[-1 - self._rank]", "data", "process 0/epoch 0"),
     (MicroBatches, "__iter__", "[position.batch :]", "", "data", "resumed/epochs and"),
@@ -56,7 +55,7 @@ CHANGES = [
     + ("training", "average/"),
     (outcome, "current_scores", "with run.ema.in_place():", "if True:", "metric", "/ema_"),
     # a resumed run
-    (model_folder, "read_weights", "ema.load(averages)", "pass", "training", "resumed/average/"),
+    (model_folder, "read_weights", "ema.restart()", "pass", "training", "resumed/average/"),
     (ExactTrainer, "resume", "self.batches.seek(*self._consumed)", "pass")
     + ("data", "resumed/epochs and images"),
     # the best checkpoint

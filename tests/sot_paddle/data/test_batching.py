@@ -119,12 +119,7 @@ def test_label_types_and_a_padding_id():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"n": 0}, "n: expected a whole number from 1, got 0"),
-        ({"batch_size": 0}, "batch_size: expected a whole number from 1"),
-        ({"batch_size": 2.5}, "batch_size: expected a whole number"),
-        ({"seed": -1}, "seed: expected a whole number from 0, got -1"),
-        ({"epoch": -1}, "epoch: expected"),
-        ({"lengths": [1, 2]}, "lengths: expected 10 of them, got 2"),
+        ({"n": 0}, "no batch: 0 samples leave none of batch_size 4"),
         ({"n": 3, "drop_last": True}, "no batch: 3 samples leave none of batch_size 4"),
     ],
 )
@@ -137,9 +132,3 @@ def test_impossible_batches():
     data = features(7)
     with pytest.raises(DataError, match="tokens, expected at most max_length = 5"):
         pad_rows(data, range(7), max_length=5)
-    with pytest.raises(DataError, match="pad: expected one of max_length, longest, got 'max'"):
-        pad_rows(data, [0], pad="max")
-    with pytest.raises(DataError, match="needs max_length, got None"):
-        pad_rows(data, [0])
-    with pytest.raises(DataError, match="at least one row, got none"):
-        pad_rows(data, [], pad="longest")

@@ -92,12 +92,6 @@ def test_hard_labels_without_mixing(source) -> None:
     assert batch["labels"].dtype == np.int64
 
 
-def test_an_odd_batch_cannot_be_mixed(source) -> None:
-    dataset = ImageTrainSet(source, CONFIG)
-    with pytest.raises(DataError, match="even number of images, got 3"):
-        TrainCollate(MixConfig(3))([dataset[0, index] for index in [2, 4, 7]])
-
-
 def test_evaluation_in_order(source) -> None:
     transform = EvalTransform(SIZE)
     dataset = ImageEvalSet(source, transform)
@@ -178,17 +172,6 @@ def test_positions_outside_the_data_set(source) -> None:
             ImageTrainSet(source, CONFIG)[(0, index)]
         with pytest.raises(IndexError, match=f"image {index} of 8"):
             ImageEvalSet(source, EvalTransform(SIZE))[index]
-
-
-def test_refusals(source) -> None:
-    with pytest.raises(DataError, match="expected fatal or skip, got 'ignore'"):
-        ImageTrainSet(source, CONFIG, on_corrupt="ignore")
-    with pytest.raises(DataError, match="expected fatal or skip, got ''"):
-        ImageEvalSet(source, EvalTransform(SIZE), on_corrupt="")
-    with pytest.raises(DataError, match="one label per image"):
-        ArraySource(source.images, [0, 1], "ab")
-    with pytest.raises(DataError, match=r"image 0: expected uint8 \(H, W, 3\)"):
-        ArraySource(source.images[..., 0], source.labels, "abc")
 
 
 def test_no_random_generator_with_a_state_is_used() -> None:

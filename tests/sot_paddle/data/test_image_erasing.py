@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_erasing import ErasingConfig, apply_erasures, draw_erasures
 
 SHAPE = (3, 37, 29)
@@ -28,19 +26,3 @@ def test_none_for_probability_zero_and_for_images_too_small() -> None:
     for _ in range(20):
         apply_erasures(image, draw_erasures(rng, ErasingConfig(prob=1.0), image.shape))
     assert not image.any()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"mode": "black"},
-        {"prob": 2.0},
-        {"count": 0},
-        {"min_area": 0.5},
-        {"max_area": 1.5},
-        {"min_aspect": 0.0},
-    ],
-)
-def test_refusals(options: dict) -> None:
-    with pytest.raises(DataError, match="erasing"):
-        ErasingConfig(**options)

@@ -149,14 +149,6 @@ def test_processes_share_the_memory_for_the_cache(damaged, monkeypatch) -> None:
         cache_in_memory(damaged, sharers=3)
 
 
-def test_a_batch_that_cannot_be_mixed_stops_by_its_reason() -> None:
-    source, _ = load_digits(SIZE)
-    dataset = ImageTrainSet(source, AugmentConfig(img_size=SIZE))
-    batches = [[(0, 1), (0, 2), (0, 3)]]
-    with pytest.raises(DataError, match="even number of images, got 3"):
-        arrays(ImageLoader(dataset, batches, TrainCollate(MixConfig(10)), workers=1))
-
-
 def test_cached_images_are_shared_with_the_workers(damaged) -> None:
     cached = cache_in_memory(damaged)
     options = {"on_corrupt": "skip"}
@@ -166,11 +158,6 @@ def test_cached_images_are_shared_with_the_workers(damaged) -> None:
     found = arrays(train_loader(cached, 2, **options))
     for one, other in zip(expected, found, strict=True):
         assert np.array_equal(one["images"], other["images"])
-
-
-def test_a_negative_number_of_workers_is_refused() -> None:
-    with pytest.raises(DataError, match="workers: expected from 0"):
-        evaluation_loader(ImageEvalSet(load_digits(SIZE)[1], EvalTransform(SIZE)), 4, workers=-1)
 
 
 def test_the_written_digits_load_as_a_folder(tmp_path: Path) -> None:

@@ -36,13 +36,6 @@ def test_no_bit_at_all_gives_black(image) -> None:
         ImageOps.posterize(image, 0)
 
 
-def test_levels_refuse() -> None:
-    with pytest.raises(DataError, match="expected one of AutoContrast"):
-        level_to_argument("Cutout", 3)
-    with pytest.raises(DataError, match="magnitude from 0 to 10"):
-        level_to_argument("Rotate", 10.1)
-
-
 def test_places_left_behind_have_the_fill_colour(image) -> None:
     moved = apply_operation("TranslateXRel", image, 0.4, RESAMPLINGS[0], FILL)
     assert (np.asarray(moved)[:, -10:] == FILL).all()

@@ -30,8 +30,6 @@ def test_equal_to_timm_on_photographs(shared_data) -> None:
     "options",
     [
         {"img_size": 0},
-        {"img_size": 32.0},
-        {"img_size": True},
         {"crop_pct": 0.0},
         {"crop_pct": 1.5},
         {"interpolation": "random"},

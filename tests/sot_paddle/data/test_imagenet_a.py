@@ -64,11 +64,5 @@ def test_folders_are_checked_by_name() -> None:
         require_synsets(("n01440764", *SYNSETS[1:]))
     with pytest.raises(DataError, match="in another order"):
         require_synsets(SYNSETS[::-1])
-    with pytest.raises(DataError, match="200 that are not among them .*, ...."):
+    with pytest.raises(DataError, match="200 that are not among them .*and 195 more"):
         require_synsets([f"class{k}" for k in range(200)])
-
-
-@pytest.mark.parametrize("shape", [(2, 999), (1000,), (2, 200)])
-def test_a_model_of_other_classes_is_refused(shape) -> None:
-    with pytest.raises(DataError, match="model with 1000 classes"):
-        gather_scores(np.zeros(shape))

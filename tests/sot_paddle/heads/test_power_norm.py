@@ -26,11 +26,6 @@ def test_svpn_warns_where_it_is_ill_posed(num_sv: int | None) -> None:
     power_norm.SvPN(COLUMNS, num_iter=2, num_sv=num_sv)  # a warning would be an error here
 
 
-def test_svpn_refuses_another_start() -> None:
-    with pytest.raises(ValueError, match="start must be 'learn' or 'one', got 'ones'"):
-        power_norm.SvPN(COLUMNS, start="ones")
-
-
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-8])
 def test_row_layer_norm_has_an_exact_epsilon(float64, scale: float) -> None:
     """Rows of tiny variance show an epsilon that was rounded to float32, or another one."""

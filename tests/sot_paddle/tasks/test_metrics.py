@@ -38,17 +38,3 @@ def test_a_constant_side_has_no_correlation(constant: str) -> None:
     fixed, varied = np.full(4, 2.5), np.array([1.0, 2.0, 3.0, 5.0])
     pair = (fixed, varied) if constant == "predictions" else (varied, fixed)
     assert all(math.isnan(value) for value in glue_metrics("sts-b", *pair).values())
-
-
-@pytest.mark.parametrize(
-    ("task", "predictions", "labels", "message"),
-    [
-        ("squad", [1], [1], "unknown GLUE task 'squad'; known: cola, mnli"),
-        ("cola", [1, 0], [1], r"same length.*\(2,\) and \(1,\)"),
-        ("cola", [], [], "at least one element"),
-        ("cola", [[1, 0]], [[1, 0]], "two vectors"),
-    ],
-)
-def test_refusals(task: str, predictions: list, labels: list, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        glue_metrics(task, np.array(predictions), np.array(labels))

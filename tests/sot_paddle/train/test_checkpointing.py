@@ -22,7 +22,7 @@ def test_a_checkpoint_is_whole_and_the_pointer_names_it(tmp_path):
     assert path.name == "checkpoint-20"
     assert checkpointing.is_whole(path)
     assert (tmp_path / "last").resolve() == path
-    assert checkpointing.last_whole(tmp_path, checkpointing.STATE) == path
+    assert checkpointing.last_whole(tmp_path) == path
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "remove", "no manifest", "bad manifest"])
@@ -39,7 +39,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, damage):
         (bad / checkpointing.MANIFEST).unlink()
     else:
         (bad / checkpointing.MANIFEST).write_text("[1", encoding="utf-8")
-    assert checkpointing.last_whole(tmp_path, checkpointing.STATE) == good
+    assert checkpointing.last_whole(tmp_path) == good
     checkpointing.settle(tmp_path)
     assert (tmp_path / "last").resolve() == good
 
@@ -117,7 +117,7 @@ def test_a_state_file_that_the_manifest_forgot_does_not_count(tmp_path):
     del manifest["files"][checkpointing.STATE]
     (path / checkpointing.MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
     assert checkpointing.is_whole(path)
-    assert checkpointing.last_whole(tmp_path, checkpointing.STATE) is None
+    assert checkpointing.last_whole(tmp_path) is None
 
 
 def test_write_text_names_the_file_it_could_not_write(tmp_path):

@@ -75,7 +75,7 @@ def test_full_batches_have_weight_one():
 
 
 def test_keys_know_the_epoch():
-    sampler = MicroBatches(_epochs(), rank=1, world=2, key=lambda epoch, index: (epoch, index))
+    sampler = MicroBatches(_epochs(), rank=1, world=2, by_epoch=True)
     plain = MicroBatches(_epochs(), rank=1, world=2)
     for epoch in (0, 1):
         found, indices = list(sampler), list(plain)

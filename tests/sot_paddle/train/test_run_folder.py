@@ -11,6 +11,12 @@ def _config(**more):
     return TrainConfig(**(fields | {"do_train": True} | more))
 
 
+def _opened(root, config):
+    """The checkpoint that a run begins at."""
+    with run_folder.open_run(root, config, {}) as checkpoint:
+        return checkpoint
+
+
 def _checkpoint(root, step):
     return checkpointing.write_checkpoint(
         root, step, lambda folder: (folder / checkpointing.STATE).write_text("{}")
@@ -18,7 +24,7 @@ def _checkpoint(root, step):
 
 
 def test_a_new_folder_has_nothing_to_continue(tmp_path):
-    assert run_folder.prepare(tmp_path / "new", _config()) is None
+    assert _opened(tmp_path / "new", _config()) is None
     assert (tmp_path / "new").is_dir()
 
 
@@ -26,19 +32,19 @@ def test_auto_continues_the_newest(tmp_path):
     run_folder.write_json(tmp_path / run_folder.RUN, {})
     for step in (5, 10):
         _checkpoint(tmp_path, step)
-    assert run_folder.prepare(tmp_path, _config()) == tmp_path / "checkpoint-10"
+    assert _opened(tmp_path, _config()) == tmp_path / "checkpoint-10"
     chosen = _config(resume=str(tmp_path / "checkpoint-5"))
-    assert run_folder.prepare(tmp_path, chosen) == tmp_path / "checkpoint-5"
+    assert _opened(tmp_path, chosen) == tmp_path / "checkpoint-5"
     with pytest.raises(ValueError, match="drop --resume never"):
-        run_folder.prepare(tmp_path, _config(resume="never"))
+        _opened(tmp_path, _config(resume="never"))
 
 
 def test_the_checkpoint_to_continue_from_is_not_removed(tmp_path):
-    run_folder.prepare(tmp_path, _config())
+    _opened(tmp_path, _config())
     chosen = _checkpoint(tmp_path, 5)
     config = _config(overwrite_output_dir=True, resume=str(chosen))
     with pytest.raises(ValueError, match="checkpoint-5: --overwrite_output_dir would remove it"):
-        run_folder.prepare(tmp_path, config)
+        _opened(tmp_path, config)
     assert checkpointing.is_whole(chosen)
 
 
@@ -68,4 +74,3 @@ def test_json_is_strict(tmp_path):
         "b": [1, None],
         "c": None,
     }
-    assert run_folder.read_json(tmp_path / "none.json") is None

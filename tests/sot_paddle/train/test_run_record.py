@@ -27,6 +27,12 @@ def _run(root):
     return root
 
 
+def _opened(root, config):
+    """The checkpoint that a run begins at."""
+    with run_folder.open_run(root, config, {}) as checkpoint:
+        return checkpoint
+
+
 def test_only_what_was_written_is_removed_folders_with_it(tmp_path):
     root = _run(tmp_path / "out")
     assert run_record.read(root) == {
@@ -114,15 +120,15 @@ def test_a_record_that_is_a_link_is_not_read(tmp_path):
 def test_a_kill_before_the_record_was_there_leaves_a_folder_that_can_be_used(tmp_path):
     (tmp_path / f".writing-{run_record.RECORD}-77.0").write_text("{", encoding="utf-8")
     (tmp_path / folder_lock.LOCK).write_text("", encoding="utf-8")
-    assert run_folder.prepare(tmp_path, _config()) is None
-    assert run_folder.prepare(tmp_path, _config(overwrite_output_dir=True)) is None
+    assert _opened(tmp_path, _config()) is None
+    assert _opened(tmp_path, _config(overwrite_output_dir=True)) is None
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 def test_a_discarded_checkpoint_does_not_come_back_when_starting_afresh(tmp_path):
     root = _run(tmp_path / "out")
     os.replace(root / "checkpoint-5", root / ".discarded-checkpoint-5-77")
-    assert run_folder.prepare(root, _config(overwrite_output_dir=True)) is None
+    assert _opened(root, _config(overwrite_output_dir=True)) is None
     assert not checkpointing.list_checkpoints(root)
 
 
@@ -137,11 +143,12 @@ def test_a_removal_that_was_killed_is_finished_by_the_next_one(tmp_path, monkeyp
 
     monkeypatch.setattr(Path, "unlink", killed)
     with pytest.raises(KeyboardInterrupt):
-        run_folder.prepare(root, _config(overwrite_output_dir=True))
+        _opened(root, _config(overwrite_output_dir=True))
     monkeypatch.undo()
     assert 0 < len([path for path in root.rglob("*") if path.is_file()]) < 6
-    assert run_folder.prepare(root, _config(overwrite_output_dir=True)) is None
-    assert [path.name for path in root.iterdir()] == [run_record.RECORD]
+    assert _opened(root, _config(overwrite_output_dir=True)) is None
+    left = {run_record.RECORD, run_folder.RUN, folder_lock.LOCK}
+    assert {path.name for path in root.iterdir()} == left
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "deep", "large", "folder", "bytes"])

@@ -38,7 +38,6 @@ def test_state_continues(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "warmup", "message"),
     [
-        ("linaer", 1, "unknown schedule 'linaer'; known: constant, cosine, linear"),
         ("linear", 11, "warmup_steps must be between 0 and total_steps = 10, got 11"),
         ("linear", -1, "warmup_steps must be between 0 and total_steps = 10, got -1"),
     ],
