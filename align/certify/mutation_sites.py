@@ -3,7 +3,8 @@
 Not edited, because no number can follow from it: text (messages, docstrings, f-strings, the
 arguments of exceptions, warnings and logs), annotations and names of types, imports, assertions,
 options of ``@dataclass`` that forbid writing, and what only refuses: a block that ends in
-``raise``, the condition of such a block, a function that does nothing else, and the call of one.
+``raise``, the condition of such a block, a function that does nothing else, the call of one, and
+values that only such lines or what is said read.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class MutableFile:
         self._tree = ast.parse(text)
         source = parse(text)
         self._refusals = source.refusals | refusing_lines(self._tree, refusers)
-        read_by_none = only_for_refusals(self._tree, self._refusals)
+        read_by_none = only_for_refusals(self._tree, self._refusals | _said_lines(self._tree))
         self._refusers, self._excluded = refusers, self._refusals | frozenset(listed) | read_by_none
         self._unseen = {
             name.rpartition(".")[2]
@@ -201,6 +202,13 @@ def _parts(node: ast.AST, types: Collection[str]) -> Iterator[ast.AST]:
                 yield child
             if number(child) is None:
                 yield from _parts(child, types)
+
+
+def _said_lines(tree: ast.Module) -> frozenset[int]:
+    """Lines of the statements that only say something."""
+    return frozenset(
+        node.lineno for node in ast.walk(tree) if isinstance(node, ast.Expr) and _is_text(node)
+    )
 
 
 def _is_text(node: ast.AST) -> bool:

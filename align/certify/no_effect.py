@@ -12,6 +12,7 @@ _EVEN = {"square", "abs"}
 _MODULES = {"paddle", "np", "F"}
 _WITHOUT_GRADIENT = ("mask", "padding", "labels", "input_ids", "token_type_ids", "positions")
 """Names of tensors that have none: truth values and whole numbers; also the end of a name."""
+_CLOCKS = {"monotonic", "perf_counter", "process_time"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -33,8 +34,8 @@ def changes_nothing_there(statement: ast.stmt, no_gradient: bool) -> set[tuple[i
     """The edits of a statement's parts that its other parts make meaningless.
 
     A gradient cut from a truth value, from what is made of masks or labels alone, from a result
-    that nobody takes or where none is recorded;
-    the order of what something is looked up in; the sign of what is squared.
+    that nobody takes or where none is recorded; the order of what something is looked up in; the
+    sign of what is squared; how long something took.
 
     Args:
         statement: the statement.
@@ -53,6 +54,8 @@ def changes_nothing_there(statement: ast.stmt, no_gradient: bool) -> set[tuple[i
             found.update(cut for part in ast.walk(node) for cut in _cuts(part))
             looks = isinstance(node.ops[0], ast.In | ast.NotIn)
             found.update((id(one), "order") for one in node.comparators if looks)
+        if isinstance(node, ast.BinOp) and _CLOCKS & {called(node.left), called(node.right)}:
+            found.update((id(node), kind) for kind in ("operands", "operator"))
         if called(node) in _EVEN and isinstance(node, ast.Call):
             found.update((id(one), "operands") for one in node.args if _is_difference(one))
     return found

@@ -25,7 +25,7 @@ def linear(in_dim: int, out_dim: int, *, bias: bool = True, std: float = 0.02) -
         in_dim,
         out_dim,
         weight_attr=paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, std)),
-        bias_attr=paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)) if bias else False,
+        bias_attr=None if bias else False,  # drawn as zeros
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.cases.kinds.case_kinds import ImageBatch, PairValuesCase, value_cases
+from align.cases.kinds.case_kinds import ImageBatch, PairValuesCase, ValueCase, value_cases
 from align.cases.tables.model_options import BERT, SOT, SWIN
 
 _FLOAT64 = ("float64",)
@@ -244,4 +244,12 @@ _NATIVE = value_cases(
     dtypes=("float32",),
 )
 
-CALLS = (*_PLAIN_CALLS, *_EXPORTS, *_PREDICTIONS, *_PUBLISHED, *_NATIVE)
+_CHOICES = tuple(
+    ValueCase(name, values, {}, steps=("forward",), dtypes=("float32",))
+    for name, values in (
+        ("accelerated_choices", "native.native_choices:asked"),
+        ("accelerated_layers", "native.native_calls:counted"),
+    )
+)
+
+CALLS = (*_PLAIN_CALLS, *_EXPORTS, *_PREDICTIONS, *_PUBLISHED, *_NATIVE, *_CHOICES)

@@ -200,3 +200,21 @@ def test_a_method_that_only_refuses_is_told_from_a_function_of_its_name() -> Non
     assert refusers == {"self.check/1"}
     assert 9 in refusing_lines(tree, refusers)
     assert 10 not in refusing_lines(tree, refusers)
+
+
+def test_what_is_only_said_or_timed_is_left_alone() -> None:
+    text = """
+import time
+def load(count, took):
+    new = f", {count}" if count and took else ""
+    kept = count + 1 if took else 0
+    say(f"loaded{new}")
+    spent = time.monotonic() - took
+    return kept, spent
+"""
+    file = MutableFile("x.py", text)
+    lines = {one.line for statement in file.statements() for one in file.edits(statement)}
+    assert lines == {5, 8}
+    read = MutableFile("x.py", text.replace("return kept", "return new"))
+    lines = {one.line for statement in read.statements() for one in read.edits(statement)}
+    assert 4 in lines

@@ -1,0 +1,279 @@
+"""Which calls run natively: every question that the native operators ask of what they are given.
+
+A model asks each of them in a few ways only. Here they are asked of what they must leave to the
+framework too: other shapes, other precisions, nothing at all, a layer that somebody watches, a
+function that was replaced. The answers are stated here, by what the operators' documentation says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from unittest import mock
+
+import numpy as np
+import paddle
+from paddle import _C_ops, nn
+from paddle.nn import functional as F
+
+from align.cases.both_sides import BothSides, Setting, ValueFault
+from align.record.arrays import Arrays
+from align.record.tolerance import Tolerance
+from sot_paddle.ops import (
+    attention,
+    build,
+    dense_block,
+    dispatch,
+    dropout,
+    feed_forward,
+    image_norm,
+    layers,
+    linear,
+    second_order,
+    stem,
+    token_norm,
+    transition,
+)
+
+Answers = Iterator[tuple[str, object, object]]
+"""What is asked, the answer, and what it has to be."""
+_EXACT = Tolerance("scaled", 1e-6, "yes or no")
+
+
+def rand(*shape: int, dtype: str = "float32") -> paddle.Tensor:
+    """A tensor of random numbers, without a gradient."""
+    return paddle.rand(shape, dtype)
+
+
+def watched(layer: nn.Layer) -> nn.Layer:
+    """The layer, with somebody who looks at what comes out."""
+    layer.register_forward_post_hook(lambda *given: None)
+    return layer
+
+
+def learned(tensor: paddle.Tensor) -> paddle.Tensor:
+    """The tensor, with a gradient."""
+    tensor.stop_gradient = False
+    return tensor
+
+
+@contextlib.contextmanager
+def replaced(module: object, name: str) -> Iterator[None]:
+    """Another function, which computes the same, in the place of one of Paddle's."""
+    theirs = getattr(module, name)
+    with mock.patch.object(module, name, lambda *given, **named: theirs(*given, **named)):
+        yield
+
+
+@contextlib.contextmanager
+def seeded_program() -> Iterator[None]:
+    """A program whose seed decides which masks are drawn."""
+    program = paddle.static.default_main_program()
+    before, program.random_seed = program.random_seed, 5
+    try:
+        yield
+    finally:
+        program.random_seed = before
+
+
+def of_dispatch() -> Answers:
+    """Precisions, hooks, classes."""
+    x, other = rand(2, 3), rand(2, 3, dtype="float64")
+    yield "float32", dispatch.runs_natively(x), True
+    yield "float64", dispatch.runs_natively(other), False
+    yield "float64 where it has it", dispatch.runs_natively(other, (paddle.float64,)), True
+    before = nn.Linear(2, 2)
+    before.register_forward_pre_hook(lambda *given: None)
+    plain = nn.Linear(2, 2)
+    yield "plain layers", dispatch.is_plain(nn.Linear, [plain, nn.Linear(2, 2)]), True
+    yield "a layer of another class", dispatch.is_plain(nn.Linear, [plain, nn.ReLU()]), False
+    yield "watched before", dispatch.is_plain(nn.Linear, [plain, before]), False
+    yield "watched after", dispatch.is_plain(nn.Linear, [watched(nn.Linear(2, 2))]), False
+
+
+def of_dropout() -> Answers:
+    """Where masks come from, and which dropout layers are only that."""
+    yield "masks of our own", dropout.draws_plainly(), False
+    with replaced(F, "dropout"):
+        yield "another dropout", dropout.draws_plainly(), True
+    with replaced(_C_ops, "dropout"):
+        yield "another kernel", dropout.draws_plainly(), True
+    with seeded_program():
+        yield "a program's seed", dropout.draws_plainly(), True
+    for kind in (nn.Dropout, layers.Dropout):
+        yield f"{kind.__module__} dropout", layers.drops_unseen(kind(0.1)), True
+        yield f"{kind.__module__} dropout of all", layers.drops_unseen(kind(1.0)), False
+        yield f"{kind.__module__} dropout, watched", layers.drops_unseen(watched(kind(0.1))), False
+
+
+def of_attention() -> Answers:
+    """Queries, keys, values and what is added to the scores."""
+    x, takes = rand(2, 3, 8), attention.attends_natively
+    for what, parts, wanted in (
+        ("parts", [x, x, x], True),
+        ("a number", [rand(1, 1, 1)], True),
+        ("nothing", [rand(0, 3, 8)], False),
+        ("longer keys", [x, rand(2, 4, 8), rand(2, 4, 8)], False),
+        ("keys of float64", [x, rand(2, 3, 8, dtype="float64"), x], False),
+        ("parts of float64", [rand(2, 3, 8, dtype="float64")], False),
+    ):
+        yield what, takes(parts, None), wanted
+    with replaced(F, "softmax"):
+        yield "another softmax", takes([x], None), False
+    with seeded_program():
+        yield "a program's seed for attention", takes([x], None), False
+    for shape in ((2, 1, 1, 3), (2, 1, 3, 3), (1, 2, 3, 3)):
+        yield f"bias {shape}", takes([x], rand(*shape)), True
+    for shape in ((3, 3), (2, 3, 3), (1, 2, 1, 3, 3), (2, 1, 2, 3), (2, 1, 3, 1)):
+        yield f"bias {shape}", takes([x], rand(*shape)), False
+    yield "bias of float64", takes([x], rand(2, 1, 1, 3, dtype="float64")), False
+    bias = learned(rand(2, 1, 1, 3))
+    yield "a bias that learns", takes([x], bias), False
+    with paddle.no_grad():
+        yield "a bias that learns elsewhere", takes([x], bias), True
+
+
+def of_feed_forward() -> Answers:
+    """The part of a layer that is fused in inference, and what may stand in it."""
+    ours = layers.Linear
+    pair, bare = (ours(8, 16), ours(16, 8)), ours(8, 16, bias_attr=False)
+    yield "fused with gradients", feed_forward.infers(rand(2, 8), *pair), False
+    with paddle.no_grad():
+        for shape, wanted in (
+            *(((2, 8), True), ((1, 8), True), ((2, 1, 8), True)),
+            *(((8,), False), ((0, 8), False), ((2, 4), False)),
+        ):
+            yield f"fused {shape}", feed_forward.infers(rand(*shape), *pair), wanted
+        yield "fused without a bias", feed_forward.infers(rand(2, 8), bare, pair[1]), False
+        other = ours(16, 8).to(dtype="float64")
+        yield "fused with float64", feed_forward.infers(rand(2, 8), pair[0], other), False
+        for module, name in ((F, "gelu"), (F, "linear")):
+            with replaced(module, name):
+                yield f"fused with another {name}", feed_forward.infers(rand(2, 8), *pair), False
+        drop = layers.Dropout(0.1)
+        yield "a part in training", layers.feeds_unseen(rand(2, 8), pair, [drop]), False
+        drop.eval()
+        yield "a part", layers.feeds_unseen(rand(2, 8), pair, [drop]), True
+        for what, linears, drops in (
+            ("linear", (watched(ours(8, 16)), pair[1]), [drop]),
+            ("dropout", pair, [watched(drop)]),
+            ("dropout of all", pair, [layers.Dropout(1.0)]),
+        ):
+            for one in drops:
+                one.eval()
+            yield f"a part, {what}", layers.feeds_unseen(rand(2, 8), linears, drops), False
+
+
+def of_joined_layers() -> Answers:
+    """Layers whose products are made in one."""
+
+    def joined(x: paddle.Tensor, first: nn.Layer, second: nn.Layer) -> bool:
+        with mock.patch.object(paddle, "split", wraps=paddle.split) as split:
+            layers.side_by_side(x, [first, second])
+        return bool(split.call_count)
+
+    def bare(kind: type[nn.Linear] = nn.Linear) -> nn.Linear:
+        return kind(8, 3, bias_attr=False)
+
+    x = rand(2, 1, 8)
+    yield "joined", joined(x, bare(), bare()), True
+    yield "joined, ours", joined(x, bare(layers.Linear), bare(layers.Linear)), True
+    yield "joined, watched", joined(x, bare(), watched(bare())), False
+    yield "joined, nothing", joined(rand(0, 8), bare(), bare()), False
+    yield "joined with a bias", joined(x, bare(), nn.Linear(8, 3)), False
+    wide = (bare().to(dtype="float64") for _ in range(2))
+    yield "joined in float64", joined(rand(2, 8, dtype="float64"), *wide), False
+    with replaced(F, "linear"):
+        yield "joined with another linear", joined(x, bare(), bare()), False
+        yield "another linear", linear.replaced(), True
+    with paddle.no_grad():
+        yield "joined without gradients", joined(x, bare(), bare()), False
+
+
+def of_images() -> Answers:
+    """Pixels: four axes, float32, at least one."""
+    scale = rand(3)
+    asked: dict[str, Callable[[paddle.Tensor], object]] = {
+        "image norm": image_norm.takes,
+        "dense block": lambda x: dense_block.takes(x, [rand(4, 3, 1, 1)]),
+        "transition": lambda x: transition.takes(x, scale, rand(4, 3, 1, 1)),
+        "stem": lambda x: stem.takes(x, rand(4, 3, 3, 3)),
+    }
+    functions = {
+        "image norm": ("batch_norm",),
+        "dense block": ("conv2d", "relu"),
+        "transition": ("batch_norm", "conv2d", "avg_pool2d"),
+        "stem": ("conv2d", "max_pool2d"),
+    }
+    for what, takes in asked.items():
+        for shape, wanted in (
+            *(((2, 3, 4, 4), True), ((1, 1, 1, 1), True)),
+            *(((0, 3, 4, 4), False), ((3, 4, 4), False), ((2, 3, 1, 4, 4), False)),
+        ):
+            yield f"{what} {shape}", bool(takes(rand(*shape))), wanted
+        yield f"{what} float64", takes(rand(2, 3, 4, 4, dtype="float64")), False
+        for name in functions[what]:
+            with replaced(F, name):
+                yield f"{what}, another {name}", takes(rand(2, 3, 4, 4)), False
+    x, other = rand(2, 3, 4, 4), rand(4, 3, 1, 1, dtype="float64")
+    yield "dense block, float64 weights", dense_block.takes(x, [rand(4, 3, 1, 1), other]), False
+    yield "stem, float64 weights", stem.takes(x, other), False
+    yield "transition, float64 weights", transition.takes(x, scale, other), False
+    yield "transition, float64 scale", transition.takes(x, rand(3, dtype="float64"), x), False
+    yield "stem, images that learn", stem.takes(learned(rand(2, 3, 4, 4)), rand(4, 3, 3, 3)), False
+    with paddle.no_grad():
+        yield "stem, none learns", stem.takes(learned(rand(2, 3, 4, 4)), rand(4, 3, 3, 3)), True
+
+
+def of_second_order() -> Answers:
+    """Tokens, their masks and the heads that they are divided among."""
+    for width, heads, centring, mask, wanted in (
+        *((8, 2, "scalar", None, True), (8, 2, "none", (2, 3), True)),
+        *((8, 2, "channel", (2, 2), False), (8, 2, "other", None, False)),
+        *((6, 2, "scalar", None, False), (8, 3, "scalar", None, False)),
+    ):
+        given = None if mask is None else rand(*mask)
+        found = second_order.takes_heads(rand(2, 3, width), heads, centring, given)
+        yield f"heads {width, heads, centring, mask}", found, wanted
+    pixels, wide = rand(2, 3, 8, 1), rand(2, 3, 8, dtype="float64")
+    yield "heads of pixels", second_order.takes_heads(pixels, 2, "none", None), False
+    yield "heads of float64", second_order.takes_heads(wide, 2, "none", None), False
+    scale = rand(8)
+    for what, x, weight, mask, wanted in (
+        *(("tokens", rand(2, 3, 8), scale, None, True), ("pixels", pixels, scale, None, False)),
+        ("tokens with a mask", rand(2, 3, 8), scale, rand(2, 3), True),
+        ("tokens with another mask", rand(2, 3, 8), scale, rand(2, 2), False),
+        ("tokens of float64", wide, scale, None, False),
+        ("tokens, float64 weights", rand(2, 3, 8), rand(8, dtype="float64"), None, False),
+    ):
+        yield what, token_norm.takes(x, weight, mask), wanted
+    images = image_norm.normalize(learned(rand(2, 3, 2, 2)), rand(3), rand(3), None, epsilon=0.1)
+    tokens = token_norm.normalize(learned(rand(2, 3, 8)), scale, scale, 0.1, None)
+    for what, found in (("images", images), ("tokens", tokens)):
+        alone = [part.stop_gradient for part in found]
+        yield f"gradients of {what} and their moments", alone, [False, True, True]
+
+
+_PARTS = (of_dispatch, of_dropout, of_attention, of_feed_forward, of_joined_layers)
+_PARTS = (*_PARTS, of_images, of_second_order)
+
+
+def asked(setting: Setting) -> BothSides:
+    """The answers, against those that the documentation of the operators states."""
+    native = not build.why_not()
+    found: Arrays = {}
+    stated: Arrays = {}
+    for part in _PARTS if native else ():
+        for what, answer, wanted in part():
+            assert what not in found, what
+            found[what], stated[what] = np.array(answer, "float32"), np.array(wanted, "float32")
+    found["asked"] = stated["asked"] = np.array(1.0, "float32")
+    one = next(iter(found))
+    return BothSides(
+        found,
+        stated,
+        {"the other answer": ValueFault(found | {one: 1.0 - found[one]}, place=one)},
+        rule=_EXACT,
+        framework_free=True,
+        note=f"native operators: {build.state()}",
+    )
