@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import paddle
@@ -194,6 +195,7 @@ def run_given() -> Named:
         "image optimizer": {**shared, "kind": "AdamW", "betas": (0.7, 0.95)},
         "image rates": {"0": 3e-6, "5": 3e-6 + rise, "10": 4e-3, "30": 4e-3},
         "image rates of a cosine": {"45": 2e-6},
+        "run": {"accumulation": 3, "epochs": 7.0, "most steps": 33, "seed": 9, "folder": "o"},
         "presets": {f"{hint} {depth}": name for (hint, depth), name in _PRESETS.items()},
         "longest rows": {"bert": 512, "roberta": 512, "gpt": 512},
     }
@@ -249,11 +251,29 @@ def run_arrived() -> Named:
         "image optimizer": _optimizer(made[3][0]),
         "image rates": _rates(made[3][1], (0, 5, 10, 30)),
         "image rates of a cosine": _rates(made[4][1], (45,)),
+        "run": _of_run(plan, TrainConfig(**text, max_steps=33), frozen),
         "presets": {f"{hint} {depth}": _preset(hint, depth) for hint, depth in _PRESETS},
         "longest rows": {
             one.prefix: one.position_limit(EncoderConfig(**one.presets[name]))
             for one, name in ((BERT, "bert_base"), (ROBERTA, "roberta_base"), (GPT, "openai_gpt"))
         },
+    }
+
+
+def _of_run(plan: Any, options: Any, model: paddle.nn.Layer) -> dict[str, Any]:
+    """What paddlenlp's trainer is told of a run."""
+    from sot_paddle.train.feeding import Pace
+    from sot_paddle.train.run import _arguments
+
+    setup = SimpleNamespace(plan=plan, options=options)
+    run = SimpleNamespace(setup=setup, root=Path("o"), seed=9, model=model)
+    found = _arguments(run, Pace(6, 3))
+    return {
+        "accumulation": found.gradient_accumulation_steps,
+        "epochs": found.num_train_epochs,
+        "most steps": found.max_steps,
+        "seed": found.seed,
+        "folder": found.output_dir,
     }
 
 

@@ -70,5 +70,5 @@ def attention(
 
     Gradient: of the parts, smooth; once only.
     """
-    given = (int(num_heads), float(scale), float(p), heads_first)
+    given = (num_heads, scale, p, heads_first)
     return run("sot_attention", list(parts), bias, *given)[0]

@@ -37,4 +37,4 @@ def dropout(x: paddle.Tensor, p: float, *, training: bool) -> paddle.Tensor:
     """
     if not (0.0 <= p < 1.0 and runs_natively(x)) or draws_plainly():
         return F.dropout(x, p=p, training=training)
-    return run("sot_dropout", x, float(p))[0] if training and p > 0.0 else x
+    return run("sot_dropout", x, p)[0] if training and p > 0.0 else x

@@ -67,5 +67,5 @@ def norm_of_sum(x: paddle.Tensor, residual: paddle.Tensor, norm: nn.LayerNorm) -
     """
     if F.layer_norm is not layer_norm.PLAIN or norm.weight.dtype != x.dtype:
         return norm(residual + x)
-    given = (norm.weight, norm.bias, float(norm._epsilon))
+    given = (norm.weight, norm.bias, norm._epsilon)
     return run("sot_layer_norm_of_sum", x, residual, *given)

@@ -40,5 +40,5 @@ def normalize(
         only.
     """
     given = running or (None, None)
-    y, mean, var = run("sot_image_norm", x, scale, bias, *given, float(epsilon), running is None)
+    y, mean, var = run("sot_image_norm", x, scale, bias, *given, epsilon, running is None)
     return y, mean.detach(), var.detach()

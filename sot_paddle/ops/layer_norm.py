@@ -35,5 +35,5 @@ def layer_norm(
         and x.shape[-1:] == weight.shape == bias.shape
         and min(x.ndim - 1, x.size) > 0
     ):
-        return run("sot_layer_norm", x, weight, bias, float(epsilon))[0]
+        return run("sot_layer_norm", x, weight, bias, epsilon)[0]
     return F.layer_norm(x, weight.shape, weight, bias, epsilon)

@@ -51,6 +51,6 @@ def transition(
     """
     given = running or (None, None)
     made, mean, var = run(
-        "sot_transition", x, scale, bias, weight, *given, step, float(epsilon), running is None
+        "sot_transition", x, scale, bias, weight, *given, step, epsilon, running is None
     )
     return made, mean.detach(), var.detach()

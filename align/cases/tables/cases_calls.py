@@ -82,7 +82,7 @@ _EXPORTS = (
         "openai_gpt_mgcrp",
         {**_GPT, "pooling": "mgcrp", "mask_padding": True},
         dtypes=_FLOAT32,
-        given={"types": False},
+        given={"types": False, "mask": "bool"},
     ),
     _exported("sot", "sot_tiny", {"img_size": 28, **SOT}, dtypes=_FLOAT32, **_of_images(28)),
     _exported("swin_padded", "swin_tiny", _PADDED, dtypes=_FLOAT32, **_of_images(20)),

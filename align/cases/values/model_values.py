@@ -118,7 +118,9 @@ def running_statistics(setting: Setting) -> BothSides:
     )
 
 
-def exported(setting: Setting, *, as_onnx: bool = False, types: bool = True) -> BothSides:
+def exported(
+    setting: Setting, *, as_onnx: bool = False, types: bool = True, mask: str = "int64"
+) -> BothSides:
     """Logits of an export for the batch it was traced with, one row of it, and fewer tokens.
 
     PADDLE: a saved graph holds a Python number as float32 (4e-8 off), in float64 too: the vision
@@ -128,13 +130,18 @@ def exported(setting: Setting, *, as_onnx: bool = False, types: bool = True) -> 
         setting: of the case.
         as_onnx: run the ONNX file in onnxruntime (float32), not the graph in Paddle.
         types: whether the model looks at token types.
+        mask: type of our attention mask: an export takes either, as the model does.
     """
     pair, dtype = setting.pair, setting.dtype
     seen = [name for name in _ALL_INPUTS if name in pair.batch and (types or name != _TYPES)]
     given = {name: pair.batch[name] for name in seen}
     batch = cast(given, dtype, dtype)
-    run, axes = _export(setting, batch, as_onnx)
+    given = {n: a.astype(mask) if n == "attention_mask" else a for n, a in batch.items()}
+    graph, axes = _export(setting, given, as_onnx)
     reference = pair.fresh_reference().eval()
+
+    def run(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        return graph({name: value.astype(given[name].dtype) for name, value in inputs.items()})
 
     def theirs(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         with on_torch.default_dtype(dtype), torch.no_grad():

@@ -25,7 +25,7 @@ from align.record.tolerance import Tolerance
 from sot_paddle.backbones.layers import Attention, Mlp
 from sot_paddle.backbones.token_embed import _Stem
 from sot_paddle.backbones.token_stages import DenseBlock, Transition
-from sot_paddle.heads.pooling import TokenBatchNorm
+from sot_paddle.heads.pooling import MultiHeadCrossCovariance, TokenBatchNorm
 from sot_paddle.ops import build, gelu, layers, second_order
 
 Calls = Iterator[tuple[str, str, int, Callable[[], Any]]]
@@ -87,6 +87,8 @@ def of_attention() -> Calls:
     own = native(nn.MultiHeadAttention(8, 2))
     telling = native(nn.MultiHeadAttention(8, 2, need_weights=True))
     dropping = native(nn.MultiHeadAttention(8, 2, dropout=1.0))
+    some, still = (native(nn.MultiHeadAttention(8, 2, dropout=0.3)) for _ in range(2))
+    still.eval()
     bias = learned(rand(2, 1, 1, 3))
     for what, wanted, call in (
         *(("itself", 1, lambda: own(x)), ("itself, named", 1, lambda: own(x, x, x))),
@@ -95,6 +97,7 @@ def of_attention() -> Calls:
         ("a cache", 0, lambda: own(x, x, x, None, own.gen_cache(x))[0]),
         ("a bias", 1, lambda: own(x, attn_mask=rand(2, 1, 3, 3))),
         ("a bias that learns", 0, lambda: own(x, attn_mask=bias)),
+        *(("some left", 1, lambda: some(x)), ("all left", 1, lambda: still(x))),
     ):
         yield f"attention, {what}", "attention", wanted, call
 
@@ -167,11 +170,22 @@ def of_matrices() -> Calls:
     """Covariances, and power norms by one triplet and by more."""
     x, other, start = rand(2, 3, 4), rand(2, 3, 5), rand(4)
     mask = paddle.to_tensor([[1, 1, 0], [1, 0, 0]])
+    shares = MultiHeadCrossCovariance(8, num_heads=2, wr_dim=2, norm=nn.Identity())
     for what, given in (("", None), (" of some", mask)):
+        call = lambda m=given: shares(rand(2, 3, 8), m)  # noqa: E731
+        yield f"covariance of heads{what}", "head_covariance", 1, call
         options = {"centering": "scalar", "mask": given}
         call = lambda o=options: second_order.cross_covariance(x, other, **o)  # noqa: E731
         yield f"covariance{what}", "pair_covariance", 1, call
-    for triplets, steps, wanted in ((1, 1, 1), (1, 2, 1), (2, 1, 0), (None, 1, 0)):
+    wide = [part.astype("float64") for part in (x, other)]
+    for what, given, centring in (("float64", wide, "channel"), ("another way", (x, other), "x")):
+        options = {"centering": centring, "mask": mask}
+        call = lambda g=given, o=options: second_order.cross_covariance(*g, **o)  # noqa: E731
+        yield f"covariance, {what}", "pair_covariance", 0, call
+    options = {"alpha": 0.5, "num_iter": 1, "num_sv": 1, "on_zero": "zero"}
+    call = lambda o=options: second_order.sv_power_norm(0.0 * x, start, **o)  # noqa: E731
+    yield "norm of nothing", "sv_power_norm", 1, call
+    for triplets, steps, wanted in ((1, 1, 1), (1, 2, 1), (2, 1, 0), (None, 1, 0), (1, 0, 0)):
         options = {"alpha": 0.5, "num_iter": steps, "num_sv": triplets, "on_zero": "zero"}
         call = lambda o=options: second_order.sv_power_norm(x, start, **o)  # noqa: E731
         yield f"norm by {triplets}, {steps} steps", "sv_power_norm", wanted, call
@@ -203,6 +217,16 @@ def counted(setting: Setting) -> BothSides:
     )
 
 
+@contextlib.contextmanager
+def _left_out() -> Iterator[None]:
+    """No native operators, and Paddle's own layers."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(build, "why_not", return_value="left out"))
+        for kind in layers.KINDS:
+            stack.enter_context(mock.patch.object(kind, "forward", kind.__base__.forward))
+        yield
+
+
 def _values(call: Callable[[], Any], *, plain: bool = False) -> tuple[np.ndarray, Counter[str]]:
     """What a call gives, plus 1 (zeros have no size), and how often each operator ran."""
     run, calls = _C_ops._run_custom_op, Counter()
@@ -211,8 +235,7 @@ def _values(call: Callable[[], Any], *, plain: bool = False) -> tuple[np.ndarray
         calls[operator] += 1
         return run(operator, *arguments)
 
-    left_out = mock.patch.object(build, "why_not", return_value="left out")
-    with left_out if plain else contextlib.nullcontext():
+    with _left_out() if plain else contextlib.nullcontext():
         paddle.seed(_SEED)
         with mock.patch.object(_C_ops, "_run_custom_op", noted):
             try:
