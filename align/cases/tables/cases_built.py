@@ -169,6 +169,10 @@ _CONVOLVED = {
 }
 _HEADS = (
     _text("bert_base", "head_pooler", **_LITTLE, initializer_range=0.03, hidden_act="relu"),
+    *(
+        _text("bert_base", f"head_{pooling}", **_LITTLE, initializer_range=0.03, pooling=pooling)
+        for pooling in ("two_layer", "score", "spans", "layers")
+    ),
     _text("bert_base", "head_fc", **_LITTLE, pooling="fc"),
     _text("bert_base", "head_none", **_LITTLE, pooling="none"),
     _text("roberta_base", "roberta_epsilon", **_LITTLE, layer_norm_eps=1e-4),
