@@ -22,7 +22,7 @@ AWKWARD = (
         "bell \x07 escape \x1b nothing \x00 no width \u200b\u200d \ufffd",
         "\u0130 \u03a3\u0391\u03a3",
     ),
-    *("1, 2, 3, 20, 1,", "x1, 2x2, x3,"),
+    *("1, 2, 3, 20, 1,", "x1, 2x2, x3,", "(x ), 1 ), y [MASK] \u03c3\u0391\u03a3"),
     *("1,000, or 20, \u00bd \u2167 \ufb01", "``quoted'' \u0661, [MASK] [SEP] x"),
     *("a<mask>b <s> </s> <unk> <pad>", "na\u00efve caf\u00e9 \u2014 \u201cquoted\u201d \u2026"),
 )
@@ -30,8 +30,11 @@ AWKWARD = (
 
 _UNKNOWN = "<unk>"
 _PIECES = "spm.model"
-_COUNTED = ("1, 2, 3, 1, 20, 1, 2,", "x1, x2, x1, x3, x1, x2,") * 20
-"""So often that a digit and its comma become one piece."""
+_COUNTED = (
+    *("1, 2, 3, 1, 20, 1, 2,", "x1, x2, x1, x3, x1, x2,"),
+    *("),", "),", "),", "\u03c3\u03b1\u03c2"),
+) * 20
+"""So often that a digit and its comma, or a bracket and a comma, become one piece."""
 _TRAINED = {"byte_bpe": 600, "word_bpe": 500, "sentencepiece": 300}
 """Family -> size of its vocabulary."""
 

@@ -28,7 +28,7 @@ from align.certify.mutation_sites import MutableFile, Mutant
 from align.certify.mutation_worker import COPIED, ROOT, answers, without
 from align.certify.not_drawn import NOT_MUTATED, changes_nothing
 from align.certify.program_equality import same_program
-from align.certify.refusals import only_refusing
+from align.certify.refusals import constants_for_refusals, only_refusing, refusing_lines
 from align.certify.task_results import Progress, results
 from align.processes import Work
 from sot_paddle.atomic import write_atomically
@@ -172,12 +172,20 @@ def mutable_files(folder: str) -> tuple[MutableFile, ...]:
         path.relative_to(ROOT / folder).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted((ROOT / folder).rglob("*.py"))
     }
-    refusers = only_refusing(ast.parse(text) for text in texts.values())
+    trees = [ast.parse(text) for text in texts.values()]
+    sources = [parse(text) for text in texts.values()]
+    refusers = only_refusing(trees)
+    refused = set(
+        constants_for_refusals(
+            (tree, source.refusals | refusing_lines(tree, refusers))
+            for tree, source in zip(trees, sources, strict=True)
+        )
+    )
     never = [entry for entry in NOT_ALIGNED if not entry.by_chance]  # such lines may well run
     listed = (*never, *NOT_MUTATED) if folder == PRODUCT else ()
     found = []
-    for name, text in texts.items():
-        source = parse(text)
-        lines = frozenset().union(*(entry.lines(name, source) for entry in listed))
+    for number, ((name, text), source) in enumerate(zip(texts.items(), sources, strict=True)):
+        lines = {line for entry in listed for line in entry.lines(name, source)}
+        lines |= {line for file, line in refused if file == number}
         found.append(MutableFile(f"{folder}/{name}", text, lines, refusers))
     return tuple(found)

@@ -74,7 +74,7 @@ def dropped_call(node: ast.AST, names: FileNames) -> Edits:
     if isinstance(node.func, ast.Attribute) and _is_value(node.func.value, names):
         yield node.func.value
         return
-    kept = getattr(node.func, "id", "") in CONTAINERS
+    kept = called(node) in CONTAINERS
     if node.args and not kept and not isinstance(node.args[0], ast.Starred):
         yield node.args[0]
 

@@ -9,6 +9,8 @@ from align.certify.refusals import called
 
 _EVEN = {"square", "abs"}
 """Functions for which the sign of their argument makes no difference."""
+_LOOKS = {"isinstance", "issubclass", "startswith", "endswith"}
+"""Functions that look something up in what they are given as a tuple."""
 _MODULES = {"paddle", "np", "F"}
 _WITHOUT_GRADIENT = ("mask", "padding", "labels", "input_ids", "token_type_ids", "positions")
 """Names of tensors that have none: truth values and whole numbers; also the end of a name."""
@@ -56,6 +58,8 @@ def changes_nothing_there(statement: ast.stmt, no_gradient: bool) -> set[tuple[i
             found.update((id(one), "order") for one in node.comparators if looks)
         if isinstance(node, ast.BinOp) and _CLOCKS & {called(node.left), called(node.right)}:
             found.update((id(node), kind) for kind in ("operands", "operator"))
+        if called(node) in _LOOKS and isinstance(node, ast.Call):
+            found.update((id(one), "order") for one in node.args)
         if called(node) in _EVEN and isinstance(node, ast.Call):
             found.update((id(one), "operands") for one in node.args if _is_difference(one))
     return found

@@ -10,7 +10,7 @@ _PURE = {
     *("all", "any", "dict", "enumerate", "float", "getattr", "int", "isinstance", "len", "list"),
     *("max", "min", "next", "range", "repr", "set", "sorted", "str", "sum", "tuple", "zip"),
     *("endswith", "exists", "get", "is_dir", "is_file", "isdigit", "items", "join", "keys"),
-    *("startswith", "union", "values"),
+    *("startswith", "union", "values", "world_size"),
 }
 """Calls that change nothing; so does a function whose name begins with ``is_``."""
 
@@ -108,6 +108,49 @@ def only_for_refusals(tree: ast.Module, refusals: Collection[int]) -> frozenset[
     return frozenset(found)
 
 
+def constants_for_refusals(
+    files: Iterable[tuple[ast.Module, Collection[int]]],
+) -> Iterator[tuple[int, int]]:
+    """Lines of the constants of a package that nothing but refusals reads, in none of its files.
+
+    A constant is told by its name: where two files have one of that name, both count.
+
+    Args:
+        files: each one's tree, and its lines whose only way out is an exception.
+
+    Yields:
+        Number of the file and a line of it.
+    """
+    held = list(files)
+    read: set[str] = set()
+    elsewhere: set[str] = set()
+    for tree, refusals in held:
+        read |= set(_names_in([tree]))
+        for statement in ast.walk(tree):
+            if isinstance(statement, ast.stmt):
+                elsewhere |= set(_names_in(_own_parts(statement, refusals)))
+            elif isinstance(statement, ast.arguments):
+                elsewhere |= set(
+                    _names_in([*statement.defaults, *filter(None, statement.kw_defaults)])
+                )
+            elif isinstance(statement, ast.alias) and statement.asname:
+                elsewhere.add(statement.name)
+    for number, (tree, _) in enumerate(held):
+        for statement in tree.body:
+            made = _made(statement)
+            if made and made <= read - elsewhere:
+                lines = range(statement.lineno, (statement.end_lineno or 0) + 1)
+                yield from ((number, line) for line in lines)
+
+
+def _names_in(parts: Iterable[ast.AST]) -> Iterator[str]:
+    """Names that are read in parts of a tree, by themselves or as an attribute."""
+    for part in parts:
+        for node in ast.walk(part):
+            if isinstance(getattr(node, "ctx", None), ast.Load):
+                yield getattr(node, "id", getattr(node, "attr", ""))
+
+
 def _for_refusals(function: ast.AST, refusals: Collection[int]) -> list[ast.stmt]:
     """The statements of a function whose names are read by refusals, or for such a statement."""
     statements = [node for node in ast.walk(function) if isinstance(node, ast.stmt)]
@@ -116,7 +159,12 @@ def _for_refusals(function: ast.AST, refusals: Collection[int]) -> list[ast.stmt
         for node in ast.walk(function)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
-    makers = [(one, names) for one in statements if (names := _made(one)) & read and _is_pure(one)]
+    given = {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    makers = [
+        (one, names)
+        for one in statements
+        if (names := _made(one)) & read and not names & given and _is_pure(one)
+    ]
     while True:
         left = {
             node.id
@@ -139,6 +187,8 @@ def _own_parts(statement: ast.stmt, refusals: Collection[int]) -> Iterator[ast.A
     asks = isinstance(statement, ast.If) and not statement.orelse
     if asks and statement.body[0].lineno in refusals:
         return
+    if isinstance(statement, ast.For) and all(one.lineno in refusals for one in statement.body):
+        return
     for part in ast.iter_child_nodes(statement):
         if not isinstance(part, ast.stmt | ast.ExceptHandler | ast.arguments):
             yield part
@@ -155,6 +205,7 @@ def _made(statement: ast.stmt) -> set[str]:
         targets = [getattr(function, "value", statement.value)]
     else:
         return set()
+    targets = [one.value if isinstance(one, ast.Subscript) else one for one in targets]
     flat = [part for one in targets for part in getattr(one, "elts", [one])]
     if not all(isinstance(one, ast.Name) for one in flat):
         return set()
@@ -163,7 +214,15 @@ def _made(statement: ast.stmt) -> set[str]:
 
 def _is_pure(statement: ast.stmt) -> bool:
     """Whether the value of a statement is made without a change of anything else."""
-    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    said = {
+        id(part)
+        for text in ast.walk(statement)
+        if isinstance(text, ast.JoinedStr)
+        for part in ast.walk(text)
+    }
+    calls = [
+        node for node in ast.walk(statement) if isinstance(node, ast.Call) and id(node) not in said
+    ]
     if isinstance(statement, ast.Expr):
         calls = [node for node in calls if node is not statement.value]
     return all(called(one) in _PURE or called(one).lstrip("_")[:3] == "is_" for one in calls)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ _OTHER_COMPARISON: dict[type, type] = {
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
 }
+_DRAWN = re.compile(r"rng\.random\(\)|draws\.uniform\[\d\]$")
+"""A random number, or an array of them."""
 _ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult)
 
 
@@ -114,7 +117,7 @@ def comparison(node: ast.AST, names: FileNames) -> Edits:
 
     Not where a random number meets a limit, which it never equals.
     """
-    if isinstance(node, ast.Compare) and ast.unparse(node.left) != "rng.random()":
+    if isinstance(node, ast.Compare) and not _DRAWN.match(ast.unparse(node.left)):
         first, *rest = node.ops
         yield ast.Compare(node.left, [_OTHER_COMPARISON[type(first)](), *rest], node.comparators)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):

@@ -115,11 +115,18 @@ def _backend(source: Path, special: tuple[str, ...], *, end_of_word: str) -> Tok
 
     if not source.is_dir():
         raise DataError(f"no tokenizer at {source}: expected a folder")
-    if (source / "vocab.json").is_file() and (source / "merges.txt").is_file():
+    paired = (source / "vocab.json").is_file() and (source / "merges.txt").is_file()
+    if not paired and not (source / "tokenizer.json").is_file():
+        held = first_names(sorted(path.name for path in source.iterdir())) or "nothing"
+        raise DataError(
+            f"expected vocab.json and merges.txt, or tokenizer.json, in {source}, which holds "
+            f"{held}"
+        )
+    if paired:
         vocabulary = read_json(source / "vocab.json")
         merges = _read_merges(source / "merges.txt")
         place = source / "merges.txt"
-    elif (source / "tokenizer.json").is_file():
+    else:
         place = source / "tokenizer.json"
         model = field_of(read_json(place), "model", dict, str(place))
         if model.get("type") != "BPE":
@@ -127,12 +134,6 @@ def _backend(source: Path, special: tuple[str, ...], *, end_of_word: str) -> Tok
         vocabulary = field_of(model, "vocab", dict, str(place))
         listed = field_of(model, "merges", list, str(place))
         merges = [tuple(m.split(" ")) if isinstance(m, str) else _pair(m) for m in listed]
-    else:
-        held = first_names(sorted(path.name for path in source.iterdir())) or "nothing"
-        raise DataError(
-            f"expected vocab.json and merges.txt, or tokenizer.json, in {source}, which holds "
-            f"{held}"
-        )
     _check(place, vocabulary, merges, special)
     return Tokenizer(
         models.BPE(vocabulary, merges, unk_token=_UNKNOWN, end_of_word_suffix=end_of_word)

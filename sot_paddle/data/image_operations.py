@@ -135,7 +135,7 @@ def _solarize(image, threshold, _resampling, _fill):
 
 def _solarize_add(image, summand, _resampling, _fill):
     """Brighten what is darker than 128."""
-    table = [min(255, value + summand) if value < 128 else value for value in range(256)]
+    table = [value + summand if value < 128 else value for value in range(256)]
     return image.point(table * len(image.getbands()))
 
 

@@ -20,7 +20,6 @@ MODEL_FILES = ("spiece.model", "spm.model")
 """Names of a model's file: transformers', and that of the published commands."""
 
 _SPECIAL = ("[CLS]", "[SEP]", "<pad>", "[MASK]")
-_MASK = _SPECIAL[-1]
 _SPACE = "\u2581"
 
 
@@ -149,8 +148,6 @@ class _Pieces:
             if place % 2:
                 ids.append(self.ids[part])
                 continue
-            if parts[place + 1 : place + 2] == [_MASK]:
-                part = part.rstrip()  # the mask stands for a word with the space before it
             ids += [self.ids[piece] for piece in self._pieces(part)]
         return ids
 

@@ -68,12 +68,13 @@ def _reason(said: str) -> str:
 def _tidy(model: onnx.ModelProto) -> None:
     """Name the output and the open axes."""
     graph = model.graph
-    old = graph.output[0].name
+    (output,) = graph.output
+    old = output.name
     for node in graph.node:
         node.output[:] = [OUTPUT if name == old else name for name in node.output]
         node.input[:] = [OUTPUT if name == old else name for name in node.input]
-    graph.output[0].name = OUTPUT
-    for item in (*graph.input, *graph.output):
+    output.name = OUTPUT
+    for item in (*graph.input, output):
         axes = [a for a in item.type.tensor_type.shape.dim if not a.HasField("dim_value")]
         for axis, name in zip(axes, _AXES, strict=False):
             axis.dim_param = name
@@ -110,6 +111,7 @@ def load_onnx(folder: Path) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
     names = [item.name for item in session.get_inputs()]
 
     def run(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        return session.run([OUTPUT], {name: arrays[name] for name in names})[0]
+        (logits,) = session.run([OUTPUT], {name: arrays[name] for name in names})
+        return logits
 
     return run

@@ -43,7 +43,7 @@ class TokenSplit(ShuffledSplit):
         digest = hashlib.sha256()
         for name, array in sorted(self.features.arrays().items()):
             digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
+            digest.update(np.ascontiguousarray(array))
         return digest.hexdigest()[:32]
 
     def load(self, batches: Iterable[Sequence[int]]) -> BatchLoader:

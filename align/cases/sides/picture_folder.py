@@ -11,7 +11,7 @@ from PIL import Image, ImageEnhance
 Size = tuple[int, int]
 SIZES: tuple[Size, ...] = ((40, 57), (73, 48), (50, 50), (31, 90))
 """Width, height: both orientations, odd margins."""
-SMALL: tuple[Size, ...] = ((9, 5), (13, 31), (24, 23))
+SMALL: tuple[Size, ...] = ((9, 5), (13, 31), (33, 11), (24, 23))
 """Smaller than the crops in one direction or both."""
 TINY: tuple[Size, ...] = ((1, 1), (2, 3))
 """Of a few pixels: a crop of a tenth of them has none."""

@@ -253,4 +253,5 @@ def _own_rows(folder: Path, split: str, visit: Visit) -> RowFile:
         names = ", ".join(path.name for path in paths)
         held = " and ".join(path.name for path in there) or "none"
         raise DataError(f"own table {split}: expected one of {names} in {folder}, found {held}")
-    return RowFile(there[0], FORMS[there[0].suffix], None, visit)
+    (path,) = there
+    return RowFile(path, FORMS[path.suffix], None, visit)

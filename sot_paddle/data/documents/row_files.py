@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import json
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,7 +48,7 @@ class RowForm:
 def _comma_cells(text: str) -> list[str]:
     before = csv.field_size_limit(LARGEST_ROW)
     try:
-        return next(csv.reader(io.StringIO(text, newline=""), strict=True))
+        return next(csv.reader([text], strict=True))
     except csv.Error as error:
         raise DataError(f"no comma-separated row ({error})") from None
     finally:
@@ -224,8 +223,9 @@ def _named_cells(text: str, where: str) -> Row:
         raise DataError(f"{where}: not JSON ({error})") from None
     if not isinstance(held, dict):
         raise DataError(f"{where}: expected a JSON object, got a {type(held).__name__}")
-    kinds = (str, int, float)
-    return {name: str(value) for name, value in held.items() if isinstance(value, kinds)}
+    return {
+        name: str(value) for name, value in held.items() if isinstance(value, str | int | float)
+    }
 
 
 def _records(

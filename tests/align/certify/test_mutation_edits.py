@@ -62,6 +62,7 @@ LEFT = [
     ("dropped_option", "y = F.softmax(x, axis=-1)"),
     ("dropped_option", "y = np.asarray(x, dtype=np.int64)"),
     ("comparison", "y = rng.random() < p"),
+    ("comparison", "y = draws.uniform[0] < p"),
     ("exchanged_arguments", "y = f(a, a)"),
     ("exchanged_arguments", "y = max(a, b)"),
     ("dropped_option", "y = zip(a, b, strict=True)"),
@@ -76,6 +77,8 @@ LEFT = [
     ("detached", "y = paddle.exp(x) <= f(x)"),
     ("detached", "paddle.assign(x, output=y)"),
     ("order", "y = x in (f(a), a)"),
+    ("order", "y = isinstance(x, (int, str))"),
+    ("order", "y = x.startswith(('a', 'b'))"),
     ("operands", "y = paddle.square(a - b)"),
     ("dropped_option", "y = paddle.to_tensor(x, dtype='int64')"),
 ]

@@ -10,7 +10,12 @@ from align.cases.covered.syntax import parse
 from align.certify.mutation_sites import MutableFile
 from align.certify.not_drawn import NotMutated
 from align.certify.program_equality import same_program
-from align.certify.refusals import only_for_refusals, only_refusing, refusing_lines
+from align.certify.refusals import (
+    constants_for_refusals,
+    only_for_refusals,
+    only_refusing,
+    refusing_lines,
+)
 
 TEXT = '''\
 """A file."""
@@ -167,6 +172,46 @@ def read(names, limit):
     refusals = frozenset({12})
     # not `count`, which is returned, nor `kept`, whose making may change something
     assert only_for_refusals(ast.parse(text), refusals) == {3, 4, 5, 6, 10}
+
+
+def test_sizes_that_only_a_loop_of_refusals_reads() -> None:
+    text = """
+def check(self, held):
+    names = ("depth", "width")
+    sizes = {name: getattr(self, name) for name in names}
+    sizes["heads"] = 1 if self.heads is None else self.heads
+    held["heads"] = len(sizes)
+    wrong = [f"{name} of {show(self)}" for name in names]
+    for name, size in sizes.items():
+        require(name, size, wrong)
+"""
+    # `held` is the caller's: what is put into it may be read elsewhere
+    assert only_for_refusals(ast.parse(text), frozenset({9})) == {7}
+    without = text.replace('    held["heads"] = len(sizes)\n', "")
+    assert only_for_refusals(ast.parse(without), frozenset({8})) == {3, 4, 5, 6}
+
+
+def test_constants_that_only_refusals_of_the_package_read() -> None:
+    first = """
+KINDS: tuple[str, ...] = (
+    "a", "b")
+SHARED = 3
+DEFAULT = 4
+UNREAD = 5
+SAID = 6
+
+def build(kind, size=DEFAULT):
+    if kind not in KINDS or size > SHARED:
+        raise ValueError(SAID)
+    return size
+"""
+    second = "import first\n\ndef size():\n    return first.SHARED\n"
+    third = "from first import SAID as TEXT\n\nprint(TEXT)\n"
+    trees = [ast.parse(text) for text in (first, second, third)]
+    files = list(zip(trees, (frozenset({11}), frozenset(), frozenset()), strict=True))
+    assert set(constants_for_refusals(files[:1])) == {(0, 2), (0, 3), (0, 4), (0, 7)}
+    assert set(constants_for_refusals(files[:2])) == {(0, 2), (0, 3), (0, 7)}
+    assert set(constants_for_refusals(files)) == {(0, 2), (0, 3)}
 
 
 def test_a_call_of_a_function_that_is_not_compared_is_left_alone() -> None:

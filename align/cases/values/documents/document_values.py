@@ -18,6 +18,7 @@ from align.record.arrays import Arrays
 from sot_paddle.data.subword import kept_tokens
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.documents import DocumentSplit, load_documents
+from sot_paddle.tasks.glue import GlueTask
 from sot_torch_ref.padding import pad_batch
 from sot_torch_ref.train import documents
 
@@ -76,12 +77,13 @@ def batches(
     """
     texts = [" ".join(text.split()) or "." for text in setting.context.texts]
 
-    def read_from(given: list[str]) -> tuple[DocumentSplit, Callable]:
+    def read_from(given: list[str]) -> tuple[GlueTask, DocumentSplit, Callable]:
         folder, options, read = _WRITERS[layout](setting.folder(), given, split)
         asked = {"data_dir": str(folder), "max_seq_length": max_length}
-        return _split(setting, split, **asked, **options), read
+        return *_task(setting, split, **asked, **options), read
 
-    found, read = read_from(texts)
+    task, found, read = read_from(texts)
+    told = task.table.text, task.table.label, task.table.labels
     cut = _cut(found, trunc_medium)
     order = [batch.tolist() for batch in cut.batches]
 
@@ -93,12 +95,13 @@ def batches(
         return {
             **arrays,
             "rows": by.indices,
+            "columns and classes": np.asarray(told == _TOLD[layout]),
             "fingerprint tells the cut": np.asarray(again),
             "fingerprint tells the texts": np.array([one == found.fingerprint for one in others]),
         }
 
     stamp: list = []
-    others = [read_from([*texts[:-1], texts[-1] + more])[0].fingerprint for more in ("", " on")]
+    others = [read_from([*texts[:-1], texts[-1] + more])[1].fingerprint for more in ("", " on")]
     ours, rows = fed(), read()
     with unmeasured():
         other = fed(_cut(found, -2 if trunc_medium != -2 else -1))
@@ -119,6 +122,7 @@ def batches(
         {
             **{name: tensor.numpy() for name, tensor in reference.items()},
             "rows": np.arange(len(rows)),
+            "columns and classes": np.asarray(True),
             "fingerprint tells the cut": np.asarray(True),
             "fingerprint tells the texts": np.array([True, False]),
         },
@@ -129,8 +133,8 @@ def batches(
     )
 
 
-def _split(setting: Setting, split: str, **options: Any) -> DocumentSplit:
-    """A split as the command makes it; texts are cut at the head."""
+def _task(setting: Setting, split: str, **options: Any) -> tuple[GlueTask, DocumentSplit]:
+    """A task and its split as the command makes them; texts are cut at the head."""
     asked = {"train": "do_train", "dev": "do_eval", "test": "do_predict"}[split]
     config = DocumentTrainConfig(
         model_name_or_path="m",
@@ -142,7 +146,7 @@ def _split(setting: Setting, split: str, **options: Any) -> DocumentSplit:
     )
     vocabulary = {"vocab.txt": (setting.context.vocabulary / "vocab.txt").read_bytes()}
     task = load_documents(config, vocabulary)
-    return {"train": task.train, **task.dev, **task.test}[split]
+    return task, {"train": task.train, **task.dev, **task.test}[split]
 
 
 def _cut(split: DocumentSplit, rule: int) -> DocumentSplit:
@@ -240,7 +244,8 @@ def _own_commas(folder: Path, texts: list[str], split: str) -> Written:
 def _own_lines(folder: Path, texts: list[str], split: str) -> Written:
     """JSON lines under the usual names; a test file has no labels."""
     for name in {"train", split}:
-        rows = [{"text": text, "label": 10 - index % 2} for index, text in enumerate(texts)]
+        labels = (0, 10, 9)
+        rows = [{"text": text, "label": labels[index % 3]} for index, text in enumerate(texts)]
         for row in rows if name == "test" else ():
             del row["label"]
         lines = "\n".join(map(json.dumps, rows))
@@ -257,3 +262,14 @@ _WRITERS: Mapping[str, Callable[[Path, list[str], str], Written]] = {
     "own lines": _own_lines,
 }
 """Layout -> what writes a small data set in it."""
+
+_OF_IMDB = (("text",), "label", ("neg", "pos"))
+_TOLD: Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
+    "imdb": _OF_IMDB,
+    "trec": (("text",), "label", tuple(documents.TREC_LABELS)),
+    "yahoo": (("text",), "label", tuple(str(number) for number in range(1, 11))),
+    "tabs": _OF_IMDB,
+    "own commas": (("body",), "kind", ("k0", "k1", "k2")),
+    "own lines": (("text",), "label", ("0", "9", "10")),
+}
+"""Layout -> what a trained model's folder says: columns of the text, of the label, the classes."""

@@ -95,6 +95,7 @@ def test_rows_are_read_from_the_disk_each_time(tmp_path) -> None:
         (TAB, b"a\ta\n1\t2\n", "different column names"),
         (COMMA, b'a,b\n1,"open\n2,3\n', "line 2: a quote is left open"),
         (COMMA, b'a,b\n1,"x"y\n', "line 2: no comma-separated row"),
+        (COMMA, b"a,b\n1,x\ry\n", "line 2: no comma-separated row"),
         (JSON_LINES, b'{"a": 1}\n{"a": \n', "line 2: not JSON"),
         (JSON_LINES, b"[1]\n", "line 1: expected a JSON object, got a list"),
         (JSON_LINES, b"[" * 3000 + b"\n", "line 1: not JSON"),
