@@ -89,7 +89,7 @@ CHANGES = [
     (image_transforms, "normalize_image", "np.array(mean", "np.array(std")
     + ("data_eval_transform", "0"),
     (image_transforms, "center_crop", "(0, size - width) //", "(0, size - width + 1) //")
-    + ("data_eval_transform", "border of 2"),
+    + ("data_eval_transform", "border of 3"),
     (image_transforms, "center_crop", "round((height - size) / 2)", "(height - size) // 2")
     + ("data_eval_transform", "0"),
 ]
