@@ -95,8 +95,7 @@ def write_checkpoint(root: Path, step: int, fill: Callable[[Path], None]) -> Pat
     target = root / f"{PREFIX}{step}"
     if not is_whole(target) or nonfinite_tensor(target) is not None:
         write_folder(target, fill)
-    run_record.note(root, [POINTER])
-    _point(root / POINTER, target.name)
+    _point(root, target.name)
     return target
 
 
@@ -175,7 +174,7 @@ def settle(root: Path) -> list[str]:
     names = remove_leftovers(root)
     newest = last_whole(root)
     if newest is not None:
-        _point(root / POINTER, newest.name)
+        _point(root, newest.name)
     return names
 
 
@@ -196,10 +195,12 @@ def _leftovers(root: Path) -> list[Path]:
     return list(dict.fromkeys([*found, *run_record.unfinished(root)]))
 
 
-def _point(link: Path, target: str) -> None:
-    """Move a symbolic link atomically."""
+def _point(root: Path, target: str) -> None:
+    """Move the pointer to a checkpoint atomically; the run's record has its name first."""
+    link = root / POINTER
     temporary = beside(link, WRITING)
     try:
+        run_record.note(root, [POINTER])
         temporary.unlink(missing_ok=True)
         os.symlink(target, temporary)
         os.replace(temporary, link)

@@ -53,9 +53,10 @@ def test_what_is_stored_are_the_encoder_s_states(store, tiny_folders, encoder, t
         reader = StateReader(tmp_path / "states", stored_split("RTE", split))
         live, indices = glue_states(frozen, tiny_folders[0], "RTE", split)
         assert len(reader) == len(live) == rows
-        assert reader.states(range(rows)).tobytes() == (
-            live.states(range(rows)).astype("float16").tobytes()
-        )
+        for first in range(0, rows, 3):  # a row's last bits may depend on the rows of its batch
+            batch = range(first, min(first + 3, rows))
+            expected = live.states(batch).astype("float16")
+            np.testing.assert_array_equal(reader.states(batch), expected)
         np.testing.assert_array_equal(reader.labels[0], live.labels[0])
         np.testing.assert_array_equal(indices, np.arange(rows))
         assert reader.origin == live.origin
@@ -93,7 +94,7 @@ def test_another_encoder_is_refused_unless_all_begins_anew(store, tmp_path) -> N
 def test_squad_is_stored_with_both_ends(store, encoder, tmp_path) -> None:
     file = state_files.write_squad(tmp_path / "dev.json")
     flags = ("--task_name", "SQuAD", "--predict_file", str(file), "--doc_stride", "5")
-    status, said = store(*flags)
+    status, said = store(*flags, "--batch_size", "1")
     assert status == 0, said
     reader = StateReader(tmp_path / "states", stored_split("squad", "dev"))
     options = ["--task_name", "squad", "--model_name_or_path", str(encoder), "--output_dir", "x"]
@@ -104,7 +105,7 @@ def test_squad_is_stored_with_both_ends(store, encoder, tmp_path) -> None:
     assert len(reader) == len(features) > 12
     np.testing.assert_array_equal(np.stack(reader.labels, axis=1), features.tokens.labels)
     assert (features.tokens.labels > 0).any()
-    assert reader.states([3]).tobytes() == live.states([3]).tobytes()
+    np.testing.assert_array_equal(reader.states([3]), live.states([3]))
 
 
 @pytest.mark.parametrize(

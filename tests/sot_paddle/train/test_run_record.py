@@ -45,6 +45,18 @@ def test_only_what_was_written_is_removed_folders_with_it(tmp_path):
     assert run_record.read(root) == frozenset()
 
 
+def test_a_pointer_that_is_put_back_is_entered(tmp_path):
+    """Killed between a checkpoint and its pointer, continued, and killed before the next one."""
+    root = _run(tmp_path / "out")
+    (root / "last").unlink()
+    run_record.note(root, ["other.json"])
+    assert "last" not in run_record.read(root)
+    checkpointing.settle(root)
+    assert (root / "last").resolve() == root / "checkpoint-5"
+    assert run_record.first_foreign(root) is None
+    assert _opened(root, _config(output_dir=str(root))) == root / "checkpoint-5"
+
+
 def test_without_a_record_nothing_is_entered_and_everything_is_foreign(tmp_path):
     checkpointing.write_checkpoint(tmp_path, 5, _fill)
     assert run_record.read(tmp_path) is None
