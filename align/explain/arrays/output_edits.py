@@ -152,6 +152,15 @@ def _tokens(ours: np.ndarray, name: str, x: np.ndarray, near: float) -> Iterator
 def _odd(a: np.ndarray, b: np.ndarray, inputs: Sequence[Leaf], near: float) -> Iterator[Edit]:
     """Edits of PyTorch's output that give Paddle's, and what they suggest."""
     yield from _factor(scale(a, b), [*inputs, ("the output", b)])
+    for axis in (i for i in range(a.ndim) if a.ndim > 1 and a.shape[i] > 1):
+        others = tuple(i for i in range(a.ndim) if i != axis)
+        factor = (a * b).sum(axis=others, keepdims=True) / (b * b).sum(axis=others, keepdims=True)
+        told = ", ".join(f"{f:.4g}" for f in factor.ravel()[:SHOWN])
+        yield Edit(
+            f"each index of axis {axis} has a factor of its own ({told}): perhaps a count of "
+            "padded positions, a norm, a trace",
+            lambda x, f=factor: f * x,
+        )
     for name, mask in inputs:
         flags = mask.dtype.kind in "iub" or is_mask(mask)
         if not (flags and mask.ndim == 2 and a.ndim > 1 and a.shape[:2] == mask.shape):

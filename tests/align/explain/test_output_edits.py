@@ -64,6 +64,10 @@ GUESSES = {
     ),
     "scale": ((X * 0.7, X), "is 0.7 x the reference: perhaps a scale"),
     "unbiased": ((X * 5 / 4, X), "perhaps it is divided by n - 1 (unbiased), in PyTorch by n"),
+    "counts": (
+        (X * np.array([0.5, 2.0]).reshape(2, 1, 1), X),
+        "each index of axis 0 has a factor of its own (0.5, 2): perhaps a count",
+    ),
     "padding": (
         (X + 0.3 * (1 - MASK)[..., None] * C, X, [("input 1", MASK)]),
         "only positions where input 1 is 0 differ (rows 1)",
