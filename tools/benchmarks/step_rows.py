@@ -15,6 +15,8 @@ CALM = 1.3
 """Median / fastest turn of a machine that does nothing else."""
 QUIET = 0.1
 """Processors that others may use beside a measurement that is called undisturbed."""
+LONG = 1.0
+"""Seconds of a step of every side from which none that is not counted goes before it."""
 REFERENCE = "pytorch"
 
 
@@ -78,14 +80,15 @@ def measured(
     sides: Mapping[str, Worker],
     repeats: int,
 ) -> StepRow:
-    """One row: the sides take turns, a pause and a step that is not counted before each."""
+    """One row: the sides take turns, before each a pause and, of short steps, an uncounted one."""
     load = OtherLoad([worker.pid for worker in sides.values()])
     turns: dict[str, list[float]] = {side: [] for side in sides}
     peaks: dict[str, float | None] = {}
     for _ in range(repeats):
+        short = any(min(found, default=0.0) < LONG for found in turns.values())
         for side, worker in sides.items():
             sleep(PAUSE)
-            found = worker.ask("step", workload.to_json(), mode)
+            found = worker.ask("step", workload.to_json(), mode, short)
             turns[side].append(found["seconds"])
             peaks[side] = max(filter(None, (peaks.get(side), found["peak_mib"])), default=None)
     products = sides[REFERENCE].ask("products", workload.to_json(), mode)
