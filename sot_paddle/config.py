@@ -115,21 +115,22 @@ class HeadConfig:
     layer_pooling: str = LAYER_POOLINGS[0]
 
     def __post_init__(self) -> None:
-        _one_of("pooling", self.pooling, (*POOLINGS, SPANS, LAYERS))
+        require_one_of("pooling", self.pooling, (*POOLINGS, SPANS, LAYERS))
         self._check_layers()
-        _one_of("fusion", self.fusion, (None, *FUSIONS))
+        require_one_of("fusion", self.fusion, (None, *FUSIONS))
         allowed = NORMALIZATIONS.get(self.pooling, ())
-        _one_of(f"normalization of pooling {self.pooling!r}", self.normalization, (None, *allowed))
-        _one_of("start", self.start, ("learn", "one"))
-        _one_of("vec", self.vec, ("full", "triu"))
+        what = f"normalization of pooling {self.pooling!r}"
+        require_one_of(what, self.normalization, (None, *allowed))
+        require_one_of("start", self.start, ("learn", "one"))
+        require_one_of("vec", self.vec, ("full", "triu"))
         if self.vec == "triu" and self.pooling not in VECTORIZED:
             raise ValueError(
                 f"vec 'triu' is an option of pooling {' and '.join(VECTORIZED)}, got pooling "
                 f"{self.pooling!r}; leave it at 'full'"
             )
-        _one_of("centering", self.centering, ("scalar", "channel"))
-        _one_of("covariance_scale", self.covariance_scale, ("published", "tokens"))
-        _one_of("on_zero", self.on_zero, (None, "nan", "zero"))
+        require_one_of("centering", self.centering, ("scalar", "channel"))
+        require_one_of("covariance_scale", self.covariance_scale, ("published", "tokens"))
+        require_one_of("on_zero", self.on_zero, (None, "nan", "zero"))
         names = ("q_dim", "k_dim", "head_num_heads", "wr_dim", "qkv_dim", "num_iter", "mpn_iter")
         sizes = {name: getattr(self, name) for name in names}
         sizes["num_sv"] = 1 if self.num_sv is None else self.num_sv
@@ -142,7 +143,7 @@ class HeadConfig:
             _probability("head_dropout", self.head_dropout)
 
     def _check_layers(self) -> None:
-        _one_of("layer_pooling", self.layer_pooling, LAYER_POOLINGS)
+        require_one_of("layer_pooling", self.layer_pooling, LAYER_POOLINGS)
         if self.layers and self.pooling != LAYERS:
             raise ValueError(f"layers is an option of pooling {LAYERS!r}, got {self.pooling!r}")
         if any(layer < 0 for layer in self.layers):
@@ -175,7 +176,7 @@ class EncoderConfig:
 
     def __post_init__(self) -> None:
         check_finite(self)
-        _one_of("hidden_act", self.hidden_act, ACTIVATIONS)
+        require_one_of("hidden_act", self.hidden_act, ACTIVATIONS)
         self._check_sizes()
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
@@ -210,13 +211,17 @@ class EncoderConfig:
         require_buildable(sizes, parameters)
 
 
-def _one_of(name: str, value: object, allowed: tuple) -> None:
+def require_one_of(name: str, value: object, allowed: Iterable[object]) -> None:
+    """Refuse a value that is not one of the allowed ones; those close to it are named."""
+    allowed = tuple(allowed)
     if value in allowed:
         return
-    named = [repr(item) for item in allowed if item is not None]
+    named = [str(one) for one in allowed if one is not None]
     if not named:
         raise ValueError(f"{name} cannot be set (it has none), got {value!r}")
-    raise ValueError(f"{name} must be one of {', '.join(named)}, got {value!r}")
+    meant = _meant(str(value), named)
+    meant = f"; {meant}" if meant else ""
+    raise ValueError(f"{name} must be one of {', '.join(named)}, got {value!r}{meant}")
 
 
 def require_positive(name: str, value: int) -> None:
@@ -252,8 +257,12 @@ def check_finite(record: Any) -> None:
 def near_names(name: str, known: Iterable[str]) -> str:
     """Say which known names are close to a misspelt one, or list them all."""
     known = sorted(known)
+    return _meant(name, known) or f"known: {', '.join(known)}"
+
+
+def _meant(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def first_names(names: Iterable[str]) -> str:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 
 import paddle
 
+from sot_paddle.config import require_one_of
+
 ZERO_NORM = 1e-12
 """Frobenius norm at or below which ``on_zero="zero"`` treats a matrix as exactly zero."""
 
@@ -22,15 +24,17 @@ COVARIANCE_SCALES = ("published", "tokens")
 ON_ZERO = ("nan", "zero")
 
 
+def at_least_float32(tensor: paddle.Tensor) -> paddle.Tensor:
+    """A tensor of any shape, in float32 where it is of half precision."""
+    half = tensor.dtype in (paddle.float16, paddle.bfloat16)
+    return tensor.astype("float32") if half else tensor
+
+
 def _full_precision(function: Callable) -> Callable:
     """Run ``function`` outside AMP, with half-precision tensor arguments cast to float32."""
 
     def widen(value):
-        half = isinstance(value, paddle.Tensor) and value.dtype in (
-            paddle.float16,
-            paddle.bfloat16,
-        )
-        return value.astype("float32") if half else value
+        return at_least_float32(value) if isinstance(value, paddle.Tensor) else value
 
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
@@ -41,11 +45,6 @@ def _full_precision(function: Callable) -> Callable:
             )
 
     return wrapper
-
-
-def _require(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
 
 def token_weights(mask: paddle.Tensor, dtype: paddle.dtype) -> tuple[paddle.Tensor, paddle.Tensor]:
@@ -96,7 +95,7 @@ def center_tokens(
 
     Source: A.1 (scalar), B.1 step 4 (channel).
     """
-    _require("centering", centering, CENTERINGS)
+    require_one_of("centering", centering, CENTERINGS)
     if mask is None:
         if centering == "none":
             return x
@@ -175,7 +174,7 @@ def auto_covariance(
 
     Source: A.1.
     """
-    _require("scale", scale, COVARIANCE_SCALES)
+    require_one_of("scale", scale, COVARIANCE_SCALES)
     if x.ndim != 3:
         raise ValueError(f"auto_covariance expects (B, N, d), got {x.shape}")
     divisor = x.shape[2]
@@ -213,7 +212,7 @@ def _replace_zero(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
 
 def _guard_zero(x: paddle.Tensor, on_zero: str, function: Callable) -> paddle.Tensor:
     """Apply ``function`` to x; with ``on_zero="zero"`` zero matrices give 0 with gradient 0."""
-    _require("on_zero", on_zero, ON_ZERO)
+    require_one_of("on_zero", on_zero, ON_ZERO)
     if on_zero == "nan":
         return function(x)
     is_zero, safe = _replace_zero(x)
@@ -450,7 +449,7 @@ def cov_forward(x: paddle.Tensor, *, scale: str = "published") -> paddle.Tensor:
     Gradient: smooth everywhere (quadratic).
     Source: A.3.
     """
-    _require("scale", scale, COVARIANCE_SCALES)
+    require_one_of("scale", scale, COVARIANCE_SCALES)
     if x.ndim != 4:
         raise ValueError(f"cov_forward expects images (B, d, H, W), got {x.shape}")
     pixels = x.flatten(2)  # (B, d, M)

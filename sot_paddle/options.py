@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sot_paddle.config import check_finite
+from sot_paddle.config import check_finite, require_one_of
 
 _ANY = float("inf")
 
@@ -86,9 +86,8 @@ def check(record: Any) -> None:
         if value is None:
             continue
         low, high, length = facts["low"], facts["high"], facts["length"]
-        if facts["choices"] and value not in facts["choices"]:
-            allowed = ", ".join(facts["choices"])
-            raise ValueError(f"{item.name} must be one of {allowed}, got {value!r}")
+        if facts["choices"]:
+            require_one_of(item.name, value, facts["choices"])
         if low is not None and not low <= value <= high:
             bound = f"at least {low}" if high == _ANY else f"from {low} to {high}"
             raise ValueError(f"{item.name} must be {bound}, got {value}")

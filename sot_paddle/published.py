@@ -17,7 +17,7 @@ import paddle
 from paddle import nn
 
 from sot_paddle.backbones.token_embed import STEM_DIM, build_token_embed
-from sot_paddle.config import HeadConfig, build_record, near_names
+from sot_paddle.config import HeadConfig, build_record, near_names, require_one_of
 from sot_paddle.features import Features
 from sot_paddle.heads import build_head
 
@@ -80,10 +80,7 @@ def _known(what: str, options: object, allowed: Iterable[str]) -> dict[str, Any]
 def _named(what: str, value: object, names: Mapping[str, str]) -> str:
     """Our name of a published one; None counts as ``"None"``."""
     key = str(value)
-    if key not in names:
-        raise ValueError(
-            f"{what} must be one of {', '.join(names)}, got {value!r}; {near_names(key, names)}"
-        )
+    require_one_of(what, key, names)
     return names[key]
 
 
@@ -175,11 +172,8 @@ def _head(
         raise ValueError(f"args['dim'] {dim} and input_dim {input_dim} must be equal")
     fusion = given.get("fusion_type", "sum_fc")
     uses_fusion = pooling not in ("fc", "none") and not words_only
-    if uses_fusion and fusion not in _FUSIONS:
-        raise ValueError(
-            f"fusion_type must be one of {', '.join(_FUSIONS)}, got {fusion!r}; "
-            f"{near_names(str(fusion), _FUSIONS)}"
-        )
+    if uses_fusion:
+        require_one_of("fusion_type", fusion, _FUSIONS)
     options = {"pooling": pooling, "fusion": fusion if uses_fusion else None, **translate(args)}
     return build_head(
         build_record(HeadConfig, options, where="the classifier's dict"),

@@ -11,7 +11,7 @@ from paddle import nn
 from sot_paddle.backbones import bert, conv_bert, gpt, roberta, spanbert, swin, vit
 from sot_paddle.backbones.image_classifier import ImageClassifier
 from sot_paddle.backbones.text import SECOND_ORDER, TextBackbone, build_text
-from sot_paddle.config import LAYERS, SPANS, near_names, sort_options
+from sot_paddle.config import LAYERS, SPANS, near_names, require_one_of, sort_options
 from sot_paddle.ops.layers import with_native_layers
 from sot_paddle.vision_config import ImageConfig, SwinConfig, ViTConfig
 
@@ -160,8 +160,7 @@ def _create_text(
     name: str, num_classes: int | None, head: str | None, overrides: Mapping[str, Any]
 ) -> nn.Layer:
     backbone, preset, default = _TEXT[name]
-    if head not in (None, *HEADS):
-        raise ValueError(f"head must be one of {', '.join(HEADS)}, got {head!r}")
+    require_one_of("head", head, (None, *HEADS))
     if head is not None and name != preset:
         raise ValueError(f"{name} names its head already: give {preset!r} and head={head!r}")
     pooling = SECOND_ORDER if (head or default) == "mgcrp" else backbone.plain

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from sot_paddle.config import (
     check_finite,
-    near_names,
     require_buildable,
+    require_one_of,
     require_positive,
 )
 
@@ -156,15 +156,6 @@ class SwinConfig(ImageConfig):
         require_buildable(
             {"depths": max(self.depths), **{name: getattr(self, name) for name in names}},
             sum(depth * width * int((4 + 2 * self.mlp_ratio) * width) for depth, width in blocks),
-        )
-
-
-def require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a value that is not one of the allowed ones; the near ones are named."""
-    if value not in allowed:
-        raise ValueError(
-            f"{name} must be one of {', '.join(allowed)}, got {value!r}; "
-            f"{near_names(str(value), allowed)}"
         )
 
 

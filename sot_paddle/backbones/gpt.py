@@ -14,7 +14,7 @@ from paddle import nn
 from sot_paddle.backbones.inputs import TextCheck
 from sot_paddle.backbones.layers import Attention, LayerNorm
 from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextBackbone
-from sot_paddle.config import EncoderConfig
+from sot_paddle.config import EncoderConfig, require_one_of
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads.pooling import linear
 
@@ -184,10 +184,7 @@ class GptEncoder(nn.Layer):
 
 def _check(config: EncoderConfig) -> None:
     known = sorted(set(ACTIVATIONS.values()))
-    if config.hidden_act not in known:
-        raise ValueError(
-            f"hidden_act of a GPT must be one of {', '.join(known)}, got {config.hidden_act!r}"
-        )
+    require_one_of("hidden_act of a GPT", config.hidden_act, known)
     if config.intermediate_size != _WIDER * config.hidden_size:
         raise ValueError(
             f"intermediate_size of a GPT must be {_WIDER} * hidden_size = "

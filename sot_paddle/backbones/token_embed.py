@@ -33,11 +33,11 @@ from sot_paddle.backbones.token_stages import (
     NonLocalBlock,
     Transition,
 )
-from sot_paddle.config import require_positive
+from sot_paddle.config import require_one_of, require_positive
 from sot_paddle.features import Taps, record
 from sot_paddle.ops import stem
 from sot_paddle.ops.dispatch import is_plain
-from sot_paddle.vision_config import DENSE_NORMS, TOKEN_TYPES, require_one_of
+from sot_paddle.vision_config import DENSE_NORMS, TOKEN_TYPES
 
 STEM_DIM = 64
 """Channels that the stages expect from the stem (``resnet`` takes any)."""

@@ -73,7 +73,7 @@ class TokenBatchNorm(nn.Layer):
             ValueError: one value for each channel in training mode, where a variance is undefined.
         """
         with paddle.amp.auto_cast(enable=False):
-            x = x.astype("float32") if x.dtype in (paddle.float16, paddle.bfloat16) else x
+            x = F.at_least_float32(x)
             if self._normalizes_natively(x, mask):
                 return self._native(x, mask)
             mean, var = self._batch_statistics(x, mask) if self.training else self._running(x)

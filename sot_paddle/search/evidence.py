@@ -11,7 +11,7 @@ from typing import Any
 
 from sot_paddle import strict_json
 from sot_paddle.atomic import write_atomically
-from sot_paddle.config import build_record, load_yaml
+from sot_paddle.config import build_record, load_yaml, require_one_of
 from sot_paddle.search.paired_scores import SeedScores
 from sot_paddle.search.run_record import require_same
 from sot_paddle.search.search_report import markdown_table
@@ -51,8 +51,7 @@ class Plan:
     seeds: list
 
     def __post_init__(self) -> None:
-        if self.command not in COMMANDS:
-            raise ValueError(f"command must be one of {', '.join(COMMANDS)}, got {self.command!r}")
+        require_one_of("command", self.command, COMMANDS)
         for name, kind, at_least in (
             *(("learning_rates", float, 2), ("rate_seeds", int, 1), ("seeds", int, 2)),
         ):

@@ -14,7 +14,7 @@ from typing import Any
 
 from optuna.trial import Trial
 
-from sot_paddle.config import build_record, load_yaml
+from sot_paddle.config import build_record, load_yaml, require_one_of
 
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "train_adapter": ("--do_train", "--do_eval"),
@@ -53,7 +53,7 @@ class Parameter:
     values: tuple[bool | int | float | str, ...] | None = None
 
     def __post_init__(self) -> None:
-        _known("kind", self.kind, (*_NUMBERS, _CHOICE))
+        require_one_of("kind", self.kind, (*_NUMBERS, _CHOICE))
         if self.kind == _CHOICE:
             self._check_choice()
         else:
@@ -112,10 +112,10 @@ class SearchSpace:
     pruner: str = "none"
 
     def __post_init__(self) -> None:
-        _known("command", self.command, tuple(COMMANDS))
-        _known("direction", self.direction, DIRECTIONS)
-        _known("sampler", self.sampler, SAMPLERS)
-        _known("pruner", self.pruner, PRUNERS)
+        require_one_of("command", self.command, tuple(COMMANDS))
+        require_one_of("direction", self.direction, DIRECTIONS)
+        require_one_of("sampler", self.sampler, SAMPLERS)
+        require_one_of("pruner", self.pruner, PRUNERS)
         if not self.parameters:
             raise ValueError("parameters must name one option at least")
         if "output_dir" in self.parameters:
@@ -167,8 +167,3 @@ def as_data(space: SearchSpace) -> dict[str, Any]:
         if parameter["values"] is not None:
             parameter["values"] = list(parameter["values"])
     return values
-
-
-def _known(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")

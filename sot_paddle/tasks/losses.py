@@ -10,9 +10,8 @@ import paddle
 from paddle.nn import functional
 from scipy.special import log_softmax
 
+from sot_paddle.functional import at_least_float32
 from sot_paddle.tasks.task import Outputs
-
-_HALF = (paddle.float16, paddle.bfloat16)
 
 
 def cross_entropy(
@@ -30,7 +29,7 @@ def cross_entropy(
     Returns:
         Scalar, float32 at least; NaN when no label is valid, as in torch.
     """
-    logits = logits.astype("float32") if logits.dtype in _HALF else logits
+    logits = at_least_float32(logits)
     total = functional.cross_entropy(logits, labels, reduction="sum", ignore_index=ignore_index)
     return total / (labels != ignore_index).sum().astype(logits.dtype)
 
@@ -47,7 +46,7 @@ def soft_cross_entropy(logits: paddle.Tensor, targets: paddle.Tensor) -> paddle.
 
     Source: A.9 (mixup, cutmix, label smoothing).
     """
-    logits = logits.astype("float32") if logits.dtype in _HALF else logits
+    logits = at_least_float32(logits)
     log_shares = functional.log_softmax(logits, axis=-1)
     return -(targets.astype(logits.dtype) * log_shares).sum(axis=-1).mean()
 
@@ -101,7 +100,7 @@ def mean_squared_error(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.T
     Returns:
         Scalar, float32 at least.
     """
-    logits = logits.astype("float32") if logits.dtype in _HALF else logits
+    logits = at_least_float32(logits)
     return functional.mse_loss(logits.reshape([-1]), labels.reshape([-1]).astype(logits.dtype))
 
 

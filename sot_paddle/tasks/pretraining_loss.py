@@ -11,7 +11,8 @@ from __future__ import annotations
 import paddle
 from paddle.nn import functional as F
 
-_HALF = (paddle.float16, paddle.bfloat16)
+from sot_paddle.functional import at_least_float32
+
 _EPSILON = 1e-5
 """The original adds it to the number of masked words."""
 
@@ -35,7 +36,7 @@ def word_losses(scores: paddle.Tensor, words: paddle.Tensor) -> paddle.Tensor:
     Returns:
         (B, P), float32 at least.
     """
-    scores = scores.astype("float32") if scores.dtype in _HALF else scores
+    scores = at_least_float32(scores)
     return F.cross_entropy(scores, words.unsqueeze(2), reduction="none").squeeze(2)
 
 
@@ -81,7 +82,7 @@ def pretraining_loss(
 
 
 def _next_losses(scores: paddle.Tensor, following: paddle.Tensor) -> paddle.Tensor:
-    scores = scores.astype("float32") if scores.dtype in _HALF else scores
+    scores = at_least_float32(scores)
     return F.cross_entropy(scores, following.unsqueeze(1), reduction="none").squeeze(1)
 
 

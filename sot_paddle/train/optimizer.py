@@ -10,9 +10,9 @@ import numpy as np
 import paddle
 from paddle import _C_ops, nn
 
+from sot_paddle.functional import at_least_float32
 from sot_paddle.registry import UNDECAYED
 
-_HALF = (paddle.float16, paddle.bfloat16)
 _VANISHED_POWER = 1e-30  # beta2^t below this corrects by nothing that float64 can hold
 
 
@@ -95,7 +95,7 @@ class ClipGradByGlobalNorm(nn.ClipGradByGlobalNorm):
     @paddle.no_grad()
     def _dygraph_clip(self, params_grads):
         squares = [
-            (grad.astype("float32") if grad.dtype in _HALF else grad).square().sum()
+            at_least_float32(grad).square().sum()
             for parameter, grad in params_grads
             if grad is not None and getattr(parameter, "need_clip", True)
         ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sot_paddle.config import require_one_of
 from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.squad.span_features import SpanFeatures
 
@@ -41,10 +42,7 @@ class DecodingOptions:
         for name in ("n_best", "max_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.null_score not in NULL_SCORES:
-            raise ValueError(
-                f"null_score must be one of {', '.join(NULL_SCORES)}, got {self.null_score!r}"
-            )
+        require_one_of("null_score", self.null_score, NULL_SCORES)
 
 
 @dataclass(frozen=True)

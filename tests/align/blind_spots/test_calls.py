@@ -42,7 +42,7 @@ def test_what_is_recorded_is_not_what_is_handed_on(run_case, failed, monkeypatch
 
 @pytest.mark.parametrize("case", ["function_uncentred", "function_uncentred_masked"])
 def test_uncentred_tokens_are_compared_with_and_without_a_mask(case, caught) -> None:
-    known = '_require("centering", centering, CENTERINGS)'
+    known = 'require_one_of("centering", centering, CENTERINGS)'
     other = 'centering = "scalar" if centering == "none" else centering'
     caught(f"{case} forward float64", functional, "center_tokens", known, other, "value")
 

@@ -70,7 +70,7 @@ def test_refusals(options, match) -> None:
         HeadConfig(pooling="layers", layers=(-1,))
     with pytest.raises(ValueError, match="an option of pooling 'layers', got 'pooler'"):
         HeadConfig(pooling="pooler", layers=(1,))
-    with pytest.raises(ValueError, match="layer_pooling must be one of 'concat', 'max', 'mean'"):
+    with pytest.raises(ValueError, match="layer_pooling must be one of concat, max, mean"):
         HeadConfig(pooling="layers", layer_pooling="min")
 
 

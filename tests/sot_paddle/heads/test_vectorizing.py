@@ -93,7 +93,7 @@ def test_one_word_and_no_valid_word_are_finite_where_zero_is_asked_for() -> None
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pooling": "mgcrp", "vec": "upper"}, "vec must be one of 'full', 'triu', got 'upper'"),
+        ({"pooling": "mgcrp", "vec": "upper"}, "vec must be one of full, triu, got 'upper'"),
         ({"pooling": "mgcrp_qk", "vec": "triu"}, "an option of pooling mgcrp and gcp_text, got .*"),
         ({"pooling": "gcp", "vec": "triu"}, "vec 'triu' is an option of .*leave it at 'full'"),
         ({"pooling": "mgcrp_qk", "normalization": "mpn"}, "normalization of pooling 'mgcrp_qk'"),
