@@ -123,9 +123,9 @@ def _normalization(options: object, wr_dim: int) -> dict[str, Any]:
 def _dropout(regular: object) -> float:
     if regular is None:
         return 0.0
-    if isinstance(regular, nn.Dropout):
-        return float(regular.p)
-    raise ValueError(f"regular must be None or a paddle.nn.Dropout, got {regular!r}")
+    if not isinstance(regular, nn.Dropout):
+        raise ValueError(f"regular must be None or a paddle.nn.Dropout, got {regular!r}")
+    return float(regular.p)
 
 
 def _mgcrp(args: dict[str, Any]) -> dict[str, Any]:
