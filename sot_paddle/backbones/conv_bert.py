@@ -28,7 +28,7 @@ from sot_paddle.backbones.attention import (
 from sot_paddle.backbones.inputs import TextCheck
 from sot_paddle.backbones.layers import LayerNorm
 from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextBackbone, zero_row_hook
-from sot_paddle.config import EncoderConfig
+from sot_paddle.config import EncoderConfig, require_positive
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads.pooling import linear
 
@@ -60,10 +60,9 @@ class ConvEncoderConfig(EncoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("embedding_size", "attention_head_size"):
-            value = getattr(self, name)
-            if value < 1 and (name == "embedding_size" or value != -1):
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        require_positive("embedding_size", self.embedding_size)
+        if self.attention_head_size != -1:
+            require_positive("attention_head_size", self.attention_head_size)
         kernel, qk, value = self.kernel, self.qk_projection, self.value_projection
         if self.remove_qk and self.width != self.hidden_size:
             raise ValueError(

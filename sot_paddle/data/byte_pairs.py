@@ -122,12 +122,11 @@ def _backend(source: Path, special: tuple[str, ...], *, end_of_word: str) -> Tok
             f"expected vocab.json and merges.txt, or tokenizer.json, in {source}, which holds "
             f"{held}"
         )
+    place = source / ("merges.txt" if paired else "tokenizer.json")
     if paired:
         vocabulary = read_json(source / "vocab.json")
-        merges = _read_merges(source / "merges.txt")
-        place = source / "merges.txt"
+        merges = _read_merges(place)
     else:
-        place = source / "tokenizer.json"
         model = field_of(read_json(place), "model", dict, str(place))
         if model.get("type") != "BPE":
             raise DataError(f"{place}: expected a BPE model, found {model.get('type')}")

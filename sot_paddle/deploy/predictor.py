@@ -72,7 +72,7 @@ class Predictor:
                 number += 1
 
 
-def record(recipe: Recipe, logits: np.ndarray, *, logits_too: bool = False) -> dict[str, Any]:
+def record(recipe: Recipe, logits: np.ndarray, *, logits_too: bool) -> dict[str, Any]:
     """What the logits (K,) of one row say.
 
     Returns:

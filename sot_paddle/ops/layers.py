@@ -152,7 +152,7 @@ def drops_unseen(layer: nn.Layer) -> bool:
     return plain and layer.p < 1.0
 
 
-KINDS = (Linear, LayerNorm, Dropout, MultiHeadAttention, TransformerEncoderLayer)
+KINDS = {Linear, LayerNorm, Dropout, MultiHeadAttention, TransformerEncoderLayer}
 NATIVE = {kind.__base__: kind for kind in KINDS}
 """Layer of Paddle -> the one that takes its place."""
 

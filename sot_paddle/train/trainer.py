@@ -228,7 +228,9 @@ class ExactTrainer(Trainer):
         step = self.state.global_step
         gathered = sharding.gathered(self.optimizer, self.model)
         own = self.optimizer, self.model
-        counters = gathered[1] if gathered else exact_state.optimizer_counters(*own)
+        counters = exact_state.optimizer_counters(*own)
+        if gathered:
+            _, counters = gathered
         state = {
             "step": step,
             "identity": self.run.identity,

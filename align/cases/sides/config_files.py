@@ -13,6 +13,9 @@ from typing import Any
 import sot_torch_ref
 from align.cases.sides.built_records import Named
 from sot_paddle import registry
+from sot_paddle.backbones.pretraining import PretrainingModel
+from sot_paddle.config import EncoderConfig
+from sot_paddle.heads.pretraining import PretrainingHeadConfig
 
 _OPTIONS = {
     "vocab_size": 23,
@@ -51,12 +54,21 @@ def _stated(model: str) -> Mapping[str, Any]:
     return {key: config[key] for key in _KEYS if config.get(key) is not None}
 
 
+def _options_kept(model: str, given: Mapping[str, Any]) -> EncoderConfig:
+    """The options that a model for pre-training keeps; those given where there is none."""
+    backbone = registry.text_backbone(model)
+    options = backbone.options(**given)
+    if not backbone.first_token:
+        return options
+    return PretrainingModel(backbone, options, PretrainingHeadConfig()).encoder_config
+
+
 def ours() -> Named:
     """What is written for a model, and what is read of transformers'."""
     found: Named = {}
     for model, given in MODELS.items():
         backbone = registry.text_backbone(model)
-        found[f"{model}: written"] = backbone.write_config(backbone.options(**given))
+        found[f"{model}: written"] = backbone.write_config(_options_kept(model, given))
         found[f"{model}: read"] = backbone.read_config(_stated(model))
     return found
 

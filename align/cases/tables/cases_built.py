@@ -167,6 +167,20 @@ _CONVOLVED = {
     "layer_norm_eps": 1e-6,
     "initializer_range": 0.03,
 }
+_NARROW = {
+    "hidden_size": 4,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "q_dim": 3,
+    "k_dim": 2,
+}
+_PRESETS = tuple(
+    _text(model, f"{model}_narrow", **_NARROW)
+    for model in ("spanbert_base", "openai_gpt", "conv_bert_base")
+)
+"""Of presets that are built whole in the long suite only: sizes that a narrow model has too."""
+
 _HEADS = (
     _text("bert_base", "head_pooler", **_LITTLE, initializer_range=0.03, hidden_act="relu"),
     *(
@@ -336,4 +350,4 @@ _DEFAULTS = (
     _default("tables_head_settings", "head settings"),
 )
 
-BUILT = (*_MODELS, *_EMBEDDINGS, *_VARIANTS, *_HEADS, *_FLOAT64, *_DRAWS, *_DEFAULTS)
+BUILT = (*_MODELS, *_PRESETS, *_EMBEDDINGS, *_VARIANTS, *_HEADS, *_FLOAT64, *_DRAWS, *_DEFAULTS)

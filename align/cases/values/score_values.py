@@ -239,7 +239,7 @@ def predicted(setting: Setting, *, classes: int, size: float) -> BothSides:
     logits = (size * np.random.default_rng(6).normal(size=(5, classes))).astype(np.float32)
     labels = tuple(f"class {index}" for index in range(classes))
     recipe = Recipe("", labels, (), TextRecipe("wordpiece", 8, "longest", True))
-    found = [record(recipe, row) for row in logits]
+    found = [record(recipe, row, logits_too=False) for row in logits]
     shares = np.array([list(one["probabilities"].values()) for one in found])
     best = np.array([labels.index(one["label"]) for one in found])
     expected = torch.softmax(torch.from_numpy(logits).double(), dim=1)

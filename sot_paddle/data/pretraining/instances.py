@@ -134,7 +134,7 @@ def _masked(
     rng: random.Random,
 ) -> Instance:
     tokens = [options.first, *first, options.separator, *second, options.separator]
-    special = (options.first, options.separator)
+    special = {options.first, options.separator}
     candidates = [at for at, token in enumerate(tokens) if token not in special]
     rng.shuffle(candidates)
     share = round(len(tokens) * options.masked_share)

@@ -73,9 +73,11 @@ def test_what_a_record_says():
     assert found["probability"] == pytest.approx(0.7, abs=1e-6)
     assert found["probabilities"] == pytest.approx({"no": 0.2, "yes": 0.7, "may": 0.1}, abs=1e-6)
     assert found["logits"] == [float(value) for value in logits]
-    assert record(recipe, np.float32([900, -900, 0]))["probabilities"]["no"] == 1.0
+    assert (
+        record(recipe, np.float32([900, -900, 0]), logits_too=False)["probabilities"]["no"] == 1.0
+    )
     regression = Recipe("m", (), ("x",), TextRecipe("wordpiece", 9, "longest", True))
-    assert record(regression, np.float32([2.5])) == {"score": 2.5}
+    assert record(regression, np.float32([2.5]), logits_too=False) == {"score": 2.5}
 
 
 def test_a_broken_model_and_a_broken_image_stop_it(exports, tmp_path):

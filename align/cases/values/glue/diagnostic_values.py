@@ -84,7 +84,7 @@ def _rows(features: TokenFeatures) -> Arrays:
 
 
 def _backwards(features: TokenFeatures) -> TokenFeatures:
-    rows = [features.row(index) for index in reversed(range(len(features)))]
+    rows = np.split(features.input_ids, features.offsets[1:-1])[::-1]
     made = TokenFeatures.from_rows(rows, features.boundaries[::-1].tolist())
     return made.with_targets(features.indices.tolist(), None, int)
 
