@@ -33,7 +33,10 @@ ROWS = [
 ]
 
 
-STARTED = ("eval_image", "export", "predict", "train_image", "visualize")
+STARTED = (
+    *("eval_image", "export", "predict", "train_adapter", "train_image", "train_squad"),
+    "visualize",
+)
 """Tools that other tests start in a process of their own; here they run in this one."""
 
 

@@ -1,4 +1,4 @@
-"""The search and the sweep on real trainings of a tiny model."""
+"""The search on real trainings of a tiny model; what both commands refuse."""
 
 import csv
 import json
@@ -54,22 +54,6 @@ def test_a_search_runs_real_trainings_and_reads_their_lines(tmp_path, training):
         assert [one.scores["loss"] for one in printed] == pytest.approx(
             list(scores.values()), abs=6e-5
         )
-
-
-@pytest.mark.slow
-def test_a_sweep_compares_two_heads_of_real_trainings(tmp_path, training):
-    out = tmp_path / "out"
-    training = [*training, "--learning_rate", "1e-3"]
-    own = ("--command", "train_glue", "--a", "head=mgcrp", "--b", "head=plain", "--seeds", "2")
-    done = tool_runs.run("sweep", *own, "--output_dir", out, "--", *training)
-    assert done.returncode == 0, done.stderr[-3000:]
-    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    assert summary["metric"] == "acc"
-    for name, head in (("a", "mgcrp"), ("b", "plain")):
-        text = (out / name / "seed-2" / OUTPUT / "metrics.json").read_text(encoding="utf-8")
-        metrics = json.loads(text)
-        assert (metrics["options"]["head"], metrics["seed"]) == (head, 2)
-        assert summary["best"][name]["values"] == [metrics["best"]["acc"]]
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,7 @@ def test_the_benchmark_of_a_pair_measures_none_that_ends_the_process(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("side", ["torch", "paddle"])
-@pytest.mark.parametrize("line", ["sys.exit(0)", "os._exit(0)"])
+@pytest.mark.parametrize(("side", "line"), [("torch", "sys.exit(0)"), ("paddle", "os._exit(0)")])
 def test_a_model_that_ends_the_process_is_no_verdict(tmp_path, side, line):
     _refused(_run("--spec", _spec(tmp_path, **{side: line})), "verdict")
 

@@ -134,7 +134,7 @@ def test_a_search_killed_while_it_draws_draws_the_same(bench, tmp_path):
 def test_a_median_pruner_ends_what_falls_behind_and_saves_its_steps(bench, tmp_path, capsys):
     bench.space(trials=10, pruner="median", sampler="random")
     out = tmp_path / "out"
-    training = ("--steps", 6, "--seconds", 0.3)
+    training = ("--steps", 6, "--seconds", 0.15)
     assert run_command(bench.search(out, training=training), bench.tools) == 0
     pruned = [row for row in rows(out) if row["state"] == "pruned"]
     assert pruned
@@ -152,7 +152,7 @@ def test_a_median_pruner_ends_what_falls_behind_and_saves_its_steps(bench, tmp_p
 def test_main_is_the_metric_of_the_runs_also_for_the_pruner(bench, tmp_path):
     bench.space(trials=9, metric="main", direction="maximize", pruner="median", sampler="random")
     out = tmp_path / "out"
-    training = ("--steps", 4, "--seconds", 0.3)
+    training = ("--steps", 4, "--seconds", 0.15)
     assert run_command(bench.search(out, training=training), bench.tools) == 0
     for row in rows(out):
         digits = 1e-12 if row["state"] == "complete" else 1e-4  # a pruned one's is printed

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,14 +22,30 @@ def _train(tmp_path, image_files, data, out, batch, processes, *flags) -> None:
     train_in_processes("train_image", own, tmp_path, processes)
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, image_files):
+    """A run of a kind with so many processes, made once: its folder."""
+    folder = tmp_path_factory.mktemp("trained")
+    data = image_files.write_images(folder / "data", train=9, val=3)
+    flags = {
+        "patches": (),
+        "own batch statistics": image_files.DENSE,
+        "synchronised batch statistics": (*image_files.DENSE, "--sync-bn"),
+    }
+
+    @functools.cache
+    def run(kind: str, processes: int) -> Path:
+        out = folder / f"{kind} {processes}"
+        _train(folder, image_files, data, out, 4 // processes, processes, *flags[kind])
+        return out
+
+    return run
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["patches", "synchronised batch statistics"])
-def test_two_processes_equal_one_with_the_doubled_batch(tmp_path, image_files, kind):
-    data = image_files.write_images(tmp_path / "data", train=9, val=3)
-    flags = () if kind == "patches" else (*image_files.DENSE, "--sync-bn")
-    one, two = tmp_path / "one", tmp_path / "two"
-    _train(tmp_path, image_files, data, one, 4, 1, *flags)
-    _train(tmp_path, image_files, data, two, 2, 2, *flags)
+def test_two_processes_equal_one_with_the_doubled_batch(trained, kind):
+    one, two = trained(kind, 1), trained(kind, 2)
     for name in ("model.safetensors", "ema.safetensors"):
         first, second = (arrays_of(out / "last", name) for out in (one, two))
         assert set(first) == set(second)
@@ -44,14 +62,10 @@ def test_two_processes_equal_one_with_the_doubled_batch(tmp_path, image_files, k
 
 
 @pytest.mark.slow
-def test_statistics_of_each_process_differ_from_synchronised_ones(tmp_path, image_files):
+def test_statistics_of_each_process_differ_from_synchronised_ones(trained):
     """The control: as in the original, each process normalises with its own batch by default."""
-    data = image_files.write_images(tmp_path / "data", train=9, val=3)
-    outs = {name: tmp_path / name for name in ("own", "shared")}
-    for name, out in outs.items():
-        more = ("--sync-bn",) if name == "shared" else ()
-        _train(tmp_path, image_files, data, out, 2, 2, *image_files.DENSE, *more)
-    first, second = (arrays_of(out / "last") for out in outs.values())
+    kinds = ("own batch statistics", "synchronised batch statistics")
+    first, second = (arrays_of(trained(kind, 2) / "last") for kind in kinds)
     key = next(name for name in first if name.endswith("running_var"))
     assert np.abs(first[key] - second[key]).max() > 1e-4
 
