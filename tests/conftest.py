@@ -21,6 +21,12 @@ EXACT = {
 """Full float32 products, the same result each time."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first, so that no worker is left with one while the others are done."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def gpus() -> int:
     """Number of GPUs; skips the test where there is none."""

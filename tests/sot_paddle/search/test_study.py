@@ -92,6 +92,7 @@ def test_a_finished_search_repeats_nothing_and_may_be_asked_for_more(bench, tmp_
     assert [row["x"] for row in rows(other)] != [row["x"] for row in rows(out)]
 
 
+@pytest.mark.slow
 def test_a_killed_search_ends_as_if_it_had_not_been_killed(bench, tmp_path):
     bench.space(trials=8, pruner="median")
     whole, out = tmp_path / "whole", tmp_path / "killed"
