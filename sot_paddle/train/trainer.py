@@ -228,9 +228,7 @@ class ExactTrainer(Trainer):
         step = self.state.global_step
         gathered = sharding.gathered(self.optimizer, self.model)
         own = self.optimizer, self.model
-        counters = exact_state.optimizer_counters(*own)
-        if gathered:
-            _, counters = gathered
+        arrays, counters = gathered or (None, exact_state.optimizer_counters(*own))
         state = {
             "step": step,
             "identity": self.run.identity,
@@ -243,8 +241,8 @@ class ExactTrainer(Trainer):
 
         def fill(folder: Path) -> None:
             self.run.fill(folder)
-            arrays = gathered[0] if gathered else exact_state.optimizer_arrays(*own)
-            write_tensors(folder / OPTIMIZER, arrays)
+            held = exact_state.optimizer_arrays(*own) if arrays is None else arrays
+            write_tensors(folder / OPTIMIZER, held)
             (folder / checkpointing.STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
             self.state.save_to_json(str(folder / TRAINER_STATE))
 
