@@ -28,7 +28,8 @@ demo: setup ## Convert a real BERT checkpoint, prove the port, train text and im
 	$(PY) tools/demo.py
 
 test: setup ## Run the tests, then a quick alignment with its negative controls and coverage
-	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses=logical --maxprocesses=4 \
+		--dist=loadfile --no-loadscope-reorder
 	$(PY) -m align --quick --coverage
 
 align: setup ## Run every alignment case and write the report to align_report/
