@@ -30,10 +30,14 @@ def pins(files: Iterable[str]) -> int:
     return sum(len(re.findall(r"^[\w.-]+==", read_text(name), re.MULTILINE)) for name in files)
 
 
+def libraries(python: str) -> list[Path]:
+    """Folders of an environment's packages."""
+    return sorted(Path(python).parent.parent.glob("lib/python*/site-packages"))
+
+
 def installed(python: str) -> int:
     """How many packages an environment holds now."""
-    libraries = Path(python).parent.parent.glob("lib/python*/site-packages/*.dist-info")
-    return sum(1 for _ in libraries)
+    return sum(1 for folder in libraries(python) for _ in folder.glob("*.dist-info"))
 
 
 def progress(said: Iterable[str], total: int, done: int, seconds: float) -> str:
@@ -55,11 +59,12 @@ def progress(said: Iterable[str], total: int, done: int, seconds: float) -> str:
 
 @command("setup: error")
 def main(arguments: list[str]) -> None:
-    """Run pip; returns its exit status."""
+    """Install, and compile what was installed."""
     parser = CommandParser(prog="install", description=__doc__)
     parser.add_argument("words", nargs="+", help="Python of the environment, files of pins")
     python, *files = parser.parse_args(arguments).words
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    pip += ["--no-compile"]  # on one processor; below on all of them
     pip += [word for name in files for word in ("--requirement", name)]
     start, before, total, said = time.monotonic(), installed(python), pins(files), []
     with subprocess.Popen(  # noqa: S603 (the pip of the environment that is named)
@@ -74,6 +79,9 @@ def main(arguments: list[str]) -> None:
     if process.returncode:
         print("".join(said[-TOLD:]), end="", file=sys.stderr)
         raise ValueError(f"pip ended with status {process.returncode}; its last lines stand above")
+    print("setup: compiling what was installed", flush=True)
+    compiling = [python, "-m", "compileall", "-qq", "-j", "0", *map(str, libraries(python))]
+    subprocess.run(compiling, check=False)  # noqa: S603 (some packages hold templates of code)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@ import pytest
 from tests.tools import tool_runs
 
 
-@pytest.mark.slow
-def test_a_pytorch_checkpoint_is_converted_on_the_fly(tmp_path):
+def test_a_pytorch_checkpoint_is_converted_on_the_fly(tmp_path, capsys):
     """The averaged weights of a training checkpoint are taken, --no-ema takes the raw ones."""
     torch = pytest.importorskip("torch")
     from sot_torch_ref.registry import create_model
@@ -26,8 +25,8 @@ def test_a_pytorch_checkpoint_is_converted_on_the_fly(tmp_path):
     options = [*options[2:], "--img-size", 16]
     for more, favourite in ((), 7), (("--no-ema",), 3):
         flags = ("--eval_checkpoint", path, *options, *more, "--cpu")
-        done = tool_runs.run("eval_image", "digits", "SoT_Tiny", *flags)
-        assert done.returncode == 0, done.stderr[-3000:]
-        rows = [line.split() for line in done.stdout.splitlines() if line[:1].isdigit()]
+        assert not tool_runs.load("eval_image").main([*map(str, ("digits", "SoT_Tiny", *flags))])
+        printed = capsys.readouterr().out.splitlines()
+        rows = [line.split() for line in printed if line[:1].isdigit()]
         assert {row[0]: row[2] for row in rows}[str(favourite)] == "100.00"
         assert {row[3] for row in rows if row[0] != str(favourite)} == {str(favourite)}

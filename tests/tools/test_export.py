@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,33 +12,53 @@ import pytest
 from tests.sot_paddle.train import tiny_run
 from tests.tools import tool_runs
 
+pytestmark = pytest.mark.slow
 
-def done(name: str, *arguments: object, without: tuple[str, ...] = ("torch",)) -> list[str]:
-    """Lines on stdout of a tool that ends well."""
-    seen = tool_runs.run(name, *arguments, without=without)
-    assert seen.returncode == 0, seen.stderr[-3000:]
-    return seen.stdout.splitlines()
+Tool = Callable[..., list[str]]
+"""Runs a tool, given its name and arguments, that ends well; the lines that it prints."""
 
 
-def predictions(*arguments: object, without: tuple[str, ...] = ("torch",)) -> list[dict]:
-    return [json.loads(line) for line in done("predict", *arguments, without=without)]
+def run_without(*packages: str) -> Tool:
+    """Runs a tool in a process without some packages."""
+
+    def done(name: str, *arguments: object) -> list[str]:
+        seen = tool_runs.run(name, *arguments, without=packages)
+        assert seen.returncode == 0, seen.stderr[-3000:]
+        return seen.stdout.splitlines()
+
+    return done
 
 
-def check_runtimes(folder: Path, out: Path, inputs: object) -> list[dict]:
+@pytest.fixture
+def run_here(capsys) -> Tool:
+    """Runs a tool in this process."""
+
+    def done(name: str, *arguments: object) -> list[str]:
+        assert not tool_runs.load(name).main([*map(str, arguments)])
+        return capsys.readouterr().out.splitlines()
+
+    return done
+
+
+def check_runtimes(done: Tool, folder: Path, out: Path, inputs: object) -> list[dict]:
     """The same from the training's folder, the graph and ONNX, which needs no Paddle."""
-    ours = predictions(folder, inputs, "--cpu")
-    for found in (
-        predictions(out, inputs, "--runtime", "jit", "--cpu"),
-        predictions(out, inputs, without=("torch", "paddle", "paddlenlp")),
-    ):
+    ours, *others = (
+        [json.loads(line) for line in lines]
+        for lines in (
+            done("predict", folder, inputs, "--cpu"),
+            done("predict", out, inputs, "--runtime", "jit", "--cpu"),
+            run_without("torch", "paddle", "paddlenlp")("predict", out, inputs),
+        )
+    )
+    for found in others:
         for one, other in zip(ours, found, strict=True):
             assert one["label"] == other["label"]
             assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-4)
     return ours
 
 
-@pytest.mark.slow
 def test_a_trained_glue_folder(tmp_path):
+    done = run_without("torch")
     data = tiny_run.write_glue(tmp_path)
     model = tiny_run.write_model(tmp_path / "model")
     run, out = tmp_path / "run", tmp_path / "export"
@@ -46,23 +67,22 @@ def test_a_trained_glue_folder(tmp_path):
     assert [line.split(":")[0] for line in printed] == [
         str(out / name) for name in ("model.json", "model.onnx")
     ]
-    found = check_runtimes(run, out, data / "test.tsv")
+    found = check_runtimes(done, run, out, data / "test.tsv")
     trained = (run / "RTE.tsv").read_text(encoding="utf-8").splitlines()[1:]
     assert [f"{one['index']}\t{one['label']}" for one in found] == trained
 
 
-@pytest.mark.slow
-def test_trained_digits(tmp_path):
+def test_trained_digits(tmp_path, run_here):
     run, out = tmp_path / "run", tmp_path / "export"
     config = tool_runs.ROOT / "configs" / "digits" / "sot_digits.yaml"
     flags = ["digits", "--config", config, "--output", run, "--max-steps", "2", "-b", "16"]
     flags += ["--set", "depth=1", "--set", "token_type=patch", "--set", "patch_size=8"]
-    done("train_image", *flags)
-    done("export", run, out)
-    found = check_runtimes(run, out, "digits")
+    run_here("train_image", *flags)
+    run_here("export", run, out)
+    found = check_runtimes(run_here, run, out, "digits")
     table = tmp_path / "predictions.csv"
     flags = ("digits", "--weights", run, "--workers", "0", "--predictions", table)
-    done("eval_image", *flags)
+    run_here("eval_image", *flags)
     with open(table, newline="", encoding="utf-8") as handle:
         evaluated = list(csv.DictReader(handle))
     assert [one["image"] for one in found] == [row["image"] for row in evaluated]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from tests.tools import tool_runs
 
@@ -32,13 +35,38 @@ def test_pins_are_counted(tmp_path):
     assert tool.pins([tmp_path / "a.txt", tmp_path / "b.txt"]) == 3
 
 
-def test_a_failure_of_pip_is_shown(tmp_path, capfd):
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory) -> Path:
+    """A virtual environment with nothing but pip and a module of its own."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    (packages(folder) / "own.py").write_text("x = 1\n", encoding="utf-8")
+    return folder
+
+
+def packages(environment: Path) -> Path:
+    return next(environment.glob("lib/python*/site-packages"))
+
+
+def test_a_failure_of_pip_is_shown(environment, tmp_path, capfd):
     tool = tool_runs.load("install")
-    environment = tmp_path / "env"
-    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
     pins = tmp_path / "pins.txt"
     pins.write_text("--no-index\nno-such-package-of-ours==1.0\n", encoding="utf-8")
     assert tool.main([str(environment / "bin" / "python"), str(pins)]) == 2
     seen = capfd.readouterr()
     assert seen.out.startswith("setup:   0 of 1 fetched (looking), 0:00")
     assert "No matching distribution found for no-such-package-of-ours==1.0" in seen.err
+    assert not list(packages(environment).glob("__pycache__/own.*"))
+
+
+def test_what_is_installed_is_compiled(environment, tmp_path, capfd):
+    """Damaged code in a package, a template say, is left as it is."""
+    (pip,) = packages(environment).glob("pip-*.dist-info")
+    pins = tmp_path / "pins.txt"
+    pins.write_text(pip.stem.replace("-", "==") + "\n", encoding="utf-8")
+    (packages(environment) / "template.py").write_text("x = {{ value }\n", encoding="utf-8")
+    assert not tool_runs.load("install").main([str(environment / "bin" / "python"), str(pins)])
+    seen = capfd.readouterr()
+    assert seen.out.splitlines()[-1] == "setup: compiling what was installed"
+    assert seen.err == ""
+    assert list(packages(environment).glob("__pycache__/own.*.pyc"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 
 import pytest
 
@@ -25,13 +26,16 @@ def test_rows_beside_the_published_figures() -> None:
     assert "published: README" in done.stdout
 
 
-def test_throughput_size_and_classes() -> None:
-    done = tool_runs.run(
-        *("model_table", "--models", "deit_tiny", "--img-size", "32", "--num-classes", "10"),
-        *("--throughput", "--batch-size", "2"),
-    )
-    assert done.returncode == 0, done.stderr
-    cells = rows(done.stdout)["deit_tiny"]
+@pytest.fixture
+def tool(monkeypatch) -> types.ModuleType:
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the tool puts the project root on it
+    return tool_runs.load("model_table")
+
+
+def test_throughput_size_and_classes(tool, capsys) -> None:
+    flags = ["--models", "deit_tiny", "--img-size", "32", "--num-classes", "10"]
+    assert not tool.main([*flags, "--throughput", "--batch-size", "2"])
+    cells = rows(capsys.readouterr().out)["deit_tiny"]
     assert cells[0] == f"{5_717_416 - (196 - 4) * 192 - 990 * 193:,}"
     assert float(cells[-1]) > 0
 
@@ -47,9 +51,7 @@ def test_throughput_size_and_classes() -> None:
         (["--moddels", "x"], "unrecognized arguments: --moddels x"),
     ],
 )
-def test_refusals(arguments: list[str], message: str, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path])  # the tool puts the project root on it
-    tool = tool_runs.load("model_table")
+def test_refusals(tool, arguments: list[str], message: str, capsys) -> None:
     try:
         status = tool.main(arguments)
     except SystemExit as stopped:

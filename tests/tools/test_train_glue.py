@@ -5,6 +5,8 @@ import pytest
 
 from tests.tools import tool_runs
 
+pytestmark = pytest.mark.slow
+
 
 def _rows(source: Path, folder: Path, counts: dict[str, int]) -> Path:
     """The first rows of the real files, so that the test is short."""
@@ -16,7 +18,6 @@ def _rows(source: Path, folder: Path, counts: dict[str, int]) -> Path:
     return target
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "q_dim", "header", "words"),
     [("RTE", 56, True, {"entailment", "not_entailment"}), ("CoLA", 96, False, {"0", "1"})],

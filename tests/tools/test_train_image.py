@@ -1,9 +1,6 @@
-import pytest
-
 from tests.tools import tool_runs
 
 
-@pytest.mark.slow
 def test_the_digits_are_trained_and_evaluated_without_torch(tmp_path):
     out = tmp_path / "out"
     flags = ["digits", "--config", str(tool_runs.ROOT / "configs" / "digits" / "sot_digits.yaml")]

@@ -20,6 +20,8 @@ from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.feeding import MicroBatches
 from sot_paddle.train.trainer import ExactTrainer
 
+pytestmark = pytest.mark.slow
+
 (CASE,) = [case for case in CASES if case.name == "trainer_images"]
 SCHEDULE = dataclasses.replace(CASE.recipe.by_epoch, steps=5)
 BRIEF = {

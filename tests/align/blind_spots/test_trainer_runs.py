@@ -13,6 +13,8 @@ from sot_paddle.train import exact_state
 from sot_paddle.train.callbacks import StepCount
 from sot_paddle.train.trainer import ExactTrainer
 
+pytestmark = pytest.mark.slow
+
 HERE = "trainer_interrupted_between_epochs"
 TWICE = "trainer_interrupted_twice"
 TWO = "trainer_unequal_2_processes"

@@ -20,6 +20,8 @@ from align.record.results import STEPS
 from tests.align.small_values import loss_case, metric_case
 from tests.align.tiny_bert import OPTIONS
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 BRIEF = Recipe(steps=6, warmup_steps=2, total_steps=8)
 QK = ModelCase(
@@ -94,7 +96,6 @@ def test_a_transposed_square_weight_is_caught(monkeypatch):
     assert report.results[0].first_failure.name == "layers.0"
 
 
-@pytest.mark.slow
 def test_a_fault_edited_into_the_source_exits_with_1_and_is_located(tmp_path):
     """The command on a copy of the packages with one line edited."""
     for package in ("align", "sot_paddle", "sot_torch_ref"):

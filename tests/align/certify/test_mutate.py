@@ -19,6 +19,8 @@ from align.certify.mutation_worker import COPY, ROOT, edited
 from align.certify.not_drawn import EQUAL_EDITS, NOT_MUTATED, EqualEdit, NotMutated, changes_nothing
 from align.certify.task_results import results
 
+pytestmark = pytest.mark.slow
+
 SCHEDULE = "sot_paddle/train/schedule.py"
 EVERY_LINE = frozenset(range(1, 1000))
 

@@ -30,6 +30,8 @@ import transformers  # isort: skip
 
 import paddlenlp.transformers as paddlenlp
 
+pytestmark = pytest.mark.slow
+
 BATCH, LENGTH, VOCABULARY, DIM, HEADS, INNER, CLASSES = 2, 5, 37, 24, 4, 28, 7
 
 

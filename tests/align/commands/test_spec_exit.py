@@ -15,6 +15,8 @@ from align import cli
 from align.cli import _parser
 from align.verdict_process import runs_user_code
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 PAIR = """
 import os, sys
@@ -99,13 +101,11 @@ def test_the_benchmark_of_a_pair_measures_none_that_ends_the_process(tmp_path):
     _refused(done, "no verdict")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("side", "line"), [("torch", "sys.exit(0)"), ("paddle", "os._exit(0)")])
 def test_a_model_that_ends_the_process_is_no_verdict(tmp_path, side, line):
     _refused(_run("--spec", _spec(tmp_path, **{side: line})), "verdict")
 
 
-@pytest.mark.slow
 def test_verdicts_pass_through_unchanged(tmp_path):
     """Both verdicts, and an end of the process after them that says otherwise."""
     hook = "import atexit; atexit.register(os._exit, 0)"

@@ -24,6 +24,8 @@ from align.record.batch_slices import Shares
 from align.record.request import Request
 from align.stages import distributed
 
+pytestmark = pytest.mark.slow
+
 SPEC = """
 import numpy as np
 
@@ -58,7 +60,6 @@ def parallel(layer):
 """
 
 
-@pytest.mark.slow
 def test_two_real_processes_agree_with_one(tmp_path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(SPEC, encoding="utf-8")
@@ -71,7 +72,6 @@ def test_two_real_processes_agree_with_one(tmp_path) -> None:
     assert len(result.series["loss"]["paddle"]) == 2
 
 
-@pytest.mark.slow
 def test_a_process_that_is_killed_is_named(tmp_path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(SPEC + DIES, encoding="utf-8")

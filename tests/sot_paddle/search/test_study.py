@@ -19,6 +19,8 @@ from sot_paddle.search.space import read_space
 from sot_paddle.search.study import draw
 from sot_paddle.search.training_process import OUTPUT
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -92,7 +94,6 @@ def test_a_finished_search_repeats_nothing_and_may_be_asked_for_more(bench, tmp_
     assert [row["x"] for row in rows(other)] != [row["x"] for row in rows(out)]
 
 
-@pytest.mark.slow
 def test_a_killed_search_ends_as_if_it_had_not_been_killed(bench, tmp_path):
     bench.space(trials=8, pruner="median")
     whole, out = tmp_path / "whole", tmp_path / "killed"

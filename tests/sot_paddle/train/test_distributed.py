@@ -6,6 +6,8 @@ from sot_paddle import create_model, distributed
 from sot_paddle.heads.pooling import TokenBatchNorm
 from tests.sot_paddle.train.run_output import arrays_of, train_in_processes
 
+pytestmark = pytest.mark.slow
+
 EXACT = (
     *("--dtype", "float64", "--head_dropout", "0", "--hidden_dropout_prob", "0"),
     *("--attention_probs_dropout_prob", "0", "--gradient_accumulation_steps", "2"),
@@ -53,7 +55,6 @@ def test_batch_norm_reduces_through_its_hook():
     assert not paddle.allclose(plain(x), tripled(x), atol=1e-2)
 
 
-@pytest.mark.slow
 def test_two_processes_equal_one_with_the_doubled_batch(tmp_path, tiny_files):
     """26 examples, global batch 4: the last one is incomplete; accumulation carries over."""
     data = tiny_files.write_glue(tmp_path / "glue", train=26)

@@ -11,6 +11,8 @@ import pytest
 
 from tests.sot_paddle.train.run_output import arrays_of, train_in_processes
 
+pytestmark = pytest.mark.slow
+
 EXACT = (
     *("--dtype", "float64", "--drop-path", "0", "--mixup", "0", "--cutmix", "0"),
     *("--gradient-accumulation-steps", "2", "--max-steps", "6"),
@@ -42,7 +44,6 @@ def trained(tmp_path_factory, image_files):
     return run
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["patches", "synchronised batch statistics"])
 def test_two_processes_equal_one_with_the_doubled_batch(trained, kind):
     one, two = trained(kind, 1), trained(kind, 2)
@@ -61,7 +62,6 @@ def test_two_processes_equal_one_with_the_doubled_batch(trained, kind):
         assert scores[1][step] == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.slow
 def test_statistics_of_each_process_differ_from_synchronised_ones(trained):
     """The control: as in the original, each process normalises with its own batch by default."""
     kinds = ("own batch statistics", "synchronised batch statistics")
@@ -70,7 +70,6 @@ def test_statistics_of_each_process_differ_from_synchronised_ones(trained):
     assert np.abs(first[key] - second[key]).max() > 1e-4
 
 
-@pytest.mark.slow
 def test_processes_draw_masks_of_their_own_and_resume_is_exact(tmp_path, image_files):
     """Each process has its own random state (seed + rank), and a checkpoint holds them all."""
     data = image_files.write_images(tmp_path / "data", train=9, val=3)

@@ -15,6 +15,8 @@ from sot_paddle.train.image_model import load_trained
 from sot_paddle.train.schedule import PerEpoch
 from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, same_arrays
 
+pytestmark = pytest.mark.slow
+
 EVERY = ("--recovery-interval", "1", "--keep-states", "99", "--save-total-limit", "99")
 STATE = ("model.safetensors", "ema.safetensors", "optimizer.safetensors")
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 @pytest.mark.parametrize(
     ("program", "asked", "least", "seed"),
     [("kill_resume.py", 14, 10, 3), ("kill_resume_image.py", 3, 3, 5)],

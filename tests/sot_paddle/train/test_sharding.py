@@ -20,7 +20,6 @@ FILES = ("model.safetensors", "optimizer.safetensors")
 NO_GRADIENT = "k_proj.bias"  # zero in exact arithmetic: Adam divides its rounding by its own size
 
 
-@pytest.mark.slow
 def test_two_processes_share_the_state_of_the_same_run(tmp_path) -> None:
     root = write_texts(tmp_path)
     launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo"]

@@ -18,6 +18,8 @@ from tools.benchmarks.suites import SUITES
 from tools.benchmarks.timed_steps import _products, products_of
 from tools.benchmarks.workloads import HEADS, TOY_HEADS, TOY_MODELS, TOY_SCALING, Workload
 
+pytestmark = pytest.mark.slow
+
 PAIR = """
 import numpy as np
 LOSS, OPTIMIZER, STEPS, DTYPE = "mse", "sgd", 1, "float64"
