@@ -21,8 +21,6 @@ from sot_paddle.reading import read_text
 EVERY = 5.0
 """Seconds between two lines at most."""
 _FETCHES = ("Collecting ", "Processing ", "Requirement ")
-TOLD = 20
-"""Last lines of pip that are shown when it fails."""
 
 
 def pins(files: Iterable[str]) -> int:
@@ -30,14 +28,9 @@ def pins(files: Iterable[str]) -> int:
     return sum(len(re.findall(r"^[\w.-]+==", read_text(name), re.MULTILINE)) for name in files)
 
 
-def libraries(python: str) -> list[Path]:
-    """Folders of an environment's packages."""
-    return sorted(Path(python).parent.parent.glob("lib/python*/site-packages"))
-
-
 def installed(python: str) -> int:
     """How many packages an environment holds now."""
-    return sum(1 for folder in libraries(python) for _ in folder.glob("*.dist-info"))
+    return sum(1 for _ in Path(python).parent.parent.glob("lib/python*/site-packages/*.dist-info"))
 
 
 def progress(said: Iterable[str], total: int, done: int, seconds: float) -> str:
@@ -64,8 +57,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("words", nargs="+", help="Python of the environment, files of pins")
     python, *files = parser.parse_args(arguments).words
     pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    pip += ["--no-compile"]  # on one processor; below on all of them
-    pip += [word for name in files for word in ("--requirement", name)]
+    pip += ["--no-compile", *(word for name in files for word in ("--requirement", name))]
     start, before, total, said = time.monotonic(), installed(python), pins(files), []
     with subprocess.Popen(  # noqa: S603 (the pip of the environment that is named)
         pip, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -77,10 +69,10 @@ def main(arguments: list[str]) -> None:
             print(progress(tuple(said), total, done, time.monotonic() - start), flush=True)
             reader.join(EVERY)
     if process.returncode:
-        print("".join(said[-TOLD:]), end="", file=sys.stderr)
+        print("".join(said[-20:]), end="", file=sys.stderr)
         raise ValueError(f"pip ended with status {process.returncode}; its last lines stand above")
-    print("setup: compiling what was installed", flush=True)
-    compiling = [python, "-m", "compileall", "-qq", "-j", "0", *map(str, libraries(python))]
+    print("setup: compiling what was installed", flush=True)  # on all processors: pip takes one
+    compiling = [python, "-m", "compileall", "-qq", "-j", "0", str(Path(python).parents[1] / "lib")]
     subprocess.run(compiling, check=False)  # noqa: S603 (some packages hold templates of code)
 
 
