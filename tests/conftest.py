@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,12 @@ EXACT = {
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
 }
 """Full float32 products, the same result each time."""
+
+
+def pytest_configure() -> None:
+    """In the background of a shell Ctrl-C is ignored, then also by what the tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
