@@ -23,7 +23,7 @@ class SpanHead(nn.Layer):
     Source: C.4.
     """
 
-    def __init__(self, dim: int, *, dropout: float = 0.0, std: float = 0.02) -> None:
+    def __init__(self, dim: int, *, dropout: float, std: float) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
         self.word_fc = linear(dim, 2, std=std)

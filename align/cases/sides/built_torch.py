@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -65,9 +65,9 @@ class DrawRecorder(TorchDispatchMode):
         if name == "empty":
             kwargs["device"] = "meta"
         result = func(*args, **kwargs)
-        if name == "empty":
+        if isinstance(result, torch.Tensor) and _key(result) not in _keys(args):
             self._starts.pop(_key(result), None)  # the address may have been another tensor's
-        elif name == "randn":
+        if name == "randn":
             self._note(result, ("normal", 0.0, 1.0))
         return result
 
@@ -88,6 +88,10 @@ class DrawRecorder(TorchDispatchMode):
 
 def _key(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
+
+
+def _keys(given: Iterable[Any]) -> set[int]:
+    return {_key(one) for one in given if isinstance(one, torch.Tensor)}
 
 
 def _normal(mean: float = 0.0, std: float = 1.0, **_: Any) -> Start:

@@ -13,6 +13,7 @@ from typing import Any
 
 import paddle
 import torch
+import transformers
 
 from align.cases import handed_options, shared_defaults, stored_layout
 from align.cases.sides import built_paddle, built_torch, command_defaults, config_files
@@ -21,7 +22,9 @@ from align.cases.sides.command_defaults import defaults, fields
 from sot_paddle import config, functional, registry, vision_config
 from sot_paddle import published as published_layers
 from sot_paddle.backbones import conv_bert, token_embed
+from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.heads import adapter_pooler, power_norm
+from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_paddle.tasks import image_options as image_arguments
 from sot_paddle.train import optimizer, schedule
 from sot_torch_ref import functional as reference_functional
@@ -168,6 +171,36 @@ def _reference_adapter() -> Named:
     return {**found, "(model)": {"classes": made.word_fc.out_features}}
 
 
+_HEAD_OF_PRETRAINING = {
+    "words.dense": "cls.predictions.transform.dense",
+    "words.norm": "cls.predictions.transform.LayerNorm",
+    "words": "cls.predictions",
+    "dense": "bert.pooler.dense",
+    "next_fc": "cls.seq_relationship",
+}
+"""Layers of our head -> transformers'."""
+_SMALL = {"vocab_size": 11, "hidden_size": 6, "num_hidden_layers": 1, "num_attention_heads": 2}
+_SMALL |= {"intermediate_size": 8, "initializer_range": 0.03}
+
+
+def _our_pretraining() -> Named:
+    backbone = registry.text_backbone("bert_base")
+    options = backbone.options(**_SMALL)
+    with paddle.LazyGuard():
+        head = PretrainingModel(backbone, options, PretrainingHeadConfig()).head
+    return {name: {"start": built_paddle.start(p)} for name, p in head.named_parameters()}
+
+
+def _reference_pretraining() -> Named:
+    with built_torch.DrawRecorder() as recorder:
+        made = transformers.BertForPreTraining(transformers.BertConfig(**_SMALL))
+    return {
+        f"{ours}.{kind}": {"start": recorder.start(parameter)}
+        for ours, theirs in _HEAD_OF_PRETRAINING.items()
+        for kind, parameter in made.get_submodule(theirs).named_parameters(recurse=False)
+    }
+
+
 _PUBLISHED = ("Classifier", "OnlyVisualTokensClassifier", "TokenEmbed")
 TABLES: Mapping[str, Table] = {
     "hf_adamw": (
@@ -207,6 +240,7 @@ TABLES: Mapping[str, Table] = {
         },
     ),
     "adapter": (_our_adapter, _reference_adapter),
+    "pre-training": (_our_pretraining, _reference_pretraining),
     "counterparts": _both(shared_defaults.of_counterparts, 0, 1),
     "RandAugment texts": (shared_defaults.our_policies, shared_defaults.timm_policies),
     "stored states": (stored_layout.arrived, stored_layout.given),

@@ -347,6 +347,7 @@ _DEFAULTS = (
     _default("tables_token_grids", "token grids"),
     _default("tables_models", "models"),
     _default("tables_adapter", "adapter"),
+    _default("tables_pretraining", "pre-training"),
     _default("tables_head_settings", "head settings"),
 )
 

@@ -80,7 +80,7 @@ _EXPORTS = (
     _exported(
         "gpt",
         "openai_gpt_mgcrp",
-        {**_GPT, "pooling": "mgcrp", "mask_padding": True},
+        {**_GPT, "pooling": "mgcrp", "num_hidden_layers": 6},  # padding is pooled too
         dtypes=_FLOAT32,
         given={"types": False, "mask": "bool"},
     ),

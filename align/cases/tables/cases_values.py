@@ -130,6 +130,7 @@ _LOSSES = (
         "loss_values:smoothed",
         {
             "loss_smoothed_labels": {},
+            "loss_labels": {"smoothing": 0.0},
             "loss_smoothed_labels_sum_loss": {"smoothing": 0.3, "pair": True},
         },
         steps=("loss",),
@@ -186,6 +187,13 @@ _FUNCTIONS = {
         "shape": (3, 7, 4),
         "mistaken_for": ("matrix_sqrt", {"num_iter": 2}),
         "options": {"num_iter": 1},
+        "symmetric": True,
+    },
+    "function_sqrt_of_four_steps": {  # an even number: a sign that changes in each step shows
+        "name": "matrix_sqrt",
+        "shape": (3, 7, 4),
+        "mistaken_for": ("matrix_sqrt", {"num_iter": 3}),
+        "options": {"num_iter": 4},
         "symmetric": True,
     },
     "function_sqrt_exact": {

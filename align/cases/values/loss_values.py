@@ -96,7 +96,7 @@ def smoothed(
 
     Args:
         setting: the precision.
-        smoothing: share that is spread over all classes.
+        smoothing: share that is spread over all classes; 0 for none.
         pair: two logits whose losses are added (``sum_loss``).
     """
     rng = np.random.default_rng(13)
@@ -119,12 +119,12 @@ def smoothed(
         return computed(on_torch, lambda *logits: torch.stack([*map(loss, logits)]).sum(), wide)
 
     ours, expected = of_ours(labels, smoothing), reference(setting.dtype)
-    spread = smoothing * _CLASSES / (_CLASSES - 1)
-    faults = {
-        "no smoothing": (labels, 0.0),
-        "spread over the other classes": (labels, spread),
-        "the label of the next sample": (np.roll(labels, 1), smoothing),
-    }
+    faults = {"the label of the next sample": (np.roll(labels, 1), smoothing)}
+    if smoothing:
+        faults["no smoothing"] = (labels, 0.0)
+        faults["spread over the other classes"] = (labels, smoothing * _CLASSES / (_CLASSES - 1))
+    else:
+        faults["smoothing"] = (labels, 0.1)
     return BothSides(
         _named(ours),
         _named(expected),

@@ -29,7 +29,7 @@ def test_every_token_is_scored_the_class_token_first(check_gradient) -> None:
 
 
 def test_the_deviation_at_the_start_is_the_encoder_s() -> None:
-    head = SpanHead(4000, std=0.05)
+    head = SpanHead(4000, dropout=0.0, std=0.05)
     assert head.word_fc.weight.numpy().std() == pytest.approx(0.05, rel=0.05)
     assert not head.word_fc.bias.numpy().any()
 

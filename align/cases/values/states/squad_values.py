@@ -278,7 +278,7 @@ def scores(setting: Setting, *, null_limit: float) -> BothSides:
         for name, (_, gold) in _GIVEN.items()
     ]
     given = {one.id: _GIVEN[one.id[:-2]][0] for one in asked}
-    rng = np.random.default_rng(29)
+    rng = np.random.default_rng(34)  # a draw whose best limits depend on the order of equal odds
     odds = dict(zip(given, rng.permutation(len(given)) // 4 / 5, strict=True))
     parts = [
         {key: text for key, text in given.items() if key[:-2] in names}
