@@ -147,7 +147,7 @@ def no_regular_file(path: Path, kind: str) -> None:
 
 
 def inflating(size: int) -> str:
-    """A packed vocabulary of `size` bytes, whose pieces of a MiB are packed once."""
+    """A packed vocabulary of more than `size` bytes, without its end; one packed MiB, repeated."""
     packer = zlib.compressobj(9)
     begin = packer.compress(b'{"vocab.txt": "') + packer.flush(zlib.Z_FULL_FLUSH)
     piece = packer.compress(b"a" * 2**20) + packer.flush(zlib.Z_FULL_FLUSH)

@@ -162,7 +162,7 @@ def test_damaged_json_beside_weights(refused, good, tmp_path, name, content) -> 
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"vocabulary": bad.inflating(1 << 30)}, "vocabulary"),
+        ({"vocabulary": bad.inflating(1 << 30)}, "bytes when unpacked"),
         ({"config": "no JSON"}, "config"),
         ({"config": "[" * bad.NESTED}, "config"),
         ({"config": "5"}, "config"),
