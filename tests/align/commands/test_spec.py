@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,16 @@ def test_a_spec_is_run_in_this_process_too(tmp_path, capsys) -> None:
     assert (tmp_path / "report" / "report.html").is_file()
     path.write_text(GOOD.replace("EPSILON = 1e-5", "EPSILON = 1e-3"), encoding="utf-8")
     assert cli.main(["--spec", str(path)]) == 1
+
+
+def test_a_spec_that_was_just_changed_is_read_again(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "mine.py"
+    for seed in (4, 5):  # texts of the same length and of the same time
+        path.write_text(f"{GOOD}\nSEED = {seed}\n", encoding="utf-8")
+        os.utime(path, (0, 0))
+        assert read_spec(path).seed == seed
+    assert not list(tmp_path.rglob("*.pyc"))
 
 
 @pytest.mark.parametrize(
