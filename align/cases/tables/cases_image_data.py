@@ -66,6 +66,8 @@ _DRAWN = value_cases(
     },
 )
 
+_BOXES = value_cases("drawn_images:wide_boxes", {"data_wide_boxes": {}})
+
 _TRAINED = {
     "img_size": 16,
     "token_type": "resnet",  # with batch normalisation: evaluation in training mode would show
@@ -136,4 +138,4 @@ _EVALUATIONS += (
     ),
 )
 
-IMAGE_DATA = (*_PIXELS, *_DRAWN, _TRAINER, *_EVALUATIONS)
+IMAGE_DATA = (*_PIXELS, *_DRAWN, *_BOXES, _TRAINER, *_EVALUATIONS)

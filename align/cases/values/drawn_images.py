@@ -8,6 +8,7 @@ code. Both read the same files.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,14 +17,19 @@ import numpy as np
 from align.cases.both_sides import BothSides, Setting
 from align.cases.sides import torch_images
 from align.cases.sides.picture_folder import SIZES, SMALL, TINY, write_pictures
-from align.cases.sides.uniform_source import uniform_numbers
-from align.cases.values.pixel_values import pixel_rule
+from align.cases.sides.uniform_source import uniform_generator, uniform_numbers
+from align.cases.values.pixel_values import arrays_of_images, pixel_rule
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
 from align.record.results import Comparison
+from sot_paddle.data import image_erasing, image_mixing
+from sot_torch_ref.train.mixup import drawn_mix
+from sot_torch_ref.train.random_erasing import drawn_boxes
+from sot_torch_ref.train.uniform_draws import UniformDraws
 
 SIDE, CLASSES, SEED = 25, 3, 42
 _TRAIN = (*SIZES, *SMALL[:2], *TINY)
+_WIDE, _DRAWS = (23, 59), 12
 
 
 def drawn_images(setting: Setting, *, epochs: int = 4, **changed: Any) -> BothSides:
@@ -63,3 +69,34 @@ def drawn_images(setting: Setting, *, epochs: int = 4, **changed: Any) -> BothSi
 
 def _numbers(stream: str, epoch: int, index: int) -> np.ndarray:
     return uniform_numbers(stream, SEED, epoch, index)
+
+
+def wide_boxes(setting: Setting) -> BothSides:
+    """Boxes of CutMix and of random erasing in a wide image; those of a run are square."""
+    mixing = image_mixing.MixConfig(CLASSES, mixup=0.0)
+    erasing = image_erasing.ErasingConfig(prob=1.0, mode="const", count=2)
+
+    def ours(height: int, width: int) -> Arrays:
+        found: Arrays = {}
+        for index in range(_DRAWS):
+            drawn = uniform_generator("mix", SEED, 0, index)
+            mix = image_mixing.draw_mix(drawn, mixing, height, width)
+            found[f"mix {index}/box"] = np.asarray(dataclasses.astuple(mix.box))
+            found[f"mix {index}/lam"] = np.asarray(mix.lam)
+            drawn = uniform_generator("erase", SEED, 0, index)
+            erased = image_erasing.draw_erasures(drawn, erasing, (3, height, width))
+            boxes = [(one.top, one.left, one.height, one.width) for one in erased]
+            found[f"erased {index}"] = np.asarray(boxes)
+        return found
+
+    reference: Arrays = {}
+    for index in range(_DRAWS):
+        draws = UniformDraws(_numbers("mix", 0, index))
+        lam, box = drawn_mix(draws, *_WIDE, mixup=0.0)
+        reference[f"mix {index}/box"] = np.asarray(box)
+        reference[f"mix {index}/lam"] = np.asarray(lam)
+        draws = UniformDraws(_numbers("erase", 0, index))
+        erased = drawn_boxes(draws, (3, *_WIDE), prob=1.0, mode="const", count=2)
+        reference[f"erased {index}"] = np.asarray([box for box, _ in erased])
+    faults = {"height and width exchanged": ours(*_WIDE[::-1])}
+    return arrays_of_images(ours(*_WIDE), reference, faults, "PyTorch")

@@ -52,7 +52,7 @@ def evaluation_transform(setting: Setting, *, size: int = 32, crop_pct: float = 
         reference = _by_picture(transform, pictures)
     crop = reference_transforms.centre_crop
     reference |= _by_picture(lambda one: np.array(crop(one, _BORDERED)), small, "border of ")
-    return _judged(ours, reference, faults)
+    return arrays_of_images(ours, reference, faults, "timm")
 
 
 def _by_picture(transform: Any, pictures: list[Any], prefix: str = "") -> Arrays:
@@ -75,7 +75,8 @@ def operations(setting: Setting) -> BothSides:
                     made = image_operations.apply_operation(name, picture, argument)
                     arrays[_key(increasing, name, level)] = np.asarray(made)
     mirrored = {name: array[:, ::-1].copy() for name, array in ours.items()}
-    return _judged(ours, reference, {"magnitudes 2.5 lower": weaker, "mirrored images": mirrored})
+    faults = {"magnitudes 2.5 lower": weaker, "mirrored images": mirrored}
+    return arrays_of_images(ours, reference, faults, "timm")
 
 
 @unmeasured()
@@ -99,7 +100,17 @@ def pixel_rule(array: np.ndarray) -> Tolerance:
     return TOLERANCES["pixels" if array.dtype.kind == "f" else "data", None]
 
 
-def _judged(ours: Arrays, reference: Arrays, faults: dict[str, Arrays]) -> BothSides:
+def arrays_of_images(
+    ours: Arrays, reference: Arrays, faults: dict[str, Arrays], library: str
+) -> BothSides:
+    """Both sides' arrays by name: pixels to rounding, whole numbers exactly.
+
+    Args:
+        ours: of the product.
+        reference: of the ``library``.
+        faults: name to what the product makes with it.
+        library: of the reference.
+    """
     return BothSides(
         ours,
         reference,
@@ -107,5 +118,5 @@ def _judged(ours: Arrays, reference: Arrays, faults: dict[str, Arrays]) -> BothS
         "our arrays",
         rule=lambda name: pixel_rule(reference[name]),
         framework_free=True,
-        note=f"{len(ours)} arrays; ours: NumPy and Pillow, reference: timm",
+        note=f"{len(ours)} arrays; ours: NumPy and Pillow, reference: {library}",
     )
