@@ -64,7 +64,7 @@ def token_weights(mask: paddle.Tensor, dtype: paddle.dtype) -> tuple[paddle.Tens
 
 def axis_length(x: paddle.Tensor, axis: int) -> int | paddle.Tensor:
     """Length of an axis; an int64 scalar where a graph is traced that leaves it open."""
-    return x.shape[axis] if x.shape[axis] >= 0 else paddle.shape(x)[axis]
+    return x.shape[axis] if x.shape[axis] != -1 else paddle.shape(x)[axis]
 
 
 def _token_count(x: paddle.Tensor) -> int | paddle.Tensor:

@@ -15,11 +15,13 @@ _MODULES = {"paddle", "np", "F"}
 _WITHOUT_GRADIENT = ("mask", "padding", "labels", "input_ids", "token_type_ids", "positions")
 """Names of tensors that have none: truth values and whole numbers; also the end of a name."""
 _CLOCKS = {"monotonic", "perf_counter", "process_time"}
+_OF_EXPORTS = "open_forward"
+"""What layers compute where a graph is traced for an export: nothing is trained there."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def without_gradient(tree: ast.Module) -> frozenset[int]:
-    """Lines that run under ``paddle.no_grad``: functions it decorates, blocks it opens."""
+    """Lines that run under ``paddle.no_grad``: functions it decorates, blocks it opens, exports."""
     found: set[int] = set()
     for node in ast.walk(tree):
         openers = [*getattr(node, "decorator_list", ())]
@@ -27,7 +29,8 @@ def without_gradient(tree: ast.Module) -> frozenset[int]:
             openers = [item.context_expr for item in node.items]
         elif not isinstance(node, _FUNCTIONS):
             continue
-        if any(called(opener) == "no_grad" for opener in openers):
+        exports = getattr(node, "name", "") == _OF_EXPORTS
+        if exports or any(called(opener) == "no_grad" for opener in openers):
             found.update(range(node.lineno, (node.end_lineno or 0) + 1))
     return frozenset(found)
 

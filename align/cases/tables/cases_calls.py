@@ -84,6 +84,13 @@ _EXPORTS = (
         dtypes=_FLOAT32,
         given={"types": False, "mask": "bool"},
     ),
+    _exported(
+        "gpt_onnx",
+        "openai_gpt",
+        {**_GPT, "initializer_range": 0.5},  # so large that both forms of GELU differ
+        dtypes=_FLOAT32,
+        given={"types": False, "as_onnx": True},
+    ),
     _exported("sot", "sot_tiny", {"img_size": 28, **SOT}, dtypes=_FLOAT32, **_of_images(28)),
     _exported("swin_padded", "swin_tiny", _PADDED, dtypes=_FLOAT32, **_of_images(20)),
 )

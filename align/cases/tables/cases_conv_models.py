@@ -44,7 +44,7 @@ _PROJECTIONS: dict[str, dict[str, Any]] = {
     },
     "value_with_convbert": {"attention_kernel": "convbert", "value_forward": "convolution 1 1"},
     "remove_qk": {"remove_qk": True, "attention_kernel": "qk_convq_convk 2"},
-    "no_positions": {"remove_position_embeddings": True, "attention_kernel": "qk_convfixed 2"},
+    "no_positions": {"remove_position_embeddings": True, "attention_kernel": "dot_convfixed 2"},
     "wide_heads": {"attention_head_size": 6, "attention_kernel": "qk_convq 2"},
     "same_embedding": {"embedding_size": 12, "attention_kernel": "convk 2"},
     "two_wide_depth": {"attention_head_size": 6, "value_forward": "convolution_depth 1 1"},

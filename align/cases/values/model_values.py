@@ -29,7 +29,8 @@ _INPUTS = ("input_ids", "images")
 """What a plain call gives, whichever of them the batch has."""
 
 _TYPES = "token_type_ids"
-_ALL_INPUTS = ("input_ids", _TYPES, "attention_mask", "images")
+_VALID = "attention_mask"
+_ALL_INPUTS = ("input_ids", _TYPES, _VALID, "images")
 _AS_CHECKED = Tolerance(
     "scaled",
     BOUND,
@@ -67,25 +68,42 @@ _ROUNDED = Tolerance(
 def plain_call(setting: Setting) -> BothSides:
     """The logits of ``model(input_ids)`` or ``model(images)``, as in a README.
 
-    No mask, no token types and no taps are asked for.
+    No mask, no token types and no taps are asked for. A text model is then given masks of every
+    type that it takes, and hands truth values to its head.
     """
     pair, dtype = setting.pair, setting.dtype
     given = next(pair.batch[name] for name in _INPUTS if name in pair.batch)
+    mask = pair.batch.get(_VALID)
+    kinds = () if mask is None else ("int64", "bool", dtype)
 
-    def of(side: Any, model: Any, context: Any) -> tuple[Arrays, Mapping[str, Any]]:
+    def of(side: Any, model: Any, context: Any, own: bool) -> tuple[Arrays, Mapping[str, Any]]:
         with side.default_dtype(dtype), context.no_grad():
-            logits = model(side.tensor(given))
-        return {"logits": side.numpy(logits)}, side.stamp(logits)
+            tensor = side.tensor(given)
+            logits = {"logits": model(tensor)}
+            for kind in kinds:
+                valid = side.tensor(mask.astype(kind if own else "int64"))
+                logits[f"logits, mask of {kind}"] = model(tensor, attention_mask=valid)
+        found = {name: side.numpy(value) for name, value in logits.items()}
+        return found, side.stamp(logits["logits"])
 
-    reference, stamp = of(on_torch, pair.fresh_reference(), torch)
-    ours, our_stamp = of(on_paddle, pair.model, paddle)
+    def ours_of() -> tuple[Arrays, Mapping[str, Any]]:
+        return of(on_paddle, pair.model, paddle, own=True)
+
+    reference, stamp = of(on_torch, pair.fresh_reference(), torch, own=False)
+    ours, our_stamp = ours_of()
+    for kind in kinds:
+        handed = pair.model.features(
+            paddle.to_tensor(given), None, paddle.to_tensor(mask.astype(kind))
+        )
+        ours[f"truth values, mask of {kind}"] = np.array(handed.mask.dtype == paddle.bool)
+        reference[f"truth values, mask of {kind}"] = np.array(True)
     faults = {}
     for fault in MODEL_FAULTS:
         if fault.backward_only:
             continue
         with planted(fault, pair.model) as where:
             if where is not None:
-                faults[fault.name] = ValueFault(of(on_paddle, pair.model, paddle)[0], place=where)
+                faults[fault.name] = ValueFault(ours | ours_of()[0], place=where)
     return BothSides(ours, reference, faults, stamps=stamps(our_stamp, stamp))
 
 
@@ -136,7 +154,7 @@ def exported(
     seen = [name for name in _ALL_INPUTS if name in pair.batch and (types or name != _TYPES)]
     given = {name: pair.batch[name] for name in seen}
     batch = cast(given, dtype, dtype)
-    given = {n: a.astype(mask) if n == "attention_mask" else a for n, a in batch.items()}
+    given = {n: a.astype(mask) if n == _VALID else a for n, a in batch.items()}
     graph, axes = _export(setting, given, as_onnx)
     reference = pair.fresh_reference().eval()
 

@@ -57,7 +57,7 @@ def padded(setting: Setting, *, pad: str, pad_id: int, labels: str | None) -> Bo
             ours |= {f"{way} {index}/{name}": value for name, value in arrays.items()}
             reference |= {f"{way} {index}/{name}": value for name, value in theirs.items()}
     ours["hash tells the rows"] = _same_hash(rows, features, collate)
-    reference["hash tells the rows"] = np.array([True, False])
+    reference["hash tells the rows"] = np.array([True, False, False])
     ids, mask, kinds = (
         f"batch 0/{name}" for name in ("input_ids", "attention_mask", "token_type_ids")
     )
@@ -79,10 +79,10 @@ def padded(setting: Setting, *, pad: str, pad_id: int, labels: str | None) -> Bo
 def _same_hash(
     rows: Sequence[Sequence[int]], features: TokenFeatures, collate: PadCollator
 ) -> np.ndarray:
-    """Whether a copy of the features, and features with another token, have the same hash."""
+    """Whether a copy, one with another token, and the same bytes as another type hash alike."""
     found = []
-    for change in (0, 1):
+    for change, kind in ((0, "int32"), (1, "int32"), (0, "uint32")):
         packed = np.concatenate([*rows[:-1], [*rows[-1][:-1], rows[-1][-1] + change]])
-        other = dataclasses.replace(features, input_ids=packed.astype("int32"))
+        other = dataclasses.replace(features, input_ids=packed.astype(kind))
         found.append(TokenSplit(other, collate, 2).fingerprint)
     return np.array(found) == TokenSplit(features, collate, 2).fingerprint

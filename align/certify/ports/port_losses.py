@@ -53,6 +53,7 @@ def two_scores(outputs: tuple[paddle.Tensor, paddle.Tensor], labels: paddle.Tens
     return F.cross_entropy(of_class, labels) + F.cross_entropy(of_words, labels)
 
 
+@paddle.no_grad()
 def accuracy(scores: paddle.Tensor, labels: paddle.Tensor) -> dict[str, float]:
     """Share of right classes among the first one and the first two."""
     order = scores.argsort(axis=-1, descending=True)
@@ -61,6 +62,7 @@ def accuracy(scores: paddle.Tensor, labels: paddle.Tensor) -> dict[str, float]:
     return {"top1": float(first), "top2": float(second)}
 
 
+@paddle.no_grad()
 def pearson(scores: paddle.Tensor, labels: paddle.Tensor) -> float:
     """Correlation of (B, 1) scores with (B,) targets."""
     x, y = scores.squeeze(-1), labels

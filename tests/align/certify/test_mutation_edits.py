@@ -104,7 +104,10 @@ def test_a_line_is_left_alone(kind: str, line: str) -> None:
     assert edits(kind, line) == []
 
 
-@pytest.mark.parametrize("opened", ["@paddle.no_grad()\ndef f(x):", "with paddle.no_grad():"])
+@pytest.mark.parametrize(
+    "opened",
+    ["@paddle.no_grad()\ndef f(x):", "with paddle.no_grad():", "def open_forward(self, x):"],
+)
 def test_no_gradient_is_cut_where_none_is_recorded(opened: str) -> None:
     file = MutableFile("a.py", f"{IMPORTS}{opened}\n    y = paddle.exp(x.detach())\n")
     found = [one for statement in file.statements() for one in file.edits(statement)]

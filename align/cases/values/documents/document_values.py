@@ -233,10 +233,8 @@ def _own_commas(folder: Path, texts: list[str], split: str) -> Written:
     for name in {"train", split}:
         with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8-sig") as stream:
             writer = csv.writer(stream)
-            writer.writerow(["kind", "note", "body"])
-            notes = ["-" * 140_000] + ["-"] * len(texts)  # longer than Python's limit of a cell
-            rows = enumerate(zip(notes, texts, strict=False))
-            writer.writerows([f"k{index % 3}", *cells] for index, cells in rows)
+            writer.writerow(["kind", "body", "-" * 140_000])  # longer than Python's limit of a cell
+            writer.writerows([f"k{index % 3}", text, "-"] for index, text in enumerate(texts))
     options = {"task_name": "own", "text_columns": ("body",), "label_column": "kind"}
     return folder, options, lambda: [(index % 3, text) for index, text in enumerate(texts)]
 
