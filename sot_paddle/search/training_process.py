@@ -133,8 +133,7 @@ class Training:
                 preexec_fn=_die_with_parent(),
             )
             try:
-                while process.poll() is None:
-                    time.sleep(_POLL)
+                while not _ended_within(process, _POLL):
                     if watch is not None and not stop:
                         stop = any(watch(evaluation) for evaluation in lines.read())
                         if stop:
@@ -249,6 +248,15 @@ def _die_with_parent() -> Callable[[], None]:
             os._exit(TERMINATED)
 
     return ask
+
+
+def _ended_within(process: subprocess.Popen, seconds: float) -> bool:
+    """Wait for a process; whether it ended in that time."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _end(process: subprocess.Popen) -> None:

@@ -1,9 +1,11 @@
 """Changes in the image trainer and the image evaluation: each caught and placed."""
 
 import dataclasses
+import functools
 
 import pytest
 
+from align.cases.sides import torch_image_trainer
 from align.cases.tables.cases import CASES
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.tasks import image_scores, images, losses
@@ -77,6 +79,26 @@ CHANGES = [
     (image_evaluation, "find_subject", "_trained(config, place, convert)", RAW)
     + ("metric", "tool/"),
 ]
+
+
+@pytest.fixture(scope="module")
+def kept() -> dict:
+    """What the reference made, by what it was asked for."""
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def reference_once(kept, monkeypatch) -> None:
+    """The changes are the product's: PyTorch trains and evaluates once for all of them."""
+
+    def once(make, pair, given, *more, **changes):
+        key = (make.__name__, str(more[-1]), str(changes))
+        if key not in kept:
+            kept[key] = make(pair, given, *more, **changes)
+        return kept[key]
+
+    for make in (torch_image_trainer.train, torch_image_trainer.evaluate):
+        monkeypatch.setattr(torch_image_trainer, make.__name__, functools.partial(once, make))
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: f"{change[4]} {change[3]}")
