@@ -14,6 +14,7 @@ import numpy as np
 
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.train.folder_lock import LOCK
+from tests.tools import tool_runs
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -96,12 +97,21 @@ def only_line(err: str, program: str = "train_glue") -> str:
 
 
 def train_in_processes(tool: str, flags: Sequence[str], folder: Path, processes: int) -> None:
-    """Run a training tool in so many processes, which must end well; logs go into a folder."""
+    """Run a training tool in so many processes, of which this may be the only one.
+
+    Args:
+        tool: name of the file in tools/; it must end well.
+        flags: of the tool.
+        folder: logs of the processes go into it.
+        processes: how many.
+    """
+    if processes == 1:
+        assert not tool_runs.load(tool).main([*flags])
+        return
     launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(processes)]
     launch += ["--backend", "gloo", "--log_dir", str(folder / f"logs-{processes}")]
-    start = [*(launch if processes > 1 else []), str(ROOT / "tools" / f"{tool}.py")]
     done = subprocess.run(
-        [sys.executable, *start, *flags],
+        [sys.executable, *launch, str(ROOT / "tools" / f"{tool}.py"), *flags],
         capture_output=True,
         text=True,
         env={k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")},
