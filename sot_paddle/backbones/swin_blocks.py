@@ -47,7 +47,7 @@ def shift_mask(size: int, window: int, shift: int) -> np.ndarray:
     Returns:
         (windows, w^2, w^2) float64, 0 or -100.
     """
-    wrapped = (np.arange(size) >= size - shift).astype(int)  # only the last window has both
+    wrapped = np.arange(size) >= size - shift  # only the last window has both
     region = 2 * wrapped[:, None] + wrapped[None, :]  # (size, size)
     count = size // window
     regions = region.reshape(count, window, count, window).transpose(0, 2, 1, 3)

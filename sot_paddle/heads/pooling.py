@@ -109,7 +109,7 @@ class TokenBatchNorm(nn.Layer):
                 f"got {x.shape}; use a larger batch or eval()"
             )
         local = paddle.full([], x.shape[0] * x.shape[1], dtype=x.dtype)
-        return None, self.sum_across_processes(local).clip(min=1.0)
+        return None, self.sum_across_processes(local)
 
     def _batch_statistics(
         self, x: paddle.Tensor, mask: paddle.Tensor | None

@@ -190,7 +190,7 @@ def collate(rows: Sequence[Arrays], *, judged: bool) -> Arrays:
         name: np.stack([_padded(row[name], places) for row in rows])
         for name in ("positions", "words", "weights")
     }
-    following = np.array([[row["next"]] for row in rows])
+    following = [[row["next"]] for row in rows]
     targets = np.concatenate([padded["words"], padded["weights"], following], axis=1)
     return {
         "input_ids": np.stack([row["ids"] for row in rows]),

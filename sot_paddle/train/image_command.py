@@ -101,7 +101,7 @@ class ImageSource:
         if not place.exists():
             raise ValueError(f"--initial-checkpoint {place}: there is no such file or folder")
         trained = find_model_folder(place) is not None
-        place = weights_file(place) if trained else place
+        place = weights_file(place, ema=True) if trained else place
         fitted = load_foreign(model, place, self.convert)
         for note in fitted.notes:
             say(note)

@@ -106,7 +106,7 @@ def find_model_folder(place: Path) -> Path | None:
     return find_folder(place, lambda content: content.get("kind") == KIND)
 
 
-def weights_file(place: Path, *, ema: bool = True) -> Path:
+def weights_file(place: Path, *, ema: bool) -> Path:
     """The weights that a trained folder (or its run's folder, or a file in it) means.
 
     Raises:

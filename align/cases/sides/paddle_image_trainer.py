@@ -25,12 +25,12 @@ from align.cases.sides.torch_images import text_numbers
 from align.record.arrays import Arrays, TrainingRun
 from align.weights.formats.checkpoint_reading import read_for_model
 from sot_paddle import distributed
-from sot_paddle.checkpoint import read_tensors
 from sot_paddle.data.image_dataset import ImageTrainSet
 from sot_paddle.tasks.image_options import ImageEvalConfig
 from sot_paddle.tasks.images import ImageSplit
-from sot_paddle.train import image_command, image_evaluation
+from sot_paddle.train import image_command, image_evaluation, image_model
 from sot_paddle.train.feeding import MicroBatches
+from sot_paddle.train.image_model import ImageModelConfig
 from sot_paddle.train.trainer import ExactTrainer
 
 
@@ -41,6 +41,7 @@ class ImageTrainerRun:
     Attributes:
         keys: (n, 2) epoch and index of every training image that was asked for.
         batches: images and labels of each step, as the model got them.
+        epochs: that each step found done, a whole number where an epoch begins.
         run: losses, rates, decayed set, final weights and their moving average.
         scores: of each evaluation, ``step 5/ema_top1`` and so on.
         reported: steps, epochs and mean loss as the run's summary states them.
@@ -52,6 +53,7 @@ class ImageTrainerRun:
 
     keys: list[tuple[int, int]] = field(default_factory=list)
     batches: list[Arrays] = field(default_factory=list)
+    epochs: list[float] = field(default_factory=list)
     run: TrainingRun = field(default_factory=TrainingRun)
     scores: Arrays = field(default_factory=dict)
     reported: Arrays = field(default_factory=dict)
@@ -91,8 +93,8 @@ def _run(folder: Path, options: Mapping[str, Any]) -> ImageTrainerRun:
     ):
         content = image_command.run_config(config, read_for_model)
     last = Path(config.output_dir) / "last"
-    found.run.state = _tensors(last / "model.safetensors")
-    found.run.average = _tensors(last / "ema.safetensors")
+    found.run.state = _weights(*image_model.load_trained(last, ema=False))
+    found.run.average = _weights(*image_model.load_trained(last))
     names = ("steps", "epochs", "loss")
     found.reported = {f"reported {name}": np.array(content["train"][name]) for name in names}
     found.best = {"best step": np.array(int(content["best"]["step"]))}
@@ -108,6 +110,7 @@ def _noted(found: ImageTrainerRun):
     def training_step(trainer, model, inputs, *more):
         arrays = {name: value.numpy().copy() for name, value in inputs.items()}
         found.batches.append(arrays)
+        found.epochs.append(trainer.pace.epochs_done(trainer.state.global_step))
         found.run.learning_rates.append(float(trainer.optimizer.get_lr()))
         applies = trainer.optimizer._apply_decay_param_fun
         named = list(trainer.model.named_parameters())
@@ -198,6 +201,5 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _tensors(path: Path) -> Arrays:
-    tensors, _ = read_tensors(path)
-    return {name: np.array(tensors[name]) for name in tensors}
+def _weights(model: paddle.nn.Layer, _: ImageModelConfig) -> Arrays:
+    return {name: tensor.numpy() for name, tensor in model.state_dict().items()}

@@ -172,6 +172,7 @@ _NARROW = {
     "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "intermediate_size": 16,
+    "initializer_range": 0.03,
     "q_dim": 3,
     "k_dim": 2,
 }

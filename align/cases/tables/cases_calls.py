@@ -44,8 +44,11 @@ _PLAIN_CALLS = (
     _plain_call("gpt", "openai_gpt", {**_GPT, "layer_norm_eps": 1e-3}),
     _plain_call(
         "conv_bert",
-        "conv_bert_base",
-        {**BERT, "embedding_size": BERT["hidden_size"], "pad_token_id": 0, "layer_norm_eps": 1e-3},
+        "conv_bert_base_mgcrp",
+        {
+            **{**BERT, "embedding_size": BERT["hidden_size"], "pad_token_id": 0},
+            **{"layer_norm_eps": 1e-3, "mask_padding": True},
+        },
     ),
     _plain_call("sot", "sot_tiny", {"img_size": 28, **SOT}, **_of_images(28)),
     _plain_call(

@@ -50,9 +50,14 @@ def text(setting: Setting, *, task: str) -> BothSides:
     batches = _batches(_LENGTHS, _BATCH_SIZE)
 
     def evaluated() -> Arrays:
-        model = pair.model.train()
+        model, recorded = pair.model.train(), []
+        noted = model.register_forward_post_hook(
+            lambda layer, given, logits: recorded.append(not logits.stop_gradient)
+        )
         predicted = evaluation.predict(model, _Split(examples, batches))
+        noted.remove()
         logits, kept = predicted.outputs, {"training mode kept": np.asarray(int(model.training))}
+        kept["gradients recorded"] = np.asarray(sum(recorded))
         scores = glue.GlueTask(get_task(task), _BATCH_SIZE).score("dev", predicted)
         whole = kept | _named(logits, glue.decide(logits), scores)
         shared = _in_processes(model, _Split(examples, batches, corrupt=_CORRUPT))
@@ -62,7 +67,8 @@ def text(setting: Setting, *, task: str) -> BothSides:
         whole = _named(logits, *_scores(task, logits, labels))
         left = np.delete(np.arange(len(examples)), _CORRUPT)
         shared = _of_processes(left, logits[left], labels[left], _CORRUPT)
-        return {"training mode kept": np.asarray(1), **whole, **shared} | of_single
+        kept = {"training mode kept": np.asarray(1), "gradients recorded": np.asarray(0)}
+        return {**kept, **whole, **shared} | of_single
 
     rows = _alone(pair, examples)
     reference, stamp = torch.cat(rows).numpy(), on_torch.stamp(rows[0])

@@ -117,7 +117,10 @@ def training(setting: Setting) -> BothSides:
         both = (("", runs.ours, expected), ("resumed/", runs.ours.resumed, rest))
         for prefix, ours, theirs in both:
             found = judged(ours.run, theirs)
-            found += compare_mappings(ours.reported, reported, TOLERANCES["training", pair.dtype])
+            done = {"epochs done": np.array(ours.epochs)}
+            wanted = {"epochs done": np.arange(count)[-len(theirs.losses) :] / epochs.steps}
+            rule = TOLERANCES["training", pair.dtype]
+            found += compare_mappings(ours.reported | done, reported | wanted, rule)
             for one in found:
                 yield dataclasses.replace(one, name=f"{prefix}{one.name}")
 

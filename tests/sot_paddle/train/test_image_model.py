@@ -95,8 +95,8 @@ def test_what_a_path_means(tmp_path):
     best = tmp_path / "run" / "best"
     assert find_model_folder(tmp_path / "run") == best
     assert find_model_folder(best / WEIGHTS) == best
-    assert weights_file(tmp_path / "run") == best / EMA
-    assert weights_file(best / WEIGHTS) == best / WEIGHTS
+    assert weights_file(tmp_path / "run", ema=True) == best / EMA
+    assert weights_file(best / WEIGHTS, ema=True) == best / WEIGHTS
     assert weights_file(best / WEIGHTS, ema=False) == best / WEIGHTS
     with pytest.raises(ValueError, match=r"is the moving average: name model.safetensors"):
         weights_file(best / EMA, ema=False)
