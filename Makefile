@@ -27,8 +27,9 @@ $(STAMP): $(LOCKS)
 demo: setup ## Convert a real BERT checkpoint, prove the port, train text and images briefly
 	$(PY) tools/demo.py
 
+# bytecode is kept as for a user, whatever is set here: a stale one must not be taken for its source
 test: setup ## Run the tests, then a quick alignment with its negative controls and coverage
-	OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses=logical --maxprocesses=4 \
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses=logical --maxprocesses=4 \
 		--dist=loadfile --no-loadscope-reorder
 	$(PY) -m align --quick --coverage
 
