@@ -13,7 +13,9 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from align.record.request import FIELDS, NEEDED, OPTIONS, Request, nearest
@@ -41,6 +43,14 @@ USER_ERRORS = (
 """What a user's file or model may raise; it ends in one line, not in a traceback."""
 
 
+class _FromText(SourceFileLoader):
+    """Runs a file's text: bytecode of a second ago may be an older text's of the same length."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The file, compiled; nothing is kept beside it."""
+        return self.source_to_code(read_bytes(Path(self.path)), self.path)
+
+
 def read_spec(path: Path) -> Request:
     """Run a spec file and collect its definitions.
 
@@ -56,13 +66,14 @@ def read_spec(path: Path) -> Request:
     """
     if not path.is_file():
         raise ValueError(f"--spec {path}: no such file")
-    loaded = importlib.util.spec_from_file_location(f"align_spec_{path.stem}", path)
-    if loaded is None:
+    if path.suffix != ".py":
         raise ValueError(f"--spec {path}: expected a Python file (.py)")
-    module = importlib.util.module_from_spec(loaded)
-    sys.modules[loaded.name] = module
-    try:  # from its text: bytecode of a second ago may be an older text's of the same length
-        exec(compile(read_bytes(path), path, "exec"), vars(module))  # noqa: S102 (the user's own)
+    name = f"align_spec_{path.stem}"
+    loader = _FromText(name, str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    sys.modules[name] = module
+    try:
+        loader.exec_module(module)
     except USER_ERRORS as error:
         raise ValueError(_told(path, error)) from error
     _refuse_misspelled(path)

@@ -161,7 +161,7 @@ def model_folder(folder: Path) -> list[Any]:
     place = find_model_folder(folder)
     if place is None:
         raise ValueError("no model")
-    files = [weights_file(folder), place / WEIGHTS]
+    files = [weights_file(folder, ema=True), place / WEIGHTS]
     return [read_model_config(place), *(tensors_of(file) for file in files)]
 
 

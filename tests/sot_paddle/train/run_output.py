@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import paddle
 
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.train.folder_lock import LOCK
@@ -106,7 +107,9 @@ def train_in_processes(tool: str, flags: Sequence[str], folder: Path, processes:
         processes: how many.
     """
     if processes == 1:
+        kind = paddle.get_default_dtype()
         assert not tool_runs.load(tool).main([*flags])
+        paddle.set_default_dtype(kind)
         return
     launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(processes)]
     launch += ["--backend", "gloo", "--log_dir", str(folder / f"logs-{processes}")]
