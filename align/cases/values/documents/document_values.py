@@ -25,6 +25,9 @@ from sot_torch_ref.train import documents
 _NONE = -9
 """Stands where no token is kept."""
 
+_PAD_ID = 3
+"""Of padding: not 0, which an empty array holds."""
+
 
 def truncation(setting: Setting) -> BothSides:
     """The kept positions for every length around every room, odd and even, and every rule."""
@@ -94,6 +97,7 @@ def batches(
         again = _cut(found, trunc_medium).fingerprint == by.fingerprint != found.fingerprint
         return {
             **arrays,
+            "dynamically padded": on_paddle.numpy(short["input_ids"]),
             "rows": by.indices,
             "columns and classes": np.asarray(told == _TOLD[layout]),
             "fingerprint tells the cut": np.asarray(again),
@@ -102,11 +106,15 @@ def batches(
 
     stamp: list = []
     others = [read_from([*texts[:-1], texts[-1] + more])[1].fingerprint for more in ("", " on")]
-    ours, rows = fed(), read()
+    rows = read()
+    brief = sorted(range(len(rows)), key=lambda position: len(rows[position][1]))[:3]
+    (short,) = _cut(found, trunc_medium, "longest").load([brief])
+    ours = fed()
     with unmeasured():
         other = fed(_cut(found, -2 if trunc_medium != -2 else -1))
         reverse = fed(chosen=[batch[::-1] for batch in order])
     reference = _reference(setting, rows, max_length, trunc_medium)
+    narrow = _reference(setting, [rows[i] for i in brief], max_length, trunc_medium, padded=False)
     faults = {
         "the other end of a text": other,
         "rows of a batch in reverse": reverse,
@@ -121,6 +129,7 @@ def batches(
         ours,
         {
             **{name: tensor.numpy() for name, tensor in reference.items()},
+            "dynamically padded": narrow["input_ids"].numpy(),
             "rows": np.arange(len(rows)),
             "columns and classes": np.asarray(True),
             "fingerprint tells the cut": np.asarray(True),
@@ -149,9 +158,11 @@ def _task(setting: Setting, split: str, **options: Any) -> tuple[GlueTask, Docum
     return task, {"train": task.train, **task.dev, **task.test}[split]
 
 
-def _cut(split: DocumentSplit, rule: int) -> DocumentSplit:
-    """The same rows, cut by another rule."""
-    return DocumentSplit(split._rows, split._tokenizer.truncating(rule), "max_length", 7)
+def _cut(split: DocumentSplit, rule: int, padding: str = "max_length") -> DocumentSplit:
+    """The same rows, cut by another rule; padding has another id and goes as far as it says."""
+    tokenizer = split._tokenizer.truncating(rule)
+    tokenizer.pad_id = _PAD_ID
+    return DocumentSplit(split._rows, tokenizer, padding, 7)
 
 
 def _joined(parts: list[Mapping[str, np.ndarray]]) -> Arrays:
@@ -159,7 +170,12 @@ def _joined(parts: list[Mapping[str, np.ndarray]]) -> Arrays:
 
 
 def _reference(
-    setting: Setting, rows: list[tuple[int, str]], max_length: int, trunc_medium: int
+    setting: Setting,
+    rows: list[tuple[int, str]],
+    max_length: int,
+    trunc_medium: int,
+    *,
+    padded: bool = True,
 ) -> dict[str, torch.Tensor]:
     tokenizer = setting.context.reference_tokenizer()
     kept = []
@@ -168,7 +184,8 @@ def _reference(
         cut = documents.cut(tokens, max_length - 2, trunc_medium)
         kept.append([tokenizer.cls_token_id, *cut, tokenizer.sep_token_id])
     labels = torch.tensor([label for label, _ in rows])
-    return pad_batch(kept, [0] * len(kept), 0, max_length) | {"labels": labels}
+    length = max_length if padded else None
+    return pad_batch(kept, [0] * len(kept), _PAD_ID, length) | {"labels": labels}
 
 
 Written = tuple[Path, Mapping[str, Any], Callable[[], list[tuple[int, str]]]]
