@@ -235,12 +235,12 @@ def _probability(name: str, value: float) -> None:
         raise ValueError(f"{name} must be in [0, 1), got {value}")
 
 
-LARGEST = 2**32 - 1
+LARGEST_NUMBER = 2**32 - 1
 """Largest number of an option: a seed of NumPy's; every count and size stays far below."""
 
 
 def check_finite(record: Any) -> None:
-    """Refuse an option record in which a number is infinite, NaN or larger than `LARGEST`.
+    """Refuse an option record in which a number is infinite, NaN or larger than `LARGEST_NUMBER`.
 
     Raises:
         ValueError: naming the first such option.
@@ -250,8 +250,8 @@ def check_finite(record: Any) -> None:
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, float) and not math.isfinite(number):
                 raise ValueError(f"{item.name} must be a finite number, got {number}")
-            if isinstance(number, int | float) and abs(number) > LARGEST:
-                raise ValueError(f"{item.name} must be at most {LARGEST}, got {number}")
+            if isinstance(number, int | float) and abs(number) > LARGEST_NUMBER:
+                raise ValueError(f"{item.name} must be at most {LARGEST_NUMBER}, got {number}")
 
 
 def near_names(name: str, known: Iterable[str]) -> str:

@@ -133,15 +133,9 @@ COUNTERPARTS: Mapping[str, str] = {
     "data.squad.span_features span_features stride": (
         "sot_torch_ref.train.squad window_features stride"
     ),
-    **{
-        f"data.{tokenizer} max_length": "sot_paddle.tasks.glue_options TrainConfig max_seq_length"
-        for tokenizer in (
-            "byte_pairs ByteBpeTokenizer",
-            "byte_pairs WordBpeTokenizer",
-            "sentence_pieces SentencePieceTokenizer",
-            "tokenization WordPieceTokenizer",
-        )
-    },
+    "data.subword SubwordTokenizer max_length": (
+        "sot_paddle.tasks.glue_options TrainConfig max_seq_length"
+    ),
     "data.token_features pad_rows pad_id": "transformers BertConfig pad_token_id",
     "tasks.losses cross_entropy ignore_index": "torch.nn.functional cross_entropy ignore_index",
     "tasks.losses image_loss smoothing": "torch.nn.functional cross_entropy label_smoothing",

@@ -25,9 +25,9 @@ from sot_paddle.backbones.attention import (
     relative_places,
     spans,
 )
-from sot_paddle.backbones.inputs import TextCheck
-from sot_paddle.backbones.layers import LayerNorm
-from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextBackbone, zero_row_hook
+from sot_paddle.backbones.layers import LayerNorm, embedding
+from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextBackbone
+from sot_paddle.backbones.text_encoder import TextEncoder
 from sot_paddle.config import EncoderConfig, require_positive
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads.pooling import linear
@@ -334,10 +334,10 @@ class ConvBertEmbeddings(nn.Layer):
     def __init__(self, config: ConvEncoderConfig) -> None:
         super().__init__()
         size, std = config.embedding_size, config.initializer_range
-        self.word_embeddings = _embedding(config.vocab_size, size, std)
+        self.word_embeddings = embedding(config.vocab_size, size, std)
         if not config.remove_position_embeddings:
-            self.position_embeddings = _embedding(config.max_position_embeddings, size, std)
-        self.token_type_embeddings = _embedding(config.type_vocab_size, size, std)
+            self.position_embeddings = embedding(config.max_position_embeddings, size, std)
+        self.token_type_embeddings = embedding(config.type_vocab_size, size, std)
         self.layer_norm = LayerNorm(size, epsilon=config.layer_norm_eps)
         self.drop = nn.Dropout(config.hidden_dropout_prob)
         self.has_positions = not config.remove_position_embeddings
@@ -355,7 +355,7 @@ class ConvBertEmbeddings(nn.Layer):
         return self.projection(total) if self.widened else total
 
 
-class ConvBertEncoder(nn.Layer):
+class ConvBertEncoder(TextEncoder):
     """The encoder without a head; the class token is the first one.
 
     Rows may be shorter than ``max_position_embeddings`` (the public code needs that very length).
@@ -374,53 +374,28 @@ class ConvBertEncoder(nn.Layer):
         super().__init__()
         self.embeddings = ConvBertEmbeddings(config)
         self.layers = nn.LayerList(ConvBertLayer(config) for _ in range(config.num_hidden_layers))
-        self.check_inputs = TextCheck(
-            config.vocab_size, config.type_vocab_size, config.max_position_embeddings
+        self.settle(
+            config,
+            positions=config.max_position_embeddings,
+            padded=[self.embeddings.word_embeddings],
         )
-        if config.freeze_encoder:
-            for parameter in self.parameters():
-                parameter.stop_gradient = True
-        else:
-            words = self.embeddings.word_embeddings.weight
-            self.padding_hooks = [words.register_hook(zero_row_hook(config.pad_token_id))]
 
-    def forward(
+    def _encode(
         self,
-        input_ids: paddle.Tensor,
-        token_type_ids: paddle.Tensor | None = None,
-        attention_mask: paddle.Tensor | None = None,
-        taps: Taps | None = None,
+        ids: paddle.Tensor,
+        types: paddle.Tensor | None,
+        mask: paddle.Tensor | None,
+        taps: Taps | None,
     ) -> Features:
-        """Encode token ids.
-
-        Args:
-            input_ids: (B, S) int64 or int32.
-            token_type_ids: (B, S) int64 or int32, zeros when None.
-            attention_mask: (B, S) bool, integer or float, 1 where valid and 0 where not, all valid
-                when None.
-            taps: collects "embeddings" and "layers.{i}", each (B, S, C).
-
-        Returns:
-            Features: class token (B, C), words (B, S - 1, C), mask (B, S - 1).
-
-        Raises:
-            ValueError: what `sot_paddle.backbones.inputs.TextCheck` refuses.
-        """
-        self.check_inputs(input_ids, token_type_ids, attention_mask, training=self.training)
-        hidden = record(taps, "embeddings", self.embeddings(input_ids, token_type_ids))
+        hidden = record(taps, "embeddings", self.embeddings(ids, types))
         bias = valid = words_mask = None
-        if attention_mask is not None:
-            valid = attention_mask.astype(hidden.dtype).unsqueeze(2)  # (B, S, 1)
+        if mask is not None:
+            valid = mask.astype(hidden.dtype).unsqueeze(2)  # (B, S, 1)
             bias = (1.0 - valid).transpose([0, 2, 1]).unsqueeze(1) * UNSEEN  # (B, 1, 1, S)
-            words_mask = attention_mask[:, 1:].astype("bool")
+            words_mask = mask[:, 1:].astype("bool")
         for index, layer in enumerate(self.layers):
             hidden = record(taps, f"layers.{index}", layer(hidden, bias, valid))
         return Features(hidden[:, 0], hidden[:, 1:], words_mask)
-
-
-def _embedding(rows: int, size: int, std: float) -> nn.Embedding:
-    normal = paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, std))
-    return nn.Embedding(rows, size, weight_attr=normal)
 
 
 CONV_BERT = TextBackbone(

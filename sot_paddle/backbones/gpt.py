@@ -11,9 +11,9 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from sot_paddle.backbones.inputs import TextCheck
-from sot_paddle.backbones.layers import Attention, LayerNorm
+from sot_paddle.backbones.layers import Attention, LayerNorm, embedding
 from sot_paddle.backbones.text import ACTIVATION_FUNCTIONS, TextBackbone
+from sot_paddle.backbones.text_encoder import TextEncoder
 from sot_paddle.config import EncoderConfig, require_one_of
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads.pooling import linear
@@ -87,11 +87,11 @@ class GptBlock(nn.Layer):
         return self.norm2(x + self.mlp(x))
 
 
-class GptEncoder(nn.Layer):
+class GptEncoder(TextEncoder):
     """GPT-1 without a head, equal to transformers' OpenAIGPTModel.
 
-    The class token is the last valid one of each row, the words are the others in order, padding
-    included.
+    The class token is the last valid one of each row, which is padded on the right; the words are
+    the others in order, padding included. Token types are zeros, or None.
 
     Args:
         config: dimensions; one token type, whose table it does not have.
@@ -110,46 +110,26 @@ class GptEncoder(nn.Layer):
         super().__init__()
         _check(config)
         dim, std = config.hidden_size, config.initializer_range
-        self.word_embeddings = _embedding(config.vocab_size, dim, std)
-        self.position_embeddings = _embedding(config.max_position_embeddings, dim, std)
+        self.word_embeddings = embedding(config.vocab_size, dim, std)
+        self.position_embeddings = embedding(config.max_position_embeddings, dim, std)
         self.drop = nn.Dropout(config.hidden_dropout_prob)
         self.layers = nn.LayerList(GptBlock(config) for _ in range(config.num_hidden_layers))
-        self.check_inputs = TextCheck(
-            config.vocab_size, config.type_vocab_size, config.max_position_embeddings
-        )
-        for parameter in self.parameters() if config.freeze_encoder else ():
-            parameter.stop_gradient = True
+        self.settle(config, positions=config.max_position_embeddings)
 
-    def forward(
+    def _encode(
         self,
-        input_ids: paddle.Tensor,
-        token_type_ids: paddle.Tensor | None = None,
-        attention_mask: paddle.Tensor | None = None,
-        taps: Taps | None = None,
+        ids: paddle.Tensor,
+        types: paddle.Tensor | None,
+        mask: paddle.Tensor | None,
+        taps: Taps | None,
     ) -> Features:
-        """Encode token ids.
-
-        Args:
-            input_ids: (B, S) int64 or int32, padded on the right.
-            token_type_ids: (B, S) zeros, or None; there is no other type.
-            attention_mask: (B, S) bool, integer or float, 1 where valid and 0 where not, all valid
-                when None.
-            taps: collects "embeddings" and "layers.{i}", each (B, S, C).
-
-        Returns:
-            Features: class token (B, C), words (B, S - 1, C), mask (B, S - 1).
-
-        Raises:
-            ValueError: what `sot_paddle.backbones.inputs.TextCheck` refuses.
-        """
-        self.check_inputs(input_ids, token_type_ids, attention_mask, training=self.training)
-        length = input_ids.shape[1]
-        hidden = self.word_embeddings(input_ids) + self.position_embeddings.weight[:length]
+        length = ids.shape[1]
+        hidden = self.word_embeddings(ids) + self.position_embeddings.weight[:length]
         hidden = record(taps, "embeddings", self.drop(hidden))
-        bias = _bias(length, attention_mask, hidden.dtype)
+        bias = _bias(length, mask, hidden.dtype)
         for index, layer in enumerate(self.layers):
             hidden = record(taps, f"layers.{index}", layer(hidden, bias))
-        return _split(hidden, attention_mask)
+        return _split(hidden, mask)
 
     def open_forward(
         self,
@@ -192,11 +172,6 @@ def _check(config: EncoderConfig) -> None:
         )
     if config.type_vocab_size != 1:
         raise ValueError(f"a GPT has one token type, got type_vocab_size {config.type_vocab_size}")
-
-
-def _embedding(rows: int, dim: int, std: float) -> nn.Embedding:
-    normal = paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, std))
-    return nn.Embedding(rows, dim, weight_attr=normal)
 
 
 def _bias(length: int, mask: paddle.Tensor | None, dtype: paddle.dtype) -> paddle.Tensor:

@@ -155,6 +155,12 @@ def _moments(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
     return x.mean(axis=[0, 2, 3]), x.var(axis=[0, 2, 3], unbiased=False)
 
 
+def embedding(rows: int, size: int, std: float) -> nn.Embedding:
+    """Embedding layer whose weights (rows, size) start normal."""
+    normal = paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, std))
+    return nn.Embedding(rows, size, weight_attr=normal)
+
+
 def conv(
     in_dim: int,
     out_dim: int,

@@ -44,7 +44,7 @@ class PretrainingModel(nn.Layer):
         self.head_config = head
         body = backbone.encoder(encoder)
         self.add_sublayer(backbone.prefix, body)
-        for hook in getattr(body, "padding_hooks", ()):
+        for hook in body.padding_hooks:
             hook.remove()
         (self._words_name,) = [n for n, _ in body.named_parameters() if n.endswith(_WORDS)]
         words = MaskedWordHead(

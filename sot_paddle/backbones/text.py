@@ -42,22 +42,6 @@ SECOND_ORDER = "mgcrp_qk"
 """Pooling of the second-order head of the text release (B.1)."""
 
 
-def zero_row_hook(row: int) -> Callable[[paddle.Tensor], paddle.Tensor]:
-    """Gradient hook that zeroes one row.
-
-    REF: torch's Embedding(padding_idx) uses the row in the forward pass and gives it no
-    gradient. PADDLE: paddlenlp trains it, and Paddle's own padding_idx zeroes the output.
-    """
-
-    def hook(gradient: paddle.Tensor) -> paddle.Tensor:
-        with paddle.no_grad():
-            gradient = gradient.detach()
-            gradient[row] = 0.0
-        return gradient
-
-    return hook
-
-
 @dataclass(frozen=True, kw_only=True)
 class TextBackbone:
     """Everything that the rest of the project must know about a language model.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sot_paddle.config import first_names
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.subword import RowForm, SubwordTokenizer
+from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
 from sot_paddle.reading import LARGEST_JSON, field_of, read_json, read_text
 
 if TYPE_CHECKING:
@@ -23,45 +23,24 @@ class ByteBpeTokenizer(SubwordTokenizer):
 
     A text is cut into words with the space before them, and those into pieces of their UTF-8 bytes.
 
-    Args:
-        source: a folder with ``vocab.json`` and ``merges.txt``, or with ``tokenizer.json``.
-        do_lower_case: lower-case the text first; None and False leave it.
-        max_length: tokens of a row at most, special ones included; at least 8.
-        tie_break: see `sot_paddle.data.subword.truncated_lengths`.
-
-    Raises:
-        DataError: no vocabulary there, a broken one, or an impossible option.
+    ``source`` holds ``vocab.json`` and ``merges.txt``, or ``tokenizer.json``; ``do_lower_case``
+    None and False leave the text as it is.
 
     Source: transformers' RobertaTokenizer.
     """
 
-    def __init__(
-        self,
-        source: str | Path,
-        *,
-        do_lower_case: bool | None = None,
-        max_length: int = 128,
-        tie_break: str = "slow",
-    ) -> None:
+    def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
         from tokenizers import AddedToken, normalizers, pre_tokenizers
 
-        backend = _backend(Path(source), _SPECIAL, end_of_word="")
+        backend = _backend(source, _SPECIAL, end_of_word="")
         if do_lower_case:
             backend.normalizer = normalizers.Lowercase()
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         # the mask takes the space before it, so that it stands for a word
         backend.add_special_tokens([*_SPECIAL[:-1], AddedToken(_MASK, lstrip=True)])
         first, pad, last, _, mask = map(backend.token_to_id, _SPECIAL)
-        super().__init__(
-            backend,
-            form=RowForm((first,), (last, last), (last,)),
-            pad_id=pad,
-            mask_id=mask,
-            do_lower_case=bool(do_lower_case),
-            max_length=max_length,
-            tie_break=tie_break,
-            word_lead=" ",
-        )
+        form = RowForm((first,), (last, last), (last,))
+        return Pipeline(backend, form, pad, mask, bool(do_lower_case), word_lead=" ")
 
 
 class WordBpeTokenizer(SubwordTokenizer):
@@ -71,42 +50,21 @@ class WordBpeTokenizer(SubwordTokenizer):
     last letter of a word carries ``</w>``. The vocabulary has no padding: ``<unk>`` stands there,
     which the attention mask hides.
 
-    Args:
-        source: a folder with ``vocab.json`` and ``merges.txt``, or with ``tokenizer.json``.
-        do_lower_case: it always is; accepted as the other families do.
-        max_length: tokens of a row at most; at least 8.
-        tie_break: see `sot_paddle.data.subword.truncated_lengths`.
-
-    Raises:
-        DataError: no vocabulary there, a broken one, or an impossible option.
+    ``source`` holds ``vocab.json`` and ``merges.txt``, or ``tokenizer.json``; ``do_lower_case`` is
+    accepted as the other families do.
 
     Source: transformers' OpenAIGPTTokenizer without spaCy and ftfy.
     """
 
-    def __init__(
-        self,
-        source: str | Path,
-        *,
-        do_lower_case: bool | None = None,
-        max_length: int = 128,
-        tie_break: str = "slow",
-    ) -> None:
+    def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
         from tokenizers import normalizers, pre_tokenizers
 
-        backend = _backend(Path(source), (_UNKNOWN,), end_of_word=_END_OF_WORD)
+        backend = _backend(source, (_UNKNOWN,), end_of_word=_END_OF_WORD)
         backend.normalizer = normalizers.BertNormalizer(lowercase=True)
         backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         backend.add_special_tokens([_UNKNOWN])
         unknown = backend.token_to_id(_UNKNOWN)
-        super().__init__(
-            backend,
-            form=RowForm(),
-            pad_id=unknown,
-            mask_id=unknown,
-            do_lower_case=True,
-            max_length=max_length,
-            tie_break=tie_break,
-        )
+        return Pipeline(backend, RowForm(), unknown, unknown, do_lower_case=True)
 
 
 def _backend(source: Path, special: tuple[str, ...], *, end_of_word: str) -> Tokenizer:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.subword import RowForm, SubwordTokenizer
+from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
 from sot_paddle.reading import LARGEST_JSON, read_bytes
 
 MODEL_FILES = ("spiece.model", "spm.model")
@@ -30,39 +30,17 @@ class SentencePieceTokenizer(SubwordTokenizer):
     30000 to 30003 of a model of 30000 pieces. Accents are stripped (NFKD, then no combining
     characters), quotes of two letters become one, white space becomes single spaces.
 
-    Args:
-        source: a folder with ``spiece.model`` or ``spm.model``.
-        do_lower_case: lower-case the text; None means True.
-        max_length: tokens of a row at most, special ones included; at least 8.
-        tie_break: see `sot_paddle.data.subword.truncated_lengths`.
-
-    Raises:
-        DataError: no model there, a broken one, or an impossible option.
+    ``source`` holds ``spiece.model`` or ``spm.model``; ``do_lower_case`` None means True.
 
     Source: specs.md E.3, transformers' AlbertTokenizer.
     """
 
-    def __init__(
-        self,
-        source: str | Path,
-        *,
-        do_lower_case: bool | None = None,
-        max_length: int = 128,
-        tie_break: str = "slow",
-    ) -> None:
+    def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
         lower = True if do_lower_case is None else do_lower_case
-        backend = _Pieces(_find(Path(source)), lower=lower)
+        backend = _Pieces(_find(source), lower=lower)
         first, separator, pad, mask = (backend.ids[token] for token in _SPECIAL)
-        super().__init__(
-            backend,
-            form=RowForm((first,), (separator,), (separator,), typed=True),
-            pad_id=pad,
-            mask_id=mask,
-            do_lower_case=lower,
-            max_length=max_length,
-            tie_break=tie_break,
-            settings=f"{lower} ",
-        )
+        form = RowForm((first,), (separator,), (separator,), typed=True)
+        return Pipeline(backend, form, pad, mask, lower, settings=f"{lower} ")
 
 
 def _find(folder: Path) -> Path:

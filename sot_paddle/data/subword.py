@@ -20,6 +20,7 @@ import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from sot_paddle.data.errors import DataError
@@ -105,19 +106,37 @@ class RowForm:
         return len(self.begin + self.end) + len(self.between) * (sentences - 1)
 
 
-class SubwordTokenizer:
-    """Texts to rows of token ids; a subclass says which.
+@dataclass(frozen=True)
+class Pipeline:
+    """What a family of tokenizers reads from a checkpoint's files.
 
-    Args:
+    Attributes:
         backend: the library's tokenizer, its pipeline set.
         form: special tokens of a row.
         pad_id: id of padding.
         mask_id: id of what stands for a word that is left out.
         do_lower_case: what the pipeline does.
-        max_length: tokens of a row at most, special ones included; at least 8.
-        tie_break: see :func:`truncated_lengths`.
         word_lead: what stands before a word inside a text, where it changes the word's tokens.
         settings: of the pipeline, as text for the fingerprint.
+    """
+
+    backend: Tokenizer
+    form: RowForm
+    pad_id: int
+    mask_id: int
+    do_lower_case: bool
+    word_lead: str = ""
+    settings: str = ""
+
+
+class SubwordTokenizer:
+    """Texts to rows of token ids; a subclass reads its pipeline.
+
+    Args:
+        source: a folder with the files that the subclass names.
+        do_lower_case: lower-case the text; None is what the subclass says.
+        max_length: tokens of a row at most, special ones included; at least 8.
+        tie_break: see :func:`truncated_lengths`.
 
     Attributes:
         vocab_size: largest token id + 1.
@@ -125,33 +144,32 @@ class SubwordTokenizer:
         trunc_medium: which tokens of a single text are kept: the first ones, see `truncating`.
 
     Raises:
-        DataError: an impossible option.
+        DataError: no vocabulary there, a broken one, or an impossible option.
 
     Source: specs.md B.1 and B.2.
     """
 
     def __init__(
         self,
-        backend: Tokenizer,
+        source: str | Path,
         *,
-        form: RowForm,
-        pad_id: int,
-        mask_id: int,
-        do_lower_case: bool,
-        max_length: int,
-        tie_break: str,
-        word_lead: str = "",
-        settings: str = "",
+        do_lower_case: bool | None = None,
+        max_length: int = 128,
+        tie_break: str = "slow",
     ) -> None:
+        made = self._read(Path(source), do_lower_case)
         if max_length < _SHORTEST:
             raise DataError(f"max_length: expected at least {_SHORTEST}, got {max_length}")
-        self.form, self.pad_id, self.mask_id = form, pad_id, mask_id
-        self.do_lower_case, self.word_lead = do_lower_case, word_lead
+        self.form, self.pad_id, self.mask_id = made.form, made.pad_id, made.mask_id
+        self.do_lower_case, self.word_lead = made.do_lower_case, made.word_lead
         self.max_length, self.tie_break, self.trunc_medium = max_length, tie_break, HEAD
-        self.vocab_size = max(backend.get_vocab().values()) + 1
-        self._backend = backend
-        options = f"{max_length} {tie_break} {settings}{backend.to_str()}"
+        self.vocab_size = max(made.backend.get_vocab().values()) + 1
+        self._backend = made.backend
+        options = f"{max_length} {tie_break} {made.settings}{made.backend.to_str()}"
         self.fingerprint = hashlib.sha256(options.encode()).hexdigest()
+
+    def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
+        raise NotImplementedError
 
     def truncating(self, trunc_medium: int) -> Self:
         """The same tokenizer that keeps other tokens of a single text, see :func:`kept_tokens`.

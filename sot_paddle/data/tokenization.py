@@ -9,8 +9,9 @@ them.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from sot_paddle.data.subword import RowForm, SubwordTokenizer
+from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
 from sot_paddle.data.vocabulary import (
     MAX_WORD_CHARS,
     SPECIAL_TOKENS,
@@ -25,40 +26,30 @@ class WordPieceTokenizer(SubwordTokenizer):
     Args:
         source: a folder with ``tokenizer.json`` or ``vocab.txt`` (``tokenizer_config.json`` is
             read where it is), or a vocabulary file.
-        do_lower_case: lower-case the text and strip its accents. It is really applied, also
-            with a cased vocabulary (as the original's command does) and switched off with an
-            uncased one. None takes the folder's setting, True where there is none.
         strip_accents: None follows the folder's setting, then ``do_lower_case``.
-        max_length: tokens of a row at most, special ones included; at least 8.
-        tie_break: see `sot_paddle.data.subword.truncated_lengths`.
+        options: of `SubwordTokenizer`. ``do_lower_case`` lower-cases the text and strips its
+            accents. It is really applied, also with a cased vocabulary (as the original's command
+            does) and switched off with an uncased one. None takes the folder's setting, True
+            where there is none.
 
     Raises:
         DataError: no vocabulary there, a broken one, or an impossible option.
     """
 
     def __init__(
-        self,
-        source: str | Path,
-        *,
-        do_lower_case: bool | None = None,
-        strip_accents: bool | None = None,
-        max_length: int = 128,
-        tie_break: str = "slow",
+        self, source: str | Path, *, strip_accents: bool | None = None, **options: Any
     ) -> None:
-        backend, settings = load_backend(Path(source))
+        self._strip_accents = strip_accents
+        super().__init__(source, **options)
+
+    def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
+        backend, settings = load_backend(source)
         lower = settings.get("do_lower_case") if do_lower_case is None else do_lower_case
         lower = True if lower is None else bool(lower)
-        accents = settings.get("strip_accents") if strip_accents is None else strip_accents
+        given = self._strip_accents
+        accents = settings.get("strip_accents") if given is None else given
         chinese = settings.get("tokenize_chinese_chars", True)
         set_text_pipeline(backend, lower, accents, chinese)
         pad, _, first, separator, mask = map(backend.token_to_id, SPECIAL_TOKENS)
-        super().__init__(
-            backend,
-            form=RowForm((first,), (separator,), (separator,), typed=True),
-            pad_id=pad,
-            mask_id=mask,
-            do_lower_case=lower,
-            max_length=max_length,
-            tie_break=tie_break,
-            settings=f"{MAX_WORD_CHARS} ",
-        )
+        form = RowForm((first,), (separator,), (separator,), typed=True)
+        return Pipeline(backend, form, pad, mask, lower, settings=f"{MAX_WORD_CHARS} ")

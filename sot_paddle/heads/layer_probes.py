@@ -31,10 +31,11 @@ class LayerProbes(nn.Layer):
 
     def scores(self, states: paddle.Tensor) -> paddle.Tensor:
         """Map hidden states (B, L, ..., F) to the scores of each layer's probe (B, L, ..., K)."""
-        states = states.astype(self.word_fc[0].weight.dtype)
-        return paddle.stack(
-            [probe(states[:, layer]) for layer, probe in enumerate(self.word_fc)], axis=1
+        scores = (
+            probe(states[:, layer].astype(probe.weight.dtype))
+            for layer, probe in enumerate(self.word_fc)
         )
+        return paddle.stack(list(scores), axis=1)
 
 
 class LayerClassifiers(LayerProbes):

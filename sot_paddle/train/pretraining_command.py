@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from sot_paddle.data.pretraining import instance_files, pair_files
 from sot_paddle.data.pretraining.prepared import form_of
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizer_families import FAMILIES
-from sot_paddle.distributed import say
 from sot_paddle.heads.pretraining import PretrainingHeadConfig
 from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.pretraining import (
@@ -34,11 +33,10 @@ from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session, sharding
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.model_folder import write_config
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Converter, Pretrained
 from sot_paddle.train.setup import Plan, Setup
-from sot_paddle.train.text_command import checkpoint_of, optimizer, plan
+from sot_paddle.train.text_command import TextSource, checkpoint_of, optimizer, plan
 
 COMMAND = Command(
     "pretrain.py",
@@ -193,8 +191,8 @@ def _rows(
 
 
 @dataclass(frozen=True)
-class PretrainingSource:
-    """The model of a pre-training; see :class:`sot_paddle.train.setup.ModelSource`.
+class PretrainingSource(TextSource):
+    """The model of a pre-training; its checkpoint is one of the encoder for the other commands.
 
     Attributes:
         config: the command's options.
@@ -205,20 +203,14 @@ class PretrainingSource:
     """
 
     config: PretrainConfig
-    found: Pretrained
     sizes: EncoderConfig
     judged: bool
     places: Mapping[str, Path | None]
 
     @property
-    def origin(self) -> str:
-        """Where the checkpoint was found."""
-        return self.found.origin
-
-    @property
     def files(self) -> Mapping[str, Path | None]:
         """What is read for the model and its training, by flag."""
-        return {**pretrained.sources(self.config), **self.places}
+        return {**super().files, **self.places}
 
     def build(self, task: Task) -> nn.Layer:
         """The encoder with fresh weights, and the head of its tasks."""
@@ -231,27 +223,12 @@ class PretrainingSource:
         model.judge = row_sums
         return model
 
-    def load(self, model: nn.Layer) -> Sequence[str]:
-        """Copy the checkpoint's tensors; those of the head stay fresh where it has none."""
-        loaded, fresh = pretrained.load(model, self.found)
-        new = f", {len(fresh)} new ones in the head" if fresh and loaded else ""
-        say(f"weights: {loaded} tensors from {self.found.origin}{new}")
-        return fresh
-
     def about(self, model: nn.Layer) -> str:
         """The tasks, and the architecture that was asked for."""
         tasks = "masked words and next sentence" if self.judged else "masked words"
         given = [f"{name} {value}" for name, value in self.config.architecture.items()]
         return ", ".join([tasks, *given])
 
-    def fill_folder(self, folder: Path, model: nn.Layer, task: Task) -> None:
-        """Write sizes and vocabulary: a checkpoint of the encoder for the other commands."""
-        content = {
-            "model_type": model.backbone.model_type,
-            **model.backbone.write_config(model.encoder_config),
-            "sot_model": model.name,
-            "task": task.title,
-        }
-        write_config(folder, content)
-        for name, data in self.found.vocabulary.items():
-            (folder / name).write_bytes(data)
+    def about_head(self, model: nn.Layer, task: Task) -> Mapping[str, Any]:
+        """Nothing: the head is not loaded by another command."""
+        return {}

@@ -131,18 +131,23 @@ class TextSource:
         return f"head {', '.join(given)}"
 
     def fill_folder(self, folder: Path, model: nn.Layer, task: Task) -> None:
-        """Write sizes, head, label names and vocabulary."""
+        """Write sizes, task, vocabulary, and what is said of the head."""
         content = {
             "model_type": model.backbone.model_type,
             **model.backbone.write_config(model.encoder_config),
             "sot_model": model.name,
-            "sot_head": dataclasses.asdict(model.head_config),
             "task": task.title,
-            "id2label": {str(index): label for index, label in enumerate(task.classes)},
         }
-        write_config(folder, content)
+        write_config(folder, content | self.about_head(model, task))
         for name, data in self.found.vocabulary.items():
             (folder / name).write_bytes(data)
+
+    def about_head(self, model: nn.Layer, task: Task) -> Mapping[str, Any]:
+        """What config.json says of the head: its options, and the names of the classes."""
+        return {
+            "sot_head": dataclasses.asdict(model.head_config),
+            "id2label": {str(index): label for index, label in enumerate(task.classes)},
+        }
 
 
 def plan(config: TextRunOptions) -> Plan:

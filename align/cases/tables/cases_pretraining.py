@@ -38,6 +38,11 @@ PRETRAINING = (
         "pretraining.instance_values:instances",
         {
             "data_instances": {"max_seq_length": 24, "max_predictions": 3},
+            "data_instances_one_masked": {
+                "max_seq_length": 24,
+                "max_predictions": 3,
+                "masked_share": 0.01,
+            },
             "data_instances_one_document": {
                 "max_seq_length": 16,
                 "max_predictions": 20,

@@ -201,7 +201,7 @@ def _collector(column: str, known: Mapping[str, int], labels: array, texts: Sequ
 
 
 def read_own(
-    folder: Path, splits: Sequence[str], text: Sequence[str] = (), label: str = "label"
+    folder: Path, splits: Sequence[str], text: Sequence[str], label: str
 ) -> tuple[Task, dict]:
     """Index splits of a user's own tables, ``train``, ``dev`` and ``test`` with `FORMS`' endings.
 

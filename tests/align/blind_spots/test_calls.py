@@ -19,12 +19,12 @@ def test_a_plain_call_passes(case, run_case) -> None:
 
 
 INVENTED = """bias = None
-    if attention_mask is None:
-        attention_mask = (input_ids != input_ids[:, -1:]).astype("int64")"""
+    if mask is None:
+        mask = (ids != ids[:, -1:]).astype("int64")"""
 
 
 def test_a_mask_invented_where_none_is_given(caught) -> None:
-    change = (bert.BertEncoder, "forward", "bias = None", INVENTED)
+    change = (bert.BertEncoder, "_encode", "bias = None", INVENTED)
     assert caught(f"{BERT} forward float64", *change, "logits") == ["logits"]
 
 

@@ -6,7 +6,7 @@ from align.cases.kinds.case_kinds import ModelCase
 from align.cases.tables.cases import CASES
 from sot_paddle import functional
 from sot_paddle.backbones import layers, swin_blocks, token_embed
-from sot_paddle.backbones.paddlenlp_encoder import CorrectedEncoder
+from sot_paddle.backbones.text_encoder import TextEncoder
 from sot_paddle.config import EncoderConfig
 from sot_paddle.heads import fusion
 from sot_paddle.vision_config import SwinConfig
@@ -51,7 +51,7 @@ CHANGES = [
     ),
     # options
     *(
-        ("bert_pad_id backward float64", CorrectedEncoder, "correct", PAD_ID, other)
+        ("bert_pad_id backward float64", TextEncoder, "settle", PAD_ID, other)
         + ("bert.embeddings.word_embeddings.weight",)
         for other in ("zero_row_hook(0)", "lambda gradient: gradient")
     ),

@@ -18,7 +18,12 @@ _SEED, _DUPES = 12345, 2
 
 
 def instances(
-    setting: Setting, *, max_seq_length: int, max_predictions: int, documents: int = 25
+    setting: Setting,
+    *,
+    max_seq_length: int,
+    max_predictions: int,
+    documents: int = 25,
+    masked_share: float = 0.15,
 ) -> BothSides:
     """Every instance of random documents, in their final order.
 
@@ -27,6 +32,7 @@ def instances(
         max_seq_length: tokens of an instance.
         max_predictions: masked words of an instance at most.
         documents: how many; of one document the other one is itself.
+        masked_share: of the tokens; where it makes no word, one is masked.
     """
     corpus = _documents(documents)
     options = InstanceOptions(
@@ -34,6 +40,7 @@ def instances(
         vocab_size=50,
         max_seq_length=max_seq_length,
         max_predictions=max_predictions,
+        masked_share=masked_share,
     )
     ours = _ours(corpus, options)
     changed = {
@@ -50,6 +57,7 @@ def instances(
         vocab_size=50,
         max_seq_length=max_seq_length,
         max_predictions=max_predictions,
+        masked_lm_prob=masked_share,
         dupe_factor=_DUPES,
         seed=_SEED,
     )

@@ -83,7 +83,7 @@ def test_own_tables_of_three_forms_with_named_columns(tmp_path) -> None:
 
 def test_own_columns_are_found_by_their_usual_names(tmp_path) -> None:
     put(tmp_path, train_dot_tsv="label\ttext\n2\ta\n10\tb\n")
-    task, _ = read_own(tmp_path, ["train"])
+    task, _ = read_own(tmp_path, ["train"], (), "label")
     assert (task.text, task.labels) == (("text",), ("2", "10"))
 
 
@@ -118,7 +118,7 @@ def test_own_columns_are_found_by_their_usual_names(tmp_path) -> None:
 def test_refusals_of_own_tables(tmp_path, files, options, match) -> None:
     splits = ["train", "dev"] if "dev_dot_tsv" in files else ["train"]
     with pytest.raises(DataError, match=match):
-        read_own(put(tmp_path, **files), splits, **options)
+        read_own(put(tmp_path, **files), splits, (), options.get("label", "label"))
 
 
 def test_the_real_files(shared_file) -> None:
