@@ -10,21 +10,9 @@ from pathlib import Path
 import numpy as np
 
 import sot_paddle
+from align.cases.sides.checkpoint import OPTIONS
 from align.weights import convert_file
 from sot_paddle.checkpoint import read_tensors
-
-_OPTIONS = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "hidden_act",
-    "layer_norm_eps",
-    "pad_token_id",
-)
 
 
 def round_trip(source: Path, folder: Path, *, layout: str, model: str) -> tuple[Path, int, int]:
@@ -73,7 +61,7 @@ def load_there_and_back(checkpoint: Path, folder: Path) -> tuple[bool, str]:
         checkpoint, folder, layout="bert_hf", model="bert_base"
     )
     config = json.loads((converted / "config.json").read_text(encoding="utf-8"))
-    stated = {name: config[name] for name in _OPTIONS if name in config}
+    stated = {name: config[name] for name in OPTIONS if name in config}
     model = sot_paddle.create_model("bert_base", **stated)
     absent = sot_paddle.load_weights(model, converted)
     summary = (

@@ -20,7 +20,7 @@ from align.judge.bounds import Settling
 from align.judge.noise_band import Kinds, NoiseBand
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.pair.state_way import MappingWay, to_torch
+from align.pair.state_way import MappingWay
 from align.record.arrays import Arrays
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.stored_arrays import Lazy, Store
@@ -234,7 +234,7 @@ def _back(pair: AnyPair, steps: int, band: NoiseBand) -> Iterator[Comparison]:
     """A run begun in Paddle, continued in PyTorch and in Paddle; the band of the way there."""
     mapping = pair.setup.weights
     own_weights, own_state, continued = _begun(pair, on_paddle, steps)
-    weights = to_torch(mapping, own_weights)
+    weights = mapping.to_torch(own_weights)
     state = convert(own_state, MappingWay(mapping, "torch"))
     plain = _resumed(pair, on_torch, weights, state).run(pair, steps)
     expected = Expected(plain, band, _oracle(pair, weights, state, steps))

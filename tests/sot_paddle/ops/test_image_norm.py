@@ -9,40 +9,14 @@ from paddle.nn import functional as F
 
 from sot_paddle.backbones.layers import BatchNorm2D
 from sot_paddle.ops import image_norm
+from tests.sot_paddle.ops.image_steps import close, drawn, redrawn, step, views_twice
 
 native = pytest.mark.native
 SHAPES = [(2, 3, 6, 8), (2, 1, 1, 1), (1, 17, 3, 5), (3, 2, 66, 70)]
 
 
 def made(channels: int, *, train: bool = True, dtype: str = "float32") -> BatchNorm2D:
-    """A layer whose parameters and running values are none of the defaults."""
-    layer, rng = BatchNorm2D(channels), np.random.default_rng(6)
-    layer.to(dtype=dtype)
-    for value in layer.state_dict().values():
-        value.set_value((0.5 + rng.random(value.shape)).astype(dtype))
-    return layer.train() if train else layer.eval()
-
-
-def drawn(*shape: int) -> np.ndarray:
-    return np.random.default_rng(3).normal(2.0, 3.0, shape).astype("float32")
-
-
-def step(layer: BatchNorm2D, x: np.ndarray) -> dict[str, np.ndarray]:
-    """Value, gradients, and running values afterwards."""
-    tensor = paddle.to_tensor(x, stop_gradient=False)
-    y = layer(tensor)
-    g = np.random.default_rng(4).normal(size=y.shape).astype(x.dtype)
-    y.backward(paddle.to_tensor(g))
-    found = {"value": y.numpy(), "input": tensor.grad.numpy()}
-    found |= {name: p.grad.numpy() for name, p in layer.named_parameters() if p.grad is not None}
-    return found | {name: value.numpy() for name, value in layer.named_buffers()}
-
-
-def close(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], rtol: float) -> None:
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        atol = rtol * max(1.0, np.abs(value).max())
-        np.testing.assert_allclose(found[name], value, rtol=rtol, atol=atol, err_msg=name)
+    return redrawn(BatchNorm2D(channels), train=train, dtype=dtype)
 
 
 @native
@@ -57,21 +31,10 @@ def test_values_and_gradients(called, shape, train) -> None:
 
 @native
 def test_threads_views_double_use_and_repeated_backward(plainly, threads) -> None:
-    def composed() -> dict[str, np.ndarray]:
-        layer = made(4)
-        tensor = paddle.to_tensor(drawn(2, 8, 6, 6), stop_gradient=False)
-        y = layer(tensor[:, ::2].transpose([0, 1, 3, 2])) * layer(tensor[:, 1::2])
-        y.sum().backward(retain_graph=True)
-        once = tensor.grad.numpy().copy()
-        y.sum().backward()
-        np.testing.assert_allclose(tensor.grad.numpy(), 2 * once, rtol=1e-6, atol=1e-6)
-        grads = {name: p.grad.numpy() for name, p in layer.named_parameters()}
-        return {"value": y.numpy(), "input": once, **grads}
-
-    found = composed()
-    close(found, plainly(composed)(), 3e-5)
+    found = views_twice(made(4))
+    close(found, plainly(views_twice)(made(4)), 3e-5)
     threads(3)
-    for name, value in composed().items():
+    for name, value in views_twice(made(4)).items():
         np.testing.assert_array_equal(value, found[name], err_msg=name)
 
 

@@ -12,20 +12,11 @@ import pytest
 from sot_paddle import functional as F
 from sot_paddle.heads.pooling import MultiHeadCrossCovariance, QKCrossCovariance, TokenBatchNorm
 from sot_paddle.heads.power_norm import SvPN
-from sot_paddle.ops import build, dispatch, second_order
+from sot_paddle.ops import build, second_order
 
-native = pytest.mark.skipif(bool(build.why_not()), reason=f"not built: {build.why_not()}")
+native = pytest.mark.native
 SVPN = {"alpha": 0.5, "num_iter": 1, "num_sv": 1, "on_zero": "nan"}
 Arrays = list[np.ndarray]
-
-
-@pytest.fixture
-def called(monkeypatch) -> list[str]:
-    """Names of the native operators that were called."""
-    names, original = [], dispatch._C_ops._run_custom_op
-    watched = lambda name, *rest: names.append(name) or original(name, *rest)  # noqa: E731
-    monkeypatch.setattr(dispatch._C_ops, "_run_custom_op", watched)
-    return names
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
-from paddle import nn
 from paddle.nn import functional as F
 
 from sot_paddle.backbones.token_stages import Transition
 from sot_paddle.ops import transition
+from tests.sot_paddle.ops.image_steps import close, drawn, redrawn, step, views_twice
 
 native = pytest.mark.native
 SHAPES = [(2, 3, 6, 8), (2, 5, 7, 5), (3, 17, 2, 2), (3, 2, 66, 70)]
@@ -17,36 +17,8 @@ OUT = 4
 
 
 def made(channels: int, *, pool: bool = True, train: bool = True, dtype: str = "float32"):
-    """A transition whose parameters and running values are none of the defaults."""
     paddle.seed(5)
-    layer, rng = Transition(channels, OUT, pool=pool), np.random.default_rng(6)
-    layer.to(dtype=dtype)
-    for value in layer.state_dict().values():
-        value.set_value((0.5 + rng.random(value.shape)).astype(dtype))
-    return layer.train() if train else layer.eval()
-
-
-def step(layer: nn.Layer, x: np.ndarray) -> dict[str, np.ndarray]:
-    """Value, gradients, and running values afterwards."""
-    tensor = paddle.to_tensor(x, stop_gradient=False)
-    y = layer(tensor)
-    g = np.random.default_rng(4).normal(size=y.shape).astype(x.dtype)
-    y.backward(paddle.to_tensor(g))
-    found = {"value": y.numpy(), "input": tensor.grad.numpy()}
-    found |= {name: p.grad.numpy() for name, p in layer.named_parameters() if p.grad is not None}
-    return found | {name: value.numpy() for name, value in layer.named_buffers()}
-
-
-def close(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], rtol: float) -> None:
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        np.testing.assert_allclose(
-            found[name], value, rtol=rtol, atol=rtol * np.abs(value).max(), err_msg=name
-        )
-
-
-def drawn(*shape: int) -> np.ndarray:
-    return np.random.default_rng(3).normal(2.0, 3.0, shape).astype("float32")
+    return redrawn(Transition(channels, OUT, pool=pool), train=train, dtype=dtype)
 
 
 @native
@@ -83,18 +55,7 @@ def test_the_number_of_threads_changes_nothing(threads) -> None:
 
 @native
 def test_strided_views_double_use_and_repeated_backward(plainly) -> None:
-    def composed() -> dict[str, np.ndarray]:
-        layer = made(4)
-        tensor = paddle.to_tensor(drawn(2, 8, 6, 6), stop_gradient=False)
-        y = layer(tensor[:, ::2].transpose([0, 1, 3, 2])) * layer(tensor[:, 1::2])
-        y.sum().backward(retain_graph=True)
-        once = tensor.grad.numpy().copy()
-        y.sum().backward()
-        np.testing.assert_allclose(tensor.grad.numpy(), 2 * once, rtol=1e-6, atol=1e-6)
-        grads = {name: p.grad.numpy() for name, p in layer.named_parameters()}
-        return {"value": y.numpy(), "input": once, **grads}
-
-    close(composed(), plainly(composed)(), 3e-5)
+    close(views_twice(made(4)), plainly(views_twice)(made(4)), 3e-5)
 
 
 @native

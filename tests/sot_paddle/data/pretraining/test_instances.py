@@ -11,9 +11,9 @@ import pytest
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining.instance_files import InstanceRows, prepare_instances
 from sot_paddle.data.pretraining.instances import InstanceOptions
-from sot_paddle.data.pretraining.pauses import Pauses
 from sot_paddle.data.pretraining.text_lines import LONGEST_LINE, text_files
 from sot_torch_ref.train.instances import make_instances
+from tests.sot_paddle.data.pretraining.dying import Dying
 
 SPECIAL = {"first": 1, "separator": 2, "mask": 3}
 OPTIONS = InstanceOptions(**SPECIAL, vocab_size=40, max_seq_length=24, max_predictions=4)
@@ -82,20 +82,6 @@ def test_a_corpus_of_one_or_two_documents(tmp_path, documents: int) -> None:
     assert len(rows) == len(expected)
     for position, instance in enumerate(expected):
         assert all(np.array_equal(rows.row(position)[n], a) for n, a in instance.items())
-
-
-class Dying(Pauses):
-    """Records at every question, and ends the work at one of them."""
-
-    def __init__(self, questions: int) -> None:
-        super().__init__(0)
-        self.questions = questions
-
-    def due(self) -> bool:
-        self.questions -= 1
-        if self.questions < 0:
-            raise KeyboardInterrupt
-        return self.questions % 2 == 0  # what was written since the last record is lost
 
 
 def test_a_preparation_that_is_killed_again_and_again_ends_with_the_same_files(tmp_path) -> None:

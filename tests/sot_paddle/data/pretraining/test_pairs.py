@@ -12,10 +12,10 @@ import sentencepiece
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining.masking import draws_of, masked
 from sot_paddle.data.pretraining.pair_files import PairRows, prepare_pairs
-from sot_paddle.data.pretraining.pauses import Pauses
 from sot_paddle.data.pretraining.sentence_sample import SAMPLE, train_pieces
 from sot_paddle.data.sentence_pieces import SentencePieceTokenizer
 from sot_paddle.tasks.pretraining import EvenBatches
+from tests.sot_paddle.data.pretraining.dying import Dying
 
 SMALL = 4000  # bytes of memory: several buckets
 
@@ -71,20 +71,6 @@ def test_what_does_not_fit_is_dealt_to_buckets_and_every_pair_comes_once(tmp_pat
     assert abs(moved) < 0.2  # 650 pairs: a standard deviation is 0.04
     rows = PairRows(tmp_path / "out")
     assert [" ".join(map(str, rows.row(at))) for at in range(len(rows))] == found
-
-
-class Dying(Pauses):
-    """Records at every second question, and ends the work at one of them."""
-
-    def __init__(self, questions: int) -> None:
-        super().__init__(0)
-        self.questions = questions
-
-    def due(self) -> bool:
-        self.questions -= 1
-        if self.questions < 0:
-            raise KeyboardInterrupt
-        return self.questions % 2 == 0
 
 
 def test_a_shuffle_that_is_killed_again_and_again_ends_with_the_same_files(tmp_path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining import record_files
 from sot_paddle.data.pretraining.instance_files import InstanceRows
-from sot_paddle.data.pretraining.pauses import Pauses
 from sot_torch_ref.train.instances import make_instances
+from tests.sot_paddle.data.pretraining.dying import Dying
 
 NAMES = {"cls": 1, "sep": 2, "mask": 3, "vocab_size": 40, "max_seq_length": 24}
 
@@ -62,20 +62,6 @@ def test_records_come_out_as_they_went_in(tmp_path, monkeypatch) -> None:
     require_same(prepare(tmp_path / "two", listed, lines), made)
     monkeypatch.setattr(record_files, "_CHUNK", 64)
     require_same(prepare(tmp_path / "indented", json.dumps(made, indent=1)), made)
-
-
-class Dying(Pauses):
-    """Records at every second question, and ends the work at one of them."""
-
-    def __init__(self, questions: int) -> None:
-        super().__init__(0)
-        self.questions = questions
-
-    def due(self) -> bool:
-        self.questions -= 1
-        if self.questions < 0:
-            raise KeyboardInterrupt
-        return self.questions % 2 == 0
 
 
 def test_what_is_killed_goes_on(tmp_path) -> None:
