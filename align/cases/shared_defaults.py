@@ -133,6 +133,17 @@ COUNTERPARTS: Mapping[str, str] = {
     "data.squad.span_features span_features stride": (
         "sot_torch_ref.train.squad window_features stride"
     ),
+    **{
+        f"data.pretraining.instances InstanceOptions {ours}": (
+            f"sot_torch_ref.train.instances make_instances {theirs}"
+        )
+        for ours, theirs in {
+            "max_seq_length": "max_seq_length",
+            "max_predictions": "max_predictions",
+            "masked_share": "masked_lm_prob",
+            "short_share": "short_seq_prob",
+        }.items()
+    },
     "data.subword SubwordTokenizer max_length": (
         "sot_paddle.tasks.glue_options TrainConfig max_seq_length"
     ),

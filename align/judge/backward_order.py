@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Container, Iterable, Iterator
-from typing import TypeVar
 
 from align.record.results import Comparison
-
-Value = TypeVar("Value")
 
 
 def say_where_it_ends(

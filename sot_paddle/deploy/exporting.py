@@ -102,8 +102,3 @@ def _checked(name: str, trained: Trained, folder: Path, inputs: Sequence[Batch])
     if check.size > BOUND:
         raise ValueError(f"the {name} export is not the model: {check}; nothing was written")
     return check
-
-
-def formats_of(folder: Path) -> tuple[str, ...]:
-    """The formats that an export holds."""
-    return tuple(name for name in FORMATS if (folder / FILES[name]).is_file())

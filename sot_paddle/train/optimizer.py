@@ -128,13 +128,14 @@ class ClipGradByTensorNorm(nn.ClipGradByNorm):
         return [
             (parameter, grad)
             if grad is None or not getattr(parameter, "need_clip", True)
-            else (parameter, grad * (self.clip_norm / (_norm(grad) + 1e-6)).clip(max=1.0))
+            else (parameter, grad * self._factor(grad))
             for parameter, grad in params_grads
         ]
 
-
-def _norm(grad: paddle.Tensor) -> paddle.Tensor:
-    return paddle.sqrt(grad.square().sum())
+    @paddle.no_grad()
+    def _factor(self, grad: paddle.Tensor) -> paddle.Tensor:
+        norm = paddle.sqrt(grad.square().sum())
+        return (self.clip_norm / (norm + 1e-6)).clip(max=1.0)
 
 
 CLIPPINGS: Mapping[str, Callable[[float], nn.ClipGradBase]] = {

@@ -26,11 +26,11 @@ from align.record.arrays import Arrays, TrainingRun
 from align.weights.formats.checkpoint_reading import read_for_model
 from sot_paddle import distributed
 from sot_paddle.data.image_dataset import ImageTrainSet
+from sot_paddle.registry import create_model
 from sot_paddle.tasks.image_options import ImageEvalConfig
 from sot_paddle.tasks.images import ImageSplit
 from sot_paddle.train import image_command, image_evaluation, image_model
 from sot_paddle.train.feeding import MicroBatches
-from sot_paddle.train.image_model import ImageModelConfig
 from sot_paddle.train.trainer import ExactTrainer
 
 
@@ -44,7 +44,8 @@ class ImageTrainerRun:
         epochs: that each step found done, a whole number where an epoch begins.
         run: losses, rates, decayed set, final weights and their moving average.
         scores: of each evaluation, ``step 5/ema_top1`` and so on.
-        reported: steps, epochs and mean loss as the run's summary states them.
+        reported: steps, epochs and mean loss as the run's summary states them, and whether its
+            folder holds the options of the model.
         best: step of the checkpoint kept as the best, and the value that it was chosen for.
         saved: steps of the checkpoints.
         tool: what ``tools/eval_image.py`` says of that checkpoint.
@@ -93,10 +94,13 @@ def _run(folder: Path, options: Mapping[str, Any]) -> ImageTrainerRun:
     ):
         content = image_command.run_config(config, read_for_model)
     last = Path(config.output_dir) / "last"
-    found.run.state = _weights(*image_model.load_trained(last, ema=False))
-    found.run.average = _weights(*image_model.load_trained(last))
-    names = ("steps", "epochs", "loss")
-    found.reported = {f"reported {name}": np.array(content["train"][name]) for name in names}
+    model, kept = image_model.load_trained(last, ema=False)
+    found.run.state = _weights(model)
+    found.run.average = _weights(image_model.load_trained(last)[0])
+    asked = create_model(config.model, kept.num_classes, **config.overrides)
+    left = {"options kept": kept.options == image_model.flat_options(asked)}
+    left |= {name: content["train"][name] for name in ("steps", "epochs", "loss")}
+    found.reported = {f"reported {name}": np.array(value) for name, value in left.items()}
     found.best = {"best step": np.array(int(content["best"]["step"]))}
     for step, scores in content["evaluations"].items():
         found.scores |= {f"step {step}/{name}": np.array(v) for name, v in scores.items()}
@@ -201,5 +205,5 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _weights(model: paddle.nn.Layer, _: ImageModelConfig) -> Arrays:
+def _weights(model: paddle.nn.Layer) -> Arrays:
     return {name: tensor.numpy() for name, tensor in model.state_dict().items()}

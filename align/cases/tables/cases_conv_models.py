@@ -54,7 +54,7 @@ _QUICK = (
     "qk_convfixed_convq_convk 2",
     "convq_convolution_scaled 2",
     "convbert",
-    *("depth", "depth_mixed", "mixed", "no_positions", "remove_qk"),
+    *("depth", "depth_mixed", "mixed", "no_positions", "remove_qk", "wide_heads"),
 )
 _OPTIONS = (
     *((kernel, kernel.replace(" ", "_"), {"attention_kernel": kernel}) for kernel in _KERNELS),

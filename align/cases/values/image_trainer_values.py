@@ -93,6 +93,7 @@ def training(setting: Setting) -> BothSides:
         "steps": count,
         "epochs": float(epochs.epochs + epochs.cooldown_epochs),
         "loss": float(np.mean(reference.losses)),
+        "options kept": True,
     }
     reported = {f"reported {name}": np.array(value) for name, value in summary.items()}
 

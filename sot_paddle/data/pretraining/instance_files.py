@@ -165,8 +165,6 @@ class InstanceRows:
         DataError: it is not finished, or a file is missing or damaged.
     """
 
-    has_next = True
-
     def __init__(self, folder: Path) -> None:
         content, self.fingerprint = open_prepared(folder, FORM, _COUNTS)
         self.max_seq_length = content["max_seq_length"]

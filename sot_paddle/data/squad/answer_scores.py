@@ -109,6 +109,6 @@ def _best_limit(
     order = np.argsort(odds, kind="stable")
     change = np.where(answerable, values, -given.astype(float))[order]
     totals = (~answerable).sum() + np.concatenate([[0.0], np.cumsum(change)])
-    best = int(totals.argmax())
+    best = totals.argmax()
     limit = float(odds[order[best - 1]]) if best else 0.0
     return 100.0 * float(totals[best]) / len(values), limit

@@ -18,9 +18,6 @@ from sot_paddle.data.token_features import TokenFeatures
 NO_ANSWER = (0, 0)
 """First and last token of an answer that is not there: the class token."""
 
-Piece = tuple[int, int]
-"""First character of a token in its text, and the one after its last."""
-
 
 @dataclass(frozen=True, eq=False)
 class SpanFeatures:
