@@ -4,19 +4,23 @@ Another processor, another order of a sum, a fused kernel: each gives other last
 of the reference are imitated here. While the mode is on, what every operator that rounds hands
 out, forward, backward and in the optimizer, is multiplied by 1 + u or 1 - u by chance, u = 2**-23
 (in float64 2**-52). Operators that only move, choose or compare numbers are left alone: they round
-nothing.
+nothing. In two of the runs the argument of a kink (a ReLU) that rounding may carry across is moved
+to one side of it, see `align.judge.kinks`.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from align.judge.kinks import SIDES, Draw
+from align.judge.spread import chosen
 from align.record.arrays import Arrays
 
 UNIT = {torch.float32: 2.0**-23, torch.float64: 2.0**-52}
@@ -35,23 +39,34 @@ _EXACT = frozenset({
 })
 # fmt: on
 """Operators that hand on numbers as they are; views are told by their signature."""
+_KINKS: Mapping[Any, tuple[float, ...]] = {
+    getattr(torch.ops.aten, name).default: places
+    for names, places in {
+        ("relu", "relu_", "leaky_relu", "leaky_relu_", "_prelu_kernel", "abs"): (0.0,),
+        ("hardswish", "hardswish_", "hardsigmoid", "hardsigmoid_"): (-3.0, 3.0),
+        ("hardtanh", "hardtanh_", "clamp", "clamp_", "clamp_min", "clamp_max"): (),
+    }.items()
+    for name in names
+}
+"""Operator -> where its gradient jumps; () for the limits that it is called with."""
 
 
 class MovedRoundings(TorchDispatchMode):
     """Moves the results of one precision while it is on; all other numbers stay as they are.
 
     Args:
-        seed: of the directions.
+        draw: which run of its band this is.
         dtype: "float32" or "float64".
     """
 
-    def __init__(self, seed: int, dtype: str = "float32") -> None:
+    def __init__(self, draw: Draw, dtype: str = "float32") -> None:
         super().__init__()
         self._dtype = getattr(torch, dtype)
-        generator = torch.Generator().manual_seed(seed)
+        self._draw, self._met = draw, itertools.count()
+        generator = torch.Generator().manual_seed(draw.number)
         up = torch.randint(0, 2, (_DRAWS,), generator=generator)
         self._factors = (1.0 + (2.0 * up.double() - 1.0) * UNIT[self._dtype]).to(self._dtype)
-        self._random = random.Random(seed).random
+        self._random = random.Random(draw.number).random
         self._rounds: dict[Any, bool] = {}
 
     @classmethod
@@ -63,6 +78,8 @@ class MovedRoundings(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Call the operator, then move what it rounded."""
+        if func in _KINKS and args[0].dtype is self._dtype:
+            self._meet(args[0], _KINKS[func] or _limits(*args))
         result = func(*args, **kwargs) if kwargs else func(*args)
         rounds = self._rounds.get(func)
         if rounds is None:
@@ -71,6 +88,19 @@ class MovedRoundings(TorchDispatchMode):
             for tensor in _tensors(_written(func, args) if result is None else result):
                 self._move(tensor)
         return result
+
+    def _meet(self, argument: torch.Tensor, places: Sequence[float]) -> None:
+        """Tell of the argument of a kink, or take what is near as above or below, in place."""
+        at, kinks, side = next(self._met), self._draw.kinks, SIDES.get(self._draw.number)
+        if side is None:
+            sample = argument.reshape(-1)[torch.from_numpy(chosen(argument.numel()))]
+            kinks.meet(at, sample.numpy(force=True))
+            return
+        reach = kinks.reach(at)
+        if reach and 0 not in argument.stride():  # an expanded tensor cannot be written to
+            for place in places:
+                off = (argument - place).abs()
+                argument.copy_(torch.where(off < reach, place + side * off, argument))
 
     def arrays(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
         """Moved copies of weights or inputs; arrays of another dtype are passed on."""
@@ -94,6 +124,11 @@ class MovedRoundings(TorchDispatchMode):
         factors = self._factors if size <= _DRAWS else self._factors.repeat(-(-size // _DRAWS))
         start = int(self._random() * (max(size, _DRAWS) - size + 1))
         tensor.mul_(factors[start : start + size].view(tensor.shape))
+
+
+def _limits(_: torch.Tensor, low: float | None = -1.0, high: float | None = 1.0) -> list[float]:
+    """Between which an operator clips; the defaults, which are not handed on, are hardtanh's."""
+    return [at for at in (low, high) if at is not None]
 
 
 def _tensors(made: Any) -> Iterator[torch.Tensor]:

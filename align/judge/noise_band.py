@@ -31,6 +31,10 @@ KERNELS is the least factor. The F distribution presumes that Paddle's kernels s
 ones do. A sum of n products that is formed one after the other scatters by sqrt(n / 6) * u / 2,
 0.2 * sqrt(n) times a moved unit: 4 allows n = 400 even to a kernel without any blocking.
 
+A jump where rounding decides the side of a kink is no such error: the runs take both sides, see
+`kinks`. Ties of a maximum or an order are not treated: where rounding decides them, right code may
+fail.
+
 A tensor that is zero in exact arithmetic (the bias of a key, a bias before a normalisation) is all
 rounding: its own size says nothing. Where the bound exceeds its size, it is judged by its largest
 difference in units of the largest value of its kind, of which rounding must not explain more than
@@ -48,12 +52,11 @@ import numpy as np
 
 from align.judge.comparator import Settle, within
 from align.judge.distance import CEILING
-from align.judge.spread import RUNS, Errors, Spread, Spreads, read, stored
+from align.judge.kinks import Draw, Kinks
+from align.judge.spread import FEW, RUNS, Errors, Spread, Spreads, read, stored
 from align.record.arrays import Arrays
 from align.record.results import Comparison
 
-FEW = 2
-"""Moved runs that are made first."""
 FLOOR = 2.0**-20
 """Part of a float32 tensor's size that always passes: sixteen roundings of half a unit in one
 direction. It holds where no move reaches, and saves the moved runs of tensors this near."""
@@ -66,8 +69,8 @@ BY_BAND = (
 
 Kinds = Mapping[str, Mapping[str, np.ndarray]]
 """Arrays by kind (taps, gradients ...) and name."""
-Moved = Callable[[int], contextlib.AbstractContextManager[Kinds]]
-"""Makes the moved run of a number, to be looked at in a ``with`` block."""
+Moved = Callable[[Draw], contextlib.AbstractContextManager[Kinds]]
+"""Makes a moved run, to be looked at in a ``with`` block."""
 Find = Callable[[Spreads], Spread | None]
 """Picks what belongs to a tensor; None where nothing is known."""
 
@@ -81,7 +84,7 @@ class NoiseBand:
     """
 
     def __init__(self, centre: Callable[[], Kinds], moved: Moved) -> None:
-        self._centre, self._moved = centre, moved
+        self._centre, self._moved, self._kinks = centre, moved, Kinks()
         self._errors: dict[tuple[str, str], Errors] = {}
         self._spreads: Spreads = {}
         self.runs = 0
@@ -102,7 +105,7 @@ class NoiseBand:
         if self.runs < runs:
             centre = self._centre()
             for number in range(self.runs, runs):
-                with self._moved(number) as kinds:
+                with self._moved(Draw(number, self._kinks)) as kinds:
                     self._add(kinds, centre)
             self.runs = runs
             self._spreads = {at: errors.spread() for at, errors in self._errors.items()}

@@ -15,7 +15,8 @@ import numpy as np
 from align.judge.distance import MASK, PIECE, peak
 from align.record.arrays import Arrays
 
-RUNS = 6
+FEW, RUNS = 2, 6
+"""Moved runs that are made first, and at most."""
 FALSE_ALARM = 1e-7
 """Probability with which a tensor of unchanged code fails, at most."""
 KERNELS = 4.0
@@ -125,9 +126,9 @@ class Errors:
         largest, rows = _distances(moved, centre)
         self.largest.append(largest)
         self.rows.append(rows)
-        few = _chosen(centre.size)
+        few = chosen(centre.size)
         a, b = (array.reshape(-1)[few].astype(np.float64) for array in (moved, centre))
-        self.samples.append(_apart(a, b))
+        self.samples.append(apart(a, b))
 
     def spread(self) -> Spread:
         """What the runs say so far; the least factor as long as there are not all of them."""
@@ -153,13 +154,13 @@ def _distances(moved: np.ndarray, centre: np.ndarray) -> tuple[float, np.ndarray
     step = max(1, PIECE // b.shape[1])
     for start in range(0, len(b), step):
         one, other = a[start : start + step], b[start : start + step]
-        difference = np.abs(_apart(one, other))
+        difference = np.abs(apart(one, other))
         largest = max(largest, float(difference.max()))
         rows[start : start + step] = np.einsum("ij,ij->i", difference, difference)
     return largest, rows
 
 
-def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a - b in float64; zeros for what the comparison itself refuses, or takes for a mask."""
     with np.errstate(over="ignore", invalid="ignore"):
         difference = np.asarray(np.subtract(a, b, dtype=np.float64))
@@ -169,7 +170,7 @@ def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=4096)
-def _chosen(size: int) -> np.ndarray:
+def chosen(size: int) -> np.ndarray:
     """The numbers whose errors are kept: all of a small tensor, the same drawn ones of a large."""
     if size <= _SAMPLE:
         return np.arange(size)

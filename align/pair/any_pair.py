@@ -17,6 +17,7 @@ from align.frameworks.moved_roundings import MovedRoundings
 from align.judge.distance import exact_in_float32, peak
 from align.judge.drift import Track
 from align.judge.judging import Judge, kinds_of
+from align.judge.kinks import Draw
 from align.judge.noise_band import Kinds, NoiseBand
 from align.judge.rate_curves import Curve
 from align.match.mapping import to_paddle
@@ -179,8 +180,8 @@ class AnyPair(Pair):
         return runs.run(on_torch, model, self.plan, dtype, self.dtype, **options)
 
     @contextlib.contextmanager
-    def _moved_pass(self, number: int) -> Iterator[Kinds]:
-        moves = MovedRoundings(number, self.dtype)
+    def _moved_pass(self, draw: Draw) -> Iterator[Kinds]:
+        moves = MovedRoundings(draw, self.dtype)
         model = self._moved_reference(moves, self.plan.train)
         options = {"moves": moves, "backward": self.backward, **self._options}
         given = on_torch, model, self.plan, self.dtype, self.dtype
@@ -281,10 +282,10 @@ class AnyPair(Pair):
         return lambda theirs, model: stepping_torch.as_paddle(theirs, model, which, clips)
 
     def trained_moved(
-        self, number: int, watch: Watch | None = None
+        self, draw: Draw, watch: Watch | None = None
     ) -> contextlib.AbstractContextManager[TrainingRun]:
         """The reference trained with moved roundings, to be looked at in a ``with`` block."""
-        moves = MovedRoundings(number, self.dtype)
+        moves = MovedRoundings(draw, self.dtype)
         model, dtype = self._moved_reference(moves, True), self.dtype
         options = {"masks": self.setup.masks, "watch": watch, "follow": self._follow}
         return runs.trained(on_torch, model, self.plan, dtype, dtype, moves=moves, **options)
@@ -355,19 +356,27 @@ class AnyPair(Pair):
 
     @contextlib.contextmanager
     def nudged(self) -> Iterator[str | None]:
-        """One weight tensor 1 % off in the Paddle model; yields its name, None without any."""
-        gradients = to_paddle(self.setup.weights, self.reference.gradients, layout=False)
-        sizes = {name: peak(array) for name, array in gradients.items() if array.size}
-        name = max(sizes, key=sizes.__getitem__, default=None)
-        if name is None or not sizes[name]:
+        """One weight tensor 1 % off in the Paddle model; yields its name, None without any.
+
+        It is the one whose move, by first order, changes the reference's loss most.
+        """
+        gradients = to_paddle(self.setup.weights, self.reference.gradients)
+        held = tensors(on_paddle, self.model)
+        effects = {
+            name: abs(float(np.vdot(gradient, _one_percent(held[name]))))
+            for name, gradient in gradients.items()
+            if gradient.size
+        }
+        name = max(effects, key=effects.__getitem__, default=None)
+        if name is None or not effects[name]:
             yield None
             return
-        held = tensors(on_paddle, self.model)[name]
-        on_paddle.load(self.model, {name: held * 1.01 + 0.01 * (np.abs(held).max() or 1.0)})
+        array = held[name]
+        on_paddle.load(self.model, {name: array + _one_percent(array)})
         try:
             yield name
         finally:
-            on_paddle.load(self.model, {name: held})
+            on_paddle.load(self.model, {name: array})
 
     def faulty_optimizers(self, step: str) -> Mapping[str, Callable[[Any], Any]]:
         """Paddle's factories with a fault that "optimizer" or "training" must see, by name."""
@@ -389,3 +398,8 @@ class AnyPair(Pair):
         ends = {n: n.removeprefix(prefix) for n in live if n.startswith(prefix)}
         own = {end: live[n].astype(np.float64) for n, end in ends.items() if "." not in end}
         return layer, theirs, own
+
+
+def _one_percent(array: np.ndarray) -> np.ndarray:
+    """What makes a tensor 1 % larger, and of another mean; zeros become 0.01."""
+    return 0.01 * (array + (peak(array) or 1.0))

@@ -13,6 +13,7 @@ import numpy as np
 from align.judge.bounds import Settling
 from align.judge.drift import FIRST, Sample, Track, driven_by_rounding
 from align.judge.judging import Judge, largest_gradient
+from align.judge.kinks import Draw
 from align.judge.noise_band import Kinds, NoiseBand
 from align.judge.rate_curves import Curve
 from align.match.mapping import WeightMapping, to_paddle
@@ -223,9 +224,9 @@ def live_training(pair: Any, theirs: Any, own: Any) -> TrainingRuns:
             yield run, track
 
     @contextlib.contextmanager
-    def moved(number: int) -> Iterator[Kinds]:
+    def moved(draw: Draw) -> Iterator[Kinds]:
         track = Track(pick)
-        with pair.trained_moved(number, track.watch) as run:
+        with pair.trained_moved(draw, track.watch) as run:
             yield measured_training(run, track, chosen)
 
     centre = (reference, plain) if exact is None else (oracle, exact)

@@ -19,6 +19,7 @@ from align.frameworks.moved_roundings import MovedRoundings
 from align.judge import bounds
 from align.judge.bounds import Settling
 from align.judge.comparator import compare_mappings
+from align.judge.kinks import Draw
 from align.judge.noise_band import Kinds, NoiseBand
 from align.pair import runs
 from align.pair.any_pair import AnyPair
@@ -90,8 +91,8 @@ class _LossJudge:
         )
 
     @contextlib.contextmanager
-    def _moved(self, number: int) -> Iterator[Kinds]:
-        moves = MovedRoundings(number, self.dtype)
+    def _moved(self, draw: Draw) -> Iterator[Kinds]:
+        moves = MovedRoundings(draw, self.dtype)
         yield _kinds(self.run(on_torch, moves=moves))
 
     def run(

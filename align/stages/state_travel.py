@@ -17,6 +17,7 @@ import numpy as np
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
 from align.judge.bounds import Settling
+from align.judge.kinks import Draw
 from align.judge.noise_band import Kinds, NoiseBand
 from align.pair import runs
 from align.pair.any_pair import AnyPair
@@ -173,8 +174,8 @@ def _travel(pair: AnyPair, steps: int) -> tuple[StepResult, list[Divergence]]:
     oracle = _oracle(pair, weights, state, steps)
 
     @contextlib.contextmanager
-    def shaken(number: int) -> Iterator[Kinds]:
-        moves = MovedRoundings(number, pair.dtype)
+    def shaken(draw: Draw) -> Iterator[Kinds]:
+        moves = MovedRoundings(draw, pair.dtype)
         run = _resumed(pair, on_torch, moves.arrays(weights), state)
         yield state_judging.measured(run.run(pair, steps, moves))
 

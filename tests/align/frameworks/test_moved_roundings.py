@@ -6,12 +6,14 @@ import torch
 
 from align.frameworks import moved_roundings
 from align.frameworks.moved_roundings import MovedRoundings
+from align.judge.kinks import Draw, Kinks
+from align.judge.spread import RUNS
 
 UNIT = moved_roundings.UNIT[torch.float32]
 
 
 def moved(compute, seed=1):
-    with MovedRoundings(seed):
+    with MovedRoundings(Draw(seed)):
         return compute()
 
 
@@ -77,7 +79,7 @@ def test_the_backward_pass_and_operations_in_place_are_moved():
 
 def test_arrays_are_moved_as_copies_and_others_passed_on():
     arrays = {"w": np.linspace(1, 2, 9, dtype=np.float32), "ids": np.arange(4), "x": np.ones(3)}
-    found = MovedRoundings(0).arrays(arrays)
+    found = MovedRoundings(Draw(0)).arrays(arrays)
     assert found["ids"] is arrays["ids"]
     assert found["x"] is arrays["x"]
     assert (np.abs(found["w"] / arrays["w"].astype(np.float64) - 1) > 0.4 * UNIT).all()
@@ -91,7 +93,7 @@ def test_a_tensor_larger_than_the_drawn_factors_is_moved_everywhere():
 
 def test_float64_is_moved_by_its_own_unit_and_float32_then_stays():
     wide, unit = X.double(), moved_roundings.UNIT[torch.float64]
-    with MovedRoundings(3, "float64") as moves:
+    with MovedRoundings(Draw(3), "float64") as moves:
         found, narrow = wide * 1.7, X * 1.7
     ratio = found / (wide * 1.7) - 1
     assert 0.4 * unit < ratio[wide != 0].abs().min() <= ratio.abs().max() < 1.6 * unit
@@ -114,3 +116,47 @@ def test_every_form_of_an_optimizer_is_moved_and_its_count_stays(options):
     (plain, count), (found, same) = stepped(), moved(stepped)
     assert 0.4 * UNIT < (found / plain - 1).abs().max() < 1e-5
     assert count == same == 2
+
+
+NEAR, FAR = 1e-5, 1e-3
+F = torch.nn.functional
+
+
+@pytest.mark.parametrize(
+    ("compute", "place", "jump"),
+    [
+        (F.relu, 0.0, (0.0, 1.0)),
+        (lambda x: F.relu(x * 1.0, inplace=True), 0.0, (0.0, 1.0)),
+        (lambda x: F.leaky_relu(x, 0.25), 0.0, (0.25, 1.0)),
+        (lambda x: F.prelu(x, torch.full((1,), 0.25)), 0.0, (0.25, 1.0)),
+        (torch.abs, 0.0, (-1.0, 1.0)),
+        (F.relu6, 6.0, (1.0, 0.0)),
+        (F.hardtanh, -1.0, (0.0, 1.0)),
+        (lambda x: x.clamp(min=-2.0, max=2.0), 2.0, (1.0, 0.0)),
+        (lambda x: x.clamp(max=2.0), 2.0, (1.0, 0.0)),
+        (lambda x: x.clamp_min(2.0), 2.0, (0.0, 1.0)),
+        (F.hardsigmoid, 3.0, (1 / 6, 0.0)),
+        (F.hardswish, 3.0, (1.5, 1.0)),
+    ],
+)
+def test_of_the_last_two_runs_each_takes_one_side_of_what_is_near_a_kink(compute, place, jump):
+    kinks, found = Kinks(), []
+    offsets = torch.tensor([-FAR, -1.5 * NEAR, 1.5 * NEAR, FAR])
+    for number in range(RUNS):
+        with MovedRoundings(Draw(number, kinks)):
+            x = (place + offsets + (-1) ** number * NEAR).requires_grad_()
+            compute(x * 1.0).sum().backward()
+        found.append(x.grad.tolist())
+    below, above = jump
+    assert found[RUNS - 2] == pytest.approx([below, above, above, above], abs=1e-3)
+    assert found[RUNS - 1] == pytest.approx([below, below, below, above], abs=1e-3)
+    assert found[0] == pytest.approx([below, below, above, above], abs=1e-3)
+
+
+def test_an_argument_that_is_spread_out_is_left_as_it_is():
+    kinks, plain = Kinks(), torch.tensor([[NEAR], [-NEAR]])
+    for number in range(RUNS):
+        with MovedRoundings(Draw(number, kinks)):
+            found = F.relu((plain * (1 + 0.1 * number)).expand(2, 3))
+    assert found[0].min() > 0
+    assert not found[1].any()

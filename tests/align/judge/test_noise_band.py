@@ -9,8 +9,8 @@ from scipy import stats
 from align.judge import spread
 from align.judge.comparator import compare_arrays
 from align.judge.distance import CEILING
-from align.judge.noise_band import FEW, FLOOR, NoiseBand
-from align.judge.spread import KERNELS, ONE_DIRECTION, RUNS, Errors, factor, joined
+from align.judge.noise_band import FLOOR, NoiseBand
+from align.judge.spread import FEW, KERNELS, ONE_DIRECTION, RUNS, Errors, factor, joined
 from align.record.tolerance import Tolerance
 
 BAND = Tolerance("band", FLOOR, "the band of the tests")
@@ -22,10 +22,10 @@ RNG = np.random.default_rng(5)
 def band_of(errors, centre, made=None):
     """A band whose moved runs are off by the given errors (RUNS, n); ``made`` counts them."""
 
-    def moved(number):
+    def moved(draw):
         if made is not None:
-            made.append(number)
-        return contextlib.nullcontext({"taps": {"t": centre + errors[number]}})
+            made.append(draw.number)
+        return contextlib.nullcontext({"taps": {"t": centre + errors[draw.number]}})
 
     return NoiseBand(lambda: {"taps": {"t": centre}}, moved)
 
@@ -200,7 +200,9 @@ def test_masks_and_other_shapes_say_nothing():
     runs = [np.array([1.0 + 1e-7, -1.1e38, -np.inf, np.nan]), centre[:2]]
     band = NoiseBand(
         lambda: {"taps": {"t": centre, "gone": centre, "ids": np.arange(3)}},
-        lambda number: contextlib.nullcontext({"taps": {"t": runs[number], "ids": np.arange(3)}}),
+        lambda draw: contextlib.nullcontext(
+            {"taps": {"t": runs[draw.number], "ids": np.arange(3)}}
+        ),
     )
     spreads = band.measured(FEW)
     assert list(spreads) == [("taps", "t")]

@@ -7,8 +7,8 @@ import pytest
 
 from align.judge.bounds import TOLERANCES, Settling
 from align.judge.comparator import compare_arrays
-from align.judge.noise_band import FEW, NoiseBand
-from align.judge.spread import RUNS
+from align.judge.noise_band import NoiseBand
+from align.judge.spread import FEW, RUNS
 
 RNG = np.random.default_rng(2)
 CENTRE = {name: RNG.normal(size=500) for name in ("steady", "rough", "lost")}
@@ -30,8 +30,8 @@ class Stage:
         self.found = self.settling.settle(self.compared(**off))
 
     @contextlib.contextmanager
-    def moved(self, number):
-        self.made.append(number)
+    def moved(self, draw):
+        self.made.append(draw.number)
         yield {"t": {n: a + SCATTER[n] * RNG.normal(size=a.size) for n, a in CENTRE.items()}}
 
     def compared(self, **off):

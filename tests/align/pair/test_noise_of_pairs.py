@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import align
+from align.frameworks import moved_roundings
+from align.judge.kinks import SIDES
 
 import sot_torch_ref  # noqa: F401  isort: skip (declares the operators that torchvision lacks)
 import torchvision  # isort: skip
@@ -70,3 +72,54 @@ def test_an_error_as_large_as_a_rounding_passes_and_ten_times_as_much_fails(dtyp
     taps = [c for c in forward.comparisons if c.name in ("0", "(model)")]
     assert {c.tolerance.kind for c in taps} == {"band"}
     assert all(c.worst > c.tolerance.value for c in taps)  # no floor holds it
+
+
+@pytest.mark.parametrize(
+    ("units", "sides", "passes"), [(2, SIDES, True), (2, {}, False), (20, SIDES, False)]
+)
+def test_a_kink_within_rounding_passes_on_either_side_and_one_beyond_fails(
+    monkeypatch, units, sides, passes
+):
+    """Paddle's ReLU opens late; its argument is so many units of a rounding above zero."""
+    monkeypatch.setattr(moved_roundings, "SIDES", sides)
+    unit = LARGE["float32"] * float(np.finfo("float32").eps)
+
+    class Late(paddle.nn.ReLU):
+        def forward(self, x):
+            on = super().forward(x)
+            return paddle.where(x > 1.5 * units * unit, on, on.detach())
+
+    torch.manual_seed(0)
+    data = np.random.default_rng(3).normal(size=(7, 6)).astype("float32")
+    theirs = torch.nn.Sequential(Rough(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
+    with torch.no_grad():
+        argument = torch.nn.functional.linear(torch.from_numpy(data[0]), *theirs[0].parameters())
+        theirs[0].bias[2] += units * unit - argument[2]
+
+    class Ours(paddle.nn.Linear):
+        def forward(self, x):
+            return (super().forward(x) + LARGE["float32"]) - LARGE["float32"]
+
+    ours = paddle.nn.Sequential(Ours(6, 5), Late(), paddle.nn.Linear(5, 3))
+    found = align.compare(theirs, ours, data, dtype="float32")
+    backward = next(r for r in found.report.results if r.step == "backward")
+    assert backward.passed == passes, str(found)
+
+
+def test_the_weight_that_is_planted_wrong_is_one_that_one_percent_changes():
+    """1 % of a single negative number, and of its size, is nothing."""
+
+    def scaled(framework):
+        class Scaled(framework.nn.Linear):
+            def forward(self, x):
+                return super().forward(x) * self.gain
+
+        return Scaled(6, 5)
+
+    theirs, ours = scaled(torch), scaled(paddle)
+    theirs.gain, ours.gain = torch.nn.Parameter(torch.full((1,), -0.01)), ours.create_parameter([1])
+    data = np.random.default_rng(3).normal(size=(7, 6)).astype("float32")
+    found = align.compare(theirs, ours, data, dtype="float64")
+    forward = next(r for r in found.report.results if r.step == "forward")
+    assert forward.controls
+    assert all(control.caught for control in forward.controls)
