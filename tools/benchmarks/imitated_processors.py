@@ -41,6 +41,8 @@ STEPS = ("forward", "backward", "loss", "optimizer", "training")
 DRAWS = 9
 """Draws of weights at most: those that the reference finds ill-conditioned are drawn again."""
 _SEEDS_APART, _REDRAWN = 1000, 100
+ROWS = _REDRAWN - 1
+"""Rows that draw weights of their own; from the nineteenth on the settings repeat."""
 _THREADS = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}  # threads that wait do not spin
 
@@ -60,6 +62,12 @@ def rows() -> list[dict[str, str]]:
         if "avx512f" not in _processor("flags") and found[-1]["ATEN_CPU_CAPABILITY"] == "avx512":
             found[-1]["ATEN_CPU_CAPABILITY"] = "avx2"
     return found
+
+
+def settings(row: int) -> dict[str, str]:
+    """What a row sets."""
+    found = rows()
+    return found[row % len(found)]
 
 
 def _processor(fact: str) -> str:
@@ -104,7 +112,7 @@ def run_row(index: int) -> dict[str, Any]:
     stamp = environment_stamp()
     return {
         "row": index,
-        "settings": rows()[index],
+        "settings": settings(index),
         "processor": _processor("model name"),
         "packages": stamp.get("packages", {}),
         "seconds": round(time.perf_counter() - began, 1),
@@ -175,9 +183,9 @@ def run(
 
 def _environment(index: int) -> dict[str, str]:
     """The settings of a row; every library takes its number of threads."""
-    settings = {name: value for name, value in rows()[index].items() if value}
-    threads = dict.fromkeys(_THREADS, settings["OMP_NUM_THREADS"])
-    return {**_PASSIVE, **threads, **settings}
+    found = {name: value for name, value in settings(index).items() if value}
+    threads = dict.fromkeys(_THREADS, found["OMP_NUM_THREADS"])
+    return {**_PASSIVE, **threads, **found}
 
 
 def _run_rows(indices: Sequence[int]) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ def found_by(indices):
     for index in indices:
         yield {
             "row": index,
-            "settings": stress.rows()[index],
+            "settings": stress.settings(index),
             "tensors": 5,
             "controls": 2,
             "redrawn": [],
@@ -39,6 +39,12 @@ def test_every_two_values_of_two_variables_meet():
         met = {(row[one], row[other]) for row in rows}
         values = {row[one] for row in rows}, {row[other] for row in rows}
         assert met == set(itertools.product(*values)), (one, other)
+
+
+def test_the_settings_repeat_with_weights_of_their_own():
+    assert [stress.settings(row) for row in range(18, 36)] == stress.rows()
+    seeds = {row + 1 + 100 * draw for row in range(stress.ROWS) for draw in range(stress.DRAWS)}
+    assert len(seeds) == stress.ROWS * stress.DRAWS
 
 
 def test_every_quick_case_with_a_float32_result_takes_part():
@@ -91,5 +97,5 @@ def test_weights_that_amplify_rounding_are_drawn_again(monkeypatch):
 def test_impossible_options_are_refused_in_one_line(options, tmp_path, capsys):
     assert stress_align.main(["--out", str(tmp_path), *options]) == 2
     said = capsys.readouterr().err
-    assert "expected at least 1 process and rows from 0 to 17" in said
+    assert "expected at least 1 process and rows from 0 to 98" in said
     assert said.count("\n") == 1
