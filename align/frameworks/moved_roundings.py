@@ -19,9 +19,8 @@ import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from align.judge.kinks import SIDES, Draw
-from align.judge.spread import chosen
 from align.record.arrays import Arrays
+from align.record.moved_run import MovedRun, sampled
 
 UNIT = {torch.float32: 2.0**-23, torch.float64: 2.0**-52}
 """Spacing of the numbers from 1 to 2."""
@@ -55,18 +54,18 @@ class MovedRoundings(TorchDispatchMode):
     """Moves the results of one precision while it is on; all other numbers stay as they are.
 
     Args:
-        draw: which run of its band this is.
+        run: what is asked of this one; what it meets of kinks is left in it.
         dtype: "float32" or "float64".
     """
 
-    def __init__(self, draw: Draw, dtype: str = "float32") -> None:
+    def __init__(self, run: MovedRun, dtype: str = "float32") -> None:
         super().__init__()
         self._dtype = getattr(torch, dtype)
-        self._draw, self._met = draw, itertools.count()
-        generator = torch.Generator().manual_seed(draw.number)
+        self._run, self._kinks = run, itertools.count()
+        generator = torch.Generator().manual_seed(run.number)
         up = torch.randint(0, 2, (_DRAWS,), generator=generator)
         self._factors = (1.0 + (2.0 * up.double() - 1.0) * UNIT[self._dtype]).to(self._dtype)
-        self._random = random.Random(draw.number).random
+        self._random = random.Random(run.number).random
         self._rounds: dict[Any, bool] = {}
 
     @classmethod
@@ -90,17 +89,17 @@ class MovedRoundings(TorchDispatchMode):
         return result
 
     def _meet(self, argument: torch.Tensor, places: Sequence[float]) -> None:
-        """Tell of the argument of a kink, or take what is near as above or below, in place."""
-        at, kinks, side = next(self._met), self._draw.kinks, SIDES.get(self._draw.number)
-        if side is None:
-            sample = argument.reshape(-1)[torch.from_numpy(chosen(argument.numel()))]
-            kinks.meet(at, sample.numpy(force=True))
+        """Keep some of the argument of a kink, or take what is near as above or below, in place."""
+        at, run = next(self._kinks), self._run
+        if not run.side:
+            sample = argument.reshape(-1)[torch.from_numpy(sampled(argument.numel()))]
+            run.met[at] = sample.numpy(force=True)
             return
-        reach = kinks.reach(at)
+        reach = run.reach.get(at, 0.0)
         if reach and 0 not in argument.stride():  # an expanded tensor cannot be written to
             for place in places:
                 off = (argument - place).abs()
-                argument.copy_(torch.where(off < reach, place + side * off, argument))
+                argument.copy_(torch.where(off < reach, place + run.side * off, argument))
 
     def arrays(self, arrays: Mapping[str, np.ndarray]) -> Arrays:
         """Moved copies of weights or inputs; arrays of another dtype are passed on."""

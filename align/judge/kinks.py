@@ -15,48 +15,36 @@ steps of training, two may agree to a tenth of it by chance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 
 from align.judge.spread import KERNELS, RUNS, apart
+from align.record.moved_run import MovedRun
 
 SIDES = {RUNS - 2: 1, RUNS - 1: -1}
 """Number of a moved run -> on which side of a kink it takes what is near: above or below."""
 
 
-@dataclass
-class Kinks:
-    """What the runs of a band met, by how many kinks a run passes before."""
-
-    _met: dict[int, list[np.ndarray]] = field(default_factory=dict)
-
-    def meet(self, at: int, sample: np.ndarray) -> None:
-        """Take some arguments of a kink in one of the runs that fall as they do.
-
-        Args:
-            at: kinks that the run passed before.
-            sample: (n,) arguments, the same elements in every run.
-        """
-        self._met.setdefault(at, []).append(sample)
-
-    def reach(self, at: int) -> float:
-        """How near a kink rounding decides; 0 where nothing is known."""
-        samples = self._met.get(at, [])
-        if len(samples) < 2 or len({sample.shape for sample in samples}) > 1:
-            return 0.0
-        errors = apart(np.stack(samples), np.mean(samples, axis=0, dtype=np.float64))
-        return KERNELS * float(np.sqrt(np.mean(errors**2) * len(samples) / (len(samples) - 1)))
+def next_run(made: Sequence[MovedRun]) -> MovedRun:
+    """The moved run that a band makes after those that it has."""
+    side = SIDES.get(len(made), 0)
+    if not side:
+        return MovedRun(len(made))
+    met: dict[int, list[np.ndarray]] = {}
+    for run in made:
+        for at, sample in run.met.items():
+            met.setdefault(at, []).append(sample)
+    return MovedRun(len(made), side, {at: _reach(samples) for at, samples in met.items()})
 
 
-@dataclass(frozen=True)
-class Draw:
-    """A moved run that is asked for.
+def _reach(samples: Sequence[np.ndarray]) -> float:
+    """How near one kink rounding decides; 0 where that cannot be told.
 
-    Attributes:
-        number: from 0; it seeds the directions in which the roundings are moved.
-        kinks: of its band.
+    Args:
+        samples: (n,) arguments of each run, the same elements in every one.
     """
-
-    number: int
-    kinks: Kinks = field(default_factory=Kinks)
+    if len(samples) < 2 or len({sample.shape for sample in samples}) > 1:
+        return 0.0
+    errors = apart(np.stack(samples), np.mean(samples, axis=0, dtype=np.float64))
+    return KERNELS * float(np.sqrt(np.mean(errors**2) * len(samples) / (len(samples) - 1)))

@@ -52,9 +52,10 @@ import numpy as np
 
 from align.judge.comparator import Settle, within
 from align.judge.distance import CEILING
-from align.judge.kinks import Draw, Kinks
+from align.judge.kinks import next_run
 from align.judge.spread import FEW, RUNS, Errors, Spread, Spreads, read, stored
 from align.record.arrays import Arrays
+from align.record.moved_run import MovedRun
 from align.record.results import Comparison
 
 FLOOR = 2.0**-20
@@ -69,7 +70,7 @@ BY_BAND = (
 
 Kinds = Mapping[str, Mapping[str, np.ndarray]]
 """Arrays by kind (taps, gradients ...) and name."""
-Moved = Callable[[Draw], contextlib.AbstractContextManager[Kinds]]
+Moved = Callable[[MovedRun], contextlib.AbstractContextManager[Kinds]]
 """Makes a moved run, to be looked at in a ``with`` block."""
 Find = Callable[[Spreads], Spread | None]
 """Picks what belongs to a tensor; None where nothing is known."""
@@ -84,7 +85,8 @@ class NoiseBand:
     """
 
     def __init__(self, centre: Callable[[], Kinds], moved: Moved) -> None:
-        self._centre, self._moved, self._kinks = centre, moved, Kinks()
+        self._centre, self._moved = centre, moved
+        self._made: list[MovedRun] = []
         self._errors: dict[tuple[str, str], Errors] = {}
         self._spreads: Spreads = {}
         self.runs = 0
@@ -104,9 +106,11 @@ class NoiseBand:
         """What at least so many runs say; those that are missing are made."""
         if self.runs < runs:
             centre = self._centre()
-            for number in range(self.runs, runs):
-                with self._moved(Draw(number, self._kinks)) as kinds:
+            for _ in range(self.runs, runs):
+                run = next_run(self._made)
+                with self._moved(run) as kinds:
                     self._add(kinds, centre)
+                self._made.append(run)
             self.runs = runs
             self._spreads = {at: errors.spread() for at, errors in self._errors.items()}
         return self._spreads

@@ -6,7 +6,6 @@ when the runs are made, its `Spread`, is a few numbers, which a dump holds as we
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,13 +13,13 @@ import numpy as np
 
 from align.judge.distance import MASK, PIECE, peak
 from align.record.arrays import Arrays
+from align.record.moved_run import sampled
 
 FEW, RUNS = 2, 6
 """Moved runs that are made first, and at most."""
 FALSE_ALARM = 1e-7
 """Probability with which a tensor of unchanged code fails, at most."""
 KERNELS = 4.0
-_SAMPLE = 1024  # numbers of a tensor whose errors are kept for the angles
 
 Spreads = Mapping[tuple[str, str], "Spread"]
 """(kind, name) -> what the moved runs say of it."""
@@ -126,7 +125,7 @@ class Errors:
         largest, rows = _distances(moved, centre)
         self.largest.append(largest)
         self.rows.append(rows)
-        few = chosen(centre.size)
+        few = sampled(centre.size)
         a, b = (array.reshape(-1)[few].astype(np.float64) for array in (moved, centre))
         self.samples.append(apart(a, b))
 
@@ -167,11 +166,3 @@ def apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if np.isfinite(difference).all() and peak(b) <= MASK:
         return difference
     return np.where(np.isfinite(difference) & (np.abs(b) <= MASK), difference, 0.0)
-
-
-@functools.lru_cache(maxsize=4096)
-def chosen(size: int) -> np.ndarray:
-    """The numbers whose errors are kept: all of a small tensor, the same drawn ones of a large."""
-    if size <= _SAMPLE:
-        return np.arange(size)
-    return np.random.default_rng(size).integers(0, size, _SAMPLE)

@@ -17,7 +17,6 @@ from align.frameworks.moved_roundings import MovedRoundings
 from align.judge.distance import exact_in_float32, peak
 from align.judge.drift import Track
 from align.judge.judging import Judge, kinds_of
-from align.judge.kinks import Draw
 from align.judge.noise_band import Kinds, NoiseBand
 from align.judge.rate_curves import Curve
 from align.match.mapping import to_paddle
@@ -28,6 +27,7 @@ from align.pair.isolation import Isolation
 from align.pair.pair import Pair, TrainingRuns, live_training
 from align.pair.runs import Models, load, tensors
 from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun, cast, is_array, leaves
+from align.record.moved_run import MovedRun
 from align.record.provenance import code_of, described, origin, source_of
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
@@ -180,8 +180,8 @@ class AnyPair(Pair):
         return runs.run(on_torch, model, self.plan, dtype, self.dtype, **options)
 
     @contextlib.contextmanager
-    def _moved_pass(self, draw: Draw) -> Iterator[Kinds]:
-        moves = MovedRoundings(draw, self.dtype)
+    def _moved_pass(self, asked: MovedRun) -> Iterator[Kinds]:
+        moves = MovedRoundings(asked, self.dtype)
         model = self._moved_reference(moves, self.plan.train)
         options = {"moves": moves, "backward": self.backward, **self._options}
         given = on_torch, model, self.plan, self.dtype, self.dtype
@@ -282,10 +282,10 @@ class AnyPair(Pair):
         return lambda theirs, model: stepping_torch.as_paddle(theirs, model, which, clips)
 
     def trained_moved(
-        self, draw: Draw, watch: Watch | None = None
+        self, asked: MovedRun, watch: Watch | None = None
     ) -> contextlib.AbstractContextManager[TrainingRun]:
         """The reference trained with moved roundings, to be looked at in a ``with`` block."""
-        moves = MovedRoundings(draw, self.dtype)
+        moves = MovedRoundings(asked, self.dtype)
         model, dtype = self._moved_reference(moves, True), self.dtype
         options = {"masks": self.setup.masks, "watch": watch, "follow": self._follow}
         return runs.trained(on_torch, model, self.plan, dtype, dtype, moves=moves, **options)

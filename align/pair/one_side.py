@@ -20,7 +20,6 @@ from align.frameworks.masks import Masks
 from align.judge import drift
 from align.judge.drift import Track
 from align.judge.judging import kinds_of
-from align.judge.kinks import Draw
 from align.judge.noise_band import Kinds
 from align.match.mapping import to_paddle
 from align.match.name_table import Table, read_table
@@ -32,6 +31,7 @@ from align.record.arrays import Arrays, Entry, TrainingRun
 from align.record.files import dump_meta
 from align.record.files.dump_meta import Module
 from align.record.files.dump_reading import Dump
+from align.record.moved_run import MovedRun
 from align.record.provenance import code_of, commit
 from align.record.recording import Recording
 from align.record.request import Request
@@ -190,18 +190,18 @@ class OneSide:
         return runs.run(self.side, model, self.plan, dtype, rounded, **options)
 
     @contextlib.contextmanager
-    def moved_pass(self, dtype: str, draw: Draw) -> Iterator[Kinds]:
+    def moved_pass(self, dtype: str, asked: MovedRun) -> Iterator[Kinds]:
         """A pass of the reference with moved roundings, as `judging.kinds_of`."""
-        moves, model = self._moved(dtype, draw, self.plan.train)
+        moves, model = self._moved(dtype, asked, self.plan.train)
         options = {"moves": moves, "masks": self.masks}
         with runs.passed(self.side, model, self.plan, dtype, dtype, **options) as found:
             yield kinds_of(found)
 
-    def _moved(self, dtype: str, draw: Draw, train: bool) -> tuple[MovedRoundings, Any]:
+    def _moved(self, dtype: str, asked: MovedRun, train: bool) -> tuple[MovedRoundings, Any]:
         """Moved roundings, and the model with moved weights."""
         from align.frameworks.moved_roundings import MovedRoundings  # PyTorch's side alone
 
-        moves = MovedRoundings(draw, dtype)
+        moves = MovedRoundings(asked, dtype)
         model = self._models.get(dtype, train)
         state: Lazy = self.state
 
@@ -218,9 +218,9 @@ class OneSide:
         return runs.train(self.side, model, self.plan, dtype, rounded, **options)
 
     @contextlib.contextmanager
-    def moved_training(self, dtype: str, draw: Draw, steady: np.ndarray) -> Iterator[Kinds]:
+    def moved_training(self, dtype: str, asked: MovedRun, steady: np.ndarray) -> Iterator[Kinds]:
         """A training of the reference with moved roundings, as `measured_training`."""
-        moves, model = self._moved(dtype, draw, True)
+        moves, model = self._moved(dtype, asked, True)
         track = Track(functools.partial(self.sample, self.side))
         options = {"moves": moves, "masks": self.masks, "watch": track.watch}
         with runs.trained(self.side, model, self.plan, dtype, dtype, **options) as found:

@@ -13,12 +13,12 @@ import numpy as np
 from align.judge.bounds import Settling
 from align.judge.drift import FIRST, Sample, Track, driven_by_rounding
 from align.judge.judging import Judge, largest_gradient
-from align.judge.kinks import Draw
 from align.judge.noise_band import Kinds, NoiseBand
 from align.judge.rate_curves import Curve
 from align.match.mapping import WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
 from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun
+from align.record.moved_run import MovedRun
 from align.record.recording import Recording
 from align.record.request import Request
 from align.record.results import Comparison
@@ -224,9 +224,9 @@ def live_training(pair: Any, theirs: Any, own: Any) -> TrainingRuns:
             yield run, track
 
     @contextlib.contextmanager
-    def moved(draw: Draw) -> Iterator[Kinds]:
+    def moved(asked: MovedRun) -> Iterator[Kinds]:
         track = Track(pick)
-        with pair.trained_moved(draw, track.watch) as run:
+        with pair.trained_moved(asked, track.watch) as run:
             yield measured_training(run, track, chosen)
 
     centre = (reference, plain) if exact is None else (oracle, exact)

@@ -19,11 +19,11 @@ from align.frameworks.moved_roundings import MovedRoundings
 from align.judge import bounds
 from align.judge.bounds import Settling
 from align.judge.comparator import compare_mappings
-from align.judge.kinks import Draw
 from align.judge.noise_band import Kinds, NoiseBand
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.record.arrays import Arrays, held_dtype, output_weights, replace
+from align.record.moved_run import MovedRun
 from align.record.provenance import place_of, source_of
 from align.record.recording import ROOT
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
@@ -91,8 +91,8 @@ class _LossJudge:
         )
 
     @contextlib.contextmanager
-    def _moved(self, draw: Draw) -> Iterator[Kinds]:
-        moves = MovedRoundings(draw, self.dtype)
+    def _moved(self, asked: MovedRun) -> Iterator[Kinds]:
+        moves = MovedRoundings(asked, self.dtype)
         yield _kinds(self.run(on_torch, moves=moves))
 
     def run(

@@ -17,12 +17,12 @@ import numpy as np
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
 from align.judge.bounds import Settling
-from align.judge.kinks import Draw
 from align.judge.noise_band import Kinds, NoiseBand
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.state_way import MappingWay
 from align.record.arrays import Arrays
+from align.record.moved_run import MovedRun
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.stored_arrays import Lazy, Store
 from align.record.tolerance import Tolerance
@@ -174,8 +174,8 @@ def _travel(pair: AnyPair, steps: int) -> tuple[StepResult, list[Divergence]]:
     oracle = _oracle(pair, weights, state, steps)
 
     @contextlib.contextmanager
-    def shaken(draw: Draw) -> Iterator[Kinds]:
-        moves = MovedRoundings(draw, pair.dtype)
+    def shaken(asked: MovedRun) -> Iterator[Kinds]:
+        moves = MovedRoundings(asked, pair.dtype)
         run = _resumed(pair, on_torch, moves.arrays(weights), state)
         yield state_judging.measured(run.run(pair, steps, moves))
 

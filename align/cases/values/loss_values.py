@@ -14,9 +14,9 @@ from align.cases.both_sides import BothSides, Setting, stamps
 from align.cases.tensor_functions import Computed, computed
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
-from align.judge.kinks import Draw
 from align.judge.noise_band import NoiseBand
 from align.record.arrays import Arrays
+from align.record.moved_run import MovedRun
 from sot_paddle.tasks.losses import classification_loss, image_loss
 from sot_torch_ref.train.losses import soft_target_cross_entropy, task_loss
 
@@ -58,7 +58,7 @@ def task(
         oracle = _named(loss_of(on_torch, [part.astype("float64") for part in parts], wide))
         noise = NoiseBand(
             lambda: {"loss": oracle},
-            lambda draw: contextlib.nullcontext({"loss": _moved(parts, labels, draw)}),
+            lambda asked: contextlib.nullcontext({"loss": _moved(parts, labels, asked)}),
         ).of("loss")
     found, valid = _named(ours), _SAMPLES - ignored
     factors = {"the sum instead of the mean": valid}
@@ -159,9 +159,9 @@ def loss_of(side: Any, logits: Sequence[np.ndarray], labels: np.ndarray) -> Comp
     return computed(side, lambda *parts: loss(_one_or_pair(parts), given), logits)
 
 
-def _moved(parts: list[np.ndarray], labels: np.ndarray, draw: Draw) -> Arrays:
+def _moved(parts: list[np.ndarray], labels: np.ndarray, asked: MovedRun) -> Arrays:
     """Loss and gradients of the reference with everything moved by a unit in the last place."""
-    moves = MovedRoundings(draw)
+    moves = MovedRoundings(asked)
     given = moves.arrays({**{str(index): part for index, part in enumerate(parts)}, "y": labels})
     targets = given.pop("y")
     with moves:

@@ -6,14 +6,15 @@ import torch
 
 from align.frameworks import moved_roundings
 from align.frameworks.moved_roundings import MovedRoundings
-from align.judge.kinks import Draw, Kinks
+from align.judge.kinks import next_run
 from align.judge.spread import RUNS
+from align.record.moved_run import MovedRun
 
 UNIT = moved_roundings.UNIT[torch.float32]
 
 
 def moved(compute, seed=1):
-    with MovedRoundings(Draw(seed)):
+    with MovedRoundings(MovedRun(seed)):
         return compute()
 
 
@@ -79,7 +80,7 @@ def test_the_backward_pass_and_operations_in_place_are_moved():
 
 def test_arrays_are_moved_as_copies_and_others_passed_on():
     arrays = {"w": np.linspace(1, 2, 9, dtype=np.float32), "ids": np.arange(4), "x": np.ones(3)}
-    found = MovedRoundings(Draw(0)).arrays(arrays)
+    found = MovedRoundings(MovedRun(0)).arrays(arrays)
     assert found["ids"] is arrays["ids"]
     assert found["x"] is arrays["x"]
     assert (np.abs(found["w"] / arrays["w"].astype(np.float64) - 1) > 0.4 * UNIT).all()
@@ -93,7 +94,7 @@ def test_a_tensor_larger_than_the_drawn_factors_is_moved_everywhere():
 
 def test_float64_is_moved_by_its_own_unit_and_float32_then_stays():
     wide, unit = X.double(), moved_roundings.UNIT[torch.float64]
-    with MovedRoundings(Draw(3), "float64") as moves:
+    with MovedRoundings(MovedRun(3), "float64") as moves:
         found, narrow = wide * 1.7, X * 1.7
     ratio = found / (wide * 1.7) - 1
     assert 0.4 * unit < ratio[wide != 0].abs().min() <= ratio.abs().max() < 1.6 * unit
@@ -140,10 +141,11 @@ F = torch.nn.functional
     ],
 )
 def test_of_the_last_two_runs_each_takes_one_side_of_what_is_near_a_kink(compute, place, jump):
-    kinks, found = Kinks(), []
+    runs, found = [], []
     offsets = torch.tensor([-FAR, -1.5 * NEAR, 1.5 * NEAR, FAR])
     for number in range(RUNS):
-        with MovedRoundings(Draw(number, kinks)):
+        runs.append(next_run(runs))
+        with MovedRoundings(runs[-1]):
             x = (place + offsets + (-1) ** number * NEAR).requires_grad_()
             compute(x * 1.0).sum().backward()
         found.append(x.grad.tolist())
@@ -154,9 +156,10 @@ def test_of_the_last_two_runs_each_takes_one_side_of_what_is_near_a_kink(compute
 
 
 def test_an_argument_that_is_spread_out_is_left_as_it_is():
-    kinks, plain = Kinks(), torch.tensor([[NEAR], [-NEAR]])
+    runs, plain = [], torch.tensor([[NEAR], [-NEAR]])
     for number in range(RUNS):
-        with MovedRoundings(Draw(number, kinks)):
+        runs.append(next_run(runs))
+        with MovedRoundings(runs[-1]):
             found = F.relu((plain * (1 + 0.1 * number)).expand(2, 3))
     assert found[0].min() > 0
     assert not found[1].any()

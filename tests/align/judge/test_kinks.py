@@ -3,35 +3,48 @@
 import numpy as np
 import pytest
 
-from align.judge.kinks import SIDES, Draw, Kinks
+from align.judge.kinks import next_run
 from align.judge.spread import KERNELS, RUNS
+from align.record.moved_run import MovedRun
 
 RNG = np.random.default_rng(4)
 
 
+def made(samples):
+    """Moved runs that have met one kink, the fourth."""
+    return [MovedRun(number, met={3: sample}) for number, sample in enumerate(samples)]
+
+
 def test_the_last_two_runs_take_one_side_each():
-    assert SIDES == {RUNS - 2: 1, RUNS - 1: -1}
+    asked = [next_run(made([np.ones(2)] * number)) for number in range(RUNS)]
+    assert [run.number for run in asked] == list(range(RUNS))
+    assert [run.side for run in asked] == [0] * (RUNS - 2) + [1, -1]
 
 
 def test_rounding_decides_within_a_few_standard_deviations_of_the_runs():
-    kinks, centre = Kinks(), RNG.normal(size=1000)
-    for _ in range(RUNS - 2):
-        kinks.meet(3, (centre + 1e-6 * RNG.normal(size=1000)).astype(np.float32))
-    assert kinks.reach(3) == pytest.approx(KERNELS * 1e-6, rel=0.1)
-    assert kinks.reach(2) == 0.0
+    centre = RNG.normal(size=1000)
+    samples = [(centre + 1e-6 * RNG.normal(size=1000)).astype(np.float32) for _ in range(RUNS - 2)]
+    assert next_run(made(samples)).reach == {3: pytest.approx(KERNELS * 1e-6, rel=0.1)}
 
 
 @pytest.mark.parametrize(
     "samples",
-    [[np.ones(4)], [np.ones(4), np.ones(3)], [np.ones(4), np.ones(4)], [np.full(2, np.inf)] * 2],
+    [
+        [np.ones(4)] * (RUNS - 2),
+        [np.ones(4), *[np.ones(3)] * (RUNS - 3)],
+        [np.full(2, np.inf)] * (RUNS - 2),
+    ],
 )
 def test_where_nothing_moves_or_can_be_compared_nothing_is_near(samples):
-    kinks = Kinks()
-    for sample in samples:
-        kinks.meet(0, sample)
-    assert kinks.reach(0) == 0.0
+    assert next_run(made(samples)).reach == {3: 0.0}
 
 
-def test_bands_learn_apart():
-    Draw(0).kinks.meet(0, np.ones(2))
-    assert Draw(1).kinks == Kinks()
+def test_a_kink_that_one_run_alone_met_is_not_near():
+    assert next_run([*made([RNG.normal(size=4)]), *map(MovedRun, range(1, RUNS - 2))]).reach == {
+        3: 0.0
+    }
+
+
+def test_runs_learn_apart():
+    MovedRun(0).met[0] = np.ones(2)
+    assert MovedRun(1) == MovedRun(1, met={})

@@ -22,10 +22,10 @@ RNG = np.random.default_rng(5)
 def band_of(errors, centre, made=None):
     """A band whose moved runs are off by the given errors (RUNS, n); ``made`` counts them."""
 
-    def moved(draw):
+    def moved(asked):
         if made is not None:
-            made.append(draw.number)
-        return contextlib.nullcontext({"taps": {"t": centre + errors[draw.number]}})
+            made.append(asked.number)
+        return contextlib.nullcontext({"taps": {"t": centre + errors[asked.number]}})
 
     return NoiseBand(lambda: {"taps": {"t": centre}}, moved)
 
@@ -200,8 +200,8 @@ def test_masks_and_other_shapes_say_nothing():
     runs = [np.array([1.0 + 1e-7, -1.1e38, -np.inf, np.nan]), centre[:2]]
     band = NoiseBand(
         lambda: {"taps": {"t": centre, "gone": centre, "ids": np.arange(3)}},
-        lambda draw: contextlib.nullcontext(
-            {"taps": {"t": runs[draw.number], "ids": np.arange(3)}}
+        lambda asked: contextlib.nullcontext(
+            {"taps": {"t": runs[asked.number], "ids": np.arange(3)}}
         ),
     )
     spreads = band.measured(FEW)

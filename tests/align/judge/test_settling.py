@@ -30,8 +30,8 @@ class Stage:
         self.found = self.settling.settle(self.compared(**off))
 
     @contextlib.contextmanager
-    def moved(self, draw):
-        self.made.append(draw.number)
+    def moved(self, asked):
+        self.made.append(asked.number)
         yield {"t": {n: a + SCATTER[n] * RNG.normal(size=a.size) for n, a in CENTRE.items()}}
 
     def compared(self, **off):

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 import align
-from align.frameworks import moved_roundings
-from align.judge.kinks import SIDES
+from align.judge import kinks
 
 import sot_torch_ref  # noqa: F401  isort: skip (declares the operators that torchvision lacks)
 import torchvision  # isort: skip
@@ -75,13 +74,13 @@ def test_an_error_as_large_as_a_rounding_passes_and_ten_times_as_much_fails(dtyp
 
 
 @pytest.mark.parametrize(
-    ("units", "sides", "passes"), [(2, SIDES, True), (2, {}, False), (20, SIDES, False)]
+    ("units", "sides", "passes"), [(2, kinks.SIDES, True), (2, {}, False), (20, kinks.SIDES, False)]
 )
 def test_a_kink_within_rounding_passes_on_either_side_and_one_beyond_fails(
     monkeypatch, units, sides, passes
 ):
     """Paddle's ReLU opens late; its argument is so many units of a rounding above zero."""
-    monkeypatch.setattr(moved_roundings, "SIDES", sides)
+    monkeypatch.setattr(kinks, "SIDES", sides)
     unit = LARGE["float32"] * float(np.finfo("float32").eps)
 
     class Late(paddle.nn.ReLU):
