@@ -88,6 +88,13 @@ _EXPORTS = (
         given={"types": False, "mask": "bool"},
     ),
     _exported(
+        "gpt_words",
+        "openai_gpt_mgcrp",
+        {**_GPT, "mask_padding": True},
+        dtypes=_FLOAT32,
+        given={"types": False, "mask": "bool"},
+    ),
+    _exported(
         "gpt_onnx",
         "openai_gpt",
         {**_GPT, "initializer_range": 0.5},  # so large that both forms of GELU differ
