@@ -6,6 +6,7 @@ grows with the corpus but the files; each stage goes on after a kill.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -17,12 +18,12 @@ import numpy as np
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining import stored_corpus
 from sot_paddle.data.pretraining.instances import Instance, InstanceOptions, document_instances
-from sot_paddle.data.pretraining.journal import Journal, random_state, restored_random
-from sot_paddle.data.pretraining.pauses import Pauses
+from sot_paddle.data.pretraining.journal import Journal, restored_random
 from sot_paddle.data.pretraining.prepared import finish, open_prepared
-from sot_paddle.data.pretraining.stored_corpus import StoredCorpus, TextTokenizer, store_corpus
-from sot_paddle.data.pretraining.stored_numbers import MutableNumbers, NumberFile
+from sot_paddle.data.pretraining.stored_corpus import StoredCorpus, store_corpus
+from sot_paddle.data.pretraining.stored_numbers import NumberFile, shuffle_file
 from sot_paddle.data.pretraining.text_lines import identity_of
+from sot_paddle.data.subword import SubwordTokenizer
 
 FORM = "instances"
 ROWS, ORDER = "instances.bin", "order.bin"
@@ -33,14 +34,13 @@ _BLOCK = 1 << 16
 
 def prepare_instances(
     files: Sequence[Path],
-    tokenizer: TextTokenizer,
+    tokenizer: SubwordTokenizer,
     folder: Path,
     options: InstanceOptions,
     *,
     fingerprint: str,
     dupes: int = 10,
     seed: int = 12345,
-    pauses: Pauses | None = None,
     report: Callable[[str], None] = print,
 ) -> None:
     """Make the instances of text files; a second call goes on with what a first one began.
@@ -53,7 +53,6 @@ def prepare_instances(
         fingerprint: of the tokenizer.
         dupes: passes over the documents, each with its own draws.
         seed: of every draw.
-        pauses: when to record the state.
         report: is told what was done.
 
     Raises:
@@ -61,19 +60,17 @@ def prepare_instances(
 
     Source: specs.md D.1.
     """
-    pauses = pauses or Pauses()
     facts = {**dataclasses.asdict(options), "tokenizer": fingerprint}
     identity = {"files": identity_of(files), "dupes": dupes, "seed": seed, **facts}
-    journal = Journal(folder, identity)
-    try:
+    with contextlib.closing(Journal(folder, identity)) as journal:
         if journal.stage in ("", stored_corpus.STAGE):
-            store_corpus(journal, files, tokenizer, pauses, report)
+            store_corpus(journal, files, tokenizer, report)
             rng = random.Random(seed)
             count = _ends(journal, stored_corpus.DOCUMENTS)
             _shuffled(journal, _DOCUMENTS, count, rng)
-            journal.save(FORM, round=0, document=0, random=random_state(rng))
+            journal.save(FORM, round=0, document=0, random=rng.getstate())
         if journal.stage == FORM:
-            rng = _make(journal, options, dupes, pauses)
+            rng = _make(journal, options, dupes)
             width = _HEAD + options.max_seq_length + 2 * options.max_predictions
             count = _ends(journal, ROWS) // (4 * width)
             _shuffled(journal, ORDER, count, rng)
@@ -82,8 +79,6 @@ def prepare_instances(
             content = {"form": FORM, "rows": journal.values["count"], **facts}
             finish(journal, (ROWS, ORDER), content)
             report(f"{journal.values['count']:,} instances in {folder}")
-    finally:
-        journal.close()
 
 
 def _ends(journal: Journal, name: str) -> int:
@@ -101,11 +96,10 @@ def _shuffled(journal: Journal, name: str, count: int, rng: random.Random) -> No
     for start in range(0, count, _BLOCK):
         stream.write(np.arange(start, min(count, start + _BLOCK), dtype="<i8").tobytes())
     stream.flush()
-    with MutableNumbers(journal.folder / name) as numbers:
-        rng.shuffle(numbers)
+    shuffle_file(journal.folder / name, rng)
 
 
-def _make(journal: Journal, options: InstanceOptions, dupes: int, pauses: Pauses) -> random.Random:
+def _make(journal: Journal, options: InstanceOptions, dupes: int) -> random.Random:
     """Write the instances; returns the generator as it stands after them."""
     values = journal.values
     rng, stream = restored_random(values["random"]), journal.file(ROWS)
@@ -118,8 +112,8 @@ def _make(journal: Journal, options: InstanceOptions, dupes: int, pauses: Pauses
             for instance in document_instances(corpus, index, options, rng):
                 row = packed(instance, options.max_seq_length, options.max_predictions)
                 stream.write(row.tobytes())
-            if pauses.due():
-                journal.save(FORM, round=turn, document=index + 1, random=random_state(rng))
+            if journal.due():
+                journal.save(FORM, round=turn, document=index + 1, random=rng.getstate())
         begin = 0
     return rng
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,6 +15,9 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.reading import read_object
 
 STATE = "progress.json"
+SECONDS = 5.0
+"""From one record of the state to the next."""
+
 _KEYS = {"identity": dict, "stage": str, "values": dict, "sizes": dict}
 
 
@@ -21,7 +25,8 @@ class Journal:
     """Files of a folder that only grow, and a state that fits their recorded sizes.
 
     A kill between two records loses what was written since the first one: the files are cut to
-    the recorded sizes, and the work goes on from the recorded state.
+    the recorded sizes, and the work goes on from the recorded state. `contextlib.closing` closes
+    the files.
 
     Args:
         folder: made when it is not there.
@@ -41,6 +46,7 @@ class Journal:
         self.stage, self.values = "", {}
         self._sizes: dict[str, int] = {}
         self._open: dict[str, BinaryIO] = {}
+        self._recorded = time.monotonic()
         if (folder / STATE).exists():
             state = read_object(folder / STATE, _KEYS)
             self._require_same(state["identity"])
@@ -71,6 +77,10 @@ class Journal:
             self._open[name] = stream
         return self._open[name]
 
+    def due(self) -> bool:
+        """Whether it is time to record the state again."""
+        return time.monotonic() - self._recorded >= SECONDS
+
     def save(self, stage: str, **values: Any) -> None:
         """Record a state that fits what has been written so far.
 
@@ -90,29 +100,23 @@ class Journal:
             "sizes": self._sizes,
         }
         write_atomically(self.folder / STATE, json.dumps(content).encode())
+        self._recorded = time.monotonic()
 
     def close(self) -> None:
         """Close the files."""
         while self._open:
             self._open.popitem()[1].close()
 
-    def drop(self, *names: str) -> None:
-        """Remove files that are needed no more, and forget their sizes."""
-        for name in names:
-            if name in self._open:
-                self._open.pop(name).close()
-            self._sizes.pop(name, None)
-            (self.folder / name).unlink(missing_ok=True)
+    def drop(self, name: str) -> None:
+        """Remove a file that is needed no more, and forget its size."""
+        if name in self._open:
+            self._open.pop(name).close()
+        self._sizes.pop(name, None)
+        (self.folder / name).unlink(missing_ok=True)
 
 
-def random_state(rng: random.Random) -> list[Any]:
-    """The state of a generator, JSON-ready."""
-    version, internal, gauss = rng.getstate()
-    return [version, list(internal), gauss]
-
-
-def restored_random(state: list[Any]) -> random.Random:
-    """A generator in a state that `random_state` returned."""
+def restored_random(state: Sequence[Any]) -> random.Random:
+    """A generator in a state that `random.Random.getstate` returned, in JSON or not."""
     rng = random.Random()
     version, internal, gauss = state
     rng.setstate((version, tuple(internal), gauss))

@@ -10,21 +10,21 @@ probability. What fits one bucket is shuffled as `random.Random(seed).shuffle` s
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.pretraining.journal import Journal, random_state, restored_random
-from sot_paddle.data.pretraining.pauses import Pauses
+from sot_paddle.data.pretraining.journal import Journal, restored_random
 from sot_paddle.data.pretraining.prepared import finish, open_prepared
-from sot_paddle.data.pretraining.stored_corpus import TextTokenizer
 from sot_paddle.data.pretraining.stored_numbers import NumberFile
 from sot_paddle.data.pretraining.text_lines import Place, identity_of, lines_from
-from sot_paddle.reading import open_file, read_bytes, shown
+from sot_paddle.data.subword import SubwordTokenizer
+from sot_paddle.reading import open_file, shown
 
 FORM = "pairs"
 ROWS, STARTS = "pairs.txt", "starts.bin"
@@ -37,17 +37,9 @@ _LONGEST_ROW = 1 << 24
 _OVERHEAD = 4  # memory of a line in Python over its bytes in the file, about
 
 
-class PairTokenizer(TextTokenizer, Protocol):
-    """What is asked of a tokenizer."""
-
-    def pair(self, first: list[int], second: list[int]) -> tuple[list[int], int]:
-        """A row with its special tokens, and where its type becomes 1."""
-        ...
-
-
 def prepare_pairs(
     files: Sequence[Path],
-    tokenizer: PairTokenizer | None,
+    tokenizer: SubwordTokenizer | None,
     folder: Path,
     *,
     vocab_size: int,
@@ -55,7 +47,6 @@ def prepare_pairs(
     seed: int = 42,
     budget: int = BUDGET,
     shuffle: bool = True,
-    pauses: Pauses | None = None,
     report: Callable[[str], None] = print,
 ) -> None:
     """Make shuffled pairs; a second call goes on with what a first one began.
@@ -70,7 +61,6 @@ def prepare_pairs(
         seed: of the shuffle.
         budget: memory of the shuffle, in bytes.
         shuffle: False keeps the order.
-        pauses: when to record the state.
         report: is told what was done.
 
     Raises:
@@ -78,19 +68,17 @@ def prepare_pairs(
 
     Source: specs.md E.3.
     """
-    pauses = pauses or Pauses()
     facts = {"tokenizer": fingerprint, "vocab_size": vocab_size}
     identity = {"files": identity_of(files), "seed": seed, "budget": budget, **facts}
-    journal = Journal(folder, {**identity, "shuffle": shuffle})
-    try:
+    with contextlib.closing(Journal(folder, {**identity, "shuffle": shuffle})) as journal:
         if journal.stage in ("", "cached"):
-            count = _cache(journal, files, tokenizer, vocab_size, pauses)
-            journal.save("deal", offset=0, count=count, random=random_state(random.Random(seed)))
+            count = _cache(journal, files, tokenizer, vocab_size)
+            journal.save("deal", offset=0, count=count, random=random.Random(seed).getstate())
         if journal.stage == "deal":
             buckets = _buckets(journal.file(_CACHED).tell(), budget) if shuffle else 1
-            rng = _deal(journal, buckets, pauses)
+            rng = _deal(journal, buckets)
             count = journal.values["count"]
-            journal.save("join", bucket=0, count=count, of=buckets, random=random_state(rng))
+            journal.save("join", bucket=0, count=count, of=buckets, random=rng.getstate())
         if journal.stage == "join":
             _join(journal, shuffle)
             journal.save("joined", count=journal.values["count"])
@@ -98,23 +86,17 @@ def prepare_pairs(
             content = {"form": FORM, "rows": journal.values["count"], **facts}
             finish(journal, (ROWS, STARTS), content)
             report(f"{journal.values['count']:,} pairs in {folder}")
-    finally:
-        journal.close()
 
 
 def _cache(
-    journal: Journal,
-    files: Sequence[Path],
-    tokenizer: PairTokenizer | None,
-    vocab_size: int,
-    pauses: Pauses,
+    journal: Journal, files: Sequence[Path], tokenizer: SubwordTokenizer | None, vocab_size: int
 ) -> int:
-    values = journal.values or {"place": [0, 0, 0], "count": 0}
+    values = journal.values or {"place": Place(), "count": 0}
     count, stream = values["count"], journal.file(_CACHED)
-    for lines, place in _batches(files, Place(*values["place"])):
+    for lines in _batches(files, Place(*values["place"])):
         if tokenizer is None:
-            for text, number in lines:
-                parsed_row(text, vocab_size, f"{shown(files[place.file])}, line {number}")
+            for text, after in lines:
+                parsed_row(text, vocab_size, f"{shown(files[after.file])}, line {after.line}")
                 stream.write(text.encode() + b"\n")
             count += len(lines)
         else:
@@ -123,30 +105,20 @@ def _cache(
                 row, _ = tokenizer.pair(first, second)
                 stream.write(" ".join(map(str, row)).encode() + b"\n")
                 count += 1
-        if pauses.due():
-            at = [place.file, place.offset, place.line]
-            journal.save("cached", place=at, count=count)
+        if journal.due():
+            journal.save("cached", place=lines[-1][1], count=count)
     if not count:
         raise DataError(f"{', '.join(map(str, files))}: no pair of lines with text")
     return count
 
 
-def _batches(files: Sequence[Path], place: Place) -> Iterator[tuple[list[tuple[str, int]], Place]]:
-    """Lines with text, an even number of them but at the end of a file, and the place after."""
-    batch: list[tuple[str, int]] = []
-    last = place
-    for text, after in lines_from(files, place):
-        if after.file != last.file and batch:
-            yield batch, last
-            batch = []
-        last = after
-        if text:
-            batch.append((text, after.line))
-        if len(batch) == _TOGETHER:
-            yield batch, after
-            batch = []
-    if batch:
-        yield batch, last
+def _batches(files: Sequence[Path], place: Place) -> Iterator[list[tuple[str, Place]]]:
+    """Lines with text and the place after each, an even number but at the end of a file."""
+    lines = lines_from(files, place)
+    for _, of_file in itertools.groupby(lines, lambda line: line[1].file):
+        with_text = (line for line in of_file if line[0])
+        while batch := list(itertools.islice(with_text, _TOGETHER)):
+            yield batch
 
 
 def parsed_row(text: str, vocab_size: int, where: str) -> np.ndarray:
@@ -172,7 +144,7 @@ def _bucket(index: int) -> str:
     return f"bucket-{index:05d}.part"
 
 
-def _deal(journal: Journal, buckets: int, pauses: Pauses) -> random.Random:
+def _deal(journal: Journal, buckets: int) -> random.Random:
     """Deal the lines to buckets at random; returns the generator as it stands after them."""
     values = journal.values
     rng, offset, count = restored_random(values["random"]), values["offset"], values["count"]
@@ -184,8 +156,8 @@ def _deal(journal: Journal, buckets: int, pauses: Pauses) -> random.Random:
         for line in source:
             offset += len(line)
             streams[rng.randrange(buckets)].write(line)
-            if pauses.due():
-                journal.save("deal", offset=offset, count=count, random=random_state(rng))
+            if journal.due():
+                journal.save("deal", offset=offset, count=count, random=rng.getstate())
     return rng
 
 
@@ -195,29 +167,19 @@ def _join(journal: Journal, shuffle: bool) -> None:
     rng, buckets = restored_random(values["random"]), values["of"]
     rows, starts = journal.file(ROWS), journal.file(STARTS)
     for index in range(values["bucket"], buckets):
-        name = _CACHED if buckets == 1 else _bucket(index)
-        if not shuffle:
-            _copy(journal.folder / name, rows, starts)
-            continue
-        lines = read_bytes(journal.folder / name).splitlines(keepends=True)
-        rng.shuffle(lines)
-        place = rows.tell()
-        lengths = np.fromiter(map(len, lines), np.int64, len(lines))
-        starts.write((place + np.cumsum(lengths) - lengths).astype("<i8").tobytes())
-        rows.writelines(lines)
+        with open_file(journal.folder / (_CACHED if buckets == 1 else _bucket(index))) as stream:
+            lines: Iterable[bytes] = stream
+            if shuffle:
+                lines = list(stream)
+                rng.shuffle(lines)
+            place = rows.tell()
+            for line in lines:
+                starts.write(place.to_bytes(8, "little"))
+                rows.write(line)
+                place += len(line)
         del lines
         state = {"bucket": index + 1, "count": values["count"], "of": buckets}
-        journal.save("join", **state, random=random_state(rng))
-    journal.values = {"count": values["count"]}
-
-
-def _copy(source: Path, rows, starts) -> None:
-    with open_file(source) as stream:
-        place = 0
-        for line in stream:
-            starts.write(np.int64(place).tobytes())
-            rows.write(line)
-            place += len(line)
+        journal.save("join", **state, random=rng.getstate())
 
 
 class PairRows:

@@ -6,6 +6,7 @@ order stays, as there.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining.instance_files import FORM, ORDER, ROWS, packed
 from sot_paddle.data.pretraining.instances import Instance
 from sot_paddle.data.pretraining.journal import Journal
-from sot_paddle.data.pretraining.pauses import Pauses
 from sot_paddle.data.pretraining.prepared import finish
 from sot_paddle.data.pretraining.text_lines import identity_of
 from sot_paddle.reading import open_file, parse_json, shown
@@ -36,7 +36,6 @@ def prepare_records(
     *,
     vocab_size: int,
     fingerprint: str = "",
-    pauses: Pauses | None = None,
     report: Callable[[str], None] = print,
 ) -> None:
     """Take instances over; a second call goes on with what a first one began.
@@ -48,7 +47,6 @@ def prepare_records(
         folder: of this preparation alone.
         vocab_size: token ids are below it.
         fingerprint: of the tokenizer.
-        pauses: when to record the state.
         report: is told what was done.
 
     Raises:
@@ -56,21 +54,16 @@ def prepare_records(
 
     Source: specs.md D.1.
     """
-    pauses = pauses or Pauses()
     facts = {"tokenizer": fingerprint, "vocab_size": vocab_size}
-    journal = Journal(folder, {"files": identity_of(files), "form": _STAGE, **facts})
-    try:
-        sizes = _take(journal, files, vocab_size, pauses)
+    identity = {"files": identity_of(files), "form": _STAGE, **facts}
+    with contextlib.closing(Journal(folder, identity)) as journal:
+        sizes = _take(journal, files, vocab_size)
         count = journal.values["count"]
         finish(journal, (ROWS, ORDER), {"form": FORM, "rows": count, **facts, **sizes})
         report(f"{count:,} instances in {folder}")
-    finally:
-        journal.close()
 
 
-def _take(
-    journal: Journal, files: Sequence[Path], vocab_size: int, pauses: Pauses
-) -> Mapping[str, int]:
+def _take(journal: Journal, files: Sequence[Path], vocab_size: int) -> Mapping[str, int]:
     """Write every record; returns the sizes of them all."""
     values = journal.values or {"file": 0, "offset": 0, "record": 0, "count": 0, "sizes": {}}
     sizes, count = values["sizes"], values["count"]
@@ -88,7 +81,7 @@ def _take(
             rows.write(packed(_instance(record, vocab_size, where), *sizes.values()).tobytes())
             order.write(np.int64(count).tobytes())
             count += 1
-            if pauses.due():
+            if journal.due():
                 place = {"file": at, "offset": offset, "record": number}
                 journal.save(_STAGE, **place, count=count, sizes=sizes)
         offset = number = 0
@@ -128,10 +121,7 @@ def _records(path: Path, offset: int, number: int) -> Iterator[tuple[bytes, int,
 
 def _checked(text: bytes, where: str) -> dict[str, Any]:
     """A record whose values are lists of whole numbers, of two lengths."""
-    try:
-        record = parse_json(text, where)
-    except ValueError as error:
-        raise DataError(str(error)) from None
+    record = parse_json(text, where)
     if isinstance(record.get(_NEXT), int):
         record[_NEXT] = [record[_NEXT]]
     weights = [_WEIGHTS] if _WEIGHTS in record else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import random
 from collections.abc import Callable, Sequence
@@ -10,8 +11,7 @@ from typing import Any
 
 from sot_paddle.atomic import write_atomically
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.pretraining.journal import Journal, random_state, restored_random
-from sot_paddle.data.pretraining.pauses import Pauses
+from sot_paddle.data.pretraining.journal import Journal, restored_random
 from sot_paddle.data.pretraining.text_lines import Place, identity_of, lines_from
 
 SAMPLE = "sample.txt"
@@ -25,7 +25,6 @@ def train_pieces(
     vocab_size: int = 30000,
     sentences: int = 10_000_000,
     seed: int = 42,
-    pauses: Pauses | None = None,
     report: Callable[[str], None] = print,
     **options: Any,
 ) -> None:
@@ -40,7 +39,6 @@ def train_pieces(
         vocab_size: pieces of the model.
         sentences: of the sample at most.
         seed: of the sample.
-        pauses: when to record the state.
         report: is told what was done.
         options: further ones of the library's trainer, such as ``model_type`` (unigram).
 
@@ -50,40 +48,36 @@ def train_pieces(
 
     Source: specs.md E.3.
     """
-    pauses = pauses or Pauses()
     identity = {"files": identity_of(files), "sentences": sentences, "seed": seed}
-    journal = Journal(folder, {**identity, "vocab_size": vocab_size, "options": options})
-    try:
+    identity |= {"vocab_size": vocab_size, "options": options}
+    with contextlib.closing(Journal(folder, identity)) as journal:
         if journal.stage in ("", "count"):
-            count = _count(journal, files, pauses)
-            state = random_state(random.Random(seed))
-            values = {"place": [0, 0, 0], "left": count, "wanted": min(sentences, count)}
-            journal.save("sample", **values, random=state)
+            count = _count(journal, files)
+            values = {"place": Place(), "left": count, "wanted": min(sentences, count)}
+            journal.save("sample", **values, random=random.Random(seed).getstate())
         if journal.stage == "sample":
-            _sample(journal, files, pauses)
+            _sample(journal, files)
             journal.save("train")
         if journal.stage == "train":
             journal.close()
             _train(folder, vocab_size, options)
             journal.save("done")
             report(f"{vocab_size:,} pieces in {folder / MODEL}")
-    finally:
-        journal.close()
 
 
-def _count(journal: Journal, files: Sequence[Path], pauses: Pauses) -> int:
-    values = journal.values or {"place": [0, 0, 0], "lines": 0}
+def _count(journal: Journal, files: Sequence[Path]) -> int:
+    values = journal.values or {"place": Place(), "lines": 0}
     lines = values["lines"]
     for text, place in lines_from(files, Place(*values["place"])):
         lines += bool(text)
-        if pauses.due():
-            journal.save("count", place=[place.file, place.offset, place.line], lines=lines)
+        if journal.due():
+            journal.save("count", place=place, lines=lines)
     if not lines:
         raise DataError(f"{', '.join(map(str, files))}: no line with text")
     return lines
 
 
-def _sample(journal: Journal, files: Sequence[Path], pauses: Pauses) -> None:
+def _sample(journal: Journal, files: Sequence[Path]) -> None:
     """Take each line with the probability that leaves the wanted number of them in the end."""
     values, stream = journal.values, journal.file(SAMPLE)
     rng = restored_random(values["random"])
@@ -95,10 +89,9 @@ def _sample(journal: Journal, files: Sequence[Path], pauses: Pauses) -> None:
             stream.write(text.encode() + b"\n")
             wanted -= 1
         left -= 1
-        if pauses.due():
-            at = [place.file, place.offset, place.line]
-            state = random_state(rng)
-            journal.save("sample", place=at, left=left, wanted=wanted, random=state)
+        if journal.due():
+            state = rng.getstate()
+            journal.save("sample", place=place, left=left, wanted=wanted, random=state)
 
 
 def _train(folder: Path, vocab_size: int, options: dict[str, Any]) -> None:

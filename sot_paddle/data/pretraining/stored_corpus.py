@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining.journal import Journal
-from sot_paddle.data.pretraining.pauses import Pauses
 from sot_paddle.data.pretraining.stored_numbers import NumberFile
 from sot_paddle.data.pretraining.text_lines import Place, lines_from
+from sot_paddle.data.subword import SubwordTokenizer
 
 TOKENS, SENTENCES, DOCUMENTS = "tokens.bin", "sentences.bin", "documents.bin"
 """Token ids (int32); tokens up to the end of each sentence, sentences up to that of each document
@@ -22,19 +22,10 @@ STAGE = "tokens"
 _TOGETHER = 256  # lines that are tokenized in one call
 
 
-class TextTokenizer(Protocol):
-    """What is asked of a tokenizer."""
-
-    def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of texts, without special tokens."""
-        ...
-
-
 def store_corpus(
     journal: Journal,
     files: Sequence[Path],
-    tokenizer: TextTokenizer,
-    pauses: Pauses,
+    tokenizer: SubwordTokenizer,
     report: Callable[[str], None],
 ) -> None:
     """Tokenize text files, one sentence a line and an empty line between documents.
@@ -45,34 +36,32 @@ def store_corpus(
         journal: goes on where it stands.
         files: read one after the other; a document may go on in the next file.
         tokenizer: cuts the sentences.
-        pauses: says when to record the state.
         report: is told how many documents there are.
 
     Raises:
         DataError: a line that cannot be read, or no document at all.
     """
-    values = journal.values or {"place": [0, 0, 0], "counts": [0, 0, 0], "open": False}
+    values = journal.values or {"place": Place(), "counts": [0, 0, 0], "open": False}
     tokens, sentences, documents = values["counts"]
     is_open = values["open"]  # whether the last document has a sentence
     streams = [journal.file(name) for name in (TOKENS, SENTENCES, DOCUMENTS)]
-    for batch, place in _batches(files, Place(*values["place"])):
-        found = tokenizer.ids([text for text in batch if text])
-        texts = iter(found)
-        for text in batch:
+    lines = lines_from(files, Place(*values["place"]))
+    while batch := list(itertools.islice(lines, _TOGETHER)):
+        found = iter(tokenizer.ids([text for text, _ in batch if text]))
+        for text, _ in batch:
             if not text:
                 if is_open:
                     documents, is_open = documents + 1, False
                     streams[2].write(np.int64(sentences).tobytes())
                 continue
-            ids = next(texts)
+            ids = next(found)
             if ids:
                 tokens, sentences, is_open = tokens + len(ids), sentences + 1, True
                 streams[0].write(np.array(ids, "<i4").tobytes())
                 streams[1].write(np.int64(tokens).tobytes())
-        if pauses.due():
+        if journal.due():
             counts = [tokens, sentences, documents]
-            at = [place.file, place.offset, place.line]
-            journal.save(STAGE, place=at, counts=counts, open=is_open)
+            journal.save(STAGE, place=batch[-1][1], counts=counts, open=is_open)
     if is_open:
         documents += 1
         streams[2].write(np.int64(sentences).tobytes())
@@ -82,17 +71,6 @@ def store_corpus(
             "line and an empty line between documents"
         )
     report(f"{documents:,} documents, {sentences:,} sentences, {tokens:,} tokens")
-
-
-def _batches(files: Sequence[Path], place: Place) -> Iterator[tuple[list[str], Place]]:
-    batch: list[str] = []
-    for text, after in lines_from(files, place):
-        batch.append(text)
-        if len(batch) == _TOGETHER:
-            yield batch, after
-            batch = []
-    if batch:
-        yield batch, after
 
 
 class StoredDocument(Sequence[list[int]]):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.reading import open_file, shown
@@ -14,9 +14,8 @@ LONGEST_LINE = 1 << 20
 """Bytes of a line: what is longer is no sentence, but a file without line ends."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where the next line begins.
+class Place(NamedTuple):
+    """Where the next line begins; a list of three numbers in JSON.
 
     Attributes:
         file: position of its file in the list.
@@ -64,17 +63,13 @@ def lines_from(files: Sequence[Path], place: Place = Place()) -> Iterator[tuple[
         place: where to begin.
 
     Raises:
-        DataError: a file cannot be read, is cut off meanwhile, a line is no UTF-8 or longer than
+        ValueError: a file cannot be read, is cut off meanwhile, a line is no UTF-8 or longer than
             `LONGEST_LINE`; names file and line.
     """
     offset, number = place.offset, place.line
     for index in range(place.file, len(files)):
         path = files[index]
-        try:
-            stream = open_file(path)
-        except ValueError as error:
-            raise DataError(str(error)) from None
-        with stream:
+        with open_file(path) as stream:
             if offset > os.fstat(stream.fileno()).st_size:
                 raise DataError(f"{shown(path)} was cut off while it was read")
             stream.seek(offset)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from sot_paddle.data.pretraining.pauses import Pauses
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sot_paddle.data.pretraining.journal import Journal
 
 
-class Dying(Pauses):
-    """Records at every second question, and ends the work at one of them."""
+@contextmanager
+def dying(questions: int) -> Iterator[None]:
+    """Every second question whether to record is answered with yes, and one ends the work."""
+    left = questions
 
-    def __init__(self, questions: int) -> None:
-        super().__init__(0)
-        self.questions = questions
-
-    def due(self) -> bool:
-        self.questions -= 1
-        if self.questions < 0:
+    def due(journal: Journal) -> bool:
+        nonlocal left
+        left -= 1
+        if left < 0:
             raise KeyboardInterrupt
-        return self.questions % 2 == 0  # what was written since the last record is lost
+        return left % 2 == 0  # what was written since the last record is lost
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Journal, "due", due)
+        yield

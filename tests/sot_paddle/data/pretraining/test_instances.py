@@ -13,7 +13,7 @@ from sot_paddle.data.pretraining.instance_files import InstanceRows, prepare_ins
 from sot_paddle.data.pretraining.instances import InstanceOptions
 from sot_paddle.data.pretraining.text_lines import LONGEST_LINE, text_files
 from sot_torch_ref.train.instances import make_instances
-from tests.sot_paddle.data.pretraining.dying import Dying
+from tests.sot_paddle.data.pretraining.dying import dying
 
 SPECIAL = {"first": 1, "separator": 2, "mask": 3}
 OPTIONS = InstanceOptions(**SPECIAL, vocab_size=40, max_seq_length=24, max_predictions=4)
@@ -89,7 +89,8 @@ def test_a_preparation_that_is_killed_again_and_again_ends_with_the_same_files(t
     prepare(files, tmp_path / "whole")
     for questions in (1, 3, 5, 40, 333, 10**9):
         try:
-            prepare(files, tmp_path / "out", pauses=Dying(questions))
+            with dying(questions):
+                prepare(files, tmp_path / "out")
         except KeyboardInterrupt:
             with pytest.raises(DataError, match="is not finished"):
                 InstanceRows(tmp_path / "out")

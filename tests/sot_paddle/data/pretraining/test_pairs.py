@@ -15,7 +15,7 @@ from sot_paddle.data.pretraining.pair_files import PairRows, prepare_pairs
 from sot_paddle.data.pretraining.sentence_sample import SAMPLE, train_pieces
 from sot_paddle.data.sentence_pieces import SentencePieceTokenizer
 from sot_paddle.tasks.pretraining import EvenBatches
-from tests.sot_paddle.data.pretraining.dying import Dying
+from tests.sot_paddle.data.pretraining.dying import dying
 
 SMALL = 4000  # bytes of memory: several buckets
 
@@ -77,8 +77,8 @@ def test_a_shuffle_that_is_killed_again_and_again_ends_with_the_same_files(tmp_p
     files, _ = write(tmp_path)
     whole = prepare(files, tmp_path / "whole", budget=SMALL)
     for questions in (1, 2, 4, 30, 300):
-        with pytest.raises(KeyboardInterrupt):
-            prepare(files, tmp_path / "out", budget=SMALL, pauses=Dying(questions))
+        with pytest.raises(KeyboardInterrupt), dying(questions):
+            prepare(files, tmp_path / "out", budget=SMALL)
     assert prepare(files, tmp_path / "out", budget=SMALL) == whole
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *("pairs.txt", "starts.bin", "manifest.json", "progress.json")
@@ -146,8 +146,8 @@ def test_a_tokenizer_of_sampled_sentences_is_the_librarys(tmp_path) -> None:
     file.write_text("\n\n".join(texts), "utf-8")
     options = {"vocab_size": 28, "sentences": 500, "report": lambda line: None}
     for questions in (3, 2500, 4000):
-        with pytest.raises(KeyboardInterrupt):
-            train_pieces([file], tmp_path / "out", pauses=Dying(questions), **options)
+        with pytest.raises(KeyboardInterrupt), dying(questions):
+            train_pieces([file], tmp_path / "out", **options)
     train_pieces([file], tmp_path / "out", **options)
     train_pieces([file], tmp_path / "whole", **options)
     sample = (tmp_path / "out" / SAMPLE).read_text("utf-8")

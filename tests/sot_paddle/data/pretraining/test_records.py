@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.pretraining import record_files
 from sot_paddle.data.pretraining.instance_files import InstanceRows
 from sot_torch_ref.train.instances import make_instances
-from tests.sot_paddle.data.pretraining.dying import Dying
+from tests.sot_paddle.data.pretraining.dying import dying
 
 NAMES = {"cls": 1, "sep": 2, "mask": 3, "vocab_size": 40, "max_seq_length": 24}
 
@@ -69,8 +68,8 @@ def test_what_is_killed_goes_on(tmp_path) -> None:
     texts = (json.dumps(made[:30]), json.dumps(made[30:]))
     prepare(tmp_path / "whole", *texts)
     for questions in (1, 20, 34, 2):
-        with pytest.raises(KeyboardInterrupt):
-            prepare(tmp_path / "again", *texts, pauses=Dying(questions))
+        with pytest.raises(KeyboardInterrupt), dying(questions):
+            prepare(tmp_path / "again", *texts)
     require_same(prepare(tmp_path / "again", *texts), made)
     for name in ("instances.bin", "order.bin", "manifest.json"):
         whole = (tmp_path / "whole" / "out" / name).read_bytes()
@@ -110,6 +109,6 @@ def changed(**values) -> str:
     ],
 )
 def test_what_cannot_be_used_is_one_line(tmp_path, content, said) -> None:
-    with pytest.raises(DataError, match=said) as refused:
+    with pytest.raises(ValueError, match=said) as refused:
         prepare(tmp_path / "in", content)
     assert "\n" not in str(refused.value)
