@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Set
 from pathlib import Path
 from types import MappingProxyType
@@ -37,14 +36,13 @@ def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
         DataError: no usable ``train.tsv``, no text column, or fewer than two classes.
     """
     path = Path(data_dir) / "train.tsv"
-    probe = _task(("sentence",), ("?",), regression=False)
-    split_paths(data_dir, probe, "train")  # refuses a wrong folder
+    split_paths(data_dir, table_task(("sentence",)), "train")  # refuses a wrong folder
     table = read_table(path, required=("label",))
     text = text_columns(path, table.columns)
     if regression:
-        return _task(text, (), regression=True)
+        return table_task(text)
     cells = {cells[table.columns["label"]] for _, cells in table.rows}
-    return _task(text, class_names(path, cells), regression=False)
+    return table_task(text, class_names(path, cells))
 
 
 def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
@@ -84,28 +82,28 @@ def class_names(path: Path, labels: Set[str]) -> tuple[str, ...]:
     return tuple(sorted(labels))
 
 
-def described(
-    title: str, text: tuple[str, ...], labels: tuple[str, ...], label: str = "label"
+def table_task(
+    text: tuple[str, ...],
+    labels: tuple[str, ...] = (),
+    *,
+    title: str = "own table",
+    label: str = "label",
 ) -> Task:
-    """A task beside GLUE's, scored by accuracy, with its predictions in ``predictions.tsv``.
+    """A task beside GLUE's, with its predictions in ``predictions.tsv``.
 
     Args:
-        title: for messages and metrics.json.
         text: one or two columns with text.
-        labels: class names.
+        labels: class names; () for a regression task.
+        title: for messages and metrics.json.
         label: column of the label.
     """
-    return dataclasses.replace(_task(text, labels, regression=False), title=title, label=label)
-
-
-def _task(text: tuple[str, ...], labels: tuple[str, ...], *, regression: bool) -> Task:
     return Task(
         name="own",
-        title="own table",
+        title=title,
         text=text,
-        label="label",
+        label=label,
         labels=labels,
-        metrics=TASKS["sts-b"].metrics if regression else ("acc",),
+        metrics=("acc",) if labels else TASKS["sts-b"].metrics,
         splits=standard_splits(),
         prediction_files=MappingProxyType({"test": "predictions.tsv"}),
     )

@@ -9,7 +9,6 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from sot_paddle.data.documents.row_files import (
     COMMA,
@@ -23,26 +22,12 @@ from sot_paddle.data.documents.row_files import (
 )
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import Task
-from sot_paddle.data.own_table import class_names, described, text_columns
+from sot_paddle.data.own_table import class_names, table_task, text_columns
 
 OWN = "own"
 """Task name of a user's own tables."""
 
 Visit = Callable[[Row, str], None]
-
-
-class Rows(Protocol):
-    """Labelled rows; see `RowFile`."""
-
-    fingerprint: str
-
-    def __len__(self) -> int:
-        """Number of rows."""
-        ...
-
-    def row(self, position: int) -> Row:
-        """A row by its position."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -82,13 +67,13 @@ class TextLayout:
 
 def _tables(train: Place, test: Place) -> Mapping[str, tuple[Place, ...]]:
     """As distributed, or as D.2 reads them: label, tab, text, without a header."""
-    columns = ("label", "text")
     return {
-        "train": (train, Place("train.csv", TAB, columns)),
-        "dev": (test, Place("test.csv", TAB, columns)),
+        "train": (train, Place("train.csv", TAB, _COLUMNS)),
+        "dev": (test, Place("test.csv", TAB, _COLUMNS)),
     }
 
 
+_COLUMNS = ("label", "text")
 _YAHOO = ("label", "title", "content", "answer")
 _LAYOUTS = (
     TextLayout("IMDB", ("neg", "pos"), _tables(Place("train"), Place("test"))),
@@ -96,10 +81,8 @@ _LAYOUTS = (
         "TREC",
         ("LOC", "NUM", "HUM", "ENTY", "ABBR", "DESC"),
         _tables(
-            *(
-                Place(name, LABELLED, ("label", "text"))
-                for name in ("train_5500.label", "TREC_10.label")
-            )
+            Place("train_5500.label", LABELLED, _COLUMNS),
+            Place("TREC_10.label", LABELLED, _COLUMNS),
         ),
     ),
     TextLayout(
@@ -139,7 +122,7 @@ class LabelledRows:
         texts: columns of each text of a row; the cells of one are joined.
     """
 
-    rows: Rows
+    rows: RowFile | FolderRows
     labels: Sequence[int] | None
     texts: tuple[tuple[str, ...], ...]
 
@@ -172,10 +155,10 @@ def read_published(title: str, folder: Path, splits: Sequence[str]) -> tuple[Tas
         labels = array("q")
         rows = _open(layout, folder, split, _collector("label", known, labels, layout.text))
         found[split] = LabelledRows(rows, labels, (layout.text,))
-    return described(title, ("text",), layout.labels), found
+    return table_task(("text",), layout.labels, title=title), found
 
 
-def _open(layout: TextLayout, folder: Path, split: str, visit: Visit) -> Rows:
+def _open(layout: TextLayout, folder: Path, split: str, visit: Visit) -> RowFile | FolderRows:
     places = layout.splits[split]
     for place in places:
         path = folder / place.name
@@ -236,7 +219,7 @@ def read_own(
         rows = _own_rows(folder, split, visit)
         columns = tuple((column,) for column in texts)
         found[split] = LabelledRows(rows, labels if collect else None, columns)
-    return described("own table", texts, names, label), found
+    return table_task(texts, names, label=label), found
 
 
 def _cell(row: Row, column: str, where: str) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.reading import open_file, read_bytes
+from sot_paddle.reading import open_file, parse_json, read_text
 
 LARGEST_ROW = 1 << 22
 """Bytes of a row at most."""
@@ -86,7 +85,7 @@ class RowFile:
         fingerprint: hash of the file.
 
     Raises:
-        DataError: the file cannot be read, holds no row, or something else than rows of the form;
+        ValueError: the file cannot be read, holds no row, or something else than rows of the form;
             or ``visit`` refuses one.
     """
 
@@ -101,7 +100,7 @@ class RowFile:
         self.columns = tuple(columns or ())
         self._starts, self._ends = array("q"), array("q")
         digest = hashlib.sha256()
-        with _opened(path) as stream:
+        with open_file(path) as stream:
             for number, start, content in _records(stream, path, form, digest):
                 where = f"{path}, line {number}"
                 if not (self.columns or form.cells is None):
@@ -131,7 +130,7 @@ class RowFile:
             DataError: the file has changed meanwhile.
         """
         start, end = self._starts[position], self._ends[position]
-        with _opened(self.path) as stream:
+        with open_file(self.path) as stream:
             stream.seek(start)
             content = stream.read(end - start)
         where = f"{self.path}, row {position}"
@@ -149,7 +148,10 @@ class RowFile:
     def _row(self, content: bytes, where: str) -> Row:
         text = self._text(content, where)
         if self._form.cells is None:
-            return _named_cells(text, where)
+            named = parse_json(text, where).items()
+            return {
+                name: str(value) for name, value in named if isinstance(value, str | int | float)
+            }
         try:
             cells = self._form.cells(text)
         except DataError as error:
@@ -174,7 +176,7 @@ class FolderRows:
         fingerprint: hash of the files' names and contents.
 
     Raises:
-        DataError: a class without a file, or a file that is empty or no text.
+        ValueError: a class without a file, or a file that is empty or no text.
     """
 
     def __init__(
@@ -201,31 +203,7 @@ class FolderRows:
     def row(self, position: int) -> Row:
         """A text and the name of its class, read from the disk."""
         label, path = self._files[position]
-        try:
-            return {"text": read_bytes(path, LARGEST_ROW).decode(), "label": label}
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}: expected UTF-8 text ({error.reason})") from None
-        except ValueError as error:
-            raise DataError(str(error)) from None
-
-
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return open_file(path)
-    except ValueError as error:
-        raise DataError(str(error)) from None
-
-
-def _named_cells(text: str, where: str) -> Row:
-    try:
-        held = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: not JSON ({error})") from None
-    if not isinstance(held, dict):
-        raise DataError(f"{where}: expected a JSON object, got a {type(held).__name__}")
-    return {
-        name: str(value) for name, value in held.items() if isinstance(value, str | int | float)
-    }
+        return {"text": read_text(path, LARGEST_ROW), "label": label}
 
 
 def _records(

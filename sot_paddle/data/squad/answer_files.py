@@ -52,7 +52,7 @@ def read_answers(path: str | Path) -> dict[str, str]:
     """Question id -> answer, from a file in the official form.
 
     Raises:
-        DataError: not such a file.
+        ValueError: not such a file.
     """
     return _read(path, str, "texts")
 
@@ -61,16 +61,13 @@ def read_null_odds(path: str | Path) -> dict[str, float]:
     """Question id -> how sure the model is that there is no answer.
 
     Raises:
-        DataError: not such a file.
+        ValueError: not such a file.
     """
     return _read(path, (int, float), "numbers")
 
 
 def _read(path: str | Path, kind: Any, what: str) -> dict[str, Any]:
-    try:
-        content = read_json(path, object, strict=True)
-    except ValueError as error:
-        raise DataError(str(error)) from error
+    content = read_json(path, object, strict=True)
     if not isinstance(content, dict) or not all(isinstance(v, kind) for v in content.values()):
         raise DataError(f"{path}: expected an object of question ids and {what}")
     return content

@@ -40,14 +40,11 @@ def read_questions(path: str | Path) -> list[Question]:
         Every question in the file's order, at least one.
 
     Raises:
-        DataError: not such a file, an answer that is not in its context, an impossible question
+        ValueError: not such a file, an answer that is not in its context, an impossible question
             with answers, or an id given twice; the place is named.
     """
     path = Path(path)
-    try:
-        content = read_json(path, object, strict=True, limit=LARGEST)
-    except ValueError as error:
-        raise DataError(str(error)) from error
+    content = read_json(path, object, strict=True, limit=LARGEST)
     questions = list(_questions(path, content))
     seen: set[str] = set()
     for question in questions:

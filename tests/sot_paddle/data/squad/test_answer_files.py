@@ -7,7 +7,6 @@ import math
 
 import pytest
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.squad.answer_files import read_answers, read_null_odds, write_answers
 from sot_paddle.data.squad.span_decoding import Answer, Candidate
 from sot_paddle.train.squad_evaluation import run_command
@@ -61,7 +60,7 @@ def test_a_file_of_another_form_is_one_line(tmp_path, capsys, content) -> None:
     data.write_text(json.dumps({"data": [{"paragraphs": [PARAGRAPH]}]}), encoding="utf-8")
     if content is not None:
         given.write_text(content, encoding="utf-8")
-    with pytest.raises(DataError):
+    with pytest.raises(ValueError, match=r"given\.json"):
         read_answers(given)
     assert run_command([str(data), str(given)]) == 2
     error = capsys.readouterr().err

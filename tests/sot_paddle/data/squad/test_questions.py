@@ -58,10 +58,10 @@ def test_a_broken_question_is_refused(tmp_path, asked, message) -> None:
 
 def test_a_broken_file_is_refused(tmp_path) -> None:
     file = tmp_path / "dev.json"
-    with pytest.raises(DataError, match=r"cannot read .*dev.json: No such file"):
+    with pytest.raises(ValueError, match=r"cannot read .*dev.json: No such file"):
         read_questions(file)
     file.write_text("[", encoding="utf-8")
-    with pytest.raises(DataError, match="not JSON"):
+    with pytest.raises(ValueError, match="not JSON"):
         read_questions(file)
     for content in ("[1]", '{"data": [{}]}', '{"data": [{"paragraphs": [{"context": 1}]}]}'):
         file.write_text(content, encoding="utf-8")
