@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +43,8 @@ class FrozenModel:
 
     def fingerprint(self) -> str:
         """Hash of every weight of the encoder."""
-        digest = hashlib.sha256()
-        for name, parameter in self.model.named_parameters():
-            if not name.startswith("head."):
-                digest.update(name.encode() + np.ascontiguousarray(parameter.numpy()).tobytes())
-        return digest.hexdigest()[:32]
+        named = self.model.named_parameters()
+        return _hash((n, weight.numpy()) for n, weight in named if not n.startswith("head."))
 
     def states(self, tokens: TokenFeatures, about: Mapping[str, Any]) -> LiveStates:
         """The hidden states of tokenized rows.
@@ -55,21 +53,24 @@ class FrozenModel:
             tokens: rows of at most T tokens.
             about: what they are, by name.
         """
-
-        def batch(positions: Any) -> dict[str, np.ndarray]:
-            pad = {"max_length": self.max_length, "pad_id": self.tokenizer.pad_id}
-            return pad_rows(tokens, positions, **pad)
-
-        digest = hashlib.sha256()
-        for name, array in sorted(tokens.arrays().items()):
-            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+        pad = {"max_length": self.max_length, "pad_id": self.tokenizer.pad_id}
         origin = {
             "encoder": self.fingerprint(),
-            "rows": digest.hexdigest()[:32],
+            "rows": _hash(sorted(tokens.arrays().items())),
             **{name: str(value) for name, value in about.items()},
         }
         labels = () if tokens.labels is None else tuple(np.atleast_2d(tokens.labels.T))
-        return LiveStates(self.model, batch, len(tokens), labels, self.of_row, origin)
+        return LiveStates(
+            self.model, partial(pad_rows, tokens, **pad), len(tokens), labels, self.of_row, origin
+        )
+
+
+def _hash(arrays: Iterable[tuple[str, np.ndarray]]) -> str:
+    """32 hex digits over named arrays."""
+    digest = hashlib.sha256()
+    for name, array in arrays:
+        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:32]
 
 
 def glue_states(

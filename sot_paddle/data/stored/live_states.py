@@ -6,42 +6,19 @@ Shape legend: n rows, B rows of a batch, L hidden states, T tokens, F features.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import paddle
 from paddle import nn
 
 from sot_paddle.data.stored.file_layout import StoredSplit
-from sot_paddle.data.stored.state_files import StateSizes, StateWriter
+from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
 
 Batch = Callable[[Sequence[int]], Mapping[str, np.ndarray]]
 """Positions to the encoder's inputs by name, padded to one length, and ``labels``."""
-
-
-class StateSource(Protocol):
-    """Where hidden states come from: files, or an encoder.
-
-    Attributes:
-        labels: for each kind of label (n,).
-        of_row: (L, T, F).
-        dtype: of a hidden state, NumPy's name.
-        origin: what the rows are made from, by name.
-    """
-
-    labels: tuple[np.ndarray, ...]
-    of_row: tuple[int, int, int]
-    dtype: str
-    origin: Mapping[str, str]
-
-    def __len__(self) -> int:
-        """Number n of rows."""
-        ...
-
-    def states(self, positions: Sequence[int]) -> np.ndarray:
-        """Hidden states (B, L, T, F) of rows, in the order asked for."""
-        ...
 
 
 def hidden_states(model: nn.Layer, inputs: Mapping[str, Any]) -> paddle.Tensor:
@@ -71,10 +48,11 @@ def hidden_states(model: nn.Layer, inputs: Mapping[str, Any]) -> paddle.Tensor:
     return paddle.stack([taps["embeddings"], *layers], axis=1)
 
 
+@dataclass(eq=False)
 class LiveStates:
     """Hidden states of a frozen encoder, computed when they are asked for.
 
-    Args:
+    Attributes:
         model: see `hidden_states`.
         batch: rows to its inputs.
         rows: n.
@@ -83,26 +61,29 @@ class LiveStates:
         origin: what the rows are made from, by name; files of another origin are not continued.
     """
 
-    def __init__(
-        self,
-        model: nn.Layer,
-        batch: Batch,
-        rows: int,
-        labels: Sequence[np.ndarray],
-        of_row: tuple[int, int, int],
-        origin: Mapping[str, str],
-    ) -> None:
-        self._model, self._batch, self._rows = model, batch, rows
-        self.labels, self.of_row, self.origin = tuple(labels), of_row, origin
-        self.dtype = str(next(iter(model.parameters())).dtype).removeprefix("paddle.")
+    model: nn.Layer
+    batch: Batch
+    rows: int
+    labels: Sequence[np.ndarray]
+    of_row: tuple[int, int, int]
+    origin: Mapping[str, str]
 
     def __len__(self) -> int:
-        return self._rows
+        return self.rows
+
+    @property
+    def dtype(self) -> str:
+        """Of a hidden state."""
+        return str(next(iter(self.model.parameters())).dtype).removeprefix("paddle.")
 
     def states(self, positions: Sequence[int]) -> np.ndarray:
         """Hidden states (B, L, T, F) of rows, in the order asked for."""
-        inputs = {n: v for n, v in self._batch(positions).items() if n != "labels"}
-        return hidden_states(self._model, inputs).numpy()
+        inputs = {n: v for n, v in self.batch(positions).items() if n != "labels"}
+        return hidden_states(self.model, inputs).numpy()
+
+
+StateSource = StateReader | LiveStates
+"""Where hidden states come from: files, or an encoder."""
 
 
 def extract(

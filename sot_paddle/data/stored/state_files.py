@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import h5py
 import numpy as np
@@ -176,12 +175,7 @@ class StateWriter:
     def __enter__(self) -> StateWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._opened.close()
 
     def _open(self, folder: Path, dataset: Dataset) -> h5py.Dataset:
