@@ -14,10 +14,10 @@ import numpy as np
 from PIL import Image, ImageEnhance
 
 from sot_paddle.data.errors import DataError
+from sot_paddle.data.image_operations import apply_operation
 from sot_paddle.data.image_randaugment import (
     RESAMPLINGS,
     DrawnOperation,
-    apply_operations,
     draw_operations,
     parse_randaugment,
 )
@@ -75,11 +75,6 @@ class AugmentConfig:
                     f"{name}: expected 0 < smallest <= largest{' <= 1' * (name == 'scale')}, "
                     f"got {(low, high)}"
                 )
-
-    @property
-    def jitter_strengths(self) -> tuple[float, ...]:
-        """Brightness, contrast, saturation; empty when there is no jitter."""
-        return (self.color_jitter,) * len(JITTERS) if self.color_jitter else ()
 
     @property
     def resamplings(self) -> tuple[Image.Resampling, ...]:
@@ -159,10 +154,12 @@ def draw_crop(
     return Crop((height - crop_height) // 2, (width - crop_width) // 2, crop_height, crop_width)
 
 
-def draw_jitter(rng: np.random.Generator, strengths: tuple[float, ...]) -> Jitter:
-    """Factors from U(1 - strength, 1 + strength), in random order."""
-    order = rng.permutation(len(strengths))
-    factors = [rng.uniform(1 - strength, 1 + strength) for strength in strengths]
+def draw_jitter(rng: np.random.Generator, strength: float) -> Jitter:
+    """Factors from U(1 - strength, 1 + strength), in random order; none where the strength is 0."""
+    if not strength:
+        return ()
+    order = rng.permutation(len(JITTERS))
+    factors = [rng.uniform(1 - strength, 1 + strength) for _ in JITTERS]
     return tuple((int(kind), float(factors[kind])) for kind in order)
 
 
@@ -198,7 +195,7 @@ class TrainTransform:
         if self._policy is not None:
             operations = draw_operations(rng, self._policy, config.resamplings)
             return TrainDraws(crop, resampling, flip, operations)
-        jitter = draw_jitter(rng, config.jitter_strengths)
+        jitter = draw_jitter(rng, config.color_jitter)
         return TrainDraws(crop, resampling, flip, jitter=jitter)
 
     def apply(self, image: Image.Image, draws: TrainDraws) -> np.ndarray:
@@ -211,7 +208,8 @@ class TrainTransform:
         image = image.crop(corners).resize((size, size), draws.resampling)
         if draws.flip:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        image = apply_operations(image, draws.operations, self.fill)
+        for drawn in draws.operations:
+            image = apply_operation(drawn.name, image, drawn.argument, drawn.resampling, self.fill)
         for kind, factor in draws.jitter:
             image = JITTERS[kind](image).enhance(factor)
         return np.asarray(image)

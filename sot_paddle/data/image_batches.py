@@ -10,6 +10,7 @@ Shape legend: B images, S pixels of a side, K classes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,13 +23,14 @@ from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD, normal
 CORRUPT = "corrupt"
 
 
+@dataclass(frozen=True)
 class TrainCollate:
     """Collate function of training: mix the bytes, normalise, erase.
 
     Everything random depends on the seed and the samples' keys only. The mix of a batch is drawn at
     the key of its first sample: each process's share has its own, as in the original.
 
-    Args:
+    Attributes:
         mix: of mixup and CutMix, None for hard labels.
         erasing: of random erasing, None for none.
         seed: of the whole run.
@@ -36,16 +38,11 @@ class TrainCollate:
         std: likewise.
     """
 
-    def __init__(
-        self,
-        mix: MixConfig | None = None,
-        erasing: ErasingConfig | None = None,
-        seed: int = 0,
-        mean: tuple[float, ...] = IMAGENET_MEAN,
-        std: tuple[float, ...] = IMAGENET_STD,
-    ) -> None:
-        self.mix, self.erasing, self.seed = mix, erasing, seed
-        self.mean, self.std = mean, std
+    mix: MixConfig | None = None
+    erasing: ErasingConfig | None = None
+    seed: int = 0
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
 
     def __call__(self, samples: Sequence[TrainSample]) -> dict[str, np.ndarray]:
         """One batch.
@@ -76,15 +73,15 @@ class TrainCollate:
         return batch
 
 
+@dataclass(frozen=True)
 class EvalCollate:
     """Collate function of evaluation: stack what could be decoded.
 
-    Args:
+    Attributes:
         image_size: S, for a batch of which nothing could be decoded.
     """
 
-    def __init__(self, image_size: int) -> None:
-        self.image_size = image_size
+    image_size: int
 
     def __call__(self, samples: Sequence[EvalSample]) -> dict[str, np.ndarray]:
         """One batch.

@@ -129,7 +129,6 @@ class ImageEvalSet:
     Attributes:
         source: the same.
         transform: the same.
-        image_size: height and width of the samples.
     """
 
     instead = "it is left out"
@@ -139,7 +138,6 @@ class ImageEvalSet:
         self, source: ImageSource, transform: EvalTransform, on_corrupt: str = "fatal"
     ) -> None:
         self.source, self.transform, self.on_corrupt = source, transform, on_corrupt
-        self.image_size = transform.img_size
 
     def __len__(self) -> int:
         """Number of images."""

@@ -16,7 +16,6 @@ from PIL import Image
 from sot_paddle.atomic import atomic_directory
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_sources import ArraySource
-from sot_paddle.data.image_transforms import get_resampling
 
 DIGITS = "digits"
 """Stands for a folder on every command line that takes images."""
@@ -26,28 +25,24 @@ EVERY = 5
 """Of each class, images 0, 5, 10, ... are for validation."""
 
 
-def load_digits(
-    img_size: int = 32, interpolation: str = "bicubic"
-) -> tuple[ArraySource, ArraySource]:
-    """The digits as RGB images.
+def load_digits(img_size: int = 32) -> tuple[ArraySource, ArraySource]:
+    """The digits as RGB images, enlarged by bicubic interpolation.
 
     Args:
         img_size: height and width in pixels.
-        interpolation: from 8 x 8 to that size.
 
     Returns:
         Training (1433 images) and validation (364).
 
     Raises:
-        DataError: scikit-learn is missing, or impossible options.
+        DataError: scikit-learn is missing, or fewer than 8 pixels.
     """
     pixels, labels = _read()
-    resampling = get_resampling(interpolation)
     if img_size < 8:
         raise DataError(f"digits: expected at least 8 pixels, got {img_size}")
     images = np.empty((len(pixels), img_size, img_size, 3), dtype=np.uint8)
     for place, image in enumerate(pixels):
-        resized = Image.fromarray(image).resize((img_size, img_size), resampling)
+        resized = Image.fromarray(image).resize((img_size, img_size), Image.Resampling.BICUBIC)
         images[place] = np.asarray(resized)[:, :, None]
     rank = np.empty(len(labels), dtype=np.int64)  # how many of its class come before an image
     for digit in range(len(CLASSES)):
@@ -76,13 +71,12 @@ def _read() -> tuple[np.ndarray, np.ndarray]:
     return grey, digits.target.astype(np.int64)
 
 
-def write_digits(folder: str | Path, img_size: int = 32, interpolation: str = "bicubic") -> Path:
+def write_digits(folder: str | Path, img_size: int = 32) -> Path:
     """Write the digits as an ImageFolder of PNG files: all of it, or nothing.
 
     Args:
         folder: to be made; must not exist.
         img_size: height and width in pixels.
-        interpolation: from 8 x 8 to that size.
 
     Returns:
         ``folder``.
@@ -93,7 +87,7 @@ def write_digits(folder: str | Path, img_size: int = 32, interpolation: str = "b
     folder = Path(folder)
     if folder.exists():
         raise DataError(f"{folder}: expected a new folder, got one that exists; name another")
-    splits = dict(zip(("train", "val"), load_digits(img_size, interpolation), strict=True))
+    splits = dict(zip(("train", "val"), load_digits(img_size), strict=True))
     try:
         with atomic_directory(folder) as unfinished:
             for split, source in splits.items():

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from sot_paddle.config import first_names
 from sot_paddle.data.errors import DataError
+from sot_paddle.data.image_sources import FolderSource
 from sot_paddle.reading import shown
 
 EXTENSIONS = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -24,32 +24,7 @@ OTHER_NAMES = {"val": ("validation",)}
 """The original's second name of the validation folder."""
 
 
-@dataclass(frozen=True)
-class ImageSamples:
-    """The images of one split, in a fixed order: by class, then by path.
-
-    Attributes:
-        root: the split's folder.
-        classes: class names; a label is a position in it.
-        files: n paths relative to ``root``.
-        labels: (n,) int64.
-    """
-
-    root: Path
-    classes: tuple[str, ...]
-    files: tuple[str, ...] = field(repr=False)
-    labels: np.ndarray = field(repr=False, compare=False)
-
-    def __len__(self) -> int:
-        """Number of images."""
-        return len(self.files)
-
-    def path(self, index: int) -> Path:
-        """The file of one image."""
-        return self.root / self.files[index]
-
-
-def read_split(root: str | Path, split: str) -> ImageSamples:
+def read_split(root: str | Path, split: str) -> FolderSource:
     """List one split.
 
     Args:
@@ -74,7 +49,7 @@ def read_split(root: str | Path, split: str) -> ImageSamples:
     )
 
 
-def read_class_folders(folder: str | Path) -> ImageSamples:
+def read_class_folders(folder: str | Path) -> FolderSource:
     """List a folder of class folders.
 
     Args:
@@ -91,10 +66,6 @@ def read_class_folders(folder: str | Path) -> ImageSamples:
     if not folder.is_dir():
         raise DataError(f"{folder}: expected a folder of class folders, got nothing there")
     entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-    return _list_classes(folder, entries)
-
-
-def _list_classes(folder: Path, entries: list[Path]) -> ImageSamples:
     stray = [entry.name for entry in entries if not entry.is_dir() and _is_image(entry.name)]
     classes = tuple(entry.name for entry in entries if entry.is_dir())
     if stray:
@@ -121,7 +92,7 @@ def _list_classes(folder: Path, entries: list[Path]) -> ImageSamples:
             f"in {len(empty)} of {len(classes)}: {first_names(empty)}; remove these folders or "
             "fill them"
         )
-    return ImageSamples(folder, classes, tuple(files), np.array(labels, dtype=np.int64))
+    return FolderSource(folder, classes, tuple(files), np.array(labels, dtype=np.int64))
 
 
 def images_below(folder: Path, name: str = "") -> list[str]:
@@ -148,7 +119,7 @@ def _is_image(name: str) -> bool:
     return not name.startswith(".") and name.lower().endswith(EXTENSIONS)
 
 
-def read_train_val(root: str | Path) -> tuple[ImageSamples, ImageSamples]:
+def read_train_val(root: str | Path) -> tuple[FolderSource, FolderSource]:
     """List both splits of a data set and make sure that they have the same classes.
 
     Raises:

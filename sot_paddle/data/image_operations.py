@@ -93,7 +93,7 @@ def apply_operation(
         resampling: for operations that move pixels.
         fill: colour of the places that moved pixels leave behind.
     """
-    return OPERATIONS[name](image, argument, resampling, fill)
+    return OPERATIONS[name.removesuffix("Increasing")](image, argument, resampling, fill)
 
 
 def _affine(matrix: Callable[[Image.Image, float], tuple[float, ...]]) -> Operation:
@@ -143,7 +143,7 @@ def _without_argument(function: Callable[[Image.Image], Image.Image]) -> Operati
     return lambda image, _argument, _resampling, _fill: function(image)
 
 
-_BASE: Mapping[str, Operation] = {
+OPERATIONS: Mapping[str, Operation] = {
     "AutoContrast": _without_argument(ImageOps.autocontrast),
     "Equalize": _without_argument(ImageOps.equalize),
     "Invert": _without_argument(ImageOps.invert),
@@ -160,6 +160,4 @@ _BASE: Mapping[str, Operation] = {
     "TranslateXRel": _affine(lambda image, part: (1, 0, part * image.width, 0, 1, 0)),
     "TranslateYRel": _affine(lambda image, part: (1, 0, 0, 0, 1, part * image.height)),
 }
-OPERATIONS: Mapping[str, Operation] = {
-    name: _BASE[name.removesuffix("Increasing")] for name in dict.fromkeys(INCREASING + PLAIN)
-}
+"""By name in `PLAIN`."""

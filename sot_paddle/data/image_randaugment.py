@@ -24,7 +24,6 @@ from sot_paddle.data.image_operations import (
     MAX_MAGNITUDE,
     PLAIN,
     Argument,
-    apply_operation,
     level_to_argument,
 )
 
@@ -147,20 +146,3 @@ def draw_operations(
             argument = level_to_argument(name, min(max(magnitude, 0.0), MAX_MAGNITUDE), negate)
             drawn.append(DrawnOperation(name, argument, resampling))
     return tuple(drawn)
-
-
-def apply_operations(
-    image: Image.Image, operations: tuple[DrawnOperation, ...], fill: tuple[int, ...]
-) -> Image.Image:
-    """Carry out drawn operations on an RGB image.
-
-    Args:
-        image: not changed.
-        operations: from :func:`draw_operations`.
-        fill: colour of the places that moved pixels leave behind.
-    """
-    for operation in operations:
-        image = apply_operation(
-            operation.name, image, operation.argument, operation.resampling, fill
-        )
-    return image

@@ -9,6 +9,7 @@ import os
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +18,6 @@ from PIL import Image
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_decoding import CorruptImage, decode_rgb
-from sot_paddle.data.image_folder import ImageSamples
 
 PROBED = 64
 """Images that are decoded to estimate the memory of a whole data set, and at a time."""
@@ -47,28 +47,33 @@ class ImageSource(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class FolderSource:
-    """Image files, decoded anew at each access.
+    """Image files by class, then by path, decoded anew at each access.
 
-    Args:
-        samples: the listed files.
+    Attributes:
+        root: the split's folder.
+        classes: class names; a label is a position in it.
+        files: n paths relative to ``root``.
+        labels: (n,) int64.
     """
 
-    def __init__(self, samples: ImageSamples) -> None:
-        self.samples = samples
-        self.classes, self.labels = samples.classes, samples.labels
+    root: Path
+    classes: tuple[str, ...]
+    files: tuple[str, ...] = field(repr=False)
+    labels: np.ndarray = field(repr=False, compare=False)
 
     def __len__(self) -> int:
         """Number of images."""
-        return len(self.samples)
+        return len(self.files)
 
     def image(self, index: int) -> Image.Image:
         """Decode one image."""
-        return decode_rgb(self.samples.path(index))
+        return decode_rgb(self.root / self.files[index])
 
     def name(self, index: int) -> str:
         """The image's path."""
-        return str(self.samples.path(index))
+        return str(self.root / self.files[index])
 
 
 class ArraySource:
@@ -147,15 +152,12 @@ class CachedSource:
         return self.source.name(index)
 
 
-def first_corrupt(
-    source: ImageSource, indices: Sequence[int], *, threads: int | None = None
-) -> str | None:
+def first_corrupt(source: ImageSource, indices: Sequence[int]) -> str | None:
     """Decode images and forget them.
 
     Args:
         source: of the images.
         indices: which.
-        threads: that decode, None for one per processor.
 
     Returns:
         What is wrong with the first of them that cannot be had, None when all can.
@@ -168,29 +170,22 @@ def first_corrupt(
             return str(error)
         return None
 
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         return next(filter(None, pool.map(reason, indices)), None)
 
 
-def cache_in_memory(
-    source: ImageSource,
-    *,
-    threads: int | None = None,
-    limit: int | None = None,
-    sharers: int = 1,
-) -> CachedSource:
+def cache_in_memory(source: ImageSource, *, sharers: int = 1) -> CachedSource:
     """Decode every image now; the pixels live in one anonymous memory file until the end.
 
     Args:
         source: what to keep.
-        threads: that decode, None for one per processor.
-        limit: bytes that may be used, None for half of the free memory.
-        sharers: processes that do the same on this machine; each gets its part of that half.
+        sharers: processes that do the same on this machine; each may use its part of half of the
+            free memory.
 
     Raises:
         DataError: the images would need, or need, more than that.
     """
-    limit = _free_memory() // (2 * sharers) if limit is None else limit
+    limit = _free_memory() // (2 * sharers)
     probed = np.linspace(0, len(source) - 1, min(PROBED, len(source)), dtype=int)
     first = [_pixels(source, int(place)) for place in probed]
     sizes = [pixels.nbytes for pixels in first if pixels is not None]
@@ -198,21 +193,19 @@ def cache_in_memory(
     _require_memory(source, needed, limit)
     handle = os.memfd_create("images")
     try:
-        places, shapes = _fill(source, handle, threads or os.cpu_count() or 1, limit)
+        places, shapes = _fill(source, handle, limit)
     except (DataError, OSError):
         os.close(handle)
         raise
     return CachedSource(source, handle, places, shapes)
 
 
-def _fill(
-    source: ImageSource, handle: int, threads: int, limit: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _fill(source: ImageSource, handle: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
     """Decode everything into a memory file: first bytes (n,), height and width (n, 2)."""
     places = np.zeros(len(source), dtype=np.int64)
     sizes = np.zeros((len(source), 2), dtype=np.int64)
     end = 0
-    with ThreadPoolExecutor(threads) as pool, open(handle, "wb", closefd=False) as memory:
+    with ThreadPoolExecutor(os.cpu_count()) as pool, open(handle, "wb", closefd=False) as memory:
         for start in range(0, len(source), PROBED):  # a few at a time: memory for one set only
             some = range(start, min(start + PROBED, len(source)))
             for index, pixels in zip(

@@ -14,7 +14,7 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_decoding import decode_rgb
 from sot_paddle.data.image_digits import DIGITS, load_digits
 from sot_paddle.data.image_folder import EXTENSIONS, OTHER_NAMES, read_class_folders, read_split
-from sot_paddle.data.image_sources import FolderSource, ImageSource
+from sot_paddle.data.image_sources import ImageSource
 
 MAX_ROWS = 64
 """Rows of a figure; more would not be looked at."""
@@ -71,9 +71,9 @@ def _choose(place: str, count: int, img_size: int) -> list[ChosenImage]:
         raise DataError(f"{path}: there is no such image or folder")
     inner = {entry.name for entry in path.iterdir() if entry.is_dir() and entry.name[0] != "."}
     if inner & {"train", "val", *OTHER_NAMES["val"]}:
-        return _of_each_class(FolderSource(read_split(path, "val")), count)
+        return _of_each_class(read_split(path, "val"), count)
     if inner:
-        return _of_each_class(FolderSource(read_class_folders(path)), count)
+        return _of_each_class(read_class_folders(path), count)
     files = sorted(
         entry
         for entry in path.iterdir()

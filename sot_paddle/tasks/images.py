@@ -23,7 +23,6 @@ from sot_paddle.data.image_digits import DIGITS, load_digits
 from sot_paddle.data.image_erasing import ErasingConfig
 from sot_paddle.data.image_folder import (
     OTHER_NAMES,
-    ImageSamples,
     check_class_count,
     read_class_folders,
     read_split,
@@ -154,10 +153,7 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
         ValueError: ``top5`` of five classes or fewer.
     """
     digits = config.data_dir == DIGITS
-    if digits:
-        sources = load_digits(config.img_size)
-    else:
-        sources = tuple(FolderSource(part) for part in read_train_val(config.data_dir))
+    sources = load_digits(config.img_size) if digits else read_train_val(config.data_dir)
     classes = sources[0].classes
     if config.num_classes is not None:
         check_class_count(classes, config.num_classes, config.data_dir)
@@ -190,7 +186,7 @@ def evaluation_split(
     images: ImageEvalSet, batch_size: int, workers: int, dtype: str, fingerprint: str = ""
 ) -> ImageSplit:
     """Evaluation images as a split."""
-    collate = EvalCollate(images.image_size)
+    collate = EvalCollate(images.transform.img_size)
     return ImageSplit(images, collate, batch_size, workers, dtype, fingerprint)
 
 
@@ -203,7 +199,7 @@ def load_evaluation(config: ImageEvalConfig, transform: EvalTransform) -> ImageE
     if config.data_dir == DIGITS:
         source: ImageSource = load_digits(transform.img_size)[1]
     else:
-        source = FolderSource(_read_val(config.data_dir, bare=config.imagenet_a))
+        source = _read_val(config.data_dir, bare=config.imagenet_a)
     if config.imagenet_a:
         require_synsets(source.classes, config.data_dir)
     return ImageEvalSet(source, transform, config.on_corrupt)
@@ -219,7 +215,7 @@ def fingerprint(source: ImageSource) -> str:
     digest = hashlib.sha256("\n".join(source.classes).encode())
     digest.update(np.ascontiguousarray(source.labels).tobytes())
     if isinstance(source, FolderSource):
-        digest.update("\n".join(source.samples.files).encode())
+        digest.update("\n".join(source.files).encode())
     else:
         for index in range(len(source)):
             digest.update(np.asarray(source.image(index)).tobytes())
@@ -236,7 +232,7 @@ def _require_decodable(source: ImageSource) -> None:
         raise DataError(reason)
 
 
-def _read_val(root: str, *, bare: bool) -> ImageSamples:
+def _read_val(root: str, *, bare: bool) -> FolderSource:
     """ImageNet-A comes as bare class folders; so may any set that is only evaluated."""
     place = Path(root)
     split = any((place / name).is_dir() for name in ("val", *OTHER_NAMES["val"]))

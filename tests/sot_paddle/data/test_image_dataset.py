@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sot_paddle.data import image_batches, image_dataset
+from sot_paddle.data import image_batches, image_dataset, image_sources
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_augment import AugmentConfig
 from sot_paddle.data.image_batches import CORRUPT, EvalCollate, TrainCollate
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> FolderSource:
         Image.fromarray(rng.integers(0, 256, (15, 18, 3), dtype=np.uint8)).save(path)
         if name[-1] in "15":
             path.write_bytes(path.read_bytes()[:90])
-    return FolderSource(read_class_folders(tmp_path))
+    return read_class_folders(tmp_path)
 
 
 def test_a_sample_depends_on_seed_epoch_and_index_only(source) -> None:
@@ -140,7 +140,7 @@ def test_a_data_set_of_damaged_files_is_refused(folder, monkeypatch) -> None:
 
 
 def test_the_cache_gives_the_same_pixels_and_the_same_errors(folder) -> None:
-    cached = cache_in_memory(folder, threads=2)
+    cached = cache_in_memory(folder)
     assert (cached.classes, len(cached), cached.name(3)) == (folder.classes, 6, folder.name(3))
     assert np.array_equal(cached.labels, folder.labels)
     good = (0, 2, 3, 4)
@@ -159,11 +159,13 @@ def test_the_cache_gives_the_same_pixels_and_the_same_errors(folder) -> None:
     assert other.image(0).size == (18, 15)
 
 
-def test_the_cache_refuses_what_does_not_fit(source) -> None:
+def test_the_cache_refuses_what_does_not_fit_half_of_the_memory(source, monkeypatch) -> None:
     size = 8 * 20 * 17 * 3
-    assert len(cache_in_memory(source, limit=size)) == 8
+    monkeypatch.setattr(image_sources, "_free_memory", lambda: 2 * size)
+    assert len(cache_in_memory(source)) == 8
+    monkeypatch.setattr(image_sources, "_free_memory", lambda: 2 * size - 1)
     with pytest.raises(DataError, match="keeping 8 decoded images .* leave the cache off"):
-        cache_in_memory(source, limit=size - 1)
+        cache_in_memory(source)
 
 
 def test_positions_outside_the_data_set(source) -> None:

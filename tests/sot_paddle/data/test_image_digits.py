@@ -15,7 +15,7 @@ from sot_paddle.data.image_digits import load_digits, write_digits
 
 
 def test_split_is_stratified_and_whole() -> None:
-    train, val = load_digits(8, "nearest")
+    train, val = load_digits(8)
     assert (len(train), len(val)) == (1433, 364)
     assert np.bincount(val.labels).tolist() == [36, 37, 36, 37, 37, 37, 37, 36, 35, 36]
     names = [source.name(index) for source in (train, val) for index in range(len(source))]
@@ -26,7 +26,7 @@ def test_split_is_stratified_and_whole() -> None:
 
 def test_pixels_and_labels_are_the_original_s() -> None:
     original = original_digits()
-    for source in load_digits(8, "nearest"):
+    for source in load_digits(8):
         for index in (0, 1, len(source) - 1):
             place = int(source.name(index).split()[1])
             grey = np.asarray(source.image(index))
@@ -64,5 +64,3 @@ def test_writing_refuses_an_existing_folder_and_leaves_nothing_half_done(
 def test_refusals() -> None:
     with pytest.raises(DataError, match="at least 8 pixels"):
         load_digits(7)
-    with pytest.raises(DataError, match="interpolation: expected"):
-        load_digits(32, "cubic")

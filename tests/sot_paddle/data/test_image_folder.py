@@ -34,7 +34,7 @@ def test_order_labels_and_nested_files_are_those_of_torchvision(tmp_path: Path) 
     theirs = ImageFolder(tmp_path / "train")
     assert ours.classes == tuple(theirs.classes) == ("10", "2", "Zoo", "ant")
     assert set(EXTENSIONS) == set(IMG_EXTENSIONS)
-    assert sorted((str(ours.path(i)), int(ours.labels[i])) for i in range(len(ours))) == sorted(
+    assert sorted((ours.name(i), int(ours.labels[i])) for i in range(len(ours))) == sorted(
         theirs.samples
     )
     assert ours.labels.dtype == np.int64

@@ -51,7 +51,7 @@ def arrays(loader: ImageLoader) -> list[dict[str, np.ndarray]]:
 
 def evaluation_loader(dataset: ImageEvalSet, batch_size: int, workers: int = 0) -> ImageLoader:
     batches = EpochOrder(len(dataset), batch_size, shuffle=False).batches()
-    return ImageLoader(dataset, batches, EvalCollate(dataset.image_size), workers)
+    return ImageLoader(dataset, batches, EvalCollate(dataset.transform.img_size), workers)
 
 
 def train_loader(source, workers: int, **options) -> ImageLoader:
@@ -65,7 +65,7 @@ def test_workers_change_nothing_and_epochs_do(shared_data) -> None:
     folder = shared_data / "images" / "flowers5"
     if not folder.is_dir():
         pytest.skip("../shared/data/images/flowers5 absent")
-    source = FolderSource(read_split(folder, "val"))
+    source = read_split(folder, "val")
     alone, workers = (train_loader(source, count) for count in (0, 2))
     epochs = [[arrays(loader) for loader in (alone, workers)] for _ in range(2)]
     for one, other in epochs:
@@ -100,7 +100,7 @@ def damaged(tmp_path: Path) -> FolderSource:
         Image.fromarray(rng.integers(0, 256, (20, 20, 3), dtype=np.uint8)).save(path)
         if index in (2, 7):
             path.write_bytes(path.read_bytes()[:99])
-    return FolderSource(read_class_folders(tmp_path))
+    return read_class_folders(tmp_path)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -135,7 +135,7 @@ def test_evaluation_counts_only_what_it_saw(damaged, caplog) -> None:
 def test_the_first_corrupt_image_is_found(damaged) -> None:
     assert first_corrupt(damaged, [0, 1, 3, 11]) is None
     assert "07.png: the image cannot be decoded" in first_corrupt(damaged, range(3, 12))
-    assert "02.png" in first_corrupt(cache_in_memory(damaged), range(12), threads=1)
+    assert "02.png" in first_corrupt(cache_in_memory(damaged), range(12))
     Path(damaged.name(4)).unlink()
     said = first_corrupt(damaged, [4])
     assert "04.png: No such file or directory; expected a readable image file" in said
@@ -163,7 +163,7 @@ def test_cached_images_are_shared_with_the_workers(damaged) -> None:
 def test_the_written_digits_load_as_a_folder(tmp_path: Path) -> None:
     folder = write_digits(tmp_path / "digits", SIZE)
     _, val = load_digits(SIZE)
-    source = FolderSource(read_split(folder, "val"))
+    source = read_split(folder, "val")
     assert len(source) == len(val) == 364
     assert source.classes == val.classes
     loaded = {Path(source.name(i)).stem: (i, source.labels[i]) for i in range(len(source))}
