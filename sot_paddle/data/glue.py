@@ -51,7 +51,7 @@ def split_paths(data_dir: str | Path, task: str | Task, split: str) -> tuple[Pat
         DataError: none of the files that may hold the split is there.
     """
     task = get_task(task)
-    return _paths(Path(data_dir), _locate(Path(data_dir), task, split))
+    return tuple(Path(data_dir) / name for name in _locate(Path(data_dir), task, split).names)
 
 
 def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Example]:
@@ -98,15 +98,7 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
 
 
 def _present(folder: Path, file: SplitFile) -> bool:
-    return all(path.is_file() for path in _paths(folder, file))
-
-
-def _paths(folder: Path, file: SplitFile) -> tuple[Path, ...]:
-    return tuple(folder / name for name in _names(file))
-
-
-def _names(file: SplitFile) -> tuple[str, ...]:
-    return (file.name,) if file.member_ids is None else (file.name, file.member_ids)
+    return all((folder / name).is_file() for name in file.names)
 
 
 def _locate(folder: Path, task: Task, split: str) -> SplitFile:
@@ -115,7 +107,7 @@ def _locate(folder: Path, task: Task, split: str) -> SplitFile:
     for file in task.splits[name]:
         if _present(folder, file):
             return file
-    wanted = " or ".join(" with ".join(_names(file)) for file in task.splits[name])
+    wanted = " or ".join(" with ".join(file.names) for file in task.splits[name])
     asked = f"{task.title} {name}: expected {wanted} in {folder}"
     if not folder.is_dir():
         kind = "is a file, not a folder" if folder.exists() else "does not exist"

@@ -35,6 +35,11 @@ class SplitFile:
     member_ids: str | None = None
     members: bool = True
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every file that is read."""
+        return (self.name,) if self.member_ids is None else (self.name, self.member_ids)
+
 
 @dataclass(frozen=True)
 class Task:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sot_paddle.data.errors import DataError
@@ -42,6 +41,21 @@ class SentencePieceTokenizer(SubwordTokenizer):
         form = RowForm((first,), (separator,), (separator,), typed=True)
         return Pipeline(backend, form, pad, mask, lower, settings=f"{lower} ")
 
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of texts, without special tokens."""
+        return [self._backend.encode(text) for text in texts]
+
+    def pieces(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """Refuses: where a piece lies in its text is not known.
+
+        Raises:
+            DataError: always.
+        """
+        raise DataError(
+            "a SentencePiece model does not tell where a token lies in its text, which answers in "
+            "a text need: use a model with another tokenizer"
+        )
+
 
 def _find(folder: Path) -> Path:
     if not folder.is_dir():
@@ -52,15 +66,8 @@ def _find(folder: Path) -> Path:
     raise DataError(f"no SentencePiece model in {folder}: expected {' or '.join(MODEL_FILES)}")
 
 
-@dataclass(frozen=True)
-class _Encoded:
-    """Token ids of a text."""
-
-    ids: list[int]
-
-
 class _Pieces:
-    """The calls of the tokenizers library that a `SubwordTokenizer` makes.
+    """A model, with the calls of the tokenizers library that a `SubwordTokenizer` makes.
 
     Args:
         path: the model.
@@ -101,25 +108,8 @@ class _Pieces:
         """The token of an id."""
         return self._tokens[index]
 
-    def encode_batch_fast(
-        self, texts: Sequence[str], *, add_special_tokens: bool
-    ) -> list[_Encoded]:
-        """Token ids of texts."""
-        assert not add_special_tokens
-        return [_Encoded(self._encode(text)) for text in texts]
-
-    def encode_batch(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[_Encoded]:
-        """Refuses: where a piece lies in its text is not known.
-
-        Raises:
-            DataError: always.
-        """
-        raise DataError(
-            "a SentencePiece model does not tell where a token lies in its text, which answers in "
-            "a text need: use a model with another tokenizer"
-        )
-
-    def _encode(self, text: str) -> list[int]:
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text."""
         parts = self._special.split(text)  # text, token, text, ...
         ids: list[int] = []
         for place, part in enumerate(parts):

@@ -206,14 +206,9 @@ class SubwordTokenizer:
         """
         limit = max_length or self.max_length
         first = self.ids(text_a)
-        second = None if text_b is None else self.ids(text_b)
-        rows, types = [], []
-        for position, ids in enumerate(first):
-            pair = None if second is None else second[position]
-            row, boundary = self._assemble(ids, pair, limit)
-            rows.append(row)
-            types.append(boundary)
-        return TokenFeatures.from_rows(rows, types)
+        second = [None] * len(first) if text_b is None else self.ids(text_b)
+        made = [self._assemble(*pair, limit) for pair in zip(first, second, strict=True)]
+        return TokenFeatures.from_rows([row for row, _ in made], [start for _, start in made])
 
     def encode_batch(
         self,

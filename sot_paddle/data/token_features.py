@@ -128,19 +128,19 @@ def pad_rows(
     return batch
 
 
+@dataclass(frozen=True)
 class PadCollator:
     """Rows of tokenized examples to one padded batch; see :func:`pad_rows`.
 
-    Args:
+    Attributes:
         pad: ``"max_length"`` (the original) or ``"longest"`` of the batch.
         max_length: row length for ``"max_length"``.
         pad_id: token id of padding.
     """
 
-    def __init__(
-        self, pad: str = "max_length", max_length: int | None = None, pad_id: int = 0
-    ) -> None:
-        self.pad, self.max_length, self.pad_id = pad, max_length, pad_id
+    pad: str = "max_length"
+    max_length: int | None = None
+    pad_id: int = 0
 
     def __call__(self, features: TokenFeatures, positions: Iterable[int]) -> dict[str, np.ndarray]:
         """(B, S) int64 ``input_ids``, ``token_type_ids``, ``attention_mask``; (B,) ``labels``."""

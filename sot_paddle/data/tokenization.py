@@ -12,12 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
-from sot_paddle.data.vocabulary import (
-    MAX_WORD_CHARS,
-    SPECIAL_TOKENS,
-    load_backend,
-    set_text_pipeline,
-)
+from sot_paddle.data.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS, load_backend
 
 
 class WordPieceTokenizer(SubwordTokenizer):
@@ -43,13 +38,21 @@ class WordPieceTokenizer(SubwordTokenizer):
         super().__init__(source, **options)
 
     def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:
+        from tokenizers import normalizers, pre_tokenizers
+
         backend, settings = load_backend(source)
         lower = settings.get("do_lower_case") if do_lower_case is None else do_lower_case
         lower = True if lower is None else bool(lower)
         given = self._strip_accents
         accents = settings.get("strip_accents") if given is None else given
         chinese = settings.get("tokenize_chinese_chars", True)
-        set_text_pipeline(backend, lower, accents, chinese)
+        backend.normalizer = normalizers.BertNormalizer(
+            handle_chinese_chars=chinese, strip_accents=accents, lowercase=lower
+        )
+        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        backend.no_padding()
+        backend.no_truncation()
+        backend.add_special_tokens(list(SPECIAL_TOKENS))
         pad, _, first, separator, mask = map(backend.token_to_id, SPECIAL_TOKENS)
         form = RowForm((first,), (separator,), (separator,), typed=True)
         return Pipeline(backend, form, pad, mask, lower, settings=f"{MAX_WORD_CHARS} ")

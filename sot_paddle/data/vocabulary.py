@@ -45,26 +45,6 @@ def load_backend(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
     return _from_vocabulary(source / "vocab.txt"), settings
 
 
-def set_text_pipeline(backend: Tokenizer, lower: bool, accents: bool | None, chinese: bool) -> None:
-    """Set how text is cleaned and split; padding, truncation and templates are not its to do.
-
-    Args:
-        backend: changed in place.
-        lower: lower-case the text.
-        accents: strip accents; None follows ``lower``.
-        chinese: put spaces around CJK characters.
-    """
-    from tokenizers import normalizers, pre_tokenizers
-
-    backend.normalizer = normalizers.BertNormalizer(
-        handle_chinese_chars=chinese, strip_accents=accents, lowercase=lower
-    )
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.no_padding()
-    backend.no_truncation()
-    backend.add_special_tokens(list(SPECIAL_TOKENS))
-
-
 def _from_vocabulary(path: Path) -> Tokenizer:
     from tokenizers import Tokenizer, models
 
