@@ -6,6 +6,7 @@ pair only, so any number of workers and processes, and a resumed run, see the sa
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -118,26 +119,21 @@ class ImageTrainSet:
         )
 
 
+@dataclass(frozen=True, eq=False)
 class ImageEvalSet:
     """Images for evaluation, in the source's order.
 
-    Args:
+    Attributes:
         source: the images.
         transform: of the evaluation.
         on_corrupt: ``"fatal"``, or ``"skip"``: the sample has no image, the batch leaves it out.
-
-    Attributes:
-        source: the same.
-        transform: the same.
     """
 
+    source: ImageSource
+    transform: EvalTransform
+    on_corrupt: str = "fatal"
     instead = "it is left out"
     """What becomes of a corrupt image that is skipped."""
-
-    def __init__(
-        self, source: ImageSource, transform: EvalTransform, on_corrupt: str = "fatal"
-    ) -> None:
-        self.source, self.transform, self.on_corrupt = source, transform, on_corrupt
 
     def __len__(self) -> int:
         """Number of images."""

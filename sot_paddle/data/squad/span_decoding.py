@@ -78,7 +78,7 @@ def decode(
     features: SpanFeatures,
     starts: np.ndarray,
     ends: np.ndarray,
-    options: DecodingOptions | None = None,
+    options: DecodingOptions,
 ) -> dict[str, Answer]:
     """Answer every question.
 
@@ -87,14 +87,13 @@ def decode(
         features: their rows.
         starts: (n, T) scores of each token as the first of the answer.
         ends: (n, T) scores of each token as the last.
-        options: None for the published ones.
+        options: how spans are chosen.
 
     Returns:
         Question id -> answer, in the order of the questions.
 
     Source: C.4.
     """
-    options = options or DecodingOptions()
     found: list[list[Candidate]] = [[] for _ in questions]
     nulls: list[list[float]] = [[] for _ in questions]
     for row, owner in enumerate(features.questions):
