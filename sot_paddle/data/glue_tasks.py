@@ -114,6 +114,7 @@ def standard_splits(**changes: tuple[SplitFile, ...]) -> Mapping[str, tuple[Spli
 
 def _standard(name: str, title: str, **fields) -> Task:
     fields.setdefault("splits", standard_splits())
+    fields.setdefault("label", "label")
     files = fields.pop("prediction_files", {"test": f"{title}.tsv"})
     return Task(name=name, title=title, prediction_files=MappingProxyType(files), **fields)
 
@@ -149,7 +150,6 @@ _ALL = (
         "cola",
         "CoLA",
         text=("sentence",),
-        label="label",
         labels=BINARY,
         metrics=("mcc",),
         splits=standard_splits(
@@ -157,7 +157,7 @@ _ALL = (
             dev=(SplitFile("dev.tsv", columns=COLA_COLUMNS),),
         ),
     ),
-    _standard("sst-2", "SST-2", text=("sentence",), label="label", labels=BINARY, metrics=ACCURACY),
+    _standard("sst-2", "SST-2", text=("sentence",), labels=BINARY, metrics=ACCURACY),
     _standard(
         "mrpc",
         "MRPC",
@@ -200,16 +200,9 @@ _ALL = (
             "test_diagnostic": "AX.tsv",
         },
     ),
-    _standard(
-        "qnli",
-        "QNLI",
-        text=("question", "sentence"),
-        label="label",
-        labels=ENTAILMENT,
-        metrics=ACCURACY,
-    ),
-    _standard("rte", "RTE", text=PAIR, label="label", labels=ENTAILMENT, metrics=ACCURACY),
-    _standard("wnli", "WNLI", text=PAIR, label="label", labels=BINARY, metrics=ACCURACY),
+    _standard("qnli", "QNLI", text=("question", "sentence"), labels=ENTAILMENT, metrics=ACCURACY),
+    _standard("rte", "RTE", text=PAIR, labels=ENTAILMENT, metrics=ACCURACY),
+    _standard("wnli", "WNLI", text=PAIR, labels=BINARY, metrics=ACCURACY),
 )
 
 TASKS: Mapping[str, Task] = MappingProxyType({task.name: task for task in _ALL})
