@@ -104,7 +104,8 @@ class SquadTask:
             {name: answer.null_odds for name, answer in answers.items()},
             null_limit=np.inf,  # the threshold has decided already
         )
-        return {"loss": span_losses(found.outputs, found.labels), **scores}
+        losses = [mean_loss(found.outputs[:, at], found.labels[:, at]) for at in (0, 1)]
+        return {"loss": float(np.mean(losses)), **scores}
 
     def prediction_files(self, split: str) -> tuple[str, ...]:
         """Names of the official files of answers."""
@@ -150,8 +151,3 @@ def load_squad(
         test=dev if config.do_predict else {},
         vocab_size=vocab_size,
     )
-
-
-def span_losses(outputs: np.ndarray, labels: np.ndarray) -> float:
-    """Mean loss of a split from start and end scores (M, 2, T) and spans (M, 2)."""
-    return float(np.mean([mean_loss(outputs[:, at], labels[:, at]) for at in (0, 1)]))

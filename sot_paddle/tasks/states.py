@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +32,6 @@ class StateSplit(ShuffledSplit):
         indices: (n,) number of each example in its file, None where nothing is predicted.
 
     Attributes:
-        source: the same.
-        indices: the same.
         labels: (n,) labels, (n, 2) spans, or None.
     """
 
@@ -66,56 +63,36 @@ class StateSplit(ShuffledSplit):
         return batch if self.labels is None else batch | {"labels": self.labels[chosen]}
 
 
-@dataclass
-class ProbedGlueTask(GlueTask):
-    """A GLUE task by a probe of each layer: the scores of the best layer, and those of each."""
+class _EachLayer:
+    """A task by a probe of each layer; the layers are the axis before the last one of the outputs.
+
+    The scores are those of the best layer, and those of each; the last layer predicts.
+    """
 
     def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
         """Sum over the layers."""
         return probe_loss(outputs, labels)
 
     def score(self, split: str, found: Predictions) -> dict[str, float]:
-        """The official metrics of the best layer and of each layer, from (M, L, K)."""
-        return _scored(super().score, split, found, layers=1, metric=self.metric)
+        """The official scores of the best layer and of each layer."""
+        score, layers = super().score, range(found.outputs.shape[-2])
+        return of_layers([score(split, _of_layer(found, at)) for at in layers], self.metric)
 
     def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
         """Write the last layer's."""
-        return super().write_predictions(folder, split, _of_layer(found, -1, layers=1))
+        return super().write_predictions(folder, split, _of_layer(found, -1))
 
 
-@dataclass
-class ProbedSquadTask(SquadTask):
-    """SQuAD by a probe of each layer: the scores of the best layer, and those of each."""
-
-    def loss(self, outputs: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
-        """Sum over the layers of the mean loss of first and last token."""
-        return probe_loss(outputs, labels)
-
-    def score(self, split: str, found: Predictions) -> dict[str, float]:
-        """The official scores of the best layer and of each layer, from (M, 2, L, T)."""
-        return _scored(super().score, split, found, layers=2, metric=self.metric)
-
-    def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
-        """Write the last layer's answers."""
-        return super().write_predictions(folder, split, _of_layer(found, -1, layers=2))
+class ProbedGlueTask(_EachLayer, GlueTask):
+    """A GLUE task by a probe of each layer, whose outputs are (M, L, K)."""
 
 
-def _of_layer(found: Predictions, layer: int, *, layers: int) -> Predictions:
-    """One layer's, where ``layers`` is the axis of the layers."""
-    return Predictions(found.indices, found.outputs.take(layer, axis=layers), found.labels)
+class ProbedSquadTask(_EachLayer, SquadTask):
+    """SQuAD by a probe of each layer, whose outputs are (M, 2, L, T)."""
 
 
-def _scored(
-    score: Callable[[str, Predictions], dict[str, float]],
-    split: str,
-    found: Predictions,
-    *,
-    layers: int,
-    metric: str,
-) -> dict[str, float]:
-    count = found.outputs.shape[layers]
-    each = [score(split, _of_layer(found, at, layers=layers)) for at in range(count)]
-    return of_layers(each, metric)
+def _of_layer(found: Predictions, layer: int) -> Predictions:
+    return Predictions(found.indices, found.outputs.take(layer, axis=-2), found.labels)
 
 
 def of_layers(each: Sequence[Mapping[str, float]], metric: str) -> dict[str, float]:
