@@ -298,19 +298,21 @@ def build_record(record: type[Record], values: Mapping[str, Any], *, where: str 
 
     Args:
         record: a dataclass type.
-        values: option name to value; an int is accepted for a float, nothing else is converted.
+        values: option name to value; an int is accepted for a float, a list for a tuple, nothing
+            else is converted.
         where: prefix of error messages, such as a file name.
 
-    Returns:
-        The record.
-
     Raises:
-        ValueError: an unknown key (the near names are listed), a wrong type (``1e-5`` in YAML
-            is a string: write ``1.0e-5``), or a value out of range.
+        ValueError: a missing or unknown key (the near names are listed), a wrong type (``1e-5``
+            in YAML is a string: write ``1.0e-5``), or a value out of range.
     """
     prefix = f"{where}: " if where else ""
     annotations = typing.get_type_hints(record)
-    fields = {field.name for field in dataclasses.fields(record)}  # type: ignore[arg-type]
+    fields = {field.name: field for field in dataclasses.fields(record)}  # type: ignore[arg-type]
+    for name, field in fields.items():
+        without_default = field.default is field.default_factory is dataclasses.MISSING
+        if without_default and name not in values:
+            raise ValueError(f"{prefix}{name} is missing")
     clean = {}
     for key, value in values.items():
         if key not in fields:
@@ -324,7 +326,8 @@ def build_record(record: type[Record], values: Mapping[str, Any], *, where: str 
                 f"got {value!r} ({type(value).__name__}){hint}"
             )
         as_float = annotations[key] in (float, float | None) and isinstance(value, int)
-        as_tuple = isinstance(value, list) and typing.get_origin(annotations[key]) is tuple
+        kinds = (annotations[key], *typing.get_args(annotations[key]))  # "or None" is one of two
+        as_tuple = isinstance(value, list) and tuple in map(typing.get_origin, kinds)
         clean[key] = float(value) if as_float else tuple(value) if as_tuple else value
     try:
         return record(**clean)
@@ -354,14 +357,6 @@ def sort_options(
 
     Where both have an option of one name (``qkv_bias``) it is the backbone's, and
     ``head_qkv_bias`` names the head's.
-
-    Args:
-        record: of the backbone.
-        options: option name to value.
-        where: the model's name, for error messages.
-
-    Returns:
-        The two records.
 
     Raises:
         ValueError: an unknown option (the near ones are listed), a wrong type, or a value out of
@@ -419,14 +414,9 @@ def _with_point(number: float) -> str:
     return f"{mantissa}{'' if '.' in mantissa or not exponent else '.0'}{exponent}{power}"
 
 
-def _shipped_configs() -> Path:
-    """``configs/``: inside of an installed package, beside it in a checkout."""
-    installed = Path(__file__).with_name("configs")
-    return installed if installed.is_dir() else Path(__file__).resolve().parents[1] / "configs"
-
-
-CONFIGS = _shipped_configs()
-"""The YAML files that come with the project."""
+_INSTALLED = Path(__file__).with_name("configs")
+CONFIGS = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).resolve().parents[1] / "configs"
+"""The YAML files that come with the project: in an installed package, beside it in a checkout."""
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:

@@ -136,8 +136,6 @@ class SwinConfig(ImageConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("depths", "num_heads"):  # a YAML list is as good
-            object.__setattr__(self, name, tuple(getattr(self, name)))
         for name in ("patch_size", "embed_dim", "window_size"):
             require_positive(name, getattr(self, name))
         if not 1 <= len(self.depths) <= _STAGES or len(self.depths) != len(self.num_heads):

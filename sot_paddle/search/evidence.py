@@ -52,9 +52,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         require_one_of("command", self.command, COMMANDS)
-        for name, kind, at_least in (
-            *(("learning_rates", float, 2), ("rate_seeds", int, 1), ("seeds", int, 2)),
-        ):
+        lists = (("learning_rates", float, 2), ("rate_seeds", int, 1), ("seeds", int, 2))
+        for name, kind, at_least in lists:
             values = getattr(self, name)
             right = [value for value in values if type(value) is kind]
             if len(right) < len(values) or len(set(values)) < max(len(values), at_least):
@@ -85,15 +84,7 @@ def read_plan(path: str | Path) -> Plan:
     Raises:
         ValueError: not readable, an unknown or missing key, a wrong type or value.
     """
-    values = load_yaml(path)
-    missing = [field.name for field in dataclasses.fields(Plan) if field.name not in values]
-    if missing:
-        raise ValueError(f"{path}: {missing[0]} is missing")
-    try:
-        return build_record(Plan, values, where=str(path))
-    except ValueError as error:
-        text = str(error)
-        raise ValueError(text if text.startswith(str(path)) else f"{path}: {text}") from None
+    return build_record(Plan, load_yaml(path), where=str(path))
 
 
 @dataclass(frozen=True)
@@ -201,19 +192,14 @@ class Evidence:
 
 def _words(options: Mapping[str, Any]) -> list[str]:
     texts = {
-        name: {True: "true", False: "false"}[value] if isinstance(value, bool) else value
+        name: str(value).lower() if isinstance(value, bool) else value
         for name, value in options.items()
     }
     return [word for name, text in texts.items() for word in ("--set", f"{name}={text}")]
 
 
 def markdown(summary: Mapping[str, Any], count: int) -> str:
-    """One table of all tasks that have a finished seed.
-
-    Args:
-        summary: of :meth:`Evidence.run`.
-        count: seeds of the plan.
-    """
+    """One table of all tasks that have a finished seed, of so many seeds of the plan."""
     names = ["task", "score", "seeds", "of", "rate", "mean", "deviation", "95 %", "p"]
     rows = []
     for task, found in summary.items():

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optuna.pruners import BasePruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.trial import Trial
 
 from sot_paddle.config import build_record, load_yaml, require_one_of
@@ -27,7 +28,11 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 
 DIRECTIONS = ("minimize", "maximize")
 SAMPLERS = ("tpe", "random")
-PRUNERS = ("none", "median", "halving")
+PRUNERS: Mapping[str, type[BasePruner]] = {
+    "none": NopPruner,
+    "median": MedianPruner,
+    "halving": SuccessiveHalvingPruner,
+}
 MAIN_METRIC = "main"
 """Stands for the metric by which a run chooses its best checkpoint."""
 
@@ -62,10 +67,9 @@ class Parameter:
     def _check_choice(self) -> None:
         if self.low is not None or self.high is not None:
             raise ValueError("a choice has values, no low and no high")
-        values = tuple(self.values or ())
+        values = self.values or ()
         if len({repr(value) for value in values}) != len(values) or len(values) < 2:
             raise ValueError(f"a choice needs two values or more, all different, got {values}")
-        object.__setattr__(self, "values", values)
 
     def _check_bounds(self) -> None:
         if self.values is not None or self.low is None or self.high is None:
@@ -131,23 +135,13 @@ class SearchSpace:
 
 
 def read_space(path: str | Path) -> SearchSpace:
-    """Read the file of a search space.
-
-    Args:
-        path: a YAML file.
-
-    Returns:
-        The space.
+    """Read the YAML file of a search space.
 
     Raises:
         ValueError: not readable, an unknown or missing key, a wrong type or value.
     """
     values = load_yaml(path)
-    required = ("command", "metric", "direction", "parameters")
-    for name in required:
-        if name not in values:
-            raise ValueError(f"{path}: {name} is missing (a space needs {', '.join(required)})")
-    drawn = values["parameters"]
+    drawn = values.get("parameters", {})
     if not isinstance(drawn, dict):
         raise ValueError(f"{path}: parameters must map an option to what it is drawn from")
     parameters = {}
@@ -163,7 +157,4 @@ def as_data(space: SearchSpace) -> dict[str, Any]:
     """The space as it is remembered: JSON-ready, without the number of trials."""
     values = dataclasses.asdict(space)
     values.pop("trials")
-    for parameter in values["parameters"].values():
-        if parameter["values"] is not None:
-            parameter["values"] = list(parameter["values"])
     return values

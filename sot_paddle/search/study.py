@@ -18,14 +18,13 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.pruners import BasePruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import URL
 
 from sot_paddle.search.run_record import require_same
-from sot_paddle.search.space import COMMANDS, MAIN_METRIC, SearchSpace, as_data
+from sot_paddle.search.space import COMMANDS, MAIN_METRIC, PRUNERS, SearchSpace, as_data
 from sot_paddle.search.training_process import (
     Evaluation,
     Refused,
@@ -43,12 +42,6 @@ MAX_FAILURES = 3
 
 _NAME = "search"
 _METRIC = "metric"  # user attribute of the study: the name that "main" stands for
-
-_PRUNERS: Mapping[str, Callable[[], BasePruner]] = {
-    "none": NopPruner,
-    "median": MedianPruner,
-    "halving": SuccessiveHalvingPruner,
-}
 
 
 @dataclass(frozen=True)
@@ -85,7 +78,7 @@ class Search:
             storage=RDBStorage(place.render_as_string()),
             study_name=_NAME,
             direction=self.space.direction,
-            pruner=_PRUNERS[self.space.pruner](),
+            pruner=PRUNERS[self.space.pruner](),
             load_if_exists=True,
         )
 
@@ -210,19 +203,10 @@ class _Pruning:
 def draw(
     study: optuna.Study, trial: Trial, space: SearchSpace, seed: int
 ) -> dict[str, bool | int | float | str]:
-    """Draw the options of a trial; those that it has already stay.
+    """Draw the options of a trial, by name; those that it has already stay.
 
     Each draw has random numbers of its own, made of (seed, trial, place of the option), so that a
-    search that goes on after a kill neither repeats nor shifts any.
-
-    Args:
-        study: its sampler is replaced.
-        trial: of the study.
-        space: what is drawn.
-        seed: of the search.
-
-    Returns:
-        Option to value.
+    search that goes on after a kill neither repeats nor shifts any. The study's sampler changes.
     """
     options = {}
     for place, (name, parameter) in enumerate(space.parameters.items()):

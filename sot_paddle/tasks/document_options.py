@@ -97,8 +97,6 @@ class DocumentTrainConfig(TunedOptions, TextRunOptions):
     def __post_init__(self) -> None:
         self.require("task_name", "data_dir", "model_name_or_path", "output_dir")
         object.__setattr__(self, "task_name", task_title(self.task_name))
-        if self.layer_learning_rate is not None:  # a list where it comes from a file
-            object.__setattr__(self, "layer_learning_rate", tuple(self.layer_learning_rate))
         self.check()
         self.check_half()
         self._check_rows()

@@ -149,13 +149,11 @@ class TextRunOptions(RunOptions):
         return self.warmup_steps or self.warmup_proportion * steps
 
     def check(self) -> None:
-        """Refuse impossible values; makes a tuple of the seeds.
+        """Refuse impossible values.
 
         Raises:
             ValueError: naming the option.
         """
-        if self.seeds is not None:
-            object.__setattr__(self, "seeds", tuple(self.seeds))
         super().check()
         if self.num_train_epochs <= 0:
             raise ValueError(f"num_train_epochs must be above 0, got {self.num_train_epochs}")
