@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sot_paddle.command_line import OneLineParser
-from sot_paddle.failures import exit_status
 from sot_paddle.search import run_record
 from sot_paddle.search.evidence import RECORD, Evidence, markdown, read_plan
 
@@ -23,17 +22,8 @@ examples:
 
 
 def run_command(arguments: Sequence[str], tools: Path) -> int:
-    """Run ``tools/evidence.py``.
-
-    Args:
-        arguments: the command line without the program's name.
-        tools: folder with the training commands.
-
-    Returns:
-        0 when all runs are done, 2 when one was refused or failed, 130 when it was interrupted.
-    """
-    options = _parser().parse_args(arguments)
-    return exit_status("evidence", lambda: _run(options, tools))
+    """Run ``tools/evidence.py`` with the training commands of a folder; returns its exit status."""
+    return _parser().run(arguments, lambda options: _run(options, tools))
 
 
 def _run(options: argparse.Namespace, tools: Path) -> None:

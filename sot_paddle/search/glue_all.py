@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ from sot_paddle.search.training_process import OUTPUT, Training
 
 RECORD, SUMMARY, TABLE, TESTS = "glue_all.json", "summary.json", "summary.md", "test_files"
 _MNLI = ORDER[0]
-_LEAST = -1e9  # of a task without a score
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class GlueAll:
         """Scores of the last step (no choice on the development set, as published)."""
         metric = runs[0]["metric"]
         values = [run["last"][metric] for run in runs]
-        ranked = [_LEAST if value is None else value for value in values]
+        ranked = [-math.inf if value is None else value for value in values]
         known = [value for value in values if value is not None]
         return {
             "metric": metric,

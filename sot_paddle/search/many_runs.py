@@ -19,14 +19,8 @@ Work = Callable[[argparse.Namespace, Sequence[str], Path], None]
 def run_command(parser: OneLineParser, work: Work, arguments: Sequence[str], tools: Path) -> int:
     """Run a command whose options end at ``--``; what follows is the training command's.
 
-    Args:
-        parser: of its own options; its program names the command.
-        work: the command.
-        arguments: the command line without the program's name.
-        tools: folder with the training commands.
-
     Returns:
-        0 when all runs are done, 2 when one was refused or failed, 130 when it was interrupted.
+        Its exit status, 0 when all runs are done.
     """
     own, training = split_arguments(arguments)
     return parser.run(own, lambda options: work(options, training, tools))
@@ -34,10 +28,6 @@ def run_command(parser: OneLineParser, work: Work, arguments: Sequence[str], too
 
 def run_unwatched(training: Training, name: str) -> Mapping[str, Any]:
     """Run a training that nothing watches; one that is refused before it began leaves nothing.
-
-    Args:
-        training: of this run.
-        name: of the run, for the message.
 
     Returns:
         The content of its metrics.json.

@@ -42,9 +42,6 @@ def seed_scores(values: Sequence[float], confidence: float = 0.95) -> SeedScores
         values: one for each seed.
         confidence: of the interval, in (0, 1).
 
-    Returns:
-        The summary.
-
     Raises:
         ValueError: no value, or a confidence out of range.
     """
@@ -66,15 +63,7 @@ def seed_scores(values: Sequence[float], confidence: float = 0.95) -> SeedScores
 def paired_difference(
     first: Sequence[float], second: Sequence[float], confidence: float = 0.95
 ) -> SeedScores:
-    """The differences first - second, seed by seed; see :func:`seed_scores`.
-
-    Args:
-        first: one score for each seed.
-        second: of the same seeds in the same order.
-        confidence: of the interval, in (0, 1).
-
-    Returns:
-        The summary of the differences.
+    """The differences first - second of the same seeds in one order; see :func:`seed_scores`.
 
     Raises:
         ValueError: not as many of one as of the other.

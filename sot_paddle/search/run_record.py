@@ -21,10 +21,6 @@ def open_folder(folder: Path, record: str) -> Iterator[None]:
 
     Where no run has begun by the end of the block, nothing of it stays.
 
-    Args:
-        folder: of many runs.
-        record: name of the file that says what it was begun with.
-
     Raises:
         ValueError: it holds something else, or another process is at work there.
     """
@@ -57,11 +53,7 @@ def _take_back(folder: Path, record: str) -> None:
 
 
 def require_same(path: Path, asked: Mapping[str, Any]) -> None:
-    """Write what is asked for, or compare it with what the folder was begun with.
-
-    Args:
-        path: the record.
-        asked: JSON-ready.
+    """Write what is asked for, JSON-ready, or compare it with what the folder was begun with.
 
     Raises:
         ValueError: it was begun with something else; each difference is named.
@@ -92,10 +84,6 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def check_arguments(arguments: Sequence[str], also: Sequence[str] = ()) -> None:
     """Refuse options of the training command that every run gets its own value of.
-
-    Args:
-        arguments: of the training command.
-        also: further ones.
 
     Raises:
         ValueError: naming the first such option.

@@ -32,13 +32,7 @@ _PANEL, _HEIGHT, _DPI = 4.2, 3.4, 120  # inches, inches, pixels per inch
 
 
 def write_table(study: optuna.Study, space: SearchSpace, folder: Path) -> None:
-    """Write the finished trials as Markdown, best first, and as CSV, in the order of drawing.
-
-    Args:
-        study: of the search.
-        space: what was searched.
-        folder: receives the files.
-    """
+    """Write the finished trials as Markdown, best first, and as CSV, in the order of drawing."""
     names, rows = table(study, space)
     write_atomically(folder / CSV, _csv(names, rows).encode())
     ordered = sorted(rows, key=lambda row: _rank(row, space))
@@ -61,10 +55,6 @@ def write_best(study: optuna.Study, space: SearchSpace, folder: Path) -> None:
 
 def table(study: optuna.Study, space: SearchSpace) -> tuple[list[str], list[list[Any]]]:
     """The finished trials in the order in which they were drawn.
-
-    Args:
-        study: of the search.
-        space: what was searched.
 
     Returns:
         Names of the columns, and the rows: trial, state, score (None for a failed one; for a

@@ -66,7 +66,8 @@ class Sweep:
         found: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self.configurations}
         for seed in seeds:
             for name in self.configurations:
-                found[name].append(self._run(name, seed))
+                training = self.training(name, seed)
+                found[name].append(run_unwatched(training, f"{name}, seed {seed}"))
         summary = self._summary(seeds, found)
         write_atomically(self.folder / SUMMARY, strict_json.dumps(summary).encode())
         write_atomically(self.folder / TABLE, markdown(summary).encode())
@@ -83,9 +84,6 @@ class Sweep:
         """Those of the seeds that every configuration has finished."""
         names = self.configurations
         return [seed for seed in seeds if all(self.training(n, seed).metrics() for n in names)]
-
-    def _run(self, name: str, seed: int) -> Mapping[str, Any]:
-        return run_unwatched(self.training(name, seed), f"{name}, seed {seed}")
 
     def _summary(
         self, seeds: Sequence[int], found: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -126,11 +124,7 @@ def _score(run: Mapping[str, Any], which: str, metric: str, where: str) -> float
 
 
 def markdown(summary: Mapping[str, Any]) -> str:
-    """The summary as a page: a table for the best and one for the last evaluations.
-
-    Args:
-        summary: of :meth:`Sweep.run`.
-    """
+    """The summary as a page: a table for the best and one for the last evaluations."""
     percent = f"{100 * summary['confidence']:g} %"
     lines = [f"# {summary['metric']} of {len(summary['seeds'])} seeds", ""]
     lines += [f"- {name}: `{text}`" for name, text in summary["configurations"].items()]

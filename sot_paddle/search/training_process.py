@@ -93,9 +93,6 @@ class Training:
     def run(self, watch: Watch | None = None) -> dict[str, Any] | None:
         """Run it, or go on with it, to its end; a finished run is not started again.
 
-        Args:
-            watch: sees the evaluations.
-
         Returns:
             The content of metrics.json; None when `watch` ended the run before it was written.
 
@@ -108,18 +105,18 @@ class Training:
         if finished is not None:
             return finished
         self.folder.mkdir(parents=True, exist_ok=True)
-        lines = _NewEvaluations(self.folder / LOG)
-        if watch is not None and any(watch(evaluation) for evaluation in lines.read()):
+        watched = _Watched(self.folder / LOG, watch)
+        if watched.is_to_end():
             return None
         _wait_until_free(self.folder / OUTPUT)
-        ended = self._run_process(watch, lines)
+        ended = self._run_process(watched)
         finished = self.metrics()
         if finished is None and not ended:
             raise ValueError(f"{self._named()} ended with status 0 and wrote no metrics.json")
         return finished
 
-    def _run_process(self, watch: Watch | None, lines: _NewEvaluations) -> bool:
-        """Run the process; returns whether `watch` ended it."""
+    def _run_process(self, watched: _Watched) -> bool:
+        """Run the process; returns whether what watches ended it."""
         out = self.folder / OUTPUT
         command = [sys.executable, str(self.tool), *self.arguments, "--output_dir", str(out)]
         stop = False
@@ -133,15 +130,14 @@ class Training:
                 preexec_fn=_die_with_parent(),
             )
             try:
-                while not _ended_within(process, _POLL):
-                    if watch is not None and not stop:
-                        stop = any(watch(evaluation) for evaluation in lines.read())
-                        if stop:
-                            process.terminate()
+                while process.poll() is None:
+                    if not stop and watched.is_to_end():
+                        stop = True
+                        process.terminate()
+                    time.sleep(_POLL)
             finally:
                 _end(process)
-        if watch is not None and not stop:
-            stop = any(watch(evaluation) for evaluation in lines.read())
+        stop = stop or watched.is_to_end()
         asked = stop and process.returncode in (*STOPPED, -signal.SIGTERM)
         if process.returncode and not asked:
             self._fail(process.returncode)
@@ -174,11 +170,7 @@ _AGAIN = "run the same command again to continue"
 
 
 def scores_by_step(metrics: Mapping[str, Any], name: str) -> dict[int, float]:
-    """One score at every evaluation of a finished run.
-
-    Args:
-        metrics: what metrics.json holds.
-        name: of the score.
+    """One score at every evaluation of a finished run, from what its metrics.json holds.
 
     Returns:
         Optimizer steps to the score, in order; NaN where it was not finite.
@@ -196,13 +188,17 @@ def scores_by_step(metrics: Mapping[str, Any], name: str) -> dict[int, float]:
     return {step: math.nan if found[step] is None else found[step] for step in sorted(found)}
 
 
-class _NewEvaluations:
-    """The evaluations that a log file has got since one looked; a repeated step counts once."""
+class _Watched:
+    """The log of a run, whose evaluations a watch sees as they come, a repeated step once."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._place, self._last = path, 0, 0
+    def __init__(self, path: Path, watch: Watch | None) -> None:
+        self._path, self._watch, self._place, self._last = path, watch, 0, 0
 
-    def read(self) -> list[Evaluation]:
+    def is_to_end(self) -> bool:
+        """Show the watch what is new; whether it ends the run."""
+        return self._watch is not None and any(map(self._watch, self._new()))
+
+    def _new(self) -> list[Evaluation]:
         if not self._path.is_file():
             return []
         with open(self._path, "rb") as stream:
@@ -248,15 +244,6 @@ def _die_with_parent() -> Callable[[], None]:
             os._exit(TERMINATED)
 
     return ask
-
-
-def _ended_within(process: subprocess.Popen, seconds: float) -> bool:
-    """Wait for a process; whether it ended in that time."""
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
 
 
 def _end(process: subprocess.Popen) -> None:

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from sot_paddle.search.training_process import LOG, OUTPUT, _NewEvaluations, scores_by_step
+from sot_paddle.search.training_process import LOG, OUTPUT, _Watched, scores_by_step
 from tests.sot_paddle.train import tiny_run
 from tests.tools import tool_runs
 
@@ -48,7 +48,8 @@ def test_a_search_runs_real_trainings_and_reads_their_lines(tmp_path, training):
         scores = scores_by_step(metrics, "loss")
         assert list(scores) == [2, 4]
         assert float(row["loss"]) == min(scores.values())
-        printed = _NewEvaluations(folder / LOG).read()  # what the pruner sees meanwhile
+        printed = []  # what the pruner sees meanwhile
+        assert not _Watched(folder / LOG, printed.append).is_to_end()
         assert [(one.step, one.steps) for one in printed] == [(2, 4), (4, 4)]
         assert [one.scores["loss"] for one in printed] == pytest.approx(
             list(scores.values()), abs=6e-5
