@@ -6,7 +6,6 @@ Shape legend: B windows of a batch, S tokens of a window.
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -19,8 +18,7 @@ from sot_paddle.data.squad.questions import Question, read_questions
 from sot_paddle.data.squad.span_decoding import decode
 from sot_paddle.data.squad.span_features import span_features
 from sot_paddle.data.token_features import pad_rows
-from sot_paddle.data.tsv import decoded_lines
-from sot_paddle.deploy.input_rows import STDIN, InputOptions
+from sot_paddle.deploy.input_rows import STDIN, InputOptions, lines_of
 from sot_paddle.deploy.predictor import Predictor
 from sot_paddle.reading import parse_json
 
@@ -44,12 +42,9 @@ def read_asked(places: Sequence[str], options: InputOptions) -> Iterable[Questio
             "with question and context (--format jsonl)"
         )
     place = places[0]
-    if place != STDIN and Path(place).suffix == ".json" and options.format is None:
+    if Path(place).suffix == ".json" and options.format is None:
         return read_questions(place)
-    if place != STDIN and not Path(place).is_file():
-        raise DataError(f"{place}: expected a file of questions, got none")
-    lines: Iterable[str] = sys.stdin if place == STDIN else decoded_lines(Path(place))[0]
-    return _from_lines(lines, "stdin" if place == STDIN else place)
+    return _from_lines(lines_of(place, "questions"), "stdin" if place == STDIN else place)
 
 
 def _from_lines(lines: Iterable[str], place: str) -> Iterator[Question]:

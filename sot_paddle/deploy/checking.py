@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from sot_paddle.data.image_digits import load_digits
+from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.real_sentences import REAL_SENTENCES
 from sot_paddle.deploy.graph import Runner
 from sot_paddle.deploy.preparation import Preparation, TextPreparation
-from sot_paddle.deploy.recipe import ImageRecipe, Recipe
+from sot_paddle.deploy.recipe import Recipe
 
 BOUND = 1e-4
 """Largest difference of a logit, in units of the largest logit (or of 1, where that is larger).
@@ -58,7 +59,7 @@ class Difference:
 def real_rows(recipe: Recipe) -> list[Any]:
     """Sentences that come with the package (pairs, but for single-sentence tasks), or digits."""
     details = recipe.preparation
-    if isinstance(details, ImageRecipe):
+    if isinstance(details, EvalTransform):
         digits = load_digits(max(details.img_size, 8))[1]
         step = len(digits) // ROWS
         return [lambda place=place: digits.image(place * step) for place in range(ROWS)]
@@ -70,10 +71,6 @@ def real_rows(recipe: Recipe) -> list[Any]:
 
 def batches(rows: Sequence[Any], prepare: Preparation) -> list[Batch]:
     """The same rows in several shapes: a full batch, single rows, a few; texts in their own length.
-
-    Args:
-        rows: of one kind, at least one.
-        prepare: of the model.
 
     Returns:
         One batch of up to 16 rows as in use, one of a single row, one of up to three rows.

@@ -29,15 +29,7 @@ examples:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run ``tools/export.py``.
-
-    Args:
-        arguments: the command line without the program's name.
-
-    Returns:
-        0 when the export is there, 2 when the command was refused (one line on stderr says why,
-        nothing is written), 130 when it was interrupted.
-    """
+    """Run ``tools/export.py``, which writes all or nothing; returns its exit status."""
     return _parser().run(arguments, _run)
 
 

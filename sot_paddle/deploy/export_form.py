@@ -81,12 +81,6 @@ OPEN = "open_forward"
 def export_form(model: nn.Layer) -> Iterator[nn.Layer]:
     """Give a model's layers their forms for export; outside of the block it is as it was.
 
-    Args:
-        model: in evaluation mode.
-
-    Yields:
-        The same model.
-
     Raises:
         ValueError: it is in training mode, in which it would drop activations.
     """

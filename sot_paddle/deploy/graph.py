@@ -83,14 +83,7 @@ def _spec(name: str, array: np.ndarray) -> InputSpec:
 
 
 def load_graph(folder: Path, names: Sequence[str]) -> Runner:
-    """Load what `save_graph` wrote.
-
-    Args:
-        folder: with both files.
-        names: of the inputs in the graph's order.
-
-    Returns:
-        Runs it.
+    """Load what `save_graph` wrote; the names are those of the inputs in the graph's order.
 
     Raises:
         ValueError: the files are not there or damaged.
@@ -111,12 +104,7 @@ def load_graph(folder: Path, names: Sequence[str]) -> Runner:
 
 
 def run_model(model: nn.Layer, names: Sequence[str]) -> Runner:
-    """Run a model itself.
-
-    Args:
-        model: in evaluation mode.
-        names: of its inputs.
-    """
+    """Run a model itself, in evaluation mode, with inputs of these names."""
 
     @paddle.no_grad()
     def run(arrays: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -16,8 +16,9 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_decoding import decode_rgb
 from sot_paddle.data.image_digits import DIGITS, load_digits
 from sot_paddle.data.image_folder import EXTENSIONS, images_below
+from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.tsv import decoded_lines
-from sot_paddle.deploy.recipe import ImageRecipe, Recipe, TextRecipe
+from sot_paddle.deploy.recipe import Recipe, TextRecipe
 from sot_paddle.reading import parse_json
 
 STDIN = "-"
@@ -85,7 +86,7 @@ def read_rows(places: Sequence[str], recipe: Recipe, options: InputOptions) -> I
         DataError: nothing there, no rows, a row or option that does not fit; names file and line.
     """
     details = recipe.preparation
-    if isinstance(details, ImageRecipe):
+    if isinstance(details, EvalTransform):
         if options != InputOptions():
             raise DataError("--format and --columns are for texts, and this is an image model")
         return _image_rows(places, details.img_size)
@@ -99,21 +100,30 @@ def _text_rows(place: str, details: TextRecipe, options: InputOptions) -> Iterab
     kind = options.format or ("lines" if place == STDIN else _SUFFIXES.get(path.suffix, "lines"))
     if kind == "lines" and options.columns:
         raise DataError(f"--columns: {place} is read as lines; give --format tsv, csv or jsonl")
-    if place == STDIN:
-        lines: Iterable[str] = _stdin_lines()
-    elif path.is_file():
-        lines = decoded_lines(path)[0]
-    else:
-        found = "a folder" if path.is_dir() else "nothing there"
-        raise DataError(f"{place}: expected a file of texts, got {found}")
     reader = {"lines": _from_lines, "jsonl": _from_json}.get(kind, partial(_from_table, kind))
-    rows = _of_one_kind(reader(lines, "stdin" if place == STDIN else place, details, options))
+    where = "stdin" if place == STDIN else place
+    rows = _of_one_kind(reader(lines_of(place, "texts"), where, details, options))
     if place == STDIN:
         return rows
     read = list(rows)
     if not read:
         raise DataError(f"{place}: expected at least one row, got none")
     return read
+
+
+def lines_of(place: str, what: str) -> Iterable[str]:
+    """The lines of a file of texts or of questions; those of stdin as they are asked for.
+
+    Raises:
+        DataError: there is no such file, or it is not UTF-8.
+    """
+    path = Path(place)
+    if place == STDIN:
+        return _stdin_lines()
+    if not path.is_file():
+        found = "a folder" if path.is_dir() else "nothing there"
+        raise DataError(f"{place}: expected a file of {what}, got {found}")
+    return decoded_lines(path)[0]
 
 
 def _of_one_kind(rows: Iterable[Row]) -> Iterator[Row]:

@@ -20,11 +20,6 @@ def main(graph: str, parameters: str, destination: str) -> None:
 
     Not given a file's name, paddle2onnx optimises nothing; else it would run pip to install what
     its optimiser needs.
-
-    Args:
-        graph: ``model.json``.
-        parameters: ``model.pdiparams``.
-        destination: file for the ONNX model.
     """
     content = paddle2onnx.export(
         graph, parameters, opset_version=OPSET, auto_upgrade_opset=True, enable_optimize=False

@@ -34,15 +34,7 @@ examples:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run ``tools/predict.py``.
-
-    Args:
-        arguments: the command line without the program's name.
-
-    Returns:
-        0 when every row is predicted, 2 when the command was refused or a row cannot be read (one
-        line on stderr says why, a file of ``--out`` is not written), 130 when it was interrupted.
-    """
+    """Run ``tools/predict.py``; returns its exit status, 0 when every row is predicted."""
     return _parser().run(arguments, _run)
 
 

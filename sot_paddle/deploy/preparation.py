@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.tokenizer_families import FAMILIES
-from sot_paddle.deploy.recipe import ImageRecipe, Recipe, TextRecipe
+from sot_paddle.deploy.recipe import Recipe
 
 Preparation = Callable[[Sequence[Any]], Mapping[str, np.ndarray]]
 """A batch of rows to arrays by input name: tuples of one or two texts, or functions that each read
@@ -41,40 +40,16 @@ class TextPreparation:
         return self.tokenizer.encode_batch(*columns, pad=self.padding)
 
 
-@dataclasses.dataclass(frozen=True)
-class ImagePreparation:
-    """Images to normalised pixels.
-
-    Attributes:
-        transform: resizes, crops and normalises.
-    """
-
-    transform: EvalTransform
-
-    def __call__(self, rows: Sequence[Callable[[], Image.Image]]) -> dict[str, np.ndarray]:
-        """B functions that each read an image to float32 (B, 3, H, W)."""
-        return {"images": np.stack([self.transform(read()) for read in rows])}
-
-
 def preparation_of(recipe: Recipe, folder: Path) -> Preparation:
-    """What a recipe says, with the tokenizer of a folder.
-
-    Args:
-        recipe: of an export or a trained model.
-        folder: holds the tokenizer's files; not read for images.
+    """What a recipe says, with the tokenizer of a folder, which is not read for images.
 
     Raises:
-        DataError: no tokenizer there, or impossible values.
+        DataError: no tokenizer there.
     """
     details = recipe.preparation
-    if isinstance(details, ImageRecipe):
-        return ImagePreparation(EvalTransform(**dataclasses.asdict(details)))
-    return TextPreparation(load_tokenizer(details, folder), details.padding)
-
-
-def load_tokenizer(details: TextRecipe, folder: Path) -> SubwordTokenizer:
-    """The tokenizer of a folder with the settings of a recipe."""
+    if isinstance(details, EvalTransform):
+        return lambda rows: {"images": np.stack([details(read()) for read in rows])}  # (B, 3, H, W)
     tokenizer = FAMILIES[details.tokenizer].build(
         folder, do_lower_case=details.do_lower_case, max_length=details.max_length
     )
-    return tokenizer.truncating(details.trunc_medium)
+    return TextPreparation(tokenizer.truncating(details.trunc_medium), details.padding)

@@ -9,6 +9,7 @@ from typing import Any
 
 from sot_paddle import reading, strict_json
 from sot_paddle.config import build_record
+from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.squad.span_decoding import DecodingOptions
 from sot_paddle.data.subword import HEAD
 
@@ -41,25 +42,6 @@ class TextRecipe:
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageRecipe:
-    """How an image becomes numbers: the fields of `sot_paddle.data.image_transforms.EvalTransform`.
-
-    Attributes:
-        img_size: of the square input, in pixels.
-        crop_pct: part of the shorter side that the crop keeps.
-        interpolation: of the resize.
-        mean: of each channel.
-        std: likewise.
-    """
-
-    img_size: int
-    crop_pct: float
-    interpolation: str
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-
-@dataclasses.dataclass(frozen=True)
 class SpanRecipe:
     """How a question and its context become windows, and scores an answer.
 
@@ -80,36 +62,22 @@ class Recipe:
         model: registry name.
         labels: class names in the order of the outputs; () for regression.
         inputs: names of the graph's inputs in its order.
-        preparation: of the model's kind.
+        preparation: how a row of text or an image becomes numbers.
         spans: of a model that answers questions, else None.
     """
 
     model: str
     labels: tuple[str, ...]
     inputs: tuple[str, ...]
-    preparation: TextRecipe | ImageRecipe
+    preparation: TextRecipe | EvalTransform
     spans: SpanRecipe | None = None
-
-    @property
-    def is_text(self) -> bool:
-        """Whether rows are texts, else they are images."""
-        return isinstance(self.preparation, TextRecipe)
-
-    @property
-    def num_outputs(self) -> int:
-        """Width K of the logits."""
-        return len(self.labels) or 1
 
 
 def recipe_json(recipe: Recipe, more: Mapping[str, Any]) -> str:
-    """The content of an export's ``export.json``.
-
-    Args:
-        recipe: what `read_recipe` gives back.
-        more: what else is written down there, for people.
-    """
+    """The content of an export's ``export.json``, with what else is written there for people."""
     content = dataclasses.asdict(recipe)
-    content["preparation"] = {"text" if recipe.is_text else "image": content["preparation"]}
+    kind = "text" if isinstance(recipe.preparation, TextRecipe) else "image"
+    content["preparation"] = {kind: content["preparation"]}
     return strict_json.dumps({"kind": KIND, "version": VERSION, **content, **more})
 
 
@@ -130,7 +98,9 @@ def read_recipe(folder: Path) -> Recipe:
         if (content["kind"], content["version"]) != (KIND, VERSION):
             raise ValueError(f"kind {content['kind']!r}, version {content['version']!r}")
         ((kind, fields),) = content["preparation"].items()
-        made = build_record({"text": TextRecipe, "image": ImageRecipe}[kind], fields)
+        if kind == "image" and len(fields) < len(dataclasses.fields(EvalTransform)):
+            raise ValueError("the preparation of images is not whole")
+        made = build_record({"text": TextRecipe, "image": EvalTransform}[kind], fields)
         values = {name: content[name] for name in ("model", "labels", "inputs")}
         spans = content.get("spans")  # not there in exports of older versions
         if spans is not None:

@@ -11,8 +11,9 @@ from sot_paddle.config import SPANS, build_record
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.squad.span_decoding import DecodingOptions
 from sot_paddle.data.tokenizer_families import FAMILIES
-from sot_paddle.deploy.recipe import ImageRecipe, Recipe, SpanRecipe, TextRecipe
+from sot_paddle.deploy.recipe import Recipe, SpanRecipe, TextRecipe
 from sot_paddle.reading import LARGEST_JSON, read_bytes, read_object
+from sot_paddle.tasks.images import eval_transform
 from sot_paddle.train.image_model import find_model_folder, load_trained
 from sot_paddle.train.model_folder import CONFIG, find_folder
 from sot_paddle.train.run_folder import RUN
@@ -125,7 +126,6 @@ def _spans(found: TextModel) -> SpanRecipe:
 
 def _image(place: Path, folder: Path, ema: bool) -> Trained:
     model, config = load_trained(place, ema=ema)
-    transform = (config.img_size, config.crop_pct, config.interpolation, config.mean, config.std)
     classes = config.classes or tuple(map(str, range(config.num_classes)))
-    recipe = Recipe(model.name, classes, ("images",), ImageRecipe(*transform))
+    recipe = Recipe(model.name, classes, ("images",), eval_transform(config))
     return Trained(model, recipe, folder)

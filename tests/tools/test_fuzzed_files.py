@@ -35,6 +35,7 @@ from sot_paddle.data import cache
 from sot_paddle.data.byte_pairs import ByteBpeTokenizer
 from sot_paddle.data.glue import read_split
 from sot_paddle.data.image_decoding import decode_rgb
+from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.pretraining.instance_files import InstanceRows
 from sot_paddle.data.pretraining.pair_files import PairRows
 from sot_paddle.data.real_sentences import REAL_SENTENCES
@@ -43,7 +44,7 @@ from sot_paddle.data.squad.questions import read_questions
 from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.state_files import StateReader, StateSizes, StateWriter
 from sot_paddle.data.tokenization import WordPieceTokenizer
-from sot_paddle.deploy.recipe import ImageRecipe, Recipe, read_recipe, recipe_json
+from sot_paddle.deploy.recipe import Recipe, read_recipe, recipe_json
 from sot_paddle.reading import read_object
 from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.train.image_flags import TRAINING
@@ -232,7 +233,7 @@ def squad() -> dict[str, Any]:
 
 
 def export() -> str:
-    image = ImageRecipe(16, 0.9, "bicubic", (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
+    image = EvalTransform(16, 0.9, "bicubic", (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
     return recipe_json(Recipe("sot_tiny", ("a", "b"), ("images",), image), {})
 
 

@@ -15,6 +15,7 @@ from sot_paddle.data.squad.span_decoding import DecodingOptions, decode
 from sot_paddle.data.squad.span_features import span_features
 from sot_paddle.data.token_features import pad_rows
 from sot_paddle.deploy import export_command, predict_command
+from sot_paddle.deploy.preparation import preparation_of
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.registry import create_model
 from sot_paddle.train.model_folder import write_config
@@ -48,9 +49,7 @@ def files(tmp_path_factory) -> tuple[Path, Path, Path]:
 def expected(run: Path, asked: Path) -> dict:
     """What the training writes: the same windows, scores and decoding."""
     trained, questions = open_trained(run), read_questions(asked)
-    from sot_paddle.deploy.preparation import load_tokenizer
-
-    tokenizer = load_tokenizer(trained.recipe.preparation, trained.folder)
+    tokenizer = preparation_of(trained.recipe, trained.folder).tokenizer
     features = span_features(questions, tokenizer, max_length=24, stride=5)
     batch = pad_rows(features.tokens, range(len(features)), max_length=24)
     batch.pop("labels")
@@ -78,7 +77,7 @@ def test_every_runtime_answers_as_the_training(files, tmp_path, which, runtime):
 def test_lines_from_stdin_are_answered(files, monkeypatch, capsys):
     lines = [{"question": one.text, "context": one.context} for one in read_questions(files[2])[:2]]
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     assert predict_command.run_command([str(files[1]), "--batch-size", "1"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     answers = list(expected(files[0], files[2]).values())[:2]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.deploy import exporting
 from sot_paddle.deploy.checking import BOUND, ROWS, batches, compare, real_rows
 from sot_paddle.deploy.exporting import check_destination, export
 from sot_paddle.deploy.preparation import preparation_of
-from sot_paddle.deploy.recipe import ImageRecipe, Recipe, TextRecipe, read_recipe
+from sot_paddle.deploy.recipe import Recipe, TextRecipe, read_recipe
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.reading import read_json
 
@@ -34,7 +35,7 @@ def test_what_an_export_holds(exports):
     assert sorted(path.name for path in exports["swin"][1].iterdir()) == TEXT_FILES[:-1]
     recipe = read_recipe(exports["swin"][1])
     half = (0.5, 0.5, 0.5)
-    assert recipe.preparation == ImageRecipe(16, 1.0, "bicubic", half, half)
+    assert recipe.preparation == EvalTransform(16, 1.0, "bicubic", half, half)
 
 
 def test_an_export_far_from_its_model_is_not_left_behind(exports, tmp_path, monkeypatch):

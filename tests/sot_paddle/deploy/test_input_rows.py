@@ -9,10 +9,11 @@ import sys
 import pytest
 
 from sot_paddle.data.errors import DataError
+from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.deploy.input_rows import InputOptions, read_rows
-from sot_paddle.deploy.recipe import ImageRecipe, Recipe, TextRecipe
+from sot_paddle.deploy.recipe import Recipe, TextRecipe
 
-IMAGES = Recipe("sot_tiny", ("a",), ("images",), ImageRecipe(16, 1.0, "bicubic", (0,), (1,)))
+IMAGES = Recipe("sot_tiny", ("a",), ("images",), EvalTransform(16, 1.0))
 
 
 def texts(num_texts=None, columns=()) -> Recipe:

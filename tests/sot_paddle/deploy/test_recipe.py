@@ -26,6 +26,7 @@ def test_it_comes_back(exports, tmp_path):
         {"kind": "other"},
         {"preparation": {"sound": {}}},
         {"preparation": {"text": {"max_length": 3}}},
+        {"preparation": {"image": {"img_size": 16, "crop_pct": 1.0}}},
         {"preparation": []},
         {"labels": ...},
     ],
