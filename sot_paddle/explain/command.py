@@ -9,7 +9,6 @@ from pathlib import Path
 from sot_paddle.atomic import write_atomically
 from sot_paddle.command_line import OneLineParser
 from sot_paddle.config import near_names
-from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.distributed import say
 from sot_paddle.explain.figures import image_figure, sentence_figure
 from sot_paddle.explain.image_choice import choose_images
@@ -39,15 +38,7 @@ examples:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run ``tools/visualize.py``.
-
-    Args:
-        arguments: the command line without the program's name.
-
-    Returns:
-        0 when both files are written, 2 when the command was refused (one line on stderr says
-        why, nothing is written), 130 when it was interrupted.
-    """
+    """Run ``tools/visualize.py``; returns its exit status."""
     return parser().run(arguments, _run)
 
 
@@ -83,7 +74,7 @@ def _images(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
     classes = config.classes or tuple(map(str, range(config.num_classes)))
     target = _target(options.target, classes)
     chosen = choose_images(options.images, options.count, config.img_size)
-    transform: EvalTransform = eval_transform(config)
+    transform = eval_transform(config)
     pictures = [one.read() for one in chosen]  # a damaged file ends the command early
     rows: list[Row] = []
     for index, (one, picture) in enumerate(zip(chosen, pictures, strict=True)):

@@ -22,14 +22,7 @@ _POINTS = _WIDTH * 72 / 0.602  # of DejaVu Sans Mono, whose characters are .602 
 
 
 def image_figure(rows: Sequence[Row]) -> bytes:
-    """Draw images and their maps.
-
-    Args:
-        rows: of images, at least one, all with the same parts.
-
-    Returns:
-        A PNG file.
-    """
+    """Draw images and their maps as a PNG file; all rows have the same parts."""
     columns, cell = 1 + len(rows[0].panels), _CELL + _CAPTION
     width, height = columns * (_CELL + 0.1) + 0.1, _TOP + len(rows) * cell
     figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
@@ -52,14 +45,7 @@ def image_figure(rows: Sequence[Row]) -> bytes:
 
 
 def sentence_figure(rows: Sequence[Row]) -> bytes:
-    """Draw sentences with coloured words, a paragraph for each part.
-
-    Args:
-        rows: of sentences, at least one.
-
-    Returns:
-        A PNG file.
-    """
+    """Draw sentences with coloured words as a PNG file, a paragraph for each part."""
     laid_out = [_wrap(row) for row in rows]
     block = [(2.2 + places[-1][0]) * _LINE for places in laid_out]  # of one part
     heights = [len(row.panels) * one + _LINE for row, one in zip(rows, block, strict=True)]

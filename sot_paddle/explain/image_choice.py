@@ -13,7 +13,13 @@ from PIL import Image
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_decoding import decode_rgb
 from sot_paddle.data.image_digits import DIGITS, load_digits
-from sot_paddle.data.image_folder import EXTENSIONS, OTHER_NAMES, read_class_folders, read_split
+from sot_paddle.data.image_folder import (
+    EXTENSIONS,
+    OTHER_NAMES,
+    images_below,
+    read_class_folders,
+    read_split,
+)
 from sot_paddle.data.image_sources import ImageSource
 
 MAX_ROWS = 64
@@ -74,14 +80,10 @@ def _choose(place: str, count: int, img_size: int) -> list[ChosenImage]:
         return _of_each_class(read_split(path, "val"), count)
     if inner:
         return _of_each_class(read_class_folders(path), count)
-    files = sorted(
-        entry
-        for entry in path.iterdir()
-        if entry.suffix.lower() in EXTENSIONS and entry.name[0] != "."
-    )
+    files = images_below(path)
     if not files:
         raise DataError(f"{path}: expected images ({' '.join(EXTENSIONS)}), got none")
-    return [_file(file) for file in files[:count]]
+    return [_file(path / name) for name in files[:count]]
 
 
 def _file(path: Path) -> ChosenImage:

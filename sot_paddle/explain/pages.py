@@ -54,16 +54,7 @@ the score): above 0 it speaks for the class, below 0 against it.</p>"""
 
 
 def page(title: str, rows: Sequence[Row], parts: Sequence[Part]) -> str:
-    """The whole page.
-
-    Args:
-        title: heading, such as the model's name.
-        rows: images or sentences, at least one.
-        parts: of the score.
-
-    Returns:
-        HTML text; nothing in it refers to another file or host.
-    """
+    """The whole page of images or of sentences; nothing in it refers to another file or host."""
     images = rows[0].picture is not None
     body = "".join(_image(row) if images else _sentence(row) for row in rows)
     meaning = listed((part.name, part.note) for part in parts)

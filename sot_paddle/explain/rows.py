@@ -100,13 +100,7 @@ def image_row(
 
 
 def sentence_row(evidence: SentenceEvidence, labels: Sequence[str], label: str = "") -> Row:
-    """Colour the words of one sentence or pair.
-
-    Args:
-        evidence: from explain_sentence.
-        labels: class names, () for regression.
-        label: its class, "" when not known.
-    """
+    """Colour the words of one sentence or pair; without class names it is a regression."""
     words = evidence.words
     second = next((place for place, word in enumerate(words) if word.sentence), None)
     panels = tuple(
