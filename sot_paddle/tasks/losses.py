@@ -69,15 +69,12 @@ def smooth_targets(labels: paddle.Tensor, num_classes: int, smoothing: float) ->
 
 
 def image_loss(logits: Outputs, labels: paddle.Tensor, smoothing: float = 0.0) -> paddle.Tensor:
-    """Training loss of an image classifier.
+    """Training loss of an image classifier, a scalar.
 
     Args:
         logits: (B, K), or the pair of a ``sum_loss`` head, whose two losses are added.
         labels: (B,) integers, or soft targets (B, K), which are taken as they are.
         smoothing: label smoothing of integer labels.
-
-    Returns:
-        Scalar.
 
     Source: A.6 (sum_loss), A.9.
     """
@@ -105,15 +102,12 @@ def mean_squared_error(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.T
 
 
 def classification_loss(logits: Outputs, labels: paddle.Tensor) -> paddle.Tensor:
-    """Loss of any head: mean squared error when K is 1, else cross-entropy.
+    """Loss of any head, a scalar: mean squared error when K is 1, else cross-entropy.
 
     Args:
         logits: (B, K), or the pair that a ``sum_loss`` head returns in training mode, whose two
             losses are added.
         labels: (B,) integers, or numbers when K is 1.
-
-    Returns:
-        Scalar.
 
     Source: A.6 (sum_loss), B.1 (regression).
     """

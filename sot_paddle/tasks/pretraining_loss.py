@@ -26,18 +26,10 @@ def split_targets(targets: paddle.Tensor) -> tuple[paddle.Tensor, ...]:
     return targets[:, :places], targets[:, places : 2 * places], targets[:, -1]
 
 
-def word_losses(scores: paddle.Tensor, words: paddle.Tensor) -> paddle.Tensor:
-    """Cross-entropy of every place.
-
-    Args:
-        scores: (B, P, V).
-        words: (B, P) integer.
-
-    Returns:
-        (B, P), float32 at least.
-    """
+def _losses(scores: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    """Cross-entropy (...) of every label: scores (..., V), labels (...); float32 at least."""
     scores = at_least_float32(scores)
-    return F.cross_entropy(scores, words.unsqueeze(2), reduction="none").squeeze(2)
+    return F.cross_entropy(scores, labels.unsqueeze(-1), reduction="none").squeeze(-1)
 
 
 def pretraining_loss(
@@ -67,7 +59,7 @@ def pretraining_loss(
     Source: specs.md D.1 and E.3.
     """
     words, weights, following = split_targets(targets)
-    losses = word_losses(outputs[0], words)
+    losses = _losses(outputs[0], words)
     kept = weights.astype(losses.dtype)
     if every_place:
         total = losses.mean()
@@ -77,13 +69,8 @@ def pretraining_loss(
         total = (losses * kept).sum() / kept.sum().clip(min=1.0)
     total = total * words_weight
     if len(outputs) > 1:
-        total = total + next_weight * _next_losses(outputs[1], following).mean()
+        total = total + next_weight * _losses(outputs[1], following).mean()
     return total
-
-
-def _next_losses(scores: paddle.Tensor, following: paddle.Tensor) -> paddle.Tensor:
-    scores = at_least_float32(scores)
-    return F.cross_entropy(scores, following.unsqueeze(1), reduction="none").squeeze(1)
 
 
 def row_sums(outputs: tuple[paddle.Tensor, ...], targets: paddle.Tensor) -> paddle.Tensor:
@@ -97,13 +84,13 @@ def row_sums(outputs: tuple[paddle.Tensor, ...], targets: paddle.Tensor) -> padd
         (B, 5), float32 at least.
     """
     words, weights, following = split_targets(targets)
-    losses = word_losses(outputs[0], words)
+    losses = _losses(outputs[0], words)
     kept = weights.astype(losses.dtype)
     right = (outputs[0].argmax(axis=2) == words).astype(losses.dtype)
     columns = [(losses * kept).sum(axis=1), kept.sum(axis=1), (right * kept).sum(axis=1)]
     if len(outputs) > 1:
         guessed = (outputs[1].argmax(axis=1) == following).astype(losses.dtype)
-        columns += [_next_losses(outputs[1], following), guessed]
+        columns += [_losses(outputs[1], following), guessed]
     else:
         columns += [paddle.zeros_like(columns[0])] * 2
     return paddle.stack(columns, axis=1)
