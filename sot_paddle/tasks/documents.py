@@ -16,10 +16,8 @@ from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.documents.layouts import OWN, LabelledRows, read_own, read_published
 from sot_paddle.data.subword import SubwordTokenizer
 from sot_paddle.data.token_features import pad_rows
-from sot_paddle.data.tokenizer_families import FAMILIES
-from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.document_options import DocumentTrainConfig
-from sot_paddle.tasks.glue import GlueTask
+from sot_paddle.tasks.glue import GlueTask, tokenizer_of
 from sot_paddle.tasks.order import ShuffledSplit
 
 
@@ -75,10 +73,6 @@ class DocumentSplit(ShuffledSplit):
 def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
     """Index what the options ask for.
 
-    Args:
-        config: task, folder, columns, length and truncation.
-        vocabulary: tokenizer files by name.
-
     Returns:
         The task. A published data set is predicted on its test split, which has labels and is the
         development split as well (D.2).
@@ -92,10 +86,7 @@ def load_documents(config: DocumentTrainConfig, vocabulary: Mapping[str, bytes])
     splits = list(dict.fromkeys(name for name, wanted in asked if wanted))
     if not splits:
         raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
-    family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
-    tokenizer = family.from_files(
-        vocabulary, do_lower_case=config.do_lower_case, max_length=config.max_seq_length
-    ).truncating(config.trunc_medium)
+    tokenizer = tokenizer_of(config, vocabulary).truncating(config.trunc_medium)
     folder = Path(config.data_dir)
     if own:
         table, rows = read_own(folder, splits, config.text_columns, config.label_column)

@@ -28,6 +28,7 @@ from sot_paddle.tasks.glue_options import OWN, TrainConfig
 from sot_paddle.tasks.losses import classification_loss, mean_loss
 from sot_paddle.tasks.metrics import glue_metrics
 from sot_paddle.tasks.task import EpochBatches, OrderedSplit, Outputs, Predictions
+from sot_paddle.tasks.text_options import CheckpointOptions
 from sot_paddle.tasks.tokens import TokenSplit
 
 
@@ -126,10 +127,6 @@ def decide(logits: np.ndarray) -> np.ndarray:
 def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
     """Read and tokenize what the options ask for; the first process fills the cache.
 
-    Args:
-        config: task, folder, lengths and switches.
-        vocabulary: tokenizer files by name.
-
     Returns:
         The task. Test splits are read for ``do_predict`` only; MNLI's mismatched set may be absent.
 
@@ -137,7 +134,7 @@ def load_glue(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> GlueTask:
         DataError: a needed file is missing or broken.
     """
     table = _table(config)
-    tokenizer = _tokenizer(config, vocabulary)
+    tokenizer = tokenizer_of(config, vocabulary)
     dev = dev_splits(config.data_dir, table) if config.do_eval else []
     test = test_splits(config.data_dir, table) if config.do_predict else []
     wanted = (["train"] if config.do_train else []) + dev + test
@@ -186,12 +183,10 @@ def _table(config: TrainConfig) -> glue_tasks.Task:
     return glue_tasks.get_task(config.task_name)
 
 
-def _tokenizer(config: TrainConfig, vocabulary: Mapping[str, bytes]) -> SubwordTokenizer:
-    """REF: the flag alone decides about lower-casing, also against a cased vocabulary (B.1)."""
+def tokenizer_of(config: CheckpointOptions, files: Mapping[str, bytes]) -> SubwordTokenizer:
+    """A vocabulary's tokenizer; REF: the flag alone decides about lower-casing it (B.1)."""
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
-    return family.from_files(
-        vocabulary, do_lower_case=config.do_lower_case, max_length=config.max_seq_length
-    )
+    return family.from_files(files, do_lower_case=config.do_lower_case, max_length=config.length)
 
 
 def _read(

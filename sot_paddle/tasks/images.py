@@ -6,8 +6,8 @@ Shape legend: B images, K classes, M examples.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ from sot_paddle.tasks import image_scores
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.tasks.losses import image_loss
 from sot_paddle.tasks.order import ShuffledSplit
-from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
+from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions, Task
 
 TRANSFORM = fields(EvalTransform)
 """Options of the evaluation transform, by their names in every record that has them."""
@@ -81,8 +81,8 @@ class ImageSplit(ShuffledSplit):
 
 
 @dataclass(frozen=True)
-class ImageTask:
-    """Images of K classes; see :class:`sot_paddle.tasks.task.Task`.
+class ImageTask(Task):
+    """Images of K classes; ``tools/eval_image.py`` predicts, not the training.
 
     Attributes:
         title: name of the folder, or ``digits``.
@@ -102,7 +102,6 @@ class ImageTask:
 
     unit = "images"
     by_epoch = True
-    test: Mapping[str, ImageSplit] = field(default_factory=dict)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -134,14 +133,6 @@ class ImageTask:
     def score(self, split: str, found: Predictions) -> dict[str, float]:
         """Accuracies in percent and the mean loss."""
         return image_scores.score(found.outputs, found.labels)
-
-    def prediction_files(self, split: str) -> tuple[str, ...]:
-        """No split of a training is predicted: ``tools/eval_image.py`` does that."""
-        raise AssertionError(split)
-
-    def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
-        """See :meth:`prediction_files`."""
-        raise AssertionError(split)
 
 
 def load_images(config: ImageTrainConfig) -> ImageTask:

@@ -33,12 +33,7 @@ class ShuffledSplit:
         return self._order(self.batch_size, shuffle=False).batches()
 
     def order(self, batch_size: int, seed: int) -> EpochBatches:
-        """The global batches of each epoch: shuffled by (seed, epoch), bucketed when padding is.
-
-        Args:
-            batch_size: examples of each process and forward pass.
-            seed: of the run.
-        """
+        """See :class:`.task.OrderedSplit`: shuffled by (seed, epoch), bucketed when padding is."""
         size = batch_size * distributed.world_size()
         order = self._order(size, seed=seed, drop_last=self.drop_last)
         return functools.lru_cache(maxsize=2)(lambda epoch: order.at_epoch(epoch).batches())

@@ -6,9 +6,8 @@ Shape legend: M rows, B rows of a batch, S tokens, P masked words of a row.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +17,7 @@ from paddle.io import DataLoader, Dataset
 from sot_paddle import distributed
 from sot_paddle.data.pretraining.masking import draws_of, masked
 from sot_paddle.tasks.pretraining_loss import SUMS, pretraining_loss
-from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
+from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions, Task
 
 Arrays = dict[str, np.ndarray]
 
@@ -29,27 +28,22 @@ class EvenBatches(Sequence[Sequence[int]]):
     Args:
         rows: how many.
         batch_size: rows of a batch.
-        start: first batch, as slicing makes it.
+        starts: first row of each batch, of every one if not given.
     """
 
-    def __init__(self, rows: int, batch_size: int, start: int = 0) -> None:
-        self._rows, self._size, self._start = rows, batch_size, start
+    def __init__(self, rows: int, batch_size: int, starts: range | None = None) -> None:
+        self._rows, self._size = rows, batch_size
+        self._starts = range(0, rows, batch_size) if starts is None else starts
 
     def __len__(self) -> int:
-        return max(0, -(-self._rows // self._size) - self._start)
+        return len(self._starts)
 
     def __getitem__(self, index):
-        """A batch; of a slice without an end the batches from there on."""
+        """A batch, or the batches of a slice."""
         if isinstance(index, slice):
-            assert index.stop is None, "only what begins at a batch is asked for"
-            return EvenBatches(self._rows, self._size, self._start + (index.start or 0))
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        first = (self._start + index) * self._size
-        return range(first, min(first + self._size, self._rows))
-
-    def __iter__(self) -> Iterator[Sequence[int]]:
-        return (self[index] for index in range(len(self)))
+            return EvenBatches(self._rows, self._size, self._starts[index])
+        start = self._starts[index]
+        return range(start, min(start + self._size, self._rows))
 
 
 class RowSource(Protocol):
@@ -185,7 +179,7 @@ def collate(rows: Sequence[Arrays], *, judged: bool) -> Arrays:
         rows: B of them.
         judged: hand the targets to the model (evaluation), not to the loss.
     """
-    places = max(1, *(len(row["positions"]) for row in rows), 1)
+    places = max(1, *(len(row["positions"]) for row in rows))
     padded = {
         name: np.stack([_padded(row[name], places) for row in rows])
         for name in ("positions", "words", "weights")
@@ -239,8 +233,8 @@ class PretrainingSplit:
 
 
 @dataclass
-class PretrainingTask:
-    """Pre-training; see :class:`sot_paddle.tasks.task.Task`.
+class PretrainingTask(Task):
+    """Pre-training, which predicts nothing.
 
     Attributes:
         batch_size: training rows of each process and forward pass.
@@ -260,7 +254,6 @@ class PretrainingTask:
     num_outputs = 0
     metric = "loss"
     maximise = False
-    test: Mapping[str, PretrainingSplit] = field(default_factory=dict)
 
     @property
     def by_epoch(self) -> bool:
@@ -288,11 +281,3 @@ class PretrainingTask:
             scores |= following
             scores["loss"] += following["next_loss"]
         return scores
-
-    def prediction_files(self, split: str) -> tuple[str, ...]:
-        """Nothing is predicted."""
-        return ()
-
-    def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
-        """Nothing is predicted."""
-        return folder

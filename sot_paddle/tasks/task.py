@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -91,7 +92,7 @@ class OrderedSplit(Split, Protocol):
 
 
 class Task(Protocol):
-    """A kind of task, with its data.
+    """A kind of task, with its data. One that predicts nothing inherits that from here.
 
     Attributes:
         title: name for messages and metrics.json, such as ``RTE``.
@@ -102,7 +103,7 @@ class Task(Protocol):
         maximise: whether a larger main score is better.
         train: None when the run does not train.
         dev: splits to score by name; the first decides about the best. {} for no evaluation.
-        test: splits to predict, by name.
+        test: splits to predict, by name; {} for none.
         by_epoch: whether a training example depends on the epoch (augmentation): it is then asked
             for by (epoch, position) instead of its position.
     """
@@ -115,7 +116,7 @@ class Task(Protocol):
     maximise: bool
     train: Split | None
     dev: Mapping[str, Split]
-    test: Mapping[str, Split]
+    test: Mapping[str, Split] = MappingProxyType({})
     by_epoch: bool
 
     def order(self, seed: int) -> EpochBatches:
@@ -132,8 +133,8 @@ class Task(Protocol):
 
     def prediction_files(self, split: str) -> tuple[str, ...]:
         """Names of the files that a test split is predicted into, the main one first."""
-        ...
+        raise AssertionError(split)
 
     def write_predictions(self, folder: Path, split: str, found: Predictions) -> Path:
         """Write the predictions of a test split atomically; returns the file."""
-        ...
+        raise AssertionError(split)

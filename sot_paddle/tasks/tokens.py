@@ -20,9 +20,6 @@ class TokenSplit(ShuffledSplit):
         features: the examples.
         collate: pads them; where it pads to the longest row, batches are bucketed by length.
         batch_size: examples of a forward pass in evaluation.
-
-    Attributes:
-        features: the same.
     """
 
     def __init__(self, features: TokenFeatures, collate: PadCollator, batch_size: int) -> None:
