@@ -3,7 +3,7 @@
 Each is written under a temporary name beside its own, flushed to the disk, and renamed; two folders
 change places in one step. A kill at any moment leaves the old state or the new one, and a stray
 entry that begins with `WRITING` or `DISCARDED`. Where the file system cannot exchange two names, a
-kill between two renames leaves the old folder under `DISCARDED`, which `recover` puts back.
+kill between two renames leaves the old folder under `DISCARDED`; `clear_leftovers` puts it back.
 """
 
 from __future__ import annotations
@@ -30,12 +30,7 @@ _UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def beside(path: Path, start: str) -> Path:
-    """A hidden name in the same folder that no other writer of any process has now.
-
-    Args:
-        path: destination.
-        start: `WRITING` or `DISCARDED`.
-    """
+    """A hidden name in the same folder that no other writer of any process has now."""
     return path.with_name(f"{start}{path.name}-{os.getpid()}.{next(_serial)}")
 
 
@@ -89,14 +84,7 @@ def start_flush(handle: BinaryIO, begin: int) -> int:
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Write a whole file, see `atomic_file`.
-
-    Args:
-        path: destination; its folder is made when it is missing.
-        content: the whole file.
-
-    Returns:
-        ``path`` as a :class:`~pathlib.Path`.
+    """Write a whole file, see `atomic_file`, and its folder when it is missing; returns the path.
 
     Raises:
         OSError: it cannot be written.
@@ -175,27 +163,13 @@ def atomic_files(*paths: Path) -> Iterator[Path]:
 
 def clear_leftovers(path: Path) -> None:
     """Put back or remove what killed writers of a path left; nobody may be writing it now."""
-    recover(path)
-    left = re.compile(rf"(?:{_ANY_START}){re.escape(path.name)}-\d+\.\d+")
-    for other in path.parent.iterdir() if path.parent.is_dir() else ():
-        if left.fullmatch(other.name):
+    left = re.compile(rf"({_ANY_START}){re.escape(path.name)}-\d+\.\d+")
+    for other in sorted(path.parent.iterdir()) if path.parent.is_dir() else ():
+        match = left.fullmatch(other.name)
+        if match and match[1] == DISCARDED and other.is_dir() and not path.exists():
+            os.replace(other, path)  # moved aside before its successor had its name
+        elif match:
             _remove(other)
-
-
-def recover(path: str | os.PathLike[str]) -> None:
-    """Put back a folder that a kill left moved aside before its successor had its name.
-
-    Args:
-        path: name of the folder; when it is there, nothing happens.
-    """
-    path = Path(path)
-    if path.exists():
-        return
-    aside = re.compile(rf"{re.escape(DISCARDED + path.name)}-\d+\.\d+")
-    for old in sorted(path.parent.glob(f"{DISCARDED}*")):
-        if aside.fullmatch(old.name) and old.is_dir():
-            os.replace(old, path)
-            return
 
 
 def _remove(path: Path) -> None:

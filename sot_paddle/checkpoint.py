@@ -124,14 +124,7 @@ class Tensors(Mapping[str, np.ndarray]):
 
 
 def as_tensors(arrays: Mapping[str, np.ndarray]) -> Tensors:
-    """Wrap a plain mapping of arrays (a `Tensors` is returned as it is).
-
-    Args:
-        arrays: name -> array of any shape.
-
-    Returns:
-        The same arrays behind the lazy interface.
-    """
+    """The same arrays behind the lazy interface; a `Tensors` is returned as it is."""
     if isinstance(arrays, Tensors):
         return arrays
     specs = {
@@ -177,27 +170,19 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[Tensors, dict[str, str]]
     reading.verify(path)
     read = _read_safetensors if path.suffix == ".safetensors" else _read_pdparams
     tensors, metadata = read(path)
-    if metadata.get("format") == FORMAT and _version(metadata) != FORMAT_VERSION:
+    version = metadata.get("format_version", FORMAT_VERSION)
+    if metadata.get("format") == FORMAT and version != FORMAT_VERSION:
         raise ValueError(
-            f"{path}: format version {_version(metadata)!r}, this program reads "
-            f"{FORMAT_VERSION!r}: convert or save it again"
+            f"{path}: format version {version!r}, this program reads {FORMAT_VERSION!r}: convert "
+            "or save it again"
         )
     return checked(tensors, path), metadata
 
 
-def _version(metadata: Mapping[str, str]) -> str:
-    return metadata.get("format_version", FORMAT_VERSION)
-
-
 def checked(tensors: Tensors, path: Path) -> Tensors:
-    """The same tensors, compared with their checksums in a manifest beside the file, if any.
+    """The same tensors, which raise a ValueError where the bytes are not those of a manifest.
 
-    Args:
-        tensors: of the file.
-        path: the file.
-
-    Returns:
-        Tensors that raise a ValueError where the bytes are others.
+    It lies beside the file; without one, nothing is compared.
     """
     listed = reading.listed_tensors(path)
     if not listed:
@@ -233,11 +218,7 @@ def _sha256(array: np.ndarray) -> str:
 def require_numbers(name: str, array: np.ndarray, origin: object, *, floating: bool = True) -> None:
     """Refuse a tensor that cannot be a weight: NaN, infinity, or numbers of another kind.
 
-    Args:
-        name: of the tensor.
-        array: its numbers.
-        origin: where it comes from, for the message.
-        floating: fractions are expected, else whole numbers.
+    Fractions are expected where `floating`, else whole numbers.
 
     Raises:
         ValueError: naming the tensor and where it comes from.
@@ -295,26 +276,13 @@ def write_tensors(
 
 
 def pack_files(files: Mapping[str, bytes]) -> str:
-    """Encode small files as one metadata string: base64 of zlib of a JSON dict.
-
-    Args:
-        files: file name -> content.
-
-    Returns:
-        ASCII text for a metadata value.
-    """
+    """Encode small files, by name, as one ASCII metadata string: base64 of zlib of a JSON dict."""
     text = json.dumps({name: data.decode("latin-1") for name, data in sorted(files.items())})
     return base64.b64encode(zlib.compress(text.encode("ascii"), 9)).decode("ascii")
 
 
 def unpack_files(packed: str) -> dict[str, bytes]:
-    """Decode what :func:`pack_files` made.
-
-    Args:
-        packed: the metadata value.
-
-    Returns:
-        File name -> content; names are plain (no folder).
+    """Decode what :func:`pack_files` made; the names are plain (no folder).
 
     Raises:
         ValueError: the value is damaged, or a name would leave its folder.

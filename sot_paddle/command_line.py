@@ -20,14 +20,7 @@ from sot_paddle.guard import CommandParser
 
 
 class OneLineParser(CommandParser):
-    """Argument parser of a command with examples, as they are typed.
-
-    Args:
-        prog: the script's name.
-        description: what help begins with.
-        examples: what it ends with.
-        usage: None for argparse's own.
-    """
+    """Argument parser of a command whose help ends with examples, as they are typed."""
 
     def __init__(
         self, prog: str, description: str, examples: str, usage: str | None = None
@@ -41,10 +34,9 @@ class OneLineParser(CommandParser):
         )
 
     def run(self, arguments: Sequence[str], action: Callable[[argparse.Namespace], None]) -> int:
-        """Hand the options of a command line to a function.
+        """Hand the options of a command line to a function; returns the exit status.
 
-        Returns:
-            The exit status, see :func:`sot_paddle.failures.exit_status`.
+        See :func:`sot_paddle.failures.exit_status`.
         """
         options = self.parse_args(list(arguments))
         return exit_status(self.prog.removesuffix(".py"), lambda: action(options))
@@ -86,10 +78,6 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
 
     A flag or ``--set`` goes before the file. Giving an option twice is refused.
 
-    Args:
-        command: what it may hold.
-        arguments: the command line without the program's name.
-
     Raises:
         ValueError: a refused flag, an unknown option, a wrong type or value.
         SystemExit: a flag that argparse refuses (status 2), or ``--help``.
@@ -126,9 +114,6 @@ def typed_value(name: str, text: Any, annotation: Any) -> Any:
         text: what was given; anything but text is returned as it is.
         annotation: the option's type: bool, int, float, str, a tuple of numbers, or one of them
             or None.
-
-    Returns:
-        The value.
 
     Raises:
         ValueError: the text is not of that type.

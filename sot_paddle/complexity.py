@@ -228,9 +228,6 @@ def images_per_second(
         repeats: timed passes.
         warm_up: passes before them.
 
-    Returns:
-        Images per second.
-
     Raises:
         ValueError: a number below 1 (warm_up: below 0).
     """

@@ -130,12 +130,6 @@ def leave(status: int) -> int:
     PADDLE: a process that takes gloo down while the interpreter exits may abort without a word
     when its peer has gone already, and the launcher then calls a finished run failed. All that
     this run writes is on the disk by now.
-
-    Args:
-        status: of the command.
-
-    Returns:
-        ``status``, in a single process.
     """
     if world_size() > 1:
         sys.stdout.flush()

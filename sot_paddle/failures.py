@@ -101,14 +101,7 @@ def exit_status(program: str, action: Callable[[], object]) -> int:
 
 
 def told(error: BaseException) -> tuple[str, int]:
-    """What happened, where, and what to do.
-
-    Args:
-        error: anything that was raised.
-
-    Returns:
-        A line without the program's name, and the exit status.
-    """
+    """What happened, where, and what to do, in a line, and the exit status."""
     text, place = _message(error), _place(error)
     if isinstance(error, TrainingStopped):
         return text, error.status

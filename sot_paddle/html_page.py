@@ -81,16 +81,7 @@ summary:focus-visible { outline:2px solid var(--ours); outline-offset:1px; }
 
 
 def document(title: str, html: str, style: str = "") -> str:
-    """A whole page.
-
-    Args:
-        title: of the window.
-        html: the page's content.
-        style: rules of this page alone.
-
-    Returns:
-        HTML text; nothing in it refers to another file or host.
-    """
+    """A whole page, with rules of style of its own; it refers to no other file or host."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

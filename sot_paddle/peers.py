@@ -36,11 +36,7 @@ def name() -> tuple[str, str, int]:
 def watch(names: Sequence[tuple[str, str, int]], rank: int) -> None:
     """End this process with one line and status 2 when another one is killed or fails.
 
-    Those of other machines are not watched.
-
-    Args:
-        names: of every process, by rank.
-        rank: of this one.
+    Those of other machines are not watched. The names are those of every process, by rank.
     """
     for other, (*place, pid) in enumerate(names):
         if other == rank or place != list(names[rank][:2]):
@@ -53,9 +49,6 @@ def watch(names: Sequence[tuple[str, str, int]], rank: int) -> None:
 
 def ending(pid: int) -> int | None:
     """How a child of anyone ended that nobody has waited for yet.
-
-    Args:
-        pid: of a process that has ended.
 
     Returns:
         Its exit status, or minus the signal that killed it; None when the system has forgotten.

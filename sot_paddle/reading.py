@@ -80,11 +80,7 @@ def named_in_refusals(path: Path) -> Iterator[None]:
 
 
 def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
-    """The content of a regular file.
-
-    Args:
-        path: the file.
-        limit: bytes at most.
+    """The content of a regular file of so many bytes at most.
 
     Raises:
         ValueError: it cannot be read, is no regular file, is larger, or changes while it is read.
@@ -108,21 +104,13 @@ def read_text(path: str | os.PathLike[str], limit: int = LARGEST, encoding: str 
     Raises:
         ValueError: see `read_bytes`; or it is not UTF-8, with the line.
     """
-    return decoded(read_bytes(path, limit), shown(path), encoding)
-
-
-def decoded(content: bytes, where: str, encoding: str = "utf-8") -> str:
-    """UTF-8 bytes as text.
-
-    Raises:
-        ValueError: they are none; the line is named.
-    """
+    content = read_bytes(path, limit)
     try:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
+        line, byte = content[: error.start].count(b"\n") + 1, content[error.start]
         raise ValueError(
-            f"{where}, line {line}: expected UTF-8 text, found byte 0x{content[error.start]:02x}"
+            f"{shown(path)}, line {line}: expected UTF-8 text, found byte 0x{byte:02x}"
         ) from error
 
 
@@ -138,11 +126,7 @@ def read_json(
 
 
 def read_object(path: str | os.PathLike[str], fields: Mapping[str, Any] | None = None) -> Any:
-    """A JSON object whose named keys are there and of the expected types.
-
-    Args:
-        path: the file.
-        fields: key -> type, or types, as for `field_of`.
+    """A JSON object whose named keys are there and of the expected type, or one of several.
 
     Raises:
         ValueError: see `parse_json` and `field_of`.
@@ -302,19 +286,19 @@ def _check_nodes(root: Any) -> None:
             waiting += [(part, False) for part in parts if id(part) not in known]
 
 
-def inflate(packed: bytes, limit: int = LARGEST_JSON) -> bytes:
+def inflate(packed: bytes) -> bytes:
     """Decompress zlib data.
 
     Raises:
-        ValueError: damaged, or more than `limit` bytes.
+        ValueError: damaged, or more than `LARGEST_JSON` bytes.
     """
     inflator = zlib.decompressobj()
     try:
-        content = inflator.decompress(packed, limit + 1)
+        content = inflator.decompress(packed, LARGEST_JSON + 1)
     except zlib.error as error:
         raise ValueError(f"damaged ({error})") from error
-    if len(content) > limit:
-        raise ValueError(f"more than {limit:,} bytes when unpacked")
+    if len(content) > LARGEST_JSON:
+        raise ValueError(f"more than {LARGEST_JSON:,} bytes when unpacked")
     if not inflator.eof or inflator.unused_data:
         raise ValueError("damaged (cut off, or followed by something else)")
     return content
@@ -372,14 +356,10 @@ def crc32_of(path: Path) -> int:
         ValueError: see `open_file`.
     """
     value = 0
-    for block in _blocks(path):
-        value = zlib.crc32(block, value)
-    return value
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
     with open_file(path) as stream:
-        yield from iter(lambda: stream.read(_BLOCK), b"")
+        while block := stream.read(_BLOCK):
+            value = zlib.crc32(block, value)
+    return value
 
 
 def listed_tensors(path: Path) -> dict[str, tuple[list[int], str, str]]:
@@ -418,10 +398,8 @@ def sha256_of(path: Path) -> str:
     Raises:
         ValueError: see `open_file`.
     """
-    found = hashlib.sha256()
-    for block in _blocks(path):
-        found.update(block)
-    return found.hexdigest()
+    with open_file(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def machine_memory() -> int:

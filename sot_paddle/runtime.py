@@ -42,10 +42,6 @@ def mkl_cpu_type(vendor: str, flags: frozenset[str]) -> str | None:
     The MKL of Paddle's wheel (2019) takes a slow path on AMD processors. On any other vendor
     its own choice is right, and nothing is forced.
 
-    Args:
-        vendor: vendor string, such as ``AuthenticAMD``.
-        flags: instruction-set flags.
-
     Returns:
         ``"7"`` (AVX-512), ``"5"`` (AVX2) or None.
     """

@@ -178,11 +178,6 @@ def unstated_options(
 ) -> tuple[str, ...]:
     """What changes every score and neither a file's tensors nor its metadata tell.
 
-    Args:
-        metadata: of the file.
-        model: of the registry, into which it is loaded.
-        has_head: whether the file's head is taken.
-
     Returns:
         Names of options; the head's options together are ``"the options of the head"``.
     """
@@ -199,12 +194,6 @@ def unstated_options(
 
 def fill_tensor(name: str, target: paddle.Tensor, array: np.ndarray, origin: object) -> None:
     """Copy an array of the same shape into a tensor of a model, in the tensor's dtype.
-
-    Args:
-        name: of the tensor.
-        target: of the model.
-        array: its numbers.
-        origin: where they come from, for the message.
 
     Raises:
         ValueError: they cannot be a weight, see :func:`sot_paddle.checkpoint.require_numbers`.
@@ -293,7 +282,6 @@ def _described(model: nn.Layer) -> dict[str, str]:
     backbone = getattr(model, "backbone_config", None)
     if backbone is None:
         return {"head": model.name, "config": json.dumps(dataclasses.asdict(model.config))}
-    options = dataclasses.asdict(backbone)
     head = {
         "head": model.head_config.pooling,
         "head_config": json.dumps(dataclasses.asdict(model.head_config)),
@@ -308,6 +296,6 @@ def _described(model: nn.Layer) -> dict[str, str]:
     return {
         "source_prefix": "",
         "num_classes": str(model.num_classes),
-        "config": json.dumps(options),
+        "config": json.dumps(dataclasses.asdict(backbone)),
         **head,
     }
