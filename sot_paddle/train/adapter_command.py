@@ -58,20 +58,14 @@ _MODELS: Mapping[tuple[str, bool], Callable[[AdapterConfig, int], nn.Layer]] = {
 
 
 def run_config(config: StateTrainConfig, convert: Converter) -> dict[str, Any]:
-    """Run every seed of a configuration; returns what the top metrics.json holds.
-
-    Raises:
-        ValueError: options, data or states that cannot be used.
-        TrainingStopped: a run ended early.
-    """
+    """Run every seed of a configuration; see :func:`.session.run_setup`."""
     prepare_device(dtype=config.dtype, cpu=config.no_cuda, cpu_precision=config.cpu_precision)
     source = StateModel(config)
     session.check_folders(config, source.files)
     task, of_row = load_states(config, convert)
     source = StateModel(config, of_row)
-    rows = 0 if task.train is None else len(task.train)
     decay = every_name if config.squad else decayed_names
-    made = functools.partial(optimizer_of_full_batches, config, rows, decay)
+    made = functools.partial(optimizer_of_full_batches, decay=decay)
     return session.run_setup(Setup(config, task, source, plan(config), made))
 
 
@@ -160,11 +154,10 @@ def schedule_steps(config: RecipeOptions, rows: int, steps: int) -> int:
 
 def optimizer_of_full_batches(
     config: RecipeOptions,
-    rows: int,
-    decay: Callable[[nn.Layer], set[str]],
     model: nn.Layer,
     pace: Pace,
     steps: int,
+    decay: Callable[[nn.Layer], set[str]] = decayed_names,
 ) -> tuple[Optimizer, LRScheduler]:
     """The published recipe (C.4): :func:`optimizer` with the steps of :func:`schedule_steps`."""
-    return optimizer(config, model, pace, schedule_steps(config, rows, steps), decay)
+    return optimizer(config, model, pace, schedule_steps(config, pace.rows, steps), decay)

@@ -39,21 +39,13 @@ examples:
 
 
 def run_config(config: DocumentTrainConfig, convert: Converter) -> dict[str, Any]:
-    """Run every seed of a configuration; returns what the top metrics.json holds.
-
-    Raises:
-        ValueError: options or data that cannot be used.
-        TrainingStopped: a run ended early.
-    """
+    """Run every seed of a configuration; see :func:`.session.run_setup`."""
     if config.paddle_compat and config.discr:
         say("--discr has no effect: the Paddle port ignores it, see --paddle_compat")
     source = TextSource(config, text_command.checkpoint_of(config, convert))
     task = load_documents(config, source.found.vocabulary)
     text_command.check_vocabulary(config, source.found, task.vocab_size)
-    rows = 0 if task.train is None else len(task.train)
-    return session.run_setup(
-        Setup(config, task, source, plan(config), lambda *more: optimizer(config, rows, *more))
-    )
+    return session.run_setup(Setup(config, task, source, plan(config), optimizer))
 
 
 run_command = session.training(COMMAND, run_config)
@@ -61,19 +53,11 @@ run_command = session.training(COMMAND, run_config)
 
 
 def optimizer(
-    config: DocumentTrainConfig, rows: int, model: nn.Layer, pace: Pace, steps: int
+    config: DocumentTrainConfig, model: nn.Layer, pace: Pace, steps: int
 ) -> tuple[Optimizer, LRScheduler]:
-    """The published recipe (D.4), or the one that the options ask for.
-
-    Args:
-        config: the command's options.
-        rows: training rows.
-        model: gives parameters and their names.
-        pace: see `sot_paddle.train.text_command.optimizer`.
-        steps: optimizer steps of the run.
-    """
+    """The published recipe (D.4), or the one that the options ask for; see `Setup`."""
     layer_rates.set_ratios(model, ratios(config, model))
-    return text_command.optimizer(config, model, pace, schedule_steps(config, rows, steps))
+    return text_command.optimizer(config, model, pace, schedule_steps(config, pace.rows, steps))
 
 
 def ratios(config: DocumentTrainConfig, model: nn.Layer) -> Mapping[str, float]:

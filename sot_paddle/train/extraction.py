@@ -46,15 +46,7 @@ _REPORT_EVERY = 10.0  # seconds
 
 
 def run_command(arguments: Sequence[str], convert: Converter) -> int:
-    """Run ``tools/extract_hidden_states.py``.
-
-    Args:
-        arguments: the command line without the program's name.
-        convert: turns a checkpoint of PyTorch into this project's tensors.
-
-    Returns:
-        0 when all is stored, 2 when the command was refused, 130 when it was interrupted.
-    """
+    """Run ``tools/extract_hidden_states.py``; returns its exit status, see `exit_status`."""
     return exit_status(
         "extract_hidden_states", lambda: extract_splits(parse(COMMAND, arguments), convert)
     )

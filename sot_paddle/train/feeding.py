@@ -34,7 +34,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Pace:
-    """How optimizer steps and micro-batches relate.
+    """How optimizer steps, micro-batches and examples relate.
 
     QUIRK: as in the original, an epoch's last micro-batches that do not fill an optimizer step
     are carried over: their gradients are added to the first step of the next epoch.
@@ -42,10 +42,12 @@ class Pace:
     Attributes:
         batches: micro-batches of an epoch.
         accumulation: micro-batches of an optimizer step, at most ``batches``.
+        rows: training examples, of all processes.
     """
 
     batches: int
     accumulation: int
+    rows: int = 0
 
     @property
     def steps(self) -> int:

@@ -37,12 +37,7 @@ from sot_paddle.train.setup import Plan, Setup
 
 
 def run_config(config: ImageTrainConfig, convert: ImageConverter) -> dict[str, Any]:
-    """Run a configuration; returns what metrics.json holds.
-
-    Raises:
-        ValueError: options or images that cannot be used.
-        TrainingStopped: the run ended early.
-    """
+    """Run a configuration; see :func:`.session.run_setup`."""
     prepare_device(
         dtype=config.dtype,
         cpu=config.cpu,
@@ -54,9 +49,7 @@ def run_config(config: ImageTrainConfig, convert: ImageConverter) -> dict[str, A
     task = load_images(config)
     if config.warmup_epochs >= config.epochs:
         say(f"all {config.epochs} epochs lie in the warm-up of {config.warmup_epochs}")
-    return session.run_setup(
-        Setup(config, task, source, plan(config), lambda *more: optimizer(config, *more))
-    )
+    return session.run_setup(Setup(config, task, source, plan(config), optimizer))
 
 
 run_command = session.training(TRAINING, run_config)
@@ -165,14 +158,7 @@ def rates(config: ImageTrainConfig) -> EpochRates:
 def optimizer(
     config: ImageTrainConfig, model: nn.Layer, pace: Pace, steps: int
 ) -> tuple[Optimizer, LRScheduler]:
-    """The published recipe (A.9), or the one that the options ask for.
-
-    Args:
-        config: the command's options.
-        model: gives parameters and their names.
-        pace: optimizer steps of an epoch, by which the schedule goes.
-        steps: optimizer steps of the run.
-    """
+    """The published recipe (A.9), or the one that the options ask for; see `Setup`."""
     schedule = PerEpoch(rates(config), pace.steps)
     made = paddle.optimizer.AdamW(
         learning_rate=schedule,

@@ -80,16 +80,7 @@ class Evaluation:
 
 
 def run_command(arguments: Sequence[str], convert: ImageConverter) -> int:
-    """Run ``tools/eval_image.py``.
-
-    Args:
-        arguments: the command line without the program's name.
-        convert: reads foreign checkpoints.
-
-    Returns:
-        0 when all is done, 2 when the command was refused (one line on stderr says why), 130 when
-        it was interrupted.
-    """
+    """Run ``tools/eval_image.py``; returns its exit status, see `exit_status`."""
 
     def action() -> None:
         config = parse(EVALUATION, arguments)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from paddle import nn
-from paddle.optimizer import Optimizer
-from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.command_line import Command
@@ -32,10 +31,9 @@ from sot_paddle.tasks.pretraining_loss import row_sums
 from sot_paddle.tasks.pretraining_options import PretrainConfig
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import pretrained, session, sharding
-from sot_paddle.train.feeding import Pace
 from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Converter, Pretrained
-from sot_paddle.train.setup import Plan, Setup
+from sot_paddle.train.setup import Setup
 from sot_paddle.train.text_command import TextSource, checkpoint_of, optimizer, plan
 
 COMMAND = Command(
@@ -62,12 +60,7 @@ _NORM = "head.words.norm.weight"
 
 
 def run_config(config: PretrainConfig, convert: Converter) -> dict[str, Any]:
-    """Pre-train as the options say; returns what the top metrics.json holds.
-
-    Raises:
-        ValueError: options or data that cannot be used.
-        TrainingStopped: the run ended early.
-    """
+    """Pre-train as the options say; see :func:`.session.run_setup`."""
     data = {"--data_dir": config.data_dir, "--eval_data_dir": config.eval_data_dir}
     places = {flag: Path(name) if name else None for flag, name in data.items()}
     sharding.check_stage(config.sharding)
@@ -80,23 +73,13 @@ def run_config(config: PretrainConfig, convert: Converter) -> dict[str, Any]:
     sizes = encoder_config(config, found, tokenizer)
     task = _task(config, sizes, tokenizer, judged, found.origin)
     source = PretrainingSource(config, found, sizes, judged, places)
-    return session.run_setup(
-        Setup(config, task, source, _plan(config), lambda *more: _optimizer(config, *more))
-    )
+    planned = dataclasses.replace(plan(config), sharding=config.sharding)
+    made = functools.partial(optimizer, decay=decayed)
+    return session.run_setup(Setup(config, task, source, planned, made))
 
 
 run_command = session.training(COMMAND, run_config)
 """Run ``tools/pretrain.py``; see :func:`.session.training`."""
-
-
-def _plan(config: PretrainConfig) -> Plan:
-    return dataclasses.replace(plan(config), sharding=config.sharding)
-
-
-def _optimizer(
-    config: PretrainConfig, model: nn.Layer, pace: Pace, steps: int
-) -> tuple[Optimizer, LRScheduler]:
-    return optimizer(config, model, pace, steps, decayed)
 
 
 def decayed(model: nn.Layer) -> set[str]:

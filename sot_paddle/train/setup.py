@@ -95,14 +95,15 @@ class Setup:
         task: data, loss and scores.
         source: of the model.
         plan: how long.
-        optimizer: (model, pace, optimizer steps of the run) to (optimizer, schedule).
+        optimizer: (options, model with its parameters, pace, optimizer steps of the run) to
+            (optimizer, schedule).
     """
 
     options: Any
     task: Task
     source: ModelSource
     plan: Plan
-    optimizer: Callable[[nn.Layer, Pace, int], tuple[Optimizer, LRScheduler]]
+    optimizer: Callable[[Any, nn.Layer, Pace, int], tuple[Optimizer, LRScheduler]]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from sot_paddle.command_line import Command
@@ -17,7 +16,6 @@ from sot_paddle.tasks.state_options import SquadTrainConfig
 from sot_paddle.tasks.tokens import TokenSplit
 from sot_paddle.train import session
 from sot_paddle.train.adapter_command import optimizer_of_full_batches
-from sot_paddle.train.optimizer import decayed_names
 from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.setup import Setup
 from sot_paddle.train.text_command import TextSource, checkpoint_of, plan
@@ -40,19 +38,12 @@ examples:
 
 
 def run_config(config: SquadTrainConfig, convert: Converter) -> dict[str, Any]:
-    """Run every seed of a configuration; returns what the top metrics.json holds.
-
-    Raises:
-        ValueError: options or data that cannot be used.
-        TrainingStopped: a run ended early.
-    """
+    """Run every seed of a configuration; see :func:`.session.run_setup`."""
     source = TextSource(config, checkpoint_of(config, convert))
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
     tokenizer = family.from_files(source.found.vocabulary, max_length=config.length)
     task = _task(config, tokenizer)
-    rows = 0 if task.train is None else len(task.train)
-    made = functools.partial(optimizer_of_full_batches, config, rows, decayed_names)
-    return session.run_setup(Setup(config, task, source, plan(config), made))
+    return session.run_setup(Setup(config, task, source, plan(config), optimizer_of_full_batches))
 
 
 run_command = session.training(COMMAND, run_config)

@@ -29,12 +29,7 @@ from sot_paddle.train.text_flags import TRAINING
 
 
 def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
-    """Run every seed of a configuration; returns what the top metrics.json holds.
-
-    Raises:
-        ValueError: options or data that cannot be used.
-        TrainingStopped: a run ended early.
-    """
+    """Run every seed of a configuration; see :func:`.session.run_setup`."""
     for name in ("server_ip", "server_port"):
         if getattr(config, name):
             say(f"--{name} is ignored: remote debugging of the original")
@@ -43,9 +38,7 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
     source = TextSource(config, checkpoint_of(config, convert))
     task = load_glue(config, source.found.vocabulary)
     check_vocabulary(config, source.found, task.vocab_size)
-    return session.run_setup(
-        Setup(config, task, source, plan(config), lambda *more: optimizer(config, *more))
-    )
+    return session.run_setup(Setup(config, task, source, plan(config), optimizer))
 
 
 run_command = session.training(TRAINING, run_config)
@@ -172,12 +165,12 @@ def optimizer(
     steps: int,
     decay: Callable[[nn.Layer], set[str]] = decayed_names,
 ) -> tuple[Optimizer, LRScheduler]:
-    """The published recipe (B.2, C.4), or the one that the options ask for.
+    """The published recipe (B.2, C.4), or the one that the options ask for; see `Setup`.
 
     Args:
         config: the command's options.
         model: gives parameters and their names.
-        pace: optimizer steps of an epoch; the schedule goes by the step.
+        pace: without effect, the schedule goes by the step.
         steps: optimizer steps of the run, or those after which the rate is zero.
         decay: names of the parameters that decay.
     """

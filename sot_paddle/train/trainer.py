@@ -60,7 +60,8 @@ class ExactTrainer(Trainer):
         callbacks: list[Any] | None = None,
     ) -> None:
         self.run, self.batches = run, batches
-        self.pace = Pace(len(batches), arguments.gradient_accumulation_steps)
+        accumulation = arguments.gradient_accumulation_steps
+        self.pace = Pace(len(batches), accumulation, len(run.task.train))
         self.root = Path(arguments.output_dir)
         self.progress = Progress(evaluation_data=self._evaluation_data)
         self._losses: list[paddle.Tensor] = []
@@ -145,7 +146,8 @@ class ExactTrainer(Trainer):
     def create_optimizer_and_scheduler(self, num_training_steps: int) -> None:
         """Build the run's optimizer and schedule, once."""
         if self.optimizer is None:
-            made = self.run.setup.optimizer(self.run.model, self.pace, num_training_steps)
+            setup, model = self.run.setup, self.run.model
+            made = setup.optimizer(setup.options, model, self.pace, num_training_steps)
             self.optimizer, self.lr_scheduler = made
 
     def _wrap_model(self, model: nn.Layer, training: bool = True) -> nn.Layer:

@@ -63,7 +63,7 @@ def test_a_rate_of_zero_keeps_a_layer_as_it_is() -> None:
     options = config(
         discr=True, learning_rate=1e-2, layer_learning_rate=(0.0, 1e-2, 0.0), warmup_proportion=0.0
     )
-    optimizer, _ = document_command.optimizer(options, 64, model, Pace(2, 1), 2)
+    optimizer, _ = document_command.optimizer(options, model, Pace(2, 1, 64), 2)
     before = {name: p.numpy() for name, p in model.named_parameters()}
     model(paddle.to_tensor([[2, 5, 6]])).sum().backward()
     optimizer.step()

@@ -82,10 +82,10 @@ def _ours(model: Any, options: Mapping[str, Any]) -> tuple[Arrays, Mapping[str, 
     config = DocumentTrainConfig(
         **_GIVEN, per_gpu_train_batch_size=_BATCH, num_train_epochs=_EPOCHS, **options
     )
-    pace = Pace(-(-_ROWS // _BATCH), 1)
+    pace = Pace(-(-_ROWS // _BATCH), 1, _ROWS)
     steps = int(pace.steps * _EPOCHS)
     with on_paddle.default_dtype("float64"):
-        optimizer, schedule = document_command.optimizer(config, _ROWS, model, pace, steps)
+        optimizer, schedule = document_command.optimizer(config, model, pace, steps)
     rates: dict[str, list[float]] = {name: [] for name, _ in model.named_parameters()}
     names = {parameter.name: name for name, parameter in model.named_parameters()}
     made = optimizer._create_param_lr
