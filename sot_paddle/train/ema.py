@@ -56,13 +56,12 @@ class ModelEma:
 
     def restart(self) -> None:
         """Begin anew, as a copy of the model's present state."""
-        self._average = {name: _copy(tensor) for name, tensor in self._model.state_dict().items()}
+        self._average = _copied(self._model)
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
         """Put the averages into the model, and what was there back at the end."""
-        state = self._model.state_dict()
-        kept = {name: _copy(tensor) for name, tensor in state.items()}
+        state, kept = self._model.state_dict(), _copied(self._model)
         try:
             _assign(self._average, state)
             yield
@@ -70,9 +69,8 @@ class ModelEma:
             _assign(kept, state)
 
 
-@paddle.no_grad()
-def _copy(tensor: paddle.Tensor) -> paddle.Tensor:
-    return paddle.assign(tensor.detach())
+def _copied(model: nn.Layer) -> dict[str, paddle.Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
 @paddle.no_grad()

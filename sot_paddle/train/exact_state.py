@@ -101,7 +101,7 @@ def random_states() -> dict[str, Any]:
     return {
         "python": [version, list(internal), gauss],
         "numpy": [kind, keys.tolist(), int(position), int(has_gauss), float(cached)],
-        "paddle": [list(generator.get_state().__getstate__()) for generator in _generators()],
+        "paddle": [list(state.__getstate__()) for state in _states_of_devices()],
     }
 
 
@@ -111,27 +111,24 @@ def restore_random_states(states: Mapping[str, Any]) -> None:
     Raises:
         ValueError: saved with another number of devices.
     """
-    generators = _generators()
-    if len(states["paddle"]) != len(generators):
+    devices = len(_states_of_devices())
+    if len(states["paddle"]) != devices:
         raise ValueError(
             f"the checkpoint has random states of {len(states['paddle'])} devices, this machine "
-            f"has {len(generators)}: resume on the same kind of machine, or start afresh with "
+            f"has {devices}: resume on the same kind of machine, or start afresh with "
             "--overwrite_output_dir"
         )
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))
     kind, keys, position, has_gauss, cached = states["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), position, has_gauss, cached))
-    for generator, saved in zip(generators, states["paddle"], strict=True):
-        state = core.GeneratorState.__new__(core.GeneratorState)
-        state.__setstate__(tuple(saved))
-        generator.set_state(state)
+    made = []
+    for saved in states["paddle"]:
+        made.append(core.GeneratorState.__new__(core.GeneratorState))
+        made[-1].__setstate__(tuple(saved))
+    paddle.set_rng_state(made[:1], "cpu")
+    paddle.set_cuda_rng_state(made[1:])
 
 
-def _generators() -> list:
-    generators = [core.default_cpu_generator()]
-    if core.is_compiled_with_cuda():
-        generators += [
-            core.default_cuda_generator(index) for index in range(core.get_cuda_device_count())
-        ]
-    return generators
+def _states_of_devices() -> list[core.GeneratorState]:
+    return [*paddle.get_rng_state("cpu"), *paddle.get_cuda_rng_state()]

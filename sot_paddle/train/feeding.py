@@ -20,19 +20,6 @@ from sot_paddle.tasks.task import EpochBatches
 
 
 @dataclass(frozen=True)
-class Position:
-    """The next micro-batch to consume.
-
-    Attributes:
-        epoch: from 0.
-        batch: index in the epoch, from 0; equal to the epoch's length when it is exhausted.
-    """
-
-    epoch: int
-    batch: int
-
-
-@dataclass(frozen=True)
 class Pace:
     """How optimizer steps, micro-batches and examples relate.
 
@@ -54,24 +41,28 @@ class Pace:
         """Optimizer steps of an epoch."""
         return self.batches // self.accumulation
 
-    def position_after(self, step: int) -> Position:
-        """Where the data stand right after optimizer step ``step`` (counted from 1; 0: start)."""
+    def position_after(self, step: int) -> tuple[int, int]:
+        """Where the data stand right after optimizer step ``step`` (counted from 1; 0: start).
+
+        Returns:
+            (epoch, index of the next micro-batch in it), both from 0; the index is the epoch's
+            length when it is exhausted.
+        """
         if step == 0:
-            return Position(0, 0)
+            return 0, 0
         epoch, within = divmod(step - 1, self.steps)
-        return Position(epoch, (within + 1) * self.accumulation)
+        return epoch, (within + 1) * self.accumulation
 
     def carried_over(self, step: int) -> range:
         """Micro-batches of the epoch just finished that step ``step + 1`` still has to add."""
-        position = self.position_after(step)
         if step == 0 or step % self.steps:
             return range(0)
-        return range(position.batch, self.batches)
+        return range(self.position_after(step)[1], self.batches)
 
     def epochs_done(self, step: int) -> float:
         """Progress in epochs after a step, for logs."""
-        position = self.position_after(step)
-        return position.epoch + position.batch / self.batches
+        epoch, batch = self.position_after(step)
+        return epoch + batch / self.batches
 
 
 class MicroBatches:
@@ -97,7 +88,7 @@ class MicroBatches:
     ) -> None:
         self._epochs, self._rank, self._world = epochs, rank, world
         self._by_epoch = by_epoch
-        self._next = Position(0, 0)
+        self._next = (0, 0)
         self._length = len(epochs(0))
         self.batch_size = max(len(self.share(batch)) for batch in epochs(0))
 
@@ -106,13 +97,14 @@ class MicroBatches:
         return self._length
 
     def __iter__(self) -> Iterator[list[Any]]:
-        position, self._next = self._next, Position(self._next.epoch + 1, 0)
-        for batch in self._epochs(position.epoch)[position.batch :]:
-            yield self._keys(position.epoch, batch)
+        epoch, first = self._next
+        self._next = (epoch + 1, 0)
+        for batch in self._epochs(epoch)[first:]:
+            yield self._keys(epoch, batch)
 
     def seek(self, epoch: int, batch: int) -> None:
         """Begin the next pass at this place."""
-        self._next = Position(epoch, batch)
+        self._next = (epoch, batch)
 
     def at(self, epoch: int, batch: int) -> list[Any]:
         """This process's share of one global batch, as the data set is asked for it."""

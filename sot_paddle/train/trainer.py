@@ -90,11 +90,11 @@ class ExactTrainer(Trainer):
         if self._saved is None:
             return
         step, self._saved = self._saved["step"], None
-        position = self.pace.position_after(step)
+        epoch, _ = self.pace.position_after(step)
         left = self.pace.carried_over(step)
-        rest = [self.batches.at(position.epoch, index) for index in left]
+        rest = [self.batches.at(epoch, index) for index in left]
         for index, inputs in zip(left, self.run.task.train.load(rest) if rest else (), strict=True):
-            self._consumed = (position.epoch, index)
+            self._consumed = (epoch, index)
             with self._no_sync():
                 self.training_step(self.model_wrapped, inputs)
 
@@ -182,9 +182,9 @@ class ExactTrainer(Trainer):
             self.run.restore(checkpoint)
             distributed.on_first_process(self._prune)
             return
-        position = self.pace.position_after(step)
+        epoch, batch = self.pace.position_after(step)
         between = step % self.pace.steps == 0
-        self._consumed = (position.epoch + 1, 0) if between else (position.epoch, position.batch)
+        self._consumed = (epoch + 1, 0) if between else (epoch, batch)
         self.batches.seek(*self._consumed)
         self.train(resume_from_checkpoint=str(checkpoint))
 

@@ -22,8 +22,8 @@ CHANGES = [
     (UNEQUAL, "_part", PART, AT_THE_END, f"{LAST} process 0/*"),
     (UNEQUAL, "__init__", HELD, "epochs, world - 1 - rank, world", "*", "processes exchanged"),
     # the first epoch's order again
-    (UNEQUAL, "__iter__", "self._epochs(position.epoch)", "self._epochs(0)", "epoch 1 batch 0 *"),
-    (RESUMED, "seek", "Position(epoch, batch)", "Position(epoch, 0)", "epoch 1 batch 1 process 0*"),
+    (UNEQUAL, "__iter__", "self._epochs(epoch)", "self._epochs(0)", "epoch 1 batch 0 *"),
+    (RESUMED, "seek", "(epoch, batch)", "(epoch, 0)", "epoch 1 batch 1 process 0*"),
 ]
 
 

@@ -40,7 +40,7 @@ CHANGES = [
     (MicroBatches, "_keys", "(epoch, index) if", "(0, index) if", "data", "epochs and images"),
     (ShuffledSplit, "order", "=self.drop_last", "=False", "data", "epochs and images"),
     (MicroBatches, "_part", "[self._rank]", "[-1 - self._rank]", "data", "process 0/epoch 0"),
-    (MicroBatches, "__iter__", "[position.batch :]", "", "data", "resumed/epochs and"),
+    (MicroBatches, "__iter__", "[first:]", "", "data", "resumed/epochs and"),
     # the loss of integer labels
     (images, "image_loss", "if smoothing:", "if not smoothing:", "training", "losses"),
     (losses, "smooth_targets", "smoothing / num_classes", "smoothing / (num_classes - 1)")

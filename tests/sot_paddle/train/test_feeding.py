@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from sot_paddle.train.feeding import MicroBatches, Pace, Position
+from sot_paddle.train.feeding import MicroBatches, Pace
 
 
 def _epochs(count=22, size=4):
@@ -23,12 +23,12 @@ def test_positions_are_those_of_the_loop(batches, accumulation):
         for batch in range(batches):
             if (batch + 1) % accumulation == 0:
                 step += 1
-                seen[step] = Position(epoch, batch + 1)
+                seen[step] = (epoch, batch + 1)
     assert pace.steps == max(seen) // 4
-    assert pace.position_after(0) == Position(0, 0)
+    assert pace.position_after(0) == (0, 0)
     for number, position in seen.items():
         assert pace.position_after(number) == position
-        leftover = batches - position.batch if number % pace.steps == 0 else 0
+        leftover = batches - position[1] if number % pace.steps == 0 else 0
         assert len(pace.carried_over(number)) == leftover
 
 
