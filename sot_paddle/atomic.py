@@ -61,7 +61,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.fsync(handle.fileno())
         os.replace(temporary, path)
     finally:
-        _remove(temporary)  # gone already when all went well
+        remove(temporary)  # gone already when all went well
     sync(path.parent)
 
 
@@ -113,7 +113,7 @@ def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(path)
     temporary, old = beside(path, WRITING), beside(path, DISCARDED)
     try:
-        _remove(temporary)
+        remove(temporary)
         temporary.mkdir()
         yield temporary
         for written in (*temporary.rglob("*"), temporary):
@@ -127,8 +127,8 @@ def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         if old.exists() and not path.exists():
             os.replace(old, path)
-        _remove(temporary)
-        _remove(old)
+        remove(temporary)
+        remove(old)
 
 
 @contextlib.contextmanager
@@ -158,7 +158,7 @@ def atomic_files(*paths: Path) -> Iterator[Path]:
             os.replace(temporary / path.name, path)
         sync(paths[0].parent)
     finally:
-        _remove(temporary)
+        remove(temporary)
 
 
 def clear_leftovers(path: Path) -> None:
@@ -169,10 +169,10 @@ def clear_leftovers(path: Path) -> None:
         if match and match[1] == DISCARDED and other.is_dir() and not path.exists():
             os.replace(other, path)  # moved aside before its successor had its name
         elif match:
-            _remove(other)
+            remove(other)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Remove a file, a link or a folder as far as that works."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)

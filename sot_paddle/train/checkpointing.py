@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from sot_paddle.atomic import (
     atomic_directory,
     atomic_file,
     beside,
+    remove,
     sync,
 )
 from sot_paddle.failures import NonFiniteState, StorageFailure
@@ -160,39 +160,22 @@ def prune(root: Path, *, keep: int | None, keep_states: int, state_files: tuple[
             _drop_files(path, state_files)
 
 
-def settle(root: Path) -> list[str]:
-    """Clear up what a killed run left half-done under ``root``; returns the names removed.
+def settle(root: Path) -> None:
+    """Clear up what a killed run left half-done under ``root``.
 
     A folder that was moved aside when the kill came before its successor was in place is moved
     back: the older whole state wins over none. The pointer is put on the newest whole
     checkpoint, which the kill may have left without it.
     """
-    for path in _leftovers(root):
+    for path in run_record.leftovers(root):
         target = root / path.name.removeprefix(DISCARDED).rpartition("-")[0]
         if path.name.startswith(DISCARDED) and not target.exists() and is_whole(path):
             os.replace(path, target)
-    names = remove_leftovers(root)
+    for path in run_record.leftovers(root):
+        remove(path)
     newest = last_whole(root)
     if newest is not None:
         _point(root, newest.name)
-    return names
-
-
-def remove_leftovers(root: Path) -> list[str]:
-    """Remove what a killed run left half-written or half-removed; returns the names removed."""
-    names = []
-    for path in _leftovers(root):
-        names.append(path.name)
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-    return names
-
-
-def _leftovers(root: Path) -> list[Path]:
-    found = [path for path in sorted(root.glob(".*")) if run_record.is_leftover(path.name)]
-    return list(dict.fromkeys([*found, *run_record.unfinished(root)]))
 
 
 def _point(root: Path, target: str) -> None:
@@ -234,7 +217,7 @@ def _discard(folder: Path) -> None:
     """Remove a checkpoint: out of sight first, so that a kill cannot leave half of it."""
     hidden = beside(folder, DISCARDED)
     os.replace(folder, hidden)
-    shutil.rmtree(hidden, ignore_errors=True)
+    remove(hidden)
 
 
 def _drop_files(folder: Path, names: tuple[str, ...]) -> None:

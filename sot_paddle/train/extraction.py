@@ -65,7 +65,6 @@ def extract_splits(config: ExtractConfig, convert: Converter) -> None:
     sources = {split: _source(config, frozen, split) for split in splits}
     files = [path for s in splits for path in stored_split(config.task_name, s).paths(folder)]
     require_ours(files)
-    folder.mkdir(parents=True, exist_ok=True)
     with folder_lock.hold(folder):
         require_ours(files)  # now that nobody else writes here
         for split, source in sources.items():

@@ -40,7 +40,7 @@ os.register_at_fork(after_in_child=_let_go)
 
 @contextlib.contextmanager
 def hold(root: Path) -> Iterator[None]:
-    """Hold the lock of an existing folder inside of the block.
+    """Hold the lock of a folder inside of the block; makes the folder when it is missing.
 
     Of several processes of one run, the first one holds it. Where the file system has no locks,
     a line on stderr says so and the run goes on.
@@ -50,8 +50,9 @@ def hold(root: Path) -> Iterator[None]:
 
     Raises:
         ValueError: another run holds it; says which one. Or the lock file is no regular file.
-        OSError: the lock file cannot be written.
+        OSError: the folder cannot be made, or the lock file not be written.
     """
+    root.mkdir(parents=True, exist_ok=True)
     descriptor = _opened(root / LOCK)
     _held.add(descriptor)
     try:

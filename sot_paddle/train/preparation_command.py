@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,50 +120,39 @@ def prepare(arguments: Sequence[str]) -> None:
         ValueError: options or text that cannot be used.
     """
     config = parse(PREPARE, arguments)
-    files = text_files(config.input)
+    files, folder = text_files(config.input), Path(config.output_dir)
     if config.form == "ids":
-        tokenizer, vocab_size = None, config.vocab_size
+        tokenizer, vocab_size, fingerprint = None, config.vocab_size, ""
     else:
         tokenizer = find_tokenizer(
             Path(config.tokenizer_name), config.do_lower_case, config.max_seq_length
         )
-        vocab_size = tokenizer.vocab_size
-
-    def work(folder: Path) -> None:
+        vocab_size, fingerprint = tokenizer.vocab_size, tokenizer.fingerprint
+    told = {"fingerprint": fingerprint, "report": _say}
+    with folder_lock.hold(folder):
         if config.form == "records":
-            prepare_records(
-                files,
-                folder,
-                vocab_size=vocab_size,
-                fingerprint=tokenizer.fingerprint,
-                report=_say,
-            )
-            return
-        if config.form == "instances":
+            prepare_records(files, folder, vocab_size=vocab_size, **told)
+        elif config.form == "instances":
             prepare_instances(
                 files,
                 tokenizer,
                 folder,
                 _instance_options(config, tokenizer),
-                fingerprint=tokenizer.fingerprint,
                 dupes=config.dupe_factor,
                 seed=config.random_seed,
-                report=_say,
+                **told,
             )
-            return
-        prepare_pairs(
-            files,
-            tokenizer,
-            folder,
-            vocab_size=vocab_size,
-            fingerprint=tokenizer.fingerprint if tokenizer else "",
-            seed=config.random_seed,
-            budget=config.memory * _MIB,
-            shuffle=not config.keep_order,
-            report=_say,
-        )
-
-    _locked(Path(config.output_dir), work)
+        else:
+            prepare_pairs(
+                files,
+                tokenizer,
+                folder,
+                vocab_size=vocab_size,
+                seed=config.random_seed,
+                budget=config.memory * _MIB,
+                shuffle=not config.keep_order,
+                **told,
+            )
 
 
 def train_tokenizer(arguments: Sequence[str]) -> None:
@@ -173,10 +162,9 @@ def train_tokenizer(arguments: Sequence[str]) -> None:
         ValueError: options or text that cannot be used.
     """
     config = parse(TOKENIZER, arguments)
-    files = text_files(config.input)
-    _locked(
-        Path(config.output_dir),
-        lambda folder: train_pieces(
+    files, folder = text_files(config.input), Path(config.output_dir)
+    with folder_lock.hold(folder):
+        train_pieces(
             files,
             folder,
             vocab_size=config.vocab_size,
@@ -186,8 +174,7 @@ def train_tokenizer(arguments: Sequence[str]) -> None:
             model_type=config.model_type,
             character_coverage=config.character_coverage,
             num_threads=config.num_threads,
-        ),
-    )
+        )
 
 
 def find_tokenizer(folder: Path, lower: bool | None, max_length: int) -> SubwordTokenizer:
@@ -217,12 +204,6 @@ def _instance_options(config: PrepareConfig, tokenizer: SubwordTokenizer) -> Ins
         masked_share=config.masked_lm_prob,
         short_share=config.short_seq_prob,
     )
-
-
-def _locked(folder: Path, work: Callable[[Path], None]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    with folder_lock.hold(folder):
-        work(folder)
 
 
 def _say(line: str) -> None:

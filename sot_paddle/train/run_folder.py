@@ -79,7 +79,6 @@ def _prepared(root: Path, config: FolderOptions, use: FolderUse) -> Path | None:
     """Make a locked folder ready; the checkpoint to continue from, or None."""
     _check(root, config, use)
     if config.overwrite_output_dir:
-        checkpointing.remove_leftovers(root)
         run_record.remove_written(root)
     if not _is_without_record(root):
         run_record.begin(root)
@@ -123,7 +122,6 @@ def open_run(
 
         def open_on_disk() -> None:
             check(root, config, use)
-            root.mkdir(parents=True, exist_ok=True)
             stack.enter_context(folder_lock.hold(root))
             found.append(_prepared(root, config, use))
             write_entry(root, RUN, record)
@@ -169,7 +167,6 @@ def open_summary(root: Path, config: FolderOptions) -> Iterator[None]:
 
         def open_on_disk() -> None:
             check_summary(root, config)
-            root.mkdir(parents=True, exist_ok=True)
             stack.enter_context(folder_lock.hold(root))
             if not _seeds(root) or run_record.read(root) is not None:
                 run_record.begin(root)

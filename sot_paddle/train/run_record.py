@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from sot_paddle import reading
-from sot_paddle.atomic import DISCARDED, WRITING, write_atomically
+from sot_paddle.atomic import DISCARDED, WRITING, remove, write_atomically
 from sot_paddle.train.folder_lock import LOCK
 
 RECORD = "written.json"
@@ -29,18 +29,24 @@ _OWN = re.compile(rf"checkpoint-\d+|best|{POINTER}|\w+\.json")
 _WAY_OUT = "move what you need out of the folder and delete it, or choose another --output_dir"
 
 
-def is_leftover(name: str) -> bool:
-    """Whether a name of the top level is that of a folder or file that a kill left half-done."""
-    found = _HALF_DONE.fullmatch(name)
-    return found is not None and _OWN.fullmatch(found[2]) is not None
-
-
-def unfinished(root: Path) -> list[Path]:
-    """Files that a kill left half-written in the place of one that the folder's record lists.
+def leftovers(root: Path) -> list[Path]:
+    """What a kill left half-written or half-removed: of the top level, and in a recorded place.
 
     Raises:
         ValueError: the record is damaged.
     """
+    found = [path for path in sorted(root.glob(".*")) if _is_half_done(path.name)]
+    return list(dict.fromkeys([*found, *_unfinished(root)]))
+
+
+def _is_half_done(name: str) -> bool:
+    """Whether a name of the top level is that of something of ours on its way in or out."""
+    found = _HALF_DONE.fullmatch(name)
+    return found is not None and _OWN.fullmatch(found[2]) is not None
+
+
+def _unfinished(root: Path) -> list[Path]:
+    """Files that a kill left half-written in the place of one that the folder's record lists."""
     known = read(root) or frozenset()
     return [
         path
@@ -109,20 +115,15 @@ def first_foreign(root: Path, *, apart: Collection[str] = ()) -> str | None:
     Raises:
         ValueError: the record is damaged.
     """
-    known, entries = read(root), sorted(path.name for path in root.iterdir())
-    if known is None:
-        apart = (LOCK, *apart)  # and a record that a kill kept from appearing
-        others = (n for n in entries if n not in apart and not _is_unfinished(Path(n), ()))
-        found = next(others, None)
-        plain = found is None or (root / found).is_symlink() or not (root / found).is_dir()
-        return found if plain else f"{found}/"
-    half_done = {name for name in entries if is_leftover(name)}
-    half_done |= {path.relative_to(root).as_posix() for path in unfinished(root)}
-    return next(_foreign(root, "", known, {RECORD, LOCK, *apart, *half_done}), None)
+    known = read(root)
+    # without a record nothing but a half-written record can be ours
+    half_done = _unfinished(root) if known is None else leftovers(root)
+    spared = {RECORD, LOCK, *apart, *(path.relative_to(root).as_posix() for path in half_done)}
+    return next(_foreign(root, "", known or frozenset(), spared), None)
 
 
 def remove_written(root: Path) -> None:
-    """Remove every file that the record lists, and the folders around them.
+    """Remove what a kill left, every file that the record lists, and the folders around them.
 
     Args:
         root: a folder without a foreign entry; see :func:`first_foreign`.
@@ -130,11 +131,11 @@ def remove_written(root: Path) -> None:
     Raises:
         ValueError: the record is damaged.
     """
+    for path in leftovers(root):
+        remove(path)
     known = read(root)
     if known is None:
         return
-    for path in unfinished(root):
-        path.unlink()
     known -= {RECORD, LOCK}
     for name in sorted(known):
         if not _passes_link(root, name):

@@ -94,8 +94,7 @@ def test_settle_restores_what_was_moved_aside_and_removes_the_rest(tmp_path):
     os.replace(tmp_path / "best", tmp_path / ".discarded-best-77")
     (tmp_path / ".writing-checkpoint-4-77").mkdir()
     os.symlink("checkpoint-4", tmp_path / ".writing-last-77")
-    removed = checkpointing.settle(tmp_path)
-    assert sorted(removed) == [".writing-checkpoint-4-77", ".writing-last-77"]
+    checkpointing.settle(tmp_path)
     assert (tmp_path / "best" / "model.bin").read_text(encoding="utf-8") == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["best"]
 
