@@ -101,12 +101,9 @@ def write_checkpoint(root: Path, step: int, fill: Callable[[Path], None]) -> Pat
 
 def list_checkpoints(root: Path) -> list[Path]:
     """Checkpoint folders under ``root`` by ascending step, whole or not."""
-    found = [
-        (int(path.name[len(PREFIX) :]), path)
-        for path in root.glob(f"{PREFIX}*")
-        if path.name[len(PREFIX) :].isdecimal() and path.is_dir()
-    ]
-    return [path for _, path in sorted(found)]
+    steps = {path: path.name.removeprefix(PREFIX) for path in root.glob(f"{PREFIX}*")}
+    found = [path for path, step in steps.items() if step.isdecimal() and path.is_dir()]
+    return sorted(found, key=lambda path: (int(steps[path]), path))
 
 
 def last_whole(root: Path, *, finite: bool = False) -> Path | None:

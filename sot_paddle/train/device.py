@@ -37,11 +37,6 @@ def prepare_device(
     distributed.join()
 
 
-def runs_on_gpu() -> bool:
-    """Whether tensors are made on a GPU now."""
-    return paddle.get_device().startswith("gpu")
-
-
 def seed_everything(seed: int) -> None:
     """Seed Python, NumPy and Paddle."""
     random.seed(seed)

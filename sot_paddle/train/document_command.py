@@ -14,7 +14,7 @@ from sot_paddle.command_line import Command
 from sot_paddle.distributed import say
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.tasks.documents import load_documents
-from sot_paddle.train import layer_rates, session, text_command
+from sot_paddle.train import layer_rates, pretrained, session, text_command
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.setup import Setup
@@ -44,7 +44,7 @@ def run_config(config: DocumentTrainConfig, convert: Converter) -> dict[str, Any
         say("--discr has no effect: the Paddle port ignores it, see --paddle_compat")
     source = TextSource(config, text_command.checkpoint_of(config, convert))
     task = load_documents(config, source.found.vocabulary)
-    text_command.check_vocabulary(config, source.found, task.vocab_size)
+    pretrained.require_embeddings(task.vocab_size, pretrained.encoder_of(config, source.found))
     return session.run_setup(Setup(config, task, source, plan(config), optimizer))
 
 

@@ -15,6 +15,7 @@ from paddle import nn
 
 from sot_paddle import distributed
 from sot_paddle.failures import TrainingStopped
+from sot_paddle.functional import at_least_float32
 from sot_paddle.tasks.task import Predictions, Split
 
 _REPORT_EVERY = 15.0  # seconds
@@ -68,7 +69,7 @@ def predict(
                 found = model(**inputs)
             if isinstance(found, tuple):
                 found = paddle.stack(found, axis=1)  # start and end of a span: (B, 2, S)
-            outputs.append(found.astype(_at_least_float32(found)).numpy())
+            outputs.append(at_least_float32(found).numpy())
             done += len(outputs[-1])
             now = time.monotonic()
             if report is not None and now - reported > _REPORT_EVERY:
@@ -93,10 +94,6 @@ class _Share(list):
     """This process's batches, as a batch sampler."""
 
     batch_size = 1  # Paddle's loader asks
-
-
-def _at_least_float32(outputs: paddle.Tensor) -> paddle.dtype:
-    return outputs.dtype if outputs.dtype == paddle.float64 else paddle.float32
 
 
 def _joined(shares: Sequence[tuple], seconds: float) -> Predictions:

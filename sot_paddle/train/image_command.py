@@ -96,8 +96,6 @@ class ImageSource:
         trained = find_model_folder(place) is not None
         place = weights_file(place, ema=True) if trained else place
         fitted = load_foreign(model, place, self.convert)
-        for note in fitted.notes:
-            say(note)
         loaded = len(model.state_dict()) - len(fitted.fresh)
         which = weight_set(place) if trained else fitted_set(fitted)
         say(f"weights: {loaded} tensors from {place} ({which}), {len(fitted.fresh)} start afresh")

@@ -65,34 +65,27 @@ class Subject:
     weight_set: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """What an evaluation found.
-
-    Attributes:
-        content: ``scores`` (top1, top5, loss), ``classes`` (the per-class table), ``images``,
-            ``corrupt``, ``images_per_second``, ``weights``, ``model`` and the options; JSON-ready.
-        predictions: CSV with a line for each image.
-    """
-
-    content: dict[str, Any]
-    predictions: Callable[[], str]
-
-
 def run_command(arguments: Sequence[str], convert: ImageConverter) -> int:
     """Run ``tools/eval_image.py``; returns its exit status, see `exit_status`."""
 
     def action() -> None:
         config = parse(EVALUATION, arguments)
-        found = evaluate(config, convert)
-        print_report(found.content)
-        write_files(config, found)
+        content, predictions = evaluate(config, convert)
+        print_report(content)
+        write_files(config, content, predictions)
 
     return exit_status("eval_image", action)
 
 
-def evaluate(config: ImageEvalConfig, convert: ImageConverter) -> Evaluation:
+def evaluate(
+    config: ImageEvalConfig, convert: ImageConverter
+) -> tuple[dict[str, Any], Callable[[], str]]:
     """Evaluate a model.
+
+    Returns:
+        (``scores`` (top1, top5, loss), ``classes`` (the per-class table), ``images``, ``corrupt``,
+        ``images_per_second``, ``weights``, ``model`` and the options, JSON-ready; what makes the
+        CSV with a line for each image).
 
     Raises:
         ValueError: options, images, weights or destinations that cannot be used.
@@ -124,7 +117,7 @@ def evaluate(config: ImageEvalConfig, convert: ImageConverter) -> Evaluation:
         "options": vars(config),
         "environment": environment_stamp(),
     }
-    return Evaluation(content, lambda: _predictions(found, logits, images, classes))
+    return content, lambda: _predictions(found, logits, images, classes)
 
 
 def find_subject(config: ImageEvalConfig, convert: ImageConverter) -> Subject:
@@ -176,8 +169,6 @@ def _load(
 ) -> FittedWeights:
     """Load weights; to evaluate a tensor at its random start would mean nothing."""
     fitted = load_foreign(model, place, convert, ema=ema)
-    for note in fitted.notes:
-        say(note)
     if fitted.fresh:
         raise ValueError(
             f"{place} does not fit {model.name} with {model.num_classes} classes: it gives no "
@@ -271,8 +262,10 @@ def _check_destinations(config: ImageEvalConfig) -> None:
             raise ValueError(f"{flag} {place}: cannot be written ({reason})") from error
 
 
-def write_files(config: ImageEvalConfig, found: Evaluation) -> None:
-    """Write the files that the options ask for, on the first process.
+def write_files(
+    config: ImageEvalConfig, content: Mapping[str, Any], predictions: Callable[[], str]
+) -> None:
+    """Write the files that the options ask for, on the first process; see `evaluate`.
 
     Raises:
         StorageFailure: the disk refused.
@@ -280,9 +273,9 @@ def write_files(config: ImageEvalConfig, found: Evaluation) -> None:
 
     def files() -> None:
         if config.output:
-            run_folder.write_json(Path(config.output), found.content)
+            run_folder.write_json(Path(config.output), content)
         if config.predictions:
-            checkpointing.write_text(Path(config.predictions), found.predictions())
+            checkpointing.write_text(Path(config.predictions), predictions())
 
     distributed.on_first_process(files)
 

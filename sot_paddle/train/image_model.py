@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ import numpy as np
 from paddle import nn
 
 from sot_paddle.config import HEAD_QKV_BIAS, build_record
+from sot_paddle.distributed import say
 from sot_paddle.reading import field_of, read_object
 from sot_paddle.registry import create_model
 from sot_paddle.train.model_folder import CONFIG, EMA, WEIGHTS, find_folder, write_config
@@ -44,19 +45,9 @@ class FittedWeights(Protocol):
     averaged: bool | None
 
 
-class ImageConverter(Protocol):
-    """Reads a checkpoint of any origin and fits it to a model of given tensor shapes."""
-
-    def __call__(
-        self,
-        place: Path,
-        model: str,
-        shapes: Mapping[str, Sequence[int]],
-        *,
-        ema: bool | None = None,
-    ) -> FittedWeights:
-        """The tensors of a file or folder; averaged ones where there are any, but for False."""
-        ...
+ImageConverter = Callable[..., FittedWeights]
+"""Reads a checkpoint of any origin: (file or folder, registry name, tensor shapes by name), and
+``ema``, None for averaged tensors where there are any, False for the others."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +173,7 @@ def load_foreign(
             False the raw ones.
 
     Returns:
-        What was loaded and what was not, with notes.
+        What was loaded and what was not; its notes have been said.
 
     Raises:
         ValueError: not a checkpoint of this architecture, or of this project and made with other
@@ -198,6 +189,8 @@ def load_foreign(
     check_options(place, fitted.metadata, model, has_head="head" in parts, exempt=exempt)
     for name in taken:
         fill_tensor(name, state[name], fitted.arrays[name], place)
+    for note in fitted.notes:
+        say(note)
     return fitted
 
 

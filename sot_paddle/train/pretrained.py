@@ -99,7 +99,8 @@ def find(config: CheckpointOptions, convert: Converter) -> Pretrained:
     if not family.whole(found.vocabulary):
         raise ValueError(f"{found.origin} has no {family.said}: give it with --tokenizer_name")
     if config.length is not None:
-        _check_length(config, found)
+        limit = _backbone(config).position_limit(encoder_of(config, found))
+        require_positions(limit, config.length, found.origin, "lower --max_seq_length")
     return found
 
 
@@ -117,17 +118,7 @@ def registry_name(config: CheckpointOptions, sizes: Mapping[str, Any]) -> str:
     return text_name(_preset(config, sizes), config.resolved_pooling)
 
 
-def vocabulary_size(config: CheckpointOptions, pretrained: Pretrained) -> int:
-    """Rows of the checkpoint's word embeddings."""
-    return _encoder(config, pretrained).vocab_size
-
-
-def _check_length(config: CheckpointOptions, found: Pretrained) -> None:
-    limit = _backbone(config).position_limit(_encoder(config, found))
-    require_positions(limit, config.length, found.origin, "lower --max_seq_length")
-
-
-def _encoder(config: CheckpointOptions, pretrained: Pretrained) -> EncoderConfig:
+def encoder_of(config: CheckpointOptions, pretrained: Pretrained) -> EncoderConfig:
     """The encoder's options: those of its preset, then what the checkpoint says."""
     backbone = _backbone(config)
     preset = backbone.defaults(_preset(config, pretrained.config))
@@ -148,6 +139,19 @@ def require_positions(limit: int, tokens: int, origin: str, advice: str) -> None
     """
     if tokens > limit:
         raise ValueError(f"{origin} has positions for {limit} tokens, asked for {tokens}: {advice}")
+
+
+def require_embeddings(entries: int, sizes: EncoderConfig) -> None:
+    """Refuse a vocabulary with more entries than a model has embeddings.
+
+    Raises:
+        ValueError: with both numbers.
+    """
+    if entries > sizes.vocab_size:
+        raise ValueError(
+            f"the vocabulary has {entries} entries, the model's embedding {sizes.vocab_size}: "
+            "they do not belong together"
+        )
 
 
 def _backbone(config: CheckpointOptions) -> TextBackbone:

@@ -114,11 +114,7 @@ def encoder_config(
             sizes[key] = getattr(config, key)
     sizes["freeze_encoder"] = config.freeze_encoder
     made = build_record(backbone.options, sizes, where=name)
-    if tokenizer.vocab_size > made.vocab_size:
-        raise ValueError(
-            f"the vocabulary has {tokenizer.vocab_size} entries, the model's embedding "
-            f"{made.vocab_size}: they do not belong together"
-        )
+    pretrained.require_embeddings(tokenizer.vocab_size, made)
     return made
 
 
@@ -178,8 +174,6 @@ class PretrainingSource(TextSource):
     """The model of a pre-training; its checkpoint is one of the encoder for the other commands.
 
     Attributes:
-        config: the command's options.
-        found: the checkpoint to start from.
         sizes: of the encoder.
         judged: whether the next sentence is judged.
         places: of the data, by flag.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import paddle
 from paddlenlp.trainer import TrainingArguments
 
 from sot_paddle import distributed
@@ -20,7 +21,7 @@ from sot_paddle.failures import Interrupted
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.train import outcome, run_folder
 from sot_paddle.train.callbacks import Flow, ProgressBar, ProgressLines, RunLogs, StepCount
-from sot_paddle.train.device import runs_on_gpu, seed_everything
+from sot_paddle.train.device import seed_everything
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.evaluation import duration, evaluation_mode
 from sot_paddle.train.feeding import MicroBatches, Pace
@@ -175,7 +176,7 @@ def _arguments(run: Run, pace: Pace) -> TrainingArguments:
         logging_steps=plan.log_steps,
         save_steps=plan.save_steps,  # Flow saves at the end of epochs
         seed=run.seed,
-        device="gpu" if runs_on_gpu() else "cpu",
+        device=paddle.get_device().partition(":")[0],
         disable_tqdm=True,
         ignore_data_skip=True,
         fp16=plan.half == "float16",

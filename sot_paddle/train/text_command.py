@@ -37,7 +37,7 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
         say("--local_rank is ignored: start several processes with paddle.distributed.launch")
     source = TextSource(config, checkpoint_of(config, convert))
     task = load_glue(config, source.found.vocabulary)
-    check_vocabulary(config, source.found, task.vocab_size)
+    pretrained.require_embeddings(task.vocab_size, pretrained.encoder_of(config, source.found))
     return session.run_setup(Setup(config, task, source, plan(config), optimizer))
 
 
@@ -66,20 +66,6 @@ def checkpoint_of(
     )
     session.check_folders(config, {**pretrained.sources(config), **(places or {})})
     return pretrained.find(config, convert)
-
-
-def check_vocabulary(config: CheckpointOptions, found: Pretrained, entries: int) -> None:
-    """Refuse a vocabulary with more entries than the model has embeddings.
-
-    Raises:
-        ValueError: with both numbers.
-    """
-    rows = pretrained.vocabulary_size(config, found)
-    if entries > rows:
-        raise ValueError(
-            f"the vocabulary has {entries} entries, the model's embedding {rows}: they do not "
-            "belong together"
-        )
 
 
 @dataclass(frozen=True)

@@ -148,16 +148,16 @@ def _evaluated(folder: Path, dtype: str, batch_size: int) -> Arrays:
         workers=0,
         batch_size=batch_size,
     )
-    found = image_evaluation.evaluate(config, read_for_model)
-    names = [row["name"] for row in found.content["classes"]]
-    rows = list(csv.DictReader(io.StringIO(found.predictions())))
+    content, predictions = image_evaluation.evaluate(config, read_for_model)
+    names = [row["name"] for row in content["classes"]]
+    rows = list(csv.DictReader(io.StringIO(predictions())))
     return {
-        **{name: np.array(value) for name, value in found.content["scores"].items()},
+        **{name: np.array(value) for name, value in content["scores"].items()},
         "images": text_numbers(row["image"] for row in rows),
         "labels": np.array([names.index(row["label"]) for row in rows]),
         "predictions": np.array([names.index(row["prediction"]) for row in rows]),
         "probabilities": np.array([float(row["probability"]) for row in rows]),
-        "top1 of classes": np.array([row["top1"] for row in found.content["classes"]]),
+        "top1 of classes": np.array([row["top1"] for row in content["classes"]]),
     }
 
 
