@@ -10,46 +10,33 @@ from dataclasses import dataclass
 from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
 
-def _warm_up(step: int, warmup_steps: float) -> float | None:
-    """Share of the base rate during warm-up, None after it. ``warmup_steps`` may be a fraction."""
-    return step / max(1.0, warmup_steps) if step < warmup_steps else None
-
-
 def linear_factor(step: int, warmup_steps: float, total_steps: int) -> float:
-    """Rise to 1 over the warm-up, then fall linearly to 0 at ``total_steps``."""
-    rising = _warm_up(step, warmup_steps)
-    if rising is not None:
-        return rising
+    """Fall linearly from 1 when the warm-up ends to 0 at ``total_steps``."""
     return max(0.0, (total_steps - step) / max(1.0, total_steps - warmup_steps))
 
 
 def cosine_factor(step: int, warmup_steps: float, total_steps: int) -> float:
-    """Rise to 1, then half a cosine wave down to 0.
+    """Half a cosine wave down to 0.
 
     PADDLE: paddlenlp's own cosine schedule runs a full wave (num_cycles=1) by default.
     """
-    rising = _warm_up(step, warmup_steps)
-    if rising is not None:
-        return rising
     progress = (step - warmup_steps) / max(1.0, total_steps - warmup_steps)
     return max(0.0, 0.5 * (1.0 + math.cos(math.pi * progress)))
 
 
 def linear_drop_factor(step: int, warmup_steps: float, total_steps: int) -> float:
-    """Rise to 1 over the warm-up; after it the line from 1 at step 0 to 0 at ``total_steps``.
+    """The line from 1 at step 0 to 0 at ``total_steps``.
 
     QUIRK: hence the rate drops when the warm-up ends: after a tenth of the steps to 0.9.
 
     Source: D.4.
     """
-    rising = _warm_up(step, warmup_steps)
-    return max(0.0, 1.0 - step / total_steps) if rising is None else rising
+    return max(0.0, 1.0 - step / total_steps)
 
 
 def constant_factor(step: int, warmup_steps: float, total_steps: int) -> float:
-    """Rise to 1, then stay."""
-    rising = _warm_up(step, warmup_steps)
-    return 1.0 if rising is None else rising
+    """Stay at 1."""
+    return 1.0
 
 
 SCHEDULES: Mapping[str, Callable[[int, float, int], float]] = {
@@ -58,6 +45,14 @@ SCHEDULES: Mapping[str, Callable[[int, float, int], float]] = {
     "cosine": cosine_factor,
     "constant": constant_factor,
 }
+"""Name -> share of the base rate after the warm-up, of step, warm-up and length of the run."""
+
+
+def rate_factor(name: str, step: int, warmup_steps: float, total_steps: int) -> float:
+    """Share of the base rate: up to 1 over the warm-up, then as the one of `SCHEDULES` says."""
+    if step < warmup_steps:
+        return step / max(1.0, warmup_steps)
+    return SCHEDULES[name](step, warmup_steps, total_steps)
 
 
 def build_schedule(
@@ -83,8 +78,9 @@ def build_schedule(
         raise ValueError(
             f"warmup_steps must be between 0 and total_steps = {total_steps}, got {warmup_steps}"
         )
-    factor = SCHEDULES[name]
-    return LambdaDecay(learning_rate, lambda step: factor(step, warmup_steps, total_steps))
+    return LambdaDecay(
+        learning_rate, lambda step: rate_factor(name, step, warmup_steps, total_steps)
+    )
 
 
 @dataclass(frozen=True)

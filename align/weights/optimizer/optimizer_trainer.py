@@ -157,9 +157,9 @@ def scheduled_rate(checkpoint: TrainerCheckpoint, position: int) -> float | None
 
     made, total = checkpoint.identity, int(checkpoint.progress["max_steps"])
     if checkpoint.is_text:
-        factor = schedule.SCHEDULES[made["lr_scheduler"]]
         warmup = made["warmup_steps"] or made.get("warmup_proportion", 0.0) * total
-        return made["learning_rate"] * factor(position, warmup, total)
+        factor = schedule.rate_factor(made["lr_scheduler"], position, warmup, total)
+        return made["learning_rate"] * factor
     names = ("epochs", "min_lr", "warmup_lr", "warmup_epochs", "cooldown_epochs")
     rates = schedule.EpochRates(
         made["lr"], kind=made["sched"], **{name: made[name] for name in names}

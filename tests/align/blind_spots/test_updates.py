@@ -46,10 +46,10 @@ CHANGES = [
     (job("other_betas"), HFAdamW, "_corrected_epsilon", " / math.sqrt(1.0 - self._beta2**step)")
     + ("", STEP("weight")),
     # rates
-    ("lr_linear_warmup learning_rate", schedule, "_warm_up", "return step", "return (step + 1)")
+    ("lr_linear_warmup learning_rate", schedule, "rate_factor", "return step", "return (step + 1)")
     + ("learning rates",),
-    ("lr_constant learning_rate", paddle_side, "build_schedule", "= SCHEDULES[name]")
-    + ("= linear_factor", "learning rates"),
+    ("lr_constant learning_rate", schedule, "rate_factor", "SCHEDULES[name](", "linear_factor(")
+    + ("learning rates",),
     ("lr_epochs_constant learning_rate", schedule.EpochRates, "rate", 'kind == "constant":')
     + ('kind == "constant" and epoch < self.epochs:', "learning rates"),
     ("lr_epochs_of_several_steps learning_rate", schedule.PerEpoch, "get_lr", "self._steps", "2")
