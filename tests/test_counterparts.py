@@ -20,7 +20,7 @@ from sot_paddle.train import (
     preparation_command,
     pretraining_command,
     squad_command,
-    text_flags,
+    text_command,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,7 +30,7 @@ TEXT, IMAGES = SECTIONS["SoT, text release"], SECTIONS["SoT, image release"]
 ROWS = re.findall(r"^\| `(python [^`]+)` \| `([^`]+)` \|$", SECTIONS["BERTVision"], re.M)
 ALL = re.findall(r"`(python (?:tools/|-m paddle)[^`]+)` \|$", PAGE, re.M)
 COMMANDS = {
-    "train_glue": text_flags.TRAINING,
+    "train_glue": text_command.COMMAND,
     "train_image": image_flags.TRAINING,
     "eval_image": image_flags.EVALUATION,
     "train_adapter": adapter_command.COMMAND,

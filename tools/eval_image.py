@@ -7,18 +7,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
 from sot_paddle.guard import command
 from sot_paddle.train.quiet import quiet_imports
 
 
 @command("eval_image")
-def main(arguments: list[str]) -> int:
-    """Run the command; returns its exit status."""
+def main(arguments: list[str]) -> None:
+    """Run the command."""
     with quiet_imports():
         from align.weights.formats.checkpoint_reading import read_for_model
         from sot_paddle.train.image_evaluation import run_command
-    return run_command(arguments, read_for_model)
+    run_command(arguments, read_for_model)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import sot_paddle  # noqa: F401  (tunes the CPU before Paddle is loaded)
 from sot_paddle.guard import command
 from sot_paddle.train.quiet import quiet_imports
 

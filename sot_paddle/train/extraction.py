@@ -18,7 +18,6 @@ from sot_paddle.data.stored.state_files import (
     require_space,
 )
 from sot_paddle.distributed import say
-from sot_paddle.failures import exit_status
 from sot_paddle.tasks.state_options import ExtractConfig
 from sot_paddle.train import folder_lock
 from sot_paddle.train.device import prepare_device
@@ -45,11 +44,9 @@ examples:
 _REPORT_EVERY = 10.0  # seconds
 
 
-def run_command(arguments: Sequence[str], convert: Converter) -> int:
-    """Run ``tools/extract_hidden_states.py``; returns its exit status, see `exit_status`."""
-    return exit_status(
-        "extract_hidden_states", lambda: extract_splits(parse(COMMAND, arguments), convert)
-    )
+def run_command(arguments: Sequence[str], convert: Converter) -> None:
+    """Run ``tools/extract_hidden_states.py``; see :func:`extract_splits`."""
+    extract_splits(parse(COMMAND, arguments), convert)
 
 
 def extract_splits(config: ExtractConfig, convert: Converter) -> None:

@@ -15,7 +15,7 @@ from paddle.optimizer.lr import LRScheduler
 from sot_paddle.distributed import say
 from sot_paddle.registry import create_model
 from sot_paddle.tasks.image_options import ImageTrainConfig
-from sot_paddle.tasks.images import load_images
+from sot_paddle.tasks.images import TRANSFORM, load_images
 from sot_paddle.tasks.task import Task
 from sot_paddle.train import session
 from sot_paddle.train.device import prepare_device
@@ -115,11 +115,7 @@ class ImageSource:
             num_classes=task.num_outputs,
             options=flat_options(model),
             classes=task.classes,
-            img_size=config.img_size,
-            crop_pct=config.crop_pct,
-            interpolation=config.interpolation,
-            mean=config.mean,
-            std=config.std,
+            **{option.name: getattr(config, option.name) for option in TRANSFORM},
         ).write(folder)
 
 

@@ -21,7 +21,6 @@ from sot_paddle.data.image_dataset import ImageEvalSet
 from sot_paddle.data.image_folder import check_class_count
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.distributed import say
-from sot_paddle.failures import exit_status
 from sot_paddle.registry import create_model
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.tasks import image_scores
@@ -65,16 +64,12 @@ class Subject:
     weight_set: str
 
 
-def run_command(arguments: Sequence[str], convert: ImageConverter) -> int:
-    """Run ``tools/eval_image.py``; returns its exit status, see `exit_status`."""
-
-    def action() -> None:
-        config = parse(EVALUATION, arguments)
-        content, predictions = evaluate(config, convert)
-        print_report(content)
-        write_files(config, content, predictions)
-
-    return exit_status("eval_image", action)
+def run_command(arguments: Sequence[str], convert: ImageConverter) -> None:
+    """Run ``tools/eval_image.py``; see :func:`evaluate` and :func:`write_files`."""
+    config = parse(EVALUATION, arguments)
+    content, predictions = evaluate(config, convert)
+    print_report(content)
+    write_files(config, content, predictions)
 
 
 def evaluate(
@@ -157,8 +152,10 @@ def _trained(config: ImageEvalConfig, place: Path, convert: ImageConverter) -> S
 def _foreign(config: ImageEvalConfig, place: Path, convert: ImageConverter) -> Subject:
     """A converted file, or a checkpoint of PyTorch, which is converted on the fly."""
     classes = config.num_classes
-    if classes is None:
-        classes = _count_classes(config)
+    if classes is None and config.imagenet_a:
+        classes = imagenet_a.IMAGENET_CLASSES
+    elif classes is None:
+        classes = len(load_evaluation(config, _transform(config, None)).source.classes)
     model = create_model(config.model, classes, **_overrides(config))
     fitted = _load(model, place, convert, ema=False if config.no_ema else None)
     return Subject(model, _transform(config, None), (), str(place), fitted_set(fitted))
@@ -176,12 +173,6 @@ def _load(
         )
     model.eval()
     return fitted
-
-
-def _count_classes(config: ImageEvalConfig) -> int:
-    if config.imagenet_a:
-        return imagenet_a.IMAGENET_CLASSES
-    return len(load_evaluation(config, _transform(config, None)).source.classes)
 
 
 def _overrides(config: ImageEvalConfig) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from paddle import nn
 
 from sot_paddle.config import HEAD_QKV_BIAS, build_record
 from sot_paddle.distributed import say
-from sot_paddle.reading import field_of, read_object
+from sot_paddle.reading import read_object
 from sot_paddle.registry import create_model
 from sot_paddle.train.model_folder import CONFIG, EMA, WEIGHTS, find_folder, write_config
 from sot_paddle.weights import check_options, fill_tensor, load_weights
@@ -129,11 +129,10 @@ def read_model_config(folder: Path) -> ImageModelConfig:
         ValueError: it cannot be read, or is damaged.
     """
     path = folder / CONFIG
-    values = read_object(path)
+    kinds = {field.name: object for field in dataclasses.fields(ImageModelConfig)}
+    values = read_object(path, kinds | {"options": dict})
     values.pop("kind", None)
-    for name in (field.name for field in dataclasses.fields(ImageModelConfig)):
-        field_of(values, name, object, str(path))
-    options = field_of(values, "options", dict, str(path))
+    options = values["options"]
     for name, value in options.items():
         options[name] = tuple(value) if isinstance(value, list) else value  # JSON has no tuples
     return build_record(ImageModelConfig, values, where=str(path))

@@ -12,7 +12,9 @@ from paddle import nn
 from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
+from sot_paddle.command_line import Command
 from sot_paddle.distributed import say
+from sot_paddle.registry import list_models
 from sot_paddle.tasks.glue import load_glue
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.tasks.task import Task
@@ -25,7 +27,25 @@ from sot_paddle.train.optimizer import CLIPPINGS, OPTIMIZERS, decay_filter, deca
 from sot_paddle.train.pretrained import Converter, Pretrained
 from sot_paddle.train.schedule import build_schedule
 from sot_paddle.train.setup import Plan, Setup
-from sot_paddle.train.text_flags import TRAINING
+
+_CONFIG = f"configs/glue/rte_{list_models('text')[0]}_mgcrp.yaml"
+COMMAND = Command(
+    "train_glue.py",
+    TrainConfig,
+    """\
+Fine-tune a language model with the second-order head (or its own, --head plain) on a GLUE task or
+on your own TSV files. The flags are those of the original's run_glue.py; the same command continues
+a run that was interrupted, bit for bit.""",
+    f"""\
+examples:
+  python tools/train_glue.py --task_name RTE --data_dir GLUE/RTE --model_name_or_path CHECKPOINT \\
+      --do_lower_case --do_train --do_eval --max_seq_length 128 --output_dir OUT
+  python tools/train_glue.py --config {_CONFIG} \\
+      --set learning_rate=3e-5 --model_name_or_path CHECKPOINT --data_dir GLUE/RTE --output_dir OUT
+  python tools/train_glue.py --task_name own --data_dir MY_TSV --model_name_or_path OUT/best \\
+      --do_predict --output_dir PREDICTIONS
+""",
+)
 
 
 def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
@@ -41,7 +61,7 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
     return session.run_setup(Setup(config, task, source, plan(config), optimizer))
 
 
-run_command = session.training(TRAINING, run_config)
+run_command = session.training(COMMAND, run_config)
 """Run ``tools/train_glue.py``; see :func:`.session.training`."""
 
 

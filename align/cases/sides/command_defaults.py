@@ -15,7 +15,6 @@ from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.tasks import glue_options as arguments
 from sot_paddle.tasks import image_options as image_arguments
 from sot_paddle.tasks.document_options import DocumentTrainConfig
-from sot_paddle.train.text_flags import TRAINING
 from sot_torch_ref.train import defaults as published
 
 _FLAGS = {"output_dir": "output", "eval_batch_multiplier": "validation_batch_size_multiplier"}
@@ -41,9 +40,11 @@ def defaults(names: Mapping[str, Any]) -> Named:
 
 def text_flags() -> Named:
     """Options of ``train_glue`` with nothing but the required ones on the command line."""
+    from sot_paddle.train.text_command import COMMAND  # loads the trainer: for this table alone
+
     required = {"task_name": "RTE", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
     words = [word for name, value in required.items() for word in (f"--{name}", value)]
-    found = dataclasses.asdict(command_line.parse(TRAINING, words))
+    found = dataclasses.asdict(command_line.parse(COMMAND, words))
     left_out = {*required, "model_type"}  # required there
     return defaults({name: value for name, value in found.items() if name not in left_out})
 

@@ -31,8 +31,7 @@ from sot_paddle import distributed  # noqa: E402
 from sot_paddle.command_line import parse  # noqa: E402
 from sot_paddle.failures import TERMINATED, exit_status  # noqa: E402
 from sot_paddle.train.feeding import MicroBatches  # noqa: E402
-from sot_paddle.train.text_command import run_config  # noqa: E402
-from sot_paddle.train.text_flags import TRAINING  # noqa: E402
+from sot_paddle.train.text_command import COMMAND, run_config  # noqa: E402
 from sot_paddle.train.trainer import ExactTrainer  # noqa: E402
 
 
@@ -118,7 +117,7 @@ def record_run(destination: Path, interrupt_after: int, flags: Sequence[str]) ->
     with recorder.installed():
         # as run_command, which would leave a process of several before the record is written
         status = exit_status(
-            "train_glue", lambda: run_config(parse(TRAINING, flags), _no_conversion)
+            "train_glue", lambda: run_config(parse(COMMAND, flags), _no_conversion)
         )
     if interrupt_after:
         status = {TERMINATED: 0, 0: 1}.get(status, status)

@@ -16,7 +16,7 @@ from sot_paddle.train import (
     document_command,
     image_flags,
     squad_command,
-    text_flags,
+    text_command,
 )
 from tests.sot_paddle.train import state_files, tiny_run
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 RECORDS = {
     "train_adapter": (adapter_command.COMMAND, ("--task_name", "RTE", "--states", "here")),
     "train_glue": (
-        text_flags.TRAINING,
+        text_command.COMMAND,
         ("--task_name", "RTE", "--data_dir", "here", "--model_name_or_path", "there"),
     ),
     "train_image": (image_flags.TRAINING, ("digits", "--model", "sot_tiny")),

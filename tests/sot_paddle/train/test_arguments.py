@@ -6,7 +6,7 @@ import pytest
 from sot_paddle.command_line import parse as parse_command
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import document_command
-from sot_paddle.train.text_flags import TRAINING
+from sot_paddle.train.text_command import COMMAND
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIGS = sorted((ROOT / "configs" / "glue").glob("*.yaml"))
@@ -51,7 +51,7 @@ SOURCE_COMMAND = SOURCE_TEXT.split()
 
 
 def parse(flags):
-    return parse_command(TRAINING, flags)
+    return parse_command(COMMAND, flags)
 
 
 def test_the_source_command_is_read_unchanged():

@@ -13,6 +13,7 @@ from sot_paddle.data.stored import live_states
 from sot_paddle.data.stored.file_layout import stored_split
 from sot_paddle.data.stored.live_sources import glue_states, squad_states
 from sot_paddle.data.stored.state_files import StateReader
+from sot_paddle.failures import exit_status
 from sot_paddle.train import extraction, folder_lock
 from sot_paddle.train.extraction import COMMAND, run_command
 from sot_paddle.train.frozen_model import load_frozen
@@ -33,7 +34,8 @@ def store(tiny_folders, encoder, tmp_path, capfd):
         task = () if "--task_name" in more else ("--task_name", "RTE", "--data_dir", str(data))
         files = ("--model_name_or_path", str(encoder), "--output_dir", str(tmp_path / "states"))
         capfd.readouterr()
-        status = run_command([*task, *files, "--max_seq_length", "20", *more], no_conversion)
+        words = [*task, *files, "--max_seq_length", "20", *more]
+        status = exit_status("extract_hidden_states", lambda: run_command(words, no_conversion))
         out, err = capfd.readouterr()
         return status, out + err
 

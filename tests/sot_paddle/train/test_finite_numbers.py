@@ -20,7 +20,7 @@ from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import checkpointing, ema, exact_state, trainer
 from sot_paddle.train.finite_numbers import first_nonfinite
 from sot_paddle.train.image_flags import EVALUATION, TRAINING
-from sot_paddle.train.text_flags import TRAINING as TEXT
+from sot_paddle.train.text_command import COMMAND as TEXT
 
 STEPS = ("--max_steps", "4", "--save_steps", "1", "--logging_steps", "1")
 NAMES = ("--task_name", "RTE", "--data_dir", "d", "--model_name_or_path", "m", "--output_dir", "o")

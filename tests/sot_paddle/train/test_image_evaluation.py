@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 
 import numpy as np
@@ -12,7 +13,7 @@ from PIL import Image
 
 from align.weights.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.imagenet_a import INDICES, SYNSETS
-from sot_paddle.failures import StorageFailure
+from sot_paddle.failures import StorageFailure, exit_status
 from sot_paddle.registry import create_model
 from sot_paddle.train import image_evaluation
 from sot_paddle.train.image_model import ImageModelConfig, flat_options
@@ -35,7 +36,8 @@ class Evaluation:
         """(exit status, stdout, stderr)."""
         self.capfd.readouterr()
         flags = [*map(str, flags), "--workers", "0", "--cpu"]
-        status = image_evaluation.run_command(flags, convert)
+        run = functools.partial(image_evaluation.run_command, flags, convert)
+        status = exit_status("eval_image", run)
         seen = self.capfd.readouterr()
         return status, seen.out, seen.err
 

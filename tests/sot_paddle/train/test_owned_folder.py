@@ -30,7 +30,6 @@ from sot_paddle.train import (
     outcome,
     squad_command,
     text_command,
-    text_flags,
 )
 from sot_paddle.train.finite_numbers import nonfinite_tensor
 from sot_paddle.train.trainer import ExactTrainer
@@ -149,7 +148,7 @@ def test_nothing_is_cleared_for_a_run_that_cannot_be(tiny, done, flags, said):
 
 
 COMMANDS = {
-    "text": (text_flags.TRAINING, "--task_name RTE --data_dir d --model_name_or_path m"),
+    "text": (text_command.COMMAND, "--task_name RTE --data_dir d --model_name_or_path m"),
     "images": (image_flags.TRAINING, "d --model sot_tiny"),
     "squad": (squad_command.COMMAND, "--model_name_or_path m --do_eval"),
     "adapter": (adapter_command.COMMAND, "--task_name RTE --states s --data_dir d --do_eval"),
