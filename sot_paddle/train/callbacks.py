@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from paddlenlp.trainer import TrainerCallback
 from paddlenlp.trainer.integrations import VisualDLCallback
@@ -159,8 +158,6 @@ class ProgressLines(TrainerCallback):
     """A line for each log entry, and now and then between: step, loss, rate, speed, time left.
 
     Args:
-        stream: where to print, stderr when None.
-        clock: seconds, monotonic.
         items: examples of a step, 0 to leave their speed out.
         unit: what they are called.
         evaluated: name of the set that evaluation lines are about.
@@ -168,49 +165,40 @@ class ProgressLines(TrainerCallback):
 
     silence = 30.0  # seconds without a line before one is printed
 
-    def __init__(
-        self,
-        stream: TextIO | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        items: int = 0,
-        unit: str = "examples",
-        evaluated: str = "dev",
-    ) -> None:
-        self.stream, self.clock = stream, clock
+    def __init__(self, *, items: int = 0, unit: str = "examples", evaluated: str = "dev") -> None:
         self._items, self._unit, self._evaluated = items, unit, evaluated
         self._started, self._first, self._printed = 0.0, 0, 0.0
 
     def on_train_begin(self, args, state, control, **kwargs) -> None:
         """Start the clock at the first step of this process."""
-        self._started = self._printed = self.clock()
+        self._started = self._printed = time.monotonic()
         self._first = state.global_step
 
     def on_step_end(self, args, state, control, **kwargs) -> None:
         """Print where the run is when nothing has been printed for a while."""
-        if self.clock() - self._printed > self.silence and state.is_world_process_zero:
+        if time.monotonic() - self._printed > self.silence and state.is_world_process_zero:
             self._print(state, self._speed(state))
 
     def on_log(self, args, state, control, logs=None, **kwargs) -> None:
         """Print a training or an evaluation line."""
         if not state.is_world_process_zero or logs is None:
             return
+        scores = {k: v for k, v in logs.items() if k.startswith("eval_")}
         if "loss" in logs:
             rate = f"loss {logs['loss']:.4f} lr {logs['learning_rate']:.3g}"
             self._print(state, f"{rate} {self._speed(state)}")
-        elif any(name.startswith("eval_") for name in logs):
-            pairs = [(k, v) for k, v in logs.items() if k.startswith("eval_")]
-            text = " ".join(f"{name.removeprefix('eval_')} {value:.4f}" for name, value in pairs)
+        elif scores:
+            text = " ".join(f"{k.removeprefix('eval_')} {v:.4f}" for k, v in scores.items())
             self._print(state, f"{self._evaluated}: {text}")
 
     def _print(self, state, text: str) -> None:
         head = f"step {state.global_step}/{state.max_steps} epoch {state.epoch:.2f}"
-        print(f"{head} {text}".rstrip(), file=self.stream or sys.stderr, flush=True)
-        self._printed = self.clock()
+        print(f"{head} {text}".rstrip(), file=sys.stderr, flush=True)
+        self._printed = time.monotonic()
 
     def _speed(self, state) -> str:
         done = state.global_step - self._first
-        seconds = self.clock() - self._started
+        seconds = time.monotonic() - self._started
         if done <= 0 or seconds <= 0:
             return ""
         left = (state.max_steps - state.global_step) * seconds / done
@@ -239,7 +227,6 @@ class ProgressBar(ProgressLines):
             total=state.max_steps,
             initial=state.global_step,
             unit="step",
-            file=self.stream or sys.stderr,
             dynamic_ncols=True,
             disable=not state.is_world_process_zero,
         )

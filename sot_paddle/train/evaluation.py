@@ -57,7 +57,7 @@ def predict(
         ValueError: no example can be read.
         TrainingStopped: an output is NaN or infinite.
     """
-    mine = _Share(list(split.batches)[distributed.rank() :: distributed.world_size()])
+    mine = list(split.batches)[distributed.rank() :: distributed.world_size()]
     started = reported = time.monotonic()
     loader = split.load(mine) if mine else ()
     outputs, labels, done, whole = [], [], 0, sum(map(len, mine))
@@ -88,12 +88,6 @@ def duration(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
-
-
-class _Share(list):
-    """This process's batches, as a batch sampler."""
-
-    batch_size = 1  # Paddle's loader asks
 
 
 def _joined(shares: Sequence[tuple], seconds: float) -> Predictions:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sot_paddle.command_line import Command, parse
 from sot_paddle.data.glue_tasks import get_task
-from sot_paddle.data.stored.file_layout import stored_split
+from sot_paddle.data.stored.file_layout import StoredSplit, stored_split
 from sot_paddle.data.stored.live_sources import FrozenModel, glue_states, squad_states
 from sot_paddle.data.stored.live_states import LiveStates, extract
 from sot_paddle.data.stored.state_files import (
@@ -56,23 +56,24 @@ def extract_splits(config: ExtractConfig, convert: Converter) -> None:
         ValueError: options, data or files that cannot be used, or too little space.
     """
     prepare_device(dtype="float32", cpu=config.no_cuda)
-    splits = _splits(config)
+    layouts = _layouts(config)
     folder = Path(config.output_dir)
     frozen = load_frozen(config, convert)
-    sources = {split: _source(config, frozen, split) for split in splits}
-    files = [path for s in splits for path in stored_split(config.task_name, s).paths(folder)]
+    sources = {split: _source(config, frozen, split) for split in layouts}
+    files = [path for layout in layouts.values() for path in layout.paths(folder)]
     require_ours(files)
     with folder_lock.hold(folder):
         require_ours(files)  # now that nobody else writes here
         for split, source in sources.items():
-            require_space(folder, stored_split(config.task_name, split), _sizes(config, source))
+            require_space(folder, layouts[split], _sizes(config, source))
         for path in files if config.overwrite else ():
             path.unlink(missing_ok=True)
         for split, source in sources.items():
-            _store(config, folder, split, source)
+            _store(config, folder, split, layouts[split], source)
 
 
-def _splits(config: ExtractConfig) -> list[str]:
+def _layouts(config: ExtractConfig) -> dict[str, StoredSplit]:
+    """The files of each split; refuses one that has none."""
     named = [name.strip() for name in config.splits.split(",") if name.strip()]
     if config.squad:
         files = {"train": config.train_file, "dev": config.predict_file}
@@ -83,9 +84,7 @@ def _splits(config: ExtractConfig) -> list[str]:
         if not config.data_dir:
             raise ValueError(f"{config.task_name} needs --data_dir, the folder of its files")
         named = named or ["train", *get_task(config.task_name).dev_splits]
-    for name in named:
-        stored_split(config.task_name, name)  # refuses a split that has no files
-    return named
+    return {name: stored_split(config.task_name, name) for name in named}
 
 
 def _source(config: ExtractConfig, frozen: FrozenModel, split: str) -> LiveStates:
@@ -102,8 +101,9 @@ def _sizes(config: ExtractConfig, source: LiveStates) -> StateSizes:
     return StateSizes(len(source), *source.of_row, config.dtype, config.embed_batch_size)
 
 
-def _store(config: ExtractConfig, folder: Path, split: str, source: LiveStates) -> None:
-    layout = stored_split(config.task_name, split)
+def _store(
+    config: ExtractConfig, folder: Path, split: str, layout: StoredSplit, source: LiveStates
+) -> None:
     needed, free = require_space(folder, layout, _sizes(config, source))
     layers, tokens, width = source.of_row
     say(

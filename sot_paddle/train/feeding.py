@@ -90,7 +90,6 @@ class MicroBatches:
         self._by_epoch = by_epoch
         self._next = (0, 0)
         self._length = len(epochs(0))
-        self.batch_size = max(len(self.share(batch)) for batch in epochs(0))
 
     def __len__(self) -> int:
         """Micro-batches of an epoch."""

@@ -20,8 +20,7 @@ _NO_EFFECT: Mapping[str, str] = {
     "--num-gpu": "one process uses one GPU; start several with paddle.distributed.launch",
     "--local-rank": "processes come from paddle.distributed.launch",
 }
-_SWITCHES = ("--model-ema", "--model-ema-force-cpu", "--pin-mem", "--no-prefetcher")
-_SWITCHES += ("--use-multi-epochs-loader", "--channels-last")
+_SWITCHES = tuple(flag for flag in _NO_EFFECT if flag not in ("--num-gpu", "--local-rank"))
 _ONE_CYCLE = "the schedule has one cycle, by epoch"
 _REFUSED: Mapping[str, str] = {
     "--gp": "the pooling belongs to the head: --set pooling=gap, or another of docs/heads.md",

@@ -22,13 +22,7 @@ BEST, LAST = "best", "last"
 
 
 def write_weights(folder: Path, model: nn.Layer, ema: ModelEma | None = None) -> None:
-    """Write weights and their moving average into an existing folder.
-
-    Args:
-        folder: see checkpointing.write_folder for filling it atomically.
-        model: the model.
-        ema: its moving average, None for none.
-    """
+    """Write weights and, where there is one, their moving average into an existing folder."""
     save_weights(model, folder / WEIGHTS)
     if ema is not None:
         with ema.in_place():

@@ -51,7 +51,6 @@ class PrepareConfig:
     vocab_size: int | None = option(None, "ids: token ids are below it", low=1)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "input", tuple(self.input))
         check(self)
         _require(self, "input", "output_dir")
         if self.form == "ids":
@@ -74,7 +73,6 @@ class TokenizerConfig:
     random_seed: int = option(42, "of the sample", low=0)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "input", tuple(self.input))
         check(self)
         _require(self, "input", "output_dir")
 

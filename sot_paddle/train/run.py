@@ -60,7 +60,8 @@ def run_once(run: Run) -> dict[str, Any]:
     if options.overwrite_output_dir:
         _try_model(run)
     record = {"options": vars(options), "seed": run.seed, "environment": environment_stamp()}
-    with run_folder.open_run(run.root, options, record, run.use) as checkpoint:
+    files = source.files, run.predicted_files
+    with run_folder.open_run(run.root, options, record, *files) as checkpoint:
         if continued and checkpoint is None:
             raise ValueError(f"{run.root} has changed meanwhile: run the same command again")
         if trainer is None:

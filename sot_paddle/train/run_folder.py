@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,29 +28,20 @@ class FolderOptions(Protocol):
     resume: str
 
 
-@dataclass(frozen=True)
-class FolderUse:
-    """What a run does with files beside its checkpoints.
-
-    Attributes:
-        outputs: names of further files that it writes into its folder (predictions).
-        sources: what it reads, by the flag that names it; None for a flag that is not given.
-    """
-
-    outputs: tuple[str, ...] = ()
-    sources: Mapping[str, Path | None] = field(default_factory=dict)
+Sources = Mapping[str, Path | None]
+"""What a run reads, by the flag that names it; None for a flag that is not given."""
 
 
-_NOTHING_ELSE = FolderUse()
-
-
-def check(root: Path, config: FolderOptions, use: FolderUse = _NOTHING_ELSE) -> None:
+def check(
+    root: Path, config: FolderOptions, sources: Sources, outputs: Collection[str] = ()
+) -> None:
     """Refuse a folder that the run may not have; nothing is written or removed.
 
     Args:
         root: output folder of one run.
         config: its options.
-        use: its files.
+        sources: what it reads.
+        outputs: names of the files that it writes there beside its checkpoints (predictions).
 
     Raises:
         ValueError: another run is at work there; ``--overwrite_output_dir`` would remove what no
@@ -59,12 +49,12 @@ def check(root: Path, config: FolderOptions, use: FolderUse = _NOTHING_ELSE) -> 
             run of this tool wrote.
     """
     folder_lock.refuse_held(root)
-    _check(root, config, use)
+    _check(root, config, sources, outputs)
 
 
-def _check(root: Path, config: FolderOptions, use: FolderUse) -> None:
+def _check(root: Path, config: FolderOptions, sources: Sources, outputs: Collection[str]) -> None:
     if config.overwrite_output_dir:
-        _check_sources(root, {"--resume": _named_checkpoint(config), **use.sources})
+        _check_sources(root, {"--resume": _named_checkpoint(config), **sources})
         _check_removable(root)
     elif config.do_train and _is_foreign(root):
         raise ValueError(
@@ -72,12 +62,11 @@ def _check(root: Path, config: FolderOptions, use: FolderUse) -> None:
             "--output_dir"
         )
     else:
-        _check_replaced(root, config, use)
+        _check_replaced(root, config, outputs)
 
 
-def _prepared(root: Path, config: FolderOptions, use: FolderUse) -> Path | None:
+def _prepared(root: Path, config: FolderOptions) -> Path | None:
     """Make a locked folder ready; the checkpoint to continue from, or None."""
-    _check(root, config, use)
     if config.overwrite_output_dir:
         run_record.remove_written(root)
     if not _is_without_record(root):
@@ -96,7 +85,8 @@ def open_run(
     root: Path,
     config: FolderOptions,
     record: dict[str, Any],
-    use: FolderUse = _NOTHING_ELSE,
+    sources: Sources,
+    outputs: Collection[str] = (),
 ) -> Iterator[Path | None]:
     """Lock and prepare the folder on the first process and write who uses it.
 
@@ -107,7 +97,7 @@ def open_run(
         root: output folder of one run; made when it is not there.
         config: its options.
         record: what run.json holds.
-        use: its files.
+        sources, outputs: see :func:`check`.
 
     Yields:
         The checkpoint to continue from, or None; the same on every process. The folder is locked
@@ -121,9 +111,10 @@ def open_run(
     with contextlib.ExitStack() as stack:
 
         def open_on_disk() -> None:
-            check(root, config, use)
+            check(root, config, sources, outputs)
             stack.enter_context(folder_lock.hold(root))
-            found.append(_prepared(root, config, use))
+            _check(root, config, sources, outputs)  # now that nobody else writes here
+            found.append(_prepared(root, config))
             write_entry(root, RUN, record)
 
         distributed.on_first_process(open_on_disk)
@@ -231,7 +222,7 @@ def _named_checkpoint(config: FolderOptions) -> Path | None:
     return None if config.resume in ("auto", "never") else Path(config.resume)
 
 
-def _check_sources(root: Path, sources: Mapping[str, Path | None]) -> None:
+def _check_sources(root: Path, sources: Sources) -> None:
     """Refuse to remove what the run reads, also where a link leads there."""
     inside = root.resolve()
     for flag, place in sources.items():
@@ -264,13 +255,13 @@ def _check_removable(root: Path) -> None:
     )
 
 
-def _check_replaced(root: Path, config: FolderOptions, use: FolderUse) -> None:
+def _check_replaced(root: Path, config: FolderOptions, outputs: Collection[str]) -> None:
     """Refuse to replace a file that is there and not in the record."""
     if _is_without_record(root):
         return
     known = run_record.read(root)
     trained = (BEST, checkpointing.POINTER) if config.do_train else ()
-    for name in (RUN, METRICS, *trained, *use.outputs):
+    for name in (RUN, METRICS, *trained, *outputs):
         written = any(one == name or one.startswith(f"{name}/") for one in known or ())
         if os.path.lexists(root / name) and not written:
             raise ValueError(

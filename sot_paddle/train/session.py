@@ -15,7 +15,6 @@ from sot_paddle.failures import exit_status
 from sot_paddle.train import run_folder
 from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.run import run_once
-from sot_paddle.train.run_folder import FolderUse
 from sot_paddle.train.setup import Run, Setup
 
 
@@ -60,7 +59,7 @@ def check_folders(options: Any, files: Mapping[str, Path | None]) -> None:
         if seeds is not None:
             run_folder.check_summary(root, options)
         for folder in folders:
-            run_folder.check(folder, options, FolderUse(sources=files))
+            run_folder.check(folder, options, files)
 
     distributed.on_first_process(check)
 

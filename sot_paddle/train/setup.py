@@ -18,7 +18,6 @@ from sot_paddle.train import model_folder
 from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.run_folder import FolderUse
 
 
 class ModelSource(Protocol):
@@ -169,10 +168,9 @@ class Run:
         }
 
     @property
-    def use(self) -> FolderUse:
-        """The files it reads, and those that it leaves in its folder beside checkpoints."""
-        names = [name for split in self.task.test for name in self.task.prediction_files(split)]
-        return FolderUse(tuple(names), self.setup.source.files)
+    def predicted_files(self) -> list[str]:
+        """Names of the files that it leaves in its folder beside checkpoints."""
+        return [name for split in self.task.test for name in self.task.prediction_files(split)]
 
     def fill(self, folder: Path) -> None:
         """Write the model into a folder."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable
@@ -16,20 +17,17 @@ from sot_paddle.train import run_record
 
 def _formats() -> tuple[Callable[[Path], Any], Any] | None:
     """What opens an event file, and the class of an event; None where nothing is installed."""
-    try:
+    with contextlib.suppress(ImportError):
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         return lambda path: RecordWriter(path.open("xb")), Event
-    except ImportError:
-        pass
-    try:
+    with contextlib.suppress(ImportError):
         from tensorboardX.proto.event_pb2 import Event
         from tensorboardX.record_writer import RecordWriter
 
         return lambda path: RecordWriter(str(path)), Event
-    except ImportError:
-        return None
+    return None
 
 
 class TensorBoardLogs(TrainerCallback):

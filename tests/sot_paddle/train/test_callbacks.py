@@ -1,11 +1,13 @@
 import io
 import os
 import signal
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 from sot_paddle.failures import Interrupted
+from sot_paddle.train import callbacks
 from sot_paddle.train.callbacks import Flow, ProgressBar, ProgressLines, StepCount, StopRequest
 from sot_paddle.train.feeding import Pace
 from sot_paddle.train.schedule import EpochRates, PerEpoch
@@ -16,37 +18,42 @@ def _state(step, **more):
     return SimpleNamespace(global_step=step, **{**fields, **more})
 
 
-def test_progress_says_the_time_left():
-    stream, now = io.StringIO(), [0.0]
-    lines = ProgressLines(stream, clock=lambda: now[0])
+@pytest.fixture
+def now(monkeypatch):
+    """What the clock of the callbacks says, in seconds."""
+    seconds = [0.0]
+    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+    return seconds
+
+
+def test_progress_says_the_time_left(now, capsys):
+    lines = ProgressLines()
     lines.on_train_begin(None, _state(10), None)
     now[0] = 20.0
     lines.on_log(None, _state(20), None, logs={"loss": 0.5, "learning_rate": 1e-5})
-    assert stream.getvalue() == (
+    assert capsys.readouterr().err == (
         "step 20/100 epoch 0.50 loss 0.5000 lr 1e-05 0.50 steps/s, 2 min 40 s left\n"
     )
 
 
-def test_progress_between_log_lines():
-    stream, now = io.StringIO(), [0.0]
-    lines = ProgressLines(stream, clock=lambda: now[0])
+def test_progress_between_log_lines(now, capsys):
+    lines = ProgressLines()
     lines.on_train_begin(None, _state(0), None)
     for step in range(1, 9):
         now[0] += 10.0
         lines.on_step_end(None, _state(step), None)
-    assert stream.getvalue().splitlines() == [
+    assert capsys.readouterr().err.splitlines() == [
         "step 4/100 epoch 0.50 0.10 steps/s, 16 min 00 s left",
         "step 8/100 epoch 0.50 0.10 steps/s, 15 min 20 s left",
     ]
 
 
-def test_progress_of_evaluation_and_of_other_processes():
-    stream = io.StringIO()
-    lines = ProgressLines(stream)
+def test_progress_of_evaluation_and_of_other_processes(capsys):
+    lines = ProgressLines()
     lines.on_log(None, _state(3), None, logs={"eval_acc": 0.25, "eval_loss": 1.0})
     lines.on_log(None, _state(3, is_world_process_zero=False), None, logs={"eval_acc": 0.25})
     lines.on_log(None, _state(3), None, logs={"train_loss": 1.0})
-    assert stream.getvalue() == "step 3/100 epoch 0.50 dev: acc 0.2500 loss 1.0000\n"
+    assert capsys.readouterr().err == "step 3/100 epoch 0.50 dev: acc 0.2500 loss 1.0000\n"
 
 
 @pytest.mark.parametrize(
@@ -88,14 +95,13 @@ def test_several_processes_stop_at_once():
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_progress_counts_images():
-    stream, now = io.StringIO(), [0.0]
-    lines = ProgressLines(stream, clock=lambda: now[0], items=64, unit="images", evaluated="val")
+def test_progress_counts_images(now, capsys):
+    lines = ProgressLines(items=64, unit="images", evaluated="val")
     lines.on_train_begin(None, _state(0), None)
     now[0] = 20.0
     lines.on_log(None, _state(10), None, logs={"loss": 0.5, "learning_rate": 1e-5})
     lines.on_log(None, _state(10), None, logs={"eval_top1": 25.0})
-    first, second = stream.getvalue().splitlines()
+    first, second = capsys.readouterr().err.splitlines()
     assert first.endswith("0.50 steps/s, 32 images/s, 3 min 00 s left")
     assert second.endswith("val: top1 25.0000")
 
@@ -128,9 +134,10 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_gets_a_bar_with_loss_rate_and_speed():
+def test_a_terminal_gets_a_bar_with_loss_rate_and_speed(monkeypatch):
     stream = _Terminal()
-    bar = ProgressBar(stream, items=8, unit="images", evaluated="val")
+    monkeypatch.setattr(sys, "stderr", stream)
+    bar = ProgressBar(items=8, unit="images", evaluated="val")
     bar.trainer = SimpleNamespace(progress=SimpleNamespace(window=[0.75, 0.5]))
     bar.on_train_begin(None, _state(4), None)
     for step in (5, 6):

@@ -42,7 +42,6 @@ def test_passes_are_epochs_and_seek_chooses_the_place():
     epochs = _epochs()
     sampler = MicroBatches(epochs)
     assert len(sampler) == 6
-    assert sampler.batch_size == 4
     first, second = list(sampler), list(sampler)
     assert first == [batch.tolist() for batch in epochs(0)]
     assert second == [batch.tolist() for batch in epochs(1)]

@@ -200,7 +200,7 @@ def test_the_lock_holds_from_the_first_file_to_the_last(tiny, tmp_path, monkeypa
 
     def noted(path, content):
         with pytest.raises(ValueError, match="in use by another run"):
-            run_folder.check(out, None)
+            run_folder.check(out, None, {})
         seen.append(path.name)
         original(path, content)
 

@@ -13,7 +13,7 @@ def _config(**more):
 
 def _opened(root, config):
     """The checkpoint that a run begins at."""
-    with run_folder.open_run(root, config, {}) as checkpoint:
+    with run_folder.open_run(root, config, {}, {}) as checkpoint:
         return checkpoint
 
 

@@ -29,7 +29,7 @@ def _run(root):
 
 def _opened(root, config):
     """The checkpoint that a run begins at."""
-    with run_folder.open_run(root, config, {}) as checkpoint:
+    with run_folder.open_run(root, config, {}, {}) as checkpoint:
         return checkpoint
 
 
