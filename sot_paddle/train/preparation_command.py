@@ -52,11 +52,8 @@ class PrepareConfig:
 
     def __post_init__(self) -> None:
         check(self)
-        _require(self, "input", "output_dir")
-        if self.form == "ids":
-            _require(self, "vocab_size")
-        else:
-            _require(self, "tokenizer_name")
+        further = "vocab_size" if self.form == "ids" else "tokenizer_name"
+        _require(self, "input", "output_dir", further)
 
 
 @dataclass(frozen=True)

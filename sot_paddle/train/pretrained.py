@@ -295,15 +295,11 @@ def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrai
     if kind not in (expected, _backbone(config).original_type or expected):
         raise ValueError(f"{place} is a {kind!r} checkpoint, expected {expected}{_meant(kind)}")
     if file is not None and file.suffix == ".pdparams":
-        arrays = {_our_name(name): tensors[name] for name in tensors}
+        # of paddlenlp, whose names are ours but the pooler's
+        arrays = {re.sub(r"^\w+\.pooler\.", "head.", name): tensors[name] for name in tensors}
     else:
         arrays = convert(place, registry_name(config, sizes))
     return Pretrained(str(place), sizes, arrays, _vocabulary(config, folder, required=False))
-
-
-def _our_name(name: str) -> str:
-    """Of a tensor of paddlenlp, whose names are ours but the pooler's."""
-    return re.sub(r"^\w+\.pooler\.", "head.", name)
 
 
 def _meant(kind: str) -> str:

@@ -18,9 +18,6 @@ from sot_paddle import distributed
 from sot_paddle.train import exact_state
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm
 
-STAGES = ("stage1",)
-"""Stages that run: Paddle 3.3 refuses 2 and 3 without a GPU."""
-
 
 def check_stage(stage: str) -> None:
     """Refuse a stage that does not run.
@@ -29,15 +26,15 @@ def check_stage(stage: str) -> None:
         stage: of the options, "" for none.
 
     Raises:
-        ValueError: another one than those of `STAGES`.
+        ValueError: another one than stage 1: Paddle 3.3 refuses 2 and 3 without a GPU.
     """
     if stage in ("stage2", "stage3"):
         raise ValueError(
             f"sharding {stage}: Paddle 3.3 splits gradients and weights on GPUs alone "
             "(group_sharded_parallel refuses the CPU), where it was not run; expected stage1"
         )
-    if stage and stage not in STAGES:
-        raise ValueError(f"sharding: expected {' or '.join(STAGES)}, got {stage!r}")
+    if stage not in ("", "stage1"):
+        raise ValueError(f"sharding: expected stage1, got {stage!r}")
 
 
 def begin(stage: str) -> None:

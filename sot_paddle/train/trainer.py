@@ -62,7 +62,6 @@ class ExactTrainer(Trainer):
         self.run, self.batches = run, batches
         accumulation = arguments.gradient_accumulation_steps
         self.pace = Pace(len(batches), accumulation, len(run.task.train))
-        self.root = Path(arguments.output_dir)
         self.progress = Progress(evaluation_data=self._evaluation_data)
         self._losses: list[paddle.Tensor] = []
         self._saved: dict[str, Any] | None = None
@@ -136,7 +135,7 @@ class ExactTrainer(Trainer):
             raise NonFiniteLoss(
                 f"the loss is {value} at step {step} (learning rate "
                 f"{self.optimizer.get_lr():.3g}); the weights before it are intact, "
-                f"{checkpointing.way_back(self.root)}"
+                f"{checkpointing.way_back(self.run.root)}"
             )
         self.progress.window.append(value)
         self.progress.loss_sum += value
@@ -249,14 +248,14 @@ class ExactTrainer(Trainer):
             self.state.save_to_json(str(folder / TRAINER_STATE))
 
         def write() -> None:
-            checkpointing.write_checkpoint(self.root, step, fill)
+            checkpointing.write_checkpoint(self.run.root, step, fill)
             self._prune()
 
         distributed.on_first_process(write)
 
     def _prune(self) -> None:
         keep, states = self.run.setup.options.save_total_limit, self.run.setup.options.keep_states
-        checkpointing.prune(self.root, keep=keep, keep_states=states, state_files=STATE_FILES)
+        checkpointing.prune(self.run.root, keep=keep, keep_states=states, state_files=STATE_FILES)
 
     # evaluation and logs
 
@@ -291,7 +290,7 @@ class ExactTrainer(Trainer):
         if bad is not None:
             raise NonFiniteState(
                 f"{bad} holds a number that is not finite after step {self.state.global_step}; "
-                f"{checkpointing.way_back(self.root)}"
+                f"{checkpointing.way_back(self.run.root)}"
             )
 
     def log(self, logs: dict[str, float], **kwargs: Any) -> None:

@@ -46,7 +46,7 @@ def main(root: Path) -> None:
         after_step(trainer)
         inner = sharding.innermost(trainer.optimizer)
         held.update(exact_state.optimizer_arrays(inner, trainer.model))
-        if trainer.root.name == "resumed" and trainer.state.global_step == STOP:
+        if trainer.run.root.name == "resumed" and trainer.state.global_step == STOP:
             raise MemoryError
 
     train(root, "whole", "")
