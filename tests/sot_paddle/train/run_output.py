@@ -7,15 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import paddle
 
 from sot_paddle.checkpoint import read_tensors
 from sot_paddle.train.folder_lock import LOCK
-from tests.tools import tool_runs
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -97,24 +95,17 @@ def only_line(err: str, program: str = "train_glue") -> str:
     return lines[0]
 
 
-def train_in_processes(tool: str, flags: Sequence[str], folder: Path, processes: int) -> None:
-    """Run a training tool in so many processes, of which this may be the only one.
+def launch(folder: Path, program: Path, *arguments: str) -> str:
+    """Run a program in two processes, to a good end; what the first of them said.
 
     Args:
-        tool: name of the file in tools/; it must end well.
-        flags: of the tool.
-        folder: logs of the processes go into it.
-        processes: how many.
+        folder: to start in; the logs go into it.
+        program: the file.
+        arguments: of the program.
     """
-    if processes == 1:
-        kind = paddle.get_default_dtype()
-        assert not tool_runs.load(tool).main([*flags])
-        paddle.set_default_dtype(kind)
-        return
-    launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", str(processes)]
-    launch += ["--backend", "gloo", "--log_dir", str(folder / f"logs-{processes}")]
+    start = ["-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo"]
     done = subprocess.run(
-        [sys.executable, *launch, str(ROOT / "tools" / f"{tool}.py"), *flags],
+        [sys.executable, *start, "--log_dir", str(folder / "logs"), str(program), *arguments],
         capture_output=True,
         text=True,
         env={k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")},
@@ -122,7 +113,9 @@ def train_in_processes(tool: str, flags: Sequence[str], folder: Path, processes:
         cwd=folder,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    said = (folder / "logs" / "workerlog.0").read_text("utf-8")
+    assert done.returncode == 0, said[-3000:] + done.stderr[-2000:]
+    return said
 
 
 def arrays_of(folder: Path, name: str = "model.safetensors") -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ import pytest
 
 from sot_paddle import create_model, distributed
 from sot_paddle.heads.pooling import TokenBatchNorm
-from tests.sot_paddle.train.run_output import arrays_of, train_in_processes
+from tests.sot_paddle.train.run_output import ROOT, arrays_of, launch
 
 pytestmark = pytest.mark.slow
 
@@ -55,15 +55,13 @@ def test_batch_norm_reduces_through_its_hook():
     assert not paddle.allclose(plain(x), tripled(x), atol=1e-2)
 
 
-def test_two_processes_equal_one_with_the_doubled_batch(tmp_path, tiny_files):
+def test_two_processes_equal_one_with_the_doubled_batch(tiny, tmp_path, tiny_files):
     """26 examples, global batch 4: the last one is incomplete; accumulation carries over."""
-    data = tiny_files.write_glue(tmp_path / "glue", train=26)
-    model = tiny_files.write_model(tmp_path / "model")
+    flags = (*EXACT, "--data_dir", str(tiny_files.write_glue(tmp_path / "glue", train=26)))
     outs = [tmp_path / "one", tmp_path / "two"]
-    for processes, out in enumerate(outs, start=1):
-        flags = tiny_files.command(data, model, out, *EXACT)
-        flags += ["--per_gpu_train_batch_size", str(4 // processes)]
-        train_in_processes("train_glue", flags, tmp_path, processes)
+    tiny.done(outs[0], *flags, "--per_gpu_train_batch_size", "4")
+    two = tiny.command(outs[1], *flags, "--per_gpu_train_batch_size", "2")
+    launch(tmp_path, ROOT / "tools" / "train_glue.py", *two)
     first, second = (arrays_of(out / "last") for out in outs)
     assert set(first) == set(second)
     assert np.abs(first["bert.encoder.layers.0.linear1.weight"]).max() > 0.01

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +10,7 @@ import pytest
 
 from sot_paddle.train import sharding
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm
-from tests.sot_paddle.train.run_output import ROOT, arrays_of, assert_same_last
+from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, launch
 from tests.sot_paddle.train.tiny_pretraining import write_texts
 
 FILES = ("model.safetensors", "optimizer.safetensors")
@@ -22,20 +19,8 @@ NO_GRADIENT = "k_proj.bias"  # zero in exact arithmetic: Adam divides its roundi
 
 def test_two_processes_share_the_state_of_the_same_run(tmp_path) -> None:
     root = write_texts(tmp_path)
-    launch = ["-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo"]
-    program = str(Path(__file__).with_name("sharded_runs.py"))
-    done = subprocess.run(
-        [sys.executable, *launch, "--log_dir", str(tmp_path / "logs"), program, str(root)],
-        capture_output=True,
-        text=True,
-        env={k: v for k, v in os.environ.items() if not k.startswith("PADDLE_")},
-        timeout=300,
-        cwd=ROOT,
-        check=False,
-    )
-    logs = (tmp_path / "logs" / "workerlog.0").read_text("utf-8")
-    assert done.returncode == 0, logs[-3000:]
-    assert "continuing from" in logs
+    said = launch(tmp_path, Path(__file__).with_name("sharded_runs.py"), str(root))
+    assert "continuing from" in said
     parts = [set((root / f"held{rank}").read_text("utf-8").split()) for rank in (0, 1)]
     whole = arrays_of(root / "whole" / "last", "optimizer.safetensors")
     assert parts[0] | parts[1] == set(whole)
