@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,6 +61,21 @@ def tiny(tiny_folders, tiny_files, capfd):
     dtype = paddle.get_default_dtype()
     yield Tiny(data, model, command, start)
     paddle.set_default_dtype(dtype)
+
+
+@pytest.fixture(scope="session")
+def finished(tiny_folders, tmp_path_factory) -> Path:
+    """The folder of a finished run of `tiny_run.STEPS`; not to be changed."""
+    out = tmp_path_factory.mktemp("finished") / "out"
+    flags = tiny_run.command(*tiny_folders, out, *tiny_run.STEPS)
+    assert run_command(flags, tiny_run.no_conversion) == 0
+    return out
+
+
+@pytest.fixture
+def done(finished, tmp_path) -> Path:
+    """A copy of that folder."""
+    return Path(shutil.copytree(finished, tmp_path / "out", symlinks=True))
 
 
 @dataclass(frozen=True)

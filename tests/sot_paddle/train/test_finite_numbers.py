@@ -21,6 +21,7 @@ from sot_paddle.train import checkpointing, ema, exact_state, trainer
 from sot_paddle.train.finite_numbers import first_nonfinite
 from sot_paddle.train.image_flags import EVALUATION, TRAINING
 from sot_paddle.train.text_command import COMMAND as TEXT
+from tests.sot_paddle.train import tiny_run
 
 STEPS = ("--max_steps", "4", "--save_steps", "1", "--logging_steps", "1")
 NAMES = ("--task_name", "RTE", "--data_dir", "d", "--model_name_or_path", "m", "--output_dir", "o")
@@ -171,28 +172,26 @@ def test_an_average_that_is_not_finite_is_not_saved(images, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors"])
-def test_a_checkpoint_that_is_not_finite_is_not_continued(tiny, tmp_path, file):
+def test_a_checkpoint_that_is_not_finite_is_not_continued(tiny, done, file):
     """Such as an earlier version wrote: said at the start, with the one to continue from."""
-    out = tmp_path / "out"
-    tiny.done(out, *STEPS)
-    whole = (out / "checkpoint-4" / "model.safetensors").read_bytes()
-    name = _poison(out / "checkpoint-4", file)
-    before = {path: path.stat().st_mtime_ns for path in (out / "checkpoint-4").iterdir()}
-    for flags in ((), ("--resume", str(out / "checkpoint-4"))):
-        line = tiny.refused(out, *STEPS, *flags)
-        assert f"checkpoint-4 cannot be continued: {name} (in {file}) holds a number" in line
-        assert f"last finite checkpoint: {out / 'checkpoint-3'}" in line
-    assert {path: path.stat().st_mtime_ns for path in (out / "checkpoint-4").iterdir()} == before
-    tiny.done(out, *STEPS, "--resume", str(out / "checkpoint-3"))
-    assert (out / "checkpoint-4" / "model.safetensors").read_bytes() == whole
+    first, last = done / "checkpoint-1", done / "checkpoint-2"
+    whole = (last / "model.safetensors").read_bytes()
+    name = _poison(last, file)
+    before = {path: path.stat().st_mtime_ns for path in last.iterdir()}
+    for flags in ((), ("--resume", str(last))):
+        line = tiny.refused(done, *tiny_run.STEPS, *flags)
+        assert f"checkpoint-2 cannot be continued: {name} (in {file}) holds a number" in line
+        assert f"last finite checkpoint: {first}" in line
+    assert {path: path.stat().st_mtime_ns for path in last.iterdir()} == before
+    tiny.done(done, *tiny_run.STEPS, "--resume", str(first))
+    assert (last / "model.safetensors").read_bytes() == whole
 
 
-def test_weights_that_are_not_finite_are_not_started_from(tiny, tmp_path):
-    out, again = tmp_path / "out", tmp_path / "again"
-    tiny.done(out, "--max_steps", "1", "--save_steps", "1")
-    name = _poison(out / "best", "model.safetensors")
-    assert f"{out / 'best'}: {name} holds a number that is not finite" in tiny.refused(
-        again, *STEPS, "--model_name_or_path", str(out / "best")
+def test_weights_that_are_not_finite_are_not_started_from(tiny, done, tmp_path):
+    again = tmp_path / "again"
+    name = _poison(done / "best", "model.safetensors")
+    assert f"{done / 'best'}: {name} holds a number that is not finite" in tiny.refused(
+        again, *STEPS, "--model_name_or_path", str(done / "best")
     )
     assert not again.exists()
 
@@ -213,10 +212,9 @@ def test_image_weights_that_are_not_finite_are_not_started_from(images, tmp_path
     assert not again.exists()
 
 
-def test_a_checkpoint_without_a_finite_one_before_it(tiny, tmp_path):
-    out = tmp_path / "out"
-    tiny.done(out, "--max_steps", "1", "--save_steps", "1")
-    _poison(out / "checkpoint-1", "model.safetensors", value=np.inf)
+def test_a_checkpoint_without_a_finite_one_before_it(tiny, done):
+    for step in (1, 2):
+        _poison(done / f"checkpoint-{step}", "model.safetensors", value=np.inf)
     assert "last finite checkpoint: none: start afresh, with a lower learning rate" in tiny.refused(
-        out, "--max_steps", "1", "--save_steps", "1"
+        done, *tiny_run.STEPS
     )

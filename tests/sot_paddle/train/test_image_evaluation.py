@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import functools
 import json
+from pathlib import Path
 
 import numpy as np
 import paddle
@@ -15,7 +16,7 @@ from align.weights.formats.checkpoint_reading import read_for_model
 from sot_paddle.data.imagenet_a import INDICES, SYNSETS
 from sot_paddle.failures import StorageFailure, exit_status
 from sot_paddle.registry import create_model
-from sot_paddle.train import image_evaluation
+from sot_paddle.train import image_command, image_evaluation
 from sot_paddle.train.image_model import ImageModelConfig, flat_options
 from sot_paddle.train.model_folder import write_weights
 from sot_paddle.weights import save_weights
@@ -59,17 +60,19 @@ def evaluation(capfd) -> Evaluation:
     return Evaluation(capfd)
 
 
-@pytest.fixture
-def trained(images, tmp_path):
-    out = tmp_path / "out"
-    images.done(out, "--max-steps", "6")
+@pytest.fixture(scope="module")
+def trained(image_folder, image_files, tmp_path_factory) -> Path:
+    """The folder of a finished run; not to be changed."""
+    out = tmp_path_factory.mktemp("trained") / "out"
+    flags = image_files.command(image_folder, out, "--max-steps", "6")
+    assert image_command.run_command(flags, image_files.no_conversion) == 0
     return out
 
 
-def test_a_trained_folder_needs_no_flag(images, trained, evaluation, tmp_path):
+def test_a_trained_folder_needs_no_flag(image_folder, trained, evaluation, tmp_path):
     scores, table = tmp_path / "deep" / "scores.json", tmp_path / "predictions.csv"
     flags = ("--output", scores, "--predictions", table)
-    out, err = evaluation.done(images.data, "--weights", trained, *flags)
+    out, err = evaluation.done(image_folder, "--weights", trained, *flags)
     content = json.loads(scores.read_text(encoding="utf-8"))
     best = json.loads((trained / "metrics.json").read_text(encoding="utf-8"))["best"]
     assert content["scores"]["top1"] == best["ema_top1"]
@@ -82,12 +85,12 @@ def test_a_trained_folder_needs_no_flag(images, trained, evaluation, tmp_path):
     hits = [row["label"] == row["prediction"] for row in rows]
     assert 100 * np.mean(hits) == pytest.approx(best["ema_top1"])
     assert len(rows) == 12
-    out, err = evaluation.done(images.data, "SoT_Tiny", "--weights", trained, "--no-ema")
+    out, err = evaluation.done(image_folder, "SoT_Tiny", "--weights", trained, "--no-ema")
     assert "model.safetensors (the raw weights)" in err
     assert f"top-1 {best['top1']:.2f} %" in out
 
 
-def test_corrupt_images_are_left_out_and_named(images, image_files, trained, evaluation, tmp_path):
+def test_corrupt_images_are_left_out_and_named(image_files, trained, evaluation, tmp_path):
     data = image_files.write_images(tmp_path / "data", train=1, val=3)
     (data / "val" / "bee" / "bee1.png").write_bytes(b"no image")
     assert "bee1.png" in evaluation.refused(data, "--weights", trained)
@@ -106,9 +109,9 @@ def test_corrupt_images_are_left_out_and_named(images, image_files, trained, eva
         (("--crop-pct", "2"), "crop_pct must be from 0.01 to 1"),
     ],
 )
-def test_refusals(images, trained, evaluation, flags, said):
+def test_refusals(image_folder, trained, evaluation, flags, said):
     weights = () if "--weights" in flags else ("--weights", trained)
-    err = evaluation.refused(images.data, *flags, *weights)
+    err = evaluation.refused(image_folder, *flags, *weights)
     assert said in only_line(err, "eval_image")
 
 
@@ -121,14 +124,14 @@ def test_other_classes_are_refused(image_files, trained, evaluation, tmp_path):
     )
 
 
-def test_weights_that_do_not_say_their_model(images, evaluation, tmp_path):
+def test_weights_that_do_not_say_their_model(image_folder, evaluation, tmp_path):
     model = create_model("sot_tiny", 3)
     save_weights(model, tmp_path / "w.safetensors")
-    err = evaluation.refused(images.data, "--weights", tmp_path / "w.safetensors")
+    err = evaluation.refused(image_folder, "--weights", tmp_path / "w.safetensors")
     assert "give --model" in err
 
 
-def test_a_head_without_values_is_refused(images, evaluation, tmp_path):
+def test_a_head_without_values_is_refused(image_folder, evaluation, tmp_path):
     (tmp_path / "w.pth").write_bytes(b"")
 
     class Headless:
@@ -139,7 +142,7 @@ def test_a_head_without_values_is_refused(images, evaluation, tmp_path):
             self.fresh = [name for name in shapes if name.startswith("head.")]
             self.arrays = {name: np.zeros(shape, "float32") for name, shape in shapes.items()}
 
-    flags = (images.data, "sot_tiny", "--weights", tmp_path / "w.pth", "--img-size", 16)
+    flags = (image_folder, "sot_tiny", "--weights", tmp_path / "w.pth", "--img-size", 16)
     err = evaluation.refused(
         *flags, *OPTIONS, convert=lambda place, model, shapes, ema=None: Headless(shapes)
     )
@@ -205,8 +208,10 @@ def test_a_trained_folder_whose_classes_are_not_imagenet_s_is_refused(evaluation
     assert said in evaluation.refused(root, *flags)
 
 
-def test_options_and_names_that_contradict_the_weights_are_refused(images, trained, evaluation):
-    flags = (images.data, "--weights", trained)
+def test_options_and_names_that_contradict_the_weights_are_refused(
+    image_folder, trained, evaluation
+):
+    flags = (image_folder, "--weights", trained)
     for option, said in (
         ("num_heads=2", "made with num_heads=3, the model has 2"),
         ("alpha=0.25", "made with alpha=0.5, the model has 0.25"),
@@ -218,14 +223,14 @@ def test_options_and_names_that_contradict_the_weights_are_refused(images, train
     assert "ema.safetensors (the moving average)" in err
     place = trained / "best" / "ema.safetensors"
     said = "is the moving average: name model.safetensors for the raw weights"
-    assert said in evaluation.refused(images.data, "--weights", place, "--no-ema")
+    assert said in evaluation.refused(image_folder, "--weights", place, "--no-ema")
 
 
 def test_destinations_are_checked_before_the_work(
-    images, trained, evaluation, tmp_path, monkeypatch
+    image_folder, trained, evaluation, tmp_path, monkeypatch
 ):
     (tmp_path / "file").write_text("mine", encoding="utf-8")
-    flags = (images.data, "--weights", trained)
+    flags = (image_folder, "--weights", trained)
     monkeypatch.setattr(image_evaluation, "predict", pytest.fail)
     for given, said in (
         (("--output", tmp_path / "file" / "a.json"), "cannot be written"),
@@ -236,13 +241,13 @@ def test_destinations_are_checked_before_the_work(
 
 
 def test_scores_are_printed_before_they_are_written(
-    images, trained, evaluation, tmp_path, monkeypatch
+    image_folder, trained, evaluation, tmp_path, monkeypatch
 ):
     def full(path, text):
         raise StorageFailure(f"cannot write {path}: No space left on device")
 
     monkeypatch.setattr(image_evaluation.checkpointing, "write_text", full)
-    flags = (images.data, "--weights", trained, "--output", tmp_path / "a.json")
+    flags = (image_folder, "--weights", trained, "--output", tmp_path / "a.json")
     status, out, err = evaluation.run(*flags)
     assert status == 2
     assert "No space left on device" in err

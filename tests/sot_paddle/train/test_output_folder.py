@@ -13,18 +13,10 @@ import pytest
 
 from sot_paddle.train import checkpointing, folder_lock, run_folder, run_record
 from tests.sot_paddle.train.run_output import content_of, write_file
+from tests.sot_paddle.train.tiny_run import STEPS
 
 ROOT = Path(__file__).resolve().parents[3]
-STEPS = ("--max_steps", "2", "--save_steps", "1", "--logging_steps", "1")
 AFRESH = "--overwrite_output_dir"
-
-
-@pytest.fixture
-def done(tiny, tmp_path):
-    """The folder of a finished run."""
-    out = tmp_path / "out"
-    tiny.done(out, *STEPS)
-    return out
 
 
 def test_the_record_lists_everything_that_a_run_leaves(done):

@@ -35,25 +35,10 @@ from sot_paddle.train.finite_numbers import nonfinite_tensor
 from sot_paddle.train.trainer import ExactTrainer
 from tests.sot_paddle.train import tiny_run
 from tests.sot_paddle.train.run_output import content_of, only_line, write_file
+from tests.sot_paddle.train.tiny_run import STEPS
 
-STEPS = ("--max_steps", "2", "--save_steps", "1", "--logging_steps", "1")
 AFRESH = "--overwrite_output_dir"
 HUGE = "9" * 20
-
-
-@pytest.fixture(scope="module")
-def finished(tiny_folders, tmp_path_factory) -> Path:
-    """A finished run of two steps; take a copy."""
-    out = tmp_path_factory.mktemp("finished") / "out"
-    flags = tiny_run.command(*tiny_folders, out, *STEPS)
-    assert text_command.run_command(flags, tiny_run.no_conversion) == 0
-    return out
-
-
-@pytest.fixture
-def done(finished, tmp_path) -> Path:
-    """A copy of a finished run."""
-    return Path(shutil.copytree(finished, tmp_path / "out", symlinks=True))
 
 
 # one at a time

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from sot_paddle.train.progress import check_identity
-from tests.sot_paddle.train.run_output import arrays_of, same_arrays
+from tests.sot_paddle.train import tiny_run
+from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, same_arrays
 
 RUN = ("--num_train_epochs", "3", "--save_steps", "1", "--keep_states", "99")
 
@@ -13,7 +14,7 @@ RUN = ("--num_train_epochs", "3", "--save_steps", "1", "--keep_states", "99")
 @pytest.mark.parametrize(
     ("accumulation", "steps"),
     [
-        pytest.param(1, (1, 5, 6, 7, 9, 12, 15, 17), id="six steps an epoch"),
+        pytest.param(1, (1, 5, 6, 7, 12, 17), id="six steps an epoch"),
         pytest.param(4, (1, 2), id="two micro-batches carried over"),
         pytest.param(9, (1, 2), id="accumulation longer than the epoch"),
     ],
@@ -28,8 +29,7 @@ def test_resume_is_exact_from_any_step_of_any_epoch(tiny, tmp_path, accumulation
         out = tmp_path / f"from-{step}"
         tiny.done(out, *flags, "--resume", str(whole / f"checkpoint-{step}"))
         assert (out / "last").resolve().name == last
-        for name in ("model.safetensors", "optimizer.safetensors"):
-            assert same_arrays(arrays_of(out / "last", name), arrays_of(whole / "last", name)), step
+        assert_same_last(out, whole, ("model.safetensors", "optimizer.safetensors"))
         states = [
             json.loads((folder / "last" / "state.json").read_text(encoding="utf-8"))
             for folder in (out, whole)
@@ -43,14 +43,7 @@ def test_dynamic_padding_and_plain_head_resume_too(tiny, tmp_path):
     tiny.done(tmp_path / "whole", *flags)
     middle = str(tmp_path / "whole" / "checkpoint-8")
     tiny.done(tmp_path / "out", *flags, "--resume", middle)
-    assert same_arrays(arrays_of(tmp_path / "out" / "last"), arrays_of(tmp_path / "whole" / "last"))
-
-
-def test_the_seed_changes_the_run(tiny, tmp_path):
-    for seed in ("1", "2"):
-        flags = ("--max_steps", "2", "--seed", seed)
-        tiny.done(tmp_path / seed, *flags)
-    assert not same_arrays(arrays_of(tmp_path / "1" / "last"), arrays_of(tmp_path / "2" / "last"))
+    assert_same_last(tmp_path / "out", tmp_path / "whole")
 
 
 def test_accumulation_equals_the_bigger_batch(tiny, tmp_path):
@@ -94,14 +87,10 @@ def test_identity_names_every_difference():
         )
 
 
-def test_other_data_are_refused(tiny, tmp_path):
-    out = tmp_path / "out"
-    tiny.done(out, "--max_steps", "2")
+def test_other_data_are_refused(tiny, done, tmp_path):
     data = tmp_path / "RTE"
     data.mkdir()
     for path in tiny.data.iterdir():
         text = path.read_text(encoding="utf-8")
         (data / path.name).write_text(text.replace("cat", "dog"), encoding="utf-8")
-    status, err = tiny.start(out, "--max_steps", "2", "--data_dir", str(data))
-    assert status == 2
-    assert "train_data:" in err
+    assert "train_data:" in tiny.refused(done, *tiny_run.STEPS, "--data_dir", str(data))

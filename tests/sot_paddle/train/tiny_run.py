@@ -18,6 +18,10 @@ SIZES = {
 }
 
 
+STEPS = ("--max_steps", "2", "--save_steps", "1", "--logging_steps", "1")
+"""Flags after :func:`command`'s for two steps, with a checkpoint of each."""
+
+
 def sentence(index: int) -> str:
     """A short sentence, different for each small index."""
     return " ".join(WORDS[(index * step + step) % len(WORDS)] for step in range(1, 4 + index % 5))
