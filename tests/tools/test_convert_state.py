@@ -6,14 +6,9 @@ import torch
 from sot_paddle.checkpoint import read_tensors, write_tensors
 from tests.align.weights import tiny_checkpoints as tiny
 from tests.tools import tool_runs
-from tests.tools.tool_runs import only_line
 
 LAYOUT = ("--layout", "deit_official")
-
-
-@pytest.fixture
-def tool():
-    return tool_runs.load("convert_state")
+TINY = (*LAYOUT, "--model", "deit_tiny")
 
 
 @pytest.fixture
@@ -52,39 +47,37 @@ def test_there_and_back_by_the_command_line_without_paddle(begun, tmp_path):
             assert torch.equal(again["optimizer"]["state"][index][key], tensor)
 
 
-def test_a_refusal_is_one_line_and_writes_nothing(tool, begun, tmp_path, capsys):
+def test_a_refusal_is_one_line_and_writes_nothing(begun, tmp_path, capsys):
     held = torch.load(begun, weights_only=True)
     del held["optimizer"]["state"][5]["exp_avg"]
     torch.save(held, begun)
     target = tmp_path / "ours"
-    flags = ["--from", "torch", str(begun), "--to", "paddle", str(target)]
-    flags += [*LAYOUT, "--model", "deit_tiny"]
-    assert tool.main(flags) == 2
-    line = only_line(capsys.readouterr().err)
+    ends = ("--from", "torch", begun, "--to")
+    line = tool_runs.refused_here(capsys, "convert_state", *ends, "paddle", target, *TINY)
     assert line.startswith("convert_state: error: ")
     assert "moment1 is missing: blocks.0.norm1.bias" in line
     assert not target.exists()
-    assert tool.main([*flags[:4], "torch", *flags[5:]]) == 2
-    assert "expected torch and paddle" in only_line(capsys.readouterr().err)
+    line = tool_runs.refused_here(capsys, "convert_state", *ends, "torch", target, *TINY)
+    assert "expected torch and paddle" in line
 
 
 def test_without_torch_the_refusal_says_so(begun, tmp_path):
-    flags = ("--from", "torch", begun, "--to", "paddle", tmp_path / "ours", *LAYOUT)
-    line = tool_runs.refused("convert_state", *flags, "--model", "deit_tiny", without=("torch",))
+    flags = ("--from", "torch", begun, "--to", "paddle", tmp_path / "ours", *TINY)
+    line = tool_runs.refused("convert_state", *flags, without=("torch",))
     assert "needs torch" in line
 
 
-def test_a_converted_folder_without_its_state_is_refused(tool, begun, tmp_path, capsys):
-    ours = tmp_path / "ours"
-    flags = [*LAYOUT, "--model", "deit_tiny"]
-    assert tool.main(["--from", "torch", str(begun), "--to", "paddle", str(ours), *flags]) == 0
+def test_a_converted_folder_without_its_state_is_refused(begun, tmp_path, capsys):
+    ours, bare = tmp_path / "ours", tmp_path / "bare"
+    flags = ["--from", "torch", str(begun), "--to", "paddle", str(ours), *TINY]
+    assert tool_runs.load("convert_state").main(flags) == 0
     arrays, metadata = read_tensors(ours / "model.safetensors")
-    (tmp_path / "bare").mkdir()
-    write_tensors(tmp_path / "bare" / "model.safetensors", arrays, metadata)
+    bare.mkdir()
+    write_tensors(bare / "model.safetensors", arrays, metadata)
     capsys.readouterr()
-    ends = ["--from", "paddle", str(tmp_path / "bare"), "--to", "torch", str(tmp_path / "b.pth")]
-    assert tool.main([*ends, *flags]) == 2
-    assert "expected the state of an optimizer" in only_line(capsys.readouterr().err)
+    ends = ("--from", "paddle", bare, "--to", "torch", tmp_path / "b.pth")
+    line = tool_runs.refused_here(capsys, "convert_state", *ends, *TINY)
+    assert "expected the state of an optimizer" in line
 
 
 @pytest.mark.parametrize(
@@ -95,17 +88,13 @@ def test_a_converted_folder_without_its_state_is_refused(tool, begun, tmp_path, 
         (["--optimizer", "lion"], "invalid choice"),
     ],
 )
-def test_wrong_options_are_one_line(tool, flags, message, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        tool.main(flags)
-    assert stopped.value.code == 2
-    assert message in only_line(capsys.readouterr().err)
+def test_wrong_options_are_one_line(flags, message, capsys):
+    assert message in tool_runs.refused_here(capsys, "convert_state", *flags)
 
 
-def test_help_shows_examples_and_the_exit_status(tool, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        tool.main(["--help"])
-    assert stopped.value.code == 0
+def test_help_shows_examples_and_the_exit_status(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        tool_runs.load("convert_state").main(["--help"])
     shown = capsys.readouterr().out
     assert "--like RUN" in shown
     assert "exit status: 0 done; 2 refused" in shown

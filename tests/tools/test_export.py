@@ -1,4 +1,4 @@
-"""Trained GLUE and digits folders, exported and predicted by the tools themselves."""
+"""GLUE and digits trained, exported, evaluated and predicted by the tools themselves."""
 
 from __future__ import annotations
 
@@ -40,13 +40,15 @@ def run_here(capsys) -> Tool:
     return done
 
 
-def check_runtimes(done: Tool, folder: Path, out: Path, inputs: object) -> list[dict]:
+def check_runtimes(
+    run_here: Tool, done: Tool, folder: Path, out: Path, inputs: object
+) -> list[dict]:
     """The same from the training's folder, the graph and ONNX, which needs no Paddle."""
     ours, *others = (
         [json.loads(line) for line in lines]
         for lines in (
             done("predict", folder, inputs, "--cpu"),
-            done("predict", out, inputs, "--runtime", "jit", "--cpu"),
+            run_here("predict", out, inputs, "--runtime", "jit", "--cpu"),
             run_without("torch", "paddle", "paddlenlp")("predict", out, inputs),
         )
     )
@@ -57,17 +59,17 @@ def check_runtimes(done: Tool, folder: Path, out: Path, inputs: object) -> list[
     return ours
 
 
-def test_a_trained_glue_folder(tmp_path):
+def test_a_trained_glue_folder(tmp_path, run_here):
     done = run_without("torch")
     data = tiny_run.write_glue(tmp_path)
     model = tiny_run.write_model(tmp_path / "model")
     run, out = tmp_path / "run", tmp_path / "export"
-    done("train_glue", *tiny_run.command(data, model, run, "--do_predict", "--max_steps", "8"))
+    run_here("train_glue", *tiny_run.command(data, model, run, "--do_predict", "--max_steps", "8"))
     printed = done("export", run, out)
     assert [line.split(":")[0] for line in printed] == [
         str(out / name) for name in ("model.json", "model.onnx")
     ]
-    found = check_runtimes(done, run, out, data / "test.tsv")
+    found = check_runtimes(run_here, done, run, out, data / "test.tsv")
     trained = (run / "RTE.tsv").read_text(encoding="utf-8").splitlines()[1:]
     assert [f"{one['index']}\t{one['label']}" for one in found] == trained
 
@@ -77,12 +79,17 @@ def test_trained_digits(tmp_path, run_here):
     config = tool_runs.ROOT / "configs" / "digits" / "sot_digits.yaml"
     flags = ["digits", "--config", config, "--output", run, "--max-steps", "2", "-b", "16"]
     flags += ["--set", "depth=1", "--set", "token_type=patch", "--set", "patch_size=8"]
-    run_here("train_image", *flags)
+    seen = tool_runs.run("train_image", *flags, without=("torch",))
+    assert seen.returncode == 0, seen.stderr[-3000:]
+    assert "train 1433 images, val 364 images" in seen.stderr
+    assert (run / "best" / "ema.safetensors").is_file()
     run_here("export", run, out)
-    found = check_runtimes(run_here, run, out, "digits")
+    found = check_runtimes(run_here, run_here, run, out, "digits")
     table = tmp_path / "predictions.csv"
     flags = ("digits", "--weights", run, "--workers", "0", "--predictions", table)
-    run_here("eval_image", *flags)
+    printed = run_without()("eval_image", *flags)
+    assert any("364 images in" in line for line in printed)
+    assert len([line for line in printed if line[:1].isdigit()]) == 10
     with open(table, newline="", encoding="utf-8") as handle:
         evaluated = list(csv.DictReader(handle))
     assert [one["image"] for one in found] == [row["image"] for row in evaluated]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import types
-
 import pytest
 
 from tests.tools import tool_runs
@@ -26,15 +23,9 @@ def test_rows_beside_the_published_figures() -> None:
     assert "published: README" in done.stdout
 
 
-@pytest.fixture
-def tool(monkeypatch) -> types.ModuleType:
-    monkeypatch.setattr(sys, "path", [*sys.path])  # the tool puts the project root on it
-    return tool_runs.load("model_table")
-
-
-def test_throughput_size_and_classes(tool, capsys) -> None:
+def test_throughput_size_and_classes(capsys) -> None:
     flags = ["--models", "deit_tiny", "--img-size", "32", "--num-classes", "10"]
-    assert not tool.main([*flags, "--throughput", "--batch-size", "2"])
+    assert not tool_runs.load("model_table").main([*flags, "--throughput", "--batch-size", "2"])
     cells = rows(capsys.readouterr().out)["deit_tiny"]
     assert cells[0] == f"{5_717_416 - (196 - 4) * 192 - 990 * 193:,}"
     assert float(cells[-1]) > 0
@@ -51,14 +42,7 @@ def test_throughput_size_and_classes(tool, capsys) -> None:
         (["--moddels", "x"], "unrecognized arguments: --moddels x"),
     ],
 )
-def test_refusals(tool, arguments: list[str], message: str, capsys) -> None:
-    try:
-        status = tool.main(arguments)
-    except SystemExit as stopped:
-        status = stopped.code
-    out, errors = capsys.readouterr()
-    assert status == 2
-    line = tool_runs.only_line(errors)
+def test_refusals(arguments: list[str], message: str, capsys) -> None:
+    line = tool_runs.refused_here(capsys, "model_table", *arguments)
     assert line.startswith("model_table: error: ")
     assert message in line
-    assert out == ""

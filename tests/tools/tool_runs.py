@@ -8,6 +8,8 @@ import sys
 import types
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 _BLOCKING = """
 import importlib.machinery, runpy, sys
@@ -51,6 +53,17 @@ def run(
         timeout=290,
         check=False,
     )
+
+
+def refused_here(capsys: pytest.CaptureFixture[str], name: str, *arguments: object) -> str:
+    """As `refused`, in this process."""
+    try:
+        status = load(name).main([*map(str, arguments)])
+    except SystemExit as ended:
+        status = ended.code
+    out, said = capsys.readouterr()
+    assert (status, out) == (2, ""), said
+    return only_line(said)
 
 
 def only_line(text: str) -> str:
