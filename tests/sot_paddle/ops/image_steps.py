@@ -8,6 +8,8 @@ import numpy as np
 import paddle
 from paddle import nn
 
+from tests.sot_paddle.ops.properties import walked_twice
+
 Layer = TypeVar("Layer", bound=nn.Layer)
 
 
@@ -39,10 +41,7 @@ def views_twice(layer: nn.Layer) -> dict[str, np.ndarray]:
     """Value and gradients of two uses on strided views, walked back through twice."""
     tensor = paddle.to_tensor(drawn(2, 8, 6, 6), stop_gradient=False)
     y = layer(tensor[:, ::2].transpose([0, 1, 3, 2])) * layer(tensor[:, 1::2])
-    y.sum().backward(retain_graph=True)
-    once = tensor.grad.numpy().copy()
-    y.sum().backward()
-    np.testing.assert_allclose(tensor.grad.numpy(), 2 * once, rtol=1e-6, atol=1e-6)
+    (once,) = walked_twice(y.sum(), [tensor], atol=1e-6)
     grads = {name: p.grad.numpy() for name, p in layer.named_parameters()}
     return {"value": y.numpy(), "input": once, **grads}
 

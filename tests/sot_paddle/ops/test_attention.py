@@ -9,6 +9,11 @@ from paddle import _C_ops
 from paddle.nn import functional as F
 
 from sot_paddle.ops.attention import attends_natively, attention
+from tests.sot_paddle.ops.properties import (
+    assert_one_derivative,
+    assert_same_in_threads,
+    walked_twice,
+)
 
 native = pytest.mark.native
 HEADS, WIDTH, SCALE = 3, 5, 0.6
@@ -92,12 +97,8 @@ def test_one_tensor_with_the_three_side_by_side_is_the_same(gradients) -> None:
 
 @native
 def test_the_number_of_threads_changes_nothing(gradients, threads) -> None:
-    found = []
-    for count in (1, 3):
-        threads(count)
-        found.append(gradients(lambda *x: ours(*x, None, 0.2), parts(3, 40)))
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, other)
+    given = (lambda *x: ours(*x, None, 0.2), parts(3, 40))
+    assert_same_in_threads(threads, lambda: gradients(*given))
 
 
 @native
@@ -128,19 +129,13 @@ def test_strided_views_repeated_backward_and_double_use(gradients) -> None:
     for one, other in zip(found, want, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
     x = paddle.to_tensor(given[0], stop_gradient=False)
-    y = ours(x, x, x, None, 0.3).sum()
-    y.backward(retain_graph=True)
-    once = x.grad.numpy().copy()
-    y.backward()
-    np.testing.assert_allclose(x.grad.numpy(), 2.0 * once, rtol=1e-6)
+    walked_twice(ours(x, x, x, None, 0.3).sum(), [x])
 
 
 @native
 def test_a_second_derivative_is_refused() -> None:
     tensors = [paddle.to_tensor(array, stop_gradient=False) for array in parts(1, 3)]
-    (first,) = paddle.grad(ours(*tensors).sum(), tensors[0], create_graph=True)
-    with pytest.raises(OSError, match="SOT_PADDLE_NATIVE=0 for second derivatives"):
-        paddle.grad(first.sum(), tensors[0])
+    assert_one_derivative(ours(*tensors), tensors[0])
 
 
 def test_what_the_operator_does_not_take(monkeypatch) -> None:

@@ -12,6 +12,12 @@ from paddle.nn import functional as F
 
 from sot_paddle.backbones.token_stages import DenseBlock
 from sot_paddle.ops import dense_block
+from tests.sot_paddle.ops.properties import (
+    assert_one_derivative,
+    assert_same_in_threads,
+    same,
+    walked_twice,
+)
 
 native = pytest.mark.native
 SHAPES = [(2, 3, 5, 7), (1, 5, 1, 1), (3, 2, 1, 50), (2, 17, 19, 4), (1, 4, 33, 40)]
@@ -42,11 +48,6 @@ def step(made: nn.Layer, x: np.ndarray) -> list[np.ndarray]:
     return [y.numpy(), tensor.grad.numpy(), *weights]
 
 
-def same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @native
 @pytest.mark.parametrize("shape", SHAPES)
 def test_values_and_gradients(plainly, called, threads, shape) -> None:
@@ -60,13 +61,10 @@ def test_values_and_gradients(plainly, called, threads, shape) -> None:
 
 @native
 def test_the_number_of_threads_changes_no_sum(threads) -> None:
-    made, found = DenseBlock(3), []
+    made = DenseBlock(3)
     x = np.random.default_rng(1).normal(size=(3, 3, 40, 40)).astype("float32")
-    for count in (1, 2, 4):  # images after one another with four
-        threads(count)
-        found.append(step(made, x))
-    same(found[1], found[0])
-    same(found[2], found[0])
+    # images after one another with four
+    assert_same_in_threads(threads, lambda: step(made, x), counts=(1, 2, 4))
 
 
 @native
@@ -76,10 +74,7 @@ def test_strided_views_double_use_and_repeated_backward(plainly) -> None:
     def composed(x: np.ndarray) -> list[np.ndarray]:
         tensor = paddle.to_tensor(x, stop_gradient=False)
         y = made(tensor[:, ::2].transpose([0, 1, 3, 2])) * made(tensor[:, 1::2])
-        y.sum().backward(retain_graph=True)
-        once = tensor.grad.numpy().copy()
-        y.sum().backward()
-        np.testing.assert_array_equal(tensor.grad.numpy(), 2 * once)
+        (once,) = walked_twice(y.sum(), [tensor], rtol=0.0)
         weights = [weight.grad.numpy() for weight in made.parameters()]
         made.clear_gradients()
         return [y.numpy(), once, *weights]
@@ -108,9 +103,7 @@ def test_nothing_is_kept_without_gradients_and_two_derivatives_are_refused() -> 
     made, x = block(3), paddle.to_tensor(integers(1, 3, 4, 4), stop_gradient=False)
     with paddle.no_grad():
         assert made(x).is_leaf
-    (first,) = paddle.grad((made(x) ** 2).sum(), x, create_graph=True)
-    with pytest.raises(OSError, match="SOT_PADDLE_NATIVE=0 for second derivatives"):
-        paddle.grad(first.sum(), x)
+    assert_one_derivative(made(x), x)
 
 
 def hooked(place: Callable[[DenseBlock], nn.Layer]) -> DenseBlock:

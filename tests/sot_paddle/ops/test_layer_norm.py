@@ -8,6 +8,11 @@ import pytest
 from paddle.nn import functional as F
 
 from sot_paddle.ops.layer_norm import layer_norm
+from tests.sot_paddle.ops.properties import (
+    assert_one_derivative,
+    assert_same_in_threads,
+    walked_twice,
+)
 
 native = pytest.mark.native
 EPSILON = 1e-5
@@ -63,12 +68,7 @@ def test_small_rows_see_epsilon_and_large_means_keep_their_digits(scale, shift, 
 
 @native
 def test_the_number_of_threads_changes_nothing(gradients, threads) -> None:
-    given, found = arrays(700, 19), []
-    for count in (1, 3):
-        threads(count)
-        found.append(gradients(ours, given))
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same_in_threads(threads, lambda: gradients(ours, arrays(700, 19)))
 
 
 @native
@@ -82,12 +82,7 @@ def test_strided_views_repeated_backward_and_double_use(gradients, plainly) -> N
     for one, other in zip(found, plain, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
     tensors = [paddle.to_tensor(array, stop_gradient=False) for array in (x, w, b)]
-    y = (composed(*tensors) ** 2).sum()
-    y.backward(retain_graph=True)
-    once = [tensor.grad.numpy().copy() for tensor in tensors]
-    y.backward()
-    for tensor, first in zip(tensors, once, strict=True):
-        np.testing.assert_allclose(tensor.grad.numpy(), 2.0 * first, rtol=1e-6, atol=1e-6)
+    walked_twice((composed(*tensors) ** 2).sum(), tensors, atol=1e-6)
 
 
 @native
@@ -103,9 +98,7 @@ def test_nan_and_infinity_stay_in_their_rows(gradients, plainly) -> None:
 @native
 def test_a_second_derivative_is_refused() -> None:
     tensors = [paddle.to_tensor(array, stop_gradient=False) for array in arrays(2, 3)]
-    (first,) = paddle.grad((ours(*tensors) ** 2).sum(), tensors[0], create_graph=True)
-    with pytest.raises(OSError, match="SOT_PADDLE_NATIVE=0 for second derivatives"):
-        paddle.grad(first.sum(), tensors[0])
+    assert_one_derivative(ours(*tensors), tensors[0])
 
 
 def test_the_framework_computes_what_the_operator_does_not_take(called, monkeypatch) -> None:

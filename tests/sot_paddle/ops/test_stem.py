@@ -9,6 +9,12 @@ from paddle.nn import functional as F
 
 from sot_paddle.backbones.token_embed import _Stem
 from sot_paddle.ops import stem
+from tests.sot_paddle.ops.properties import (
+    assert_one_derivative,
+    assert_same_in_threads,
+    same,
+    walked_twice,
+)
 
 native = pytest.mark.native
 SHAPES = [(2, 3, 8, 8), (1, 1, 1, 1), (3, 2, 5, 7), (2, 3, 35, 40), (1, 4, 70, 3)]
@@ -34,11 +40,6 @@ def step(layer: _Stem, x: np.ndarray) -> list[np.ndarray]:
     return found
 
 
-def same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @native
 @pytest.mark.parametrize("shape", SHAPES)
 def test_values_and_gradients_the_first_of_equals_gets_it(plainly, called, shape) -> None:
@@ -52,11 +53,7 @@ def test_values_and_gradients_the_first_of_equals_gets_it(plainly, called, shape
 def test_the_number_of_threads_changes_nothing_and_views_are_read(threads, plainly) -> None:
     layer = _Stem(3, 20)
     x = np.random.default_rng(1).normal(size=(3, 3, 70, 66)).astype("float32")
-    found = []
-    for count in (1, 3):
-        threads(count)
-        found.append(step(layer, x))
-    same(*found)
+    assert_same_in_threads(threads, lambda: step(layer, x))
     view = paddle.to_tensor(integers(2, 6, 9, 8))[:, ::2].transpose([0, 1, 3, 2])
     exact = made(3)
     np.testing.assert_array_equal(exact(view).numpy(), plainly(exact)(view).numpy())
@@ -66,12 +63,8 @@ def test_the_number_of_threads_changes_nothing_and_views_are_read(threads, plain
 def test_repeated_backward_and_double_use() -> None:
     layer, x = made(3), paddle.to_tensor(integers(2, 3, 8, 8))
     y = layer(x)
-    twice = (y * y).sum() + layer(x).sum()
-    twice.backward(retain_graph=True)
-    once = [value.grad.numpy().copy() for value in layer.parameters()]
+    once = walked_twice((y * y).sum() + layer(x).sum(), layer.parameters(), rtol=0.0)
     np.testing.assert_array_equal(once[1], (2 * y + 1).sum([0, 2, 3]).numpy())
-    twice.backward()
-    same([value.grad.numpy() for value in layer.parameters()], [2 * value for value in once])
 
 
 @native
@@ -94,10 +87,7 @@ def test_nothing_is_kept_without_gradients_and_two_derivatives_are_refused() -> 
     layer, x = made(3), paddle.to_tensor(integers(1, 3, 4, 4))
     with paddle.no_grad():
         assert layer(x).is_leaf
-    weight = layer.conv.weight
-    (first,) = paddle.grad((layer(x) ** 2).sum(), weight, create_graph=True)
-    with pytest.raises(OSError, match="SOT_PADDLE_NATIVE=0 for second derivatives"):
-        paddle.grad(first.sum(), weight)
+    assert_one_derivative(layer(x), layer.conv.weight)
 
 
 def test_the_framework_computes_what_the_operator_does_not_take(called, monkeypatch) -> None:
