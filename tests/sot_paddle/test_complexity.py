@@ -68,16 +68,15 @@ def test_heads_by_hand(options: dict, layers: int, products: int) -> None:
     assert (counted.layers, counted.products) == (layers, products)
 
 
-@pytest.mark.parametrize(
-    ("name", "layers", "total"),
-    [("sot_tiny", 2.529, 2.75), ("sot_small", 5.797, 6.21), ("sot_base", 14.539, 15.52)],
-)
-def test_published_multiply_adds(name: str, layers: float, total: float) -> None:
-    """A.8's counts: convolutions and linear layers, and with the matrix products."""
-    cost = complexity.Cost.of(create_model(name))
-    assert cost.multiply_adds.layers / 1e9 == pytest.approx(layers, abs=0.0005)
-    assert cost.multiply_adds.total / 1e9 == pytest.approx(total, abs=0.006)
-    assert cost.multiply_adds.layers / 1e9 == pytest.approx(PUBLISHED_COSTS[name][1], abs=0.05)
+def test_published_multiply_adds_of_the_base_model() -> None:
+    """A.8's counts: convolutions and linear layers, and with the matrix products.
+
+    Those of the smaller models are in tests/tools/test_model_table.py.
+    """
+    counted = complexity.Cost.of(create_model("sot_base")).multiply_adds
+    assert counted.layers / 1e9 == pytest.approx(14.539, abs=0.0005)
+    assert counted.total / 1e9 == pytest.approx(15.52, abs=0.006)
+    assert counted.layers / 1e9 == pytest.approx(PUBLISHED_COSTS["sot_base"][1], abs=0.05)
 
 
 def test_text_models_are_counted_too(tiny_bert) -> None:

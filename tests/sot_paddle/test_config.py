@@ -23,33 +23,6 @@ class Options:
     sizes: tuple[int, ...] = ()
 
 
-def test_head_defaults_are_the_published_ones() -> None:
-    assert dataclasses.asdict(HeadConfig()) == {
-        "pooling": "mgcrp",
-        "fusion": None,
-        "normalization": None,
-        "q_dim": 56,
-        "k_dim": 32,
-        "head_num_heads": 6,
-        "wr_dim": 14,
-        "qkv_bias": False,
-        "qkv_dim": 14,
-        "alpha": 0.5,
-        "num_iter": 1,
-        "num_sv": 1,
-        "start": "learn",
-        "mpn_iter": 3,
-        "vec": "full",
-        "centering": "scalar",
-        "covariance_scale": "published",
-        "head_dropout": None,
-        "mask_padding": False,
-        "on_zero": None,
-        "layers": (),
-        "layer_pooling": "concat",
-    }
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

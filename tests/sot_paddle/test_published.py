@@ -11,7 +11,6 @@ import pytest
 from paddle import nn
 
 from sot_paddle import Classifier, OnlyVisualTokensClassifier, TokenEmbed, published
-from sot_paddle.backbones.token_embed import build_token_embed
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features
 from sot_paddle.heads import build_head
@@ -77,22 +76,8 @@ def same_as(model, expected, *inputs) -> None:
         (mgcrp(), {"num_sv": 1}),
         (mgcrp(svpn(alpha=0.3, iterNum=4, svNum=2)), {"alpha": 0.3, "num_iter": 4, "num_sv": 2}),
         (mgcrp(svpn(iterNum=9, svNum=None)), {"num_iter": 9, "num_sv": None}),
-        (mgcrp(svpn(init_weight="one")), {"start": "one"}),
-        (mgcrp({"type": "sqrt_d"}), {"normalization": "sqrt_d"}),
-        (mgcrp({"type": "sqrt_t"}), {"normalization": "sqrt_t"}),
-        (mgcrp({"type": "ePN"}), {"normalization": "epn"}),
-        (mgcrp({"type": "LN"}), {"normalization": "ln"}),
-        (mgcrp({"type": None}), {"normalization": "none"}),
         (mgcrp(svpn(vec="full")), {"vec": "full"}),
         (mgcrp(svpn(vec=None)), {"vec": "full"}),
-        (mgcrp(svpn(vec="triu")), {"vec": "triu"}),
-        (mgcrp(qkv_bias=True), {"qkv_bias": True}),
-        ({**mgcrp(), "fusion_type": "concat"}, {"fusion": "concat"}),
-        ({**mgcrp(), "fusion_type": "aggre_all"}, {"fusion": "aggre_all"}),
-        ({**mgcrp(), "fusion_type": "sum_loss"}, {"fusion": "sum_loss"}),
-        ({"type": "GAP", "fusion_type": "sum_fc", "args": {"dim": C}}, {"pooling": "gap"}),
-        ({"type": "fc", "fusion_type": "sum_fc", "args": {"dim": C}}, {"pooling": "fc"}),
-        ({"type": None, "fusion_type": "sum_fc", "args": {"dim": C}}, {"pooling": "none"}),
         (
             {
                 "type": "GCP",
@@ -104,6 +89,7 @@ def same_as(model, expected, *inputs) -> None:
     ],
 )
 def test_the_same_head_as_ours(config: dict, head: dict) -> None:
+    """What no case published_* builds; the dictionary stays as it is."""
     before = copy.deepcopy(config)
     model = Classifier(config, K)
     assert config == before
@@ -198,34 +184,11 @@ def test_the_original_keywords() -> None:
     words = OnlyVisualTokensClassifier(representationConfig=mgcrp(), num_classes=K)
     assert words(tokens(1)).shape == [2, K]
     config = {"type": "ResNet", "token_dim": 32, "large_output": False}
+    before = copy.copy(config)
     embed = TokenEmbed(img_size=32, in_chans=1, embed_dim=8, visualTokenConfig=config)
+    assert config == before
     assert embed(paddle.ones([2, 1, 32, 32])).shape == [2, 16, 8]
     assert embed.tokens.stem.conv.weight.shape == [32, 1, 3, 3]
-
-
-def test_sum_loss_gives_a_pair_in_training() -> None:
-    model = Classifier({**mgcrp(), "fusion_type": "sum_loss"}, K)
-    assert len(model(tokens())) == 2
-
-
-@pytest.mark.parametrize(
-    ("published", "name"),
-    [
-        ("DenseNet", "densenet"),
-        ("ResNet", "resnet"),
-        ("Inception", "inception"),
-        ("Non-local", "nonlocal"),
-        ("Naive_linear", "linear"),
-    ],
-)
-def test_token_embeddings(published: str, name: str) -> None:
-    config = {"type": published, "token_dim": 64, "large_output": False}
-    model = TokenEmbed(config, 32, embed_dim=8)
-    assert config == {"type": published, "token_dim": 64, "large_output": False}
-    expected = build_token_embed(name, img_size=32, embed_dim=8)
-    assert model.num_patches == expected.num_tokens
-    shapes = [tensor.shape for tensor in model.tokens.state_dict().values()]
-    assert shapes == [tensor.shape for tensor in expected.state_dict().values()]
 
 
 def test_they_train_inside_a_model_of_the_user() -> None:

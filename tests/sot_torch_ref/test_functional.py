@@ -3,7 +3,6 @@
 Dims: B 2, N 5, d 4.
 """
 
-import numpy as np
 import pytest
 import torch
 
@@ -15,18 +14,6 @@ B, N, D1 = 2, 5, 4
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
-
-
-def offset_tokens(channels: int, seed: int) -> torch.Tensor:
-    """Tokens with a different offset per channel: they expose the axes of the mean."""
-    return normal(B, N, channels, seed=seed) + 3.0 * torch.arange(channels, dtype=torch.float64)
-
-
-def test_single_token_has_zero_covariance_per_channel_only() -> None:
-    x = normal(B, 1, D1)
-    channel = functional.cross_covariance(x, x, centering="channel")
-    assert torch.equal(channel, torch.zeros(B, D1, D1, dtype=x.dtype))
-    assert functional.cross_covariance(x, x).abs().max() > 0.01
 
 
 def test_padded_values_reach_neither_value_nor_gradient() -> None:
@@ -76,14 +63,6 @@ def test_start_vector_is_not_normalised_but_its_length_is_irrelevant() -> None:
     assert (left - right).abs().max() < 1e-13
 
 
-def test_zero_mode_threshold() -> None:
-    x = torch.zeros(2, 5, 4, dtype=torch.float64)
-    x[0, 0, 0], x[1, 0, 0] = 0.9e-12, 1.1e-12
-    result = functional.sv_power_norm(x, torch.ones(4, dtype=x.dtype), on_zero="zero")
-    assert torch.equal(result[0], torch.zeros_like(result[0]))
-    assert result[1].abs().max() > 1e-7
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -101,22 +80,6 @@ def test_power_norm_refusals(arguments: dict, message: str) -> None:
 def gram(seed: int = 11, size: int = 4) -> torch.Tensor:
     f = normal(B, 7, size, seed=seed)
     return f.transpose(1, 2) @ f
-
-
-@pytest.mark.parametrize("num_iter", [1, 2, 3, 5])
-def test_matrix_sqrt_equals_scalar_recursion_on_eigenvalues(num_iter: int) -> None:
-    """Newton-Schulz acts on each eigenvalue by itself."""
-    x = gram()
-    values, vectors = np.linalg.eigh(x.numpy())
-    trace = values.sum(axis=1, keepdims=True)
-    a = values / trace
-    y, z = a * (3 - a) / 2, (3 - a) / 2
-    for step in range(1, num_iter):
-        last = step == num_iter - 1
-        y, z = y * (3 - z * y) / 2, z if last else z * (3 - z * y) / 2
-    expected = (vectors * (np.sqrt(trace) * y)[:, None, :]) @ vectors.transpose(0, 2, 1)
-    result = functional.matrix_sqrt(x, num_iter).numpy()
-    np.testing.assert_allclose(result, expected, rtol=1e-11, atol=1e-11)
 
 
 def published_backward(x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
@@ -163,19 +126,6 @@ def test_entrywise_power_norm_eps_and_zero() -> None:
     zero = torch.zeros(1, 3, 2, dtype=torch.float64, requires_grad=True)
     functional.entrywise_power_norm(zero).sum().backward()
     assert torch.equal(zero.grad, torch.zeros_like(zero))
-
-
-def test_masked_batch_statistics() -> None:
-    mask = torch.tensor([[True, True, False, False, False], [True, True, True, True, False]])
-    x = offset_tokens(D1, 14)
-    mean, variance, count = functional.masked_batch_statistics(x, mask)
-    valid = x[mask].numpy()  # (6, d)
-    np.testing.assert_allclose(mean.numpy(), valid.mean(axis=0), rtol=1e-13)
-    np.testing.assert_allclose(variance.numpy(), valid.var(axis=0), rtol=1e-12)
-    assert count == 6
-    empty = functional.masked_batch_statistics(x, torch.zeros(B, N, dtype=torch.bool))
-    assert empty.count == 1
-    assert torch.equal(empty.variance, torch.zeros(D1, dtype=x.dtype))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -15,18 +15,6 @@ TINY = {
 }
 
 
-def test_list_models() -> None:
-    bert, roberta, spanbert = (
-        [f"{name}_{size}{head}" for size in ("base", "large") for head in ("", "_mgcrp")]
-        for name in ("bert", "roberta", "spanbert")
-    )
-    conv, gpt = ([name, f"{name}_mgcrp"] for name in ("conv_bert_base", "openai_gpt"))
-    deit = [f"deit_{size}{head}" for size in ("base", "small", "tiny") for head in ("", "_sot")]
-    sot = ["sot_base", "sot_small", "sot_tiny"]
-    swin = [f"swin_{size}{head}" for size in ("base", "tiny") for head in ("", "_sot")]
-    assert list_models() == bert + conv + deit + gpt + roberta + sot + spanbert + swin
-
-
 @pytest.mark.parametrize("name", [n for n in list_models() if n.startswith(("deit", "so", "swin"))])
 def test_default_classes_of_vision_models(name: str) -> None:
     keys = {"depths": (1, 1), "num_heads": (2, 2)} if "swin" in name else {"depth": 1}

@@ -16,12 +16,10 @@ from sot_paddle.data.image_augment import AugmentConfig
 from sot_paddle.data.image_batches import CORRUPT, EvalCollate, TrainCollate
 from sot_paddle.data.image_dataset import ImageEvalSet, ImageTrainSet
 from sot_paddle.data.image_decoding import CorruptImage
-from sot_paddle.data.image_erasing import ErasingConfig, apply_erasures, draw_erasures
 from sot_paddle.data.image_folder import read_class_folders
-from sot_paddle.data.image_mixing import MixConfig, draw_mix, mix_images
 from sot_paddle.data.image_random import generator
 from sot_paddle.data.image_sources import ArraySource, FolderSource, cache_in_memory
-from sot_paddle.data.image_transforms import EvalTransform, normalize_batch
+from sot_paddle.data.image_transforms import EvalTransform
 
 SIZE = 12
 CONFIG = AugmentConfig(img_size=SIZE)
@@ -59,30 +57,6 @@ def test_a_sample_depends_on_seed_epoch_and_index_only(source) -> None:
     sample = used[(2, 4)]
     assert (sample.label, sample.key, sample.corrupt) == (1, (2, 4), ())
     assert sample.image.shape == (SIZE, SIZE, 3)
-
-
-def test_a_batch_mixes_then_normalises_then_erases(source) -> None:
-    """Step by step from the parts, in the original's order."""
-    dataset = ImageTrainSet(source, CONFIG, seed=4)
-    mix, erasing = MixConfig(3), ErasingConfig(prob=0.6)
-    samples = [dataset[3, index] for index in [6, 1, 0, 5]]
-    batch = TrainCollate(mix, erasing, seed=4)(samples)
-    draw = draw_mix(generator("mix", 4, 3, 6), mix, SIZE, SIZE)
-    expected = normalize_batch(mix_images(np.stack([s.image for s in samples]), draw))
-    plain = expected.copy()
-    for image, index in zip(expected, [6, 1, 0, 5], strict=True):
-        shape = (3, SIZE, SIZE)
-        apply_erasures(image, draw_erasures(generator("erase", 4, 3, index), erasing, shape))
-    assert not np.array_equal(plain, expected)
-    assert draw.lam != 1
-    assert np.array_equal(batch["images"], expected)
-    assert batch["images"].dtype == np.float32
-    assert batch["labels"].shape == (4, 3)
-    assert batch["labels"].dtype == np.float32
-    assert batch["labels"][0].max() == pytest.approx(
-        max(draw.lam, 1 - draw.lam) * 0.9 + 0.1 / 3, abs=1e-6
-    )
-    assert set(batch) == {"images", "labels"}
 
 
 def test_hard_labels_without_mixing(source) -> None:

@@ -61,22 +61,6 @@ def train_loader(source, workers: int, **options) -> ImageLoader:
     return ImageLoader(dataset, Batches(min(24, len(source) // 4 * 4)), collate, workers)
 
 
-def test_workers_change_nothing_and_epochs_do(shared_data) -> None:
-    folder = shared_data / "images" / "flowers5"
-    if not folder.is_dir():
-        pytest.skip("../shared/data/images/flowers5 absent")
-    source = read_split(folder, "val")
-    alone, workers = (train_loader(source, count) for count in (0, 2))
-    epochs = [[arrays(loader) for loader in (alone, workers)] for _ in range(2)]
-    for one, other in epochs:
-        assert len(one) == len(other) == 6
-        for left, right in zip(one, other, strict=True):
-            assert left["images"].shape == (4, 3, SIZE, SIZE)
-            for name in ("images", "labels"):
-                assert np.array_equal(left[name], right[name])
-    assert not np.array_equal(epochs[0][0][0]["images"], epochs[1][0][0]["images"])
-
-
 def test_workers_change_nothing_on_the_digits() -> None:
     source, val = load_digits(SIZE)
     one, other = (arrays(train_loader(source, workers)) for workers in (0, 2))

@@ -7,10 +7,8 @@ import pytest
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_mixing import (
-    Box,
     Mix,
     MixConfig,
-    cut_box,
     draw_mix,
     mix_images,
 )
@@ -23,15 +21,6 @@ def batch(count: int = 6) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(8)
     images = rng.integers(0, 256, (count, HEIGHT, WIDTH, 3), dtype=np.uint8)
     return images, rng.integers(0, CLASSES, count)
-
-
-def test_boxes_by_hand() -> None:
-    # sqrt(1 - .75) = .5: sides int(6.5) = 6 and int(5.5) = 5, halves 3 and 2
-    assert cut_box(0.75, (6, 5), 13, 11) == Mix(1 - 6 * 4 / 143, Box(3, 9, 3, 7))
-    assert cut_box(0.75, (1, 10), 13, 11) == Mix(1 - 4 * 3 / 143, Box(0, 4, 8, 11))
-    assert cut_box(1.0, (6, 5), 13, 11).lam == 1.0
-    full = cut_box(0.0, (6, 5), 12, 10)
-    assert full == Mix(0.0, Box(0, 12, 0, 10))
 
 
 def test_options_of_draws() -> None:

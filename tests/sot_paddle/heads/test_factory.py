@@ -12,7 +12,7 @@ import paddle
 import pytest
 from paddle import nn
 
-from sot_paddle.config import CLASS_TOKEN_POOLINGS, FUSIONS, NORMALIZATIONS, POOLINGS, HeadConfig
+from sot_paddle.config import CLASS_TOKEN_POOLINGS, FUSIONS, POOLINGS, HeadConfig
 from sot_paddle.features import Features
 from sot_paddle.heads import build_head
 
@@ -167,19 +167,6 @@ def test_refusals_of_the_number_of_classes() -> None:
     for value, message in ((0, "at least 1, got 0"), (2.0, "an integer, got 2.0")):
         with pytest.raises(ValueError, match=f"num_classes must be {message}"):
             build_head(HeadConfig(), dim=C, num_classes=value)
-
-
-@pytest.mark.parametrize(
-    ("pooling", "name"), [(p, n) for p, names in NORMALIZATIONS.items() for n in names]
-)
-def test_every_normalization_runs_and_trains(pooling: str, name: str) -> None:
-    built = head(pooling, normalization=name)
-    norm = {"svpn": {"weight"}, "sqrt_t": {"factor"}, "ln": {"weight", "bias"}}.get(name, set())
-    assert {n for n, _ in built.pooling.norm.named_parameters()} == norm
-    built(features()).sum().backward()
-    assert all(p.grad is not None for p in built.parameters())
-    default = type(head(pooling).pooling.norm)
-    assert (type(built.pooling.norm) is default) == (name == NORMALIZATIONS[pooling][0])
 
 
 def dropouts(layer: nn.Layer) -> list[float]:

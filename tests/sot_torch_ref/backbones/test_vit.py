@@ -1,4 +1,7 @@
-"""DeiT against timm itself; stochastic depth; refusals. Dims: B 2, C 12, h 3, L 2, K 5."""
+"""DeiT's names and drop path against timm; refusals. Dims: B 2, C 12, h 3, L 2, K 5.
+
+Its values are timm's: the cases timm_deit and deit_plain hold both against one model.
+"""
 
 import pytest
 import torch
@@ -45,10 +48,10 @@ def deit_name(name: str) -> str:
     return name.replace("patch_embed.", "embed.").replace("head.", "head.cls_fc.")
 
 
-def timm_deit(seed: int, **keys: object) -> nn.Module:
+def timm_deit(**keys: object) -> nn.Module:
     import timm
 
-    torch.manual_seed(seed)
+    torch.manual_seed(6)
     other = timm.create_model("deit_tiny_patch16_224", **keys)
     randomise(other)
     return other
@@ -60,39 +63,16 @@ def copy_deit(other: nn.Module, **keys: object) -> nn.Module:
     return model
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_deit_tiny_is_timm(seed: int) -> None:
-    other = timm_deit(seed)
-    model = copy_deit(other)
-    assert other.norm.eps == other.blocks[0].norm1.eps == 1e-6
-    assert_same(model.eval(), other.eval(), deit_name, pictures(224))
-
-
-@pytest.mark.parametrize("seed", [3, 4, 5])
-@pytest.mark.parametrize("img_size", [32, 48])
-def test_small_deit_is_timm(seed: int, img_size: int) -> None:
-    keys = {"img_size": img_size, "embed_dim": 24, "depth": 3, "num_heads": 4, "num_classes": 7}
-    other = timm_deit(seed, **keys)
-    with torch.no_grad():  # small activations: a wrong epsilon shows
-        other.patch_embed.proj.weight.mul_(1e-2)
-        other.pos_embed.mul_(1e-2)
-    model = copy_deit(other, **keys)
-    assert_same(model.eval(), other.eval(), deit_name, pictures(img_size))
-    wrong = copy_deit(other, layer_norm_eps=1e-5, **keys).eval()
-    right = other(pictures(img_size))
-    assert (wrong(pictures(img_size)) - right).abs().max() > 1e-8 * right.abs().max()
-
-
 def test_drop_path_is_where_timm_has_it() -> None:
     """Both sides with the branches scaled by the same factor for each sample, instead of draws."""
     keys = {"img_size": 32, "embed_dim": 24, "depth": 3, "num_heads": 4, "num_classes": 7}
-    other = timm_deit(6, **keys)
+    other = timm_deit(**keys)
     model = copy_deit(other, **keys)
     for index, (block, theirs) in enumerate(zip(model.blocks, other.blocks, strict=True)):
         block.drop_path = Scale(index)
         theirs.drop_path1, theirs.drop_path2 = Scale(index), Scale(index)
     assert_same(model.train(), other.train(), deit_name, pictures(32))
-    other = timm_deit(6, drop_path_rate=0.3, **keys)
+    other = timm_deit(drop_path_rate=0.3, **keys)
     assert [theirs.drop_path1.drop_prob for theirs in other.blocks[1:]] == pytest.approx(
         [0.15, 0.3]
     )
