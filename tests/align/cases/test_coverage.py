@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -163,6 +164,7 @@ def test_a_jump_never_made_is_named() -> None:
     assert not verdict_on({FILE: ran}, {FILE: parse(text)}, [entry]).unlisted[FILE]
 
 
+@functools.cache
 def whole_product() -> dict[str, FileRecord]:
     """A record in which every statement of the product ran."""
     files = {path.relative_to(PRODUCT).as_posix(): path for path in PRODUCT.rglob("*.py")}

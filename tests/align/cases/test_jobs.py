@@ -1,16 +1,10 @@
 """What a run has to do, and how worker processes share it."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 from align.cases.jobs import batches, jobs
 from align.cases.kinds.case_kinds import DTYPES, ModelCase, TimmCase, TrainerCase, ValueCase
 from align.cases.tables.cases import CASES
 from align.record.results import STEPS
 from tests.align.small_values import data_case, loss_case, metric_case, rates_case
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def shared(cases):
@@ -82,14 +76,3 @@ def test_long_batches_come_first_and_equal_ones_keep_their_order():
     ]
     names = [batch[0] for batch in shared(cases)]
     assert names == ["full", "program", "run", "images", "loss", "text", "other text"]
-
-
-def test_importing_it_loads_no_framework():
-    code = (
-        "import sys, align.cases.jobs, align.cases.job_sharing, align.cases.context\n"
-        "print([n for n in ('paddle', 'torch', 'paddlenlp', 'transformers') if n in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
