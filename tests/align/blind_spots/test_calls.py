@@ -13,11 +13,6 @@ from sot_paddle.heads import fusion
 BERT, WORDS = "plain_call_bert_sum_fc", "plain_call_bert_aggre_all"
 
 
-@pytest.mark.parametrize("case", [BERT, WORDS, "plain_call_sot", "plain_call_swin"])
-def test_a_plain_call_passes(case, run_case) -> None:
-    assert run_case(case, "forward", "float64").passed
-
-
 INVENTED = """bias = None
     if mask is None:
         mask = (ids != ids[:, -1:]).astype("int64")"""
@@ -61,7 +56,6 @@ def test_the_exact_forms_are_compared(case, operation, run_case, failed, monkeyp
         first, *rest = original(*arguments, **options)
         return (first * 1.001, *rest)
 
-    assert run_case(case, "forward", "float64").passed
     monkeypatch.setattr(paddle.linalg, operation, changed)
     assert failed(run_case(case, "forward", "float64")) == ["value"]
 
@@ -92,13 +86,11 @@ def _a_norm_where_none_is_asked_for(monkeypatch) -> None:
     ],
 )
 def test_a_dictionary_read_wrongly(case, plant, place, run_case, failed, monkeypatch) -> None:
-    assert run_case(case, "forward", "float64").passed
     plant(monkeypatch)
     assert failed(run_case(case, "forward", "float64")) == place
 
 
 def test_a_vocabulary_file_read_from_its_second_line(run_case, failed, monkeypatch) -> None:
-    assert run_case("data_vocabulary_file", "data").passed
     original = vocabulary.read_text
 
     def read_text(path, *limits):

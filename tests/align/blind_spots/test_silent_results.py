@@ -28,8 +28,6 @@ EXCHANGED = [
 def test_an_exchanged_activation_fails_at_the_first_layer(
     run_case, failed, monkeypatch, name, function, case
 ) -> None:
-    clean = run_case(case, "forward", "float64")
-    assert clean.passed
     monkeypatch.setitem(text.ACTIVATION_FUNCTIONS, name, function)
     result = run_case(case, "forward", "float64")
     assert failed(result)[0] == "layers.0"
@@ -153,8 +151,6 @@ HELPERS = [
 @pytest.mark.parametrize(("name", "change"), HELPERS)
 def test_a_changed_helper_fails_its_own_case(run_case, failed, monkeypatch, name, change) -> None:
     case = f"function_{name}"
-    assert run_case(case, "forward", "float64").passed
-    assert run_case(case, "backward", "float64").passed
     monkeypatch.setattr(functional, name.removesuffix("_tokens"), change)
     assert failed(run_case(case, "forward", "float64")) == ["value"]
     assert failed(run_case(case, "backward", "float64")) == ["(input)"]
