@@ -56,10 +56,9 @@ def test_a_pair_that_does_not_align_is_exit_status_1(tool, capsys, tmp_path):
     assert "FAIL" in capsys.readouterr().out
 
 
-def test_a_spec_that_cannot_run_is_one_line_and_exit_status_2(tool, capsys, tmp_path):
-    assert tool.main(["--spec", str(tmp_path / "none.py")]) == 2
-    message = tool_runs.only_line(capsys.readouterr().err)
-    assert message.startswith("bench_align: error: ")
+def test_a_spec_that_cannot_run_is_one_line_and_exit_status_2(capsys, tmp_path):
+    line = tool_runs.refused_here(capsys, "bench_align", "--spec", tmp_path / "none.py")
+    assert line.startswith("bench_align: error: ")
 
 
 def test_the_pair_it_measures_is_there_and_full_size(tool):

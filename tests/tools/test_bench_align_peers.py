@@ -47,9 +47,8 @@ def test_reprod_log_lets_a_transposed_array_pass(tool):
     assert "False" in tool._reprod_log_says("forward", {"x": value}, {"x": value + 1})
 
 
-def test_what_is_no_padiff_is_refused(tool, tmp_path, monkeypatch, capsys):
+def test_what_is_no_padiff_is_refused(tmp_path, capsys):
     path = tmp_path / "c.json"
     path.write_text(json.dumps(SUMMARY))
-    monkeypatch.setattr("sys.argv", ["tool", str(path), "--padiff", str(tmp_path)])
-    assert tool.main() == 2
-    assert "no package padiff there" in capsys.readouterr().err
+    line = tool_runs.refused_here(capsys, "bench_align_peers", path, "--padiff", tmp_path)
+    assert "no package padiff there" in line

@@ -16,13 +16,12 @@ from sot_paddle.config import FUSIONS, POOLINGS
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "state_dicts"
 TRAINABLE = {
-    "sot_base": 76_774_966,
     "deit_tiny": 5_717_416,
     "deit_base": 86_567_656,
     "deit_tiny_sot": 7_052_062,
     "deit_small_sot": 25_620_776,
 }
-"""Those of sot_tiny, sot_small and deit_small are in tests/tools/test_model_table.py."""
+"""Of SoT in the cases built_sot_*, of deit_small in tests/tools/test_model_table.py."""
 HEADS = [("none", None), ("fc", None), ("pooler", None)]
 HEADS += [(pooling, None) for pooling in POOLINGS if pooling not in ("none", "fc", "pooler")]
 HEADS += [("mgcrp", fusion) for fusion in FUSIONS if fusion != "sum_fc"]

@@ -60,11 +60,6 @@ def test_ignored_fusion_warns(pooling: str) -> None:
         build(pooling=pooling, fusion="sum_fc")
 
 
-def test_ill_posed_svpn_warns() -> None:
-    with pytest.warns(UserWarning, match="ill-posed"):
-        build(pooling="mgcrp", num_sv=3)
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

@@ -1,4 +1,4 @@
-"""EMA of the whole state dict: by hand, and timm's own after ten steps."""
+"""EMA of the whole state dict: timm's own after ten steps; refusals."""
 
 import copy
 
@@ -23,15 +23,6 @@ def train(model: nn.Module, averages: list, steps: int) -> None:
         optimizer.step()
         for average in averages:
             average.update(model)
-
-
-def test_by_hand() -> None:
-    average = {"w": torch.tensor([1.0, 2.0]), "n": torch.tensor(3)}
-    ema_update(average, {"w": torch.tensor([5.0, 0.0]), "n": torch.tensor(7)}, 0.75)
-    assert average["w"].tolist() == [2.0, 1.5]
-    assert average["n"].item() == 7
-    ema_update(average, {"w": torch.zeros(2), "n": torch.tensor(8)}, 1.0)
-    assert average["w"].tolist() == [2.0, 1.5]
 
 
 @pytest.mark.parametrize("decay", [DECAY, 0.9])
