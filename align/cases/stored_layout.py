@@ -37,7 +37,7 @@ def given() -> Named:
             }
     for split in ("train", "dev"):
         start = f"squad_{split}"
-        found[f"squad {split}"] = {
+        found[f"SQuAD {split}"] = {
             "labels": (
                 *(f"{start}_start_labels.h5", "start_ids", "int64"),
                 *(f"{start}_end_labels.h5", "end_ids", "int64"),

@@ -81,7 +81,7 @@ _STORED = value_cases(
     "states.state_values:stored",
     {
         "stored_states": {"task": "rte", "dtype": "float32"},
-        "stored_states_half": {"task": "squad", "dtype": "float16"},
+        "stored_states_half": {"task": "SQuAD", "dtype": "float16"},
         "stored_states_dev": {"task": "mnli", "split": "dev_matched", "dtype": "float32"},
     },
 )

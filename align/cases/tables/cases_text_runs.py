@@ -144,7 +144,7 @@ _TRAINER = (
         _OPTIONS,
         steps=_STEPS,
         num_classes=2,
-        recipe=Recipe(warmup_steps=1, accumulate=3, clip_norm=0.1),
+        recipe=Recipe(warmup_steps=1, accumulate=3, clip_norm=0.01),
         dtypes=("float64",),
         quick=False,
         processes=2,
