@@ -21,8 +21,8 @@ from align.frameworks.watched_calls import WatchedCall
 
 FEW = 4  # parts or axes whose permutations are all tried
 LOW = -1e30
+EVERY = "*"
 REDUCTIONS = ("mean", "sum", "max", "min")
-MODES = ("reflect", "replicate", "circular")
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,16 @@ class Around:
     widths: Sequence[int] = ()
 
 
+Values = Callable[[WatchedCall, Around], Iterable[Any]]
+"""What to try of a call."""
+
+
 @dataclass(frozen=True)
 class CallRow:
     """Edits of the calls of some functions.
 
     Attributes:
-        functions: names, apart by blanks.
+        functions: names, apart by blanks; EVERY for all.
         says: the sentence; {name} is the function, {value} the value (of a pair its first), {own}
             what Paddle has.
         answer: the call with a value.
@@ -54,7 +58,7 @@ class CallRow:
     functions: str
     says: str
     answer: Callable[[WatchedCall, Any], Any]
-    values: Callable[[WatchedCall, Around], Iterable[Any]] = lambda call, around: (None,)
+    values: Values = lambda call, around: (None,)
     own: Callable[[WatchedCall], Any] = lambda call: None
 
     def sentence(self, call: WatchedCall, value: Any) -> str:
@@ -66,7 +70,7 @@ class CallRow:
 def option(
     functions: str,
     argument: str,
-    candidates: Callable[[WatchedCall, Around], Iterable[Any]] | tuple,
+    candidates: Values | tuple,
     says: str = "{argument} of {{name}}: Paddle has {{own!r}}, with {{value!r}} it agrees",
 ) -> CallRow:
     """A row that gives one argument other values; its sentence has {argument}, and {{own}} then."""
@@ -126,17 +130,8 @@ def axis_sets(call: WatchedCall, around: Around) -> list[list[int]]:
     return [one for one in sets if set(one) != held]
 
 
-def orders(call: WatchedCall, around: Around) -> list[tuple[int, ...]]:
-    """Every other order of the parts that a call joins; of many the reverse."""
-    return _orders(len(first(call)))
-
-
-def result_orders(call: WatchedCall, around: Around) -> list[tuple[int, ...]]:
-    """Every other order of the parts that a call returns; of many the reverse."""
-    return _orders(len(call.go()))
-
-
-def _orders(count: int) -> list[tuple[int, ...]]:
+def orders(count: int) -> list[tuple[int, ...]]:
+    """Every other order of some parts; of many the reverse."""
     own = tuple(range(count))
     return list(itertools.permutations(own))[1:] if count <= FEW else [own[::-1]]
 
@@ -144,7 +139,7 @@ def _orders(count: int) -> list[tuple[int, ...]]:
 def perms(call: WatchedCall, around: Around) -> list[list[int]]:
     """Every other order of the axes, those first that give the same shape."""
     x, own = call.args[0], list(call.argument("perm"))
-    found = [list(p) for p in _orders(len(own)) if list(p) != own and len(own) <= FEW]
+    found = [list(p) for p in orders(len(own)) if list(p) != own and len(own) <= FEW]
     found += [list(range(len(own)))] if own != list(range(len(own))) else []
     shape = call.go().shape
     return sorted(found, key=lambda p: [x.shape[i] for i in p] != shape)
@@ -153,7 +148,7 @@ def perms(call: WatchedCall, around: Around) -> list[list[int]]:
 def input_perms(call: WatchedCall, around: Around) -> list[list[int]]:
     """Orders of the axes of what is reshaped."""
     rank = len(call.args[0].shape)
-    return [list(p) for p in _orders(rank)] if 3 <= rank <= FEW else []
+    return [list(p) for p in orders(rank)] if 3 <= rank <= FEW else []
 
 
 def size_swaps(
@@ -235,23 +230,22 @@ def scales(call: WatchedCall, around: Around) -> list[tuple[str, float]]:
     return single + [(told.format(a, b), (a / b) ** 0.5) for a, b in pairs]
 
 
-def keeps(call: WatchedCall, around: Around) -> Iterator[np.ndarray]:
-    """Which scores may be seen, by every reading of a mask that broadcasts to them."""
+def keeps(call: WatchedCall, around: Around) -> Iterator[tuple[str, np.ndarray]]:
+    """Which scores may be seen: none later, or by every reading of a mask that broadcasts to them.
+
+    The causal mask is tried where there are as many queries as keys.
+    """
     shape, seen = list(call.args[0].shape), set()
+    if len(shape) > 1 and shape[-1] == shape[-2] > 1:
+        says = "the causal mask is missing: Paddle attends to later positions, PyTorch does not"
+        yield says, np.broadcast_to(np.tri(shape[-1], dtype=bool), shape)
     for mask in around.masks:
         for keep in [mask > -1.0] if mask.dtype.kind == "f" else [mask != 0, mask == 0]:
             wide = _spread(keep, shape)
             if wide is None or wide.all() or not wide.any() or wide.tobytes() in seen:
                 continue
             seen.add(wide.tobytes())
-            yield wide
-
-
-def earlier(call: WatchedCall, around: Around) -> list[np.ndarray]:
-    """Which scores a causal mask leaves, where there are as many queries as keys."""
-    shape = call.args[0].shape
-    square = len(shape) > 1 and shape[-1] == shape[-2] > 1
-    return [np.broadcast_to(np.tri(shape[-1], dtype=bool), shape)] if square else []
+            yield "it is not applied; minus infinity in its places makes the layer agree", wide
 
 
 def _spread(keep: np.ndarray, shape: Sequence[int]) -> np.ndarray | None:
@@ -272,24 +266,21 @@ def hidden(scores: paddle.Tensor, keep: np.ndarray) -> paddle.Tensor:
     )
 
 
-def masks_at(call: WatchedCall, around: Around) -> list[int]:
-    """Which operands are additive masks: two values, zero and one below it."""
-    return [at for at, x in enumerate(call.args[:2]) if _is_mask(x)]
+def operands(fits: Callable[[Any], bool]) -> Values:
+    """Which of a call's operands fit."""
+    return lambda call, around: [at for at, x in enumerate(call.args) if fits(x)]
 
 
-def _is_mask(x: Any) -> bool:
+def is_mask(x: Any) -> bool:
+    """Whether an operand is an additive mask: two values, zero and one below it."""
     if not isinstance(x, paddle.Tensor) or not paddle.is_floating_point(x):
         return False
     values = np.unique(x.numpy())
     return values.size == 2 and 0.0 in values and values.min() < 0
 
 
-def fills_at(call: WatchedCall, around: Around) -> list[int]:
-    """Which branches of ``where`` are one number."""
-    return [at for at, x in enumerate(call.args) if at in (1, 2) and _is_constant(x)]
-
-
-def _is_constant(x: Any) -> bool:
+def is_constant(x: Any) -> bool:
+    """Whether an operand is one number everywhere."""
     same = isinstance(x, paddle.Tensor) and x.size > 0 and bool((x == x.flatten()[0]).all())
     return same or is_number(x)
 
@@ -304,21 +295,6 @@ def is_number(x: Any) -> bool:
     """Whether an operand is one number, in a tensor too."""
     number = isinstance(x, (int, float)) and not isinstance(x, bool)
     return number or (isinstance(x, paddle.Tensor) and x.size == 1)
-
-
-def factor(call: WatchedCall, around: Around) -> list[str]:
-    """The second operand in words, where it is one number."""
-    return [f"{float(call.args[1]):.6g}"] if is_number(call.args[1]) else []
-
-
-def operands(call: WatchedCall, around: Around) -> list[int]:
-    """Which operands have the shape of the result: it may be there without the other one."""
-    shape = call.go().shape
-    return [
-        at
-        for at, x in enumerate(call.args[:2])
-        if isinstance(x, paddle.Tensor) and x.shape == shape
-    ]
 
 
 def put(call: WatchedCall, at: int, value: Any) -> Any:

@@ -30,13 +30,10 @@ Change = tuple[str, AbstractContextManager]
 def options(bench: Bench, module: Any) -> Iterator[Change]:
     """Each option that differs set to PyTorch's value, then all of them."""
     wrong = list(unequal(bench.layer, module))
-    for one in wrong:
-        said = f"{one.says}; with PyTorch's it agrees"
-        yield said, attributes(bench.layer, **{one.attribute: one.value})
-    if len(wrong) > 1:
-        said = "; ".join(one.says for one in wrong)
-        values = {one.attribute: one.value for one in wrong}
-        yield f"{said}; with PyTorch's values it agrees", attributes(bench.layer, **values)
+    for chosen in [[one] for one in wrong] + ([wrong] if len(wrong) > 1 else []):
+        said = "; ".join(one.says for one in chosen)
+        values = {one.attribute: one.value for one in chosen}
+        yield f"{said}; with PyTorch's it agrees", attributes(bench.layer, **values)
 
 
 def _grid(x: paddle.Tensor) -> paddle.Tensor:
@@ -70,16 +67,13 @@ def weights(bench: Bench) -> Iterator[Change]:
 
 def inputs(bench: Bench) -> Iterator[Change]:
     """Each floating input moved and centred."""
-    for i, (path, tensor) in enumerate(_inputs(bench)):
+    tensors = leaves(bench.held[1:], on_paddle.is_tensor) if bench.held else []
+    wide = [(p, t) for p, t in tensors if paddle.is_floating_point(t) and len(t.shape) > 1]
+    for i, (path, tensor) in enumerate(wide):
         yield CENTRED, _given(bench, path, tensor - tensor.mean(-1, keepdim=True))
         for what, move in MOVES.items():
             with contextlib.suppress(*ERRORS):
                 yield f"input {i} {what}", _given(bench, path, move(tensor))
-
-
-def _inputs(bench: Bench) -> list[tuple[str, paddle.Tensor]]:
-    tensors = leaves(bench.held[1:], on_paddle.is_tensor) if bench.held else []
-    return [(p, t) for p, t in tensors if paddle.is_floating_point(t) and len(t.shape) > 1]
 
 
 @contextlib.contextmanager
@@ -110,8 +104,8 @@ def rows(bench: Bench, guilty: Guilty) -> Iterator[Change]:
     if bench.held is None or table is None or guilty.ours is None or len(table.shape) != 2:
         return
     ours, right = (_numbers(a, table.numpy()) for a in (guilty.ours, guilty.expected))
-    numbers = [(p, t) for p, t in leaves(bench.held[1:], on_paddle.is_tensor)]
-    numbers = [(p, t) for p, t in numbers if not paddle.is_floating_point(t)]
+    tensors = leaves(bench.held[1:], on_paddle.is_tensor)
+    numbers = [(p, t) for p, t in tensors if not paddle.is_floating_point(t)]
     if ours is None or right is None or len(numbers) != 1:
         return
     path, given = numbers[0]
@@ -162,29 +156,19 @@ def _after(bench: Bench, key: str, name: str) -> AbstractContextManager:
 
 def recorded(bench: Bench) -> str:
     """What both records say of the calls inside, after a trial of the layer as it is: a fact."""
-    return _swapped(bench) or _uneven(bench)
-
-
-def _swapped(bench: Bench) -> str:
-    """Two layers called the other way round, the first of which got a wrong input."""
     own, expected = _calls(bench)
-    if sorted(own) != sorted(expected):
+    if sorted(own) == sorted(expected):
+        shown = {one.shown_at for one in bench.guilty}
+        for a, b in zip(own, expected, strict=True):
+            if a != b and f"input of {a}" in shown:  # the first that got a wrong input
+                return f"order of the layers: Paddle calls {a} before {b}, PyTorch {b} before {a}"
         return ""
-    shown = {one.shown_at for one in bench.guilty}
-    for a, b in zip(own, expected, strict=True):
-        if a != b and f"input of {a}" in shown:
-            return f"order of the layers: Paddle calls {a} before {b}, PyTorch {b} before {a}"
-    return ""
-
-
-def _uneven(bench: Bench) -> str:
-    """A layer that Paddle calls less often or more often than PyTorch."""
-    own, expected = (Counter(names) for names in _calls(bench))
     idle = bench.idle_inside()
     for name in expected:
-        if own[name] != expected[name] and name not in idle:
-            counts = _times(own[name]), _times(expected[name])
-            return "{} is {} called in Paddle, {} in PyTorch".format(name, *counts)
+        counts = own.count(name), expected.count(name)
+        if counts[0] != counts[1] and name not in idle:
+            ours, theirs = map(_times, counts)
+            return f"{name} is {ours} called in Paddle, {theirs} in PyTorch"
     return ""
 
 

@@ -66,9 +66,9 @@ def single(value: Any) -> Any:
 
 def _like(own: Any, value: Any) -> Any:
     """PyTorch's value in the form in which Paddle's layer holds it."""
-    if isinstance(own, (list, tuple)) and not isinstance(value, (list, tuple)):
-        return type(own)([value] * len(own))
-    return type(own)(value) if isinstance(own, (list, tuple)) else value
+    if not isinstance(own, (list, tuple)):
+        return value
+    return type(own)(value if isinstance(value, (list, tuple)) else [value] * len(own))
 
 
 def _shown(value: Any) -> str:

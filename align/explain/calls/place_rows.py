@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import paddle
-from paddle.nn import functional as F
 
 from align.explain.calls import call_values as values
 from align.explain.calls.call_values import CallRow, option
@@ -17,29 +16,20 @@ def _joined(call: WatchedCall, order: tuple[int, ...]) -> Any:
     return call.go(chosen, *call.args[1:]) if call.args else call.go(x=chosen)
 
 
-def _bordered(call: WatchedCall, mode: str) -> Any:
-    """A convolution whose padding is filled in by a mode."""
-    pads = call.argument("padding")
-    pads = [pads, pads] if isinstance(pads, int) else list(pads)
-    wide = F.pad(values.first(call), [pads[1], pads[1], pads[0], pads[0]], mode=mode)
-    bound = {"padding": 0, "x": wide}
-    return call.with_arguments(bound)
-
-
 PLACE_ROWS = (
     CallRow("flip", "flip: PyTorch does not flip", lambda call, _: call.args[0]),
     CallRow(
         "concat stack",
         "order of the parts in {name}: PyTorch has {value} of Paddle's list",
         _joined,
-        values.orders,
+        lambda call, around: values.orders(len(values.first(call))),
     ),
     option("concat stack", "axis", values.axes),
     CallRow(
         "split chunk unbind",
         "order of the parts of {name}: swapped; PyTorch's are numbers {value} of Paddle's",
         lambda call, order: [call.go()[i] for i in order],
-        values.result_orders,
+        lambda call, around: values.orders(len(call.go())),
     ),
     option(
         "transpose",
@@ -88,16 +78,10 @@ PLACE_ROWS = (
         values.shifts,
         "shift of roll: Paddle rolls by {{own}}, with {{value}} it agrees",
     ),
-    CallRow(
-        "conv2d",
-        "padding of the convolution: Paddle fills in zeros, with mode {value!r} it agrees",
-        _bordered,
-        lambda call, around: values.MODES,
-    ),
     option("conv2d", "padding", (0, 1, 2, 3)),
     option("conv2d", "stride", (1, 2, 4)),
     option("conv2d", "dilation", (1, 2, 3)),
-    option("pad", "mode", ("constant", *values.MODES)),
+    option("pad", "mode", ("constant", "reflect", "replicate", "circular")),
     option("avg_pool2d", "exclusive", (True, False)),
     option("avg_pool2d max_pool2d", "ceil_mode", (True, False)),
     option("max_pool2d", "padding", (0, 1, 2, 3)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import paddle
+from paddle.nn import functional as F
 
 from align.explain.calls import call_values as values
 from align.explain.calls.call_values import CallRow, option
@@ -41,14 +42,10 @@ VALUE_ROWS = (
         "softmax {argument}: Paddle takes axis {{own}}, PyTorch axis {{value}}",
     ),
     CallRow(
-        "softmax",
-        "Paddle computes the softmax, PyTorch its logarithm",
-        lambda call, _: paddle.log(call.go()),
-    ),
-    CallRow(
-        "log_softmax",
-        "Paddle computes the logarithm of a softmax, PyTorch the softmax",
-        lambda call, _: paddle.exp(call.go()),
+        "softmax log_softmax",
+        "{name} instead of {value}: with {value} it agrees",
+        lambda call, name: getattr(F, name)(*call.args, **call.kwargs),
+        lambda call, around: {"softmax", "log_softmax"} - {call.name},
     ),
     CallRow(
         "softmax log_softmax",
@@ -58,14 +55,8 @@ VALUE_ROWS = (
     ),
     CallRow(
         "softmax log_softmax",
-        "mask: the causal mask is missing: Paddle attends to later positions, PyTorch does not",
-        lambda call, keep: values.put(call, 0, values.hidden(call.args[0], keep)),
-        values.earlier,
-    ),
-    CallRow(
-        "softmax log_softmax",
-        "mask: it is not applied; minus infinity in its places makes the layer agree",
-        lambda call, keep: values.put(call, 0, values.hidden(call.args[0], keep)),
+        "mask: {value}",
+        lambda call, value: values.put(call, 0, values.hidden(call.args[0], value[1])),
         values.keeps,
     ),
     CallRow(
@@ -83,26 +74,26 @@ VALUE_ROWS = (
         "where",
         "mask value: what Paddle fills in is too weak; a very low number makes the layer agree",
         lambda call, at: values.put(call, at, paddle.full_like(call.args[3 - at], values.LOW)),
-        values.fills_at,
+        values.operands(values.is_constant),
     ),
     CallRow(
         "add",
         "mask value: what Paddle adds to the scores is too weak; a very low number makes the layer "
         "agree",
         lambda call, at: values.put(call, at, values.strong(call.args[at], inverted=False)),
-        values.masks_at,
+        values.operands(values.is_mask),
     ),
     CallRow(
         "add",
         "mask: it is inverted (Paddle hides what PyTorch keeps)",
         lambda call, at: values.put(call, at, values.strong(call.args[at], inverted=True)),
-        values.masks_at,
+        values.operands(values.is_mask),
     ),
     CallRow(
         "add",
         "a term of a sum is added once too often: PyTorch does without",
         lambda call, at: call.args[at],
-        values.operands,
+        lambda call, around: (0, 1),
     ),
     option("scaled_dot_product_attention", "is_causal", (True, False)),
     option(
@@ -131,20 +122,6 @@ VALUE_ROWS = (
         lambda call, _: call.args[0] / (call.args[1] * call.args[1]),
     ),
     CallRow(
-        "multiply divide",
-        "scale: Paddle has a factor {value} ({name}) that PyTorch has not",
-        lambda call, _: call.args[0],
-        values.factor,
-    ),
-    CallRow(
-        "multiply divide",
-        "scale: Paddle has the inverse of PyTorch's factor {value}",
-        lambda call, _: (
-            call.args[0] / call.args[1] if call.name == "multiply" else call.args[0] * call.args[1]
-        ),
-        values.factor,
-    ),
-    CallRow(
         " ".join(values.REDUCTIONS),
         "{name} instead of {value}: with {value} over the same axes it agrees",
         _reduced,
@@ -155,11 +132,6 @@ VALUE_ROWS = (
         "axis",
         values.axis_sets,
         "axes of {{name}}: Paddle takes {{own}}, with {{value}} it agrees",
-    ),
-    CallRow(
-        "mean",
-        "mean: PyTorch does not subtract it (zero instead makes the layer agree)",
-        lambda call, _: paddle.zeros_like(call.go()),
     ),
     CallRow(
         "var std",

@@ -76,8 +76,8 @@ def torch_masked(x: Any) -> Any:
 FAULTS = {
     "activation": (T.silu, F.mish, "activation: Paddle computes Mish, PyTorch SiLU"),
     "softmax": (lambda x: x.softmax(2), lambda x: F.softmax(x, 1), "axis 1, PyTorch axis 2"),
-    "logarithm": (lambda x: x.log_softmax(-1), F.softmax, "PyTorch its logarithm"),
-    "no logarithm": (lambda x: x.softmax(-1), F.log_softmax, "PyTorch the softmax"),
+    "logarithm": (lambda x: x.log_softmax(-1), F.softmax, "softmax instead of log_softmax"),
+    "no logarithm": (lambda x: x.softmax(-1), F.log_softmax, "log_softmax instead of softmax"),
     "scale": (lambda x: (x / 6**0.5).softmax(-1), F.softmax, "multiplied by 6 ** -0.5 once more"),
     "causal": (torch_masked, F.softmax, "the causal mask is missing", SQUARE),
     "inverted": (torch_masked, masked(-1e30, np.invert), "mask: it is inverted", SQUARE),
@@ -97,8 +97,6 @@ FAULTS = {
         lambda x: x / (1 + x * x),
         "PyTorch divides by the root",
     ),
-    "factor": (lambda x: x.exp(), lambda x: x.exp() * 3.0, "a factor 3 (multiply)"),
-    "inverse": (lambda x: x / 7, lambda x: x * 7, "the inverse of PyTorch's factor 7"),
     "maximum": (lambda x: x.mean(1), lambda x: x.max(1), "with mean over the same axes"),
     "axis": (
         lambda x: x - x.mean(1, keepdim=True),
@@ -222,6 +220,16 @@ NUMBERS = {
         lambda x: x.exp() * 3.5,
         lambda x: x.exp() * 3.0,
         "scale: Paddle has 3, with 3.5 it agrees (fitted)",
+    ),
+    "factor": (
+        lambda x: x.exp(),
+        lambda x: x.exp() * 3.0,
+        "scale: Paddle has 3, with 1 it agrees (fitted)",
+    ),
+    "inverse": (
+        lambda x: x / 7,
+        lambda x: x * 7,
+        "scale: Paddle has 7, with 0.142857 it agrees (fitted)",
     ),
     "slope": (
         lambda x: T.leaky_relu(x, 0.07),
