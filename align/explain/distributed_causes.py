@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from align.explain.experiment import becomes, first_cause
+from align.explain.experiment import first_cause, named_factor
 from align.frameworks import on_paddle
 from align.pair.any_pair import AnyPair
 from align.pair.slice_passes import Slices
@@ -41,19 +41,14 @@ def explain(pair: AnyPair, found: Shares, slices: Slices) -> str:
     count = len(slices.gradients)
     mean, apart = [1.0 / count] * count, [name for name, size in found.apart.items() if size]
     factor, _ = fit(found.gradients, slices.weighted(mean))
-    told = _sum_of(
-        found.gradients,
-        slices,
-        {
-            MEAN: mean,
-            "gradients are not synchronised, process 0 steps with that of its own slice: call the "
-            "layer that paddle.DataParallel returns": [1.0] + [0.0] * (count - 1),
-            f"gradients are {count} x the mean over the processes: they are added up and not "
-            f"divided by the {count} processes": [1.0] * count,
-            f"gradients are divided by the {count} processes twice": [1.0 / count**2] * count,
-            f"gradients are {factor:.4g} x the mean over the processes": [factor / count] * count,
-        },
+    why = named_factor(factor, {"the number of processes": count})
+    scaled = f"gradients are {factor:.4g} x the mean over the processes" + (why and f": {why}")
+    alone = (
+        "gradients are not synchronised, process 0 steps with that of its own slice: call the "
+        "layer that paddle.DataParallel returns"
     )
+    rows = {MEAN: mean, alone: [1.0] + [0.0] * (count - 1), scaled: [factor / count] * count}
+    told = _sum_of(found.gradients, slices, rows)
     if apart:
         if told in ("", MEAN):
             told = "some are not synchronised, though the gradients of the first step are shared"
@@ -68,7 +63,7 @@ def _sum_of(gradients: Gradients, slices: Slices, rows: Mapping[str, Weights]) -
         factor, remains = fit(gradients, slices.weighted(weights))
         return remains <= REMAINS and abs(factor - 1) <= REMAINS
 
-    return first_cause((), [becomes(*row) for row in rows.items()], passes, BUDGET)
+    return first_cause(rows.items(), passes, BUDGET)
 
 
 def _cutting(pair: AnyPair, slices: Slices, mean: Weights) -> str:

@@ -1,8 +1,9 @@
 """The experiment: a cause is an edit after which the judge passes.
 
-A subject is whatever an edit can change: a pair of arrays, the items of a loss, a setting, a source
-text. Edits are tried in their order; the first one after which the stage's own judge passes is the
-cause. A budget is a number of trials, not of seconds: one fault has one answer on every machine.
+A subject is whatever an edit can change: an array, a loss, a setting, the calls of a layer. An edit
+is a sentence and what it makes of the subject; the sentence is true when the stage's own judge
+passes then. Edits are tried in their order, and the first that passes is the cause. A budget is a
+number of trials, not of seconds: one fault has one answer on every machine.
 
 Legend: a = ours (Paddle), b = the reference (PyTorch), for edits of arrays.
 """
@@ -11,9 +12,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,40 +24,21 @@ optimize, special = (
 """scipy's modules, None without scipy."""
 
 Subject = TypeVar("Subject")
-EXPLAINED = 0.01
-"""Part of a difference of arrays that an edit may leave."""
-
-
-@dataclass(frozen=True)
-class Edit(Generic[Subject]):
-    """One candidate.
-
-    Attributes:
-        says: the sentence that is true when the judge passes after it.
-        apply: makes the edited subject of a subject; None where it does not apply.
-    """
-
-    says: str
-    apply: Callable[[Subject], Subject | None]
-
-
-def becomes(says: str, made: Subject) -> Edit[Subject]:
-    """An edit of which the edited subject is at hand."""
-    return Edit(says, lambda _: made)
+Edits = Iterator[tuple[str, np.ndarray]]
+"""Sentences, each with the array that PyTorch's would be if it were true."""
+EXPLAINED = 0.01  # part of a difference of arrays that an edit may leave
+SAME = 1e-5  # relative difference of measured numbers that are one
 
 
 def first_cause(
-    subject: Subject,
-    edits: Iterable[Edit[Subject]],
-    passes: Callable[[Subject], bool],
-    budget: int,
+    edits: Iterable[tuple[str, Subject | None]], passes: Callable[[Subject], bool], budget: int
 ) -> str:
     """Try edits in their order.
 
     Args:
-        subject: what the judge fails.
-        edits: the likely and the simple ones first; made one at a time, so that an edit may hold a
-            number that was fitted for it.
+        edits: sentences, each with what it makes of the subject, None where it does not apply; the
+            likely and the simple ones first. They are made one at a time, so that an edit may hold
+            a number that was fitted for it.
         passes: the judge.
         budget: trials, at least 1; an edit that does not apply costs none.
 
@@ -67,62 +48,78 @@ def first_cause(
     """
     trials = 0
     with np.errstate(all="ignore"):
-        for edit in edits:
-            edited = edit.apply(subject)
-            if edited is None:
+        for says, made in edits:
+            if made is None:
                 continue
             trials += 1
-            if passes(edited):
-                return edit.says
+            if passes(made):
+                return says
             if trials >= budget:
                 break
     return ""
 
 
+@np.errstate(all="ignore")
 def fewest(
-    subject: Subject,
-    edits: Iterable[Edit[Subject]],
-    passes: Callable[[Subject], bool],
-    budget: int,
-) -> list[Edit[Subject]]:
-    """The fewest edits after which the judge passes: one, or all without those it does not need.
+    changes: Sequence[Subject], passes: Callable[[Sequence[Subject]], bool], budget: int
+) -> Sequence[Subject]:
+    """The fewest changes after which the judge passes: one, or all without those it does not need.
 
     Args:
-        subject: what the judge fails.
-        edits: with sentences that differ.
-        passes: the judge.
-        budget: trials of single edits; as many again are needed to find a smallest set.
+        changes: what may be changed together.
+        passes: the judge of some of them together.
+        budget: trials of single changes; as many again are needed to find a smallest set.
 
     Returns:
-        Edits, none when the judge fails after all of them together.
+        Changes, none when the judge fails after all of them together.
     """
-    edits = list(edits)[:budget]
-    single = first_cause(subject, edits, passes, budget)
-    if single:
-        return [edit for edit in edits if edit.says == single][:1]
-    kept = edits
-    for left_out in (None, *edits):
-        rest = [edit for edit in kept if edit is not left_out]
-        if len(rest) > 1 and first_cause(subject, [_together(rest)], passes, 1):
+    changes = changes[:budget]
+    for one in changes:
+        if passes([one]):
+            return [one]
+    if len(changes) < 2 or not passes(changes):
+        return []
+    kept = changes
+    for left_out in changes:
+        rest = [one for one in kept if one is not left_out]
+        if len(rest) > 1 and passes(rest):
             kept = rest
-        elif left_out is None:
-            return []
     return kept
-
-
-def _together(edits: Sequence[Edit[Subject]]) -> Edit[Subject]:
-    def apply(subject: Subject) -> Subject | None:
-        for edit in edits:
-            subject = None if subject is None else edit.apply(subject)
-        return subject
-
-    return Edit("; ".join(edit.says for edit in edits), apply)
 
 
 def scale(a: np.ndarray, b: np.ndarray) -> float:
     """The factor k with which k b is nearest to a, 0 for b = 0."""
     energy = float(np.vdot(b, b))
     return float(np.vdot(b, a)) / energy if energy else 0.0
+
+
+_OF_LENGTHS = {
+    (lambda n: n): "a division by n is missing (1/N)",
+    (lambda n: 1 / n): "one division by n is too many (1/N)",
+    (lambda n: n**0.5): "a factor 1/sqrt(n) is missing",
+    (lambda n: n**-0.5): "a factor 1/sqrt(n) is too many",
+    (lambda n: (n - 1) / n): "it is divided by n, in PyTorch by n - 1 (unbiased)",
+    (lambda n: n / (n - 1)): "it is divided by n - 1 (unbiased), in PyTorch by n",
+}
+"""A factor made of a length -> what it comes from."""
+
+
+def named_factor(factor: float, lengths: Mapping[str, int]) -> str:
+    """What a factor comes from: its sign, or a length; "" for one that says nothing.
+
+    Args:
+        factor: of Paddle's values to PyTorch's.
+        lengths: what may have been divided by, in words, and its length.
+    """
+    if abs(factor + 1) < SAME:
+        return "the opposite sign"
+    named = (
+        f"{text}: n = {n} is {what}"
+        for what, n in lengths.items()
+        for value, text in _OF_LENGTHS.items()
+        if n > 1 and abs(factor / value(n) - 1) < SAME
+    )
+    return next(named, "")
 
 
 def close_to(a: np.ndarray, near: float) -> Callable[[np.ndarray], bool]:
@@ -146,3 +143,26 @@ def fitted(error: Callable[[float], float], low: float, high: float) -> float:
     around, fine = (best - step, best + step), {"xatol": 1e-12}
     found = optimize.minimize_scalar(error, bounds=around, method="bounded", options=fine)
     return float(found.x)
+
+
+def renamed(
+    name: str,
+    ours: Mapping[str, Any],
+    reference: Mapping[str, Any],
+    same: Callable[[Any, Any], bool],
+) -> str:
+    """Of a name that one side lacks: whether its value stands there under another name.
+
+    Args:
+        name: of one side only.
+        ours: Paddle's values by name.
+        reference: PyTorch's.
+        same: whether two values are equal.
+    """
+    who, lacks, has = "Paddle", ours, reference
+    if name in ours:
+        who, lacks, has = "PyTorch", reference, ours
+    for other, value in lacks.items():
+        if other not in has and same(value, has[name]):
+            return f"{name!r} is missing in {who}: its values are there under the name {other!r}"
+    return f"{name!r} is missing in {who}: it has {', '.join(lacks)}"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from align.explain.arrays import output_edits, statistic_edits
+from align.explain.arrays.gradient_edits import explain_gradient
 from align.judge import output_structure
 from align.pair.isolation import Guilty, merged
 from align.pair.pair import Pair
@@ -49,11 +50,9 @@ def first_forward(
 ) -> Divergence:
     """The first failed tap, placed at the first layer that inject mode finds wrong."""
     first = failed[0]
-    taps = [c for c in failed if not c.name.startswith("(")]
-    if taps and guilty and first.name.startswith("("):
-        first = taps[0]
     if guilty:
-        return dataclasses.replace(guilty[0], name=first.name, reason=first.reason)
+        shown = next((c for c in failed if not c.name.startswith("(")), first)
+        return dataclasses.replace(guilty[0], name=shown.name, reason=shown.reason)
     place = first.name.partition("[")[0]
     if place.startswith("(") and place != ROOT:
         place, cause = _structural(first)
@@ -84,6 +83,26 @@ def _undetermined(pair: Pair) -> str:
             if a.shape == b.shape and not np.array_equal(a, b):
                 return f"two runs of the Paddle side differ at {key}: is a dropout active?"
     return ""
+
+
+def backward_guilty(pair: Any, run: Any) -> list[Divergence]:
+    """One entry for each wrong layer, its first wrong gradient, in backward order.
+
+    Args:
+        pair: a live one.
+        run: `BackwardIsolation` that has gone.
+    """
+    found: dict[str, Divergence] = {}
+    for one in run.wrong:
+        layer_name = one.place.partition("#")[0]
+        if layer_name in found:
+            continue
+        cause = explain_gradient(one.ours, one.expected, one.seeds, one.value)
+        if one.place in run.forward_wrong:
+            cause = "its forward pass differs as well, fix that first" + (cause and f": {cause}")
+        shown = one.comparison.name, layer_name, "backward", pair.dtype, one.comparison.reason
+        found[layer_name] = Divergence(*shown, cause, pair.code(one.place))
+    return list(found.values())
 
 
 def first_backward(
@@ -129,15 +148,16 @@ def running_statistic(pair: Any, name: str) -> str:
     rows = [row for row in weights.rows if row.destination.name == name and row.source.buffer]
     if not rows:
         return ""
-    dtype, options = pair.dtype, {"masks": pair.setup.masks, "backward": False}
-    model = pair.reference_model(dtype, True)
-    with runs.passed(on_torch, model, plan, dtype, dtype, **options) as found:
-        held = {n: found.state[n] for n in found.state}
-    model = pair.our_model(True)
-    with runs.passed(on_paddle, model, plan, dtype, dtype, **options) as found:
-        ours = np.array(found.state[name])
-    source = weights.torch_names[rows[0].source.name]
+    source, dtype = weights.torch_names[rows[0].source.name], pair.dtype
+
+    def after(side: Any, model: Any, own: str) -> np.ndarray:
+        options = {"masks": pair.setup.masks, "backward": False}
+        with runs.passed(side, model, plan, dtype, dtype, **options) as found:
+            return np.array(found.state[own])
+
+    expected = after(on_torch, pair.reference_model(dtype, True), source)
+    ours = after(on_paddle, pair.our_model(True), name)
     before, expected = (
-        weights.to_paddle({source: side[source]})[name] for side in (pair.setup.state, held)
+        weights.to_paddle({source: held})[name] for held in (pair.setup.state[source], expected)
     )
     return statistic_edits.explain_statistic(name, before, ours, expected)

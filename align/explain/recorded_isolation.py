@@ -7,12 +7,11 @@ returned the wrong; when nothing inside it is guilty, its own code is. `align.pa
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from align.explain.arrays.gradient_edits import GradientCase, explain_gradient
+from align.explain.arrays.gradient_edits import explain_gradient
 from align.explain.losses import loss_causes
 from align.explain.losses.loss_causes import LossRun
 from align.judge import bounds
@@ -35,18 +34,11 @@ def guilty_forward(pair: DumpPair, failed: Collection[Comparison]) -> list[Guilt
         pair: both sides.
         failed: the failed comparisons of the forward stage.
     """
-    return list(itertools.islice(_guilty_calls(pair, {c.name for c in failed}), 1))
-
-
-def _guilty_calls(pair: DumpPair, failed: set[str]) -> Iterator[Guilty]:
-    rule = bounds.ISOLATED[pair.dtype]
-    held = {key: (own, call) for key, own, call in pair.judge.taps(pair.ours, pair.reference)}
+    rule, names = bounds.ISOLATED[pair.dtype], {c.name for c in failed}
     suspects: list[str] = []
-    for key, (own, call) in held.items():
-        if not own.inputs or not call.inputs:
-            continue
-        wrong = next((n for n in _tap_names(key, own, call) if n in failed), None)
-        if wrong is None or not _same_inputs(own, call, rule):
+    for key, own, call in pair.judge.taps(pair.ours, pair.reference):
+        taps = {key, *(f"{key}[{path}]" for path, _ in (*own.outputs, *call.outputs))}
+        if not (own.inputs and call.inputs and taps & names and _same_inputs(own, call, rule)):
             continue
         if any(_is_inside(inner, key, pair.ours) for inner in suspects):
             continue
@@ -54,11 +46,8 @@ def _guilty_calls(pair: DumpPair, failed: set[str]) -> Iterator[Guilty]:
         found = _of_output(own, call, key, rule)
         if found is not None:
             found.inputs += _inside(pair, call.key)
-            yield found
-
-
-def _tap_names(key: str, own: Call, call: Call) -> list[str]:
-    return [key, *(f"{key}[{path}]" for path, _ in (*own.outputs, *call.outputs))]
+            return [found]
+    return []
 
 
 def _same_inputs(own: Call, call: Call, rule: Tolerance) -> bool:
@@ -68,10 +57,10 @@ def _same_inputs(own: Call, call: Call, rule: Tolerance) -> bool:
     given none.
     """
     for kinds in ("f", "iu"):
-        theirs = [a for _, a in call.inputs if a.dtype.kind in kinds and a.size]
-        ours = [a for _, a in own.inputs if a.dtype.kind in kinds and a.size]
-        if kinds == "f":
-            theirs, ours = ([a for a in held if not is_mask(a)] for held in (theirs, ours))
+        theirs, ours = (
+            [a for _, a in one.inputs if a.dtype.kind in kinds and a.size and not is_mask(a)]
+            for one in (call, own)
+        )
         if theirs and not all(any(alike(a, b, rule) for b in theirs) for a in ours):
             return False
     return True
@@ -115,22 +104,26 @@ def loss_cause(pair: DumpPair) -> str:
 def guilty_backward(pair: DumpPair) -> list[Divergence]:
     """The deepest call that gets a right gradient and hands on a wrong one, the first of them."""
     wrong = _wrong_calls(pair)
-    for key, (shown, case) in wrong.items():
+    for key, (shown, *gradients) in wrong.items():
         if not any(_is_inside(other, key, pair.ours) for other in wrong):
-            found = shown.name, key, "backward", pair.dtype, shown.reason, explain_gradient(case)
+            cause = explain_gradient(*gradients)
+            found = shown.name, key, "backward", pair.dtype, shown.reason, cause
             return [Divergence(*found, pair.code(key))]
     return []
 
 
-def _wrong_calls(pair: DumpPair) -> dict[str, tuple[Comparison, GradientCase]]:
-    """Calls that get a right gradient and hand on a wrong one that shows it, in backward order."""
+def _wrong_calls(pair: DumpPair) -> dict[str, tuple]:
+    """Calls that get a right gradient and hand on a wrong one, in backward order.
+
+    Each with the comparison that shows it and what explains a gradient.
+    """
     rule = ROUGH
     if pair.dtype == "float64":
         rule = bounds.backward(pair.dtype, pair.setup.pooled)
     held = {key: (own, call) for key, own, call in pair.judge.taps(pair.ours, pair.reference)}
     scale = largest(g for _, call in held.values() for g in call.grad_outputs.values())
     expected = to_paddle(pair.setup.weights, pair.reference.gradients)
-    found: dict[str, tuple[Comparison, GradientCase]] = {}
+    found: dict[str, tuple] = {}
     for key, (own, call) in reversed(held.items()):
         if _first_bad(_partners(own.grad_outputs, call.grad_outputs), rule, scale) is not None:
             continue
@@ -138,10 +131,9 @@ def _wrong_calls(pair: DumpPair) -> dict[str, tuple[Comparison, GradientCase]]:
         parameters = _own_parameters(own, pair.ours.gradients, expected)
         wrong = _first_bad(leaving, rule, scale) or _first_bad(parameters, rule, scale)
         if wrong is not None:
-            comparison, mine, theirs = wrong
+            theirs = wrong[-1]
             values = next((a for _, a in call.inputs if a.shape == theirs.shape), None)
-            seeds = list(call.grad_outputs.values())
-            found[key] = comparison, GradientCase(mine, theirs, seeds, values)
+            found[key] = *wrong, list(call.grad_outputs.values()), values
     return found
 
 
@@ -149,12 +141,10 @@ Gradients = list[tuple[np.ndarray, np.ndarray]]
 
 
 def _partners(own: Mapping[str, np.ndarray], call: Mapping[str, np.ndarray]) -> Gradients:
-    """Gradients that belong together: by path, else in order; other shapes are left out."""
+    """Gradients that belong together: by path, else in order."""
     if set(own) & set(call):
-        held = [(own[path], call[path]) for path in call if path in own]
-    else:
-        held = list(zip(own.values(), call.values(), strict=False))
-    return [(a, b) for a, b in held if a.shape == b.shape]
+        return [(own[path], call[path]) for path in call if path in own]
+    return list(zip(own.values(), call.values(), strict=False))
 
 
 def _own_parameters(
@@ -163,14 +153,14 @@ def _own_parameters(
     """The gradients of a layer's own parameters on both sides."""
     prefix = "" if call.name == ROOT else f"{call.name}."
     names = [n for n in expected if n.startswith(prefix) and "." not in n.removeprefix(prefix)]
-    held = [(ours[n], expected[n]) for n in names if n in ours]
-    return [(a, b) for a, b in held if a.shape == b.shape]
+    return [(ours[n], expected[n]) for n in names if n in ours]
 
 
 def _first_bad(
     pairs: Gradients, rule: Tolerance, scale: float
 ) -> tuple[Comparison, np.ndarray, np.ndarray] | None:
-    for a, b in pairs:
+    """The first wrong gradient, and both sides'; what differs in shape is left out."""
+    for a, b in (pair for pair in pairs if pair[0].shape == pair[1].shape):
         found = compare_outputs("gradient", a, b, None, rule, zero_scale=scale)
         if found is not None and not found.passed:
             return found, a, b

@@ -1,7 +1,7 @@
 """Candidate edits of one array: moves of its numbers, and one computation with fitted numbers.
 
-An edit turns PyTorch's array into what Paddle's would be if its sentence were true. Slices are told
-apart by their hashes, so that every question about an order is one about whole numbers.
+Slices are told apart by their hashes, so that every question about an order is one about whole
+numbers.
 
 a and b are float64 and of one shape.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from align.explain.experiment import Edit, scale
+from align.explain.experiment import Edits, scale
 from align.judge.rounding import PRECISIONS
 
 PARTS = (2, 3, 4)
@@ -34,8 +34,6 @@ FACTORS: Mapping[float, str] = {
     1 / BYTES: " (divided by 255 once too often in Paddle)",
 }
 
-Edits = Iterator[Edit[np.ndarray]]
-
 
 def single(a: np.ndarray, b: np.ndarray) -> Edits:
     """Every edit by itself, the simple ones first."""
@@ -46,11 +44,9 @@ def single(a: np.ndarray, b: np.ndarray) -> Edits:
 
 def pairs(a: np.ndarray, b: np.ndarray) -> Edits:
     """A turn of the axes, and then a computation."""
-    for turn in turned(b):
-        made = turn.apply(b)
-        for edit in computed(a, made) if made.shape == a.shape else ():
-            says = f"{turn.says}; {edit.says}"
-            yield Edit(says, lambda x, f=turn.apply, g=edit.apply: g(f(x)))
+    for says, once in turned(b):
+        for more, made in computed(a, once) if once.shape == a.shape else ():
+            yield f"{says}; {more}", made
 
 
 def turned(b: np.ndarray) -> Edits:
@@ -58,17 +54,14 @@ def turned(b: np.ndarray) -> Edits:
     for axes in [(axis,) for axis in range(b.ndim)] + [tuple(range(2, b.ndim))]:
         if axes and all(b.shape[axis] > 1 for axis in axes):
             colours = " (BGR against RGB)" if axes == (1,) and b.shape[1] == 3 else ""
-            says = f"reversed along axis {' and '.join(map(str, axes))}{colours}"
-            yield Edit(says, lambda x, axes=axes: np.flip(x, axes))
+            yield f"reversed along axis {' and '.join(map(str, axes))}{colours}", np.flip(b, axes)
     for axes in list(itertools.permutations(range(b.ndim)))[1:] if 2 <= b.ndim <= 4 else ():
         says = f"axes are swapped: Paddle's are PyTorch's in the order {axes}"
-        says = "transposed: no shape shows it" if b.ndim == 2 else says
-        yield Edit(says, lambda x, axes=axes: x.transpose(axes))
-        yield Edit(
-            "reshaped instead of transposed: the numbers run on in PyTorch's order",
-            lambda x, axes=axes: x.transpose(axes).reshape(x.shape),
-        )
-    yield Edit("has the opposite sign", np.negative)
+        made = b.transpose(axes)
+        yield "transposed: no shape shows it" if b.ndim == 2 else says, made
+        says = "reshaped instead of transposed: the numbers run on in PyTorch's order"
+        yield says, made.reshape(b.shape)
+    yield "has the opposite sign", -b
 
 
 def reordered(a: np.ndarray, b: np.ndarray) -> Edits:
@@ -78,28 +71,19 @@ def reordered(a: np.ndarray, b: np.ndarray) -> Edits:
         first = {code: i for i, code in reversed(list(enumerate(theirs.tolist())))}
         order = np.array([first.get(code, -1) for code in own.tolist()])
         if len(own) > 1 and order.min() >= 0:
-            says = _named(own, theirs, order, axis)
-            yield Edit(says, lambda x, o=order, i=axis: np.take(x, o, axis=i))
+            orders = _orders(own, theirs, order, axis)
+            says = next(says for says, taken in orders if np.array_equal(own, theirs[taken]))
+            yield says, np.take(b, order, axis)
         if b.shape[axis] > 2:
             yield from shifted(a, b, (axis,))
     for axis in range(b.ndim):
         yield from _replaced(a, b, axis)
 
 
-def _named(own: np.ndarray, theirs: np.ndarray, order: np.ndarray, axis: int) -> str:
-    """An order of slices in words: own = theirs[order], hashes."""
-    for says, candidate in _orders(own, theirs, order, axis):
-        if np.array_equal(own, theirs[candidate]):
-            return says
-    moved = int(np.argmax(order != np.arange(len(order))))
-    where = f"{moved} of Paddle is {order[moved]} of PyTorch"
-    return f"slices along axis {axis} are in another order: {where}"
-
-
 def _orders(
     own: np.ndarray, theirs: np.ndarray, order: np.ndarray, axis: int
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Orders with a name."""
+    """What an order of slices, own = theirs[order] in hashes, may be called; itself at the end."""
     count, plain = len(order), np.arange(len(order))
     for parts in (n for n in PARTS if count % n == 0):
         held = order.reshape(parts, -1)[:, 0] * parts // count
@@ -116,6 +100,9 @@ def _orders(
             says = f"{parts} parts along axis {axis} are interleaved, {inner} slices of each"
             yield f"{says}, in Paddle only", taken
             yield f"{says}, in PyTorch only", np.argsort(taken)
+    moved = int(np.argmax(order != plain))
+    where = f"{moved} of Paddle is {order[moved]} of PyTorch"
+    yield f"slices along axis {axis} are in another order: {where}", order
 
 
 def shifted(
@@ -139,19 +126,15 @@ def shifted(
     if steps is None:
         return
     own, theirs = overlap(steps)
-
-    def move(x: np.ndarray) -> np.ndarray:
-        made = a.copy()
-        made[own] = x[theirs]
-        return made
-
+    made = a.copy()
+    made[own] = b[theirs]
     if tuple(axes) == (0,):
         count = "one row" if abs(steps[0]) == 1 else f"{abs(steps[0])} rows"
         says = f"shifted by {count}: row i of Paddle is row i {steps[0]:+d} of PyTorch"
     else:
         moves = [f"{s:+d} along axis {i}" for s, i in zip(steps, axes, strict=True) if s]
         says = f"shifted: Paddle's begins {' and '.join(moves)}"
-    yield Edit(what + says, move)
+    yield what + says, made
 
 
 def _replaced(a: np.ndarray, b: np.ndarray, axis: int) -> Edits:
@@ -162,37 +145,31 @@ def _replaced(a: np.ndarray, b: np.ndarray, axis: int) -> Edits:
     rows = np.take(a, differ, axis)
     word = "row" if axis == 0 else f"index of axis {axis}"
     what = "different" if rows.any() else "zero"
-
-    def put(x: np.ndarray) -> np.ndarray:
-        made = x.copy()
-        made[(slice(None),) * axis + (differ,)] = rows
-        return made
-
-    yield Edit(f"only {word} {listed(differ)} differs: {what} in Paddle", put)
+    made = b.copy()
+    made[(slice(None),) * axis + (differ,)] = rows
+    yield f"only {word} {listed(differ)} differs: {what} in Paddle", made
 
 
 def computed(a: np.ndarray, b: np.ndarray) -> Edits:
     """Rounded, scaled, offset, another function of the values, scaled slice by slice."""
     for name, through in PRECISIONS.items():
-        yield Edit(f"rounded to {name} in Paddle", through)
+        yield f"rounded to {name} in Paddle", through(b)
     if not b.any():
         return
     factor, constant = scale(a, b), float((a - b).mean())
     if factor:
-        says = f"scaled: {factor:.6g} x PyTorch's values{_known(factor)}"
-        yield Edit(says, lambda x: factor * x)
+        yield f"scaled: {factor:.6g} x PyTorch's values{_known(factor)}", factor * b
     if a.size > 2:
         sign = "plus" if constant > 0 else "minus"
-        says = f"offset: PyTorch's values {sign} {abs(constant):.6g} everywhere"
-        yield Edit(says, lambda x: x + constant)
+        yield f"offset: PyTorch's values {sign} {abs(constant):.6g} everywhere", b + constant
     for name, function in FUNCTIONS.items():
-        yield Edit(f"holds the {name} of PyTorch's values", function)
+        yield f"holds the {name} of PyTorch's values", function(b)
     for axis in reversed(range(a.ndim)) if a.ndim > 1 else ():
         if a.shape[axis] > 1 and a.size // a.shape[axis] > 3:
             yield _sliced(a, b, axis)
 
 
-def _sliced(a: np.ndarray, b: np.ndarray, axis: int) -> Edit[np.ndarray]:
+def _sliced(a: np.ndarray, b: np.ndarray, axis: int) -> tuple[str, np.ndarray]:
     """Each slice with the scale and the offset that fit it best."""
     others = tuple(i for i in range(a.ndim) if i != axis)
     centred = b - b.mean(axis=others, keepdims=True)
@@ -204,7 +181,7 @@ def _sliced(a: np.ndarray, b: np.ndarray, axis: int) -> Edit[np.ndarray]:
         f"other mean and standard deviation: along axis {axis} Paddle's values are PyTorch's x "
         f"({listed(factor.ravel())}) plus ({listed(offset.ravel())})"
     )
-    return Edit(says + (_known(factor.mean()) if same else ""), lambda x: factor * x + offset)
+    return says + (_known(factor.mean()) if same else ""), factor * b + offset
 
 
 def _known(factor: float) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from align.explain.arrays import array_edits, pixel_causes, token_causes
-from align.explain.experiment import Edit, first_cause
+from align.explain.experiment import Edits, first_cause, renamed
 from align.judge.distance import diagnose_shape
 from align.record.arrays import Arrays
 
@@ -46,7 +46,7 @@ def explain(found: Evidence, equal: Judge) -> str:
         equal: the judge of a key.
     """
     if found.key not in found.ours or found.key not in found.reference:
-        return _absent(found)
+        return renamed(found.key, found.ours, found.reference, np.array_equal)
     a, b = found.ours[found.key], found.reference[found.key]
     kind = _kind_of_number(a, b)
     if kind and a.shape == b.shape and np.array_equal(a.astype(np.float64), b.astype(np.float64)):
@@ -58,28 +58,16 @@ def explain(found: Evidence, equal: Judge) -> str:
     text = _whole(found, a, b, equal) if b.dtype.kind in "biu" else ""
     if a.shape != b.shape:
         return text or _shapes(a, b)
-    tried = itertools.chain(array_edits.single(a, b), array_edits.pairs(a, b))
-    return text or kind or _tried(a, b, tried, equal)
+    wide = a.astype(np.float64), b.astype(np.float64)
+    tried = itertools.chain(array_edits.single(*wide), array_edits.pairs(*wide))
+    return text or kind or _tried(*wide, tried, equal)
 
 
-def _tried(a: np.ndarray, b: np.ndarray, edits: Iterable[Edit[np.ndarray]], equal: Judge) -> str:
+def _tried(a: np.ndarray, b: np.ndarray, edits: Edits, equal: Judge) -> str:
     """The first edit of b that the judge takes for a."""
     if a.shape != b.shape or not b.size or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return ""
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    return first_cause(b, edits, lambda x: x.shape == a.shape and equal(a, 1.0 * x), BUDGET)
-
-
-def _absent(found: Evidence) -> str:
-    """A key of one side only, perhaps under another name on the other."""
-    sides = ("Paddle", found.ours), ("PyTorch", found.reference)
-    (who, lacks), (other, has) = sides if found.key in found.reference else sides[::-1]
-    array = has[found.key]
-    text = f"the key {found.key!r} is missing in {who}'s batches"
-    for name, one in lacks.items():
-        if name not in has and one.shape == array.shape and np.array_equal(one, array):
-            return f"{text}: its values are there under the name {name!r}"
-    return f"{text} ({other}'s hold {', '.join(map(str, has))})"
+    return first_cause(edits, lambda x: x.shape == a.shape and equal(a, 1.0 * x), BUDGET)
 
 
 def _kind_of_number(a: np.ndarray, b: np.ndarray) -> str:
@@ -92,7 +80,7 @@ def _kind_of_number(a: np.ndarray, b: np.ndarray) -> str:
 def _whole(found: Evidence, a: np.ndarray, b: np.ndarray, equal: Judge) -> str:
     """Labels, ids, masks, segments and positions; ids are read as texts first."""
     a, b = a.astype(np.float64), b.astype(np.float64)
-    edits: Iterable[Edit[np.ndarray]] = ()
+    edits: Edits = iter(())
     if a.shape == b.shape:
         kept = token_causes.padding_mask(found.reference, b.shape, besides=found.key)
         masks = [np.ones(b.shape, bool)] + ([] if kept is None else [kept])
@@ -108,17 +96,17 @@ def _whole(found: Evidence, a: np.ndarray, b: np.ndarray, equal: Judge) -> str:
     return text
 
 
-def _valued(a: np.ndarray, b: np.ndarray, kept: np.ndarray) -> array_edits.Edits:
+def _valued(a: np.ndarray, b: np.ndarray, kept: np.ndarray) -> Edits:
     """Every value of the reference became one value of ours where it is kept, whole numbers."""
     if not kept.any():
         return
     own, offset, flat = a[kept], a[kept][0] - b[kept][0], not np.ptp(a[kept])
     if not flat:
-        yield Edit(
+        says = (
             f"every value is {abs(offset):g} {'larger' if offset > 0 else 'smaller'} in Paddle: "
-            f"counted from {own.min():g} instead of {b[kept].min():g}",
-            lambda x: np.where(kept, x + offset, a),
+            f"counted from {own.min():g} instead of {b[kept].min():g}"
         )
+        yield says, np.where(kept, b + offset, a)
     values, where = np.unique(b, return_inverse=True)
     where = where.reshape(b.shape)
     images = values.astype(np.float64)
@@ -135,7 +123,7 @@ def _valued(a: np.ndarray, b: np.ndarray, kept: np.ndarray) -> array_edits.Edits
         says = f"inverted: PyTorch's {shown} in Paddle"
     elif len(moved) > SHOWN:
         says = f"{says} and others, one to one: another vocabulary"
-    yield Edit(says, lambda x: np.where(kept, images[where], a))
+    yield says, np.where(kept, images[where], a)
 
 
 def _shapes(a: np.ndarray, b: np.ndarray) -> str:

@@ -1,17 +1,19 @@
-"""Candidate edits of one wrong gradient: what turns PyTorch's into Paddle's.
-
-The gradients that arrive at the outputs of the same code are at hand, and the tensor whose gradient
-it is.
-"""
+"""Candidate edits of one wrong gradient, from the gradients that arrive at the same code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 
-from align.explain.experiment import EXPLAINED, Edit, close_to, first_cause, scale
+from align.explain.experiment import (
+    EXPLAINED,
+    Edits,
+    close_to,
+    first_cause,
+    named_factor,
+    scale,
+)
 from align.judge.distance import diagnose
 
 TRIALS = 30
@@ -26,81 +28,70 @@ UNKNOWN = (
 )
 
 
-@dataclass
-class GradientCase:
-    """One wrong gradient.
+def explain_gradient(
+    ours: np.ndarray,
+    expected: np.ndarray,
+    seeds: Sequence[np.ndarray] = (),
+    values: np.ndarray | None = None,
+) -> str:
+    """The cause of a wrong gradient of code whose output is right; a guess without one.
 
-    Attributes:
-        ours: Paddle's gradient, of the shape of `expected`.
+    Args:
+        ours: Paddle's gradient.
         expected: PyTorch's.
         seeds: gradients that arrive at the outputs of the same code, the reference's.
         values: the tensor whose gradient this is (the layer's input), None when unknown.
-        lengths: named lengths that a mean may forget: "batch" -> 4.
     """
-
-    ours: np.ndarray
-    expected: np.ndarray
-    seeds: Sequence[np.ndarray] = ()
-    values: np.ndarray | None = None
-    lengths: Mapping[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.ours = self.ours.astype(np.float64)
-        self.expected = self.expected.astype(np.float64)
-        seeds = [seed.astype(np.float64) for seed in self.seeds]
-        self.seeds = [seed for seed in seeds if seed.shape == self.expected.shape]
-
-
-def explain_gradient(case: GradientCase) -> str:
-    """The cause of a wrong gradient of code whose output is right; a guess without one."""
-    same = case.ours.shape == case.expected.shape
-    if not same or not case.ours.size or not np.isfinite(case.ours).all():
+    if ours.shape != expected.shape or not ours.size or not np.isfinite(ours).all():
         return ""
-    if np.abs(case.expected).max() <= 1e-12 * np.abs(case.ours).max():
+    a, b = ours.astype(np.float64), expected.astype(np.float64)
+    if np.abs(b).max() <= 1e-12 * np.abs(a).max():
         return "PyTorch sends no gradient back here (detach, no_grad); Paddle does"
-    near = EXPLAINED * float(np.abs(case.ours - case.expected).max())
-    found = first_cause(case.expected, _edits(case), close_to(case.ours, near), TRIALS)
-    hint = "" if found else diagnose(case.ours, case.expected, near)
+    near = EXPLAINED * float(np.abs(a - b).max())
+    found = first_cause(_edits(a, b, seeds, values), close_to(a, near), TRIALS)
+    hint = "" if found else diagnose(a, b, near)
     named = hint and "out of tolerance" not in hint
     return found or (f"its backward pass: the gradient {hint}" if named else UNKNOWN)
 
 
-def _edits(case: GradientCase) -> Iterator[Edit[np.ndarray]]:
+def _edits(
+    a: np.ndarray, b: np.ndarray, seeds: Sequence[np.ndarray], values: np.ndarray | None
+) -> Edits:
     """The simple ones first: what can be two things is called the simpler one."""
-    a, b = case.ours, case.expected
-    yield Edit(f"no gradient comes back: {_CUT}", lambda g: 0 * g)
+    yield f"no gradient comes back: {_CUT}", 0 * b
+    lengths = {f"the length of axis {i}": n for seed in seeds[:1] for i, n in enumerate(seed.shape)}
     factor = scale(a, b)
-    yield Edit(_scaled(factor, case.lengths), lambda g: factor * g)
+    told = named_factor(factor, lengths)
+    said = f"its backward pass: the gradient is {factor:.3f} x the reference"
+    yield f"{said}: perhaps {told}" if told else said, factor * b
+    alike = [seed.astype(np.float64) for seed in seeds if seed.shape == b.shape]
     branch = "the gradient through the residual connection is"
-    for seed in case.seeds:
-        yield Edit(f"{branch} missing: the shortcut is detached", lambda g, s=seed: g - s)
-        yield Edit(f"{branch} counted once too often", lambda g, s=seed: g + s)
-    for seed in case.seeds:
-        yield Edit(_UNCHANGED, lambda g, s=seed: s)
+    for seed in alike:
+        yield f"{branch} missing: the shortcut is detached", b - seed
+        yield f"{branch} counted once too often", b + seed
+    for seed in alike:
+        yield _UNCHANGED, seed
     top = float(np.abs(a).max())
     if (np.abs(a) >= (1 - 1e-9) * top).sum() > 1:
-        said = f"the gradient is clipped at {top:.4g} in Paddle"
-        yield Edit(said, lambda g: np.clip(g, -top, top))
+        yield f"the gradient is clipped at {top:.4g} in Paddle", np.clip(b, -top, top)
+    if values is None and a.ndim == 2:
+        yield from _row(a, b)
     open_ = a != 0
-    told = f"Paddle sends no gradient back {_where(case.values, ~open_)}, PyTorch does"
-    yield Edit(told, lambda g: g * open_)
+    yield f"Paddle sends no gradient back {_where(values, ~open_)}, PyTorch does", b * open_
     shut = (b == 0) & open_
     if not shut.all():
-        told = f"PyTorch sends no gradient back {_where(case.values, shut)}, Paddle does"
-        yield Edit(told, lambda g: np.where(shut, a, g))
+        told = f"PyTorch sends no gradient back {_where(values, shut)}, Paddle does"
+        yield told, np.where(shut, a, b)
 
 
-def _scaled(factor: float, lengths: Mapping[str, int]) -> str:
-    """A constant factor, by its name where it has one."""
-    if abs(factor + 1) < 1e-6:
-        return "its backward pass: the gradient has the opposite sign (a gradient reversal)"
-    text = f"its backward pass: the gradient is {factor:.3f} x the reference"
-    for name, length in lengths.items():
-        if length > 1 and abs(factor / length - 1) < 1e-6:
-            return f"{text} ({length} is the length of {name}: perhaps a mean is missing, 1/N)"
-        if length > 1 and abs(factor * length - 1) < 1e-6:
-            return f"{text} (1 / {length}, the length of {name}: perhaps one 1/N is too many)"
-    return text
+def _row(a: np.ndarray, b: np.ndarray) -> Edits:
+    """A row of a parameter that only one side trains."""
+    trained = [x.any(axis=1) for x in (a, b)]
+    for row in np.flatnonzero(trained[0] != trained[1])[:1]:
+        does = ("does not train it", "does") if trained[1][row] else ("trains it", "does not")
+        made = b.copy()
+        made[row] = a[row]
+        yield f"padding_idx: row {row} of the embedding: Paddle {does[0]}, PyTorch {does[1]}", made
 
 
 def _where(values: np.ndarray | None, still: np.ndarray) -> str:

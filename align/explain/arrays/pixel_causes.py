@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from align.explain.arrays.array_edits import Edits, computed, pairs, reordered, shifted, turned
-from align.explain.experiment import Edit, first_cause, fitted
+from align.explain.arrays.array_edits import computed, pairs, reordered, shifted, turned
+from align.explain.experiment import Edits, first_cause, fitted
 
 CHANNELS = (1, 3, 4)
 FARTHEST = 8  # pixels that a crop may be shifted by
@@ -55,15 +55,14 @@ def explain_images(
         told.append("Paddle's images are bytes")
     if a.shape != b.shape:
         sizes = [" x ".join(map(str, x.shape[1:])) for x in (a, b)]
-        told.append(f"image size: {sizes[0]} in Paddle, {sizes[1]} in PyTorch (channels x height x "
-                    "width)")  # fmt: skip
+        told.append(f"image size: {sizes[0]} in Paddle, {sizes[1]} in PyTorch (C x H x W)")
     elif np.isfinite(a).all() and np.isfinite(b).all() and not np.array_equal(a, b):
         precision = np.result_type(reference.dtype, np.float32)
 
         def passes(made: np.ndarray) -> bool:
             return made.shape == a.shape and equal(a.astype(precision), made.astype(precision))
 
-        told.append(_in_words(first_cause(b, _edits(a, b), passes, BUDGET)) or _guess(a, b))
+        told.append(_in_words(first_cause(_edits(a, b), passes, BUDGET)) or _guess(a, b))
     return "; ".join(filter(None, told))
 
 
@@ -81,12 +80,10 @@ def _channels_first(x: np.ndarray) -> tuple[np.ndarray, str]:
 def _edits(a: np.ndarray, b: np.ndarray) -> Edits:
     """Edits of images of one shape (B, C, H, W)."""
     yield from turned(b)
-    for turn in turned(b):
-        if turn.apply(b).shape == b.shape:
-            yield Edit(
-                f"some images only: {turn.says}: a random augmentation that is not shared",
-                lambda x, turn=turn.apply: _nearest(a, x, turn(x)),
-            )
+    for says, made in turned(b):
+        if made.shape == b.shape:
+            told = f"some images only: {says}: a random augmentation that is not shared"
+            yield told, _nearest(a, b, made)
     yield from shifted(a, b, (2, 3), FARTHEST, "crop ")
     yield from computed(a, b)
     yield from reordered(a, b)

@@ -15,11 +15,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from align.explain.arrays.token_causes import padding_mask
-from align.explain.experiment import Edit, first_cause
+from align.explain.experiment import first_cause
 from align.record.arrays import Arrays
 
 NEAR = 1e-5  # part of the typical signature within which two floating rows are one
 SHOWN = 4
+
+Made = tuple[str, np.ndarray | None]
+"""A sentence, and the rows that PyTorch's would be if it were true."""
 
 
 @dataclass
@@ -85,7 +88,7 @@ def explain(ours: RowLog, reference: RowLog) -> str:
         text = f"Paddle's batches hold {sizes[0]} rows, PyTorch's {sizes[1]}"
         same = ours.sizes == reference.sizes
         return "" if same else f"another batch size: {text}; the rows and their order are the same"
-    return _first(*codes, [_ended(*codes, ours.sizes, reference.sizes), *_reordered(*codes)])
+    return _first(codes[0], [_ended(*codes, ours.sizes, reference.sizes), *_reordered(*codes)])
 
 
 def explain_key(key: str, ours: RowLog, reference: RowLog) -> str:
@@ -93,12 +96,12 @@ def explain_key(key: str, ours: RowLog, reference: RowLog) -> str:
     codes = _codes(ours, reference, [key])
     if codes is None or len(set(codes[1].tolist())) < 2:
         return ""
-    text = _first(*codes, _reordered(*codes)[:3])
+    text = _first(codes[0], _reordered(*codes)[:3])
     return f"{text}; the other keys do not follow it" if text else ""
 
 
-def _first(a: np.ndarray, b: np.ndarray, edits: Sequence[Edit[np.ndarray]]) -> str:
-    return first_cause(b, edits, lambda made: np.array_equal(a, made), len(edits) + 1)
+def _first(a: np.ndarray, edits: Sequence[Made]) -> str:
+    return first_cause(edits, lambda made: np.array_equal(a, made), len(edits) + 1)
 
 
 def _codes(
@@ -125,9 +128,7 @@ def _codes(
     return joint.ravel()[:width], joint.ravel()[width:]
 
 
-def _ended(
-    a: np.ndarray, b: np.ndarray, sizes: Sequence[int], theirs: Sequence[int]
-) -> Edit[np.ndarray]:
+def _ended(a: np.ndarray, b: np.ndarray, sizes: Sequence[int], theirs: Sequence[int]) -> Made:
     """One side has the beginning of the other's rows."""
     who, other, held, full = "Paddle", "PyTorch", sizes, theirs
     if len(a) > len(b):
@@ -138,10 +139,10 @@ def _ended(
         says = f"drop_last: {who} drops the last incomplete batch of {count} rows, {other} keeps it"
     elif who == "PyTorch" and len(full) == len(held) and set(a[len(b) :]) <= set(b):
         says = f"Paddle's last batch is filled up with {count} rows that it has given before"
-    return Edit(says, lambda x: np.concatenate([x, a[len(x) :]])[: len(a)])
+    return says, np.concatenate([b, a[len(b) :]])[: len(a)]
 
 
-def _reordered(a: np.ndarray, b: np.ndarray) -> list[Edit[np.ndarray]]:
+def _reordered(a: np.ndarray, b: np.ndarray) -> list[Made]:
     """The same rows in another order, some left out, some again."""
     wanted, held = Counter(a.tolist()), Counter(b.tolist())
     extra, lost = wanted - held, held - wanted
@@ -151,12 +152,11 @@ def _reordered(a: np.ndarray, b: np.ndarray) -> list[Edit[np.ndarray]]:
     moved = f"{rest}: row {where} of Paddle is row {int(np.argmax(b == a[where]))} of PyTorch"
     rows = ", ".join(str(int(np.argmax(b == code))) for code in list(extra or lost)[:SHOWN])
     left, known = np.isin(b, list(lost)), set(extra) <= set(held)
+    left_out = f"Paddle leaves {missing} of PyTorch's {len(b)} rows out: row {rows}"
+    repeated = f"duplicates: {again} rows come once more{rest}: row {rows} of PyTorch"
     return [
-        Edit("sample order: the rows come in reverse order", lambda x: x[::-1]),
-        Edit(f"Paddle leaves {missing} of PyTorch's {len(b)} rows out: row {rows}",
-             lambda x: x[~left] if missing else None),
-        Edit(f"sample order: the same rows in another order{moved}",
-             lambda x: None if again else a),
-        Edit(f"duplicates: {again} rows come once more{rest}: row {rows} of PyTorch",
-             lambda x: a if known else None),
-    ]  # fmt: skip
+        ("sample order: the rows come in reverse order", b[::-1]),
+        (left_out, b[~left] if missing else None),
+        (f"sample order: the same rows in another order{moved}", None if again else a),
+        (repeated, a if known else None),
+    ]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from align.explain.experiment import EXPLAINED, Edit, close_to, first_cause, scale
+from align.explain.experiment import EXPLAINED, Edits, close_to, first_cause, scale
 
 MOMENTA = (0.1, 0.01, 0.001, 0.05, 0.2, 0.3)
 """PyTorch's, of which the variance of a batch is read off."""
@@ -29,19 +27,18 @@ def explain_statistic(name: str, before: np.ndarray, ours: np.ndarray, b: np.nda
     if not (b - before).any():
         return ""
     judge = close_to(ours, EXPLAINED * float(np.abs(ours - b).max()))
-    said = first_cause(b, _edits(before, ours, b), judge, TRIALS)
+    said = first_cause(_edits(before, ours, b), judge, TRIALS)
     return f"{name}: {said}" if said else ""
 
 
-def _edits(before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> Iterator[Edit[np.ndarray]]:
-    says = "Paddle does not move it (running statistics are used, or frozen)"
-    yield Edit(says, lambda x: before)
+def _edits(before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> Edits:
+    yield "Paddle does not move it (running statistics are used, or frozen)", before
     ratio = scale(ours - before, b - before)
     moves = f"Paddle moves it {ratio:.4g} times as far as PyTorch"
     for times in (9, 99):
         says = "momentum is written in PyTorch's convention; Paddle's is 1 - PyTorch's, so use"
         said = f"{moves}: {says} momentum={times / (times + 1):g}"
-        yield Edit(said, lambda x, times=times: before + times * (x - before))
+        yield said, before + times * (b - before)
     for momentum in MOMENTA:
         rest = (1 - momentum) * before
         factor = scale(ours - rest, b - rest)
@@ -49,9 +46,9 @@ def _edits(before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> Iterator[Edit
         if n > 1:
             words = ("n", "n - 1") if factor < 1 else ("n - 1", "n")
             exact = (n - 1) / n if factor < 1 else n / (n - 1)
-            yield Edit(
+            said = (
                 f"the running variance is divided by {words[0]} in Paddle, by {words[1]} in "
-                f"PyTorch (n = {n}): by n it is biased",
-                lambda x, rest=rest, exact=exact: rest + exact * (x - rest),
+                f"PyTorch (n = {n}): by n it is biased"
             )
-    yield Edit(f"{moves}: another momentum", lambda x: before + ratio * (x - before))
+            yield said, rest + exact * (b - rest)
+    yield f"{moves}: another momentum", before + ratio * (b - before)

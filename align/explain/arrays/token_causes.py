@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from align.explain.experiment import Edit, first_cause
+from align.explain.experiment import first_cause
 from align.record.arrays import Arrays
 
 BUDGET = 100  # trials for each side
@@ -62,7 +62,7 @@ def explain_batch(ours: Arrays, reference: Arrays, key: str) -> str:
             """What both sides cut at the same length may go on in any way."""
             return all(rows[i] == made[i] for i in known or range(len(made)))
 
-        found = first_cause(given, _edits(made, given, who, other), passes, BUDGET)
+        found = first_cause(_edits(made, given, who, other), passes, BUDGET)
         if found:
             return found
     return _guess(a, b, known)
@@ -95,20 +95,18 @@ def _guessed(ids: np.ndarray) -> np.ndarray:
     return np.ones(ids.shape, dtype=bool)
 
 
-def _edits(made: Tokens, given: Tokens, who: str, other: str) -> Iterator[Edit[Tokens]]:
+def _edits(
+    made: Tokens, given: Tokens, who: str, other: str
+) -> Iterator[tuple[str, Tokens | None]]:
     """What makes one side's rows from the other's; `who` is the side that is made."""
-
-    def each(says: str, change: Callable[[Row], Row]) -> Edit[Tokens]:
-        return Edit(says, lambda rows: [change(row) for row in rows])
-
     limit, longest = (max(map(len, rows)) for rows in (made, given))
     if limit < longest:
         cut = f"truncation: {who} cuts rows at {limit} tokens, {other} at {longest}"
         end = f"{cut}; {who} keeps the end of a row, {other} the beginning"
-        yield each(cut, lambda row: row if len(row) <= limit else row[: limit - 1] + row[-1:])
-        yield each(f"{cut}; {who} does not close them", lambda row: row[:limit])
-        yield each(end, lambda row: row[-limit:])
-        yield each(end, lambda row: row if len(row) <= limit else row[:1] + row[1 - limit :])
+        yield cut, [r if len(r) <= limit else r[: limit - 1] + r[-1:] for r in given]
+        yield f"{cut}; {who} does not close them", [row[:limit] for row in given]
+        yield end, [row[-limit:] for row in given]
+        yield end, [r if len(r) <= limit else r[:1] + r[1 - limit :] for r in given]
     word = "missing" if who == "Paddle" else "extra"
     begin, last = ({row[at] for row in given if row} for at in (0, -1))
     for title, tokens in (
@@ -119,11 +117,9 @@ def _edits(made: Tokens, given: Tokens, who: str, other: str) -> Iterator[Edit[T
         names = " and ".join(map(str, sorted(tokens)))
         says = f"{title} {word} in Paddle: {other} adds {names}, {who} does not"
         if max(len(begin), len(last)) == 1:
-            yield each(says, lambda row, tokens=tokens: [t for t in row if t not in tokens])
-    yield Edit(
-        "the two sentences of a pair are exchanged (swapped): the second one is first in Paddle",
-        _exchanged,
-    )
+            yield says, [[t for t in row if t not in tokens] for row in given]
+    says = "the two sentences of a pair are exchanged (swapped): the second one is first in Paddle"
+    yield says, _exchanged(given)
 
 
 def _exchanged(rows: Tokens) -> Tokens | None:

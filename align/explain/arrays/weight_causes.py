@@ -13,7 +13,7 @@ import os.path
 import numpy as np
 
 from align.explain.arrays import array_edits
-from align.explain.experiment import EXPLAINED, Edit, becomes, close_to, first_cause
+from align.explain.experiment import EXPLAINED, close_to, first_cause
 from align.judge.distance import diagnose_shape
 from align.record.arrays import Arrays
 
@@ -54,9 +54,9 @@ class Explainer:
         pairs = array_edits.pairs(a, b) if a.size <= LARGEST else ()
         tried = itertools.chain(array_edits.single(a, b), pairs)
         edits = itertools.chain(sources, tried if a.size == 1 or np.ptp(a) else ())
-        return first_cause(b, edits, close_to(a, near), BUDGET) or _guess(a, b)
+        return first_cause(edits, close_to(a, near), BUDGET) or _guess(a, b)
 
-    def _sources(self, name: str, a: np.ndarray) -> list[Edit[np.ndarray]]:
+    def _sources(self, name: str, a: np.ndarray) -> list[tuple[str, np.ndarray]]:
         """Other tensors that hold Paddle's values, those that share most of the path first."""
         own, found = _digest(self.expected[name]), []
         for turned, word in ((a, ""), (a.T, ", transposed")) if a.ndim == 2 else ((a, ""),):
@@ -67,8 +67,8 @@ class Explainer:
                 if swapped:
                     says = f"swapped with {other!r}: each holds the other's values"
                 if swapped or a.size == 1 or np.ptp(a):
-                    found.append((not swapped, becomes(says, self.ours[name])))
-        return [edit for _, edit in sorted(found, key=lambda one: one[0])]
+                    found.append((says, a))
+        return sorted(found, key=lambda one: not one[0].startswith("swapped"))
 
 
 def _digest(array: np.ndarray) -> tuple:

@@ -15,10 +15,10 @@ import paddle
 
 from align.explain.arrays.gradient_edits import UNKNOWN
 from align.explain.calls import layer_edits, number_edits
-from align.explain.calls.call_values import Around
+from align.explain.calls.call_values import EVERY, Around, CallRow
 from align.explain.calls.place_rows import PLACE_ROWS
 from align.explain.calls.value_rows import VALUE_ROWS
-from align.explain.experiment import Edit, becomes, first_cause
+from align.explain.experiment import first_cause
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.swapping import attributes
 from align.frameworks.watched_calls import WatchedCall, watched_in
@@ -35,6 +35,7 @@ LEAST, MOST = 100, 2_000  # trials of a large layer, and of a small one
 ROWS = (*VALUE_ROWS, *PLACE_ROWS)
 
 Changes = Iterator[tuple[str, AbstractContextManager]]
+Answer = Callable[[WatchedCall], Any]
 
 
 def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
@@ -55,8 +56,7 @@ def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
         guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench)
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
         changes = _changes(pair, bench, guilty, calls if len(calls) <= MANY else [], budget)
-        edits = (becomes(said, change) for said, change in changes)
-        return first_cause(None, edits, bench.mended_by, budget), recorded, guess
+        return first_cause(changes, bench.mended_by, budget), recorded, guess
 
 
 def _changes(
@@ -69,10 +69,8 @@ def _changes(
     yield from layer_edits.weights(bench)
     yield from layer_edits.insertions(bench)
     around = Around(_masks(bench, module), _widths(bench, calls))
-    for numbers in together(calls):
-        call = calls[numbers[0]]
-        for said, answer in edits(call, around):
-            yield _told(bench, said, call), watching(bench, instead(numbers, answer))
+    for call, said, answer in edits(ROWS, calls, around):
+        yield _told(bench, said, call), watching(bench, answer)
     yield from layer_edits.inputs(bench)
     for numbers in number_edits.lines(calls):
         if bench.trials >= budget:
@@ -82,17 +80,22 @@ def _changes(
             yield _told(bench, said, call), watching(bench, instead(numbers, answer))
 
 
-def edits(call: WatchedCall, around: Around) -> Iterator[tuple[str, Callable[[WatchedCall], Any]]]:
-    """What may be wrong with a call, by the tables of rows: the sentence and the right call."""
-    for row in ROWS:
-        if call.name not in row.functions.split():
-            continue
-        try:
-            held = [(row.sentence(call, v), v) for v in row.values(call, around)]
-        except ERRORS:  # a call of an unforeseen form has no such edit
-            continue
-        for said, value in held:
-            yield said, lambda one, row=row, v=value: row.answer(one, v)
+def edits(
+    rows: Sequence[CallRow], calls: Sequence[WatchedCall], around: Around
+) -> Iterator[tuple[WatchedCall, str, Answer]]:
+    """What may be wrong with each call, by a table: the call, the sentence, the right answers."""
+    for numbers in together(calls):
+        call = calls[numbers[0]]
+        for row in rows:
+            if row.functions != EVERY and call.name not in row.functions.split():
+                continue
+            try:
+                held = [(row.sentence(call, v), v) for v in row.values(call, around)]
+            except ERRORS:  # a call of an unforeseen form has no such edit
+                continue
+            for said, value in held:
+                right = instead(numbers, lambda one, row=row, v=value: row.answer(one, v))
+                yield call, said, right
 
 
 def _told(bench: Bench, said: str, call: WatchedCall) -> str:
@@ -109,7 +112,7 @@ def together(calls: Sequence[WatchedCall]) -> list[list[int]]:
     return [[c.number] for c in calls] + [held for held in lines.values() if len(held) > 1]
 
 
-def instead(numbers: Sequence[int], answer: Callable[[WatchedCall], Any]) -> Callable:
+def instead(numbers: Sequence[int], answer: Answer) -> Answer:
     """Some calls answered in another way, all others as they are."""
     return lambda call: answer(call) if call.number in numbers else call.go()
 
@@ -122,7 +125,7 @@ def _miss(bench: Bench, numbers: Sequence[int]) -> number_edits.Miss:
     error = first.ours - first.expected
     energy = float(np.vdot(error, error))
 
-    def miss(answer: Callable[[WatchedCall], Any]) -> float | None:
+    def miss(answer: Answer) -> float | None:
         held = bench.trial(watching(bench, instead(numbers, answer)))
         if not held:
             return None if held is None else 0.0
@@ -132,7 +135,7 @@ def _miss(bench: Bench, numbers: Sequence[int]) -> number_edits.Miss:
     return miss
 
 
-def watching(bench: Bench, answer: Callable[[WatchedCall], Any]) -> AbstractContextManager:
+def watching(bench: Bench, answer: Answer) -> AbstractContextManager:
     """Every call in the layer's own code through ``answer``."""
     return watched_in(bench.layer, answer, lambda: bench.inside)
 
@@ -167,13 +170,27 @@ def _widths(bench: Bench, calls: list[WatchedCall]) -> list[int]:
 
 
 TRIALS = 200
-CUTS = {
-    "detach": "detach() cuts the graph: no gradient passes there, in PyTorch it does",
-    "diag_embed": "paddle.diag_embed has no gradient: it cuts the graph; multiply by an identity",
-}
-"""Function -> what a call of it does to the gradient."""
-
-
+CUT_ROWS = (
+    CallRow(
+        "detach",
+        "detach() cuts the graph: no gradient passes there, in PyTorch it does",
+        lambda call, _: call.args[0],
+    ),
+    CallRow(
+        "diag_embed",
+        "paddle.diag_embed has no gradient: it cuts the graph; multiply by an identity",
+        lambda call, _: (
+            call.args[0].unsqueeze(-1)
+            * paddle.eye(call.args[0].shape[-1], dtype=call.args[0].dtype)
+        ),
+    ),
+    CallRow(
+        EVERY,
+        "PyTorch cuts the graph after {name}, Paddle does not: detach() is missing",
+        lambda call, _: call.go().detach(),
+    ),
+)
+"""Cuts of the graph: on one side only."""
 OTHERWISE = (
     "the forward pass is right and the gradient is not, and no cut of the graph explains it: "
     "perhaps a backward pass of its own (PyLayer) is wrong"
@@ -194,32 +211,12 @@ def explained(pair: AnyPair, key: str, formula: str) -> str:
     ours = trial.gradients(watched_in(trial.layer, lambda call: calls.append(call) or call.go()))
     if ours is None or trial.right(ours):
         return formula
-    found = first_cause(None, _edits(trial.layer, calls), trial.mended_by, TRIALS)
+    found = first_cause(_cuts(trial.layer, calls), trial.mended_by, TRIALS)
     return found or (OTHERWISE if formula == UNKNOWN else formula)
 
 
-def _edits(layer: Any, calls: list[WatchedCall]) -> Iterator[Edit[Any]]:
-    """Cuts of Paddle undone, then cuts that PyTorch may have."""
-    for numbers in together([call for call in calls if call.name in CUTS]):
-        call = calls[numbers[0]]
-        yield becomes(
-            f"{CUTS[call.name]} ({call.place})", watched_in(layer, instead(numbers, _joined))
-        )
+def _cuts(layer: Any, calls: Sequence[WatchedCall]) -> Changes:
     said = "no_grad() cuts the graph: no gradient passes there, in PyTorch it does"
-    yield becomes(said, attributes(paddle, no_grad=contextlib.nullcontext))
-    for numbers in together([call for call in calls if call.name not in CUTS]):
-        call = calls[numbers[0]]
-        said = f"PyTorch cuts the graph after {call.name}, Paddle does not: detach() is missing"
-        yield becomes(f"{said} ({call.place})", watched_in(layer, instead(numbers, _detached)))
-
-
-def _joined(call: WatchedCall) -> Any:
-    """A cut in a form that hands gradients on."""
-    x = call.args[0]
-    if call.name == "diag_embed":
-        return x.unsqueeze(-1) * paddle.eye(x.shape[-1], dtype=x.dtype)
-    return x
-
-
-def _detached(call: WatchedCall) -> Any:
-    return call.go().detach()
+    yield said, attributes(paddle, no_grad=contextlib.nullcontext)
+    for call, said, answer in edits(CUT_ROWS, calls, Around()):
+        yield f"{said} ({call.place})", watched_in(layer, answer)

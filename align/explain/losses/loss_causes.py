@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from align.explain.experiment import EXPLAINED, Edit, becomes, first_cause, scale
+from align.explain.experiment import EXPLAINED, SAME, first_cause, named_factor, scale
 from align.explain.losses.loss_recipes import (
     HUBER,
     SMOOTHING,
@@ -23,9 +23,9 @@ from align.explain.losses.loss_recipes import (
 )
 from align.record.arrays import Arrays
 
-SAME = 1e-6  # relative difference of numbers that are one
 LARGEST = 500_000  # elements; the formulas are not worth more
 BUDGET = 100  # trials
+SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def explain(outputs: Arrays, labels: np.ndarray | None, ours: LossRun, reference
         _of_options(outputs, labels, ours, reference),
         _of_the_whole(outputs, ours, reference),
     )
-    return first_cause(reference, edits, passes, BUDGET)
+    return first_cause(edits, passes, BUDGET)
 
 
 def _near(a: np.ndarray, b: np.ndarray, made: np.ndarray) -> bool:
@@ -107,7 +107,10 @@ def _shape(a: np.ndarray, b: np.ndarray) -> str:
     return f"{shapes}: reduction: {who} takes the {taken[0]} of the other's" if taken else shapes
 
 
-def _of_parts(ours: LossRun, reference: LossRun) -> Iterator[Edit[LossRun]]:
+Edits = Iterator[tuple[str, LossRun]]
+
+
+def _of_parts(ours: LossRun, reference: LossRun) -> Edits:
     """Of the value alone, of the gradient alone, of one output's gradient."""
     a, b, slopes = ours.value, reference.value, reference.gradients
     pairs = {p: (ours.gradients.get(p, np.zeros_like(g)), g) for p, g in slopes.items()}
@@ -117,7 +120,7 @@ def _of_parts(ours: LossRun, reference: LossRun) -> Iterator[Edit[LossRun]]:
     how = "is zero" if ours.gradients else "does not exist"
     where = "the graph is cut between output and loss (detach, stop_gradient, no_grad, NumPy)"
     for value, text in ((b, "the value is right"), (a, "and the value differs")):
-        yield Edit(f"the gradient {how}, {text}: {where}", lambda r, v=value: r.changed(v, {}))
+        yield f"the gradient {how}, {text}: {where}", reference.changed(value, {})
     for path, (own, theirs) in pairs.items() if len(pairs) > 1 else ():
         factor = scale(own, theirs)
         edited = reference.changed(a, {**slopes, path: factor * theirs})  # its value is unknown
@@ -125,26 +128,23 @@ def _of_parts(ours: LossRun, reference: LossRun) -> Iterator[Edit[LossRun]]:
         if not own.any():
             text = f"a term is missing: Paddle's loss leaves the output {path!r} out (no gradient)"
         if abs(factor - 1) > SAME:
-            yield becomes(text, edited)
+            yield text, edited
     factor = scale(*(np.concatenate([x[i].ravel() for x in pairs.values()]) for i in (0, 1)))
-    yield Edit(
-        f"the gradient is {factor:.6g} times PyTorch's, the value is right: a scale in the "
-        "backward pass only",
-        lambda r: r.changed(b, factor),
-    )
-    yield Edit("the value has the opposite sign, the gradient is right", lambda r: r.changed(-b))
+    says = f"the gradient is {factor:.6g} times PyTorch's, the value is right: a scale in the"
+    yield f"{says} backward pass only", reference.changed(b, factor)
+    yield "the value has the opposite sign, the gradient is right", reference.changed(-b)
     constant = float((a - b).mean())
     more = ("plus", "added") if constant > 0 else ("minus", "missing")
-    yield Edit(
+    says = (
         f"the value is PyTorch's {more[0]} {abs(constant):.6g}, the gradient agrees: a term that "
-        f"does not depend on the output is {more[1]} in Paddle",
-        lambda r: r.changed(b + constant),
+        f"does not depend on the output is {more[1]} in Paddle"
     )
+    yield says, reference.changed(b + constant)
 
 
 def _of_options(
     outputs: Arrays, labels: np.ndarray | None, ours: LossRun, reference: LossRun
-) -> Iterator[Edit[LossRun]]:
+) -> Edits:
     """Of textbook losses on the output whose gradient differs most."""
     apart = {
         path: float(np.abs(ours.gradients[path] - b).max() / (np.abs(b).max() or 1.0))
@@ -154,50 +154,36 @@ def _of_options(
     path = max(apart, key=lambda name: apart[name], default=None)
     if path is None or outputs[path].size > LARGEST or ours.value.size > 1:
         return
-    sides = [(float(r.value.ravel()[0]), r.gradients[path]) for r in (ours, reference)]
-    text = options_cause(outputs[path], labels, *sides)
-    if text:
-        yield becomes(text, ours)  # both losses were made again by their options
+    for items in arrangements(outputs[path], labels):
+        sides = (Measured(items, r.value, r.gradients[path]) for r in (ours, reference))
+        text = _options(items, *sides)
+        if text:
+            yield text, ours  # both losses were made again by their options
 
 
-def _of_the_whole(outputs: Arrays, ours: LossRun, reference: LossRun) -> Iterator[Edit[LossRun]]:
+def _of_the_whole(outputs: Arrays, ours: LossRun, reference: LossRun) -> Edits:
     """Value and gradient times one number."""
     factor, each = scale(ours.value, reference.value), ours.value.size > 1
     output = next(iter(outputs.values()), np.zeros(()))
     what = "every value of the loss is" if each else "loss and gradient are"
-    yield Edit(
-        f"{what} {factor:.6g} times PyTorch's{named_factor(factor, output)}",
-        lambda r: r.changed(factor * r.value, factor),
-    )
+    says = f"{what} {factor:.6g} times PyTorch's{_factor_in_words(factor, output)}"
+    yield says, reference.changed(factor * reference.value, factor)
 
 
-SAME = 1e-5  # relative difference of fitted numbers that are one
-SHOWN = 4
-
-Side = tuple[float, np.ndarray]
-"""Value of a loss and gradient of its output."""
-
-
-def options_cause(
-    output: np.ndarray, labels: np.ndarray | None, ours: Side, reference: Side
-) -> str:
+def _options(items: Items, mine: Measured, theirs: Measured) -> str:
     """What Paddle's loss computes in another way; "" when the table does not hold both."""
-    for items in arrangements(output, labels):
-        mine, theirs = (Measured(items, *side) for side in (ours, reference))
-        b = theirs.recipe()
-        a = mine.recipe(_smoothing(b))
-        b = b or theirs.recipe(_smoothing(a))
-        if a is None or b is None:
-            continue
-        near = max(0.01 * abs(ours[0] - reference[0]), SAME * abs(reference[0]))
-        if abs(a.constant * abs(ours[0]) - b.constant * abs(reference[0])) > near:
-            continue
-        text = "; ".join(_differing(items, a, b))
-        if a.formula.name != b.formula.name:
-            return f"another formula: Paddle computes {a.formula}, PyTorch {b.formula}"
-        if text:
-            return f"{a.formula.name}: {text}"
-    return ""
+    b = theirs.recipe()
+    a = mine.recipe(_smoothing(b))
+    b = b or theirs.recipe(_smoothing(a))
+    if a is None or b is None:
+        return ""
+    near = max(0.01 * abs(mine.value - theirs.value), SAME * abs(theirs.value))
+    if abs(a.constant * abs(mine.value) - b.constant * abs(theirs.value)) > near:
+        return ""
+    if a.formula.name != b.formula.name:
+        return f"another formula: Paddle computes {a.formula}, PyTorch {b.formula}"
+    text = "; ".join(_differing(items, a, b))
+    return text and f"{a.formula.name}: {text}"
 
 
 def _smoothing(one: LossRecipe | None) -> float:
@@ -230,7 +216,7 @@ def _differing(items: Items, a: LossRecipe, b: LossRecipe) -> Iterator[str]:
         names = [_divisor(items, one, v) for one, v in ((a, own), (b, theirs))]
         times = f"loss and gradient are {ratio:.6g} times PyTorch's"
         told = f"reduction: Paddle {names[0]}, PyTorch {names[1]} ({times})"
-        yield told if all(names) else f"a factor: {times}{named_factor(ratio, items.scores)}"
+        yield told if all(names) else f"a factor: {times}{_factor_in_words(ratio, items.scores)}"
     elif not tables or np.abs(np.subtract(*tables)).max() <= 10 * SAME:
         summed = [abs(float(one.factors.sum()) - 1) < SAME for one in (a, b)]
         names = ["the sum of the labels' weights" if s else "another number" for s in summed]
@@ -266,18 +252,11 @@ def _divisor(items: Items, one: LossRecipe, value: float) -> str:
     return next((text for number, text in named.items() if abs(value / number - 1) < SAME), "")
 
 
-def named_factor(factor: float, output: np.ndarray) -> str:
-    """What a factor between two losses is, in brackets; "" for a number that means nothing.
-
-    Args:
-        factor: Paddle's loss by PyTorch's.
-        output: whose rows and elements are counted.
-    """
-    known = {-1.0: "the opposite sign"}
-    for what, count in (("rows", len(output)), ("elements", output.size)) if output.ndim else ():
-        known |= {float(count): f"the number of {what}: a sum for a mean"}
-        known |= {1.0 / count: f"1 / {count}, of the number of {what}: a mean for a sum"}
-    divisor = round(1 / factor) if 0 < factor < 1 else 1
-    if divisor > 1:
-        known.setdefault(1.0 / divisor, f"divided by {divisor}; perhaps gradient accumulation")
-    return next((f" ({text})" for f, text in known.items() if abs(factor / f - 1) < SAME), "")
+def _factor_in_words(factor: float, output: np.ndarray) -> str:
+    """What a factor between two losses is, in brackets; "" for a number that means nothing."""
+    rows = len(np.atleast_1d(output))
+    lengths = {"the number of rows": rows, "the number of elements": output.size}
+    told, divisor = named_factor(factor, lengths), round(1 / factor) if 0 < factor < 1 else 1
+    if not told and divisor > 1 and abs(factor * divisor - 1) < SAME:
+        told = f"divided by {divisor}; perhaps gradient accumulation"
+    return f" ({told})" if told else ""

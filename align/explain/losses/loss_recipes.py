@@ -104,8 +104,8 @@ def arrangements(output: np.ndarray, labels: np.ndarray | None) -> Iterator[Item
 class Measured:
     """One framework's loss of some items: its value and its gradient, of the output's shape."""
 
-    def __init__(self, items: Items, value: float, gradient: np.ndarray) -> None:
-        self.items, self.value = items, value
+    def __init__(self, items: Items, value: np.ndarray, gradient: np.ndarray) -> None:
+        self.items, self.value = items, float(value.ravel()[0])
         self._gradient = items.arrange(gradient.astype(np.float64))
         rng = np.random.default_rng(0)
         shape = (DIRECTIONS, *items.scores.shape)

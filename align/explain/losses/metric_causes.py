@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from align.explain.experiment import Edit, first_cause
+from align.explain.experiment import first_cause, renamed
 
 SAME = 2e-6  # relative difference below which two scores are one
 BUDGET = 100  # trials of changes of a number
@@ -50,25 +50,14 @@ def explain(
         labels: the user's.
     """
     if name not in ours or name not in reference:
-        return _absent(name, ours, reference)
+        return renamed(name, ours, reference, _same)
     a, b = ours[name], reference[name]
     if math.isnan(a) or math.isnan(b):
         shown = ["undefined (NaN)" if math.isnan(v) else f"{v:.6g}" for v in (a, b)]
         return f"the score is {shown[0]} in Paddle, {shown[1]} in PyTorch"
-    edits = (Edit(says, lambda x, f=f: f(x, len(output))) for says, f in CHANGES.items())
+    edits = ((says, change(b, len(output))) for says, change in CHANGES.items())
     named = _named(name, a, b, output, labels)
-    return named or first_cause(b, edits, lambda made: _same(made, a), BUDGET)
-
-
-def _absent(name: str, ours: Mapping[str, float], reference: Mapping[str, float]) -> str:
-    who, lacks, has = "Paddle", ours, reference
-    if name in ours:
-        who, lacks, has = "PyTorch", reference, ours
-    for other, value in lacks.items():
-        if other not in has and _same(value, has[name]):
-            return f"{who} returns it under the name {other.removeprefix('metric ')!r}"
-    names = ", ".join(one.removeprefix("metric ") for one in lacks)
-    return f"{who}'s metric does not return it (it returns {names})"
+    return named or first_cause(edits, lambda made: _same(made, a), BUDGET)
 
 
 def _same(a: float, b: float) -> bool:

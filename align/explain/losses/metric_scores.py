@@ -19,7 +19,6 @@ from sklearn import metrics
 
 TOPS = (2, 3, 5, 10)
 MOST_ROWS = 512  # up to which the mean over batches is tried
-BINARY = (0, 1)
 
 
 class Score(NamedTuple):
@@ -55,7 +54,7 @@ OF_ANSWERS: Mapping[str, Callable[..., float]] = {
     **{
         f"the {title} of class {one} (binary)": partial(function, pos_label=one, zero_division=0)
         for title, function in AVERAGED.items()
-        for one in BINARY[::-1]
+        for one in (1, 0)
     },
 }
 OF_BITS: Mapping[str, Callable[..., float]] = {

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from align.explain.experiment import Edit, fewest
+from align.explain.experiment import fewest
 from align.explain.settings import exchange
 from align.explain.settings import gradient_treatments as gradients
 from align.explain.settings.gradient_treatments import Treatment
@@ -46,13 +46,12 @@ def explain(
     """
     differences = Differences(sides, ours, judge.reference, tuple(wrong))
     found = list(differences.all())
-    edits = [
-        Edit(str(i), lambda changes, one=one: (*changes, one.change)) for i, one in enumerate(found)
-    ]
-    tried = fewest((), edits, lambda changes: sides.passes(changes, judge), TRIALS)
-    if tried:
-        causes = _told([found[int(edit.says)] for edit in tried])
-        return [replace(c, text=f"{c.text}; with PyTorch's the step agrees") for c in causes]
+    needed = fewest(
+        found, lambda some: sides.passes(tuple(one.change for one in some), judge), TRIALS
+    )
+    if needed:
+        told = _told(needed)
+        return [replace(c, text=f"{c.text}; with PyTorch's the step agrees") for c in told]
     if not found and differences.kind in ROOTS:
         found = [Cause(ROOTS[differences.kind], tuple(wrong), tuple(wrong))]
     return [replace(c, text=f"perhaps {c.text}") for c in _told(found)]

@@ -9,12 +9,11 @@ Legend: a (N,) = Paddle's rate of each step, b (N,) = PyTorch's; NaN in an edite
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
-from align.explain.experiment import Edit, becomes, first_cause, fitted
+from align.explain.experiment import Edits, first_cause, fitted
 from align.explain.settings.exchange import both, number
 
 TRIALS = 10_000  # comparisons of curves
@@ -22,7 +21,6 @@ EXACT, NEAR = 1e-10, 1e-3  # of the peak: what an edit may leave, and one read b
 ALIKE, FEW = 0.5, 4  # correlation that a guess needs, changes that show a recurrence
 SHIFTS, TIMES = 2000, 16  # how far a shift is searched, and how many scheduler steps in one
 Rates = np.ndarray
-Edits = Iterator[Edit[Rates]]
 
 
 def explain(ours: Rates, reference: Rates) -> str:
@@ -41,8 +39,8 @@ def explain(ours: Rates, reference: Rates) -> str:
     if np.array_equal(a, b):
         return ""
     with np.errstate(all="ignore"):
-        told = first_cause(b, _edits(a, b), partial(_same, a), TRIALS) or _warped(a, b)
-        return told or first_cause(b, _ended(a, b), partial(_same, a), TRIALS) or _guess(a, b)
+        told = first_cause(_edits(a, b), partial(_same, a), TRIALS) or _warped(a, b)
+        return told or first_cause(_ended(a, b), partial(_same, a), TRIALS) or _guess(a, b)
 
 
 def _same(curve: Rates, edited: Rates) -> bool:
@@ -60,15 +58,16 @@ def _edits(a: Rates, b: Rates) -> Edits:
     if held[0] != held[1]:
         names = ("Paddle", "PyTorch") if held[0] else ("PyTorch", "Paddle")
         rate = number(a[0] if held[0] else b[0])
-        yield becomes(f"{names[0]}'s rate never changes ({rate}), {names[1]}'s does", a)
+        yield f"{names[0]}'s rate never changes ({rate}), {names[1]}'s does", a
     yield from _misread(b, a, "Paddle", "scheduler()")
-    for edit in _misread(a, b, "PyTorch", "scheduler.get_last_lr()"):
-        yield Edit(edit.says, lambda x, edit=edit: a if _same(x, edit.apply(a)) else None)
+    for says, made in _misread(a, b, "PyTorch", "scheduler.get_last_lr()"):
+        yield says, a if _same(b, made) else None
     yield from _shifted(b, range(1, 2))
+    yield from _warm_up_shifted(b)
     factor = float(a @ b) / (float(b @ b) or 1.0)
     largest = f"at every step (largest: {both(a.max(), b.max())})"
     says = f"constant factor: Paddle's rate is {number(factor)} x PyTorch's {largest}"
-    yield Edit(says, lambda x: factor * x if factor else None)
+    yield says, factor * b if factor else None
     yield from _shifted(b, range(2, min(len(b) // 2, SHIFTS) + 1))
     yield from _paced(a, b)
     yield from _stepped(b) if rise(b) > 1 else ()  # else it is a matter of the length
@@ -85,7 +84,7 @@ def _misread(x: Rates, read: Rates, who: str, getter: str) -> Edits:
     single = np.asarray(x.astype(np.float32), np.float64)
     for made in (single, x * (float(np.float32(peak)) / peak)):
         if np.abs(made - x).max() > 0:
-            yield becomes(f"{who}'s rates are held in float32", made)
+            yield f"{who}'s rates are held in float32", made
     before, now = x[:-1], x[1:]
     bent = 2 * now - read[1:] - before
     at = int(np.argmax(np.abs(bent)))
@@ -93,32 +92,39 @@ def _misread(x: Rates, read: Rates, who: str, getter: str) -> Edits:
     for floor in (0.0, fitted_floor) if len(_changes(x)) > FEW else (0.0,):
         usable = np.abs(before - floor) > 1e-2 * np.abs(x).max()  # at its floor a recurrence ends
         ahead = np.where(usable, (now - floor) ** 2 / (before - floor), np.nan) + floor
-        yield Edit(
+        says = (
             f"getter misuse: {who}'s rates are one recurrence ahead (rate x rate / the rate before "
-            f"it): scheduler.get_lr() is no getter, it applies the recurrence again; read {getter}",
-            lambda x, ahead=ahead: np.append(x[:1], ahead),
+            f"it): scheduler.get_lr() is no getter, it applies the recurrence again; read {getter}"
         )
+        yield says, np.append(x[:1], ahead)
+
+
+def _along(b: Rates, steps: np.ndarray) -> Rates:
+    """PyTorch's curve read at other steps, NaN where it has none."""
+    return np.interp(steps, np.arange(len(b)), b, np.nan, np.nan)
 
 
 def _shifted(b: Rates, steps: range) -> Edits:
-    """Some steps late or early as a whole; by one step in the warm-up only."""
-    changes, top = _changes(b), rise(b)
+    """Some steps late or early as a whole."""
+    t, changes = np.arange(len(b)), _changes(b)
     for k in steps:
-        gap, count = np.full(k, np.nan), f"{k} step{'s' if k > 1 else ''}"
-        for word, made, seen in (
-            ("late", np.append(gap, b[:-k]), changes < len(b) - k),
-            ("early", np.append(b[k:], gap), changes > k),
+        count = f"{k} step{'s' if k > 1 else ''}"
+        for word, read, seen in (
+            ("late", t - k, changes < len(b) - k),
+            ("early", t + k, changes > k),
         ):
             if seen.sum() >= max(2, len(changes) // 2):
-                says = f"shifted by {count}: Paddle's rates come too {word}"
-                yield becomes(says, made)
-    for word, early in (("next step", b[1 : top + 1]), ("step before", np.append(np.nan, b[:top]))):
+                yield f"shifted by {count}: Paddle's rates come too {word}", _along(b, read)
+
+
+def _warm_up_shifted(b: Rates) -> Edits:
+    """One step late or early until the peak only."""
+    t, top = np.arange(len(b)), rise(b)
+    for word, read in (("next step", t + 1), ("step before", t - 1)):
         says = f"until step {top} Paddle's rate is PyTorch's of the {word}"
         if 1 < top < len(b) - 2:
-            yield Edit(
-                f"the warm-up is shifted by 1 step, the rest is not: {says}",
-                lambda b, early=early: np.append(early[:top], b[top:]),
-            )
+            made = np.where(t < top, _along(b, read), b)
+            yield f"the warm-up is shifted by 1 step, the rest is not: {says}", made
 
 
 def _paced(a: Rates, b: Rates) -> Edits:
@@ -135,17 +141,15 @@ def _paced(a: Rates, b: Rates) -> Edits:
             for at, how in ((k * (t // k), "the schedule is read"), (t // k, "it is stepped")):
                 if _same(slow, fast[at]):
                     says = f"{title} rate changes every {k} steps, {how} once in {k} steps"
-                    yield becomes(says, a)
+                    yield says, a
 
 
 def _stepped(b: Rates) -> Edits:
     """Paddle's scheduler makes several steps for each one; the rest of its curve is unknown."""
     for k in range(2, TIMES + 1):
-        taken = b[::k]
-        if len(_changes(taken)) > 2:
+        if len(_changes(b[::k])) > 2:
             says = f"stepped {k} times per step: Paddle's rate of step t is PyTorch's of step {k} t"
-            made = np.append(taken, np.full(len(b) - len(taken), np.nan))
-            yield becomes(says, made)
+            yield says, _along(b, k * np.arange(len(b)))
 
 
 def _ended(a: Rates, b: Rates) -> Edits:
@@ -159,7 +163,7 @@ def _ended(a: Rates, b: Rates) -> Edits:
         share = float(own @ theirs) / (float(theirs @ theirs) or 1.0)
         made = b.copy()
         made[part] = peak + share * theirs
-        yield becomes(f"{title}: {both(*values)}", made)
+        yield f"{title}: {both(*values)}", made
 
 
 def _warped(a: Rates, b: Rates) -> str:
@@ -170,8 +174,9 @@ def _warped(a: Rates, b: Rates) -> str:
     end = min(end, len(b))
 
     def made(pace: float) -> Rates:
-        steps = np.where(t < own_top, t * top / max(own_top, 1), top + pace * (t - own_top))
-        return np.where(steps <= t[-1], np.interp(steps, t, b), np.nan)
+        return _along(
+            b, np.where(t < own_top, t * top / max(own_top, 1), top + pace * (t - own_top))
+        )
 
     def apart(log: float) -> float:
         return float(np.nanmax(np.abs(made(np.exp(log)) - a)))

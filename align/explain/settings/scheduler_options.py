@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from align.explain.experiment import Edit, fewest
+from align.explain.experiment import fewest
 from align.explain.settings import schedule_causes
 from align.explain.settings.exchange import sentence
 from align.frameworks import on_paddle, stepping_paddle
@@ -26,12 +27,11 @@ def exchanged(pair: AnyPair, theirs: ScheduleSide, ours: ScheduleSide) -> str:
     if theirs.scheduler is None or ours.scheduler is None:
         return ""
     mine, reference = options(ours.scheduler), options(theirs.scheduler)
-    names = differing(mine, reference)
 
-    def passes(exchanged: tuple[str, ...]) -> bool:
+    def passes(names: Sequence[str]) -> bool:
         def prepare(scheduler: Any) -> None:
             held = options(scheduler)
-            for name in exchanged:
+            for name in names:
                 held[name].put(reference[name].value)
             stepping_paddle.begin_again(scheduler)
 
@@ -41,8 +41,8 @@ def exchanged(pair: AnyPair, theirs: ScheduleSide, ours: ScheduleSide) -> str:
             return False
         return all(comparison.passed for comparison in compare_curves(curves))
 
-    found = fewest((), [Edit(n, lambda held, n=n: (*held, n)) for n in names], passes, TRIALS)
-    values = [(edit.says, mine[edit.says].value, reference[edit.says].value) for edit in found]
+    needed = fewest(differing(mine, reference), passes, TRIALS)
+    values = [(name, mine[name].value, reference[name].value) for name in needed]
     return f"{sentence(values)}; with PyTorch's the schedule agrees" if values else ""
 
 

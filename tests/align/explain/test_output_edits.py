@@ -52,15 +52,16 @@ OUTPUTS = {
     ),
     "last token": (
         (X[:, -1], X[:, 0], [("output of encoder", X)]),
-        "another index: Paddle takes token 4 of output of encoder, PyTorch token 0",
+        "PyTorch hands over token 0 of output of encoder as it is, Paddle does not: Paddle hands "
+        "over token 4 of output of encoder",
     ),
 }
-CERTAIN = ("as it is", "another tensor", "mask")  # true whatever Paddle computes
+CERTAIN = ("as it is", "another tensor", "last token", "mask")  # true whatever Paddle computes
 GUESSES = {
     "mask": ((X, np.where(X > 0, -1e9, X)), "perhaps another mask: Paddle hides 0 of 60 scores"),
     "1/N": (
         (X * 5.0, X, [("input 0", np.ones((4, 5)))]),
-        "is 5 x the reference: perhaps a division by n is missing (1/N) (n = 5 is the length of",
+        "is 5 x the reference: perhaps a division by n is missing (1/N): n = 5 is the length of",
     ),
     "scale": ((X * 0.7, X), "is 0.7 x the reference: perhaps a scale"),
     "unbiased": ((X * 5 / 4, X), "perhaps it is divided by n - 1 (unbiased), in PyTorch by n"),

@@ -122,8 +122,13 @@ def emulated(pair: AnyPair, fault: str = "") -> Shares:
 @pytest.mark.parametrize(
     ("fault", "given", "place", "cause"),
     [
-        ("summed", {}, "0.weight", "2 x the mean over the processes: they are added up"),
-        ("twice", {}, "0.weight", "divided by the 2 processes twice"),
+        ("summed", {}, "0.weight", "2 x the mean over the processes: a division by n is missing"),
+        (
+            "twice",
+            {},
+            "0.weight",
+            "0.5 x the mean over the processes: one division by n is too",
+        ),
         ("alone", {}, "0.weight", "not synchronised, process 0 steps with that of its own slice"),
         ("parted", {}, "0.weight", "though the gradients of the first step are shared"),
         (
