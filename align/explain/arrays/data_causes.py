@@ -53,14 +53,14 @@ def explain(found: Evidence, equal: Judge) -> str:
         return f"{kind}; the values agree"
     if pixel_causes.is_images(a) and pixel_causes.is_images(b):
         return pixel_causes.explain_images(a, b, equal)
-    if found.epoch is not None and b.dtype.kind in "biu":
-        a, b = found.epoch
-    text = _whole(found, a, b, equal) if b.dtype.kind in "biu" else ""
+    whole = b.dtype.kind in "biu"
+    a, b = found.epoch if found.epoch is not None and whole else (a, b)
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    text = _whole(found, a, b, equal) if whole else ""
     if a.shape != b.shape:
         return text or _shapes(a, b)
-    wide = a.astype(np.float64), b.astype(np.float64)
-    tried = itertools.chain(array_edits.single(*wide), array_edits.pairs(*wide))
-    return text or kind or _tried(*wide, tried, equal)
+    tried = itertools.chain(array_edits.single(a, b), array_edits.pairs(a, b))
+    return text or kind or _tried(a, b, tried, equal)
 
 
 def _tried(a: np.ndarray, b: np.ndarray, edits: Edits, equal: Judge) -> str:
@@ -79,7 +79,6 @@ def _kind_of_number(a: np.ndarray, b: np.ndarray) -> str:
 
 def _whole(found: Evidence, a: np.ndarray, b: np.ndarray, equal: Judge) -> str:
     """Labels, ids, masks, segments and positions; ids are read as texts first."""
-    a, b = a.astype(np.float64), b.astype(np.float64)
     edits: Edits = iter(())
     if a.shape == b.shape:
         kept = token_causes.padding_mask(found.reference, b.shape, besides=found.key)
@@ -132,4 +131,4 @@ def _shapes(a: np.ndarray, b: np.ndarray) -> str:
         columns = many.ndim == one.ndim + 1 and many.shape[:-1] == one.shape
         if columns and many.shape[-1] > 1 and np.array_equal(many.argmax(axis=-1), one):
             return f"labels are one-hot (a column for each class) in {who}, indices in {other}"
-    return diagnose_shape(a.astype(np.float64), b.astype(np.float64))
+    return diagnose_shape(a, b)

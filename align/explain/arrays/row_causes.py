@@ -71,14 +71,11 @@ def _signature(key: str, array: np.ndarray, batch: Arrays) -> np.ndarray:
 
 
 def explain(ours: RowLog, reference: RowLog) -> str:
-    """The cause when both sides have the same rows, but not in the same order or batches.
+    """The cause when both sides have the same rows in another order, "" when the rows differ.
 
     Args:
         ours: Paddle's rows.
         reference: PyTorch's.
-
-    Returns:
-        A sentence; "" when the rows themselves differ.
     """
     codes = _codes(ours, reference, [key for key in reference.held if key in ours.held])
     if codes is None:

@@ -12,16 +12,13 @@ TRIALS = 20
 
 
 def explain_statistic(name: str, before: np.ndarray, ours: np.ndarray, b: np.ndarray) -> str:
-    """The cause of a wrong running statistic, from how both sides moved it in one pass.
+    """The cause of a wrong running statistic, from how both sides moved it; "" for none.
 
     Args:
         name: of the buffer.
         before: before the pass.
         ours: Paddle's after it.
         b: PyTorch's after it.
-
-    Returns:
-        A sentence about the momentum or the divisor of the variance, "" when neither explains it.
     """
     before, ours, b = (x.astype(np.float64) for x in (before, ours, b))
     if not (b - before).any():

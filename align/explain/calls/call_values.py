@@ -102,12 +102,6 @@ def formula(call: WatchedCall) -> str:
     return next(same, call.name)
 
 
-def formulas(call: WatchedCall, around: Around) -> list[str]:
-    """The names of the other activations."""
-    own = formula(call)
-    return [name for name in ACTIVATIONS if name != own]
-
-
 def activated(name: str, x: paddle.Tensor) -> paddle.Tensor:
     """One activation of a tensor."""
     return paddle.to_tensor(ACTIVATIONS[name](on_paddle.numpy(x)), dtype=x.dtype)

@@ -101,26 +101,22 @@ def _given(bench: Bench, path: str, tensor: paddle.Tensor) -> AbstractContextMan
 def rows(bench: Bench, guilty: Guilty) -> Iterator[Change]:
     """The numbers that an embedding was given replaced by those that PyTorch's rows have."""
     table = getattr(bench.layer, "weight", None)
-    if bench.held is None or table is None or guilty.ours is None or len(table.shape) != 2:
+    if bench.held is None or table is None or guilty.expected is None or len(table.shape) != 2:
         return
-    ours, right = (_numbers(a, table.numpy()) for a in (guilty.ours, guilty.expected))
+    right = _numbers(guilty.expected, table.numpy())
     tensors = leaves(bench.held[1:], on_paddle.is_tensor)
     numbers = [(p, t) for p, t in tensors if not paddle.is_floating_point(t)]
-    if ours is None or right is None or len(numbers) != 1:
+    if right is None or len(numbers) != 1 or numbers[0][1].size != right.size:
         return
     path, given = numbers[0]
-    if not ours.size == right.size == given.size:
-        return
-    steps = np.unique(ours.ravel() - right.ravel())
+    ours, right = given.numpy(), right.reshape(given.shape)
+    steps = np.unique(ours - right)
     how = ""
     if steps.size == 1:
         how = f": every row {abs(steps[0])} too {'late' if steps[0] > 0 else 'early'}"
     told = (f"[{', '.join(map(str, a.ravel()[:5]))}, ...]" for a in (ours, right))
-    put = paddle.to_tensor(right.reshape(given.shape), dtype=given.dtype)
-    yield (
-        "rows of the embedding: Paddle reads {}, PyTorch {}{}".format(*told, how),
-        _given(bench, path, put),
-    )
+    says = "rows of the embedding: Paddle reads {}, PyTorch {}{}".format(*told, how)
+    yield says, _given(bench, path, paddle.to_tensor(right, dtype=given.dtype))
 
 
 def _numbers(output: np.ndarray, table: np.ndarray) -> np.ndarray | None:
@@ -156,7 +152,9 @@ def _after(bench: Bench, key: str, name: str) -> AbstractContextManager:
 
 def recorded(bench: Bench) -> str:
     """What both records say of the calls inside, after a trial of the layer as it is: a fact."""
-    own, expected = _calls(bench)
+    paired = set(bench.judge.modules.to_paddle.values())
+    own = [name for key in bench.children if (name := key.partition("#")[0]) in paired]
+    expected = [key.partition("#")[0] for key in bench.partners_inside()]
     if sorted(own) == sorted(expected):
         shown = {one.shown_at for one in bench.guilty}
         for a, b in zip(own, expected, strict=True):
@@ -202,13 +200,6 @@ def arguments(bench: Bench) -> str:
         f"{bench.key} is given {len(given)} tensors, in PyTorch {len(bench.partner.inputs)}: one "
         f"of shape {missing[0]} is left out (perhaps a mask)"
     )
-
-
-def _calls(bench: Bench) -> tuple[list[str], list[str]]:
-    """Layers with a partner that the layer calls itself, in Paddle and in PyTorch."""
-    paired = set(bench.judge.modules.to_paddle.values())
-    own = [name for key in bench.children if (name := key.partition("#")[0]) in paired]
-    return own, [key.partition("#")[0] for key in bench.partners_inside()]
 
 
 def _times(count: int) -> str:

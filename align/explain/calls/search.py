@@ -199,14 +199,13 @@ OTHERWISE = (
 
 def explained(pair: AnyPair, key: str, formula: str) -> str:
     """The cause of a wrong backward pass of one layer; `formula` where no experiment succeeds."""
-    reference = Bench(pair, key).partner
-    if key == ROOT or reference is None:
+    bench = Bench(pair, key)
+    if key == ROOT or bench.partner is None:
         return formula
-    with Bench(pair, key).ready() as bench:
-        held = bench.held
-    if held is None:
-        return formula
-    trial = GradientBench(pair, held, reference)
+    with bench.ready():
+        if bench.held is None:
+            return formula
+    trial = GradientBench(pair, bench.held, bench.partner)
     calls: list[WatchedCall] = []
     ours = trial.gradients(watched_in(trial.layer, lambda call: calls.append(call) or call.go()))
     if ours is None or trial.right(ours):

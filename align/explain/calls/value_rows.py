@@ -7,6 +7,7 @@ from typing import Any
 import paddle
 from paddle.nn import functional as F
 
+from align.explain import formulas
 from align.explain.calls import call_values as values
 from align.explain.calls.call_values import CallRow, option
 from align.frameworks.watched_calls import ACTIVATIONS, WatchedCall
@@ -32,7 +33,7 @@ VALUE_ROWS = (
         " ".join(ACTIVATIONS),
         "activation: Paddle computes {own}, PyTorch {value}",
         lambda call, value: values.activated(value, values.first(call)),
-        values.formulas,
+        lambda call, around: formulas.ACTIVATIONS,
         values.formula,
     ),
     option(

@@ -49,6 +49,10 @@ class LossRun:
         return LossRun(np.asarray(value), gradients, self.stamp)
 
 
+Edits = Iterator[tuple[str, LossRun]]
+"""Sentences, each with what PyTorch's loss would be if it were true."""
+
+
 def explain(outputs: Arrays, labels: np.ndarray | None, ours: LossRun, reference: LossRun) -> str:
     """The cause of a differing loss, "" when no edit explains it.
 
@@ -105,9 +109,6 @@ def _shape(a: np.ndarray, b: np.ndarray) -> str:
     made = {"mean": np.mean(many), "sum": np.sum(many)} if one.size == 1 else {}
     taken = [title for title, value in made.items() if _near(one, one, value)]
     return f"{shapes}: reduction: {who} takes the {taken[0]} of the other's" if taken else shapes
-
-
-Edits = Iterator[tuple[str, LossRun]]
 
 
 def _of_parts(ours: LossRun, reference: LossRun) -> Edits:

@@ -33,16 +33,13 @@ TRIALS = 12
 def explain(
     sides: UpdateSides, ours: SideTrace, judge: UpdateJudge, wrong: Sequence[str]
 ) -> list[Cause]:
-    """What has to be exchanged before the optimizer's judge passes.
+    """What has to be exchanged before the optimizer's judge passes; guesses where nothing does.
 
     Args:
         sides: makes Paddle's steps again under changes.
         ours: Paddle's steps as they are.
         judge: with PyTorch's.
         wrong: Paddle's names of the parameters that were out of tolerance, in the model's order.
-
-    Returns:
-        Causes; guesses when no experiment succeeds.
     """
     differences = Differences(sides, ours, judge.reference, tuple(wrong))
     found = list(differences.all())

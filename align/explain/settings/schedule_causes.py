@@ -24,14 +24,11 @@ Rates = np.ndarray
 
 
 def explain(ours: Rates, reference: Rates) -> str:
-    """The likely cause of a difference between two curves.
+    """What makes two curves differ, with both values; "" when nothing explains it.
 
     Args:
         ours: (N,) Paddle's rates.
         reference: (N,) PyTorch's.
-
-    Returns:
-        One sentence with both values, "" when nothing explains the difference.
     """
     a, b = np.asarray(ours, np.float64), np.asarray(reference, np.float64)
     if a.shape != b.shape or len(a) < 2 or not (np.isfinite(a).all() and np.isfinite(b).all()):
