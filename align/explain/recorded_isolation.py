@@ -93,10 +93,10 @@ def _inside(pair: DumpPair, key: str) -> list[Leaf]:
 
 def loss_cause(pair: DumpPair) -> str:
     """What makes two losses of one and the same output differ."""
-    sides = []
-    for recording in (pair.ours, pair.reference):
-        root = recording.calls[ROOT]
-        sides.append(LossRun(recording.loss, dict(root.grad_outputs), recording.stamp))
+    sides = (
+        LossRun(side.loss, dict(side.calls[ROOT].grad_outputs), side.stamp)
+        for side in (pair.ours, pair.reference)
+    )
     outputs = {p: a for p, a in pair.reference.calls[ROOT].outputs if a.dtype.kind == "f"}
     return loss_causes.explain(outputs, pair.setup.torch.labels(), *sides)
 

@@ -19,7 +19,6 @@ from align.judge.rounding import PRECISIONS
 PARTS = (2, 3, 4)
 FEW = 0.1  # share of the slices that counts as some
 SHOWN = 4
-BYTES = 255.0
 
 FUNCTIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "square root": np.sqrt,
@@ -30,8 +29,8 @@ FUNCTIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "exponential": np.exp,
 }
 FACTORS: Mapping[float, str] = {
-    BYTES: " (not divided by 255 in Paddle)",
-    1 / BYTES: " (divided by 255 once too often in Paddle)",
+    255.0: " (not divided by 255 in Paddle)",
+    1 / 255: " (divided by 255 once too often in Paddle)",
 }
 
 
