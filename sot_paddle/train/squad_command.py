@@ -14,7 +14,7 @@ from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.squad import AskedSplit, SquadTask, load_squad
 from sot_paddle.tasks.state_options import SquadTrainConfig
 from sot_paddle.tasks.tokens import TokenSplit
-from sot_paddle.train import session
+from sot_paddle.train import pretrained, session
 from sot_paddle.train.adapter_command import optimizer_of_full_batches
 from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.setup import Setup
@@ -42,6 +42,8 @@ def run_config(config: SquadTrainConfig, convert: Converter) -> dict[str, Any]:
     source = TextSource(config, checkpoint_of(config, convert))
     family = FAMILIES[TEXT_BACKBONES[config.model_type].tokenizer]
     tokenizer = family.from_files(source.found.vocabulary, max_length=config.length)
+    sizes = pretrained.encoder_of(config, source.found)
+    pretrained.require_embeddings(tokenizer.vocab_size, sizes)
     task = _task(config, tokenizer)
     return session.run_setup(Setup(config, task, source, plan(config), optimizer_of_full_batches))
 

@@ -90,3 +90,12 @@ def test_the_development_set_is_read_once_an_evaluation(
 )
 def test_a_refusal_is_one_line(train, tmp_path, flags, message) -> None:
     assert message in train.refused(tmp_path / "out", *flags)
+
+
+def test_a_vocabulary_larger_than_the_embedding_is_refused(train, files, tmp_path) -> None:
+    entries = (files["model"] / "vocab.txt").read_text().splitlines()
+    larger = tmp_path / "larger"
+    larger.mkdir()
+    (larger / "vocab.txt").write_text("\n".join([*entries, *map(str, range(1000, 2000))]) + "\n")
+    said = train.refused(tmp_path / "out", "--do_train", "--tokenizer_name", str(larger))
+    assert f"the vocabulary has {len(entries) + 1000} entries, the model's embedding" in said
