@@ -49,6 +49,7 @@ _GLUE = value_cases(
         "data_glue_mnli_mismatched": {"task": "mnli", "split": "dev_mismatched"},
         "data_glue_rte_dynamic": {"task": "rte", **_LONGEST},
         "data_glue_cola_bucketed": {"task": "cola", "split": "dev", **_BUCKETS},
+        "data_glue_embedded": {"task": "cola", "split": "dev", "embedded": True},
         "data_glue_qqp_truncated": {"task": "qqp", **_BUCKETS, "max_length": 16},
     },
 )

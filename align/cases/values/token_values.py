@@ -26,6 +26,7 @@ from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import tokenize_split
+from sot_paddle.data.corpus import FOLDER
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.subword import TIE_BREAKS, truncated_lengths
 from sot_paddle.data.token_features import PadCollator
@@ -197,6 +198,7 @@ def glue(
     pad: str = "max_length",
     bucket: bool = False,
     max_length: int = 48,
+    embedded: bool = False,
 ) -> BothSides:
     """One epoch of padded batches of a GLUE task, read from the official layout.
 
@@ -211,12 +213,16 @@ def glue(
         pad: ``max_length`` (as published) or ``longest`` of the batch.
         bucket: batches of similar length.
         max_length: tokens of a row at most.
+        embedded: read the project's own corpus, not the user's files or rows made for the case.
     """
     context, title = setting.context, get_task(task).title
-    if context.glue_dir is None:
+    if embedded:
+        folder, source = FOLDER, "the embedded corpus"
+    elif context.glue_dir is None:
         folder = write_fixture(setting.folder() / title, task, context.texts)
+        source = "embedded rows in the official layout"
     else:
-        folder = context.glue_dir / title
+        folder, source = context.glue_dir / title, "the user's files"
     features = tokenize_split(folder, task, split, context.tokenizer(max_length=max_length))
     rows = min(len(features), ROWS)
     lengths = features.lengths[:rows] if bucket else None
@@ -233,7 +239,6 @@ def glue(
     theirs = _reference_batches(setting, examples, chosen, max_length, fixed=fixed)
     ids, labels = (next(n for n in ours if n.endswith(end)) for end in ("input_ids", "labels"))
     mask = next(n for n in ours if n.endswith("attention_mask") and not ours[n].all())
-    source = "the user's files" if context.glue_dir else "embedded rows in the official layout"
     return BothSides(
         ours,
         {"rows": np.asarray(len(examples))}
