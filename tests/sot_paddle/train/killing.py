@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -24,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[2]), str(HERE)]
 
 from sot_paddle import atomic, checkpoint, reading  # noqa: E402
-from sot_paddle.train import checkpointing, run_record  # noqa: E402
+from sot_paddle.train import run_record  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,9 @@ def die_at(operation: str, count: int, sent: signal.Signals) -> Callable[[], Non
             "tensor": (checkpoint, "_contiguous"),
             "checksum": (reading, "crc32_of"),
             "sync": (atomic, "sync"),
-            "replace": (checkpointing.os, "replace"),
-            "symlink": (checkpointing.os, "symlink"),
-            "rmtree": (checkpointing.shutil, "rmtree"),
+            "replace": (os, "replace"),
+            "symlink": (os, "symlink"),
+            "rmtree": (shutil, "rmtree"),
         }[operation]
         original, calls = getattr(module, name), [0]
 
