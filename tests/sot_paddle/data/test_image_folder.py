@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from torchvision.datasets.folder import IMG_EXTENSIONS, ImageFolder
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_folder import (
@@ -16,6 +15,9 @@ from sot_paddle.data.image_folder import (
     read_split,
     read_train_val,
 )
+
+import sot_torch_ref  # noqa: F401  isort: skip (declares the operators that torchvision lacks)
+from torchvision.datasets.folder import IMG_EXTENSIONS, ImageFolder  # isort: skip
 
 
 def fill(root: Path, *names: str) -> Path:
