@@ -138,12 +138,15 @@ class AnyPair(Pair):
 
     def _reference(self, dtype: str, train: bool) -> Any:
         """The same for those who leave the weights alone."""
-        held = self.setup.references
-        model = held.get(dtype, train)
-        if held.clean.get(dtype) != self.dtype:
+        return self._loaded(on_torch, self.setup.references, dtype, train)
+
+    def _loaded(self, side: Any, models: Models, dtype: str, train: bool) -> Any:
+        model, setup = models.get(dtype, train), self.setup
+        if models.clean.get(dtype) != self.dtype:
+            state = setup.state if side is on_torch else to_paddle(setup.weights, setup.state)
             change = functools.partial(runs.rounded_state, dtype=dtype, rounded=self.dtype)
-            load(on_torch, model, self.setup.state, change)
-            held.clean[dtype] = self.dtype
+            load(side, model, state, change)
+            models.clean[dtype] = self.dtype
         return model
 
     def our_model(self, train: bool) -> Any:
@@ -153,13 +156,7 @@ class AnyPair(Pair):
         return model
 
     def _ours(self, train: bool) -> Any:
-        held, dtype = self.setup.ports, self.dtype
-        model = held.get(dtype, train)
-        if held.clean.get(dtype) != dtype:
-            change = functools.partial(runs.rounded_state, dtype=dtype, rounded=dtype)
-            load(on_paddle, model, to_paddle(self.setup.weights, self.setup.state), change)
-            held.clean[dtype] = dtype
-        return model
+        return self._loaded(on_paddle, self.setup.ports, self.dtype, train)
 
     def _moved_reference(self, moves: MovedRoundings, train: bool) -> Any:
         """The same with moved weights."""
@@ -309,13 +306,8 @@ class AnyPair(Pair):
 
     def asks(self, step: str) -> bool:
         """Whether "weights", "metric" or "learning_rate" is to be compared."""
-        plan = self.plan
-        asked = {
-            "weights": plan.converted,
-            "metric": plan.metric,
-            "learning_rate": plan.schedule_steps,
-        }
-        return bool(asked[step])
+        asked = {"weights": "converted", "metric": "metric", "learning_rate": "schedule_steps"}
+        return bool(getattr(self.plan, asked[step]))
 
     def both_weights(self) -> BothWeights:
         """The weights that the user converted, read before any of the reference's is loaded."""
