@@ -4,6 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 PINS := requirements.txt requirements-tests.txt
+IMPORTED := sot_paddle.train.run,h5py,matplotlib.pyplot sot_torch_ref,timm,transformers.modeling_utils,optuna,onnxruntime
 LOCKS := $(PINS) requirements-checkpoint.txt
 
 .DEFAULT_GOAL := help
@@ -19,6 +20,10 @@ $(STAMP): $(LOCKS)
 		{ echo "setup: Python 3.11 is required; name it with make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	@test -x $(PY) || { echo "setup: making $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@$(PYTHON) tools/install.py $(PY) $(PINS)
+	@echo "setup: importing it once, which compiles what is used of it"
+	@printf 'import %s\n' $(IMPORTED) | env -u PYTHONDONTWRITEBYTECODE \
+		xargs -P 2 -I {} $(PY) -W ignore -c {} > $(VENV)/imports.log 2>&1 || \
+		{ tail -n 1 $(VENV)/imports.log >&2; exit 2; }
 	$(PY) -m pip install --disable-pip-version-check --no-deps --require-hashes \
 		--requirement requirements-checkpoint.txt
 	@$(PY) -W ignore -m sot_paddle.ops.build > $(VENV)/native_operators.log 2>&1 &

@@ -52,7 +52,7 @@ def progress(said: Iterable[str], total: int, done: int, seconds: float) -> str:
 
 @command("setup: error")
 def main(arguments: list[str]) -> None:
-    """Install, and compile what was installed."""
+    """Install."""
     parser = CommandParser(prog="install", description=__doc__)
     parser.add_argument("words", nargs="+", help="Python of the environment, files of pins")
     python, *files = parser.parse_args(arguments).words
@@ -71,9 +71,6 @@ def main(arguments: list[str]) -> None:
     if process.returncode:
         print("".join(said[-20:]), end="", file=sys.stderr)
         raise ValueError(f"pip ended with status {process.returncode}; its last lines stand above")
-    print("setup: compiling what was installed", flush=True)  # on all processors: pip takes one
-    compiling = [python, "-m", "compileall", "-qq", "-j", "0", str(Path(python).parents[1] / "lib")]
-    subprocess.run(compiling, check=False)  # noqa: S603 (some packages hold templates of code)
 
 
 if __name__ == "__main__":

@@ -37,15 +37,10 @@ def test_pins_are_counted(tmp_path):
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory) -> Path:
-    """A virtual environment with nothing but pip and a module of its own."""
+    """A virtual environment with nothing but pip."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    (packages(folder) / "own.py").write_text("x = 1\n", encoding="utf-8")
     return folder
-
-
-def packages(environment: Path) -> Path:
-    return next(environment.glob("lib/python*/site-packages"))
 
 
 def test_a_failure_of_pip_is_shown(environment, tmp_path, capfd):
@@ -56,16 +51,3 @@ def test_a_failure_of_pip_is_shown(environment, tmp_path, capfd):
     seen = capfd.readouterr()
     assert seen.out.startswith("setup:   0 of 1 fetched (looking), 0:00")
     assert "No matching distribution found for no-such-package-of-ours==1.0" in seen.err
-
-
-def test_what_is_installed_is_compiled(environment, tmp_path, capfd):
-    """Damaged code in a package, a template say, is left as it is."""
-    (pip,) = packages(environment).glob("pip-*.dist-info")
-    pins = tmp_path / "pins.txt"
-    pins.write_text(pip.stem.replace("-", "==") + "\n", encoding="utf-8")
-    (packages(environment) / "template.py").write_text("x = {{ value }\n", encoding="utf-8")
-    assert not tool_runs.load("install").main([str(environment / "bin" / "python"), str(pins)])
-    seen = capfd.readouterr()
-    assert seen.out.splitlines()[-1] == "setup: compiling what was installed"
-    assert seen.err == ""
-    assert list(packages(environment).glob("__pycache__/own.*.pyc"))
