@@ -24,7 +24,11 @@ EXACT = {
 
 
 def pytest_configure() -> None:
-    """In the background of a shell Ctrl-C is ignored, then also by what the tests start."""
+    """In the background of a shell Ctrl-C is ignored, then also by what the tests start.
+
+    No garbage is collected while test files are imported: there is none.
+    """
+    gc.disable()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -37,6 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What was imported is never garbage: the collector need not look through it again."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ from align.processes import Work
 from sot_paddle.atomic import write_atomically
 from sot_paddle.reading import read_json
 
-PRODUCT, PORTS = "sot_paddle", "align/certify/ports"
+PRODUCT, PORTS, CASES = "sot_paddle", "align/certify/ports", "align/cases"
 OF_PORTS = 10  # one mutant of the ports for so many of the product
 
 
@@ -99,8 +99,7 @@ def recorded(work: Work, jobs: int, progress: Progress | None = None) -> list[Ch
 
 
 def _record(answer: Mapping[str, Any]) -> CheckRecord:
-    folder = PORTS if answer["check"].startswith(SCENE) else PRODUCT
-    lines = {f"{folder}/{name}": frozenset(held) for name, held in answer["lines"].items()}
+    lines = {name: frozenset(held) for name, held in answer["lines"].items()}
     return CheckRecord(answer["check"], answer["taken"], lines)
 
 
@@ -129,7 +128,8 @@ def draw(folder: str, records: Sequence[CheckRecord], count: int, seed: int) -> 
     of_ports = folder == PORTS
     chance = random.Random(f"{folder} {seed}")  # noqa: S311 (a draw, no secret)
     files = mutable_files(folder)
-    checks = Checks([one for one in records if one.name.startswith(SCENE) == of_ports], files)
+    texts = {file.name: file.text for file in files} | texts_of(CASES)
+    checks = Checks([one for one in records if one.name.startswith(SCENE) == of_ports], texts)
     found = [
         (file, statement, order)
         for file in files
@@ -168,10 +168,7 @@ def _drawn_edit(edits: Sequence[Mutant], chance: random.Random) -> Mutant | None
 @functools.cache
 def mutable_files(folder: str) -> tuple[MutableFile, ...]:
     """The files of a folder, without what is not compared on purpose; read once."""
-    texts = {
-        path.relative_to(ROOT / folder).as_posix(): path.read_text(encoding="utf-8")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    }
+    texts = texts_of(folder)
     trees = [ast.parse(text) for text in texts.values()]
     sources = [parse(text) for text in texts.values()]
     refusers = only_refusing(trees)
@@ -185,7 +182,14 @@ def mutable_files(folder: str) -> tuple[MutableFile, ...]:
     listed = (*never, *NOT_MUTATED) if folder == PRODUCT else ()
     found = []
     for number, ((name, text), source) in enumerate(zip(texts.items(), sources, strict=True)):
-        lines = {line for entry in listed for line in entry.lines(name, source)}
+        within = name.removeprefix(f"{folder}/")
+        lines = {line for entry in listed for line in entry.lines(within, source)}
         lines |= {line for file, line in refused if file == number}
-        found.append(MutableFile(f"{folder}/{name}", text, lines, refusers))
+        found.append(MutableFile(name, text, lines, refusers))
     return tuple(found)
+
+
+def texts_of(folder: str) -> dict[str, str]:
+    """The text of every file of Python of a folder of the tree, by its path from the root."""
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}

@@ -26,6 +26,7 @@ from align.record.results import STEPS, StepResult
 OURS = ("sot_paddle", "align")
 """The packages that a mutant's process imports afresh."""
 PORTS = Path(scenes.__file__).parents[1] / "ports"
+CASES_FOLDER = Path(runner.__file__).parent
 PATIENCE_S, SLOWER = 20.0, 8.0  # a check may take its recorded time so often, and so much more
 SAID = 300  # characters of a message
 _CASES = {case.name: case for case in CASES}
@@ -70,13 +71,13 @@ def run(checks: Sequence[tuple[str, float]]) -> dict[str, Any]:
 
 
 def record(name: str) -> dict[str, Any]:
-    """Run one check without an edit; the lines of the mutable files that it runs.
+    """Run one check without an edit; the lines that it runs of the mutable files and the cases'.
 
     Args:
         name: of a check, "" for what the import of the project runs.
     """
     said = ""
-    with executed(PORTS if name.startswith(SCENE) else PRODUCT) as lines:
+    with executed(*((PORTS,) if name.startswith(SCENE) else (PRODUCT, CASES_FOLDER))) as lines:
         began = time.perf_counter()
         if name:
             said = failure(name, Context())

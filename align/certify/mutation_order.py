@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from align.cases.tables.cases import CASES
-from align.certify.mutation_sites import MutableFile, Statement
+from align.certify.mutation_sites import Statement
 from align.certify.scenes import SCENES
 
 SCENE = "scene "
@@ -42,10 +42,10 @@ class Checks:
 
     Args:
         records: of each check, and of the import.
-        files: the files.
+        texts: of the files, and of those that may import them, by name.
     """
 
-    def __init__(self, records: Sequence[CheckRecord], files: Iterable[MutableFile]) -> None:
+    def __init__(self, records: Sequence[CheckRecord], texts: Mapping[str, str]) -> None:
         found = [one for one in records if not one.name]
         self._imported = {file: lines for one in found for file, lines in one.lines.items()}
         self._ran = [
@@ -53,7 +53,7 @@ class Checks:
             for one in sorted(records, key=lambda one: one.seconds)
             if one.name
         ]
-        self._importers = importers(files)
+        self._importers = importers(texts)
 
     def _without_import(self, lines: Mapping[str, frozenset[int]]) -> dict[str, frozenset[int]]:
         return {file: held - self._imported.get(file, _NONE) for file, held in lines.items()}
@@ -85,9 +85,8 @@ def _named(checks: Sequence[CheckRecord]) -> list[tuple[str, float]]:
     return [(one.name, one.seconds) for one in checks]
 
 
-def importers(files: Iterable[MutableFile]) -> dict[str, set[str]]:
+def importers(texts: Mapping[str, str]) -> dict[str, set[str]]:
     """File -> the files that import it by name."""
-    texts = {file.name: file.text for file in files}
     found: dict[str, set[str]] = {}
     for name, text in texts.items():
         for node in ast.walk(ast.parse(text)):

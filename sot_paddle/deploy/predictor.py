@@ -76,18 +76,17 @@ def record(recipe: Recipe, logits: np.ndarray, *, logits_too: bool) -> dict[str,
     """What the logits (K,) of one row say.
 
     Returns:
-        ``label``, its ``probability`` and ``probabilities`` by name (the softmax, in float64); for
-        regression ``score``. With ``logits_too`` also ``logits``, a list.
+        ``label``, its ``probability`` and ``probabilities`` by name (the softmax); for regression
+        ``score``. With ``logits_too`` also ``logits``, a list.
     """
-    precise = logits.astype(np.float64)
     found: dict[str, Any]
     if recipe.labels:
-        shares = [round(float(share), _DIGITS) for share in softmax(precise)]
-        best = int(precise.argmax())
+        shares = [round(float(share), _DIGITS) for share in softmax(logits)]
+        best = int(logits.argmax())
         named = dict(zip(recipe.labels, shares, strict=True))
         found = {"label": recipe.labels[best], "probability": shares[best], "probabilities": named}
     else:
-        found = {"score": round(float(precise[0]), _DIGITS)}
+        found = {"score": round(float(logits[0]), _DIGITS)}
     return found | ({"logits": [float(value) for value in logits]} if logits_too else {})
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from align.cases.covered.pause import STARTED_BY
 
-PRODUCT = Path(__file__).resolve().parents[3] / "sot_paddle"
+ROOT = Path(__file__).resolve().parents[3]
+PRODUCT = ROOT / "sot_paddle"
 _SETTINGS = """\
 [run]
 branch = true
 parallel = true
-source = {product}
+source = {sources}
 data_file = {folder}/executed
 patch = _exit
 disable_warnings = no-data-collected, module-not-imported, module-not-measured
@@ -53,11 +54,11 @@ Record = Mapping[str, FileRecord]
 
 
 @contextlib.contextmanager
-def measured(product: Path = PRODUCT) -> Iterator[Path]:
+def measured(*sources: Path) -> Iterator[Path]:
     """Let coverage.py start itself in every Python process that begins inside the block.
 
     Args:
-        product: folder of the package whose lines count.
+        sources: folders whose lines count; the product's when none is given.
 
     Yields:
         A folder, removed afterwards, into which each process writes as it ends; for `read`.
@@ -66,7 +67,8 @@ def measured(product: Path = PRODUCT) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="align_coverage_") as name:
         folder = Path(name)
         settings = folder / "settings.ini"
-        settings.write_text(_SETTINGS.format(product=product, folder=folder), encoding="utf-8")
+        named = "\n    ".join(map(str, sources or (PRODUCT,)))
+        settings.write_text(_SETTINGS.format(sources=named, folder=folder), encoding="utf-8")
         before = os.environ.get(STARTED_BY)
         os.environ[STARTED_BY] = str(settings)
         try:
@@ -78,19 +80,19 @@ def measured(product: Path = PRODUCT) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def executed(product: Path = PRODUCT) -> Iterator[dict[str, list[int]]]:
+def executed(*sources: Path) -> Iterator[dict[str, list[int]]]:
     """Note the lines that this process, and those it starts, run inside the block.
 
     Args:
-        product: as for `measured`.
+        sources: as for `measured`; below the root of the tree.
 
     Yields:
-        File, relative to the product's folder, to its lines; filled when the block ends.
+        File, relative to that root, to its lines; filled when the block ends.
     """
     import coverage
 
     lines: dict[str, list[int]] = {}
-    with measured(product) as folder:
+    with measured(*sources) as folder:
         tracer = coverage.Coverage(config_file=str(folder / "settings.ini"))
         tracer.start()
         try:
@@ -104,7 +106,7 @@ def executed(product: Path = PRODUCT) -> Iterator[dict[str, list[int]]]:
             part.read()
             both.update(part)
         for name in both.measured_files():
-            file = Path(name).resolve().relative_to(product).as_posix()
+            file = Path(name).resolve().relative_to(ROOT).as_posix()
             lines[file] = sorted(both.lines(name) or ())
 
 

@@ -23,6 +23,7 @@ class Batch:
         sentences: take the user's (or the embedded) sentences, padded to ``length``; ``lengths``
             is then not used.
         corpus: training batches of the embedded acceptability corpus, through the tokenizer.
+        hole: a place whose token is masked in every row, with tokens before and behind it.
     """
 
     lengths: tuple[int, ...] = (11, 6, 9, 4)
@@ -30,6 +31,7 @@ class Batch:
     seed: int = 7
     sentences: bool = False
     corpus: bool = False
+    hole: int | None = None
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ def make_batch(
         tokenizer = WordPieceTokenizer(checkpoint or find_checkpoint(), max_length=spec.length)
         return {**tokenizer.encode_batch(sentences), "labels": labels}
     mask = (np.arange(spec.length)[None] < np.asarray(spec.lengths)[:, None]).astype("int64")
+    if spec.hole is not None:
+        mask[:, spec.hole] = 0
     vocab = case.options.get("vocab_size", 30522)
     pad = case.options.get("pad_token_id", 0)
     ids = np.where(mask, rng.integers(0 if pad else 1, vocab, mask.shape), pad)

@@ -77,7 +77,8 @@ def sentences(
 
     def encoded(by: Any, one: list[str], other: list[str] | None) -> Arrays:
         made = by.encode_batch(one, other, pad=pad, max_length=max_length)
-        return {key: made[key] for key in _KEYS} | {"vocabulary": np.asarray(by.vocab_size)}
+        told = {"vocabulary": by.vocab_size, "lower case": bool(by.do_lower_case)}
+        return {key: made[key] for key in _KEYS} | {n: np.asarray(v) for n, v in told.items()}
 
     ours = encoded(tokenizer, first, second)
     ids, mask = ours["input_ids"], ours["attention_mask"]
@@ -102,6 +103,7 @@ def sentences(
         {
             **{key: np.asarray([row[key] for row in rows], dtype="int64") for key in _KEYS},
             "vocabulary": np.asarray(largest + 1),
+            "lower case": np.asarray(by_reference.do_lower_case),
         },
         # a single lower-case sentence reads the same in another order or letter case: no fault
         {

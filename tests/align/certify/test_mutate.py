@@ -99,7 +99,6 @@ def test_an_entry_names_single_lines_and_whole_statements() -> None:
 
 def test_checks_that_run_the_line_come_cheapest_first() -> None:
     file = MutableFile("p/a.py", "LIMIT = 3\n\n\ndef f(x, power=2):\n    return x**power\n")
-    user = MutableFile("p/b.py", "from p.a import LIMIT\n")
     table, signature, formula = file.statements()
     imported = CheckRecord("", 0.0, {"p/a.py": frozenset({1, 4}), "p/b.py": frozenset({1})})
     slow = CheckRecord("slow", 3.0, {"p/a.py": frozenset({1, 4, 5})})
@@ -107,13 +106,14 @@ def test_checks_that_run_the_line_come_cheapest_first() -> None:
     importing = CheckRecord("importing", 0.5, {"p/b.py": frozenset({1, 3})})
     other = CheckRecord("other", 0.1, {"p/a.py": frozenset({1}), "p/c.py": frozenset({7})})
     reading = CheckRecord("defaults_of_f", 9.0, {})
-    checks = Checks([imported, slow, quick, importing, other, reading], [file, user])
+    texts = {"p/a.py": file.text, "p/b.py": "from p.a import LIMIT\n"}
+    checks = Checks([imported, slow, quick, importing, other, reading], texts)
     assert checks.past(formula) == [("quick", 1.0), ("slow", 3.0)]
     # what runs at the import may matter to whoever reads or imports it: those near it first
     tables = [name for name, _ in checks.past(table)]
     assert tables == ["defaults_of_f", "quick", "slow", "importing"]
     assert [name for name, _ in checks.past(signature)] == ["defaults_of_f", "quick", "slow"]
-    assert Checks([imported, other], [file]).past(formula) == []
+    assert Checks([imported, other], texts).past(formula) == []
 
 
 def test_nothing_is_written_outside_a_copy(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_one_mutant_from_end_to_end(tmp_path: Path) -> None:
     work = functools.partial(mutation_worker.answers, folder=tmp_path)
     found = results(tasks, work, 1, mutation_worker.without)
     assert [one["end"] for one in found] == ["recorded", "survived", "detected", "crashed"]
-    assert found[0]["lines"]["train/schedule.py"]
+    assert found[0]["lines"][SCHEDULE]
     assert found[2]["check"] == "lr_linear_warmup"
     assert "learning_rate" in found[2]["said"]
     assert "RuntimeError: broken" in found[3]["said"]
