@@ -7,6 +7,7 @@ stand where the default stands. :mod:`sot_paddle.command_line` makes the command
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,6 +51,10 @@ def option(
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=facts)
     return field(default=default, metadata=facts)
+
+
+changeable = functools.partial(option, resumable=True)
+"""As `option`, for one that a resumed run may change."""
 
 
 def precision_option() -> Any:
@@ -99,18 +104,14 @@ def check(record: Any) -> None:
 class RunOptions:
     """What every training command can be asked for: the folder, how long, what is kept."""
 
-    output_dir: str = option(
-        "",
-        "folder for checkpoints, metrics.json, logs, predictions; of one run at a time",
-        resumable=True,
+    output_dir: str = changeable(
+        "", "folder for checkpoints, metrics.json, logs, predictions; of one run at a time"
     )
-    overwrite_output_dir: bool = option(
-        False,
-        "start afresh: remove an older run, refused where there is anything else",
-        resumable=True,
+    overwrite_output_dir: bool = changeable(
+        False, "start afresh: remove an older run, refused where there is anything else"
     )
-    resume: str = option(
-        "auto", "auto (continue what is in the folder), never, or a checkpoint", resumable=True
+    resume: str = changeable(
+        "auto", "auto (continue what is in the folder), never, or a checkpoint"
     )
     seed: int = option(42, "random seed", low=0)
     max_steps: int = option(
@@ -119,21 +120,15 @@ class RunOptions:
     gradient_accumulation_steps: int = option(
         1, "batches whose gradients are added up", unit="forward passes per optimizer step", low=1
     )
-    early_stopping_patience: int | None = option(
-        None, "stop after so many in vain", unit="evaluations", example="3", low=1, resumable=True
+    early_stopping_patience: int | None = changeable(
+        None, "stop after so many in vain", unit="evaluations", example="3", low=1
     )
-    eval_all_checkpoints: bool = option(
-        False, "evaluate every saved checkpoint at the end", resumable=True
+    eval_all_checkpoints: bool = changeable(False, "evaluate every saved checkpoint at the end")
+    save_total_limit: int | None = changeable(
+        None, "the newest ones are kept, none for all", unit="checkpoints", low=1
     )
-    save_total_limit: int | None = option(
-        None, "the newest ones are kept, none for all", unit="checkpoints", low=1, resumable=True
-    )
-    keep_states: int = option(
-        2,
-        "the newest ones keep what resuming needs",
-        unit="checkpoints",
-        low=1,
-        resumable=True,
+    keep_states: int = changeable(
+        2, "the newest ones keep what resuming needs", unit="checkpoints", low=1
     )
     dtype: str = option("float32", "float32, or float64 for checks", choices=("float32", "float64"))
     cpu_precision: str = precision_option()

@@ -9,7 +9,7 @@ from typing import Any
 from sot_paddle.config import LAYER_POOLINGS, LAYERS
 from sot_paddle.data.documents.layouts import LAYOUTS, OWN, task_title
 from sot_paddle.data.subword import HEAD
-from sot_paddle.options import option
+from sot_paddle.options import changeable, option
 from sot_paddle.tasks.text_options import TextRunOptions, TunedOptions, other
 
 ALL_LAYERS, POOLED = -1, -2
@@ -25,7 +25,7 @@ class DocumentTrainConfig(TunedOptions, TextRunOptions):
     """
 
     task_name: str = option("", f"{', '.join(LAYOUTS)} (any case), or {OWN} (own tables)")
-    data_dir: str = option("", "folder with the task's files", example="aclImdb", resumable=True)
+    data_dir: str = changeable("", "folder with the task's files", example="aclImdb")
     text_columns: tuple[str, ...] = option(
         (), f"task_name {OWN}: one or two columns with text, found by their names if not given"
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from sot_paddle.config import CLASS_TOKEN_POOLINGS, FUSIONS, POOLINGS
 from sot_paddle.data.glue_tasks import TASKS, get_task
-from sot_paddle.options import option
+from sot_paddle.options import changeable, option
 from sot_paddle.registry import HEADS, SECOND_ORDER
 from sot_paddle.tasks.text_options import TextRunOptions, TunedOptions
 
@@ -35,26 +35,17 @@ class TrainConfig(TunedOptions, TextRunOptions):
     task_name: str = option(
         "", ", ".join(task.title for task in TASKS.values()) + " (any case), or own (own TSV files)"
     )
-    data_dir: str = option(
-        "",
-        "folder with the task's train.tsv, dev.tsv, test.tsv",
-        example="GLUE/RTE",
-        resumable=True,
+    data_dir: str = changeable(
+        "", "folder with the task's train.tsv, dev.tsv, test.tsv", example="GLUE/RTE"
     )
     max_seq_length: int = option(128, "longer examples are cut", unit="tokens", low=8)
-    evaluate_during_training: bool = option(False, "evaluate at every logging step", resumable=True)
+    evaluate_during_training: bool = changeable(False, "evaluate at every logging step")
     do_lower_case: bool = option(False, "lower-case the text, whatever the vocabulary")
     warmup_steps: int = option(0, "linear warm-up", unit="optimizer steps", low=0)
-    overwrite_cache: bool = option(False, "tokenize again", resumable=True)
-    local_rank: int = option(
-        -1, "accepted; processes come from paddle.distributed.launch", resumable=True
-    )
-    server_ip: str = option(
-        "", "accepted and ignored (remote debugging of the original)", resumable=True
-    )
-    server_port: str = option(
-        "", "accepted and ignored (remote debugging of the original)", resumable=True
-    )
+    overwrite_cache: bool = changeable(False, "tokenize again")
+    local_rank: int = changeable(-1, "accepted; processes come from paddle.distributed.launch")
+    server_ip: str = changeable("", "accepted and ignored (remote debugging of the original)")
+    server_port: str = changeable("", "accepted and ignored (remote debugging of the original)")
 
     head: str = option("mgcrp", "mgcrp (published second-order head) or plain", choices=HEADS)
     pooling: str | None = option(None, "any pooling, goes before --head", choices=POOLINGS)

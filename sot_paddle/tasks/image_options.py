@@ -10,7 +10,14 @@ from typing import Any
 from sot_paddle.config import near_names
 from sot_paddle.data.image_erasing import MODES
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD
-from sot_paddle.options import RunOptions, check, check_precision, option, precision_option
+from sot_paddle.options import (
+    RunOptions,
+    changeable,
+    check,
+    check_precision,
+    option,
+    precision_option,
+)
 from sot_paddle.registry import PUBLISHED_NAMES, TIMM_NAMES, list_models
 
 _OTHER_NAMES: Mapping[str, str] = {**PUBLISHED_NAMES, **TIMM_NAMES}
@@ -41,9 +48,7 @@ class ImageTrainConfig(RunOptions):
     ``weight_decay`` .03 and ``batch_size`` 128 (``main.py`` alone: 5e-4, .05 and 64).
     """
 
-    data_dir: str = option(
-        "", "folder with train/<class>/* and val/<class>/*, or digits", resumable=True
-    )
+    data_dir: str = changeable("", "folder with train/<class>/* and val/<class>/*, or digits")
     model: str = option("", "a name of ours, of the original or of timm")
     model_options: dict = option({}, "options of the model by name (--set, --model-option)")
     num_classes: int | None = option(
@@ -53,11 +58,8 @@ class ImageTrainConfig(RunOptions):
     initial_checkpoint: str = option(
         "", "weights to start from, averaged ones preferred", flags=("--pretrained",)
     )
-    output_dir: str = option(
-        "",
-        "folder of one run at a time [output/train/MODEL-SIZE]",
-        flags=("--output",),
-        resumable=True,
+    output_dir: str = changeable(
+        "", "folder of one run at a time [output/train/MODEL-SIZE]", flags=("--output",)
     )
     batch_size: int = option(
         128, "batch", unit="images per process and forward pass", low=1, flags=("-b", "--b")
@@ -109,17 +111,16 @@ class ImageTrainConfig(RunOptions):
     smoothing: float = option(0.1, "label smoothing", low=0, high=0.999)
     mean: tuple[float, ...] = option(IMAGENET_MEAN, "channel means that are subtracted")
     std: tuple[float, ...] = option(IMAGENET_STD, "channel deviations that are divided by")
-    interpolation: str = option("bicubic", "resizing in evaluation", resumable=True)
-    crop_pct: float = option(
-        0.875, "share of the resized image that evaluation crops", low=0.01, high=1, resumable=True
+    interpolation: str = changeable("bicubic", "resizing in evaluation")
+    crop_pct: float = changeable(
+        0.875, "share of the resized image that evaluation crops", low=0.01, high=1
     )
-    on_corrupt: str = option(
+    on_corrupt: str = changeable(
         "fatal",
         "an image that cannot be decoded: fatal, or skip (training takes the next one)",
         choices=("fatal", "skip"),
-        resumable=True,
     )
-    cache: bool = option(False, "decode every image once and keep it in memory", resumable=True)
+    cache: bool = changeable(False, "decode every image once and keep it in memory")
     model_ema_decay: float = option(
         0.99996, "decay of the moving average, which is always on", low=0, high=0.9999999
     )
@@ -132,28 +133,21 @@ class ImageTrainConfig(RunOptions):
     sync_bn: bool = option(False, "batch statistics over all processes")
     amp: bool = option(False, "mixed precision (GPU)", flags=("--apex-amp", "--native-amp"))
     amp_dtype: str = option("float16", "float16 or bfloat16", choices=("float16", "bfloat16"))
-    cpu: bool = option(
-        False, "use the CPU even where there is a GPU", flags=("--no-cuda",), resumable=True
-    )
-    workers: int = option(
-        4, "processes that read images, 0 for none", low=0, flags=("-j",), resumable=True
-    )
-    eval_batch_multiplier: int = option(
+    cpu: bool = changeable(False, "use the CPU even where there is a GPU", flags=("--no-cuda",))
+    workers: int = changeable(4, "processes that read images, 0 for none", low=0, flags=("-j",))
+    eval_batch_multiplier: int = changeable(
         1,
         "batches of evaluation are larger by this",
         low=1,
         flags=("-vb", "--validation-batch-size-multiplier"),
-        resumable=True,
     )
-    log_interval: int = option(
-        50, "between log lines", unit="optimizer steps", low=1, resumable=True
+    log_interval: int = changeable(50, "between log lines", unit="optimizer steps", low=1)
+    recovery_interval: int = changeable(
+        0, "between checkpoints within an epoch", unit="optimizer steps", low=0
     )
-    recovery_interval: int = option(
-        0, "between checkpoints within an epoch", unit="optimizer steps", low=0, resumable=True
-    )
-    save_epochs: int = option(1, "between checkpoints", unit="epochs", low=1, resumable=True)
-    save_total_limit: int | None = option(
-        3, "the newest ones are kept, none for all", unit="checkpoints", low=1, resumable=True
+    save_epochs: int = changeable(1, "between checkpoints", unit="epochs", low=1)
+    save_total_limit: int | None = changeable(
+        3, "the newest ones are kept, none for all", unit="checkpoints", low=1
     )
 
     do_train = True

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from sot_paddle.options import option
+from sot_paddle.options import changeable, option
 from sot_paddle.tasks.text_options import TextRunOptions, TunedOptions, other
 
 KERNEL_OPTIONS = (
@@ -27,13 +27,12 @@ _SCRATCH = "from scratch: "
 class PretrainConfig(TunedOptions, TextRunOptions):
     """Every option of ``tools/pretrain.py``; defaults are those of BERT's further pre-training."""
 
-    data_dir: str = option(
+    data_dir: str = changeable(
         "",
         "what prepare_pretraining.py made: instances (both tasks), or pairs (masked words alone)",
         example="data/imdb_instances",
-        resumable=True,
     )
-    eval_data_dir: str = option("", "the same, to evaluate on", resumable=True)
+    eval_data_dir: str = changeable("", "the same, to evaluate on")
     block_size: int = option(128, "pairs: longer rows are cut", unit="tokens", low=8)
     mlm_probability: float = option(
         0.15, "pairs: share of the words that are masked", low=0, high=1

@@ -9,7 +9,7 @@ from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.squad.span_decoding import NULL_SCORES, DecodingOptions
 from sot_paddle.data.stored.original_rows import LENGTHS, ROWS
 from sot_paddle.data.stored.state_files import DTYPES
-from sot_paddle.options import check, option
+from sot_paddle.options import changeable, check, option
 from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions, TunedOptions, other
 
 SQUAD = "SQuAD"
@@ -24,13 +24,9 @@ class StateRows(CheckpointOptions):
     """Which rows, and which language model makes their hidden states."""
 
     task_name: str = option("", f"a GLUE task (any case), or {SQUAD}")
-    data_dir: str = option("", "folder of the GLUE task's files", resumable=True)
-    train_file: str = option(
-        "", f"{SQUAD}: training questions, in the official format", resumable=True
-    )
-    predict_file: str = option(
-        "", f"{SQUAD}: development questions, in the official format", resumable=True
-    )
+    data_dir: str = changeable("", "folder of the GLUE task's files")
+    train_file: str = changeable("", f"{SQUAD}: training questions, in the official format")
+    predict_file: str = changeable("", f"{SQUAD}: development questions, in the official format")
     max_seq_length: int | None = option(
         None, f"of a row, the task's if not given; {SQUAD} 384", unit="tokens", low=8
     )
@@ -102,20 +98,11 @@ class RecipeOptions(StateRows, TextRunOptions):
     save_steps: int = other(TextRunOptions, "save_steps", 500)
     save_total_limit: int | None = other(TextRunOptions, "save_total_limit", 2)
     seed: int = other(TextRunOptions, "seed", 1)
-    n_best_size: int = option(
-        20, f"{SQUAD}: starts and ends that are combined", low=1, resumable=True
-    )
-    max_answer_length: int = option(
-        30, f"{SQUAD}: longest answer", unit="tokens", low=1, resumable=True
-    )
-    null_score_diff_threshold: float = option(
-        0.0, f"{SQUAD}: no answer from here on", resumable=True
-    )
-    null_score: str = option(
-        "published",
-        f"{SQUAD}: {' or '.join(NULL_SCORES)} of the windows",
-        choices=NULL_SCORES,
-        resumable=True,
+    n_best_size: int = changeable(20, f"{SQUAD}: starts and ends that are combined", low=1)
+    max_answer_length: int = changeable(30, f"{SQUAD}: longest answer", unit="tokens", low=1)
+    null_score_diff_threshold: float = changeable(0.0, f"{SQUAD}: no answer from here on")
+    null_score: str = changeable(
+        "published", f"{SQUAD}: {' or '.join(NULL_SCORES)} of the windows", choices=NULL_SCORES
     )
 
     def __post_init__(self) -> None:
@@ -140,9 +127,7 @@ class RecipeOptions(StateRows, TextRunOptions):
 class StateTrainConfig(RecipeOptions):
     """Every option of ``tools/train_adapter.py``."""
 
-    states: str = option(
-        LIVE, "live (made while training), or a folder of stored states", resumable=True
-    )
+    states: str = changeable(LIVE, "live (made while training), or a folder of stored states")
     model: str = option(
         "adapter", "adapter (AdapterPooler) or probes (each layer alone)", choices=MODELS
     )

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from sot_paddle.options import RunOptions, option
+from sot_paddle.options import RunOptions, changeable, option
 from sot_paddle.registry import TEXT_BACKBONES
 
 _TYPES = tuple(TEXT_BACKBONES)
@@ -19,21 +19,15 @@ class CheckpointOptions:
     """Which language model, and where it runs; by itself it is frozen, with its own head."""
 
     model_type: str = option(_TYPES[0], ", ".join(_TYPES), choices=_TYPES)
-    model_name_or_path: str = option(
-        "",
-        "checkpoint folder (Hugging Face or converted), or a name found locally",
-        resumable=True,
+    model_name_or_path: str = changeable(
+        "", "checkpoint folder (Hugging Face or converted), or a name found locally"
     )
-    config_name: str = option(
-        "", "config.json, or its folder, if not the checkpoint's own", resumable=True
+    config_name: str = changeable("", "config.json, or its folder, if not the checkpoint's own")
+    tokenizer_name: str = changeable(
+        "", "the vocabulary's folder (or file), if not the checkpoint's own"
     )
-    tokenizer_name: str = option(
-        "", "the vocabulary's folder (or file), if not the checkpoint's own", resumable=True
-    )
-    cache_dir: str = option(
-        "", "where to look for named checkpoints and cache tokenized data", resumable=True
-    )
-    no_cuda: bool = option(False, "use the CPU even where there is a GPU", resumable=True)
+    cache_dir: str = changeable("", "where to look for named checkpoints and cache tokenized data")
+    no_cuda: bool = changeable(False, "use the CPU even where there is a GPU")
 
     freeze_encoder = False
     hidden_dropout_prob = None
@@ -106,13 +100,11 @@ class TunedOptions(CheckpointOptions):
 class TextRunOptions(RunOptions):
     """What a training on text can be asked for; the names are those of the original's (B.2)."""
 
-    do_train: bool = option(False, "train", resumable=True)
-    do_eval: bool = option(False, "evaluate on the development set", resumable=True)
-    do_predict: bool = option(False, "predict the test file, with the best weights", resumable=True)
+    do_train: bool = changeable(False, "train")
+    do_eval: bool = changeable(False, "evaluate on the development set")
+    do_predict: bool = changeable(False, "predict the test file, with the best weights")
     per_gpu_train_batch_size: int = option(8, "batch of training", unit=_EXAMPLES, low=1)
-    per_gpu_eval_batch_size: int = option(
-        8, "batch of evaluation", unit=_EXAMPLES, low=1, resumable=True
-    )
+    per_gpu_eval_batch_size: int = changeable(8, "batch of evaluation", unit=_EXAMPLES, low=1)
     learning_rate: float = option(5e-5, "its peak", example="2e-5", low=0)
     weight_decay: float = option(0.0, "decay of all but biases and LayerNorm weights", low=0)
     adam_epsilon: float = option(1e-8, "epsilon of the optimizer", low=0)
@@ -122,12 +114,12 @@ class TextRunOptions(RunOptions):
     warmup_proportion: float = option(
         0.0, "linear warm-up over this share of the run", low=0.0, high=1.0
     )
-    logging_steps: int = option(50, "between log lines", unit=_STEPS, low=1, resumable=True)
-    save_steps: int = option(50, "between checkpoints", unit=_STEPS, low=1, resumable=True)
-    eval_steps: int | None = option(
-        None, "between evaluations, each epoch if not given", unit=_STEPS, low=1, resumable=True
+    logging_steps: int = changeable(50, "between log lines", unit=_STEPS, low=1)
+    save_steps: int = changeable(50, "between checkpoints", unit=_STEPS, low=1)
+    eval_steps: int | None = changeable(
+        None, "between evaluations, each epoch if not given", unit=_STEPS, low=1
     )
-    seeds: tuple[int, ...] | None = option(None, "several runs", example="42,43,44", resumable=True)
+    seeds: tuple[int, ...] | None = changeable(None, "several runs", example="42,43,44")
 
     optimizer, lr_scheduler, warmup_steps = "hf_adamw", "linear", 0
     clipping = "global"
