@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sot_paddle.data.image_dataset import EvalSample, TrainSample
+from sot_paddle.data.image_dataset import ImageSample
 from sot_paddle.data.image_erasing import ErasingConfig, apply_erasures, draw_erasures
 from sot_paddle.data.image_mixing import MixConfig, draw_mix, mix_images, mix_labels
 from sot_paddle.data.image_random import generator
@@ -44,7 +44,7 @@ class TrainCollate:
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
 
-    def __call__(self, samples: Sequence[TrainSample]) -> dict[str, np.ndarray]:
+    def __call__(self, samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
         """One batch.
 
         Args:
@@ -62,15 +62,12 @@ class TrainCollate:
             mix = draw_mix(rng, self.mix, *images.shape[1:3], epoch=epoch)
             images = mix_images(images, mix)
             labels = mix_labels(labels, self.mix.num_classes, mix.lam, self.mix.smoothing)
-        batch = {"images": normalize_batch(images, self.mean, self.std), "labels": labels}
+        normalized = normalize_batch(images, self.mean, self.std)
         if self.erasing is not None:
-            for sample, image in zip(samples, batch["images"], strict=True):
+            for sample, image in zip(samples, normalized, strict=True):
                 rng = generator("erase", self.seed, *sample.key)
                 apply_erasures(image, draw_erasures(rng, self.erasing, image.shape))
-        corrupt = sorted({index for sample in samples for index in sample.corrupt})
-        if corrupt:
-            batch[CORRUPT] = np.array(corrupt, dtype=np.int64)
-        return batch
+        return _batch(normalized, labels, samples)
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ class EvalCollate:
 
     image_size: int
 
-    def __call__(self, samples: Sequence[EvalSample]) -> dict[str, np.ndarray]:
+    def __call__(self, samples: Sequence[ImageSample]) -> dict[str, np.ndarray]:
         """One batch.
 
         Returns:
@@ -94,11 +91,15 @@ class EvalCollate:
         images = np.empty((len(good), 3, self.image_size, self.image_size), dtype=np.float32)
         for place, sample in enumerate(good):
             images[place] = sample.image
-        batch = {
-            "images": images,
-            "labels": np.array([sample.label for sample in good], dtype=np.int64),
-        }
-        corrupt = [sample.index for sample in samples if sample.image is None]
-        if corrupt:
-            batch[CORRUPT] = np.array(corrupt, dtype=np.int64)
-        return batch
+        labels = np.array([sample.label for sample in good], dtype=np.int64)
+        return _batch(images, labels, samples)
+
+
+def _batch(
+    images: np.ndarray, labels: np.ndarray, samples: Sequence[ImageSample]
+) -> dict[str, np.ndarray]:
+    batch = {"images": images, "labels": labels}
+    corrupt = sorted({index for sample in samples for index in sample.corrupt})
+    if corrupt:
+        batch[CORRUPT] = np.array(corrupt, dtype=np.int64)
+    return batch

@@ -25,34 +25,21 @@ Key = tuple[int, int]
 """Epoch and index, both from 0."""
 
 
-class TrainSample(NamedTuple):
-    """One augmented image.
+class ImageSample(NamedTuple):
+    """One image.
 
     Attributes:
-        image: uint8 (img_size, img_size, 3).
+        image: augmented, uint8 (img_size, img_size, 3); to evaluate, float32 (3, img_size,
+            img_size), None when it cannot be decoded.
         label: its class.
         key: what was asked for.
-        corrupt: indices that were passed over because they cannot be decoded.
-    """
-
-    image: np.ndarray
-    label: int
-    key: Key
-    corrupt: tuple[int, ...] = ()
-
-
-class EvalSample(NamedTuple):
-    """One image to evaluate.
-
-    Attributes:
-        image: float32 (3, img_size, img_size), None when it cannot be decoded.
-        label: its class.
-        index: its position.
+        corrupt: indices that cannot be decoded: those passed over, or its own.
     """
 
     image: np.ndarray | None
     label: int
-    index: int
+    key: Key | int
+    corrupt: tuple[int, ...] = ()
 
 
 class ImageTrainSet:
@@ -87,7 +74,7 @@ class ImageTrainSet:
         """Number of images."""
         return len(self.source)
 
-    def __getitem__(self, key: Key) -> TrainSample:
+    def __getitem__(self, key: Key) -> ImageSample:
         """The image at (epoch, index).
 
         Raises:
@@ -98,7 +85,7 @@ class ImageTrainSet:
         epoch, index = key
         image, used, corrupt = self._decode(index)
         pixels = self.transform(image, generator("augment", self.seed, epoch, index))
-        return TrainSample(pixels, int(self.source.labels[used]), (epoch, index), corrupt)
+        return ImageSample(pixels, int(self.source.labels[used]), (epoch, index), corrupt)
 
     def _decode(self, index: int) -> tuple[Image.Image, int, tuple[int, ...]]:
         """The image, its own index, and the corrupt ones passed over on the way to it."""
@@ -139,7 +126,7 @@ class ImageEvalSet:
         """Number of images."""
         return len(self.source)
 
-    def __getitem__(self, index: int) -> EvalSample:
+    def __getitem__(self, index: int) -> ImageSample:
         """One image.
 
         Raises:
@@ -153,8 +140,8 @@ class ImageEvalSet:
         except CorruptImage:
             if self.on_corrupt == "fatal":
                 raise
-            return EvalSample(None, label, int(index))
-        return EvalSample(self.transform(image), label, int(index))
+            return ImageSample(None, label, index, (int(index),))
+        return ImageSample(self.transform(image), label, index)
 
 
 def _require_index(index: int, count: int) -> None:

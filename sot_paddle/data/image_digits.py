@@ -44,11 +44,9 @@ def load_digits(img_size: int = 32) -> tuple[ArraySource, ArraySource]:
     for place, image in enumerate(pixels):
         resized = Image.fromarray(image).resize((img_size, img_size), Image.Resampling.BICUBIC)
         images[place] = np.asarray(resized)[:, :, None]
-    rank = np.empty(len(labels), dtype=np.int64)  # how many of its class come before an image
+    chosen = np.zeros(len(labels), dtype=bool)
     for digit in range(len(CLASSES)):
-        (members,) = np.nonzero(labels == digit)
-        rank[members] = np.arange(len(members))
-    chosen = rank % EVERY == 0
+        chosen[np.flatnonzero(labels == digit)[::EVERY]] = True
     train, val = (
         ArraySource(
             images[part], labels[part], CLASSES, [f"digit {place}" for place in np.nonzero(part)[0]]

@@ -8,6 +8,7 @@ are left out, and so are files with another extension.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -77,22 +78,16 @@ def read_class_folders(folder: str | Path) -> FolderSource:
         raise DataError(
             f"{folder}: expected one folder per class, got none; put images in <class>/*"
         )
-    files: list[str] = []
-    labels: list[int] = []
-    empty: list[str] = []
-    for label, name in enumerate(classes):
-        found = images_below(folder, name)
-        files += found
-        labels += [label] * len(found)
-        if not found:
-            empty.append(name)
+    files = [images_below(folder, name) for name in classes]
+    empty = [name for name, images in zip(classes, files, strict=True) if not images]
     if empty:
         raise DataError(
             f"{folder}: expected images ({' '.join(EXTENSIONS)}) in every class folder, got none "
             f"in {len(empty)} of {len(classes)}: {first_names(empty)}; remove these folders or "
             "fill them"
         )
-    return FolderSource(folder, classes, tuple(files), np.array(labels, dtype=np.int64))
+    labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(images) for images in files])
+    return FolderSource(folder, classes, tuple(itertools.chain(*files)), labels)
 
 
 def images_below(folder: Path, name: str = "") -> list[str]:

@@ -20,26 +20,6 @@ from PIL import Image, ImageEnhance, ImageOps
 MAX_MAGNITUDE = 10.0
 FIXED = ("AutoContrast", "Equalize", "Invert")
 SPATIAL = ("Rotate", "ShearX", "ShearY", "TranslateXRel", "TranslateYRel")
-INCREASING = (
-    "AutoContrast",
-    "Equalize",
-    "Invert",
-    "Rotate",
-    "PosterizeIncreasing",
-    "SolarizeIncreasing",
-    "SolarizeAdd",
-    "ColorIncreasing",
-    "ContrastIncreasing",
-    "BrightnessIncreasing",
-    "SharpnessIncreasing",
-    "ShearX",
-    "ShearY",
-    "TranslateXRel",
-    "TranslateYRel",
-)
-"""The set of ``inc1``: each operation becomes stronger with the magnitude."""
-PLAIN = tuple(name.removesuffix("Increasing") for name in INCREASING)
-"""The set without ``inc1``."""
 
 Argument = float | int | None
 Operation = Callable[[Image.Image, Argument, Image.Resampling, tuple[int, ...]], Image.Image]
@@ -115,22 +95,10 @@ def _enhance(kind: type) -> Operation:
     return lambda image, factor, _resampling, _fill: kind(image).enhance(factor)
 
 
-def _rotate(image, degrees, resampling, fill):
-    return image.rotate(degrees, resample=resampling, fillcolor=fill)
-
-
 def _posterize(image, bits, _resampling, _fill):
-    """Keep the highest bits of each number.
-
-    QUIRK: at magnitude 10 no bit is kept and the image is black, as timm 0.3.4 did with the Pillow
-    of its time; today's ``ImageOps.posterize`` refuses 0 bits.
-    """
+    """Keep the highest bits of each number; none is left at magnitude 10."""
     mask = 256 - 2 ** (8 - bits)
     return image.point([value & mask for value in range(256)] * len(image.getbands()))
-
-
-def _solarize(image, threshold, _resampling, _fill):
-    return ImageOps.solarize(image, threshold)
 
 
 def _solarize_add(image, summand, _resampling, _fill):
@@ -147,9 +115,9 @@ OPERATIONS: Mapping[str, Operation] = {
     "AutoContrast": _without_argument(ImageOps.autocontrast),
     "Equalize": _without_argument(ImageOps.equalize),
     "Invert": _without_argument(ImageOps.invert),
-    "Rotate": _rotate,
+    "Rotate": lambda image, degrees, kind, fill: image.rotate(degrees, kind, fillcolor=fill),
     "Posterize": _posterize,
-    "Solarize": _solarize,
+    "Solarize": lambda image, threshold, _kind, _fill: ImageOps.solarize(image, threshold),
     "SolarizeAdd": _solarize_add,
     "Color": _enhance(ImageEnhance.Color),
     "Contrast": _enhance(ImageEnhance.Contrast),
@@ -160,4 +128,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "TranslateXRel": _affine(lambda image, part: (1, 0, part * image.width, 0, 1, 0)),
     "TranslateYRel": _affine(lambda image, part: (1, 0, 0, 0, 1, part * image.height)),
 }
-"""By name in `PLAIN`."""
+"""By name in `PLAIN`, in the order in which timm draws."""
+
+PLAIN = tuple(OPERATIONS)
+"""The set without ``inc1``."""
+
+INCREASING = tuple(
+    name if name in (*FIXED, *SPATIAL, "SolarizeAdd") else f"{name}Increasing" for name in PLAIN
+)
+"""The set of ``inc1``: each operation becomes stronger with the magnitude."""

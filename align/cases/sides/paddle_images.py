@@ -56,7 +56,7 @@ def training_epochs(folder: Path, options: Mapping[str, Any], epochs: int) -> It
         yield found | _batch_arrays(epoch, split, np.stack([s.image for s in samples]), batch)
 
 
-def _image_arrays(key: str, draws: TrainDraws, sample: image_dataset.TrainSample) -> Arrays:
+def _image_arrays(key: str, draws: TrainDraws, sample: image_dataset.ImageSample) -> Arrays:
     found = {f"{key}/label": np.asarray(sample.label)}
     if draws.crop is not None:
         names = torch_images.operation_numbers()
