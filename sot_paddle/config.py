@@ -132,15 +132,12 @@ class HeadConfig:
         require_one_of("covariance_scale", self.covariance_scale, ("published", "tokens"))
         require_one_of("on_zero", self.on_zero, (None, "nan", "zero"))
         names = ("q_dim", "k_dim", "head_num_heads", "wr_dim", "qkv_dim", "num_iter", "mpn_iter")
-        sizes = {name: getattr(self, name) for name in names}
-        sizes["num_sv"] = 1 if self.num_sv is None else self.num_sv
-        for name, value in sizes.items():
-            require_positive(name, value)
-        require_buildable(sizes, 0)
+        names += () if self.num_sv is None else ("num_sv",)
+        require_buildable(require_sizes(self, names), 0)
         if not 0.0 < self.alpha <= 1.0:
             raise ValueError(f"alpha must be in (0, 1], got {self.alpha}")
         if self.head_dropout is not None:
-            _probability("head_dropout", self.head_dropout)
+            require_probability("head_dropout", self.head_dropout)
 
     def _check_layers(self) -> None:
         require_one_of("layer_pooling", self.layer_pooling, LAYER_POOLINGS)
@@ -189,7 +186,7 @@ class EncoderConfig:
                 f"of {self.vocab_size}"
             )
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            _probability(name, getattr(self, name))
+            require_probability(name, getattr(self, name))
         for name in ("layer_norm_eps", "initializer_range"):
             if not getattr(self, name) > 0.0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
@@ -202,9 +199,8 @@ class EncoderConfig:
     def _check_sizes(self) -> None:
         names = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")
         names += ("max_position_embeddings", "type_vocab_size")
-        sizes = {name: getattr(self, name) for name in names}
-        for name, value in {**sizes, "num_attention_heads": self.num_attention_heads}.items():
-            require_positive(name, value)
+        sizes = require_sizes(self, names)
+        require_positive("num_attention_heads", self.num_attention_heads)
         rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
         layer = self.hidden_size * (4 * self.hidden_size + 2 * self.intermediate_size)
         parameters = rows * self.hidden_size + self.num_hidden_layers * layer
@@ -230,7 +226,16 @@ def require_positive(name: str, value: int) -> None:
         raise ValueError(f"{name} must be at least 1, got {value}")
 
 
-def _probability(name: str, value: float) -> None:
+def require_sizes(record: Any, names: Iterable[str]) -> dict[str, int]:
+    """The options of these names; one below 1 is refused."""
+    sizes = {name: getattr(record, name) for name in names}
+    for name, value in sizes.items():
+        require_positive(name, value)
+    return sizes
+
+
+def require_probability(name: str, value: float) -> None:
+    """Refuse a number that is no probability below 1."""
     if not 0.0 <= value < 1.0:
         raise ValueError(f"{name} must be in [0, 1), got {value}")
 

@@ -26,15 +26,8 @@ _LOG = logging.getLogger(__name__)
 Options = Mapping[str, Any]
 
 _INPUT_DIM, _NUM_CLASSES = 384, 1000
-_POOLINGS = {"MGCrP": "mgcrp", "GAP": "gap", "GCP": "gcp", "fc": "fc", "None": "none"}
-_NORMS = {
-    "svPN": "svpn",
-    "sqrt_d": "sqrt_d",
-    "sqrt_t": "sqrt_t",
-    "ePN": "epn",
-    "LN": "ln",
-    "None": "none",
-}
+_POOLINGS = {name: name.lower() for name in ("MGCrP", "GAP", "GCP", "fc", "None")}
+_NORMS = {name: name.lower() for name in ("svPN", "sqrt_d", "sqrt_t", "ePN", "LN", "None")}
 _VECTORS = {"full": "full", "triu": "triu", "None": "full"}
 """``vec`` of svPN; a matrix that stays one is flattened by the head all the same."""
 

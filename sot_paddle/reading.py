@@ -376,19 +376,12 @@ def listed_tensors(path: Path) -> dict[str, tuple[list[int], str, str]]:
     if place is not own and ("tensors" not in content or path.stem != "model"):
         return {}
     where, found = shown(place), {}
+    kinds = {"destination": str, "shape": list, "dtype": str, "sha256": str}
     for row in field_of(content, "tensors", list, where):
         if not isinstance(row, dict):
             raise ValueError(f"{where}: a tensor is a {type(row).__name__}, expected an object")
-        name, shape, dtype, digest = (
-            field_of(row, key, kind, where)
-            for key, kind in (
-                ("destination", str),
-                ("shape", list),
-                ("dtype", str),
-                ("sha256", str),
-            )
-        )
-        found[name] = shape, dtype, digest
+        name, *stated = (field_of(row, key, kind, where) for key, kind in kinds.items())
+        found[name] = tuple(stated)
     return found
 
 

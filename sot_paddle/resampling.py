@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
 import numpy as np
 
 _SHARP = -0.75  # Keys' cubic parameter in PyTorch's plain bicubic interpolation
@@ -167,12 +168,8 @@ def sinusoid_table(positions: int, dim: int) -> np.ndarray:
 def is_sinusoid(table: np.ndarray) -> bool:
     """Whether a position table (1, 1 + N, C) is the fixed one, up to the rounding of an EMA."""
     expected = sinusoid_table(table.shape[1], table.shape[2])
-    precision = 2.0 ** -min(_mantissa_bits(table.dtype) - 1, 17)
+    precision = 2.0 ** -min(ml_dtypes.finfo(table.dtype).nmant, 17)
     return bool(np.all(np.abs(table.astype(np.float64) - expected) <= precision))
-
-
-def _mantissa_bits(dtype: np.dtype) -> int:
-    return {2: 11 if dtype == np.float16 else 8, 4: 24}.get(np.dtype(dtype).itemsize, 53)
 
 
 def _side(count: int, what: str) -> int:

@@ -10,6 +10,8 @@ from sot_paddle.config import (
     require_buildable,
     require_one_of,
     require_positive,
+    require_probability,
+    require_sizes,
 )
 
 TOKEN_TYPES = ("densenet", "resnet", "inception", "nonlocal", "linear", "patch")
@@ -53,11 +55,9 @@ class ImageConfig:
         check_finite(self)
         require_one_of("token_type", self.token_type, TOKEN_TYPES)
         require_one_of("dense_norm", self.dense_norm, DENSE_NORMS)
-        for name in ("img_size", "in_chans", "token_dim"):
-            require_positive(name, getattr(self, name))
+        require_sizes(self, ("img_size", "in_chans", "token_dim"))
         for name in ("drop_rate", "attn_drop_rate", "drop_path_rate"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+            require_probability(name, getattr(self, name))
         if not self.layer_norm_eps > 0.0:
             raise ValueError(f"layer_norm_eps must be above 0, got {self.layer_norm_eps}")
 
@@ -90,15 +90,14 @@ class ViTConfig(ImageConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_one_of("position", self.position, POSITIONS)
-        for name in ("embed_dim", "depth", "num_heads", "patch_size"):
-            require_positive(name, getattr(self, name))
+        require_sizes(self, ("embed_dim", "depth", "num_heads", "patch_size"))
         require_divisible(self.embed_dim, self.num_heads)
-        require_positive("int(embed_dim * mlp_ratio)", int(self.embed_dim * self.mlp_ratio))
-        tokens = (self.img_size // self.patch_size) ** 2
         inner = int(self.embed_dim * self.mlp_ratio)
+        require_positive("int(embed_dim * mlp_ratio)", inner)
+        tokens = (self.img_size // self.patch_size) ** 2
         block = self.embed_dim * (4 * self.embed_dim + 2 * inner)
         require_buildable(
-            {name: getattr(self, name) for name in ("embed_dim", "depth", "img_size", "in_chans")},
+            require_sizes(self, ("embed_dim", "depth", "img_size", "in_chans")),
             tokens * self.embed_dim + self.depth * block,
         )
         if self.qk_scale is not None and not self.qk_scale > 0.0:
@@ -136,8 +135,7 @@ class SwinConfig(ImageConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("patch_size", "embed_dim", "window_size"):
-            require_positive(name, getattr(self, name))
+        require_sizes(self, ("patch_size", "embed_dim", "window_size"))
         if not 1 <= len(self.depths) <= _STAGES or len(self.depths) != len(self.num_heads):
             raise ValueError(
                 f"depths and num_heads must have one entry for each of 1 to {_STAGES} stages, got "
@@ -150,9 +148,9 @@ class SwinConfig(ImageConfig):
         require_positive("int(embed_dim * mlp_ratio)", int(self.embed_dim * self.mlp_ratio))
         widths = [self.embed_dim * 2**stage for stage in range(len(self.depths))]
         blocks = zip(self.depths, widths, strict=True)
-        names = ("embed_dim", "img_size", "in_chans", "window_size")
+        sizes = require_sizes(self, ("embed_dim", "img_size", "in_chans", "window_size"))
         require_buildable(
-            {"depths": max(self.depths), **{name: getattr(self, name) for name in names}},
+            {"depths": max(self.depths), **sizes},
             sum(depth * width * int((4 + 2 * self.mlp_ratio) * width) for depth, width in blocks),
         )
 

@@ -122,50 +122,39 @@ def check_options(
         ValueError: naming the first option that differs.
     """
     backbone = getattr(model, "backbone_config", None)
-    if isinstance(getattr(model, "config", None), AdapterConfig):
-        _check_dimensions(path, metadata, model)
-    if not isinstance(backbone, EncoderConfig | ImageConfig):
-        return
-    made = _stated(metadata, model)
-    if made is None:
-        return
-    images = not isinstance(backbone, EncoderConfig)
+    dimensions = getattr(model, "config", None)
+    images = isinstance(backbone, ImageConfig)
+    pairs: list[tuple[Mapping[str, Any], Any]] = []
+    if isinstance(dimensions, AdapterConfig):  # its tensors might fit all the same
+        pairs = [(metadata_json(metadata, "config"), dimensions)]
+    elif images or isinstance(backbone, EncoderConfig):
+        made = _stated(metadata, model)
+        if made is None:
+            return
+        pairs = [(made, backbone)]
+        if has_head:
+            pairs.append((metadata_json(metadata, "head_config"), model.head_config))
     free = {*_WITHOUT_EFFECT, *exempt, *(_WITHOUT_EFFECT_ON_IMAGES if images else ())}
-    pairs = [(made, backbone, "")]
-    if has_head:
-        head = metadata_json(metadata, "head_config")
-        pairs.append((head, model.head_config, HEAD_QKV_BIAS if images else ""))
-    for found, record, flat_bias in pairs:
+    for found, record in pairs:
         for name, expected in json.loads(json.dumps(dataclasses.asdict(record))).items():
             if name not in found or name in free:
                 continue
-            stated = _resolved(name, found[name], model)
-            if stated == _resolved(name, expected, model):
+            if _resolved(name, found[name], model) == _resolved(name, expected, model):
                 continue
-            flat = flat_bias if flat_bias and name == "qkv_bias" else name
+            of_head = images and record is model.head_config and name == "qkv_bias"
+            flat = HEAD_QKV_BIAS if of_head else name
             raise ValueError(
                 f"{path} was made with {flat}={found[name]!r}, the model has {expected!r}; "
                 f"build it with {flat}={found[name]!r}"
             )
 
 
-def _check_dimensions(path: Path, metadata: Mapping[str, str], model: nn.Layer) -> None:
-    """Refuse a model on hidden states of other dimensions, whose tensors might fit all the same."""
-    made = metadata_json(metadata, "config")
-    for name, value in dataclasses.asdict(model.config).items():
-        if name in made and made[name] != value:
-            raise ValueError(
-                f"{path} was made with {name}={made[name]!r}, the model has {value!r}; build it "
-                f"with {name}={made[name]!r}"
-            )
-
-
 def _resolved(name: str, value: Any, model: nn.Layer) -> Any:
     """An option of a model with None replaced by what it means there."""
-    pooling = model.head_config.pooling
     if name == "normalization" and value is None:
-        return NORMALIZATIONS.get(pooling, (None,))[0]
+        return NORMALIZATIONS.get(model.head_config.pooling, (None,))[0]
     if name == "fusion":
+        pooling = model.head_config.pooling
         has_class_token = getattr(model.backbone_config, "has_class_token", True)  # text: always
         if pooling in CLASS_TOKEN_POOLINGS or not has_class_token:
             return None  # ignored, or without a class token all the same
