@@ -15,7 +15,7 @@ from align.record.results import STEPS, Report, StepResult
 from align.verdict_process import add_timeout
 from sot_paddle.guard import CommandParser, command
 from sot_paddle.reading import read_text
-from sot_paddle.runtime import quiet_imports
+from sot_paddle.runtime import ignore_import_warnings
 
 if TYPE_CHECKING:
     from align.cases.context import Context
@@ -359,5 +359,5 @@ def main(arguments: list[str]) -> int:
         chosen = {"dump": dump_commands.main_dump, "compare": dump_commands.main_compare}[name]
         return chosen(rest)
     options = _parser().parse_args(arguments)
-    quiet_imports()
+    ignore_import_warnings()
     return _run(options)

@@ -1,4 +1,4 @@
-"""CPU tuning before Paddle's first matrix product, and the environment stamp of a run.
+"""CPU tuning before Paddle's first product, quiet imports, and the environment stamp of a run.
 
 Standard library only, so that it can run before anything heavy is imported. Measured effects
 are printed by ``make bench``; ``SOT_PADDLE_TUNE=0`` switches everything here off, and a variable
@@ -7,14 +7,19 @@ that is already set is never changed.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import io
 import os
 import platform
 import sys
 import warnings
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+
+from sot_paddle.guard import importing
 
 _SWITCH = "SOT_PADDLE_TUNE"
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's mallopt parameter numbers
@@ -127,11 +132,37 @@ def quiet_graphs() -> None:
     os.environ.setdefault("GLOG_minloglevel", "2")
 
 
-def quiet_imports() -> None:
+def ignore_import_warnings() -> None:
     """Leave out two warnings that Paddle's import prints and that no user can act on."""
     quiet_graphs()
     warnings.filterwarnings("ignore", message="No ccache found", category=UserWarning)
     warnings.filterwarnings("ignore", message="Setuptools is replacing distutils")
+
+
+class _Muted(io.TextIOBase):
+    """Stands for stderr during imports: silent then, afterwards as if it were stderr itself."""
+
+    importing = True
+
+    def write(self, text: str) -> int:
+        return len(text) if self.importing else sys.__stderr__.write(text)
+
+    def flush(self) -> None:
+        sys.__stderr__.flush()
+
+
+@contextlib.contextmanager
+def quiet_imports() -> Iterator[None]:
+    """Silence stderr and warnings inside of the block; loggers made there speak afterwards.
+
+    A signal ends a command there at once: half of an imported module is nothing to go on from.
+    """
+    quiet_graphs()
+    muted = _Muted()
+    with importing(), warnings.catch_warnings(), contextlib.redirect_stderr(muted):
+        warnings.simplefilter("ignore")
+        yield
+    muted.importing = False
 
 
 @functools.cache

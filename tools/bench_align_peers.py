@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle.guard import CommandParser, command
 from sot_paddle.reading import read_object
-from sot_paddle.runtime import quiet_imports
+from sot_paddle.runtime import ignore_import_warnings
 
-quiet_imports()
+ignore_import_warnings()
 
 import numpy as np
 from reprod_log import ReprodDiffHelper, ReprodLogger

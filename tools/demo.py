@@ -21,7 +21,7 @@ from align.report import report as writer
 from align.report import reprod
 from align.weights.formats.checkpoint_reading import read_as_paddle
 from sot_paddle.guard import CommandParser, command
-from sot_paddle.runtime import quiet_imports
+from sot_paddle.runtime import ignore_import_warnings
 from sot_paddle.train.brief import fine_tune, train_on_digits
 
 SHOWN = (
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
     parser = CommandParser(prog="demo", description=__doc__, status="")
     parser.add_argument("--out", default="demo_report", help="folder to write to")
     folder = Path(parser.parse_args(arguments).out)
-    quiet_imports()
+    ignore_import_warnings()
     checkpoint = find_checkpoint()
     bit_equal, summary = load_there_and_back(checkpoint, folder)
     print(summary, flush=True)

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import sot_paddle
 from sot_paddle.guard import CommandParser, command
-from sot_paddle.train.quiet import quiet_imports
+from sot_paddle.runtime import quiet_imports
 
 BERT = {"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "vocab_size": 50}
 SOT = {"img_size": 32, "embed_dim": 24, "depth": 2, "num_heads": 3, "head_num_heads": 3}

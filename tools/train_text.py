@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sot_paddle.guard import command
-from sot_paddle.train.quiet import quiet_imports
+from sot_paddle.runtime import quiet_imports
 
 
 @command("train_text")

@@ -13,7 +13,7 @@ from align.cases.covered.pause import unmeasured
 from align.cases.jobs import Job, batches
 from align.processes import Failure, TaskBatch, outcomes, tuning
 from align.record.results import Report, StepResult
-from sot_paddle.runtime import quiet_imports
+from sot_paddle.runtime import ignore_import_warnings
 
 if TYPE_CHECKING:
     from align.cases.context import Context
@@ -88,7 +88,7 @@ def _do(
 def _framework_runner():
     """`align.cases.runner`, and with it both frameworks, imported once."""
     if "align.cases.runner" not in sys.modules:
-        quiet_imports()
+        ignore_import_warnings()
         gc.disable()
         with unmeasured():
             import paddlenlp.transformers  # noqa: F401

@@ -13,7 +13,7 @@ from typing import Any
 from align.certify.certificate import CleanRun, FaultRow
 from align.certify.scene import Fault, Scene
 from align.commands.spec import USER_ERRORS
-from sot_paddle.runtime import quiet_imports
+from sot_paddle.runtime import ignore_import_warnings
 
 SUITE = Path(__file__).parents[1]
 OWN = Path(__file__).parent
@@ -95,7 +95,7 @@ def _alarm(outcome: Any) -> str:
 
 def work(tasks: Sequence[dict[str, Any]]) -> Iterator[FaultRow | CleanRun]:
     """The result of each task {"fault", "seed"} or {"scene", "seed", "setting"}."""
-    quiet_imports()
+    ignore_import_warnings()
     from align.certify import catalogue, scenes
 
     for task in tasks:

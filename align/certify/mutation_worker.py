@@ -64,7 +64,7 @@ def without(task: Mapping[str, Any], why: str) -> dict[str, Any]:
 def _prepared(folder: Path) -> tuple[Any, Path]:
     """Make the copy and load frameworks and checks, once in a process."""
     root = copied(folder / str(os.getpid()))
-    importlib.import_module("sot_paddle.runtime").quiet_imports()
+    importlib.import_module("sot_paddle.runtime").ignore_import_warnings()
     for name in _LOADED:
         importlib.import_module(name)
     checks = importlib.import_module("align.certify.mutation_checks")

@@ -11,7 +11,7 @@ from typing import Any
 from align.commands.spec import USER_ERRORS, read_spec
 from align.verdict_process import add_timeout
 from sot_paddle.guard import CommandParser
-from sot_paddle.runtime import quiet_imports
+from sot_paddle.runtime import ignore_import_warnings
 
 _STATUS = "exit status: 0 {good}; {bad}2 could not run (one line says why); 130, 143 interrupted."
 _DUMP = f"""\
@@ -102,14 +102,14 @@ def _compare_parser() -> CommandParser:
 def main_dump(argv: Sequence[str]) -> int:
     """Run `dump` with its arguments; returns the exit status."""
     options = _dump_parser().parse_args(argv)
-    quiet_imports()
+    ignore_import_warnings()
     return _dump(options)
 
 
 def main_compare(argv: Sequence[str]) -> int:
     """Run `compare` with its arguments; returns the exit status."""
     options = _compare_parser().parse_args(argv)
-    quiet_imports()
+    ignore_import_warnings()
     return _compare(options)
 
 

@@ -19,7 +19,7 @@ from sot_paddle.deploy.onnx_file import ONNX, load_onnx
 from sot_paddle.deploy.preparation import Preparation, preparation_of
 from sot_paddle.deploy.recipe import Recipe, is_export, read_recipe
 from sot_paddle.reading import MANIFEST, listed_files, verify
-from sot_paddle.train.quiet import quiet_imports
+from sot_paddle.runtime import quiet_imports
 
 _OF_ANOTHER = {"onnx": ("model.json", "model.pdiparams"), "jit": (ONNX,)}
 """Runtime -> files of an export that it does not need."""

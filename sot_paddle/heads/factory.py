@@ -152,17 +152,18 @@ def build_head(
     if num_classes < 1:
         raise ValueError(f"num_classes must be at least 1, got {num_classes}")
     require_buildable({"num_classes": num_classes}, dim * num_classes)
-    if config.pooling == SPANS:
-        return _span_head(config, dim, num_classes, has_class_token, initializer_range)
-    if config.pooling == LAYERS:
-        dropout = pooler_dropout if config.head_dropout is None else config.head_dropout
-        return _layer_head(config, dim, num_classes, num_layers, dropout, initializer_range)
-    if config.pooling in CLASS_TOKEN_POOLINGS or config.fusion == "class_token":
-        return _class_token_head(
-            config, dim, num_classes, has_class_token, pooler_dropout, initializer_range
-        )
-    default = TEXT_DROPOUT if config.pooling == "mgcrp_qk" else 0.0
-    dropout = default if config.head_dropout is None else config.head_dropout
+    known = config.pooling in (*CLASS_TOKEN_POOLINGS, SPANS, LAYERS)
+    kind = "none" if config.fusion == "class_token" and not known else config.pooling
+    defaults = dict.fromkeys(("pooler", "two_layer", LAYERS), pooler_dropout)
+    dropout = {**defaults, "mgcrp_qk": TEXT_DROPOUT}.get(kind, 0.0)
+    dropout = dropout if config.head_dropout is None else config.head_dropout
+    own = {"dropout": dropout, "std": initializer_range}
+    if kind == SPANS:
+        return _span_head(config, dim, num_classes, has_class_token, own)
+    if kind == LAYERS:
+        return _layer_head(config, dim, num_classes, num_layers, own)
+    if kind in CLASS_TOKEN_POOLINGS:
+        return _class_token_head(kind, config, dim, num_classes, has_class_token, own)
     options = {"dropout": dropout, "mask_padding": config.mask_padding}
     if not has_class_token and config.fusion not in (None, "word_tokens", "aggre_all"):
         raise ValueError(
@@ -176,23 +177,18 @@ def build_head(
 
 
 def _span_head(
-    config: HeadConfig, dim: int, num_classes: int, has_class_token: bool, std: float
+    config: HeadConfig, dim: int, num_classes: int, has_class_token: bool, own: Mapping[str, float]
 ) -> nn.Layer:
     if not has_class_token or num_classes != 2 or config.fusion is not None:
         raise ValueError(
             f"pooling {SPANS!r} scores the start and the end of an answer: it needs a class token, "
             f"num_classes 2 and no fusion, got {num_classes} and {config.fusion!r}"
         )
-    return SpanHead(dim, dropout=config.head_dropout or 0.0, std=std)
+    return SpanHead(dim, **own)
 
 
 def _layer_head(
-    config: HeadConfig,
-    dim: int,
-    num_classes: int,
-    num_layers: int,
-    dropout: float,
-    std: float,
+    config: HeadConfig, dim: int, num_classes: int, num_layers: int, own: Mapping[str, float]
 ) -> nn.Layer:
     if not num_layers or config.fusion is not None:
         raise ValueError(
@@ -204,20 +200,17 @@ def _layer_head(
         raise ValueError(
             f"layers must be numbers from 0 to {num_layers - 1} of this model, got {layers}"
         )
-    return LayerTokensHead(
-        dim, num_classes, layers=layers, pooling=config.layer_pooling, dropout=dropout, std=std
-    )
+    return LayerTokensHead(dim, num_classes, layers=layers, pooling=config.layer_pooling, **own)
 
 
 def _class_token_head(
+    kind: str,
     config: HeadConfig,
     dim: int,
     num_classes: int,
     has_class_token: bool,
-    pooler_dropout: float,
-    initializer_range: float,
+    own: Mapping[str, float],
 ) -> nn.Layer:
-    """Heads that look at the class token only."""
     ignores_fusion = config.pooling in CLASS_TOKEN_POOLINGS
     if not has_class_token:
         what = f"pooling {config.pooling!r}" if ignores_fusion else "fusion 'class_token'"
@@ -232,8 +225,5 @@ def _class_token_head(
             UserWarning,
             stacklevel=3,
         )
-    kind = config.pooling if ignores_fusion else "none"
-    default = pooler_dropout if kind in ("pooler", "two_layer") else 0.0
-    dropout = default if config.head_dropout is None else config.head_dropout
-    extra = {"std": initializer_range} if kind in ("pooler", "two_layer", "score") else {}
-    return _CLASS_TOKEN_HEADS[kind](dim, num_classes, dropout=dropout, **extra)
+    given = own if kind in ("pooler", "two_layer", "score") else {"dropout": own["dropout"]}
+    return _CLASS_TOKEN_HEADS[kind](dim, num_classes, **given)

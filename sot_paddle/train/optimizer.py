@@ -165,9 +165,8 @@ class HFAdamW(paddle.optimizer.AdamW):
         parameters: parameters or parameter groups.
         weight_decay: coefficient.
         correct_bias: False drops the factor sqrt(1 - beta2^t) / (1 - beta1^t).
-        apply_decay_param_fun: predicate on automatic names, see :func:`decay_filter`.
-        grad_clip: clipping object or None.
-        multi_precision: float32 master weights for half-precision parameters.
+        options: others of ``paddle.optimizer.AdamW``: ``apply_decay_param_fun`` (see
+            :func:`decay_filter`), ``grad_clip``, ``multi_precision``.
 
     Source: "class 2" in the global cautions of the specification.
     """
@@ -183,9 +182,7 @@ class HFAdamW(paddle.optimizer.AdamW):
         parameters: list | None = None,
         weight_decay: float = 0.0,
         correct_bias: bool = True,
-        apply_decay_param_fun: Callable[[str], bool] | None = None,
-        grad_clip: nn.ClipGradBase | None = None,
-        multi_precision: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(
             learning_rate=learning_rate,
@@ -194,9 +191,7 @@ class HFAdamW(paddle.optimizer.AdamW):
             epsilon=epsilon,
             parameters=parameters,
             weight_decay=weight_decay,
-            apply_decay_param_fun=apply_decay_param_fun,
-            grad_clip=grad_clip,
-            multi_precision=multi_precision,
+            **options,
         )
         self.correct_bias = correct_bias
         self._steps: dict[str, int] = {}

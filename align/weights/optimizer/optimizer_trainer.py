@@ -14,8 +14,8 @@ from align.weights.optimizer.optimizer_file import split_arrays
 from align.weights.optimizer.optimizer_state import Group, OptimizerState, Schedule
 from sot_paddle.checkpoint import Tensors, read_tensors
 from sot_paddle.reading import read_object
+from sot_paddle.runtime import quiet_imports
 from sot_paddle.train import checkpointing
-from sot_paddle.train.quiet import quiet_imports
 
 WEIGHTS, AVERAGES, OPTIMIZER = "model.safetensors", "ema.safetensors", "optimizer.safetensors"
 TRAINER_STATE = "trainer_state.json"
