@@ -138,10 +138,8 @@ class Kernel:
     @property
     def needs(self) -> tuple[bool, bool]:
         """Whether queries and keys are used."""
-        return (
-            any(TERMS[name].query for name in self.terms),
-            any(TERMS[name].key for name in self.terms),
-        )
+        used = {word for name in self.terms for word in TERMS[name].inputs}
+        return "queries" in used, "keys" in used
 
 
 @dataclass(frozen=True)
@@ -149,35 +147,21 @@ class Term:
     """A term of the scores.
 
     Attributes:
-        scores: (queries, keys, weight or None, places or None) to (B or 1, H, S, S).
-        query: whether it reads the queries.
-        key: whether it reads the keys.
+        scores: its inputs to (B or 1, H, S, S).
+        inputs: which of ``queries``, ``keys``, ``weight`` and ``places`` these are, in order.
         shape: of its weight in H, d and R, None for a term without one.
     """
 
     scores: Callable[..., paddle.Tensor]
-    query: bool
-    key: bool
+    inputs: tuple[str, ...]
     shape: Callable[[int, int, int], list[int]] | None = None
 
 
 TERMS: Mapping[str, Term] = {
-    "qk": Term(lambda q, k, weight, places: dot(q, k), True, True),
-    "convfixed": Term(
-        lambda q, k, weight, places: fixed(weight, places),
-        *(False, False),
-        lambda heads, dim, width: [1, heads, 1, width],
-    ),
-    "convq": Term(
-        lambda q, k, weight, places: from_query(q, weight, places),
-        *(True, False),
-        lambda heads, dim, width: [dim, width],
-    ),
-    "convk": Term(
-        lambda q, k, weight, places: from_key(k, weight, places),
-        *(False, True),
-        lambda heads, dim, width: [dim, width],
-    ),
+    "qk": Term(dot, ("queries", "keys")),
+    "convfixed": Term(fixed, ("weight", "places"), lambda heads, dim, width: [1, heads, 1, width]),
+    "convq": Term(from_query, ("queries", "weight", "places"), lambda _, dim, width: [dim, width]),
+    "convk": Term(from_key, ("keys", "weight", "places"), lambda _, dim, width: [dim, width]),
 }
 """Name in an ``attention_kernel`` -> its term. All combinations work, also those that the public
 code cannot run (specs.md, decision 6)."""

@@ -286,11 +286,12 @@ class ConvAttention(nn.Layer):
 
     def _scores(self, x: paddle.Tensor, query: paddle.Tensor, key: paddle.Tensor) -> paddle.Tensor:
         """(B, H, S, S), or (1, H, S, S) where nothing depends on the sample."""
-        queries, keys = self._heads(query), self._heads(key)
-        places = relative_places(x.shape[1], self.kernel.reach)
+        given = {"queries": self._heads(query), "keys": self._heads(key)}
+        given["places"] = relative_places(x.shape[1], self.kernel.reach)
         total = None
         for name in self.kernel.terms:
-            term = TERMS[name].scores(queries, keys, getattr(self, name, None), places)
+            inputs = given | {"weight": getattr(self, name, None)}
+            term = TERMS[name].scores(*(inputs[one] for one in TERMS[name].inputs))
             total = term if total is None else total + term
         if self.kernel.spans:
             return paddle.concat([total, self.span(x, query)], axis=1)

@@ -43,9 +43,13 @@ def drawn(*shape):
     return np.random.default_rng(sum(shape)).normal(size=shape)
 
 
+INPUTS = ("queries", "keys", "weight")
+
+
 def scores_of(name, arrays):
     tensors = [None if a is None else paddle.to_tensor(a, stop_gradient=False) for a in arrays]
-    return TERMS[name].scores(*tensors, relative_places(S, REACH)), tensors
+    given = dict(zip(INPUTS, tensors, strict=True)) | {"places": relative_places(S, REACH)}
+    return TERMS[name].scores(*(given[one] for one in TERMS[name].inputs)), tensors
 
 
 @pytest.mark.parametrize("name", TERMS)
@@ -56,7 +60,8 @@ def test_a_term_is_its_formula_and_has_its_gradient(name, float64):
     np.testing.assert_allclose(made.expand([B, H, S, S]), by_hand(name, *arrays), atol=1e-14)
     factor = paddle.to_tensor(drawn(*made.shape))
     (made * factor).sum().backward()
-    uses = (TERMS[name].query, TERMS[name].key, TERMS[name].shape is not None)
+    uses = [one in TERMS[name].inputs for one in INPUTS]
+    assert uses[2] is (TERMS[name].shape is not None)
     for place, (tensor, used) in enumerate(zip(tensors, uses, strict=True)):
         if not used:
             assert tensor is None or tensor.grad is None
