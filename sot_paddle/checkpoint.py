@@ -196,7 +196,8 @@ def checked(tensors: Tensors, path: Path) -> Tensors:
 
     def load(name: str) -> np.ndarray:
         array = tensors[name]
-        if name in waiting and _sha256(array) != waiting[name]:
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        if name in waiting and hashlib.sha256(content).hexdigest() != waiting[name]:
             raise ValueError(
                 f"{path}: the checksum of tensor {name!r} is not that of its manifest: {_CHANGED}"
             )
@@ -209,10 +210,6 @@ def checked(tensors: Tensors, path: Path) -> Tensors:
 _CHANGED = (
     "the file was damaged or changed; convert it again, or remove the manifest to take it as it is"
 )
-
-
-def _sha256(array: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
 
 
 def require_numbers(name: str, array: np.ndarray, origin: object, *, floating: bool = True) -> None:

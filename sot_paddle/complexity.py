@@ -179,10 +179,6 @@ _PRODUCTS: Mapping[type[nn.Layer], _Counter] = {
 }
 
 
-def _counter(table: Mapping[type[nn.Layer], _Counter], layer: nn.Layer) -> _Counter | None:
-    return next((count for kind, count in table.items() if isinstance(layer, kind)), None)
-
-
 def count_multiply_adds(model: nn.Layer, *inputs: paddle.Tensor) -> MultiplyAdds:
     """Count the multiply-adds of one forward pass, in eval mode and without gradients.
 
@@ -206,7 +202,7 @@ def count_multiply_adds(model: nn.Layer, *inputs: paddle.Tensor) -> MultiplyAdds
 
     for layer in model.sublayers(include_self=True):
         for group, table in (("layers", _LAYERS), ("products", _PRODUCTS)):
-            count = _counter(table, layer)
+            count = next((count for kind, count in table.items() if isinstance(layer, kind)), None)
             if count is not None:
                 watch(layer, group, count)
     try:

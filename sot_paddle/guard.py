@@ -206,7 +206,6 @@ class _Answering(importlib.abc.MetaPathFinder):
     """PADDLE: importing it replaces the answer to SIGTERM; the next import puts ours back."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        """Find nothing."""
         if fullname.startswith("paddle") and threading.current_thread() is threading.main_thread():
             for number in _ANSWERED:
                 if (answer := signal.getsignal(number)) in (_terminate, _end_at_once):

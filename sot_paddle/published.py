@@ -153,7 +153,6 @@ _ALL_ARGUMENTS = tuple(dict.fromkeys(key for keys, _ in _ARGUMENTS.values() for 
 def _head(
     config: Options, num_classes: int, input_dim: int | None, *, words_only: bool
 ) -> nn.Layer:
-    """Build the head that a published dictionary describes."""
     given = _known("the classifier's dict", config, ("type", "fusion_type", "args"))
     pooling = _typed("the classifier's dict", given, _POOLINGS)
     keys, translate = _ARGUMENTS.get(pooling, (("dim",), lambda args: {}))

@@ -145,14 +145,9 @@ class BatchNorm2D(TokenBatchNorm):
             x, mean, var, weight, bias, training=True, momentum=0.0, epsilon=self.epsilon
         )
         if not x.place.is_cpu_place():  # some GPU kernels report the unbiased variance, some not
-            mean, var = _moments(x)
+            pixels = x.detach()
+            mean, var = pixels.mean(axis=[0, 2, 3]), pixels.var(axis=[0, 2, 3], unbiased=False)
         return normed, mean, var
-
-
-@paddle.no_grad()
-def _moments(x: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Mean and biased variance of each channel of (B, C, H, W)."""
-    return x.mean(axis=[0, 2, 3]), x.var(axis=[0, 2, 3], unbiased=False)
 
 
 def embedding(rows: int, size: int, std: float) -> nn.Embedding:

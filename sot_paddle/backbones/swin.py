@@ -64,10 +64,7 @@ class SwinTransformer(ImageClassifier):
     """Token embedding, stages, norm, and any head of the project that needs no class token.
 
     Args:
-        backbone: dimensions.
-        head: options of the head.
-        num_classes: K.
-        name: the registry name it was built under, kept for checkpoints.
+        backbone, head, num_classes, name: see ImageClassifier.
 
     Raises:
         ValueError: a token embedding that does not give ``img_size / patch_size`` tokens along a

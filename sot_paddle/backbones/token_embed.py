@@ -8,7 +8,6 @@ Shape legend: B samples, N tokens, C channels (embed_dim), H = W = img_size.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import paddle
 from paddle import nn
@@ -50,7 +49,6 @@ class _StemConv(nn.Conv2D):
     """A 3x3 convolution that leaves its bias to the stem."""
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Map (B, in_chans, H, W) to (B, token_dim, H, W)."""
         return F.conv2d(x, self.weight, padding=1)
 
 
@@ -192,41 +190,26 @@ def _nonlocal(strides: Strides, token_dim: int, dense_norm: str) -> list[nn.Laye
     ]
 
 
-@dataclass(frozen=True)
-class _Staged:
-    """A published embedding: its stages, and the options that it can take."""
+_STAGES: Mapping[str, tuple[Callable[..., list[nn.Layer]], int]] = {
+    "densenet": (_densenet, DENSE_DIM),
+    "resnet": (_resnet, Bottleneck.out_dim),
+    "inception": (_inception, InceptionBlock.out_dim),
+    "nonlocal": (_nonlocal, NONLOCAL_DIM),
+}
+"""Published embedding -> what builds its stages, and the channels after them."""
 
-    build: Callable[..., list[nn.Layer]]
-    out_dim: int
-    any_token_dim: bool = False
-    has_dense_norm: bool = False
-    no_large_output: str = ""
+_PATCHES: Mapping[str, Callable[[int, int], int]] = {
+    "linear": lambda img_size, _: linear_patch(img_size),
+    "patch": whole_patch,
+}
+"""Plain patches, without a stem -> their side from (img_size, patch_size)."""
 
-
-@dataclass(frozen=True)
-class _Patched:
-    """Plain patches: their side from (img_size, patch_size)."""
-
-    patch: Callable[[int, int], int]
-    no_large_output: str
-    any_token_dim: bool = True  # there is no stem
-    has_dense_norm: bool = False
-
-
-_KINDS: Mapping[str, _Staged | _Patched] = {
-    "densenet": _Staged(_densenet, DENSE_DIM, has_dense_norm=True),
-    "resnet": _Staged(
-        _resnet,
-        Bottleneck.out_dim,
-        any_token_dim=True,
-        no_large_output="its first block would add 64 channels to 256",
-    ),
-    "inception": _Staged(_inception, InceptionBlock.out_dim),
-    "nonlocal": _Staged(_nonlocal, NONLOCAL_DIM, no_large_output="its resolution is fixed at 1/8"),
-    "linear": _Patched(
-        lambda img_size, _: linear_patch(img_size), "its grid is fixed by img_size // 14"
-    ),
-    "patch": _Patched(whole_patch, "its resolution is img_size / patch_size"),
+_ANY_TOKEN_DIM, _ANY_DENSE_NORM = ("resnet", *_PATCHES), ("densenet",)
+_NO_LARGE_OUTPUT: Mapping[str, str] = {
+    "resnet": "its first block would add 64 channels to 256",
+    "nonlocal": "its resolution is fixed at 1/8",
+    "linear": "its grid is fixed by img_size // 14",
+    "patch": "its resolution is img_size / patch_size",
 }
 
 
@@ -272,32 +255,30 @@ def build_token_embed(
     size = {"img_size": img_size, "in_chans": in_chans, "embed_dim": embed_dim}
     for name, value in {**size, "token_dim": token_dim, "patch_size": patch_size}.items():
         require_positive(name, value)
-    kind = _KINDS[token_type]
-    _check_options(token_type, kind, token_dim, large_output, dense_norm)
-    if isinstance(kind, _Patched):
-        patch = kind.patch(img_size, patch_size)
+    _check_options(token_type, token_dim, large_output, dense_norm)
+    if token_type in _PATCHES:
+        patch = _PATCHES[token_type](img_size, patch_size)
         norm = None if patch_norm_eps is None else LayerNorm(embed_dim, epsilon=patch_norm_eps)
         return PatchEmbedding(patch=patch, norm=norm, grid=img_size // patch, **size)
     grid = staged_grid(token_type, img_size, large_output)
     strides = stage_strides(token_type, img_size, large_output)
-    stages = kind.build(strides, token_dim, dense_norm)
-    return StagedEmbedding(stages, stage_dim=kind.out_dim, token_dim=token_dim, grid=grid, **size)
+    build, stage_dim = _STAGES[token_type]
+    stages = build(strides, token_dim, dense_norm)
+    return StagedEmbedding(stages, stage_dim=stage_dim, token_dim=token_dim, grid=grid, **size)
 
 
-def _check_options(
-    token_type: str, kind: _Staged | _Patched, token_dim: int, large_output: bool, dense_norm: str
-) -> None:
-    if large_output and kind.no_large_output:
+def _check_options(token_type: str, token_dim: int, large_output: bool, dense_norm: str) -> None:
+    if large_output and token_type in _NO_LARGE_OUTPUT:
         raise ValueError(
             f"large_output=True cannot work with token_type {token_type!r}: "
-            f"{kind.no_large_output}; use token_type 'densenet'"
+            f"{_NO_LARGE_OUTPUT[token_type]}; use token_type 'densenet'"
         )
-    if dense_norm != "none" and not kind.has_dense_norm:
+    if dense_norm != "none" and token_type not in _ANY_DENSE_NORM:
         raise ValueError(
             f"dense_norm {dense_norm!r} is an option of token_type 'densenet', "
             f"got token_type {token_type!r}; leave it at 'none'"
         )
-    if token_dim != STEM_DIM and not kind.any_token_dim:
+    if token_dim != STEM_DIM and token_type not in _ANY_TOKEN_DIM:
         raise ValueError(
             f"token_dim must be {STEM_DIM} with token_type {token_type!r}, whose stages are built "
             f"for it, got {token_dim}; only 'resnet' takes another"

@@ -58,10 +58,7 @@ class VisionTransformer(ImageClassifier):
     """Token embedding, class token, positions, blocks, norm, and any head of the project.
 
     Args:
-        backbone: dimensions.
-        head: options of the head.
-        num_classes: K.
-        name: the registry name it was built under, kept for checkpoints.
+        backbone, head, num_classes, name: see ImageClassifier.
 
     Raises:
         ValueError: a token embedding or head that cannot work.

@@ -61,7 +61,6 @@ class EpochOrder:
         return replace(self, epoch=epoch)
 
     def __len__(self) -> int:
-        """Number of batches of the epoch."""
         full, rest = divmod(self.n, self.batch_size)
         return full + (rest > 0 and not self.drop_last)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sot_paddle.config import first_names
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
+from sot_paddle.data.vocabulary import refuse_folder, require_tokens
 from sot_paddle.reading import LARGEST_JSON, field_of, read_json, read_text
 
 if TYPE_CHECKING:
@@ -75,11 +75,7 @@ def _backend(source: Path, special: tuple[str, ...], *, end_of_word: str) -> Tok
         raise DataError(f"no tokenizer at {source}: expected a folder")
     paired = (source / "vocab.json").is_file() and (source / "merges.txt").is_file()
     if not paired and not (source / "tokenizer.json").is_file():
-        held = first_names(sorted(path.name for path in source.iterdir())) or "nothing"
-        raise DataError(
-            f"expected vocab.json and merges.txt, or tokenizer.json, in {source}, which holds "
-            f"{held}"
-        )
+        refuse_folder(source, "vocab.json and merges.txt, or tokenizer.json,")
     place = source / ("merges.txt" if paired else "tokenizer.json")
     if paired:
         vocabulary = read_json(source / "vocab.json")
@@ -110,9 +106,7 @@ def _read_merges(path: Path) -> list[tuple[str, ...]]:
 def _check(
     path: Path, vocabulary: dict[str, Any], merges: list[tuple[str, ...]], special: tuple[str, ...]
 ) -> None:
-    missing = [token for token in special if token not in vocabulary]
-    if missing:
-        raise DataError(f"{path}: expected special tokens, missing {', '.join(missing)}")
+    require_tokens(path, vocabulary, special)
     if not all(isinstance(index, int) and index >= 0 for index in vocabulary.values()):
         raise DataError(f"{path}: expected a token id for every token of the vocabulary")
     for number, merge in enumerate(merges, 1):

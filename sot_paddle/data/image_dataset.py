@@ -71,7 +71,6 @@ class ImageTrainSet:
         self.transform = TrainTransform(config)
 
     def __len__(self) -> int:
-        """Number of images."""
         return len(self.source)
 
     def __getitem__(self, key: Key) -> ImageSample:
@@ -123,7 +122,6 @@ class ImageEvalSet:
     """What becomes of a corrupt image that is skipped."""
 
     def __len__(self) -> int:
-        """Number of images."""
         return len(self.source)
 
     def __getitem__(self, index: int) -> ImageSample:

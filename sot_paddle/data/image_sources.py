@@ -34,9 +34,7 @@ class ImageSource(Protocol):
     classes: tuple[str, ...]
     labels: np.ndarray
 
-    def __len__(self) -> int:
-        """Number of images."""
-        ...
+    def __len__(self) -> int: ...
 
     def image(self, index: int) -> Image.Image:
         """One RGB image; CorruptImage when it cannot be decoded."""
@@ -64,7 +62,6 @@ class FolderSource:
     labels: np.ndarray = field(repr=False, compare=False)
 
     def __len__(self) -> int:
-        """Number of images."""
         return len(self.files)
 
     def image(self, index: int) -> Image.Image:
@@ -98,7 +95,6 @@ class ArraySource:
         self._names = names
 
     def __len__(self) -> int:
-        """Number of images."""
         return len(self.images)
 
     def image(self, index: int) -> Image.Image:
@@ -135,7 +131,6 @@ class CachedSource:
         self._memory = np.memmap(self._path, mode="r") if self._sizes.any() else None
 
     def __len__(self) -> int:
-        """Number of images."""
         return len(self.source)
 
     def image(self, index: int) -> Image.Image:

@@ -59,7 +59,6 @@ _making_memory = threading.Lock()  # between making a segment and telling Python
 
 
 def _start(dataset: Any, collate: Collate) -> None:
-    """Prepare a worker process."""
     global _task
     _task = (dataset, collate)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's affair

@@ -97,7 +97,6 @@ class _Pieces:
         self._special = re.compile(f"({special})")
 
     def get_vocab(self) -> dict[str, int]:
-        """Token -> id."""
         return self.ids
 
     def to_str(self) -> str:
@@ -105,11 +104,9 @@ class _Pieces:
         return self._content.hex()
 
     def id_to_token(self, index: int) -> str:
-        """The token of an id."""
         return self._tokens[index]
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text."""
         parts = self._special.split(text)  # text, token, text, ...
         ids: list[int] = []
         for place, part in enumerate(parts):

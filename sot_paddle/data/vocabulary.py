@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sot_paddle.config import first_names
 from sot_paddle.data.errors import DataError
@@ -40,8 +41,7 @@ def load_backend(source: Path) -> tuple[Tokenizer, dict[str, Any]]:
         backend, stored = _from_json(source / "tokenizer.json")
         return backend, stored | settings
     if not (source / "vocab.txt").is_file():
-        held = first_names(sorted(path.name for path in source.iterdir())) or "nothing"
-        raise DataError(f"expected tokenizer.json or vocab.txt in {source}, which holds {held}")
+        refuse_folder(source, "tokenizer.json or vocab.txt")
     return _from_vocabulary(source / "vocab.txt"), settings
 
 
@@ -52,7 +52,7 @@ def _from_vocabulary(path: Path) -> Tokenizer:
     if lines and not lines[-1]:
         lines.pop()
     vocabulary = {token.removesuffix("\r"): index for index, token in enumerate(lines)}
-    _check_special(path, vocabulary)
+    require_tokens(path, vocabulary, SPECIAL_TOKENS)
     unknown = SPECIAL_TOKENS[1]
     model = models.WordPiece(vocabulary, unk_token=unknown, max_input_chars_per_word=MAX_WORD_CHARS)
     return Tokenizer(model)
@@ -67,7 +67,7 @@ def _from_json(path: Path) -> tuple[Tokenizer, dict[str, Any]]:
         raise DataError(f"{path}: expected a WordPiece model, found {kind}")
     with _Refusals(path):
         backend = Tokenizer.from_str(json.dumps(content))
-    _check_special(path, backend.get_vocab(with_added_tokens=True))
+    require_tokens(path, backend.get_vocab(with_added_tokens=True), SPECIAL_TOKENS)
     stored = field_of({"normalizer": None, **content}, "normalizer", (dict, type(None)), str(path))
     stored = stored or {}
     names = {
@@ -92,7 +92,14 @@ class _Refusals:
             raise DataError(f"{self._path}: the tokenizers library refuses it: {error}") from error
 
 
-def _check_special(path: Path, vocabulary: dict[str, int]) -> None:
-    missing = [token for token in SPECIAL_TOKENS if token not in vocabulary]
+def refuse_folder(folder: Path, wanted: str) -> NoReturn:
+    """Say what a folder holds in place of a vocabulary."""
+    held = first_names(sorted(path.name for path in folder.iterdir())) or "nothing"
+    raise DataError(f"expected {wanted} in {folder}, which holds {held}")
+
+
+def require_tokens(path: Path, vocabulary: Collection[str], tokens: Iterable[str]) -> None:
+    """Refuse a vocabulary without one of these tokens."""
+    missing = [token for token in tokens if token not in vocabulary]
     if missing:
         raise DataError(f"{path}: expected special tokens, missing {', '.join(missing)}")

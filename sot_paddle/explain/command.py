@@ -67,7 +67,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _images(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
-    """The two files of an image model."""
     if not options.images:
         raise ValueError(f"{place} is an image model: name image files, a folder, or digits")
     model, config = load_trained(place, ema=not options.no_ema)
@@ -92,7 +91,6 @@ def _images(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
 
 
 def _words(options: argparse.Namespace, place: Path) -> dict[str, bytes]:
-    """The two files of a text model."""
     subject = load_trained_text(place, max_length=options.max_seq_length)
     for note in subject.notes:
         say(note)

@@ -90,7 +90,9 @@ def layer_figure(columns: Mapping[str, Sequence[float]]) -> bytes:
                 color="black" if bright else "white",
                 fontweight="bold" if layer == best else "normal",
             )
-    axes.set_xticks(range(len(columns)), [_broken(name) for name in columns], fontsize=8)
+    axes.set_xticks(
+        range(len(columns)), [name.replace(" ", "\n", 1) for name in columns], fontsize=8
+    )
     axes.xaxis.tick_top()
     labels = ["embeddings", *(f"layer {at}" for at in range(1, layers))]
     axes.set_yticks(range(layers), labels, fontsize=8)
@@ -127,7 +129,3 @@ def layer_table(columns: Mapping[str, Sequence[float]]) -> str:
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         for row in rows
     )
-
-
-def _broken(name: str) -> str:
-    return name.replace(" ", "\n", 1)

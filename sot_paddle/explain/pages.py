@@ -113,7 +113,6 @@ def _said(panel: Panel) -> str:
 
 
 def _embedded(pixels: np.ndarray) -> str:
-    """A picture as part of the page."""
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, format="JPEG", quality=_QUALITY)
     return f"data:image/jpeg;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"

@@ -38,19 +38,15 @@ class Part:
 _CLASS = Part(CLASS_T, ("head.cls_logits",), "scores of the class token alone")
 _WORD = Part(WORD_T, ("head.word_logits",), "scores of the pooled words alone")
 _SUM = Part(BOTH, _CLASS.taps + _WORD.taps, "the model's scores, the sum of both")
-_JOINT = "the model's scores; this head has one classifier on both, so ClassT and WordT have none"
+_NOTE = "the model's scores; this head has one classifier on both, so ClassT and WordT have none"
+_JOINT = Part(BOTH, ("logits",), _NOTE)
 
 _PARTS: Mapping[type, tuple[Part, ...]] = {
-    fusion.SumHead: (_CLASS, _WORD, _SUM),
-    fusion.SumLossHead: (_CLASS, _WORD, _SUM),
-    fusion.ClassTokenHead: (_CLASS,),
-    fusion.ExpandedHead: (_CLASS,),
-    fusion.PoolerHead: (_CLASS,),
-    fusion.TwoLayerHead: (_CLASS,),
-    fusion.ScoreHead: (_CLASS,),
+    **dict.fromkeys((fusion.SumHead, fusion.SumLossHead), (_CLASS, _WORD, _SUM)),
+    **dict.fromkeys((fusion.ClassTokenHead, fusion.ExpandedHead, fusion.PoolerHead), (_CLASS,)),
+    **dict.fromkeys((fusion.TwoLayerHead, fusion.ScoreHead), (_CLASS,)),
     fusion.WordHead: (_WORD,),
-    fusion.ConcatHead: (Part(BOTH, ("logits",), _JOINT),),
-    fusion.AllTokensHead: (Part(BOTH, ("logits",), _JOINT),),
+    **dict.fromkeys((fusion.ConcatHead, fusion.AllTokensHead), (_JOINT,)),
 }
 
 

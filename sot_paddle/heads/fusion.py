@@ -6,6 +6,8 @@ Shape legend: B samples, N words, C channels, D pooled size, K classes.
 
 from __future__ import annotations
 
+from typing import Any
+
 import paddle
 from paddle import nn
 
@@ -130,17 +132,9 @@ class WordHead(nn.Layer):
 class _TwoTokenKindsHead(WordHead):
     """A word head that also owns a classifier of the class token."""
 
-    def __init__(
-        self,
-        pooling: nn.Layer,
-        num_classes: int,
-        *,
-        dim: int,
-        dropout: float = 0.0,
-        mask_padding: bool,
-    ) -> None:
+    def __init__(self, pooling: nn.Layer, num_classes: int, *, dim: int, **options: Any) -> None:
         self._dim = dim
-        super().__init__(pooling, num_classes, dropout=dropout, mask_padding=mask_padding)
+        super().__init__(pooling, num_classes, **options)
         # QUIRK: the original creates it for every fusion; concat and aggre_all never use it, so
         # it gets no gradient there. Kept because checkpoints hold it.
         self.cls_fc = linear(dim, num_classes)

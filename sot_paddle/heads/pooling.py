@@ -74,15 +74,12 @@ class TokenBatchNorm(nn.Layer):
         """
         with paddle.amp.auto_cast(enable=False):
             x = F.at_least_float32(x)
-            if self._normalizes_natively(x, mask):
+            alone = not self.training or self.sum_across_processes is self._this_process_only
+            if alone and token_norm.takes(x, self.weight, mask):
                 return self._native(x, mask)
             mean, var = self._batch_statistics(x, mask) if self.training else self._running(x)
             scale = self.weight.astype(x.dtype) * paddle.rsqrt(var + self.epsilon)
             return (x - mean) * scale + self.bias.astype(x.dtype)
-
-    def _normalizes_natively(self, x: paddle.Tensor, mask: paddle.Tensor | None) -> bool:
-        alone = not self.training or self.sum_across_processes is self._this_process_only
-        return alone and token_norm.takes(x, self.weight, mask)
 
     def _native(self, x: paddle.Tensor, mask: paddle.Tensor | None) -> paddle.Tensor:
         if not self.training:

@@ -88,7 +88,9 @@ class TrainConfig(TunedOptions, TextRunOptions):
             raise ValueError(
                 f"{self.optimizer} always corrects the bias, correct_bias is hf_adamw's"
             )
-        if self.padding == "longest" and self.needs_padding_mask and not self.mask_padding:
+        by_words = self.resolved_pooling not in CLASS_TOKEN_POOLINGS
+        by_words &= self.fusion != "class_token"
+        if self.padding == "longest" and by_words and not self.mask_padding:
             raise ValueError(
                 "padding longest changes what this head computes with the make-up of each batch, "
                 "because it counts padded positions: add mask_padding, or use padding max_length"
@@ -103,11 +105,6 @@ class TrainConfig(TunedOptions, TextRunOptions):
     def resolved_pooling(self) -> str:
         """The pooling in the names of :class:`sot_paddle.config.HeadConfig`."""
         return self.pooling or (SECOND_ORDER if self.head == "mgcrp" else super().resolved_pooling)
-
-    @property
-    def needs_padding_mask(self) -> bool:
-        """Whether the head looks at word tokens, padded ones included unless masked."""
-        return self.resolved_pooling not in CLASS_TOKEN_POOLINGS and (self.fusion != "class_token")
 
     @property
     def head_options(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,9 +157,7 @@ class ImageTrainConfig(RunOptions):
             raise ValueError("DATA is required: a folder with train/ and val/, or the word digits")
         if not self.model:
             raise ValueError(f"--model is required: one of {', '.join(list_models('vision'))}")
-        object.__setattr__(self, "model", registry_model(self.model))
-        for name in ("opt_betas", "scale", "ratio", "mean", "std"):
-            object.__setattr__(self, name, tuple(float(part) for part in getattr(self, name)))
+        _settle(self, ("opt_betas", "scale", "ratio", "mean", "std"))
         if not self.output_dir:
             folder = Path("output") / "train" / f"{self.model}-{self.img_size}"
             object.__setattr__(self, "output_dir", str(folder))
@@ -246,10 +244,15 @@ class ImageEvalConfig:
             raise ValueError("DATA is required: a folder with val/, or the word digits")
         if not self.weights:
             raise ValueError("--weights is required: a trained folder, or a checkpoint file")
-        if self.model:
-            object.__setattr__(self, "model", registry_model(self.model))
-        for name in ("mean", "std"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, tuple(float(part) for part in getattr(self, name)))
+        _settle(self, ("mean", "std"))
         check(self)
         check_precision(self)
+
+
+def _settle(record: Any, lists: Iterable[str]) -> None:
+    """Name the model as the registry does, and make numbers of whole numbers."""
+    if record.model:
+        object.__setattr__(record, "model", registry_model(record.model))
+    for name in lists:
+        if getattr(record, name) is not None:
+            object.__setattr__(record, name, tuple(float(part) for part in getattr(record, name)))

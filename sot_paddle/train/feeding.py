@@ -92,7 +92,6 @@ class MicroBatches:
         self._length = len(epochs(0))
 
     def __len__(self) -> int:
-        """Micro-batches of an epoch."""
         return self._length
 
     def __iter__(self) -> Iterator[list[Any]]:

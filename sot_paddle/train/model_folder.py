@@ -17,8 +17,6 @@ from sot_paddle.weights import load_weights, save_weights
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 EMA = "ema.safetensors"
-BEST, LAST = "best", "last"
-"""Folders of a run that hold a model, in the order of preference."""
 
 
 def write_weights(folder: Path, model: nn.Layer, ema: ModelEma | None = None) -> None:
@@ -55,7 +53,7 @@ def find_folder(
     Raises:
         ValueError: a config.json on the way is damaged: what lies after it is not what was meant.
     """
-    folders = [place.parent] if place.is_file() else [place, place / BEST, place / LAST]
+    folders = [place.parent] if place.is_file() else [place, place / "best", place / "last"]
     for folder in folders:
         if folder is not folders[0] and folder.is_dir() and listed_files(folder):
             verify(folder / CONFIG)  # it is a run's: it has one, or is damaged

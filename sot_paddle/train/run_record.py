@@ -97,7 +97,8 @@ def read(root: Path) -> frozenset[str] | None:
     if not isinstance(names, list) or content.get("kind") != _KIND:
         raise ValueError(f"{path} is no record of a run: {_WAY_OUT}")
     for name in names:
-        if not isinstance(name, str) or not _is_inside(name):
+        path = PurePosixPath(name if isinstance(name, str) else "/")
+        if not path.parts or path.is_absolute() or ".." in path.parts:
             raise ValueError(f"{path} names {name!r}, which is no path below it: {_WAY_OUT}")
     return frozenset(names)
 
@@ -175,12 +176,6 @@ def _is_unfinished(path: Path, known: Collection[str]) -> bool:
         return False
     target = path.with_name(found[2]).as_posix()
     return target == RECORD or target in known
-
-
-def _is_inside(name: str) -> bool:
-    """Whether a recorded name is a plain relative path: no root, no dots, nothing empty."""
-    path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
 def _folders(names: Collection[str]) -> set[str]:
