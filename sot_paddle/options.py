@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sot_paddle.config import check_finite, require_one_of
+from sot_paddle.config import Record, check_finite, require_one_of
 
 _ANY = float("inf")
 
@@ -66,24 +66,12 @@ def precision_option() -> Any:
     )
 
 
-def check_precision(record: Any) -> None:
-    """Refuse products in bfloat16 of a run in float64.
-
-    Raises:
-        ValueError: naming both options.
-    """
-    if record.cpu_precision != "float32" and record.dtype != "float32":
-        raise ValueError(
-            f"cpu_precision {record.cpu_precision} needs dtype float32, got {record.dtype}"
-        )
-
-
 def check(record: Any) -> None:
     """Refuse a value that its option may not have; None passes.
 
     Raises:
-        ValueError: a number that is not finite, a value outside of choices or range, or a list of
-            another length.
+        ValueError: a number that is not finite, a value outside of choices or range, a list of
+            another length, or products in bfloat16 of a run in float64.
     """
     check_finite(record)
     for item in dataclasses.fields(record):
@@ -98,6 +86,21 @@ def check(record: Any) -> None:
             raise ValueError(f"{item.name} must be {bound}, got {value}")
         if length is not None and len(value) != length:
             raise ValueError(f"{item.name} must be {length} numbers, got {len(value)}")
+    precision = getattr(record, "cpu_precision", "float32")
+    if precision != "float32" and record.dtype != "float32":
+        raise ValueError(f"cpu_precision {precision} needs dtype float32, got {record.dtype}")
+
+
+def part_of(options: Any, record: type[Record], **renamed: str) -> Record:
+    """A record made of the options that have the names of its fields.
+
+    Args:
+        options: of a command.
+        record: a dataclass.
+        renamed: field -> the option, where it has another name.
+    """
+    names = {item.name: item.name for item in dataclasses.fields(record)} | renamed
+    return record(**{name: getattr(options, option) for name, option in names.items()})
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,6 @@ class RunOptions:
             ValueError: naming the option.
         """
         check(self)
-        check_precision(self)
         if self.max_steps == 0 or self.max_steps < -1:
             raise ValueError(f"max_steps must be positive, or -1 for epochs, got {self.max_steps}")
 

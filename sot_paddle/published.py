@@ -39,12 +39,7 @@ _TOKEN_TYPES = {
     "Non-local": "nonlocal",
     "Naive_linear": "linear",
 }
-_SVPN_OPTIONS = {
-    "alpha": "alpha",
-    "iterNum": "num_iter",
-    "svNum": "num_sv",
-    "init_weight": "start",
-}
+_SVPN_OPTIONS = {"alpha": "alpha", "iterNum": "num_iter", "svNum": "num_sv", "init_weight": "start"}
 
 
 @functools.cache

@@ -19,9 +19,7 @@ class BertEncoder(CorrectedEncoder, BertModel):
     def __init__(self, config: EncoderConfig) -> None:
         BertModel.__init__(self, BertConfig(**paddlenlp_options(config)))
         self.correct(
-            config,
-            padded=[self.embeddings.word_embeddings],
-            positions=BERT.position_limit(config),
+            config, padded=[self.embeddings.word_embeddings], positions=BERT.position_limit(config)
         )
 
 

@@ -93,10 +93,7 @@ class TextCheck:
         return self._batches % SAMPLED == 1
 
     def _check_values(
-        self,
-        ids: paddle.Tensor,
-        types: paddle.Tensor | None,
-        mask: paddle.Tensor | None,
+        self, ids: paddle.Tensor, types: paddle.Tensor | None, mask: paddle.Tensor | None
     ) -> None:
         found = _extremes(ids, types, mask)
         _require_range("input_ids", found[:2], "vocab_size", self.vocab_size)

@@ -72,8 +72,7 @@ class WindowAttention(Attention):
         super().__init__(dim, num_heads, **options)
         self.window, self.area = window, window * window
         self.relative_position_bias_table = self.create_parameter(
-            [(2 * window - 1) ** 2, num_heads],
-            default_initializer=nn.initializer.Normal(0.0, 0.02),
+            [(2 * window - 1) ** 2, num_heads], default_initializer=nn.initializer.Normal(0.0, 0.02)
         )
         # PADDLE: Layer.to(dtype) casts integer buffers, and every tensor set on a Layer is one
         self._index = (paddle.to_tensor(relative_position_index(window).reshape(-1)),)

@@ -15,13 +15,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from sot_paddle.config import (
-    LAYERS,
-    EncoderConfig,
-    HeadConfig,
-    require_type,
-    sort_options,
-)
+from sot_paddle.config import LAYERS, EncoderConfig, HeadConfig, require_type, sort_options
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
 from sot_paddle.ops.gelu import gelu
@@ -228,12 +222,7 @@ class TextClassifier(nn.Layer):
 
 
 def build_text(
-    backbone: TextBackbone,
-    preset: str,
-    num_classes: int,
-    options: Mapping[str, Any],
-    *,
-    name: str,
+    backbone: TextBackbone, preset: str, num_classes: int, options: Mapping[str, Any], *, name: str
 ) -> TextClassifier:
     """Sort flat options into the records of encoder and head, and build the model.
 

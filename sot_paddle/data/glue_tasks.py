@@ -121,10 +121,7 @@ def _standard(name: str, title: str, **fields) -> Task:
 
 _MRPC_TRAIN, _MRPC_TEST = "msr_paraphrase_train.txt", "msr_paraphrase_test.txt"
 _MRPC_SPLITS = standard_splits(
-    train=(
-        SplitFile("train.tsv"),
-        SplitFile(_MRPC_TRAIN, member_ids="dev_ids.tsv", members=False),
-    ),
+    train=(SplitFile("train.tsv"), SplitFile(_MRPC_TRAIN, member_ids="dev_ids.tsv", members=False)),
     dev=(SplitFile("dev.tsv"), SplitFile(_MRPC_TRAIN, member_ids="dev_ids.tsv")),
     test=(SplitFile("test.tsv", labelled=False), SplitFile(_MRPC_TEST)),
 )
@@ -208,9 +205,6 @@ _ALL = (
 TASKS: Mapping[str, Task] = MappingProxyType({task.name: task for task in _ALL})
 """The nine tasks by canonical name."""
 
-SPLIT_ALIASES: Mapping[str, str] = MappingProxyType({"dev": "dev_matched", "test": "test_matched"})
-"""What ``dev`` and ``test`` mean for a task with matched and mismatched splits."""
-
 
 def get_task(name: str | Task) -> Task:
     """Look a task up by name, whatever its letter case and dashes (``RTE``, ``sst2``, ``STS-B``).
@@ -238,7 +232,7 @@ def resolve_split(task: Task, split: str) -> str:
     Raises:
         DataError: the task has no such split.
     """
-    name = split if split in task.splits else SPLIT_ALIASES.get(split, split)
+    name = split if split in task.splits else f"{split}_matched"
     if name not in task.splits:
         raise DataError(
             f"{task.title} has no split {split!r}; expected one of: {', '.join(task.splits)}"

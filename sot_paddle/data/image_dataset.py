@@ -61,11 +61,7 @@ class ImageTrainSet:
     """What becomes of a corrupt image that is skipped."""
 
     def __init__(
-        self,
-        source: ImageSource,
-        config: AugmentConfig,
-        seed: int = 0,
-        on_corrupt: str = "fatal",
+        self, source: ImageSource, config: AugmentConfig, seed: int = 0, on_corrupt: str = "fatal"
     ) -> None:
         self.source, self.seed, self.on_corrupt = source, seed, on_corrupt
         self.transform = TrainTransform(config)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sot_paddle.data.image_augment import Crop
+
 TRIES = 10
 MODES = ("pixel", "rand", "const")
 
@@ -39,21 +41,13 @@ class ErasingConfig:
 
 
 @dataclass(frozen=True)
-class Erasure:
+class Erasure(Crop):
     """One rectangle.
 
     Attributes:
-        top: first row.
-        left: first column.
-        height: h rows.
-        width: w columns.
         values: float32, (C, h, w) or (C, 1, 1).
     """
 
-    top: int
-    left: int
-    height: int
-    width: int
     values: np.ndarray
 
 

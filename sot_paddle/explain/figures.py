@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -37,10 +38,10 @@ def image_figure(rows: Sequence[Row]) -> bytes:
             if r == 0:
                 axes.set_title("image" if panel is None else panel.name, fontsize=10, color=_INK)
             if panel is None:
-                _write(axes, _short(row.label or row.name), _SOFT)
-                _write(axes, f"explained: {_short(row.target)}", _SOFT, line=1, points=7.5)
+                _caption(axes, -0.04, _short(row.label or row.name), _SOFT)
+                _caption(axes, -0.14, f"explained: {_short(row.target)}", _SOFT, 7.5)
             else:
-                _write(axes, *_said(panel))
+                _caption(axes, -0.04, *_said(panel))
     return _png(figure)
 
 
@@ -110,23 +111,16 @@ def _short(text: str) -> str:
     return text if len(text) <= 22 else f"{text[:20]}…"
 
 
-def _write(axes: Axes, text: str, colour: str, *, line: int = 0, points: float = 9) -> None:
-    """Write below a picture."""
-    axes.text(
-        *(0.5, -0.04 - 0.1 * line, text),
-        transform=axes.transAxes,
-        color=colour,
-        fontsize=points,
-        ha="center",
-        va="top",
-        parse_math=False,
-    )
+def _caption(axes: Axes, y: float, text: str, colour: str, points: float = 9) -> None:
+    placed = {"transform": axes.transAxes, "ha": "center", "va": "top"}
+    _text(axes, 0.5, y, text, colour, points, **placed)
 
 
 def _text(
-    axes: Axes, x: float, y: float, text: str, colour: str, points: float, **font: str
+    axes: Axes, x: float, y: float, text: str, colour: str, points: float, **placed: Any
 ) -> None:
-    axes.text(x, y, text, color=colour, fontsize=points, va="center", parse_math=False, **font)
+    how = {"color": colour, "fontsize": points, "va": "center", "parse_math": False}
+    axes.text(x, y, text, **{**how, **placed})
 
 
 def _png(figure: Figure) -> bytes:

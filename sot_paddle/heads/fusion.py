@@ -132,9 +132,11 @@ class WordHead(nn.Layer):
 class _TwoTokenKindsHead(WordHead):
     """A word head that also owns a classifier of the class token."""
 
-    def __init__(self, pooling: nn.Layer, num_classes: int, *, dim: int, **options: Any) -> None:
+    def __init__(
+        self, pooling: nn.Layer, num_classes: int, *, dim: int, dropout: float = 0.0, **options: Any
+    ) -> None:
         self._dim = dim
-        super().__init__(pooling, num_classes, **options)
+        super().__init__(pooling, num_classes, dropout=dropout, **options)
         # QUIRK: the original creates it for every fusion; concat and aggre_all never use it, so
         # it gets no gradient there. Kept because checkpoints hold it.
         self.cls_fc = linear(dim, num_classes)

@@ -68,9 +68,7 @@ class TrainConfig(TunedOptions, TextRunOptions):
         "hf_adamw", "hf_adamw (published) or adamw", choices=("hf_adamw", "adamw")
     )
     lr_scheduler: str = option(
-        "linear",
-        "linear (published), cosine or constant",
-        choices=("linear", "cosine", "constant"),
+        "linear", "linear (published), cosine or constant", choices=("linear", "cosine", "constant")
     )
     regression: bool = option(False, "task_name own: the label is a score")
 

@@ -10,14 +10,7 @@ from typing import Any
 from sot_paddle.config import near_names
 from sot_paddle.data.image_erasing import MODES
 from sot_paddle.data.image_transforms import IMAGENET_MEAN, IMAGENET_STD
-from sot_paddle.options import (
-    RunOptions,
-    changeable,
-    check,
-    check_precision,
-    option,
-    precision_option,
-)
+from sot_paddle.options import RunOptions, changeable, check, option, precision_option
 from sot_paddle.registry import PUBLISHED_NAMES, TIMM_NAMES, list_models
 
 _OTHER_NAMES: Mapping[str, str] = {**PUBLISHED_NAMES, **TIMM_NAMES}
@@ -246,7 +239,6 @@ class ImageEvalConfig:
             raise ValueError("--weights is required: a trained folder, or a checkpoint file")
         _settle(self, ("mean", "std"))
         check(self)
-        check_precision(self)
 
 
 def _settle(record: Any, lists: Iterable[str]) -> None:

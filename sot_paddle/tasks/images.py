@@ -30,15 +30,11 @@ from sot_paddle.data.image_folder import (
 )
 from sot_paddle.data.image_loader import ImageLoader
 from sot_paddle.data.image_mixing import MixConfig
-from sot_paddle.data.image_sources import (
-    FolderSource,
-    ImageSource,
-    cache_in_memory,
-    first_corrupt,
-)
+from sot_paddle.data.image_sources import FolderSource, ImageSource, cache_in_memory, first_corrupt
 from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.data.imagenet_a import require_synsets
 from sot_paddle.distributed import say
+from sot_paddle.options import part_of
 from sot_paddle.tasks import image_scores
 from sot_paddle.tasks.image_options import ImageEvalConfig, ImageTrainConfig
 from sot_paddle.tasks.losses import image_loss
@@ -156,8 +152,9 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
         sources = tuple(cache_in_memory(source, sharers=sharers) for source in sources)
     if config.on_corrupt == "fatal" and not digits:
         _require_decodable(sources[1])
+    augment = part_of(config, AugmentConfig, interpolation="train_interpolation", auto_augment="aa")
     train = ImageSplit(
-        ImageTrainSet(sources[0], _augment(config), config.seed, config.on_corrupt),
+        ImageTrainSet(sources[0], augment, config.seed, config.on_corrupt),
         _collate(config, len(classes)),
         config.batch_size,
         config.workers,
@@ -198,7 +195,7 @@ def load_evaluation(config: ImageEvalConfig, transform: EvalTransform) -> ImageE
 
 def eval_transform(config: Any) -> EvalTransform:
     """The evaluation transform that a record's options describe."""
-    return EvalTransform(**{field.name: getattr(config, field.name) for field in TRANSFORM})
+    return part_of(config, EvalTransform)
 
 
 def fingerprint(source: ImageSource) -> str:
@@ -230,21 +227,6 @@ def _read_val(root: str, *, bare: bool) -> FolderSource:
     if split or not place.is_dir() or ((place / "train").is_dir() and not bare):
         return read_split(root, "val")
     return read_class_folders(root)
-
-
-def _augment(config: ImageTrainConfig) -> AugmentConfig:
-    return AugmentConfig(
-        img_size=config.img_size,
-        scale=config.scale,
-        ratio=config.ratio,
-        interpolation=config.train_interpolation,
-        hflip=config.hflip,
-        auto_augment=config.aa,
-        color_jitter=config.color_jitter,
-        no_aug=config.no_aug,
-        mean=config.mean,
-        std=config.std,
-    )
 
 
 def _collate(config: ImageTrainConfig, num_classes: int) -> TrainCollate:

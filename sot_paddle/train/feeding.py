@@ -79,12 +79,7 @@ class MicroBatches:
     """
 
     def __init__(
-        self,
-        epochs: EpochBatches,
-        *,
-        rank: int = 0,
-        world: int = 1,
-        by_epoch: bool = False,
+        self, epochs: EpochBatches, *, rank: int = 0, world: int = 1, by_epoch: bool = False
     ) -> None:
         self._epochs, self._rank, self._world = epochs, rank, world
         self._by_epoch = by_epoch

@@ -13,6 +13,7 @@ from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
 
 from sot_paddle.distributed import say
+from sot_paddle.options import part_of
 from sot_paddle.registry import create_model
 from sot_paddle.tasks.image_options import ImageTrainConfig
 from sot_paddle.tasks.images import TRANSFORM, load_images
@@ -138,15 +139,7 @@ def plan(config: ImageTrainConfig) -> Plan:
 
 def rates(config: ImageTrainConfig) -> EpochRates:
     """The learning rate of each epoch."""
-    return EpochRates(
-        learning_rate=config.lr,
-        epochs=config.epochs,
-        min_lr=config.min_lr,
-        warmup_lr=config.warmup_lr,
-        warmup_epochs=config.warmup_epochs,
-        cooldown_epochs=config.cooldown_epochs,
-        kind=config.sched,
-    )
+    return part_of(config, EpochRates, learning_rate="lr", kind="sched")
 
 
 def optimizer(

@@ -217,10 +217,7 @@ def _check_classes(
 
 
 def _predictions(
-    found: Predictions,
-    logits: np.ndarray,
-    images: ImageEvalSet,
-    classes: Sequence[str],
+    found: Predictions, logits: np.ndarray, images: ImageEvalSet, classes: Sequence[str]
 ) -> str:
     """CSV: image, label, prediction and the prediction's share of the softmax."""
     stream = io.StringIO()
