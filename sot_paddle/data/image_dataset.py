@@ -134,7 +134,7 @@ class ImageEvalSet:
         except CorruptImage:
             if self.on_corrupt == "fatal":
                 raise
-            return ImageSample(None, label, index, (int(index),))
+            return ImageSample(None, label, index, (index,))
         return ImageSample(self.transform(image), label, index)
 
 
