@@ -42,11 +42,7 @@ _VISION: Mapping[str, tuple[type[ImageClassifier], type[ImageConfig], Mapping[st
 }
 """Name -> model, record of its backbone, and preset."""
 
-PUBLISHED_NAMES: Mapping[str, str] = {
-    "SoT_Tiny": "sot_tiny",
-    "SoT_Small": "sot_small",
-    "SoT_Base": "sot_base",
-}
+PUBLISHED_NAMES = {name: name.lower() for name in ("SoT_Tiny", "SoT_Small", "SoT_Base")}
 """Names of the original release and what they are called here."""
 
 TIMM_NAMES: Mapping[str, str] = {

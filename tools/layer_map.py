@@ -13,7 +13,7 @@ from sot_paddle.guard import command
 @command("layer_map")
 def main(arguments: list[str]) -> int:
     """Run the command; returns its exit status."""
-    from sot_paddle.explain.layer_command import run_command
+    from sot_paddle.explain.layer_map import run_command
 
     return run_command(arguments)
 

@@ -1,7 +1,8 @@
-"""Heat map of what each layer alone knows: scores of probes, a row for each layer."""
+"""Heat map of what each layer alone knows: scores of probes, a row for each layer; its command."""
 
 from __future__ import annotations
 
+import argparse
 import io
 import re
 from collections.abc import Mapping, Sequence
@@ -11,11 +12,23 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from sot_paddle.atomic import write_atomically
+from sot_paddle.command_line import OneLineParser
 from sot_paddle.reading import read_object
 
 _LAYER = re.compile(r"layer_(\d+)_(.+)")
 _ROW, _COLUMN, _SIDE, _TOP = 0.3, 1.15, 1.0, 0.75  # inches
 _DPI = 160
+
+DESCRIPTION = """\
+Heat map over layers: what a probe of each layer scores, a column for each run. Prints a table and
+writes a PNG."""
+EXAMPLES = """\
+examples:
+  python tools/train_adapter.py --model probes --task_name RTE ... --output_dir output/probes/rte
+  python tools/layer_map.py output/probes/rte output/probes/mrpc --out output/probes/layers.png
+  python tools/layer_map.py output/probes/squad --metric exact --metric HasAns_f1 --out squad.png
+"""
 
 
 def layer_scores(run: str | Path, metrics: Sequence[str] = ()) -> dict[str, list[float]]:
@@ -129,3 +142,32 @@ def layer_table(columns: Mapping[str, Sequence[float]]) -> str:
         "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         for row in rows
     )
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run ``tools/layer_map.py``; returns its exit status."""
+    return _parser().run(arguments, _run)
+
+
+def _run(options: argparse.Namespace) -> None:
+    columns: dict[str, list[float]] = {}
+    for run in options.runs:
+        for name, scores in layer_scores(run, options.metric).items():
+            columns[name if name not in columns else f"{name} {run}"] = scores
+    picture = layer_figure(columns)
+    print(layer_table(columns))
+    print(write_atomically(options.out, picture))
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser("layer_map.py", DESCRIPTION, EXAMPLES)
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="folders of runs of --model probes")
+    parser.add_argument("--out", required=True, metavar="FILE", help="the PNG")
+    parser.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="score to draw [each run's main metric]; may be repeated",
+    )
+    return parser

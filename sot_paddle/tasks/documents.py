@@ -22,7 +22,7 @@ from sot_paddle.tasks.order import ShuffledSplit
 
 
 class DocumentSplit(ShuffledSplit):
-    """Texts on the disk; see :class:`sot_paddle.tasks.task.OrderedSplit`.
+    """Texts on the disk; see :class:`sot_paddle.tasks.task.Split`.
 
     Args:
         rows: with their labels.

@@ -27,7 +27,8 @@ from sot_paddle.registry import TEXT_BACKBONES
 from sot_paddle.tasks.glue_options import OWN, TrainConfig
 from sot_paddle.tasks.losses import classification_loss, mean_loss
 from sot_paddle.tasks.metrics import glue_metrics
-from sot_paddle.tasks.task import EpochBatches, OrderedSplit, Outputs, Predictions
+from sot_paddle.tasks.order import ShuffledSplit
+from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
 from sot_paddle.tasks.text_options import CheckpointOptions
 from sot_paddle.tasks.tokens import TokenSplit
 
@@ -47,9 +48,9 @@ class GlueTask:
 
     table: glue_tasks.Task
     batch_size: int
-    train: OrderedSplit | None = None
-    dev: Mapping[str, OrderedSplit] = field(default_factory=dict)
-    test: Mapping[str, OrderedSplit] = field(default_factory=dict)
+    train: ShuffledSplit | None = None
+    dev: Mapping[str, ShuffledSplit] = field(default_factory=dict)
+    test: Mapping[str, ShuffledSplit] = field(default_factory=dict)
     vocab_size: int = 0
 
     unit = "examples"

@@ -12,15 +12,18 @@ from sot_paddle.tasks.task import EpochBatches
 
 
 class ShuffledSplit:
-    """Examples in batches, shuffled for training; a subclass knows what they are.
+    """Examples in batches, shuffled for training: a :class:`.task.Split`, of whose examples a
+    subclass knows what they are.
 
     Attributes:
         batch_size: examples of a forward pass in evaluation.
+        indices: (M,) number of each example in its file, None where nothing is predicted.
         lengths: tokens of each example where batches are to be bucketed by them, else None.
         drop_last: leave a training batch out that is not full.
     """
 
     batch_size: int
+    indices: np.ndarray | None
     lengths: np.ndarray | None = None
     drop_last = False
 
@@ -33,7 +36,10 @@ class ShuffledSplit:
         return self._order(self.batch_size, shuffle=False).batches()
 
     def order(self, batch_size: int, seed: int) -> EpochBatches:
-        """See :class:`.task.OrderedSplit`: shuffled by (seed, epoch), bucketed when padding is."""
+        """The global batches of each epoch for batches of that size on each process.
+
+        They are shuffled by (seed, epoch), and bucketed where batches have lengths.
+        """
         size = batch_size * distributed.world_size()
         order = self._order(size, seed=seed, drop_last=self.drop_last)
         return functools.lru_cache(maxsize=2)(lambda epoch: order.at_epoch(epoch).batches())

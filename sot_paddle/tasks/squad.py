@@ -18,8 +18,9 @@ from sot_paddle.data.squad.questions import Question
 from sot_paddle.data.squad.span_decoding import Answer, DecodingOptions, decode
 from sot_paddle.data.squad.span_features import SpanFeatures
 from sot_paddle.tasks.losses import mean_loss, span_loss
+from sot_paddle.tasks.order import ShuffledSplit
 from sot_paddle.tasks.state_options import RecipeOptions
-from sot_paddle.tasks.task import EpochBatches, OrderedSplit, Outputs, Predictions
+from sot_paddle.tasks.task import EpochBatches, Outputs, Predictions
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class AskedSplit:
 
     questions: Sequence[Question]
     features: SpanFeatures
-    windows: OrderedSplit
+    windows: ShuffledSplit
 
     @property
     def fingerprint(self) -> str:

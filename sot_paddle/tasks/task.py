@@ -77,20 +77,6 @@ class Split(Protocol):
         ...
 
 
-class OrderedSplit(Split, Protocol):
-    """A split that says in which order it is trained on.
-
-    Attributes:
-        indices: (M,) number of each example in its file, None where nothing is predicted.
-    """
-
-    indices: np.ndarray | None
-
-    def order(self, batch_size: int, seed: int) -> EpochBatches:
-        """The global batches of each epoch for batches of that size on each process."""
-        ...
-
-
 class Task(Protocol):
     """A kind of task, with its data. One that predicts nothing inherits that from here.
 

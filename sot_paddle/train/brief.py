@@ -15,16 +15,6 @@ from sot_paddle.train import image_command
 from sot_paddle.train.pretrained import Converter
 from sot_paddle.train.text_command import run_command
 
-_OPTIONS = {
-    "task_name": "CoLA",
-    "max_seq_length": 32,
-    "per_gpu_train_batch_size": 16,
-    "per_gpu_eval_batch_size": 64,
-    "learning_rate": 2e-4,
-    "save_steps": 1_000_000,
-    "seed": 42,
-}
-
 
 def fine_tune(checkpoint: Path, folder: Path, head: str, convert: Converter, *, steps: int) -> str:
     """Fine-tune a checkpoint on the embedded acceptability corpus.
@@ -44,7 +34,13 @@ def fine_tune(checkpoint: Path, folder: Path, head: str, convert: Converter, *, 
         ValueError: the run failed; the message is its own.
     """
     options = {
-        **_OPTIONS,
+        "task_name": "CoLA",
+        "max_seq_length": 32,
+        "per_gpu_train_batch_size": 16,
+        "per_gpu_eval_batch_size": 64,
+        "learning_rate": 2e-4,
+        "save_steps": 1_000_000,
+        "seed": 42,
         "data_dir": FOLDER,
         "model_name_or_path": checkpoint,
         "output_dir": folder / head,
@@ -60,7 +56,7 @@ def fine_tune(checkpoint: Path, folder: Path, head: str, convert: Converter, *, 
     found = read_json(folder / head / "metrics.json")
     trained = found["train"]
     return (
-        f"{head:6s} {trained['steps']} steps of {_OPTIONS['per_gpu_train_batch_size']}, "
+        f"{head:6s} {trained['steps']} steps of {options['per_gpu_train_batch_size']}, "
         f"loss {trained['loss']:.3f}, mcc {found['last']['mcc']:.3f}, {seconds:.1f} s"
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 from paddle import nn
 
 from sot_paddle.config import HEAD_QKV_BIAS, build_record
+from sot_paddle.data.image_transforms import EvalTransform
 from sot_paddle.distributed import say
 from sot_paddle.reading import read_object
 from sot_paddle.registry import create_model
@@ -50,31 +51,21 @@ ImageConverter = Callable[..., FittedWeights]
 ``ema``, None for averaged tensors where there are any, False for the others."""
 
 
-@dataclass(frozen=True)
-class ImageModelConfig:
-    """Everything that rebuilds an image model and its evaluation transform.
+@dataclass(frozen=True, kw_only=True)
+class ImageModelConfig(EvalTransform):
+    """Everything that rebuilds an image model, and its evaluation transform.
 
     Attributes:
         model: registry name.
         num_classes: K.
         options: flat options of ``create_model``, all of them.
         classes: class names; a label is a position in it.
-        img_size: side of the images in pixels.
-        crop_pct: share of the resized image that the centre crop keeps.
-        interpolation: of the resize.
-        mean: channel means.
-        std: channel deviations.
     """
 
     model: str
     num_classes: int
     options: dict
     classes: tuple[str, ...]
-    img_size: int
-    crop_pct: float
-    interpolation: str
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
 
     def build(self, **overrides: Any) -> nn.Layer:
         """The model with random weights; overrides go before the recorded options."""

@@ -100,9 +100,12 @@ def image_run(root: Path) -> Path:
     """The folder of an image run with ``best`` and a checkpoint that ``last`` points to."""
     model = create_model("sot_tiny", 3, **IMAGE)
     config = ImageModelConfig(
-        "sot_tiny", 3, flat_options(model), tiny_images.CLASSES, 16, 0.9, "bicubic",
-        (0.5, 0.5, 0.5), (0.2, 0.2, 0.2),
-    )  # fmt: skip
+        model="sot_tiny",
+        num_classes=3,
+        options=flat_options(model),
+        classes=tiny_images.CLASSES,
+        **{"img_size": 16, "crop_pct": 0.9, "mean": (0.5, 0.5, 0.5), "std": (0.2, 0.2, 0.2)},
+    )
     average = ModelEma(model, 0.9)
 
     def fill(folder: Path) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sot_paddle.explain.layer_command import run_command
 from sot_paddle.explain.layer_map import (
     best_layer,
     layer_figure,
     layer_scores,
     layer_table,
+    run_command,
     shades,
 )
 

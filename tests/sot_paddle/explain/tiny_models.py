@@ -54,7 +54,11 @@ def write_image_model(folder: Path, name: str = "sot_tiny", **options: object) -
     model = image_model(name, **options)
     statistics = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
     config = ImageModelConfig(
-        *(name, len(CLASSES), flat_options(model), CLASSES, SIZE, 1.0, "bicubic"), *statistics
+        model=name,
+        num_classes=len(CLASSES),
+        options=flat_options(model),
+        classes=CLASSES,
+        **{"img_size": SIZE, "crop_pct": 1.0, "mean": statistics[0], "std": statistics[1]},
     )
     write_weights(folder, model)
     config.write(folder)

@@ -197,8 +197,11 @@ def test_a_trained_folder_whose_classes_are_not_imagenet_s_is_refused(evaluation
     options |= {"num_heads": 3, "wr_dim": 4, "head_num_heads": 2, "img_size": 16}
     model = create_model("sot_tiny", **options)
     config = ImageModelConfig(
-        *("sot_tiny", 1000, flat_options(model), tuple(classes), 16, 0.875, "bicubic"),
-        *((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+        model="sot_tiny",
+        num_classes=1000,
+        options=flat_options(model),
+        classes=tuple(classes),
+        **{"img_size": 16, "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)},
     )
     folder.mkdir()
     write_weights(folder, model)
