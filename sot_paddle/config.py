@@ -116,7 +116,11 @@ class HeadConfig:
 
     def __post_init__(self) -> None:
         require_one_of("pooling", self.pooling, (*POOLINGS, SPANS, LAYERS))
-        self._check_layers()
+        require_one_of("layer_pooling", self.layer_pooling, LAYER_POOLINGS)
+        if self.layers and self.pooling != LAYERS:
+            raise ValueError(f"layers is an option of pooling {LAYERS!r}, got {self.pooling!r}")
+        if any(layer < 0 for layer in self.layers):
+            raise ValueError(f"layers must be numbers from 0, got {self.layers}")
         require_one_of("fusion", self.fusion, (None, *FUSIONS))
         allowed = NORMALIZATIONS.get(self.pooling, ())
         what = f"normalization of pooling {self.pooling!r}"
@@ -138,13 +142,6 @@ class HeadConfig:
             raise ValueError(f"alpha must be in (0, 1], got {self.alpha}")
         if self.head_dropout is not None:
             require_probability("head_dropout", self.head_dropout)
-
-    def _check_layers(self) -> None:
-        require_one_of("layer_pooling", self.layer_pooling, LAYER_POOLINGS)
-        if self.layers and self.pooling != LAYERS:
-            raise ValueError(f"layers is an option of pooling {LAYERS!r}, got {self.pooling!r}")
-        if any(layer < 0 for layer in self.layers):
-            raise ValueError(f"layers must be numbers from 0, got {self.layers}")
 
     @property
     def resolved_on_zero(self) -> str:
@@ -174,7 +171,13 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         check_finite(self)
         require_one_of("hidden_act", self.hidden_act, ACTIVATIONS)
-        self._check_sizes()
+        names = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")
+        names += ("max_position_embeddings", "type_vocab_size")
+        sizes = require_sizes(self, names)
+        require_positive("num_attention_heads", self.num_attention_heads)
+        rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
+        layer = self.hidden_size * (4 * self.hidden_size + 2 * self.intermediate_size)
+        require_buildable(sizes, rows * self.hidden_size + self.num_hidden_layers * layer)
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size must be a multiple of num_attention_heads, got {self.hidden_size} "
@@ -195,16 +198,6 @@ class EncoderConfig:
                 f"layer_norm_eps must be at most {LARGEST_EPSILON}, which Paddle's layer norm "
                 f"takes, got {self.layer_norm_eps}"
             )
-
-    def _check_sizes(self) -> None:
-        names = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")
-        names += ("max_position_embeddings", "type_vocab_size")
-        sizes = require_sizes(self, names)
-        require_positive("num_attention_heads", self.num_attention_heads)
-        rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
-        layer = self.hidden_size * (4 * self.hidden_size + 2 * self.intermediate_size)
-        parameters = rows * self.hidden_size + self.num_hidden_layers * layer
-        require_buildable(sizes, parameters)
 
 
 def require_one_of(name: str, value: object, allowed: Iterable[object]) -> None:

@@ -149,8 +149,7 @@ class RunOptions:
     def identity(self) -> dict[str, Any]:
         """The options that decide what training computes; a resumed run must repeat them."""
         values = dataclasses.asdict(self)
-        fields = dataclasses.fields(self)
-        # runs of before this option was there had its default
-        left_out = {"cpu_precision"} if self.cpu_precision == "float32" else set()
-        names = [one.name for one in fields if not one.metadata["resumable"]]
-        return {name: values[name] for name in names if name not in left_out}
+        if self.cpu_precision == "float32":  # runs of before this option was there had it
+            values.pop("cpu_precision")
+        kept = [one.name for one in dataclasses.fields(self) if not one.metadata["resumable"]]
+        return {name: values[name] for name in kept if name in values}

@@ -104,16 +104,11 @@ def _normalization(options: object, wr_dim: int) -> dict[str, Any]:
     for key, name in _SVPN_OPTIONS.items():
         if key in given:
             found[name] = given[key]
-    found["head_dropout"] = _dropout(given.get("regular"))
-    return found
-
-
-def _dropout(regular: object) -> float:
-    if regular is None:
-        return 0.0
-    if not isinstance(regular, nn.Dropout):
+    regular = given.get("regular")
+    if not isinstance(regular, nn.Dropout | None):
         raise ValueError(f"regular must be None or a paddle.nn.Dropout, got {regular!r}")
-    return float(regular.p)
+    found["head_dropout"] = 0.0 if regular is None else float(regular.p)
+    return found
 
 
 def _mgcrp(args: dict[str, Any]) -> dict[str, Any]:

@@ -121,16 +121,8 @@ class SwinTransformer(ImageClassifier):
         return Features(None, record(taps, "norm", self.norm(x)))
 
 
-_TINY: Mapping[str, Any] = {
-    "embed_dim": 96,
-    "depths": (2, 2, 6, 2),
-    "num_heads": (3, 6, 12, 24),
-}
-_BASE: Mapping[str, Any] = {
-    "embed_dim": 128,
-    "depths": (2, 2, 18, 2),
-    "num_heads": (4, 8, 16, 32),
-}
+_TINY: Mapping[str, Any] = {"embed_dim": 96, "depths": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)}
+_BASE: Mapping[str, Any] = {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
 _PLAIN: Mapping[str, Any] = {"pooling": "gap"}
 _OURS: Mapping[str, Any] = {
     "token_type": "densenet",

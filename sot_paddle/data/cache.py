@@ -81,10 +81,7 @@ def cached_split(
     """Like :func:`tokenize_split`, but taken from the cache when the same was computed before.
 
     Args:
-        data_dir: the task's folder; only ever read.
-        task: name or :class:`Task`.
-        split: as for :func:`~sot_paddle.data.glue.read_split`.
-        tokenizer: decides vocabulary, letter case and length.
+        data_dir, task, split, tokenizer: as there; the folder is only ever read.
         cache_dir: where entries live, made when missing; None: :func:`default_cache_dir`. One
             that cannot be written, or lies in ``data_dir``, is not used, with one logged line.
 

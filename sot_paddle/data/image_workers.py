@@ -72,7 +72,6 @@ def _end_with_parent() -> None:
 
 
 def _make(keys: Sequence[Any]) -> dict[str, np.ndarray | _Shared]:
-    """One batch, in a worker process."""
     dataset, collate = _task
     batch = collate([dataset[key] for key in keys])
     return {name: _share(array) for name, array in batch.items()}

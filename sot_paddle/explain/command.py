@@ -10,13 +10,12 @@ from sot_paddle.atomic import write_atomically
 from sot_paddle.command_line import OneLineParser
 from sot_paddle.config import near_names
 from sot_paddle.distributed import say
+from sot_paddle.explain.choice import choose_images, choose_sentences
 from sot_paddle.explain.figures import image_figure, sentence_figure
-from sot_paddle.explain.image_choice import choose_images
 from sot_paddle.explain.image_maps import explain_images
 from sot_paddle.explain.pages import page
 from sot_paddle.explain.parts import parts_of
 from sot_paddle.explain.rows import Row, image_row, sentence_row
-from sot_paddle.explain.sentence_choice import choose_sentences
 from sot_paddle.explain.word_impact import explain_sentence
 from sot_paddle.tasks.images import eval_transform
 from sot_paddle.train.device import prepare_device

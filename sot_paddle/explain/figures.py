@@ -71,7 +71,6 @@ def sentence_figure(rows: Sequence[Row]) -> bytes:
 def _paragraph(
     axes: Axes, row: Row, panel: Panel, places: Sequence[tuple[int, int]], top: float
 ) -> None:
-    """One part of the score: its name, what it predicts, and the words."""
     text, colour = _said(panel)
     _text(axes, 0.15, top + 0.5 * _LINE, panel.name, _SOFT, 8.5)
     _text(axes, 0.15 + 16 * _WIDTH, top + 0.5 * _LINE, text, colour, 8.5)
@@ -101,7 +100,6 @@ def _fitting(word: str) -> str:
 
 
 def _said(panel: Panel) -> tuple[str, str]:
-    """What stands under a panel, and its colour."""
     said = ", ".join(filter(None, (_short(panel.choice), panel.share)))
     text = f"{panel.mark} {said}".strip()
     return text, _SOFT if not panel.mark else _GOOD if panel.mark == RIGHT else _BAD

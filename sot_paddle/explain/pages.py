@@ -104,7 +104,6 @@ def _heading(text: str, row: Row) -> str:
 
 
 def _said(panel: Panel) -> str:
-    """Prediction, probability and mark of a part."""
     said = ", ".join(filter(None, (panel.choice, panel.share)))
     text = escape(f"{panel.mark} {said}".strip())
     if panel.mark:

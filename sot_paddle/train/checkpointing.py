@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+import numpy as np
 
 from sot_paddle import reading
 from sot_paddle.atomic import (
@@ -22,9 +24,9 @@ from sot_paddle.atomic import (
     remove,
     sync,
 )
+from sot_paddle.checkpoint import read_tensors
 from sot_paddle.failures import NonFiniteState, StorageFailure
 from sot_paddle.train import run_record
-from sot_paddle.train.finite_numbers import nonfinite_tensor
 from sot_paddle.train.run_record import POINTER
 
 PREFIX = "checkpoint-"
@@ -124,6 +126,33 @@ def way_back(root: Path) -> str:
     """What a run that met a number that is not finite can be told: where to go on, and how."""
     last = last_whole(root, finite=True) or "none yet"
     return f"last finite checkpoint: {last}; try a lower learning rate"
+
+
+def first_nonfinite(arrays: Iterable[tuple[str, np.ndarray]]) -> str | None:
+    """Name of the first (name, array) whose array holds NaN or infinity, None without one."""
+    for name, array in arrays:
+        if array.dtype.kind not in "biu" and not np.isfinite(array).all():
+            return name
+    return None
+
+
+def nonfinite_tensor(folder: Path) -> str | None:
+    """The first tensor of a checkpoint that holds NaN or infinity.
+
+    Args:
+        folder: its ``.safetensors`` files are read: weights, averages, the optimizer's state.
+
+    Returns:
+        ``"head.fc.weight (in model.safetensors)"``, None when every number is finite.
+
+    Raises:
+        ValueError: a file is damaged.
+    """
+    for path in sorted(folder.glob("*.safetensors")):
+        name = first_nonfinite(read_tensors(path)[0].items())
+        if name is not None:
+            return f"{name} (in {path.name})"
+    return None
 
 
 def is_whole(folder: Path) -> bool:

@@ -91,7 +91,6 @@ def duration(seconds: float) -> str:
 
 
 def _joined(shares: Sequence[tuple], seconds: float) -> Predictions:
-    """The processes' shares as one, in the split's order."""
     indices = np.array([index for share in shares for index in share[0]], dtype=np.int64)
     if not len(indices):
         raise ValueError("no example of the evaluation set can be read: check the data set")

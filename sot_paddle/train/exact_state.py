@@ -1,4 +1,4 @@
-"""Everything besides the weights that the next training step depends on.
+"""Everything besides the weights that the next training step depends on; whose run it is.
 
 Optimizer state goes by *structured* parameter names: Paddle's own state dict uses automatic
 names ("linear_4.w_0_moment1_0") that depend on how many layers the process built before, so a
@@ -8,8 +8,11 @@ so that reading a checkpoint never runs a pickle.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -132,3 +135,56 @@ def restore_random_states(states: Mapping[str, Any]) -> None:
 
 def _states_of_devices() -> list[core.GeneratorState]:
     return [*paddle.get_rng_state("cpu"), *paddle.get_cuda_rng_state()]
+
+
+@dataclass
+class Progress:
+    """Running sums that a resumed run continues.
+
+    Attributes:
+        window: losses of the steps since the last log line.
+        loss_sum: sum of the losses of all steps.
+        best_metric: best value of the main metric so far, None before the first evaluation.
+        best_step: step of that evaluation.
+        since_best: evaluations since then.
+        evaluations: metrics by step (as text, for JSON).
+        evaluation_data: fingerprint of the data they were measured on.
+    """
+
+    window: list[float] = field(default_factory=list)
+    loss_sum: float = 0.0
+    best_metric: float | None = None
+    best_step: int = 0
+    since_best: int = 0
+    evaluations: dict[str, dict[str, float]] = field(default_factory=dict)
+    evaluation_data: str = ""
+
+
+def check_identity(saved: Mapping[str, Any], current: Mapping[str, Any], where: Path) -> None:
+    """Refuse to continue a run with other options or data.
+
+    Raises:
+        ValueError: naming every difference.
+    """
+    saved, current = _flat(saved), _flat(json.loads(json.dumps(current)))
+    keys = sorted(set(saved) | set(current))
+    differing = [key for key in keys if saved.get(key) != current.get(key)]
+    if differing:
+        shown = "; ".join(
+            f"{key}: {saved.get(key)!r} there, {current.get(key)!r} now" for key in differing
+        )
+        raise ValueError(
+            f"{where} belongs to a run with other options ({shown}): repeat those options to "
+            "continue it, choose another --output_dir, or start afresh with --overwrite_output_dir"
+        )
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with those of nested mappings spelt ``outer.inner``."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{name}": inner for name, inner in value.items()}
+        else:
+            flat[key] = value
+    return flat

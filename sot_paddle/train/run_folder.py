@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from sot_paddle import distributed, strict_json
 from sot_paddle.train import checkpointing, folder_lock, run_record
-from sot_paddle.train.finite_numbers import nonfinite_tensor
 
 RUN = "run.json"
 METRICS = "metrics.json"
@@ -196,7 +195,7 @@ def resumable(root: Path, config: FolderOptions) -> Path | None:
             f"--resume {chosen}: not a whole checkpoint with its training state; auto takes "
             "the newest one of --output_dir"
         )
-    bad = None if chosen is None else nonfinite_tensor(chosen)
+    bad = None if chosen is None else checkpointing.nonfinite_tensor(chosen)
     if bad is not None:
         last = checkpointing.last_whole(chosen.parent, finite=True)
         way = f"continue from {last} (--resume)" if last else "start afresh"

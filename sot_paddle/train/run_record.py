@@ -35,14 +35,9 @@ def leftovers(root: Path) -> list[Path]:
     Raises:
         ValueError: the record is damaged.
     """
-    found = [path for path in sorted(root.glob(".*")) if _is_half_done(path.name)]
+    halves = {path: _HALF_DONE.fullmatch(path.name) for path in sorted(root.glob(".*"))}
+    found = [path for path, half in halves.items() if half and _OWN.fullmatch(half[2])]
     return list(dict.fromkeys([*found, *_unfinished(root)]))
-
-
-def _is_half_done(name: str) -> bool:
-    """Whether a name of the top level is that of something of ours on its way in or out."""
-    found = _HALF_DONE.fullmatch(name)
-    return found is not None and _OWN.fullmatch(found[2]) is not None
 
 
 def _unfinished(root: Path) -> list[Path]:

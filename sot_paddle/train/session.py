@@ -53,7 +53,7 @@ def check_folders(options: Any, files: Mapping[str, Path | None]) -> None:
         ValueError: see :func:`sot_paddle.train.run_folder.check`.
     """
     root, seeds = Path(options.output_dir), _seeds(options)
-    folders = [root] if seeds is None else [_folder(root, seed) for seed in seeds]
+    folders = [root] if seeds is None else [root / f"seed-{seed}" for seed in seeds]
 
     def check() -> None:
         if seeds is not None:
@@ -81,7 +81,9 @@ def run_setup(setup: Setup) -> dict[str, Any]:
             for seed in seeds:
                 say(f"seed {seed}")
                 one = dataclasses.replace(options, seed=seed, seeds=None)
-                run = Run(dataclasses.replace(setup, options=one), seed, _folder(root, seed), stop)
+                run = Run(
+                    dataclasses.replace(setup, options=one), seed, root / f"seed-{seed}", stop
+                )
                 results.append(run_once(run))
             content = summary(results)
             say(_summary_line(content))
@@ -93,10 +95,6 @@ def run_setup(setup: Setup) -> dict[str, Any]:
 
 def _seeds(options: Any) -> Sequence[int] | None:
     return getattr(options, "seeds", None)
-
-
-def _folder(root: Path, seed: int) -> Path:
-    return root / f"seed-{seed}"
 
 
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -26,9 +26,8 @@ from sot_paddle.checkpoint import read_tensors, write_tensors
 from sot_paddle.failures import NonFiniteLoss, NonFiniteState
 from sot_paddle.reading import read_object
 from sot_paddle.train import checkpointing, exact_state, outcome, sharding
+from sot_paddle.train.exact_state import Progress, check_identity
 from sot_paddle.train.feeding import MicroBatches, Pace
-from sot_paddle.train.finite_numbers import first_nonfinite
-from sot_paddle.train.progress import Progress, check_identity
 from sot_paddle.train.setup import Run
 from sot_paddle.weights import to_numpy
 
@@ -282,7 +281,9 @@ class ExactTrainer(Trainer):
     def _check_weights(self) -> None:
         """Scores of weights that are not finite would say nothing about which tensor it is."""
         state = self.model.state_dict()
-        bad = first_nonfinite((name, to_numpy(tensor)) for name, tensor in state.items())
+        bad = checkpointing.first_nonfinite(
+            (name, to_numpy(tensor)) for name, tensor in state.items()
+        )
         if bad is not None:
             raise NonFiniteState(
                 f"{bad} holds a number that is not finite after step {self.state.global_step}; "

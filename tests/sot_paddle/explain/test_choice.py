@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.explain.image_choice import MAX_ROWS, choose_images
-from sot_paddle.explain.sentence_choice import choose_sentences
+from sot_paddle.explain.choice import MAX_ROWS, choose_images, choose_sentences
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from sot_paddle.command_line import parse
 from sot_paddle.config import EncoderConfig, build_record
 from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import checkpointing, ema, exact_state, trainer
-from sot_paddle.train.finite_numbers import first_nonfinite
+from sot_paddle.train.checkpointing import first_nonfinite
 from sot_paddle.train.image_flags import EVALUATION, TRAINING
 from sot_paddle.train.text_command import COMMAND as TEXT
 from tests.sot_paddle.train import tiny_run

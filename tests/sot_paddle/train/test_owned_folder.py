@@ -31,7 +31,7 @@ from sot_paddle.train import (
     squad_command,
     text_command,
 )
-from sot_paddle.train.finite_numbers import nonfinite_tensor
+from sot_paddle.train.checkpointing import nonfinite_tensor
 from sot_paddle.train.trainer import ExactTrainer
 from tests.sot_paddle.train import tiny_run
 from tests.sot_paddle.train.run_output import content_of, only_line, write_file

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sot_paddle.train.progress import check_identity
+from sot_paddle.train.exact_state import check_identity
 from tests.sot_paddle.train import tiny_run
 from tests.sot_paddle.train.run_output import arrays_of, assert_same_last, same_arrays
 
