@@ -98,7 +98,6 @@ ENTAILMENT = ("entailment", "not_entailment")
 ACCURACY = ("acc",)
 ACCURACY_F1 = ("acc", "f1", "acc_and_f1")
 PAIR = ("sentence1", "sentence2")
-MRPC_TEXT = ("#1 String", "#2 String")
 COLA_COLUMNS = ("source", "label", "star", "sentence")
 
 
@@ -158,7 +157,7 @@ _ALL = (
     _standard(
         "mrpc",
         "MRPC",
-        text=MRPC_TEXT,
+        text=("#1 String", "#2 String"),
         label="Quality",
         labels=BINARY,
         metrics=ACCURACY_F1,

@@ -95,7 +95,6 @@ def _wrap(row: Row) -> list[tuple[int, int]]:
 
 
 def _fitting(word: str) -> str:
-    """A word, cut where it is longer than a line."""
     return word if len(word) <= _CHARACTERS else f"{word[: _CHARACTERS - 1]}…"
 
 

@@ -262,7 +262,7 @@ class ExactTrainer(Trainer):
         """Evaluate, keep the best model, log; returns the metrics with the prefix."""
         self._check_weights()
         step = self.state.global_step
-        metrics = outcome.current_scores(self.run, str(step))
+        metrics = self.scores(str(step))
         self.progress.evaluations[str(step)] = metrics
         value = metrics[self.run.metric]
         if outcome.is_better(self.run, value, self.progress.best_metric):
@@ -277,6 +277,10 @@ class ExactTrainer(Trainer):
             self.args, self.state, self.control, logged
         )
         return logged
+
+    def scores(self, step: str) -> dict[str, float]:
+        """Scores of the present weights, see :func:`.outcome.current_scores`."""
+        return outcome.current_scores(self.run, step)
 
     def _check_weights(self) -> None:
         """Scores of weights that are not finite would say nothing about which tensor it is."""
