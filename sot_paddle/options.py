@@ -149,7 +149,7 @@ class RunOptions:
     def identity(self) -> dict[str, Any]:
         """The options that decide what training computes; a resumed run must repeat them."""
         values = dataclasses.asdict(self)
-        if self.cpu_precision == "float32":  # runs of before this option was there had it
-            values.pop("cpu_precision")
+        # runs of before this option was there had its default
+        left_out = {"cpu_precision"} if self.cpu_precision == "float32" else set()
         kept = [one.name for one in dataclasses.fields(self) if not one.metadata["resumable"]]
-        return {name: values[name] for name in kept if name in values}
+        return {name: values[name] for name in kept if name not in left_out}
