@@ -4,6 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 PINS := requirements.txt requirements-tests.txt
+WORKERS = $(shell $(PY) -c "import os; print(min(os.cpu_count() + 1, 4))")
 IMPORTED := sot_paddle.train.run,h5py,matplotlib.pyplot sot_torch_ref,timm,transformers.modeling_utils,optuna,onnxruntime
 LOCKS := $(PINS) requirements-checkpoint.txt
 
@@ -32,9 +33,10 @@ $(STAMP): $(LOCKS)
 demo: setup ## Convert a real BERT checkpoint, prove the port, train text and images briefly
 	$(PY) tools/demo.py
 
-# bytecode is kept as for a user, whatever is set here: a stale one must not be taken for its source
+# bytecode is kept as for a user, whatever is set here: a stale one must not be taken for its source;
+# one process more than processors, up to four: some tests wait for others
 test: setup ## Run the tests, then a quick alignment with its negative controls and coverage
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses=logical --maxprocesses=4 \
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest --numprocesses=$(WORKERS) \
 		--dist=loadfile --no-loadscope-reorder
 	$(PY) -m align --quick --coverage
 

@@ -324,8 +324,7 @@ def build_record(record: type[Record], values: Mapping[str, Any], *, where: str 
                 f"got {value!r} ({type(value).__name__}){hint}"
             )
         as_float = annotations[key] in (float, float | None) and isinstance(value, int)
-        kinds = (annotations[key], *typing.get_args(annotations[key]))  # "or None" is one of two
-        as_tuple = isinstance(value, list) and tuple in map(typing.get_origin, kinds)
+        as_tuple = isinstance(value, list)  # records hold no lists
         clean[key] = float(value) if as_float else tuple(value) if as_tuple else value
     try:
         return record(**clean)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import gc
 import io
 import os
 import platform
@@ -155,13 +156,19 @@ class _Muted(io.TextIOBase):
 def quiet_imports() -> Iterator[None]:
     """Silence stderr and warnings inside of the block; loggers made there speak afterwards.
 
-    A signal ends a command there at once: half of an imported module is nothing to go on from.
+    A signal ends a command there at once: half of an imported module is nothing to go on from. No
+    garbage is looked for there, nor ever after among what the imports made: there is none.
     """
     quiet_graphs()
     muted = _Muted()
-    with importing(), warnings.catch_warnings(), contextlib.redirect_stderr(muted):
-        warnings.simplefilter("ignore")
-        yield
+    gc.disable()
+    try:
+        with importing(), warnings.catch_warnings(), contextlib.redirect_stderr(muted):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        gc.freeze()
+        gc.enable()
     muted.importing = False
 
 

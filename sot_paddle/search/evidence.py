@@ -46,20 +46,17 @@ class Plan:
     shared: dict
     tasks: dict
     configurations: dict
-    learning_rates: list
-    rate_seeds: list
-    seeds: list
+    learning_rates: tuple[float, ...]
+    rate_seeds: tuple[int, ...]
+    seeds: tuple[int, ...]
 
     def __post_init__(self) -> None:
         require_one_of("command", self.command, COMMANDS)
-        lists = (("learning_rates", float, 2), ("rate_seeds", int, 1), ("seeds", int, 2))
-        for name, kind, at_least in lists:
+        for name, at_least in (("learning_rates", 2), ("rate_seeds", 1), ("seeds", 2)):
             values = getattr(self, name)
-            right = [value for value in values if type(value) is kind]
-            if len(right) < len(values) or len(set(values)) < max(len(values), at_least):
+            if len(set(values)) < max(len(values), at_least):
                 raise ValueError(
-                    f"{name} must be {at_least} or more of {kind.__name__}, all different, "
-                    f"got {values}"
+                    f"{name} must be {at_least} or more, all different, got {list(values)}"
                 )
         if both := set(self.rate_seeds) & set(self.seeds):
             raise ValueError(f"seed {min(both)} would both choose a rate and be compared")
@@ -179,7 +176,7 @@ class Evidence:
         for task in self.plan.tasks:
             choices = {name: self._choice(task, name) for name in self.plan.configurations}
             wanted = self.plan.rate_seeds
-            if any(sweep.finished(wanted) != wanted for sweep in choices.values()):
+            if any(len(sweep.finished(wanted)) < len(wanted) for sweep in choices.values()):
                 continue
             rates = {name: self._best(sweep, sweep.run(wanted)) for name, sweep in choices.items()}
             sweep = self._heads(task, rates)

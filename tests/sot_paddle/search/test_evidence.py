@@ -166,9 +166,9 @@ def test_the_table_of_made_up_records_has_the_intervals_of_scipy(bench, tmp_path
     [
         ("train_glue", "train", "command must be one of"),
         ("rate_seeds: [8, 9]", "rate_seeds: [8, 3]", "seed 3 would both choose a rate and be"),
-        ("seeds: [1, 2, 3]", "seeds: [1, 1]", "seeds must be 2 or more of int, all different"),
-        ("[1.0e-3, 2.0e-4]", "[1e-3, 2.0e-4]", "learning_rates must be 2 or more of float"),
-        ("[1.0e-3, 2.0e-4]", "[2.0e-4]", "learning_rates must be 2 or more of float"),
+        ("seeds: [1, 2, 3]", "seeds: [1, 1]", "seeds must be 2 or more, all different"),
+        ("[1.0e-3, 2.0e-4]", "[1e-3, 2.0e-4]", "option 'learning_rates' must be tuple[float, ...]"),
+        ("[1.0e-3, 2.0e-4]", "[2.0e-4]", "learning_rates must be 2 or more, all different"),
         (", old: {head: plain}", "", "configurations must be two or more"),
         ("old: {head: plain}", "old: plain", "old must map options to values"),
         ("{epochs: 1", "{seed: 1", "shared: seed is each run's own here"),
