@@ -148,7 +148,6 @@ COUNTERPARTS: Mapping[str, str] = {
         "sot_paddle.tasks.glue_options TrainConfig max_seq_length"
     ),
     "data.token_features pad_rows pad_id": "transformers BertConfig pad_token_id",
-    "tasks.losses cross_entropy ignore_index": "torch.nn.functional cross_entropy ignore_index",
     "tasks.losses image_loss smoothing": "torch.nn.functional cross_entropy label_smoothing",
 }
 """Module, name and parameter of ours -> those of what it stands for."""

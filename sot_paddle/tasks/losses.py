@@ -13,25 +13,25 @@ from scipy.special import log_softmax
 from sot_paddle.functional import at_least_float32
 from sot_paddle.tasks.task import Outputs
 
+_IGNORED = -100
+"""The label that counts for nothing, as both frameworks have it."""
 
-def cross_entropy(
-    logits: paddle.Tensor, labels: paddle.Tensor, *, ignore_index: int = -100
-) -> paddle.Tensor:
-    """Mean cross-entropy over the labels that are not ``ignore_index``.
+
+def cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    """Mean cross-entropy over the labels that are not -100.
 
     PADDLE: its own mean divides by B, torch's by the number of valid labels; this is torch's.
 
     Args:
         logits: (B, K).
-        labels: (B,) integer.
-        ignore_index: label that counts for nothing.
+        labels: (B,) integer; -100 counts for nothing.
 
     Returns:
         Scalar, float32 at least; NaN when no label is valid, as in torch.
     """
     logits = at_least_float32(logits)
-    total = functional.cross_entropy(logits, labels, reduction="sum", ignore_index=ignore_index)
-    return total / (labels != ignore_index).sum().astype(logits.dtype)
+    total = functional.cross_entropy(logits, labels, reduction="sum")
+    return total / (labels != _IGNORED).sum().astype(logits.dtype)
 
 
 def soft_cross_entropy(logits: paddle.Tensor, targets: paddle.Tensor) -> paddle.Tensor:

@@ -233,10 +233,12 @@ TABLES: Mapping[str, Table] = {
         lambda: {
             "all": {"names": registry.list_models()},
             "by kind": {"names": registry.list_models("text") + registry.list_models("vision")},
+            "original": dict(registry.PUBLISHED_NAMES),
         },
         lambda: {
             "all": {"names": reference_registry.list_models()},
             "by kind": {"names": sorted(reference_registry.list_models(), key=_is_vision)},
+            "original": {"SoT_Tiny": "sot_tiny", "SoT_Small": "sot_small", "SoT_Base": "sot_base"},
         },
     ),
     "adapter": (_our_adapter, _reference_adapter),

@@ -98,7 +98,9 @@ def _run(folder: Path, options: Mapping[str, Any]) -> ImageTrainerRun:
     found.run.state = _weights(model)
     found.run.average = _weights(image_model.load_trained(last)[0])
     asked = create_model(config.model, kept.num_classes, **config.overrides)
-    left = {"options kept": kept.options == image_model.flat_options(asked)}
+    again = create_model(config.model, kept.num_classes, **kept.options)
+    configs = [(one.backbone_config, one.head_config) for one in (again, asked)]
+    left = {"options kept": configs[0] == configs[1]}
     left |= {name: content["train"][name] for name in ("steps", "epochs", "loss")}
     found.reported = {f"reported {name}": np.array(value) for name, value in left.items()}
     found.best = {"best step": np.array(int(content["best"]["step"]))}

@@ -42,6 +42,7 @@ _PLAIN_CALLS = (
         for fusion in ("sum_fc", "aggre_all")
     ),
     _plain_call("gpt", "openai_gpt", {**_GPT, "layer_norm_eps": 1e-3}),
+    _plain_call("gpt_words", "openai_gpt_mgcrp", {**_GPT, "mask_padding": True}),
     _plain_call(
         "conv_bert",
         "conv_bert_base_mgcrp",
@@ -156,7 +157,7 @@ _CLASSIFIERS = {
     },
     "mgcrp_dropout": {
         "dictionary": _classifier(
-            "MGCrP", "sum_fc", {**_MGCRP, "normalization": {**_SVPN, "regular": 0.3}}
+            "MGCrP", "sum_fc", {**_MGCRP, "normalization": {**_SVPN, "regular": 0.3, "vec": None}}
         ),
         "options": {**_OURS, "fusion": "sum_fc", "head_dropout": 0.3},
         "train": False,

@@ -70,6 +70,7 @@ _BOXES = value_cases("drawn_images:wide_boxes", {"data_wide_boxes": {}})
 
 _TRAINED = {
     "img_size": 16,
+    "qkv_bias": True,  # of the encoder; the head has none
     "token_type": "resnet",  # with batch normalisation: evaluation in training mode would show
     "token_dim": 8,
     "embed_dim": 12,
