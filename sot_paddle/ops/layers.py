@@ -13,6 +13,7 @@ from sot_paddle.ops import bfloat16
 from sot_paddle.ops.attention import attends_natively, attention
 from sot_paddle.ops.dispatch import is_plain, runs_natively
 from sot_paddle.ops.dropout import dropout
+from sot_paddle.ops.embedding import embedding
 from sot_paddle.ops.feed_forward import feed_forward, infers, norm_of_sum
 from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
@@ -25,6 +26,16 @@ class Linear(nn.Linear):
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (..., C) to (..., D)."""
         return linear(x, self.weight, self.bias)
+
+
+class Embedding(nn.Embedding):
+    """`paddle.nn.Embedding`."""
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Map whole numbers (...) to rows (..., C)."""
+        if self._sparse or self._max_norm or self._scale_grad_by_freq:
+            return super().forward(x)
+        return embedding(x, self.weight, self._padding_idx)
 
 
 class LayerNorm(nn.LayerNorm):
@@ -152,7 +163,7 @@ def drops_unseen(layer: nn.Layer) -> bool:
     return plain and layer.p < 1.0
 
 
-KINDS = {Linear, LayerNorm, Dropout, MultiHeadAttention, TransformerEncoderLayer}
+KINDS = {Linear, Embedding, LayerNorm, Dropout, MultiHeadAttention, TransformerEncoderLayer}
 NATIVE = {kind.__base__: kind for kind in KINDS}
 """Layer of Paddle -> the one that takes its place."""
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import paddle
 from paddle import nn
 from paddle.optimizer import Optimizer
 from paddle.optimizer.lr import LRScheduler
@@ -32,7 +31,12 @@ from sot_paddle.train.image_model import (
     weight_set,
     weights_file,
 )
-from sot_paddle.train.optimizer import ClipGradByGlobalNorm, decay_filter, decayed_names_by_shape
+from sot_paddle.train.optimizer import (
+    AdamW,
+    ClipGradByGlobalNorm,
+    decay_filter,
+    decayed_names_by_shape,
+)
 from sot_paddle.train.schedule import EpochRates, PerEpoch
 from sot_paddle.train.setup import Plan, Setup
 
@@ -147,7 +151,7 @@ def optimizer(
 ) -> tuple[Optimizer, LRScheduler]:
     """The published recipe (A.9), or the one that the options ask for; see `Setup`."""
     schedule = PerEpoch(rates(config), pace.steps)
-    made = paddle.optimizer.AdamW(
+    made = AdamW(
         learning_rate=schedule,
         beta1=config.opt_betas[0],
         beta2=config.opt_betas[1],

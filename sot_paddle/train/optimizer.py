@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 from paddle import _C_ops, nn
 
-from sot_paddle.functional import at_least_float32
+from sot_paddle.ops.adamw import sum_of_squares, update, updates_natively
 from sot_paddle.registry import UNDECAYED
 
 _VANISHED_POWER = 1e-30  # beta2^t below this corrects by nothing that float64 can hold
@@ -75,7 +75,47 @@ def decay_filter(
     return lambda name: name in automatic
 
 
-class ClipGradByGlobalNorm(nn.ClipGradByGlobalNorm):
+class _ClipByFactor:
+    """Clipping that multiplies each gradient by a number."""
+
+    @paddle.no_grad()
+    def factors(self, params_grads) -> list[paddle.Tensor | None]:
+        """For each pair of a parameter and a gradient its factor (1,), None where none is clipped.
+
+        Args:
+            params_grads: pairs; what has no gradient, or says ``need_clip = False``, is left out.
+        """
+        clipped = [
+            grad is not None and getattr(parameter, "need_clip", True)
+            for parameter, grad in params_grads
+        ]
+        squares = [
+            sum_of_squares(grad)
+            for (_, grad), does in zip(params_grads, clipped, strict=True)
+            if does
+        ]
+        made = iter(self._factors_of(squares) if squares else [])
+        return [next(made) if does else None for does in clipped]
+
+    def _factors_of(self, squares: list[paddle.Tensor]) -> list[paddle.Tensor]:
+        """A factor (1,) for the sum of squares (1,) of each gradient."""
+        raise NotImplementedError
+
+    def factor_of(self, norm: paddle.Tensor) -> paddle.Tensor:
+        """``min(1, c / (norm + 1e-6))``."""
+        return (self.clip_norm / (norm + 1e-6)).clip(max=1.0)
+
+    @paddle.no_grad()
+    def _dygraph_clip(self, params_grads):
+        return [
+            (parameter, grad if factor is None else grad * factor.astype(grad.dtype))
+            for (parameter, grad), factor in zip(
+                params_grads, self.factors(params_grads), strict=True
+            )
+        ]
+
+
+class ClipGradByGlobalNorm(_ClipByFactor, nn.ClipGradByGlobalNorm):
     """Clip by global norm with torch's factor ``min(1, c / (norm + 1e-6))``.
 
     PADDLE: its own class uses ``c / max(norm, c)``; the difference is 1e-6 relative.
@@ -92,27 +132,13 @@ class ClipGradByGlobalNorm(nn.ClipGradByGlobalNorm):
 
     across: Callable[[paddle.Tensor], paddle.Tensor] | None = None
 
-    @paddle.no_grad()
-    def _dygraph_clip(self, params_grads):
-        squares = [
-            at_least_float32(grad).square().sum()
-            for parameter, grad in params_grads
-            if grad is not None and getattr(parameter, "need_clip", True)
-        ]
-        if not squares:
-            return params_grads
-        total = paddle.add_n([square.reshape([1]) for square in squares])
-        norm = paddle.sqrt(total if self.across is None else self.across(total))
-        factor = (self.clip_norm / (norm + 1e-6)).clip(max=1.0)
-        return [
-            (parameter, grad)
-            if grad is None or not getattr(parameter, "need_clip", True)
-            else (parameter, grad * factor.astype(grad.dtype))
-            for parameter, grad in params_grads
-        ]
+    def _factors_of(self, squares: list[paddle.Tensor]) -> list[paddle.Tensor]:
+        total = paddle.add_n(squares)
+        factor = self.factor_of(paddle.sqrt(total if self.across is None else self.across(total)))
+        return [factor] * len(squares)
 
 
-class ClipGradByTensorNorm(nn.ClipGradByNorm):
+class ClipGradByTensorNorm(_ClipByFactor, nn.ClipGradByNorm):
     """Clip each gradient by its own norm with torch's factor ``min(1, c / (norm + 1e-6))``.
 
     PADDLE: the kernel of its own class is for float32 alone on the CPU.
@@ -123,19 +149,8 @@ class ClipGradByTensorNorm(nn.ClipGradByNorm):
     Source: D.4.
     """
 
-    @paddle.no_grad()
-    def _dygraph_clip(self, params_grads):
-        return [
-            (parameter, grad)
-            if grad is None or not getattr(parameter, "need_clip", True)
-            else (parameter, grad * self._factor(grad))
-            for parameter, grad in params_grads
-        ]
-
-    @paddle.no_grad()
-    def _factor(self, grad: paddle.Tensor) -> paddle.Tensor:
-        norm = paddle.sqrt(grad.square().sum())
-        return (self.clip_norm / (norm + 1e-6)).clip(max=1.0)
+    def _factors_of(self, squares: list[paddle.Tensor]) -> list[paddle.Tensor]:
+        return paddle.split(self.factor_of(paddle.sqrt(paddle.concat(squares))), len(squares))
 
 
 CLIPPINGS: Mapping[str, Callable[[float], nn.ClipGradBase]] = {
@@ -145,7 +160,72 @@ CLIPPINGS: Mapping[str, Callable[[float], nn.ClipGradBase]] = {
 """What an option record calls it -> how gradients are clipped to a norm."""
 
 
-class HFAdamW(paddle.optimizer.AdamW):
+class AdamW(paddle.optimizer.AdamW):
+    """`paddle.optimizer.AdamW`; in float32 on a CPU a step is one native pass over the memory.
+
+    The factor of a clipping of this file is applied in that pass, or else in front of Paddle's
+    kernel. Parameter groups clip as Paddle does, gradient by gradient.
+
+    Args:
+        options: those of ``paddle.optimizer.AdamW``.
+    """
+
+    decays_first = True
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._factors: dict[str, paddle.Tensor | None] = {}
+
+    def _apply_optimize(self, loss, startup_program, params_grads, param_group_idx=0):
+        clip = self._grad_clip
+        if isinstance(params_grads, list) and isinstance(clip, _ClipByFactor):
+            names = [parameter.name for parameter, _ in params_grads]
+            self._factors = dict(zip(names, clip.factors(params_grads), strict=True))
+            self._grad_clip = None
+        try:
+            return super()._apply_optimize(loss, startup_program, params_grads, param_group_idx)
+        finally:
+            self._grad_clip, self._factors = clip, {}
+
+    def _append_optimize_op(self, block, param_and_grad):
+        if isinstance(param_and_grad, dict):
+            param_and_grad = self._update_param_group(param_and_grad)
+        parameter, grad = param_and_grad
+        factor = self._factors.get(parameter.name)
+        states = (self._moment1_acc_str, self._moment2_acc_str)
+        states += (self._beta1_pow_acc_str, self._beta2_pow_acc_str)
+        moments = [self._get_accumulator_master(name, parameter) for name in states]
+        plain = self._lr_ratio is None and not self._amsgrad
+        if plain and updates_natively((parameter, grad, *moments)):
+            lr = float(self._create_param_lr(param_and_grad))
+            left = 1.0 - lr * self._decay_of(parameter)
+            update(
+                (parameter, grad, *moments),
+                factor,
+                betas=(self._beta1, self._beta2),
+                epsilon=self._kernel_epsilon(parameter, moments[-1]),
+                lr=lr,
+                before=left if self.decays_first else 1.0,
+                after=1.0 if self.decays_first else left,
+            )
+            return
+        if factor is not None:
+            grad = grad * factor.astype(grad.dtype)
+        self._update_by_kernel(block, (parameter, grad), moments)
+
+    def _decay_of(self, parameter: paddle.Tensor) -> float:
+        asked = self._apply_decay_param_fun
+        return self._weight_decay if asked is None or asked(parameter.name) else 0.0
+
+    def _kernel_epsilon(self, parameter: paddle.Tensor, beta2_power: paddle.Tensor) -> float:
+        """Epsilon before it is rescaled by the bias correction."""
+        return self._epsilon
+
+    def _update_by_kernel(self, block, param_and_grad, moments) -> None:
+        super()._append_optimize_op(block, param_and_grad)
+
+
+class HFAdamW(AdamW):
     """AdamW as published with BERT's PyTorch fine-tuning scripts.
 
     With moments m, v and step t from 1::
@@ -154,8 +234,8 @@ class HFAdamW(paddle.optimizer.AdamW):
         p  = p1 - lr weight_decay p1
 
     Two differences from ``paddle.optimizer.AdamW``: epsilon is not rescaled by the bias
-    correction, and the decay comes after the step, on the new value. It runs on Paddle's fused
-    kernel, so its speed and its state (moments, powers, master weights) are those of AdamW.
+    correction, and the decay comes after the step, on the new value. Its state (moments, powers,
+    master weights) is that of AdamW.
 
     Args:
         learning_rate: number or LRScheduler.
@@ -209,7 +289,7 @@ class HFAdamW(paddle.optimizer.AdamW):
                 power = self._get_accumulator_master(name, p)
                 paddle.assign(paddle.zeros_like(power), output=power)
 
-    def _corrected_epsilon(self, parameter: paddle.Tensor, beta2_power: paddle.Tensor) -> float:
+    def _kernel_epsilon(self, parameter: paddle.Tensor, beta2_power: paddle.Tensor) -> float:
         """Epsilon that the kernel's rescaling turns into the plain one."""
         if not self.correct_bias:
             return self._epsilon
@@ -222,14 +302,9 @@ class HFAdamW(paddle.optimizer.AdamW):
         self._steps[parameter.name] = step + 1
         return self._epsilon / math.sqrt(1.0 - self._beta2**step)
 
-    def _append_optimize_op(self, block, param_and_grad):
-        if isinstance(param_and_grad, dict):
-            param_and_grad = self._update_param_group(param_and_grad)
+    def _update_by_kernel(self, block, param_and_grad, moments) -> None:
         parameter, grad = param_and_grad
-        moment1 = self._get_accumulator_master(self._moment1_acc_str, parameter)
-        moment2 = self._get_accumulator_master(self._moment2_acc_str, parameter)
-        beta1_power = self._get_accumulator_master(self._beta1_pow_acc_str, parameter)
-        beta2_power = self._get_accumulator_master(self._beta2_pow_acc_str, parameter)
+        moment1, moment2, beta1_power, beta2_power = moments
         has_master = self._multi_precision and self._is_dtype_fp16_or_bf16(parameter.dtype)
         master = self._master_weights[parameter.name] if has_master else None
         learning_rate = self._create_param_lr(param_and_grad)
@@ -248,7 +323,7 @@ class HFAdamW(paddle.optimizer.AdamW):
             None,  # found_inf: static graphs only
             self._beta1,
             self._beta2,
-            self._corrected_epsilon(parameter, beta2_power),
+            self._kernel_epsilon(parameter, beta2_power),
             1.0,  # learning-rate ratio
             0.0,  # the kernel's own decay comes before the step
             False,
@@ -262,13 +337,11 @@ class HFAdamW(paddle.optimizer.AdamW):
             self._decay(parameter, master, learning_rate)
 
     def _decay(self, parameter, master, learning_rate) -> None:
-        skip = self._apply_decay_param_fun is not None and not self._apply_decay_param_fun(
-            parameter.name
-        )
-        if skip or not self._weight_decay:
+        decay = self._decay_of(parameter)
+        if not decay:
             return
         weight = parameter if master is None else master
-        factor = 1.0 - learning_rate.astype(weight.dtype) * self._weight_decay
+        factor = 1.0 - learning_rate.astype(weight.dtype) * decay
         paddle.assign(weight * factor, output=weight)
         if master is not None:
             paddle.assign(weight.astype(parameter.dtype), output=parameter)
@@ -295,9 +368,9 @@ class BertAdam(HFAdamW):
         super().__init__(**options, correct_bias=False)
 
 
-OPTIMIZERS: Mapping[str, type[paddle.optimizer.AdamW]] = {
+OPTIMIZERS: Mapping[str, type[AdamW]] = {
     "hf_adamw": HFAdamW,
-    "adamw": paddle.optimizer.AdamW,
+    "adamw": AdamW,
     "bert_adam": BertAdam,
 }
 """What an option record calls it -> the optimizer."""

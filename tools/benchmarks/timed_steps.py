@@ -90,6 +90,7 @@ def _paddle_parts(workload: Workload) -> tuple:
     from align.cases.sides.paddle_side import PaddleWordsOnly
     from sot_paddle import create_model
     from sot_paddle.tasks.losses import classification_loss
+    from sot_paddle.train.optimizer import AdamW
 
     batch = {name: paddle.to_tensor(value) for name, value in workload.inputs().items()}
     labels, optimizer = batch.pop("labels", None), None
@@ -98,7 +99,7 @@ def _paddle_parts(workload: Workload) -> tuple:
         batch["tokens"].stop_gradient = False
     else:
         model = create_model(workload.model, CLASSES, **workload.options)
-        optimizer = paddle.optimizer.AdamW(1e-5, parameters=model.parameters())
+        optimizer = AdamW(1e-5, parameters=model.parameters())
 
     def clear(leaf: Any) -> None:
         leaf.clear_gradient(False)

@@ -9,7 +9,7 @@ from align.cases.sides import paddle_side
 from sot_paddle.train import exact_state, optimizer, schedule
 from sot_paddle.train.optimizer import ClipGradByGlobalNorm, HFAdamW
 
-CLIP = (ClipGradByGlobalNorm, "_dygraph_clip", "(self.clip_norm / (norm + 1e-6)).clip(max=1.0)")
+CLIP = (ClipGradByGlobalNorm, "factor_of", "(self.clip_norm / (norm + 1e-6)).clip(max=1.0)")
 FROM = "paddle.where(norm {}, self.clip_norm / (norm + 1e-6), paddle.ones_like(norm))"
 STEP = "step 1: {}/*".format
 INIT = (HFAdamW, "__init__")
@@ -43,7 +43,7 @@ CHANGES = [
     (job("default_options"), *INIT, "float = 0.9,", "float = 0.8,", STEP("exp_avg")),
     (job("default_options"), *INIT, "float = 0.999", "float = 0.95", STEP("exp_avg_sq")),
     # epsilon rescaled by the bias correction
-    (job("other_betas"), HFAdamW, "_corrected_epsilon", " / math.sqrt(1.0 - self._beta2**step)")
+    (job("other_betas"), HFAdamW, "_kernel_epsilon", " / math.sqrt(1.0 - self._beta2**step)")
     + ("", STEP("weight")),
     # rates
     ("lr_linear_warmup learning_rate", schedule, "rate_factor", "return step", "return (step + 1)")
