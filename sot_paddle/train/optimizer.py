@@ -176,6 +176,14 @@ class AdamW(paddle.optimizer.AdamW):
         super().__init__(*args, **options)
         self._factors: dict[str, paddle.Tensor | None] = {}
 
+    def clear_grad(self, set_to_zero: bool = False) -> None:
+        """Give gradients back; PADDLE: its default fills them with zeros, and the next add to them.
+
+        Args:
+            set_to_zero: keep them, as zeros.
+        """
+        super().clear_grad(set_to_zero)
+
     def _apply_optimize(self, loss, startup_program, params_grads, param_group_idx=0):
         clip = self._grad_clip
         if isinstance(params_grads, list) and isinstance(clip, _ClipByFactor):

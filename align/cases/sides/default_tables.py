@@ -234,11 +234,21 @@ TABLES: Mapping[str, Table] = {
             "all": {"names": registry.list_models()},
             "by kind": {"names": registry.list_models("text") + registry.list_models("vision")},
             "original": dict(registry.PUBLISHED_NAMES),
+            "with a head": {
+                name: registry.text_name(name, "mgcrp")
+                for name, (_, preset, _) in registry._TEXT.items()
+                if name == preset
+            },
         },
         lambda: {
             "all": {"names": reference_registry.list_models()},
             "by kind": {"names": sorted(reference_registry.list_models(), key=_is_vision)},
             "original": {"SoT_Tiny": "sot_tiny", "SoT_Small": "sot_small", "SoT_Base": "sot_base"},
+            "with a head": {
+                name.removesuffix("_mgcrp"): name
+                for name in reference_registry.list_models()
+                if name.endswith("_mgcrp")
+            },
         },
     ),
     "adapter": (_our_adapter, _reference_adapter),

@@ -100,7 +100,7 @@ def _run(folder: Path, options: Mapping[str, Any]) -> ImageTrainerRun:
     asked = create_model(config.model, kept.num_classes, **config.overrides)
     again = create_model(config.model, kept.num_classes, **kept.options)
     configs = [(one.backbone_config, one.head_config) for one in (again, asked)]
-    left = {"options kept": configs[0] == configs[1]}
+    left = {"options kept": configs[0] == configs[1], "in training mode": model.training}
     left |= {name: content["train"][name] for name in ("steps", "epochs", "loss")}
     found.reported = {f"reported {name}": np.array(value) for name, value in left.items()}
     found.best = {"best step": np.array(int(content["best"]["step"]))}

@@ -14,12 +14,19 @@ _SENTENCES = value_cases(
         "data_pairs": {"max_length": 24, "pairs": True},
         "data_cased": {"max_length": 64, "lower_case": False, "pad": "longest"},
         "data_accents_kept": {"max_length": 64, "strip_accents": False},
-        "data_vocabulary_file": {"max_length": 64, "pairs": True, "file": True},
+        "data_vocabulary_file": {"max_length": 64, "pairs": True, "source": "file"},
+        "data_vocabulary_folder": {
+            "max_length": 64,
+            "pairs": True,
+            "lower_case": False,
+            "strip_accents": True,
+            "source": "folder",
+        },
         "data_stored_settings": {
             "max_length": 24,
             "lower_case": False,
             "strip_accents": True,
-            "stored": True,
+            "source": "stored",
         },
     },
 )

@@ -94,6 +94,7 @@ def training(setting: Setting) -> BothSides:
         "epochs": float(epochs.epochs + epochs.cooldown_epochs),
         "loss": float(np.mean(reference.losses)),
         "options kept": True,
+        "in training mode": False,
     }
     reported = {f"reported {name}": np.array(value) for name, value in summary.items()}
 

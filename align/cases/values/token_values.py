@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -50,8 +51,7 @@ def sentences(
     lower_case: bool = True,
     strip_accents: bool | None = None,
     pad: str = "max_length",
-    file: bool = False,
-    stored: bool = False,
+    source: str = "",
 ) -> BothSides:
     """Token ids, masks and types of the embedded (or the user's) sentences, row by row.
 
@@ -62,18 +62,13 @@ def sentences(
         lower_case: lower-case and strip accents before splitting.
         strip_accents: strip accents or keep them, None for what ``lower_case`` says.
         pad: ``max_length`` or ``longest``.
-        file: our tokenizer is given a ``vocab.txt``, written with the line ends of Windows.
-        stored: our tokenizer is told neither option: it reads them in ``tokenizer.json``, where
-            Chinese characters are not set apart and rows are cut and padded.
+        source: what our tokenizer is given, a key of `_SOURCES`; "" is the vocabulary as it is.
     """
     context = setting.context
     options = {"do_lower_case": lower_case, "strip_accents": strip_accents}
     first = list(context.texts)
     second = first[1:] + first[:1] if pairs else None
-    if stored or file:
-        tokenizer = (_as_stored if stored else _of_file)(setting, options)
-    else:
-        tokenizer = context.tokenizer(**options)
+    tokenizer = _SOURCES[source](setting, options) if source else context.tokenizer(**options)
 
     def encoded(by: Any, one: list[str], other: list[str] | None) -> Arrays:
         made = by.encode_batch(one, other, pad=pad, max_length=max_length)
@@ -90,7 +85,7 @@ def sentences(
         "padding not masked": ours | {"attention_mask": np.ones_like(mask)},
         "types inverted": ours | {"token_type_ids": 1 - ours["token_type_ids"]},
     }
-    by_reference = context.reference_tokenizer(**options, tokenize_chinese_chars=not stored)
+    by_reference = context.reference_tokenizer(**options, tokenize_chinese_chars=source != "stored")
     pairs_of_texts = [(text, second[index] if second else None) for index, text in enumerate(first)]
     cut = {"truncation": "longest_first", "max_length": max_length}
     rows = [by_reference(*both, **cut) for both in pairs_of_texts]
@@ -132,11 +127,22 @@ def _as_stored(setting: Setting, options: dict[str, bool | None]) -> WordPieceTo
 
 
 def _of_file(setting: Setting, options: dict[str, bool | None]) -> WordPieceTokenizer:
-    """Our tokenizer on a copy of ``vocab.txt``."""
+    """Our tokenizer on a copy of ``vocab.txt`` with the line ends of Windows."""
     text = (setting.context.vocabulary / "vocab.txt").read_text(encoding="utf-8")
     copy = setting.folder() / "vocab.txt"
     copy.write_text(text, encoding="utf-8", newline="\r\n")
     return WordPieceTokenizer(copy, **options)
+
+
+def _of_folder(setting: Setting, options: dict[str, bool | None]) -> WordPieceTokenizer:
+    """Our tokenizer on a folder: it reads both options beside the vocabulary."""
+    folder = setting.folder()
+    shutil.copy(setting.context.vocabulary / "vocab.txt", folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps(options), encoding="utf-8")
+    return WordPieceTokenizer(folder)
+
+
+_SOURCES = {"file": _of_file, "folder": _of_folder, "stored": _as_stored}
 
 
 def truncation(setting: Setting) -> BothSides:

@@ -100,6 +100,17 @@ def test_a_parameter_without_gradient_stands_still() -> None:
         assert worst(made, traces) < 1e-12
 
 
+def test_cleared_gradients_are_gone_unless_zeros_are_asked_for() -> None:
+    made = parameters("float32")
+    optimizer = HFAdamW(0.1, parameters=made)
+    give(made, gradients(0))
+    optimizer.clear_grad()
+    assert [parameter.grad for parameter in made] == [None] * 3
+    give(made, gradients(0))
+    optimizer.clear_gradients(set_to_zero=True)
+    assert all(not parameter.grad.numpy().any() for parameter in made)
+
+
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("correct", [True, False])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
