@@ -11,7 +11,8 @@ _EVEN = {"square", "abs"}
 """Functions for which the sign of their argument makes no difference."""
 _LOOKS = {"isinstance", "issubclass", "startswith", "endswith"}
 """Functions that look something up in what they are given as a tuple."""
-_MODULES = {"paddle", "np", "F"}
+_NO_TENSORS = {"paddle", "np", "F", "dtype"}
+"""Names beside those of tensors: modules, and a precision."""
 _WITHOUT_GRADIENT = ("mask", "padding", "labels", "input_ids", "token_type_ids", "positions")
 """Names of tensors that have none: truth values and whole numbers; also the end of a name."""
 _CLOCKS = {"monotonic", "perf_counter", "process_time"}
@@ -75,7 +76,7 @@ def _cuts(node: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _of_masks(node: ast.AST) -> bool:
-    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)} - _MODULES
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)} - _NO_TENSORS
     return bool(names) and all(name.endswith(_WITHOUT_GRADIENT) for name in names)
 
 

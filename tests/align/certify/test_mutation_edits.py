@@ -74,6 +74,7 @@ LEFT = [
     ("detached", "y = 2 * width"),
     ("detached", "y = paddle.to_tensor(x)"),
     ("detached", "y = paddle.sign(x)"),
+    ("detached", "y = paddle.exp(padding, dtype)"),
     ("detached", "y = paddle.exp(x) <= f(x)"),
     ("detached", "paddle.assign(x, output=y)"),
     ("order", "y = x in (f(a), a)"),
