@@ -164,7 +164,7 @@ class AdamW(paddle.optimizer.AdamW):
     """`paddle.optimizer.AdamW`; in float32 on a CPU a step is one native pass over the memory.
 
     The factor of a clipping of this file is applied in that pass, or else in front of Paddle's
-    kernel. Parameter groups clip as Paddle does, gradient by gradient.
+    kernel. Of parameter groups each is clipped by its own norm, as Paddle does, in a pass before.
 
     Args:
         options: those of ``paddle.optimizer.AdamW``.
