@@ -226,7 +226,7 @@ class Mlp(nn.Layer):
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Map (B, N, C) to (B, N, C)."""
         if feeds_unseen(x, (self.fc1, self.fc2), [self.drop]):
-            return feed_forward(x, self.fc1, self.fc2)
+            return self.drop(feed_forward(x, self.fc1, self.fc2, self.drop))
         return self.drop(self.fc2(self.drop(gelu(self.fc1(x)))))
 
 

@@ -17,7 +17,7 @@ std::vector<paddle::Tensor> Forward(const paddle::Tensor& input, double chance) 
   draw_mask(p, x.numel(), drawn);
   in_blocks(x.numel(), kBlock, [=](int64_t begin, int64_t end) {
 #pragma omp simd
-    for (int64_t i = begin; i < end; ++i) to[i] = drawn[i] ? from[i] / kept : 0.0f;
+    for (int64_t i = begin; i < end; ++i) to[i] = dropped(from[i], drawn[i], kept);
   });
   return {y, mask};
 }
@@ -32,7 +32,7 @@ std::vector<paddle::Tensor> Backward(const paddle::Tensor& mask, const paddle::T
   float* to = dx.data<float>();
   in_blocks(dy.numel(), kBlock, [=](int64_t begin, int64_t end) {
 #pragma omp simd
-    for (int64_t i = begin; i < end; ++i) to[i] = g[i] * static_cast<float>(drawn[i]) / kept;
+    for (int64_t i = begin; i < end; ++i) to[i] = dropped_gradient(g[i], drawn[i], kept);
   });
   return {dx};
 }

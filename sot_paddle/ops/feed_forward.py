@@ -1,4 +1,4 @@
-"""What follows attention in a layer of an encoder, in inference: fused, natively in float32."""
+"""What follows attention in a layer of an encoder: fused, natively in float32."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from paddle.nn import functional as F
 
 from sot_paddle.ops import bfloat16, gelu, layer_norm
 from sot_paddle.ops.dispatch import run, runs_natively
-from sot_paddle.ops.linear import replaced
+from sot_paddle.ops.dropout import draws_plainly, dropout
+from sot_paddle.ops.linear import linear, replaced
 
 
-def infers(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> bool:
+def fuses(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> bool:
     """Whether :func:`feed_forward` takes this input and these layers here and now.
 
     Args:
@@ -19,13 +20,12 @@ def infers(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> bool:
         first, second: of :func:`feed_forward`.
 
     Returns:
-        False where gradients are kept, for a layer without a bias, for other precisions than
-        float32, and where ``paddle.nn.functional`` holds another ``linear`` or ``gelu``.
+        False for a layer without a bias, for other precisions than float32, and where
+        ``paddle.nn.functional`` holds another ``linear`` or ``gelu``.
     """
     tensors = (first.weight, second.weight, first.bias, second.bias)
     return (
-        not paddle.is_grad_enabled()
-        and (F.linear is bfloat16.linear or not replaced())
+        (F.linear is bfloat16.linear or not replaced())
         and F.gelu is gelu.PLAIN
         and all(tensor is not None and tensor.dtype == x.dtype for tensor in tensors)
         and x.shape[-1:] == first.weight.shape[:1]
@@ -35,37 +35,51 @@ def infers(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> bool:
     )
 
 
-def feed_forward(x: paddle.Tensor, first: nn.Linear, second: nn.Linear) -> paddle.Tensor:
-    """``second(gelu(first(x)))`` where :func:`infers` holds; what lies between is written once.
+def feed_forward(
+    x: paddle.Tensor, first: nn.Linear, second: nn.Linear, drop: nn.Dropout
+) -> paddle.Tensor:
+    """``second(drop(gelu(first(x))))`` where :func:`fuses` holds: bias and GELU are one pass.
 
     Args:
         x: (..., C).
         first: C to D.
         second: D to C'.
+        drop: its rate below 1.
 
     Returns:
-        (..., C'), without a gradient.
+        (..., C'). Gradient: as of the layers, to the same bits; once only.
     """
+    p, graded = _rate(drop), paddle.is_grad_enabled()
     if F.linear is bfloat16.linear:
-        return run(
-            "sot_packed_feed_forward", x, first.weight, first.bias, second.weight, second.bias
-        )
-    inner = run("sot_gelu_of_sum", paddle.matmul(x, first.weight), first.bias)
-    return run("sot_add_bias", paddle.matmul(inner, second.weight), second.bias)
+        if not graded and p == 0.0:
+            given = (first.weight, first.bias, second.weight, second.bias)
+            return run("sot_packed_feed_forward", x, *given)
+        inner = gelu.gelu(F.linear(x, first.weight, first.bias))
+    else:
+        inner = run("sot_gelu_of_sum", paddle.matmul(x, first.weight), first.bias, graded)[0]
+    return linear(dropout(inner, p, training=True), second.weight, second.bias)
 
 
-def norm_of_sum(x: paddle.Tensor, residual: paddle.Tensor, norm: nn.LayerNorm) -> paddle.Tensor:
-    """``norm(residual + x)``, without a gradient; natively where layer norm is.
+def norm_of_sum(
+    x: paddle.Tensor, residual: paddle.Tensor, norm: nn.LayerNorm, drop: nn.Dropout
+) -> paddle.Tensor:
+    """``norm(residual + drop(x))``; one pass where layer norm and dropout compute natively.
 
     Args:
         x: (..., C).
         residual: the same shape.
         norm: Paddle's, over C, with weight and bias.
+        drop: its rate below 1; the mask is the one that it would draw.
 
     Returns:
-        (..., C).
+        (..., C). Gradient: as of the layers, to the same bits; once only where it runs natively.
     """
-    if F.layer_norm is not layer_norm.PLAIN or norm.weight.dtype != x.dtype:
-        return norm(residual + x)
-    given = (norm.weight, norm.bias, norm._epsilon)
-    return run("sot_layer_norm_of_sum", x, residual, *given)
+    replaced_one = F.layer_norm is not layer_norm.PLAIN or draws_plainly()
+    if replaced_one or norm.weight.dtype != x.dtype:
+        return norm(residual + drop(x))
+    given = (norm.weight, norm.bias, norm._epsilon, _rate(drop), paddle.is_grad_enabled())
+    return run("sot_layer_norm_of_sum", x, residual, *given)[0]
+
+
+def _rate(drop: nn.Dropout) -> float:
+    return float(drop.p) if drop.training else 0.0

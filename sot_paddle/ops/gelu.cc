@@ -1,5 +1,6 @@
-// GELU by the error function, float32: y = x Phi(x) and dx = dy (Phi(x) + x phi(x)); in inference
-// also of x + b, with the bias b of a linear layer, on the product's own memory.
+// GELU by the error function, float32: y = x Phi(x) and dx = dy (Phi(x) + x phi(x)); also of x + b,
+// with the bias b of a linear layer and db = the sum of dx over the rows. There the slope dx / dy is
+// made with y, on the product's own memory; without a backward pass (keep is false) y takes that.
 //
 // With t = 1 / (1 + 0.4 |x|), Phi(-|x|) = t P(t) exp(-x^2 / 2), where P of degree 9 fits
 // exp(x^2 / 2) Phi(-|x|) / t for 0 <= |x| <= 14 to 1.5e-8 of its value (least squares with Lawson's
@@ -36,6 +37,9 @@ inline Normal normal(float x) {
   return {x > 0.0f ? 1.0f - tail : tail, bell};
 }
 
+// dy / dx = Phi(x) + x phi(x), with phi the bell over the root of 2 pi.
+inline float slope(float x, Normal at) { return std::fma(x * 0.398942280f, at.bell, at.cumulative); }
+
 std::vector<paddle::Tensor> Forward(const paddle::Tensor& input) {
   const paddle::Tensor x = dense(input);
   paddle::Tensor y = paddle::empty_like(x);
@@ -47,20 +51,31 @@ std::vector<paddle::Tensor> Forward(const paddle::Tensor& input) {
   return {y};
 }
 
-std::vector<paddle::Tensor> OfSum(const paddle::Tensor& x, const paddle::Tensor& bias) {
+std::vector<paddle::Tensor> OfSum(const paddle::Tensor& x, const paddle::Tensor& bias, bool keep) {
   const int64_t width = bias.numel(), rows = x.numel() / width;
-  float* at = const_cast<float*>(x.data<float>());
+  paddle::Tensor y = keep ? paddle::empty_like(x) : x;
+  float *product = const_cast<float*>(x.data<float>()), *out = y.data<float>();
   const float* b = bias.data<float>();
   in_blocks(rows, rows_of_block(rows), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      float* to = at + row * width;
+      float* at = product + row * width;
+      if (!keep) {
+        for (int64_t i = 0; i < width; ++i) {
+          const float sum = at[i] + b[i];
+          at[i] = sum * normal(sum).cumulative;
+        }
+        continue;
+      }
+      float* __restrict to = out + row * width;
       for (int64_t i = 0; i < width; ++i) {
-        const float sum = to[i] + b[i];
-        to[i] = sum * normal(sum).cumulative;
+        const float sum = at[i] + b[i];
+        const Normal of = normal(sum);
+        to[i] = sum * of.cumulative;
+        at[i] = slope(sum, of);
       }
     }
   });
-  return {x};
+  return {y, x};
 }
 
 std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::Tensor& gradient) {
@@ -70,15 +85,44 @@ std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::
   float* to = dx.data<float>();
   in_blocks(x.numel(), kBlock, [=](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const Normal at = normal(from[i]);
-      to[i] = g[i] * std::fma(from[i] * 0.398942280f, at.bell, at.cumulative);  // phi = bell / root
+      to[i] = g[i] * slope(from[i], normal(from[i]));
     }
   });
   return {dx};
 }
 
+std::vector<paddle::Tensor> BackwardOfSum(const paddle::Tensor& slopes, const paddle::Tensor& bias,
+                                          const paddle::Tensor& gradient) {
+  const paddle::Tensor dy = dense(gradient);
+  const int64_t width = bias.numel(), rows = slopes.numel() / width;
+  paddle::Tensor dx = paddle::empty_like(slopes);
+  paddle::Tensor db = paddle::empty({width}, bias.dtype(), bias.place());
+  const float *slope_of = slopes.data<float>(), *g = dy.data<float>();
+  float* to = dx.data<float>();
+  ColumnSums<> sums(rows, width);
+  in_blocks(rows, rows_of_block(rows), [=, &sums](int64_t begin, int64_t end) {
+    float* sum = sums.of_block(begin);
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t at = row * width;
+#pragma omp simd
+      for (int64_t i = 0; i < width; ++i) {
+        to[at + i] = g[at + i] * slope_of[at + i];
+        sum[i] += to[at + i];
+      }
+    }
+  });
+  sums.add_up(0, width, db.data<float>());
+  return {dx, db};
+}
+
 std::vector<paddle::Tensor> Second(const paddle::Tensor&, const paddle::Tensor&,
                                    const paddle::Tensor&) {
+  PD_THROW(kOnceOnly);
+}
+
+std::vector<paddle::Tensor> SecondOfSum(const paddle::Tensor&, const paddle::Tensor&,
+                                        const paddle::Tensor&, const paddle::Tensor&,
+                                        const paddle::Tensor&) {
   PD_THROW(kOnceOnly);
 }
 
@@ -102,5 +146,17 @@ PD_BUILD_DOUBLE_GRAD_OP(sot_gelu)
 
 PD_BUILD_OP(sot_gelu_of_sum)
     .Inputs({"X", "Bias"})
-    .Outputs({"Out"})
+    .Outputs({"Out", "Slope"})
+    .Attrs({"keep: bool"})
     .SetKernelFn(PD_KERNEL(sot::gelu::OfSum));
+
+PD_BUILD_GRAD_OP(sot_gelu_of_sum)
+    .Inputs({"Slope", "Bias", paddle::Grad("Out")})
+    .Outputs({paddle::Grad("X"), paddle::Grad("Bias")})
+    .SetKernelFn(PD_KERNEL(sot::gelu::BackwardOfSum));
+
+PD_BUILD_DOUBLE_GRAD_OP(sot_gelu_of_sum)
+    .Inputs({"Slope", "Bias", paddle::Grad("Out"), paddle::Grad(paddle::Grad("X")),
+             paddle::Grad(paddle::Grad("Bias"))})
+    .Outputs({paddle::Grad(paddle::Grad("Out"))})
+    .SetKernelFn(PD_KERNEL(sot::gelu::SecondOfSum));

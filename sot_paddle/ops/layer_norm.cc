@@ -3,9 +3,11 @@
 //
 // With g = dy w and n = (x - m) r: dx = r (g - mean(g) - n mean(g n)); dw = sum dy n, db = sum dy
 // over the rows.
+//
+// Also of the sum of a residual and of x after dropout, as an encoder has it.
 #include <cmath>
 
-#include "blocks.h"
+#include "mersenne.h"
 
 namespace sot {
 namespace layer_norm {
@@ -54,44 +56,64 @@ std::vector<paddle::Tensor> Forward(const paddle::Tensor& input, const paddle::T
   return {y, means, scales};
 }
 
-// Of x + residual; for inference.
+// Of dropout(x) + residual. Without a backward pass (keep is false) the sum takes y's memory.
 std::vector<paddle::Tensor> OfSum(const paddle::Tensor& input, const paddle::Tensor& other,
                                   const paddle::Tensor& weight, const paddle::Tensor& bias,
-                                  double epsilon) {
+                                  double epsilon, double chance, bool keep) {
   const paddle::Tensor x = dense(input), residual = dense(other);
   const int64_t width = weight.numel(), rows = x.numel() / width;
+  const float p = static_cast<float>(chance), left = 1.0f - p;
+  const auto some = [&](int64_t size, paddle::DataType type) {
+    return paddle::empty({size}, type, x.place());
+  };
   paddle::Tensor y = paddle::empty_like(x);
+  paddle::Tensor sum = keep ? paddle::empty_like(x) : y;
+  paddle::Tensor mask = some(p > 0 ? x.numel() : 0, paddle::DataType::UINT8);
+  paddle::Tensor means = some(rows, x.dtype()), scales = some(rows, x.dtype());
   const float *from = x.data<float>(), *more = residual.data<float>();
   const float *w = weight.data<float>(), *b = bias.data<float>();
-  float* to = y.data<float>();
+  float *sums = sum.data<float>(), *to = y.data<float>();
+  float *mean_of = means.data<float>(), *scale_of = scales.data<float>();
+  uint8_t* drawn = p > 0 ? mask.data<uint8_t>() : nullptr;
+  if (drawn) draw_mask(p, x.numel(), drawn);
   in_blocks(rows, rows_of_block(rows), [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t at = row * width;
+      if (drawn) {
 #pragma omp simd
-      for (int64_t i = at; i < at + width; ++i) to[i] = from[i] + more[i];
-      normalize(to + at, width, w, b, epsilon, to + at);
+        for (int64_t i = at; i < at + width; ++i) {
+          sums[i] = dropped(from[i], drawn[i], left) + more[i];
+        }
+      } else {
+#pragma omp simd
+        for (int64_t i = at; i < at + width; ++i) sums[i] = from[i] + more[i];
+      }
+      const Moments found = normalize(sums + at, width, w, b, epsilon, to + at);
+      mean_of[row] = found.mean;
+      scale_of[row] = found.scale;
     }
   });
-  return {y};
+  return {y, sum, mask, means, scales};
 }
 
-std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::Tensor& weight,
-                                     const paddle::Tensor& means, const paddle::Tensor& scales,
-                                     const paddle::Tensor& gradient) {
-  const paddle::Tensor x = dense(input), dy = dense(gradient);
+// Writes the gradient of each row to `dx` and calls done(row); returns dw and db.
+template <class Done>
+std::vector<paddle::Tensor> gradients(const paddle::Tensor& x, const paddle::Tensor& weight,
+                                      const paddle::Tensor& means, const paddle::Tensor& scales,
+                                      const paddle::Tensor& gradient, float* dx,
+                                      const Done& done) {
+  const paddle::Tensor dy = dense(gradient);
   const int64_t width = weight.numel(), rows = means.numel();
-  paddle::Tensor dx = paddle::empty_like(x);
   paddle::Tensor dw = paddle::empty({width}, x.dtype(), x.place());
   paddle::Tensor db = paddle::empty({width}, x.dtype(), x.place());
   const float *from = x.data<float>(), *g_of = dy.data<float>(), *w = weight.data<float>();
   const float *mean_of = means.data<float>(), *scale_of = scales.data<float>();
-  float* to = dx.data<float>();
   ColumnSums<> sums(rows, 2 * width);  // dw and db, side by side
-  in_blocks(rows, rows_of_block(rows), [=, &sums](int64_t begin, int64_t end) {
+  in_blocks(rows, rows_of_block(rows), [=, &sums, &done](int64_t begin, int64_t end) {
     float *sum_w = sums.of_block(begin), *sum_b = sum_w + width;
     for (int64_t row = begin; row < end; ++row) {
       const float *at = from + row * width, *g = g_of + row * width;
-      float* out = to + row * width;
+      float* out = dx + row * width;
       const float mean = mean_of[row], scale = scale_of[row];
       float total = 0.0f, along = 0.0f;
 #pragma omp simd reduction(+ : total, along)
@@ -108,16 +130,60 @@ std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::
       for (int64_t i = 0; i < width; ++i) {
         out[i] = scale * (g[i] * w[i] - total - (at[i] - mean) * scale * along);
       }
+      done(row);
     }
   });
   sums.add_up(0, width, dw.data<float>());
   sums.add_up(width, width, db.data<float>());
-  return {dx, dw, db};
+  return {dw, db};
+}
+
+std::vector<paddle::Tensor> Backward(const paddle::Tensor& input, const paddle::Tensor& weight,
+                                     const paddle::Tensor& means, const paddle::Tensor& scales,
+                                     const paddle::Tensor& gradient) {
+  const paddle::Tensor x = dense(input);
+  paddle::Tensor dx = paddle::empty_like(x);
+  const auto rest =
+      gradients(x, weight, means, scales, gradient, dx.data<float>(), [](int64_t) {});
+  return {dx, rest[0], rest[1]};
+}
+
+std::vector<paddle::Tensor> BackwardOfSum(const paddle::Tensor& sum, const paddle::Tensor& mask,
+                                          const paddle::Tensor& weight,
+                                          const paddle::Tensor& means,
+                                          const paddle::Tensor& scales,
+                                          const paddle::Tensor& gradient, double, double chance,
+                                          bool) {
+  const int64_t width = weight.numel();
+  const float p = static_cast<float>(chance), left = 1.0f - p;
+  paddle::Tensor dx = paddle::empty_like(sum), dr = paddle::empty_like(sum);
+  const uint8_t* drawn = p > 0 ? mask.data<uint8_t>() : nullptr;
+  float *to = dx.data<float>(), *whole = dr.data<float>();
+  const auto drop = [=](int64_t row) {
+    const int64_t at = row * width;
+    if (!drawn) {
+      std::copy(whole + at, whole + at + width, to + at);
+      return;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < at + width; ++i) {
+      to[i] = dropped_gradient(whole[i], drawn[i], left);
+    }
+  };
+  const auto rest = gradients(sum, weight, means, scales, gradient, whole, drop);
+  return {dx, dr, rest[0], rest[1]};
 }
 
 std::vector<paddle::Tensor> Second(const paddle::Tensor&, const paddle::Tensor&,
                                    const paddle::Tensor&, const paddle::Tensor&,
                                    const paddle::Tensor&, const paddle::Tensor&) {
+  PD_THROW(kOnceOnly);
+}
+
+std::vector<paddle::Tensor> SecondOfSum(const paddle::Tensor&, const paddle::Tensor&,
+                                        const paddle::Tensor&, const paddle::Tensor&,
+                                        const paddle::Tensor&, const paddle::Tensor&,
+                                        const paddle::Tensor&, double, double, bool) {
   PD_THROW(kOnceOnly);
 }
 
@@ -142,6 +208,20 @@ PD_BUILD_DOUBLE_GRAD_OP(sot_layer_norm)
 
 PD_BUILD_OP(sot_layer_norm_of_sum)
     .Inputs({"X", "Residual", "Weight", "Bias"})
-    .Outputs({"Out"})
-    .Attrs({"epsilon: double"})
+    .Outputs({"Out", "Sum", "Mask", "Mean", "Scale"})
+    .Attrs({"epsilon: double", "p: double", "keep: bool"})
     .SetKernelFn(PD_KERNEL(sot::layer_norm::OfSum));
+
+PD_BUILD_GRAD_OP(sot_layer_norm_of_sum)
+    .Inputs({"Sum", "Mask", "Weight", "Mean", "Scale", paddle::Grad("Out")})
+    .Outputs({paddle::Grad("X"), paddle::Grad("Residual"), paddle::Grad("Weight"),
+              paddle::Grad("Bias")})
+    .Attrs({"epsilon: double", "p: double", "keep: bool"})
+    .SetKernelFn(PD_KERNEL(sot::layer_norm::BackwardOfSum));
+
+PD_BUILD_DOUBLE_GRAD_OP(sot_layer_norm_of_sum)
+    .Inputs({"Sum", "Mask", "Weight", "Mean", "Scale", paddle::Grad("Out"),
+             paddle::Grad(paddle::Grad("X"))})
+    .Outputs({paddle::Grad(paddle::Grad("Out"))})
+    .Attrs({"epsilon: double", "p: double", "keep: bool"})
+    .SetKernelFn(PD_KERNEL(sot::layer_norm::SecondOfSum));

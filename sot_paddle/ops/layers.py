@@ -14,7 +14,7 @@ from sot_paddle.ops.attention import attends_natively, attention
 from sot_paddle.ops.dispatch import is_plain, runs_natively
 from sot_paddle.ops.dropout import dropout
 from sot_paddle.ops.embedding import embedding
-from sot_paddle.ops.feed_forward import feed_forward, infers, norm_of_sum
+from sot_paddle.ops.feed_forward import feed_forward, fuses, norm_of_sum
 from sot_paddle.ops.gelu import gelu
 from sot_paddle.ops.layer_norm import layer_norm
 from sot_paddle.ops.linear import linear, replaced
@@ -53,7 +53,7 @@ class Dropout(nn.Dropout):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Drop elements in training mode; same shape and dtype."""
-        if self.axis is not None or self.mode != "upscale_in_train" or self.inplace:
+        if not _drops_elements(self):
             return super().forward(x)
         return dropout(x, self.p, training=self.training)
 
@@ -85,14 +85,15 @@ class TransformerEncoderLayer(nn.TransformerEncoderLayer):
     """`paddle.nn.TransformerEncoderLayer`."""
 
     def forward(self, src: paddle.Tensor, src_mask: Any = None, *given: Any, **named: Any) -> Any:
-        """As Paddle's; fused in inference where nobody watches the parts."""
-        if self.normalize_before or given or named or not self._infers(src):
+        """As Paddle's; fused where nobody watches the parts."""
+        if self.normalize_before or given or named or not self._fuses(src):
             return super().forward(src, src_mask, *given, **named)
         attended = self.self_attn(src, src, src, src_mask)
-        src = norm_of_sum(attended, src, self.norm1)
-        return norm_of_sum(feed_forward(src, self.linear1, self.linear2), src, self.norm2)
+        src = norm_of_sum(attended, src, self.norm1, self.dropout1)
+        made = feed_forward(src, self.linear1, self.linear2, self.dropout)
+        return norm_of_sum(made, src, self.norm2, self.dropout2)
 
-    def _infers(self, src: paddle.Tensor) -> bool:
+    def _fuses(self, src: paddle.Tensor) -> bool:
         norms, drops = (self.norm1, self.norm2), (self.dropout, self.dropout1, self.dropout2)
         return (
             self.activation is gelu
@@ -113,13 +114,9 @@ def feeds_unseen(
         drops: dropout layers in it.
 
     Returns:
-        False for other classes, for hooks, in training, and where that operator does not compute.
+        False for other classes, for hooks, and where that operator does not compute.
     """
-    return (
-        is_plain(Linear, linears)
-        and all(drops_unseen(drop) and not drop.training for drop in drops)
-        and infers(x, *linears)
-    )
+    return is_plain(Linear, linears) and all(map(drops_unseen, drops)) and fuses(x, *linears)
 
 
 def side_by_side(x: paddle.Tensor, layers: Sequence[nn.Linear]) -> list[paddle.Tensor]:
@@ -157,10 +154,15 @@ def drops_unseen(layer: nn.Layer) -> bool:
         layer: Paddle's dropout, or a layer in its place.
 
     Returns:
-        False for another class, for hooks, and where everything is dropped.
+        False for another class, for hooks, and where everything is dropped, or not element by
+        element with what is left scaled up in training.
     """
     plain = is_plain(nn.Dropout, [layer]) or is_plain(Dropout, [layer])
-    return plain and layer.p < 1.0
+    return plain and layer.p < 1.0 and _drops_elements(layer)
+
+
+def _drops_elements(layer: nn.Dropout) -> bool:
+    return layer.axis is None and layer.mode == "upscale_in_train" and not layer.inplace
 
 
 KINDS = {Linear, Embedding, LayerNorm, Dropout, MultiHeadAttention, TransformerEncoderLayer}

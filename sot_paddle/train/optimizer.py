@@ -175,6 +175,7 @@ class AdamW(paddle.optimizer.AdamW):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._factors: dict[str, paddle.Tensor | None] = {}
+        self._rate: tuple[paddle.Tensor, float] | None = None
 
     def clear_grad(self, set_to_zero: bool = False) -> None:
         """Give gradients back; PADDLE: its default fills them with zeros, and the next add to them.
@@ -193,7 +194,7 @@ class AdamW(paddle.optimizer.AdamW):
         try:
             return super()._apply_optimize(loss, startup_program, params_grads, param_group_idx)
         finally:
-            self._grad_clip, self._factors = clip, {}
+            self._grad_clip, self._factors, self._rate = clip, {}, None
 
     def _append_optimize_op(self, block, param_and_grad):
         if isinstance(param_and_grad, dict):
@@ -205,7 +206,7 @@ class AdamW(paddle.optimizer.AdamW):
         moments = [self._get_accumulator_master(name, parameter) for name in states]
         plain = self._lr_ratio is None and not self._amsgrad
         if plain and updates_natively((parameter, grad, *moments)):
-            lr = float(self._create_param_lr(param_and_grad))
+            lr = self._rate_of(param_and_grad)
             left = 1.0 - lr * self._decay_of(parameter)
             update(
                 (parameter, grad, *moments),
@@ -220,6 +221,13 @@ class AdamW(paddle.optimizer.AdamW):
         if factor is not None:
             grad = grad * factor.astype(grad.dtype)
         self._update_by_kernel(block, (parameter, grad), moments)
+
+    def _rate_of(self, param_and_grad: tuple[paddle.Tensor, paddle.Tensor]) -> float:
+        """The learning rate of a parameter; one that many have is read once a step."""
+        rate = self._create_param_lr(param_and_grad)
+        if self._rate is None or self._rate[0] is not rate:
+            self._rate = rate, float(rate)
+        return self._rate[1]
 
     def _decay_of(self, parameter: paddle.Tensor) -> float:
         asked = self._apply_decay_param_fun

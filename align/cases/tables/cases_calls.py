@@ -224,9 +224,9 @@ _PUBLISHED = value_cases(
 )
 
 _DROPS = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2}
-_BOTH_PASSES = {"attention": 2, "gelu": 1, "gelu_of_sum": 1, "sv_power_norm": 2}
+_BOTH_PASSES = {"attention": 2, "gelu_of_sum": 2, "sv_power_norm": 2}
 """Calls of the native operators: one pass with and one without dropout and gradients."""
-_OF_TEXT = {"pair_covariance": 2, "token_norm": 2, "token_shift": 2, "layer_norm_of_sum": 2}
+_OF_TEXT = {"pair_covariance": 2, "token_norm": 2, "token_shift": 2, "layer_norm_of_sum": 4}
 _OF_IMAGES = {**_BOTH_PASSES, "layer_norm": 6, "head_covariance": 2, "dropout": 4}
 _OF_TOKENS = {"stem": 2, "dense_block": 6, "transition": 6}
 _NATIVE = value_cases(
@@ -235,26 +235,26 @@ _NATIVE = value_cases(
         "accelerated_text": {
             "model": "bert_base",
             "options": {**BERT, **_DROPS, "pooling": "mgcrp_qk", "mask_padding": True},
-            "native": {**_BOTH_PASSES, **_OF_TEXT, "add_bias": 15, "layer_norm": 4, "dropout": 3},
+            "native": {**_BOTH_PASSES, **_OF_TEXT, "add_bias": 14, "layer_norm": 2, "dropout": 1},
             "replaced": ("gelu", "layer_norm", "linear", "softmax", "dropout"),
         },
         "accelerated_images": {
             "model": "deit_tiny_sot",
             "options": {**SOT, "img_size": 32, "drop_rate": 0.1, "attn_drop_rate": 0.2},
-            "native": {**_OF_IMAGES, "add_bias": 11},
+            "native": {**_OF_IMAGES, "add_bias": 10},
         },
         "accelerated_tokens": {
             "model": "sot_tiny",
             "options": {**SOT, "img_size": 32, "token_type": "densenet", "drop_rate": 0.1},
-            "native": {**_OF_IMAGES, **_OF_TOKENS, "add_bias": 9},
+            "native": {**_OF_IMAGES, **_OF_TOKENS, "add_bias": 8},
             "replaced": ("conv2d", "relu", "max_pool2d", "batch_norm", "avg_pool2d"),
         },
         "accelerated_windows": {
             "model": "swin_tiny",
             "options": {**SWIN, "img_size": 24, "window_size": 3, "attn_drop_rate": 0.2},
             "native": {
-                **{"add_bias": 23, "attention": 3, "dropout": 3, "layer_norm": 18},
-                **{"gelu": 3, "gelu_of_sum": 3},
+                **{"add_bias": 20, "attention": 3, "dropout": 3, "layer_norm": 18},
+                "gelu_of_sum": 6,
             },
         },
     },

@@ -45,7 +45,7 @@ _INSTEAD_OF: Mapping[str, tuple[str, ...]] = {
     "layer_norm": ("layer_norm", "layer_norm_of_sum"),
     "linear": ("add_bias", "gelu_of_sum"),
     "softmax": ("attention",),
-    "dropout": ("attention", "dropout"),
+    "dropout": ("attention", "dropout", "layer_norm_of_sum"),
     "conv2d": ("dense_block", "stem", "transition"),
     "relu": ("dense_block",),
     "max_pool2d": ("stem",),

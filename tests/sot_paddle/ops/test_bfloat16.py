@@ -169,8 +169,9 @@ def test_the_feed_forward_part_rounds_what_lies_between_once(called) -> None:
     bfloat16.choose_products("bf16")
     called.clear()
     with paddle.no_grad():
-        assert feed_forward.infers(paddle.to_tensor(x), first, second)
-        found = feed_forward.feed_forward(paddle.to_tensor(x), first, second).numpy()
+        assert feed_forward.fuses(paddle.to_tensor(x), first, second)
+        kept = paddle.nn.Dropout(0.0)
+        found = feed_forward.feed_forward(paddle.to_tensor(x), first, second, kept).numpy()
         apart = second(gelu(first(paddle.to_tensor(x)))).numpy()
     assert called[0] == "sot_packed_feed_forward"
     inner = rounded(x) @ rounded(first.weight.numpy()) + first.bias.numpy()

@@ -9,7 +9,7 @@ from paddle import _C_ops
 from paddle.nn import functional as F
 
 from sot_paddle.ops.dropout import dropout
-from tests.sot_paddle.ops.properties import assert_one_derivative, assert_same_in_threads
+from tests.sot_paddle.ops.properties import assert_one_derivative, assert_same_in_threads, same
 
 native = pytest.mark.native
 
@@ -52,10 +52,13 @@ def test_the_generator_goes_on_from_a_state_that_was_kept(called) -> None:
 
 
 @native
-def test_the_number_of_threads_changes_nothing(gradients, threads) -> None:
-    x = np.random.default_rng(1).normal(size=70001).astype("float32")
-    given = (lambda t: dropout(t, 0.3, training=True), [x])
-    assert_same_in_threads(threads, lambda: gradients(*given))
+@pytest.mark.parametrize("size", [312 * 64 + 1, 70001, 312 * 64 * 5])
+def test_the_number_of_threads_changes_nothing(gradients, plainly, threads, size) -> None:
+    """Of masks that take several groups of the generator's states."""
+    x = np.random.default_rng(1).normal(size=size).astype("float32")
+    given = (lambda t: dropout(t, 0.3, training=True) + paddle.rand([1]), [x])
+    assert_same_in_threads(threads, lambda: gradients(*given), (1, 2, 3, 8))
+    same(gradients(*given), plainly(gradients)(*given))
 
 
 @native

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -117,14 +118,18 @@ def of_attention() -> Calls:
     ):
         run = without_gradients(lambda m=layer: m(x))
         yield f"encoder layer{what}", "layer_norm_of_sum", wanted, run
-    yield "encoder layer with gradients", "layer_norm_of_sum", 0, lambda: plain(x)
+    trained = encoder()
+    trained.train()
+    yield "encoder layer with gradients", "layer_norm_of_sum", 2, lambda: plain(x)
+    yield "encoder layer in training", "layer_norm_of_sum", 2, lambda: trained(x)
 
-    def with_another_norm() -> Any:
-        with replaced(F, "layer_norm"):
-            return plain(x)
+    def with_another(module: object, name: str, layer: nn.Layer) -> Any:
+        with replaced(module, name):
+            return layer(x)
 
-    run = without_gradients(with_another_norm)
-    yield "encoder layer, another norm", "layer_norm_of_sum", 0, run
+    for what, *given in (("norm", F, "layer_norm", plain), ("dropout", F, "dropout", trained)):
+        run = partial(with_another, *given)
+        yield f"encoder layer, another {what}", "layer_norm_of_sum", 0, run
 
 
 def of_models() -> Calls:
@@ -136,7 +141,7 @@ def of_models() -> Calls:
     watched(seen.fc1), watched(looked.attn_drop)
     for what, wanted, layer in (("", 1, part), (", watched", 0, seen)):
         layer.eval()
-        yield f"Mlp{what}", "gelu_of_sum", wanted, without_gradients(lambda m=layer: m(x))
+        yield f"Mlp{what}", "gelu_of_sum", wanted, lambda m=layer: m(x)
     for what, wanted, layer in (("", 1, attends), (", watched", 0, looked)):
         yield f"attention of images{what}", "attention", wanted, lambda m=layer: m(x)
     for name in ("", "norm", "conv", "pool"):

@@ -134,34 +134,34 @@ def of_attention() -> Answers:
 
 
 def of_feed_forward() -> Answers:
-    """The part of a layer that is fused in inference, and what may stand in it."""
+    """The part of a layer that is fused, and what may stand in it."""
     ours = layers.Linear
     pair, bare = (ours(8, 16), ours(16, 8)), ours(8, 16, bias_attr=False)
-    yield "fused with gradients", feed_forward.infers(rand(2, 8), *pair), False
+    for shape, wanted in (
+        *(((2, 8), True), ((1, 8), True), ((2, 1, 8), True)),
+        *(((8,), False), ((0, 8), False), ((2, 4), False)),
+    ):
+        yield f"fused {shape}", feed_forward.fuses(rand(*shape), *pair), wanted
     with paddle.no_grad():
-        for shape, wanted in (
-            *(((2, 8), True), ((1, 8), True), ((2, 1, 8), True)),
-            *(((8,), False), ((0, 8), False), ((2, 4), False)),
-        ):
-            yield f"fused {shape}", feed_forward.infers(rand(*shape), *pair), wanted
-        yield "fused without a bias", feed_forward.infers(rand(2, 8), bare, pair[1]), False
-        other = ours(16, 8).to(dtype="float64")
-        yield "fused with float64", feed_forward.infers(rand(2, 8), pair[0], other), False
-        for module, name in ((F, "gelu"), (F, "linear")):
-            with replaced(module, name):
-                yield f"fused with another {name}", feed_forward.infers(rand(2, 8), *pair), False
-        drop = layers.Dropout(0.1)
-        yield "a part in training", layers.feeds_unseen(rand(2, 8), pair, [drop]), False
-        drop.eval()
-        yield "a part", layers.feeds_unseen(rand(2, 8), pair, [drop]), True
-        for what, linears, drops in (
-            ("linear", (watched(ours(8, 16)), pair[1]), [drop]),
-            ("dropout", pair, [watched(drop)]),
-            ("dropout of all", pair, [layers.Dropout(1.0)]),
-        ):
-            for one in drops:
-                one.eval()
-            yield f"a part, {what}", layers.feeds_unseen(rand(2, 8), linears, drops), False
+        yield "fused without gradients", feed_forward.fuses(rand(2, 8), *pair), True
+    yield "fused without a bias", feed_forward.fuses(rand(2, 8), bare, pair[1]), False
+    other = ours(16, 8).to(dtype="float64")
+    yield "fused with float64", feed_forward.fuses(rand(2, 8), pair[0], other), False
+    for module, name in ((F, "gelu"), (F, "linear")):
+        with replaced(module, name):
+            yield f"fused with another {name}", feed_forward.fuses(rand(2, 8), *pair), False
+    drop = layers.Dropout(0.1)
+    yield "a part in training", layers.feeds_unseen(rand(2, 8), pair, [drop]), True
+    drop.eval()
+    yield "a part", layers.feeds_unseen(rand(2, 8), pair, [drop]), True
+    for what, linears, drops in (
+        ("linear", (watched(ours(8, 16)), pair[1]), [drop]),
+        ("dropout", pair, [watched(drop)]),
+        ("dropout of all", pair, [layers.Dropout(1.0)]),
+        ("dropout of rows", pair, [layers.Dropout(0.1, axis=0)]),
+        ("dropout by inference", pair, [layers.Dropout(0.1, mode="downscale_in_infer")]),
+    ):
+        yield f"a part, {what}", layers.feeds_unseen(rand(2, 8), linears, drops), False
 
 
 def of_joined_layers() -> Answers:
