@@ -74,8 +74,7 @@ def norm_of_sum(
     Returns:
         (..., C). Gradient: as of the layers, to the same bits; once only where it runs natively.
     """
-    replaced_one = F.layer_norm is not layer_norm.PLAIN or draws_plainly()
-    if replaced_one or norm.weight.dtype != x.dtype:
+    if F.layer_norm is not layer_norm.PLAIN or draws_plainly() or norm.weight.dtype != x.dtype:
         return norm(residual + drop(x))
     given = (norm.weight, norm.bias, norm._epsilon, _rate(drop), paddle.is_grad_enabled())
     return run("sot_layer_norm_of_sum", x, residual, *given)[0]
