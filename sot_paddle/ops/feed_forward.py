@@ -63,7 +63,7 @@ def feed_forward(
 def norm_of_sum(
     x: paddle.Tensor, residual: paddle.Tensor, norm: nn.LayerNorm, drop: nn.Dropout
 ) -> paddle.Tensor:
-    """``norm(residual + drop(x))``; one pass where layer norm and dropout compute natively.
+    """``norm(residual + drop(x))`` where :func:`fuses` holds; one pass unless Paddle's is replaced.
 
     Args:
         x: (..., C).
@@ -72,7 +72,9 @@ def norm_of_sum(
         drop: its rate below 1; the mask is the one that it would draw.
 
     Returns:
-        (..., C). Gradient: as of the layers, to the same bits; once only where it runs natively.
+        (..., C). Where ``paddle.nn.functional`` holds another ``layer_norm`` or ``dropout``, or a
+        program's seed draws the masks, the layers are called. Gradient: as of the layers, to the
+        same bits; once only where it is one pass.
     """
     if F.layer_norm is not layer_norm.PLAIN or draws_plainly() or norm.weight.dtype != x.dtype:
         return norm(residual + drop(x))

@@ -52,12 +52,11 @@ def test_the_generator_goes_on_from_a_state_that_was_kept(called) -> None:
 
 
 @native
-@pytest.mark.parametrize("size", [312 * 64 + 1, 70001, 312 * 64 * 5])
-def test_the_number_of_threads_changes_nothing(gradients, plainly, threads, size) -> None:
-    """Of masks that take several groups of the generator's states."""
-    x = np.random.default_rng(1).normal(size=size).astype("float32")
+def test_the_number_of_threads_changes_nothing(gradients, plainly, threads) -> None:
+    """Of a mask that takes 224 states of the generator and a part, which are made in turns."""
+    x = np.random.default_rng(1).normal(size=70001).astype("float32")
     given = (lambda t: dropout(t, 0.3, training=True) + paddle.rand([1]), [x])
-    assert_same_in_threads(threads, lambda: gradients(*given), (1, 2, 3, 8))
+    assert_same_in_threads(threads, lambda: gradients(*given))
     same(gradients(*given), plainly(gradients)(*given))
 
 

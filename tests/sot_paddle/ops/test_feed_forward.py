@@ -122,7 +122,7 @@ def test_training_is_that_of_the_layers_to_the_bit(called, plainly, threads, sha
 
 @native
 def test_products_of_another_precision_are_made_by_their_own_function(called, monkeypatch) -> None:
-    """A stand-in for `bfloat16.linear`, which needs a processor: training is not packed."""
+    """With a stand-in for `bfloat16.linear`, which not every processor runs."""
     made, array, asked = parts(6, 0.3), tokens(4, 6).numpy(), []
     expected = trained(separate, array, made)
 
