@@ -31,10 +31,10 @@ AWKWARD = (
 _UNKNOWN = "<unk>"
 _PIECES = "spm.model"
 _COUNTED = (
-    *("1, 2, 3, 1, 20, 1, 2,", "x1, x2, x1, x3, x1, x2,"),
+    *("1, 2, 3, 1, 20, 1, 2,", "x1, x2, x1, x3, x1, x2,", "20, 20, 20, 20, 20,"),
     *("),", "),", "),", "\u03c3\u03b1\u03c2"),
 ) * 20
-"""So often that a digit and its comma, or a bracket and a comma, become one piece."""
+"""So often that digits and their comma, or a bracket and a comma, become one piece."""
 _TRAINED = {"byte_bpe": 600, "word_bpe": 500, "sentencepiece": 300}
 """Family -> size of its vocabulary."""
 

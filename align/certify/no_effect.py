@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from align.certify.refusals import called
+from align.certify.value_edits import number
 
 _EVEN = {"square", "abs"}
 """Functions for which the sign of their argument makes no difference."""
@@ -15,6 +16,8 @@ _NO_TENSORS = {"paddle", "np", "F", "dtype"}
 """Names beside those of tensors: modules, and a precision."""
 _WITHOUT_GRADIENT = ("mask", "padding", "labels", "input_ids", "token_type_ids", "positions")
 """Names of tensors that have none: truth values and whole numbers; also the end of a name."""
+_AXES_GIVEN_TO = {"flatten", "squeeze", "transpose", "unsqueeze"}
+"""Functions whose numbers are axes."""
 _CLOCKS = {"monotonic", "perf_counter", "process_time"}
 _OF_EXPORTS = "open_forward"
 """What layers compute where a graph is traced for an export: nothing is trained there."""
@@ -41,7 +44,8 @@ def changes_nothing_there(statement: ast.stmt, no_gradient: bool) -> set[tuple[i
 
     A gradient cut from a truth value, from what is made of masks or labels alone, from a result
     that nobody takes or where none is recorded; the order of what something is looked up in; the
-    sign of what is squared; how long something took.
+    sign of what is squared; how long something took. From which end an axis or an index counts:
+    two ends are often one place, and the edits `constant` name the places beside it.
 
     Args:
         statement: the statement.
@@ -66,7 +70,20 @@ def changes_nothing_there(statement: ast.stmt, no_gradient: bool) -> set[tuple[i
             found.update((id(one), "order") for one in node.args)
         if called(node) in _EVEN and isinstance(node, ast.Call):
             found.update((id(one), "operands") for one in node.args if _is_difference(one))
+        for place in _places(node):
+            found.update((id(one), "sign") for one in ast.walk(place) if number(one) is not None)
     return found
+
+
+def _places(node: ast.AST) -> Iterator[ast.AST]:
+    """The axes and indices that an expression names; the ends of a slice are none."""
+    if isinstance(node, ast.Subscript):
+        indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        yield from (index for index in indices if not isinstance(index, ast.Slice))
+    elif isinstance(node, ast.Call):
+        yield from (option.value for option in node.keywords if option.arg in ("axis", "dim"))
+        if called(node) in _AXES_GIVEN_TO:
+            yield from node.args
 
 
 def _cuts(node: ast.AST) -> Iterator[tuple[int, str]]:

@@ -61,7 +61,6 @@ def _expression(text: str) -> str:
 CHANGES: Mapping[str, Callable[[str], str]] = {
     "detached": lambda text: _expression(f"({text}).detach()"),
     "inside": lambda text: _expression(text.partition("(")[2][:-1]),
-    "last_axis": lambda text: "axis=(-1)".join(text.rsplit("axis=1", 1)),
     "uncast": lambda text: _expression(text.rpartition(".astype(")[0]),
 }
 """Name in the list -> what it makes of a piece of text."""

@@ -113,7 +113,7 @@ def constants_for_refusals(
 ) -> Iterator[tuple[int, int]]:
     """Lines of the constants of a package that nothing but refusals reads, in none of its files.
 
-    A constant is told by its name: where two files have one of that name, both count.
+    A constant is told by its name: where two files have a public one of that name, both count.
 
     Args:
         files: each one's tree, and its lines whose only way out is an exception.
@@ -122,25 +122,32 @@ def constants_for_refusals(
         Number of the file and a line of it.
     """
     held = list(files)
-    read: set[str] = set()
-    elsewhere: set[str] = set()
-    for tree, refusals in held:
-        read |= set(_names_in([tree]))
+    read: set[tuple[int, str]] = set()
+    elsewhere: set[tuple[int, str]] = set()
+    for number, (tree, refusals) in enumerate(held):
+        read |= _told_apart(number, _names_in([tree]))
         for statement in ast.walk(tree):
             if isinstance(statement, ast.stmt):
-                elsewhere |= set(_names_in(_own_parts(statement, refusals)))
+                names = set(_names_in(_own_parts(statement, refusals)))
             elif isinstance(statement, ast.arguments):
-                elsewhere |= set(
-                    _names_in([*statement.defaults, *filter(None, statement.kw_defaults)])
-                )
+                defaults = [*statement.defaults, *filter(None, statement.kw_defaults)]
+                names = set(_names_in(defaults))
             elif isinstance(statement, ast.alias) and statement.asname:
-                elsewhere.add(statement.name)
+                names = {statement.name}
+            else:
+                continue
+            elsewhere |= _told_apart(number, names)
     for number, (tree, _) in enumerate(held):
         for statement in tree.body:
-            made = _made(statement)
+            made = _told_apart(number, _made(statement))
             if made and made <= read - elsewhere:
                 lines = range(statement.lineno, (statement.end_lineno or 0) + 1)
                 yield from ((number, line) for line in lines)
+
+
+def _told_apart(file: int, names: Iterable[str]) -> set[tuple[int, str]]:
+    """Names with the file that they belong to; a public one belongs to all of them (-1)."""
+    return {(file if name.startswith("_") else -1, name) for name in names}
 
 
 def _names_in(parts: Iterable[ast.AST]) -> Iterator[str]:

@@ -82,7 +82,7 @@ def record(recipe: Recipe, logits: np.ndarray, *, logits_too: bool) -> dict[str,
     found: dict[str, Any]
     if recipe.labels:
         shares = [round(float(share), _DIGITS) for share in softmax(logits)]
-        best = int(logits.argmax())
+        best = logits.argmax()
         named = dict(zip(recipe.labels, shares, strict=True))
         found = {"label": recipe.labels[best], "probability": shares[best], "probabilities": named}
     else:

@@ -221,6 +221,7 @@ def optimize(
         with default_dtype(dtype):
             if reloaded and step > 1:
                 optimizer = _resumed(optimizer, model, recipe)
+            optimizer.clear_grad()
             for name, value in mapping.items():
                 named[name].grad = paddle.to_tensor(np.array(value, dtype=dtype, order="C"))
             optimizer.step()

@@ -251,6 +251,7 @@ def optimize(
     named = dict(model.named_parameters())
     for step, mapping in enumerate(gradients, 1):
         with default_dtype(dtype), unmeasured():
+            optimizer.zero_grad()
             for name, value in mapping.items():
                 named[name].grad = torch.from_numpy(value.astype(dtype))
             _clip(model, recipe)

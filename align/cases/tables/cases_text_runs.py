@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from align.cases.kinds.case_kinds import EpochSchedule, Recipe, TrainerCase, value_cases
+from align.cases.kinds.case_kinds import (
+    DTYPES,
+    EpochSchedule,
+    Recipe,
+    TrainerCase,
+    value_cases,
+)
 from align.cases.tables.model_options import NO_DROPOUT
 
 _BY_STEP = value_cases(
@@ -61,6 +67,7 @@ _ADAMW = {
     "weight_decay": 2.0**-7,  # Paddle stores AdamW's coefficient in float32
     "clip_norm": None,
 }
+_LARGE = {"learning_rate": 0.5, "weight_decay": 0.5, "betas": (0.5, 0.875), "clip_norm": None}
 _UPDATES = value_cases(
     "update_values:updates",
     {
@@ -77,9 +84,20 @@ _UPDATES = value_cases(
         "update_default_options": {"recipe": Recipe(betas=None, epsilon=None, clip_norm=None)},
         "update_vision_decay": {"recipe": Recipe(decay="vision", **_ADAMW)},
         "update_adamw_other_betas": {"recipe": Recipe(**{**_ADAMW, **_OTHER_BETAS})},
+        "update_gradients_that_end": {"recipe": Recipe(**_ADAMW), "ending": True},
     },
     steps=("optimizer",),
     dtypes=("float64",),
+)
+_ORDER = value_cases(
+    "update_values:updates",
+    {
+        # a rate and a decay with which the order of decay and step is more than rounding
+        "update_large_decay": {"recipe": Recipe(**_LARGE)},
+        "update_adamw_large_decay": {"recipe": Recipe(**{**_ADAMW, **_LARGE})},
+    },
+    steps=("optimizer",),
+    dtypes=DTYPES,
 )
 
 _OPTIONS = {
@@ -153,4 +171,4 @@ _TRAINER = (
     ),
 )
 
-TEXT_RUNS = (*_BY_STEP, *_BY_EPOCH, *_UPDATES, *_TRAINER)
+TEXT_RUNS = (*_BY_STEP, *_BY_EPOCH, *_UPDATES, *_ORDER, *_TRAINER)

@@ -228,6 +228,11 @@ def _first_nan(values: Sequence[float], choose: Callable[[Sequence[float]], int]
     return next((i for i, value in enumerate(values) if math.isnan(value)), choose(values))
 
 
+def _digits(shares: np.ndarray) -> np.ndarray:
+    """How many digits the longest of some shares has behind the point."""
+    return np.array(max(len(np.format_float_positional(one)) - 2 for one in shares.flat))
+
+
 def predicted(setting: Setting, *, classes: int, size: float) -> BothSides:
     """Probabilities and best class of rows of logits.
 
@@ -242,13 +247,19 @@ def predicted(setting: Setting, *, classes: int, size: float) -> BothSides:
     found = [record(recipe, row, logits_too=False) for row in logits]
     shares = np.array([list(one["probabilities"].values()) for one in found])
     best = np.array([labels.index(one["label"]) for one in found])
-    expected = torch.softmax(torch.from_numpy(logits).double(), dim=1)
+    expected = torch.softmax(torch.from_numpy(logits).double(), dim=1).numpy()
+    ours = {"probabilities": shares, "label": best, "digits": _digits(shares)}
     return BothSides(
-        {"probabilities": shares, "label": best},
-        {"probabilities": expected.numpy(), "label": expected.argmax(dim=1).numpy()},
+        ours,
         {
-            "the next class": {"probabilities": np.roll(shares, 1, axis=1), "label": best},
-            "another label": {"probabilities": shares, "label": (best + 1) % classes},
+            "probabilities": expected,
+            "label": expected.argmax(axis=1),
+            "digits": _digits(expected.round(6)),
+        },
+        {
+            "the next class": ours | {"probabilities": np.roll(shares, 1, axis=1)},
+            "another label": ours | {"label": (best + 1) % classes},
+            "not rounded": ours | {"digits": _digits(expected)},
         },
         "the rows",
         rule=_ROUNDED,

@@ -355,6 +355,7 @@ def subwords(
         **tokenizer.encode_batch(first, second),
         "a row alone": short,
         "files that are enough": np.asarray([known.whole(needed), known.whole(needed[1:])]),
+        "lower case": np.asarray(bool(tokenizer.do_lower_case)),
     }
     special = {"pad_id": reference.pad_token_id, "mask_id": reference.mask_token_id}
     special = {name: value for name, value in special.items() if value is not None}
@@ -368,6 +369,7 @@ def subwords(
             **_unpadded_rows(reference, texts, second, max_length),
             "a row alone": np.asarray([reference("a")["input_ids"]]),
             "files that are enough": np.asarray([True, False]),
+            "lower case": np.asarray(lower_case or family == "word_bpe"),  # it knows no other
             **{name: np.asarray(value) for name, value in special.items()},
         },
         {

@@ -38,6 +38,7 @@ def updates(
     recipe: Recipe,
     norm: float | None = None,
     reloaded: bool = False,
+    ending: bool = False,
     steps: int = STEPS,
 ) -> BothSides:
     """Weights, moments and the decayed set after each of some steps under given gradients.
@@ -48,21 +49,23 @@ def updates(
         norm: global norm of every step's gradients, in units of the recipe's clip norm; None
             leaves them over eight orders of magnitude, as they are drawn.
         reloaded: each step of ours is made by a fresh optimizer that loads the last one's state.
+        ending: after the first step every second parameter has no gradient.
         steps: how many; looked at after the first, the second, the last and some others.
     """
     dtype, rng = setting.dtype, np.random.default_rng(5)
-    start = draw(rng)
-    gradients = [_gradients(recipe, norm, rng) for _ in range(steps)]
+    start = _in(dtype, draw(rng))
+    gradients = [_in(dtype, _gradients(recipe, norm, rng)) for _ in range(steps)]
+    if ending:
+        gradients[1:] = [dict(list(step.items())[::2]) for step in gradients[1:]]
 
     def of_ours(edit: Edit, **options: bool) -> tuple[Arrays, Mapping[str, Any]]:
         changed, given = edit
         named, bag = [in_our_names(step) for step in given], paddle_bag(start)
         return _flat(paddle_side.optimize(bag, named, changed, dtype, _PAUSES, **options))
 
-    def of_reference(edit: Edit) -> tuple[Arrays, Mapping[str, Any]]:
-        changed, given = edit
-        runs = torch_side.optimize(torch_bag(start), given, changed, dtype, _PAUSES)
-        return _flat(map(_renamed, runs))
+    def of_reference(edit: Edit, dtype: str = dtype) -> tuple[Arrays, Mapping[str, Any]]:
+        (changed, given), bag = edit, torch_bag(_in(dtype, start))
+        return _flat(map(_renamed, torch_side.optimize(bag, given, changed, dtype, _PAUSES)))
 
     ours, our_stamp = of_ours((recipe, gradients), reloaded=reloaded)
     reference, stamp = of_reference((recipe, gradients))
@@ -77,9 +80,14 @@ def updates(
         },
         "the recipe, after the first step",
         rule=lambda name: _EXACT if name.startswith("decayed/") else TOLERANCES["optimizer", dtype],
+        oracle=of_reference((recipe, gradients), "float64")[0] if dtype == "float32" else None,
         edits={name: lambda edit=edit: of_reference(edit)[0] for name, edit in edits.items()},
         stamps=stamps(our_stamp, stamp),
     )
+
+
+def _in(dtype: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+    return {name: value.astype(dtype) for name, value in arrays.items()}
 
 
 def _gradients(recipe: Recipe, norm: float | None, rng: np.random.Generator) -> Arrays:

@@ -199,19 +199,20 @@ SHARED = 3
 DEFAULT = 4
 UNREAD = 5
 SAID = 6
+_OWN = 7
 
 def build(kind, size=DEFAULT):
-    if kind not in KINDS or size > SHARED:
+    if kind not in KINDS or size > SHARED + _OWN:
         raise ValueError(SAID)
     return size
 """
-    second = "import first\n\ndef size():\n    return first.SHARED\n"
+    second = "import first\n_OWN = 8\n\ndef size():\n    return first.SHARED + _OWN\n"
     third = "from first import SAID as TEXT\n\nprint(TEXT)\n"
     trees = [ast.parse(text) for text in (first, second, third)]
-    files = list(zip(trees, (frozenset({11}), frozenset(), frozenset()), strict=True))
-    assert set(constants_for_refusals(files[:1])) == {(0, 2), (0, 3), (0, 4), (0, 7)}
-    assert set(constants_for_refusals(files[:2])) == {(0, 2), (0, 3), (0, 7)}
-    assert set(constants_for_refusals(files)) == {(0, 2), (0, 3)}
+    files = list(zip(trees, (frozenset({12}), frozenset(), frozenset()), strict=True))
+    assert set(constants_for_refusals(files[:1])) == {(0, 2), (0, 3), (0, 4), (0, 7), (0, 8)}
+    assert set(constants_for_refusals(files[:2])) == {(0, 2), (0, 3), (0, 7), (0, 8)}
+    assert set(constants_for_refusals(files)) == {(0, 2), (0, 3), (0, 8)}
 
 
 def test_a_call_of_a_function_that_is_not_compared_is_left_alone() -> None:

@@ -27,7 +27,7 @@ from sot_paddle.backbones.layers import Attention, Mlp
 from sot_paddle.backbones.token_embed import _Stem
 from sot_paddle.backbones.token_stages import DenseBlock, Transition
 from sot_paddle.heads.pooling import MultiHeadCrossCovariance, TokenBatchNorm
-from sot_paddle.ops import build, gelu, layers, second_order
+from sot_paddle.ops import build, embedding, gelu, layers, second_order
 
 Calls = Iterator[tuple[str, str, int, Callable[[], Any]]]
 """What is called, the operator that is counted, how often it runs, the call."""
@@ -46,7 +46,7 @@ def without_gradients(call: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def of_simple_layers() -> Calls:
-    """Linear layers, layer norms and dropout."""
+    """Linear layers, layer norms, dropout and tables."""
     wide = {"dtype": "float64"}
     for what, wanted, layer, shape in (
         *(("linear", 1, nn.Linear(3, 2), (2, 3)), ("no pixel", 0, nn.Linear(3, 2), (0, 3))),
@@ -73,6 +73,10 @@ def of_simple_layers() -> Calls:
         still = native(nn.Dropout(layer.p, axis=layer.axis, mode=layer.mode))
         still.eval()
         yield f"{what}, evaluated", "dropout", 0, lambda m=still: m(rand(4, 5))
+    ids, rows = paddle.to_tensor([[0, 3, 2]]), rand(5, 4)
+    for padding in (None, 0, 3, -3):
+        call = partial(embedding.embedding, ids, rows, padding)
+        yield f"rows of a table, padding {padding}", "embedding", 1, call
     x64 = rand(2, 3, **wide)
     yield "GELU of float64", "gelu", 0, lambda: gelu.gelu(x64)
 
