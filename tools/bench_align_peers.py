@@ -34,6 +34,7 @@ import numpy as np
 from reprod_log import ReprodDiffHelper, ReprodLogger
 
 from align.certify import catalogue, scenes
+from align.certify.planting import plant
 from align.certify.scene import Scene
 from align.commands.spec import USER_ERRORS
 from align.frameworks import on_paddle, on_torch
@@ -305,7 +306,7 @@ def answers(tasks: Sequence[dict[str, Any]], tool: str, folder: str | None) -> I
     for task in tasks:
         scene, fault = scenes.build(task["scene"], task["seed"]), task.get("fault")
         try:
-            scene = catalogue.find(fault).plant(scene) if fault else scene
+            scene = plant(catalogue.find(fault), scene) if fault else scene
             classic = tool == "reprod_log"
             yield ask_reprod_log(scene) if classic else ask_padiff(tool, scene, not fault)
         except USER_ERRORS as error:

@@ -1,4 +1,4 @@
-"""FAULTS: the catalogue's rows (`align/faults/fault_rows.py`) with what plants each in a scene."""
+"""FAULTS: the rows of `align/faults/fault_rows.py`, and their choice by name, pattern or area."""
 
 from __future__ import annotations
 
@@ -6,34 +6,9 @@ import difflib
 import fnmatch
 from collections.abc import Sequence
 
-from align.certify.planting import Plant, changed, edited, given, together
-from align.certify.scene import Fault
-from align.faults.fault_rows import ROWS, CatalogueRow
-from align.faults.layer_changes import CHANGES
+from align.faults.fault_rows import ROWS, Fault
 
-
-def fault_of(row: CatalogueRow) -> Fault:
-    """The fault that a row says.
-
-    Raises:
-        ValueError: it names a way of planting that does not exist.
-    """
-    plant = _plant(row)
-    if row.float32:
-        plant = together(plant, given(dtype=("float32",)))
-    return Fault(row.name, row.area, row.scene, row.step, row.place, row.cause, plant)
-
-
-def _plant(row: CatalogueRow) -> Plant:
-    if ":" in row.how:
-        return edited(row.how, *row.arguments)
-    if row.how not in CHANGES:
-        ways = ", ".join(("MODULE:FUNCTION", *CHANGES))
-        raise ValueError(f"{row.name}: cannot plant by {row.how!r}; expected one of {ways}")
-    return changed(row.how, *row.arguments)
-
-
-FAULTS: tuple[Fault, ...] = tuple(map(fault_of, ROWS.values()))
+FAULTS: tuple[Fault, ...] = tuple(ROWS.values())
 QUICK = (
     "attention_scale_missing",
     "layer_norm_epsilon",

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from align.certify.mutation_result import Mutants
-from align.certify.scene import ANYWHERE, Fault
+from align.faults.fault_rows import ANYWHERE, Fault
 from sot_paddle.reading import read_json
 
 SEEDS, SETTINGS = 30, 2
@@ -26,7 +26,7 @@ class FaultRow:
     """One planted fault: what was expected and what the suite said.
 
     Attributes:
-        fault, area, scene: see `scene.Fault`.
+        fault, area, scene: see `fault_rows.Fault`.
         step, place: where the suite had to report it.
         held_out: no cause was developed on it.
         detected: the comparison did not pass (or refused to run, naming a mistake).

@@ -15,8 +15,8 @@ from align.certify.certificate import (
     FaultRow,
 )
 from align.certify.mutation_result import Mutants
-from align.certify.scene import ANYWHERE, AREAS
 from align.certify.sections import Section
+from align.faults.fault_rows import ANYWHERE, AREAS
 
 YES, HALF, NO = "yes", "half", "NO"
 GUIDE = (

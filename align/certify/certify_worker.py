@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from align.certify.certificate import CleanRun, FaultRow
-from align.certify.scene import Fault, Scene
+from align.certify.scene import Scene
 from align.commands.spec import USER_ERRORS
+from align.faults.fault_rows import Fault
 from sot_paddle.runtime import ignore_import_warnings
 
 SUITE = Path(__file__).parents[1]
@@ -22,12 +23,11 @@ LONGEST = 600  # characters of a message
 
 
 def run_fault(fault: Fault, scene: Scene) -> FaultRow:
-    """Plant a fault in a scene, compare, and judge what the suite says."""
+    """Compare a scene in which a fault is planted, and judge what the suite says."""
     row = FaultRow.expected(fault)
     began = time.perf_counter()
     try:
-        outcome = fault.plant(scene).compare()
-        row = _judged(row, fault, outcome)
+        row = _judged(row, fault, scene.compare())
     except USER_ERRORS as error:
         row = _refused(row, fault, error)
     return dataclasses.replace(row, seconds=time.perf_counter() - began)
@@ -97,11 +97,12 @@ def work(tasks: Sequence[dict[str, Any]]) -> Iterator[FaultRow | CleanRun]:
     """The result of each task {"fault", "seed"} or {"scene", "seed", "setting"}."""
     ignore_import_warnings()
     from align.certify import catalogue, scenes
+    from align.certify.planting import plant
 
     for task in tasks:
         if "fault" in task:
             fault = catalogue.find(task["fault"])
-            yield run_fault(fault, scenes.build(fault.scene, task["seed"]))
+            yield run_fault(fault, plant(fault, scenes.build(fault.scene, task["seed"])))
         else:
             run = run_clean(scenes.build(task["scene"], task["seed"]))
             yield dataclasses.replace(run, setting=task["setting"])

@@ -11,12 +11,17 @@ argument is the name of a layer. A fault named in ``float32`` is compared in tha
 
 from __future__ import annotations
 
+import fnmatch
+import hashlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+AREAS = ("model", "head", "loss", "schedule", "optimizer", "data", "conversion")
+"""Where a fault may be."""
+ANYWHERE = "*"
 FOLDER = Path(__file__).parent
 FILES = (
     "attention",
@@ -33,13 +38,16 @@ FILES = (
 
 
 @dataclass(frozen=True)
-class CatalogueRow:
-    """One row, with the module of its edit written out.
+class Fault:
+    """One planted fault and what the suite has to say about it.
 
     Attributes:
-        name: of the fault, unique.
-        area: of the file.
-        scene, step, place: where it is planted, and where it has to be reported.
+        name: unique.
+        area: one of AREAS.
+        scene: name of the scene that it spoils.
+        step: the step in which the suite has to report it first.
+        place: pattern (as of file names, several parted by ``|``) of the place that it has to name;
+            ANYWHERE for a fault that has none.
         cause: regular expression that the cause has to match.
         how: "package.module:Class.method", or one of `layer_changes.CHANGES`.
         arguments: of it.
@@ -54,10 +62,23 @@ class CatalogueRow:
     cause: str
     how: str
     arguments: tuple[Any, ...]
-    float32: bool
+    float32: bool = False
+
+    @property
+    def held_out(self) -> bool:
+        """Whether no cause may be developed on it; a third of all, by a hash of the name."""
+        return int(hashlib.sha256(self.name.encode()).hexdigest(), 16) % 3 == 0
+
+    def is_at(self, place: str) -> bool:
+        """Whether that is its place."""
+        return any(fnmatch.fnmatchcase(place, pattern) for pattern in self.place.split("|"))
+
+    def is_named_in(self, text: str) -> bool:
+        """Whether a sentence holds its place."""
+        return any(fnmatch.fnmatchcase(text, f"*{one}*") for one in self.place.split("|"))
 
 
-def read_rows(path: Path) -> list[CatalogueRow]:
+def read_rows(path: Path) -> list[Fault]:
     """The rows of one file of the catalogue.
 
     Raises:
@@ -74,11 +95,11 @@ def read_rows(path: Path) -> list[CatalogueRow]:
         how = f"{modules[module]}:{function}" if is_edit else how
         place = where.split(maxsplit=2)
         asked = cause, how, tuple(arguments), name in table.get("float32", ())
-        found.append(CatalogueRow(name, table["area"], *place, *asked))
+        found.append(Fault(name, table["area"], *place, *asked))
     return found
 
 
-ROWS: Mapping[str, CatalogueRow] = {
+ROWS: Mapping[str, Fault] = {
     row.name: row for file in FILES for row in read_rows(FOLDER / f"{file}.toml")
 }
-"""Name of the fault -> its row, in the order of planting."""
+"""Name of the fault -> the fault, in the order of planting."""

@@ -9,8 +9,8 @@ import re
 import pytest
 
 from align.certify import catalogue, scenes
-from align.certify.scene import ANYWHERE, AREAS
-from align.faults.fault_rows import read_rows
+from align.certify.planting import plant
+from align.faults.fault_rows import ANYWHERE, AREAS, read_rows
 from align.record.results import STEPS
 
 NAMES = [fault.name for fault in catalogue.FAULTS]
@@ -64,7 +64,7 @@ def test_a_row_that_plants_nothing_known_is_refused(tmp_path, row, message) -> N
     path = tmp_path / "rows.toml"
     path.write_text(f'area = "model"\n[modules]\nm = "math"\n[faults]\na_name = {row}\n')
     with pytest.raises(ValueError, match=f"a_name: {message}"):
-        [catalogue.fault_of(row) for row in read_rows(path)]
+        [plant(fault, scenes.build("segmenter", 0)) for fault in read_rows(path)]
 
 
 def test_every_scene_exists_and_is_used() -> None:
@@ -122,7 +122,7 @@ def test_unknown_names_are_refused() -> None:
 def test_every_fault_plants_something(fault, built) -> None:
     """Its edits find their text in the source; everything else makes another scene."""
     scene = built(fault.scene)
-    planted = fault.plant(scene)
+    planted = plant(fault, scene)
     assert planted != scene
     for edit in planted.edits:
         function = edit.function()

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 
+import paddle
 import pytest
 
 from align.certify import catalogue, certify_worker, running, scenes, task_results
 from align.certify.certificate import Certificate, CleanRun, FaultRow
-from align.certify.planting import changed, edited, given, together
-from align.certify.scene import Fault
+from align.certify.planting import plant
+from align.certify.source_edit import SourceEdit
+from align.faults.fault_rows import Fault
 from align.processes import Failure
 
 pytestmark = pytest.mark.slow
 
-STUB = Fault("nothing", "model", "segmenter", "forward", "*", "epsilon", lambda scene: scene)
+STUB = Fault("nothing", "model", "segmenter", "forward", "*", "epsilon", "", ())
+
+
+def groups(name: str, value: int) -> Fault:
+    """A fault that gives the segmenter's norm another number of groups."""
+    way = "attribute", ("norm", name, value)
+    return Fault("groups", "model", "segmenter", "forward", "norm", "group", *way)
 
 
 @pytest.fixture(scope="module")
@@ -32,31 +40,32 @@ def test_a_fault_that_the_suite_cannot_see_refuses_the_certificate(segmenter) ->
 
 
 def test_a_wrong_place_and_a_wrong_cause_do_not_count(segmenter) -> None:
-    plant = changed("attribute", "norm", "_num_groups", 2)
-    right = Fault("groups", "model", "segmenter", "forward", "norm", "group", plant)
-    row = certify_worker.run_fault(right, segmenter)
+    right = groups("_num_groups", 2)
+    spoiled = plant(right, segmenter)
+    row = certify_worker.run_fault(right, spoiled)
     assert row.detected
     assert row.located
     for change in ({"place": "stem"}, {"step": "backward"}):
-        row = certify_worker.run_fault(dataclasses.replace(right, **change), segmenter)
+        row = certify_worker.run_fault(dataclasses.replace(right, **change), spoiled)
         assert row.detected
         assert not row.located
-    row = certify_worker.run_fault(dataclasses.replace(right, cause="epsilon"), segmenter)
+    row = certify_worker.run_fault(dataclasses.replace(right, cause="epsilon"), spoiled)
     assert row.detected
     assert not row.explained
 
 
 def test_an_error_of_the_model_is_an_error_and_no_finding(segmenter) -> None:
-    plant = edited("align.certify.ports.port_segmenter:Segmenter.forward", "axis=1", "axis=7")
-    row = certify_worker.run_fault(dataclasses.replace(STUB, plant=plant), segmenter)
+    edit = SourceEdit("align.certify.ports.port_segmenter:Segmenter.forward", "axis=1", "axis=7")
+    row = certify_worker.run_fault(STUB, dataclasses.replace(segmenter, edits=(edit,)))
     assert not row.detected
     assert row.error.startswith("ValueError: (InvalidArgument)")
 
 
-def test_a_refusal_of_the_suite_is_a_finding(segmenter) -> None:
-    plant = together(given(loss="mse"), given(labels=None))
-    fault = dataclasses.replace(STUB, plant=plant, cause="needs labels")
-    row = certify_worker.run_fault(fault, segmenter)
+def test_a_refusal_of_the_suite_is_a_finding(segmenter, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the refusal leaves a draft of the table there
+    fault = dataclasses.replace(STUB, cause="no partner of the same name")
+    other = dataclasses.replace(segmenter, paddle_layer=lambda: paddle.nn.Linear(2, 3))
+    row = certify_worker.run_fault(fault, other)
     assert row.detected
     assert row.explained
     assert not row.located
@@ -65,9 +74,9 @@ def test_a_refusal_of_the_suite_is_a_finding(segmenter) -> None:
 
 def test_nothing_planted_is_refused(segmenter) -> None:
     with pytest.raises(ValueError, match="no attribute 'groups'"):
-        changed("attribute", "norm", "groups", 2)(segmenter).paddle_layer()
+        plant(groups("groups", 2), segmenter).paddle_layer()
     with pytest.raises(ValueError, match="is 3 already"):
-        changed("attribute", "norm", "_num_groups", 3)(segmenter).paddle_layer()
+        plant(groups("_num_groups", 3), segmenter).paddle_layer()
 
 
 def test_a_task_without_a_result_is_an_error_and_settings_are_environments(monkeypatch) -> None:
