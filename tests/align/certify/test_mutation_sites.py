@@ -101,10 +101,7 @@ def test_letters_of_several_bytes_do_not_move_an_edit() -> None:
     [
         ("x = 2 * 3", "x = 3 * 2"),
         ("x = 1 - 0", "x = 1 + 0"),
-        ('def f():\n    """One."""\n    return 1', "def f():\n    return 1"),
-        ("def f(x: int): return x", "def f(x: float): return x"),
         ("def f(x):\n    assert x\n    return x", "def f(x):\n    return x"),
-        ("x: int = 1", "x: float = 1"),
     ],
 )
 def test_equal_programs_are_proved(before: str, after: str) -> None:
