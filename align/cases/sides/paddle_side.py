@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,13 @@ import paddle
 import sot_paddle
 from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe
 from align.frameworks.on_paddle import default_dtype, numpy, stamp
-from align.record.arrays import Arrays, TrainingRun
+from align.record.arrays import Arrays
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
 from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
 from sot_paddle.heads.layer_probes import LayerClassifiers, LayerSpans
 from sot_paddle.tasks.losses import classification_loss, image_loss, probe_loss, span_loss
-from sot_paddle.train import exact_state
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.optimizer import (
     CLIPPINGS,
@@ -32,8 +30,6 @@ from sot_paddle.train.optimizer import (
 )
 from sot_paddle.train.schedule import EpochRates, PerEpoch, build_schedule
 
-_MOMENTS = {"moment1": "exp_avg", "moment2": "exp_avg_sq"}
-_MOMENT_NAME = re.compile(r"(?P<parameter>.+)_(?P<moment>moment[12])_\d+")
 _DECAY_RULES = {"text": decayed_names, "vision": decayed_names_by_shape}
 
 
@@ -175,14 +171,6 @@ def _stated(recipe: Recipe) -> dict[str, Any]:
     return stated if recipe.epsilon is None else stated | {"epsilon": recipe.epsilon}
 
 
-def _resumed(optimizer, model: paddle.nn.Layer, recipe: Recipe):
-    held = exact_state.optimizer_arrays(optimizer, model)
-    counters = exact_state.optimizer_counters(optimizer, model)
-    fresh = _optimizer(model, recipe, recipe.learning_rate)
-    exact_state.restore_optimizer(fresh, model, held, counters)
-    return fresh
-
-
 def schedule_of(recipe: Recipe):
     """The product's schedule."""
     if recipe.by_epoch is not None:
@@ -197,49 +185,6 @@ def schedule_of(recipe: Recipe):
     )
 
 
-def optimize(
-    model: paddle.nn.Layer,
-    gradients: Sequence[Arrays],
-    recipe: Recipe,
-    dtype: str,
-    pauses: Collection[int] = (),
-    *,
-    reloaded: bool = False,
-) -> Generator[TrainingRun, None, None]:
-    """Apply given gradients, one mapping for each step, without a schedule.
-
-    ``reloaded`` makes every step with a fresh optimizer that the product's own code for resumed
-    runs gives the last one's state.
-
-    Yields:
-        The state after each step of ``pauses`` and after the last step.
-    """
-    with default_dtype(dtype):
-        optimizer = _optimizer(model, recipe, recipe.learning_rate)
-    named = dict(model.named_parameters())
-    for step, mapping in enumerate(gradients, 1):
-        with default_dtype(dtype):
-            if reloaded and step > 1:
-                optimizer = _resumed(optimizer, model, recipe)
-            optimizer.clear_grad()
-            for name, value in mapping.items():
-                named[name].grad = paddle.to_tensor(np.array(value, dtype=dtype, order="C"))
-            optimizer.step()
-        if step in pauses or step == len(gradients):
-            yield _finish(TrainingRun(), model, optimizer, recipe)
-
-
-def _finish(result: TrainingRun, model: paddle.nn.Layer, optimizer, recipe: Recipe) -> TrainingRun:
-    names = {p.name: name for name, p in model.named_parameters()}
-    moments: dict[str, Arrays] = {kind: {} for kind in _MOMENTS.values()}
-    for key, tensor in optimizer.state_dict().items():
-        found = _MOMENT_NAME.fullmatch(key)
-        if found:
-            moments[_MOMENTS[found["moment"]]][names[found["parameter"]]] = numpy(tensor)
-    return dataclasses.replace(
-        result,
-        state={name: numpy(tensor) for name, tensor in model.state_dict().items()},
-        moments=moments,
-        decayed=_DECAY_RULES[recipe.decay](model),
-        stamp=stamp(next(iter(model.parameters()))),
-    )
+def decayed(model: paddle.nn.Layer, recipe: Recipe) -> set[str]:
+    """Names of the parameters that weight decay applies to."""
+    return _DECAY_RULES[recipe.decay](model)

@@ -12,6 +12,7 @@ import torch
 import sot_torch_ref
 from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe, TimmCase
+from align.frameworks.factories import AVERAGE, unpack
 from align.frameworks.on_torch import default_dtype, numpy, stamp
 from align.record.arrays import Arrays, TrainingRun
 from sot_torch_ref.features import Features
@@ -157,12 +158,6 @@ def _optimizer(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     return kind(groups, lr=recipe.learning_rate, **stated, **own)
 
 
-def _clip(model: torch.nn.Module, recipe: Recipe) -> None:
-    """Clip the gradients of all parameters together; an optimizer that clips each does it."""
-    if recipe.clip_norm is not None and not recipe.clips_each:
-        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
-
-
 def schedule_of(optimizer: torch.optim.Optimizer, recipe: Recipe):
     """transformers' own schedule on a torch optimizer, or timm's by epoch."""
     if recipe.by_epoch is not None:
@@ -184,13 +179,16 @@ def schedule_of(optimizer: torch.optim.Optimizer, recipe: Recipe):
 def factory(recipe: Recipe) -> Callable[[torch.nn.Module], tuple]:
     """A recipe as the optimizer factory of a pair: schedule, clipping and moving average too."""
 
+    def clip(model: torch.nn.Module) -> None:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+
     def make(model: torch.nn.Module) -> tuple:
         optimizer = _optimizer(model, recipe)
-        average = None if recipe.ema_decay is None else _Average(model, recipe.ema_decay)
-        clip = None
-        if recipe.clip_norm is not None and not recipe.clips_each:
-            clip = lambda trained: _clip(trained, recipe)  # noqa: E731
-        return optimizer, schedule_of(optimizer, recipe), clip, average
+        average = None
+        if recipe.ema_decay is not None:
+            average = _Average(model, recipe.ema_decay, recipe.ema_warmup)
+        clips = recipe.clip_norm is not None and not recipe.clips_each
+        return optimizer, schedule_of(optimizer, recipe), clip if clips else None, average
 
     return make
 
@@ -198,8 +196,8 @@ def factory(recipe: Recipe) -> Callable[[torch.nn.Module], tuple]:
 class _Average(ModelEma):
     """The reference's moving average bound to its model."""
 
-    def __init__(self, model: torch.nn.Module, decay: float) -> None:
-        super().__init__(model, decay)
+    def __init__(self, model: torch.nn.Module, decay: float, warmup: bool) -> None:
+        super().__init__(model, decay, warmup)
         self._model = model
 
     def update(self, model: torch.nn.Module | None = None) -> None:
@@ -234,32 +232,6 @@ class _ByEpoch:
             group["lr"] = self._rates[epoch]
 
 
-def optimize(
-    model: torch.nn.Module,
-    gradients: Sequence[Arrays],
-    recipe: Recipe,
-    dtype: str,
-    pauses: Collection[int] = (),
-) -> Generator[TrainingRun, None, None]:
-    """Apply given gradients, one mapping for each step, without a schedule.
-
-    Yields:
-        The state after each step of ``pauses`` and after the last step.
-    """
-    with default_dtype(dtype), unmeasured():
-        optimizer = _optimizer(model, recipe)
-    named = dict(model.named_parameters())
-    for step, mapping in enumerate(gradients, 1):
-        with default_dtype(dtype), unmeasured():
-            optimizer.zero_grad()
-            for name, value in mapping.items():
-                named[name].grad = torch.from_numpy(value.astype(dtype))
-            _clip(model, recipe)
-            optimizer.step()
-        if step in pauses or step == len(gradients):
-            yield _finish(TrainingRun(), model, optimizer, recipe)
-
-
 def train(
     model: torch.nn.Module,
     batches: Sequence[Mapping[str, np.ndarray]],
@@ -279,11 +251,8 @@ def train(
     losses: list[float] = []
     rates: list[float] = []
     with default_dtype(dtype), unmeasured():
-        optimizer = _optimizer(model, recipe)
-        schedule = schedule_of(optimizer, recipe)
-        average = None
-        if recipe.ema_decay is not None:
-            average = ModelEma(model, recipe.ema_decay, recipe.ema_warmup)
+        optimizer, schedule = unpack(factory(recipe)(model), model)
+    average = getattr(optimizer, AVERAGE, None)
     ends = range(recipe.accumulate, len(batches) + 1, recipe.accumulate) if ends is None else ends
     for index, batch in enumerate(batches, 1):
         with default_dtype(dtype), unmeasured():
@@ -291,18 +260,17 @@ def train(
             (loss / recipe.accumulate).backward()
             losses.append(loss.item())
             if index in ends:
-                _clip(model, recipe)
                 rates.append(optimizer.param_groups[0]["lr"])
                 optimizer.step()
                 schedule.step()
-                if average is not None:
-                    average.update(model)
                 optimizer.zero_grad(set_to_none=True)
         if index == len(batches) or (index in ends and len(rates) in pauses):
-            run = TrainingRun(list(losses), list(rates))
+            run = TrainingRun(list(losses), list(rates), _state(model.state_dict()))
             if average is not None:
                 run.average = _state(average.state)
-            yield _finish(run, model, optimizer, recipe)
+            run.decayed = decayed(model, recipe)
+            run.stamp = stamp(next(model.parameters()).detach())
+            yield run
 
 
 @unmeasured()
@@ -337,24 +305,7 @@ def _state(tensors: Mapping[str, torch.Tensor]) -> Arrays:
     return {n: numpy(t) for n, t in tensors.items() if "num_batches" not in n}
 
 
-def _finish(
-    result: TrainingRun,
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    recipe: Recipe,
-) -> TrainingRun:
-    state = _state(model.state_dict())
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    moments = {
-        key: {names[p]: numpy(values[key]) for p, values in optimizer.state.items()}
-        for key in ("exp_avg", "exp_avg_sq")
-    }
+def decayed(model: torch.nn.Module, recipe: Recipe) -> set[str]:
+    """Names of the parameters that weight decay applies to."""
     rule = is_decayed_vision if recipe.decay == "vision" else lambda name, _: is_decayed(name)
-    decayed = {n for n, p in model.named_parameters() if p.requires_grad and rule(n, p)}
-    return dataclasses.replace(
-        result,
-        state=state,
-        moments=moments,
-        decayed=decayed,
-        stamp=stamp(next(model.parameters()).detach()),
-    )
+    return {n for n, p in model.named_parameters() if p.requires_grad and rule(n, p)}

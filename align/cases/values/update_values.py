@@ -5,9 +5,9 @@ A few parameters stand for a model: every kind that a rule of decay tells apart.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,20 @@ import paddle
 import torch
 
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
+from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import Recipe, recipe_with
 from align.cases.sides import paddle_side, torch_side
+from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
+from align.frameworks.factories import unpack
 from align.judge.bounds import TOLERANCES
-from align.record.arrays import Arrays, TrainingRun
+from align.record.arrays import Arrays
+from align.record.stored_arrays import by_kind
 from align.record.tolerance import Tolerance
+from sot_paddle.train import exact_state
 
 STEPS = 3
 _PAUSES = (1, 2, 10, 25)
+_MOMENTS = {"moment1": "exp_avg", "moment2": "exp_avg_sq"}
 _EXACT = Tolerance("exact", 0.0, "weight decay applies to the same parameters, by name")
 
 _EPSILON = 1e-6
@@ -61,11 +67,13 @@ def updates(
     def of_ours(edit: Edit, **options: bool) -> tuple[Arrays, Mapping[str, Any]]:
         changed, given = edit
         named, bag = [in_our_names(step) for step in given], paddle_bag(start)
-        return _flat(paddle_side.optimize(bag, named, changed, dtype, _PAUSES, **options))
+        return _updated(on_paddle, bag, changed, named, dtype, **options)
 
     def of_reference(edit: Edit, dtype: str = dtype) -> tuple[Arrays, Mapping[str, Any]]:
         (changed, given), bag = edit, torch_bag(_in(dtype, start))
-        return _flat(map(_renamed, torch_side.optimize(bag, given, changed, dtype, _PAUSES)))
+        with unmeasured():
+            found, stamp = _updated(on_torch, bag, changed, given, dtype)
+        return _in_our_names(found), stamp
 
     ours, our_stamp = of_ours((recipe, gradients), reloaded=reloaded)
     reference, stamp = of_reference((recipe, gradients))
@@ -106,26 +114,65 @@ def _of_norm(arrays: Arrays, norm: float) -> Arrays:
     return {name: np.asarray(value * (norm / own)) for name, value in arrays.items()}
 
 
-def _renamed(run: TrainingRun) -> TrainingRun:
-    return dataclasses.replace(
-        run,
-        state=in_our_names(run.state),
-        moments={kind: in_our_names(values) for kind, values in run.moments.items()},
-        decayed={NAMES[name][0] for name in run.decayed},
-    )
+def _updated(
+    side: ModuleType,
+    bag: Any,
+    recipe: Recipe,
+    gradients: Sequence[Arrays],
+    dtype: str,
+    *,
+    reloaded: bool = False,
+) -> tuple[Arrays, Mapping[str, Any]]:
+    """All that is compared, by names that say step and kind, and who computed it.
+
+    Args:
+        side: `align.frameworks.on_paddle` or `on_torch`, whose parameters the bag holds.
+        bag: from `paddle_bag` or `torch_bag`; it is changed.
+        recipe: of the optimizer; its rate stays the same.
+        gradients: of each step, by the side's own names.
+        dtype: precision of the bag.
+        reloaded: every step is made by a fresh optimizer that the product's own code for resumed
+            runs gives the last one's state.
+    """
+    ours = side is on_paddle
+    of_side, stepping = (paddle_side, stepping_paddle) if ours else (torch_side, stepping_torch)
+    make = of_side.factory(recipe_with(recipe, schedule="constant", warmup_steps=0))
+    named, decayed = dict(bag.named_parameters()), of_side.decayed(bag, recipe)
+    found: Arrays = {f"decayed/{name}": np.asarray(name in decayed, "int64") for name in named}
+    optimizer = None
+    for step, given in enumerate(gradients, 1):
+        with side.default_dtype(dtype):
+            if optimizer is None:
+                optimizer, _ = unpack(make(bag), bag)
+            elif reloaded:
+                optimizer = _resumed(optimizer, bag, make)
+            optimizer.clear_grad() if ours else optimizer.zero_grad()
+            for name, value in given.items():
+                stepping.give(named[name], value)
+            optimizer.step()
+        last = step == len(gradients)
+        if last or step in _PAUSES:
+            held = by_kind(side.live_moments(optimizer, bag), side.numpy)
+            kinds = {_MOMENTS[kind]: dict(values) for kind, values in held.items()}
+            kinds["weight"] = side.state(bag)
+            for kind, values in kinds.items():
+                place = f"step {'last' if last else step}: {kind}"
+                found |= {f"{place}/{name}": value for name, value in values.items()}
+    return found, side.stamp(next(iter(named.values())))
 
 
-def _flat(pauses: Iterable[TrainingRun]) -> tuple[Arrays, Mapping[str, Any]]:
-    """All that is compared, by names that say step and kind, and who computed it."""
-    runs = list(pauses)
-    arrays: Arrays = {
-        f"decayed/{name}": np.asarray(name in runs[0].decayed, "int64") for name in runs[0].state
-    }
-    looked = [*_PAUSES[: len(runs) - 1], "last"]
-    for step, run in zip(looked, runs, strict=True):
-        for kind, values in {**run.moments, "weight": run.state}.items():
-            arrays.update({f"step {step}: {kind}/{name}": v for name, v in values.items()})
-    return arrays, dict(runs[-1].stamp)
+def _resumed(optimizer: Any, bag: paddle.nn.Layer, make: Callable[[Any], tuple]) -> Any:
+    held = exact_state.optimizer_arrays(optimizer, bag)
+    counters = exact_state.optimizer_counters(optimizer, bag)
+    fresh, _ = unpack(make(bag), bag)
+    exact_state.restore_optimizer(fresh, bag, held, counters)
+    return fresh
+
+
+def _in_our_names(found: Arrays) -> Arrays:
+    """What is compared of the reference, its parameters under the names of ours."""
+    parts = ((*name.partition("/"), value) for name, value in found.items())
+    return {f"{kind}/{NAMES[name][0]}": value for kind, _, name, value in parts}
 
 
 def _edits(recipe: Recipe, norm: float | None, gradients: list[Arrays]) -> dict[str, Edit]:
