@@ -17,7 +17,7 @@ from typing import Any
 
 from align.cases.context import Context
 from align.cases.covered.pause import unmeasured
-from align.cases.kinds.case_kinds import PairValuesCase, ValueCase
+from align.cases.kinds.case_kinds import Case, ModelCase
 from align.cases.model_pair import ModelPair
 from align.judge.bounds import TOLERANCES
 from align.judge.comparator import Settle, compare_mappings
@@ -40,7 +40,7 @@ class Setting:
         until_judged: is closed when the values are judged.
     """
 
-    case: ValueCase | PairValuesCase
+    case: Case
     step: str
     dtype: str
     context: Context
@@ -49,7 +49,7 @@ class Setting:
     @property
     def pair(self) -> ModelPair:
         """Both models of a case that has some, with the same weights."""
-        assert isinstance(self.case, PairValuesCase)
+        assert isinstance(self.case, ModelCase)
         return self.context.pair(self.case, self.dtype)
 
     def folder(self) -> Path:
@@ -117,7 +117,7 @@ def stamps(ours: Mapping[str, Any], reference: Mapping[str, Any]) -> dict[str, d
     return {"ours": dict(ours), "reference": dict(reference)}
 
 
-def run(case: ValueCase | PairValuesCase, step: str, dtype: str, context: Context) -> StepResult:
+def run(case: Case, step: str, dtype: str, context: Context) -> StepResult:
     """Compute the values of a case on both sides and judge them."""
     module, _, name = case.values.partition(":")
     values = getattr(importlib.import_module(f"{_VALUES}.{module}"), name or step)

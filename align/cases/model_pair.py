@@ -91,8 +91,8 @@ def _fed(case: ModelCase, batch: Arrays) -> tuple[dict[str, Any], np.ndarray]:
 
 def _training(case: ModelCase, checkpoint: Path | None) -> dict[str, Any]:
     """The recipe as optimizer factories, and a batch for each forward pass."""
-    trainer = type(case) not in (ModelCase, TimmCase)  # it makes its own batches and runs itself
-    if trainer or not {"optimizer", "training"} & set(case.steps):
+    # values of their own make their own batches, and run by themselves
+    if case.values or not {"optimizer", "training"} & set(case.steps):
         return {}
     recipe = case.recipe
     return {

@@ -11,9 +11,8 @@ Faults of a recipe are other recipes: the steps ``optimizer`` and ``training`` p
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ import paddle
 from paddle import nn
 
 from align.cases.covered.pause import unmeasured
-from align.cases.kinds.case_kinds import Recipe, recipe_with
+from align.cases.kinds.case_kinds import Recipe
 from align.faults.layer_changes import Undo, put, replaced, transposed, tripled_gradient
 from sot_paddle.backbones.layers import Attention
 from sot_paddle.backbones.swin_blocks import SwinBlock
@@ -272,34 +271,34 @@ def recipe_faults(step: str, recipe: Recipe) -> Mapping[str, Recipe]:
         step: ``optimizer`` (single updates) or ``training`` (a run with its schedule).
         recipe: the right one.
     """
-    faults = {"decay_missing": recipe_with(recipe, weight_decay=0.0)}
+    faults = {"decay_missing": replace(recipe, weight_decay=0.0)}
     if step == "optimizer":
         other = "adamw" if recipe.optimizer == "hf_adamw" else "hf_adamw"
         if not recipe.correct_bias:
-            faults["adam_bias_corrected"] = recipe_with(recipe, correct_bias=True)
+            faults["adam_bias_corrected"] = replace(recipe, correct_bias=True)
         return {
             **faults,
-            "adamw_of_the_other_library": recipe_with(recipe, optimizer=other, correct_bias=True),
-            "adam_epsilon": recipe_with(recipe, epsilon=10 * recipe.epsilon),
-            "clipping_limit": recipe_with(recipe, clip_norm=(recipe.clip_norm or 1) / 2),
+            "adamw_of_the_other_library": replace(recipe, optimizer=other, correct_bias=True),
+            "adam_epsilon": replace(recipe, epsilon=10 * recipe.epsilon),
+            "clipping_limit": replace(recipe, clip_norm=(recipe.clip_norm or 1) / 2),
         }
     if recipe.clip_norm is not None:
-        faults["clipping_missing"] = recipe_with(recipe, clip_norm=None)
+        faults["clipping_missing"] = replace(recipe, clip_norm=None)
     if recipe.ema_decay is not None:
         slower = 1.0 - 0.99 * (1.0 - recipe.ema_decay)
-        faults["moving_average_slower"] = recipe_with(recipe, ema_decay=slower)
+        faults["moving_average_slower"] = replace(recipe, ema_decay=slower)
     if recipe.by_epoch is None:
-        longer = recipe_with(recipe, warmup_steps=recipe.warmup_steps + 1)
+        longer = replace(recipe, warmup_steps=recipe.warmup_steps + 1)
         return {**faults, "warm_up_one_step_longer": longer}
     epochs = recipe.by_epoch
-    late = dataclasses.replace(epochs, warmup_epochs=epochs.warmup_epochs + 1)
-    by_step = dataclasses.replace(epochs, steps=1)
+    late = replace(epochs, warmup_epochs=epochs.warmup_epochs + 1)
+    by_step = replace(epochs, steps=1)
     other_rule = {"text": "vision", "vision": "text"}[recipe.decay]
     return {
         **faults,
-        "warm_up_one_epoch_longer": recipe_with(recipe, by_epoch=late),
-        "schedule_stepped_every_step": recipe_with(recipe, by_epoch=by_step),
-        "decay_by_the_other_rule": recipe_with(recipe, decay=other_rule),
+        "warm_up_one_epoch_longer": replace(recipe, by_epoch=late),
+        "schedule_stepped_every_step": replace(recipe, by_epoch=by_step),
+        "decay_by_the_other_rule": replace(recipe, decay=other_rule),
     }
 
 

@@ -18,12 +18,7 @@ import numpy as np
 from align.cases import both_sides
 from align.cases.context import Context
 from align.cases.jobs import Job, jobs
-from align.cases.kinds.case_kinds import (
-    Case,
-    ModelCase,
-    PairValuesCase,
-    ValueCase,
-)
+from align.cases.kinds.case_kinds import Case, ModelCase
 from align.cases.model_pair import ModelPair
 from align.judge.backward_order import say_where_it_ends
 from align.record.recording import ROOT
@@ -38,7 +33,7 @@ Runner = Callable[[Any, Any, Context], StepResult]
 
 def runner_of(case: Case, step: str) -> Runner:
     """What runs a step of a case."""
-    if isinstance(case, ValueCase | PairValuesCase):
+    if case.values:
         return lambda *rest: both_sides.run(rest[0], step, *rest[1:])
     return RUNNERS[step]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,6 +144,9 @@ class ModelCase:
         recipe: for the optimizer and training steps.
         dtypes: precisions to run.
         quick: whether ``--quick`` runs it.
+        values: "" for the steps of every pair; else what is compared in their place, as in
+            `ValueCase`: the function gets the pair from its setting.
+        given: options of that function.
     """
 
     name: str
@@ -159,6 +161,8 @@ class ModelCase:
     recipe: Recipe = Recipe()
     dtypes: tuple[str | None, ...] = DTYPES
     quick: bool = True
+    values: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -179,20 +183,7 @@ class TimmCase(ModelCase):
 
 
 @dataclass(frozen=True)
-class PairValuesCase(ModelCase):
-    """A pair of models of which something else than a step of every pair is compared.
-
-    Attributes:
-        values: as in `ValueCase`; the function gets the pair from its setting.
-        given: its options.
-    """
-
-    values: str = ""
-    given: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class TrainerCase(PairValuesCase):
+class TrainerCase(ModelCase):
     """The GLUE trainer as a program of its own against a plain PyTorch loop.
 
     Attributes:
@@ -213,7 +204,7 @@ class TrainerCase(PairValuesCase):
 
 
 @dataclass(frozen=True)
-class ImageTrainerCase(PairValuesCase):
+class ImageTrainerCase(ModelCase):
     """The image trainer as users run it, on a folder of pictures, against a plain PyTorch loop.
 
     Attributes:
@@ -255,11 +246,6 @@ class ValueCase:
 
 
 Case = ModelCase | ValueCase
-
-
-def recipe_with(recipe: Recipe, **changes: Any) -> Recipe:
-    """A copy of a recipe with some values changed (how controls plant a fault)."""
-    return dataclasses.replace(recipe, **changes)
 
 
 def value_cases(

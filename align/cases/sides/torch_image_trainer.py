@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from align.cases.kinds.case_kinds import ImageTrainerCase, recipe_with
+from align.cases.kinds.case_kinds import ImageTrainerCase
 from align.cases.model_pair import ModelPair
 from align.cases.sides import torch_side
 from align.record.arrays import Arrays, TrainingRun
@@ -54,7 +54,7 @@ def train(
             {**batch, "labels": _soft(batch["labels"], case.num_classes, smoothing)}
             for batch in batches
         ]
-    recipe = recipe_with(case.recipe, **changes)
+    recipe = replace(case.recipe, **changes)
     pauses = range(recipe.by_epoch.steps, len(soft), recipe.by_epoch.steps)
     return list(torch_side.train(pair.fresh_reference(), soft, recipe, pair.dtype, pauses))
 

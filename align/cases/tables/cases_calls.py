@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.cases.kinds.case_kinds import ImageBatch, PairValuesCase, ValueCase, value_cases
+from align.cases.kinds.case_kinds import ImageBatch, ModelCase, ValueCase, value_cases
 from align.cases.tables.model_options import BERT, SOT, SWIN
 
 _FLOAT64 = ("float64",)
 
 
-def _plain_call(name: str, model: str, options: dict[str, Any], **more: Any) -> PairValuesCase:
-    return PairValuesCase(
+def _plain_call(name: str, model: str, options: dict[str, Any], **more: Any) -> ModelCase:
+    return ModelCase(
         f"plain_call_{name}",
         model,
         options,
@@ -61,8 +61,8 @@ _PLAIN_CALLS = (
 )
 
 
-def _exported(name: str, model: str, options: dict[str, Any], **more: Any) -> PairValuesCase:
-    return PairValuesCase(
+def _exported(name: str, model: str, options: dict[str, Any], **more: Any) -> ModelCase:
+    return ModelCase(
         f"exported_{name}",
         model,
         options,

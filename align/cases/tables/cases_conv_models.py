@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.cases.kinds.case_kinds import Batch, Case, ModelCase, PairValuesCase, Recipe
-from align.cases.tables.model_options import HEAD, encoder
+from align.cases.kinds.case_kinds import Case, ModelCase, Recipe
+from align.cases.tables.model_options import HEAD, dropped_text_case, encoder
 
 _TINY: dict[str, Any] = {
     **encoder(12, 1, 20, 30, 18),
@@ -60,7 +60,6 @@ _OPTIONS = (
     *((kernel, kernel.replace(" ", "_"), {"attention_kernel": kernel}) for kernel in _KERNELS),
     *((name, f"with_{name}", options) for name, options in _PROJECTIONS.items()),
 )
-_RATES = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
 _ALL = ("forward", "backward", "optimizer", "training")
 _RECIPE = Recipe(clip_norm=0.1)
 """The gradients of so small a model are never longer than 1."""
@@ -113,15 +112,7 @@ CONV_MODELS: tuple[Case, ...] = (
         steps=_ALL,
         quick=False,
     ),
-    PairValuesCase(
-        "drawn_conv_bert",
-        "conv_bert_base",
-        {key: v for key, v in _TINY.items() if key != "head_dropout"} | _RATES,
-        steps=("forward",),
-        batch=Batch(lengths=(6, 4) * 200, length=6),
-        dtypes=("float64",),
-        values="dropped_values:dropped",
-    ),
+    dropped_text_case("conv_bert", "conv_bert_base", _TINY),
     ModelCase(
         "conv_bert_frozen_encoder",
         "conv_bert_base_mgcrp",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from align.cases.kinds.case_kinds import (
     Batch,
     Case,
     ModelCase,
-    PairValuesCase,
     Recipe,
-    recipe_with,
     value_cases,
 )
 from align.cases.tables.model_options import encoder
@@ -20,7 +19,7 @@ _RECIPE = Recipe(
     optimizer="bert_adam", schedule="linear_drop", epsilon=1e-6, warmup_steps=2.4, clip_norm=0.05
 )
 
-_FIFTY = recipe_with(_RECIPE, steps=50, total_steps=60, warmup_steps=6.0, learning_rate=2e-4)
+_FIFTY = replace(_RECIPE, steps=50, total_steps=60, warmup_steps=6.0, learning_rate=2e-4)
 
 _DATA = (
     *value_cases("documents.document_values:truncation", {"bert4doc_truncation": {}}),
@@ -103,7 +102,7 @@ _RATES = (
         steps=("learning_rate",),
     ),
     *(
-        PairValuesCase(
+        ModelCase(
             f"layer_rates_{name}",
             "bert_base",
             _SIZES,

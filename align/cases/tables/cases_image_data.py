@@ -6,7 +6,7 @@ from align.cases.kinds.case_kinds import (
     EpochSchedule,
     ImageBatch,
     ImageTrainerCase,
-    PairValuesCase,
+    ModelCase,
     Recipe,
     value_cases,
 )
@@ -117,7 +117,7 @@ _ENCODER = {
     "attention_probs_dropout_prob": 0.5,
 }
 _EVALUATIONS = tuple(
-    PairValuesCase(
+    ModelCase(
         f"evaluation_{task}",
         options=_ENCODER,
         steps=("metric",),
@@ -129,7 +129,7 @@ _EVALUATIONS = tuple(
     for task, classes in (("mrpc", 2), ("mnli", 3), ("sts-b", 1))
 )
 _EVALUATIONS += (
-    PairValuesCase(
+    ModelCase(
         "evaluation_spans",
         options={**_ENCODER, "pooling": "spans"},
         steps=("metric",),

@@ -15,10 +15,9 @@ from align.cases.kinds.case_kinds import (
     Case,
     ImageBatch,
     ModelCase,
-    PairValuesCase,
 )
 from align.cases.tables.cases_vision import timm_swin
-from align.cases.tables.model_options import BERT, SOT, SWIN
+from align.cases.tables.model_options import BERT, SOT, SWIN, dropped_case, dropped_text_case
 
 _FEW_WORDS = Batch(lengths=(7, 2, 1, 5), length=8)  # of a class token and 6, 1, 0 and 4 words
 _PADDED = Batch()
@@ -70,8 +69,8 @@ _OPTIONS = (
 
 def _resized(
     name: str, model: str, size: int, old: int, options: dict[str, Any], **windows: int
-) -> PairValuesCase:
-    return PairValuesCase(
+) -> ModelCase:
+    return ModelCase(
         name,
         model,
         {"img_size": size, **options, **windows},
@@ -104,7 +103,7 @@ MODELS: tuple[Case, ...] = (*_GRIDS, *_WORDS, *_OPTIONS)
 OF_TWO_SIZES = _RESIZED
 
 STATISTICS = (
-    PairValuesCase(
+    ModelCase(
         "statistics_resnet",
         "sot_tiny",
         {"img_size": 32, **SOT, **_RESNET},  # it has both momenta, .9 and .99
@@ -115,18 +114,6 @@ STATISTICS = (
         values="model_values:running_statistics",
     ),
 )
-
-
-def _drawn(name: str, model: str, options: dict[str, Any], **more: Any) -> PairValuesCase:
-    return PairValuesCase(
-        f"drawn_{name}",
-        model,
-        options,
-        steps=("forward",),
-        dtypes=_FLOAT64,
-        values="dropped_values:dropped",
-        **more,
-    )
 
 
 def _eight_pixels(samples: int) -> dict[str, Any]:
@@ -161,17 +148,12 @@ _WINDOWS = {
 }
 # the rates of the heads, which are not given: of images that of the tokens, of text their own
 _POOLER = {"drop_rate": 0.2, "pooling": "pooler", "img_size": 8, "patch_size": 4, **_DEIT}
-_TEXT_RATES = {
-    **{key: value for key, value in BERT.items() if key != "head_dropout"},
-    "hidden_dropout_prob": 0.2,
-    "attention_probs_dropout_prob": 0.3,
-}
 DRAWN = (
-    _drawn("vit", "deit_tiny_sot", _VIT, **_eight_pixels(1000)),
-    _drawn("swin", "swin_tiny", _WINDOWS, **_eight_pixels(1000)),
-    _drawn("vit_pooler", "deit_tiny", _POOLER, **_eight_pixels(500)),
+    dropped_case("vit", "deit_tiny_sot", _VIT, **_eight_pixels(1000)),
+    dropped_case("swin", "swin_tiny", _WINDOWS, **_eight_pixels(1000)),
+    dropped_case("vit_pooler", "deit_tiny", _POOLER, **_eight_pixels(500)),
     *(
-        _drawn(
+        dropped_case(
             f"vit_{pooling}",
             "deit_tiny",
             {**_POOLER, "pooling": pooling, "head_dropout": 0.4},
@@ -180,7 +162,7 @@ DRAWN = (
         for pooling in ("fc", "none")
     ),
     *(
-        _drawn(name, model, _TEXT_RATES, batch=Batch(lengths=(6, 4) * 200, length=6))
+        dropped_text_case(name, model, BERT)
         for name, model in (("bert", "bert_base"), ("bert_mgcrp", "bert_base_mgcrp"))
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.cases.kinds.case_kinds import PairValuesCase, value_cases
+from align.cases.kinds.case_kinds import ModelCase, value_cases
 from align.cases.tables.model_options import BERT, HEAD, encoder
 
 _CONV: dict[str, Any] = {
@@ -16,8 +16,8 @@ _CONV: dict[str, Any] = {
 }
 
 
-def _model(name: str, model: str, options: dict[str, Any], **more: Any) -> PairValuesCase:
-    return PairValuesCase(
+def _model(name: str, model: str, options: dict[str, Any], **more: Any) -> ModelCase:
+    return ModelCase(
         name, model, options, values="pretraining.pretraining_values:pretraining", **more
     )
 

@@ -8,7 +8,6 @@ from align.cases.kinds.case_kinds import (
     Batch,
     Case,
     ModelCase,
-    PairValuesCase,
     Recipe,
     value_cases,
 )
@@ -63,7 +62,7 @@ _SPANS = (
     ),
 )
 _LIVE = (
-    PairValuesCase(
+    ModelCase(
         "live_states",
         "bert_base",
         {

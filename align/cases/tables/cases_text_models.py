@@ -7,51 +7,52 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.cases.kinds.case_kinds import Batch, Case, ModelCase, PairValuesCase
-from align.cases.tables.model_options import HEAD, encoder
+from align.cases.kinds.case_kinds import Batch, Case, ModelCase
+from align.cases.tables.model_options import HEAD, dropped_text_case, encoder
 
 _ALL = ("forward", "backward", "optimizer", "training")
 _TINY = {**encoder(12, 1, 20, 30, 18), **HEAD}
 _SMALL = {**encoder(48, 3, 96, 100, 64), "q_dim": 12, "k_dim": 8}
 _DEEP = {**_SMALL, "num_hidden_layers": 12, "hidden_size": 64, "intermediate_size": 144}
 _MASKED = {"mask_padding": True}
-_RATES = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
+
+
+def _of_the_long_suite(
+    family: str, model: str, small: dict[str, Any], **plain: Any
+) -> tuple[ModelCase, ...]:
+    """Both heads in training and in evaluation; ``plain``: options of a plain one in training."""
+    mgcrp = f"{model}_mgcrp"
+    return (
+        ModelCase(f"{family}_plain", model, {**small, **plain}, steps=_ALL, quick=False),
+        ModelCase(f"{family}_plain_eval", model, small, train=False, quick=False),
+        ModelCase(f"{family}_mgcrp", mgcrp, small, steps=_ALL, quick=False),
+        ModelCase(
+            f"{family}_mgcrp_mask_padding_eval",
+            mgcrp,
+            {**small, **_MASKED},
+            train=False,
+            quick=False,
+        ),
+    )
+
 
 _ROBERTA: dict[str, Any] = {"type_vocab_size": 1, "pad_token_id": 1}
 _ROBERTA_TINY = {**_TINY, **_ROBERTA}
 _ROBERTA_SMALL = {**_SMALL, **_ROBERTA}
-_ROBERTA_DRAWN = {key: v for key, v in _ROBERTA_TINY.items() if key != "head_dropout"} | _RATES
 _ROBERTA_CASES: tuple[Case, ...] = (
     ModelCase(
         "roberta_mgcrp_tiny",
         "roberta_base_mgcrp",
         _ROBERTA_TINY,
-        steps=("forward", "backward"),
         dtypes=("float64",),
     ),
     ModelCase(
         "roberta_plain_tiny",
         "roberta_base",
         {**_ROBERTA_TINY, "pooling": "two_layer"},
-        steps=("forward", "backward"),
         dtypes=("float64",),
     ),
-    ModelCase(
-        "roberta_plain",
-        "roberta_base",
-        {**_ROBERTA_SMALL, "pooling": "two_layer"},
-        steps=_ALL,
-        quick=False,
-    ),
-    ModelCase("roberta_plain_eval", "roberta_base", _ROBERTA_SMALL, train=False, quick=False),
-    ModelCase("roberta_mgcrp", "roberta_base_mgcrp", _ROBERTA_SMALL, steps=_ALL, quick=False),
-    ModelCase(
-        "roberta_mgcrp_mask_padding_eval",
-        "roberta_base_mgcrp",
-        {**_ROBERTA_SMALL, **_MASKED},
-        train=False,
-        quick=False,
-    ),
+    *_of_the_long_suite("roberta", "roberta_base", _ROBERTA_SMALL, pooling="two_layer"),
     ModelCase(
         "roberta_frozen_encoder",
         "roberta_base_mgcrp",
@@ -64,15 +65,7 @@ _ROBERTA_CASES: tuple[Case, ...] = (
         for head in ("", "_mgcrp")
     ),
     ModelCase("roberta_mgcrp_12_layers", "roberta_base_mgcrp", {**_DEEP, **_ROBERTA}, quick=False),
-    PairValuesCase(
-        "drawn_roberta",
-        "roberta_base",
-        _ROBERTA_DRAWN,
-        steps=("forward",),
-        batch=Batch(lengths=(6, 4) * 200, length=6),
-        dtypes=("float64",),
-        values="dropped_values:dropped",
-    ),
+    dropped_text_case("roberta", "roberta_base", _ROBERTA_TINY),
 )
 
 _SPANBERT_CASES: tuple[Case, ...] = (
@@ -95,13 +88,11 @@ _SPANBERT_CASES: tuple[Case, ...] = (
 _GPT: dict[str, Any] = {"type_vocab_size": 1}
 _GPT_TINY = {**_TINY, **_GPT, "intermediate_size": 48}
 _GPT_SMALL = {**_SMALL, **_GPT, "intermediate_size": 192}
-_GPT_DRAWN = {key: v for key, v in _GPT_TINY.items() if key != "head_dropout"} | _RATES
 _GPT_CASES: tuple[Case, ...] = (
     ModelCase(
         "gpt_mgcrp_tiny",
         "openai_gpt_mgcrp",
         _GPT_TINY,
-        steps=("forward", "backward"),
         dtypes=("float64",),
     ),
     ModelCase(  # a row of one token, and one that is padding from the first on
@@ -120,16 +111,7 @@ _GPT_CASES: tuple[Case, ...] = (
         batch=Batch(lengths=(8, 5, 4, 6), length=8, hole=2),
         dtypes=("float64",),
     ),
-    ModelCase("gpt_plain", "openai_gpt", _GPT_SMALL, steps=_ALL, quick=False),
-    ModelCase("gpt_plain_eval", "openai_gpt", _GPT_SMALL, train=False, quick=False),
-    ModelCase("gpt_mgcrp", "openai_gpt_mgcrp", _GPT_SMALL, steps=_ALL, quick=False),
-    ModelCase(
-        "gpt_mgcrp_mask_padding_eval",
-        "openai_gpt_mgcrp",
-        {**_GPT_SMALL, **_MASKED},
-        train=False,
-        quick=False,
-    ),
+    *_of_the_long_suite("gpt", "openai_gpt", _GPT_SMALL),
     ModelCase(
         "gpt_frozen_encoder",
         "openai_gpt_mgcrp",
@@ -153,15 +135,7 @@ _GPT_CASES: tuple[Case, ...] = (
         {**_DEEP, **_GPT, "intermediate_size": 256},
         quick=False,
     ),
-    PairValuesCase(
-        "drawn_gpt",
-        "openai_gpt",
-        _GPT_DRAWN,
-        steps=("forward",),
-        batch=Batch(lengths=(6, 4) * 200, length=6),
-        dtypes=("float64",),
-        values="dropped_values:dropped",
-    ),
+    dropped_text_case("gpt", "openai_gpt", _GPT_TINY),
 )
 
 TEXT_MODELS: tuple[Case, ...] = (*_ROBERTA_CASES, *_SPANBERT_CASES, *_GPT_CASES)

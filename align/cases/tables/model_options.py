@@ -1,8 +1,13 @@
-"""Options of small models that several tables share; dimensions are all different."""
+"""Options of small models that several tables share, and cases that several families have.
+
+Dimensions are all different.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+
+from align.cases.kinds.case_kinds import Batch, ModelCase
 
 NO_DROPOUT = {
     "head_dropout": 0.0,
@@ -37,3 +42,23 @@ SOT = {
     **IMAGE_HEAD,
 }
 SWIN = {"embed_dim": 12, "depths": (2, 1), "num_heads": (2, 3), "mlp_ratio": 2.0}
+
+
+def dropped_case(name: str, model: str, options: dict[str, Any], **more: Any) -> ModelCase:
+    """What dropout and stochastic depth drop in a whole model."""
+    return ModelCase(
+        f"drawn_{name}",
+        model,
+        options,
+        steps=("forward",),
+        dtypes=("float64",),
+        values="dropped_values:dropped",
+        **more,
+    )
+
+
+def dropped_text_case(name: str, model: str, options: dict[str, Any]) -> ModelCase:
+    """The same of a text model; the rate of its head is not given."""
+    rates = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.3}
+    given = {key: value for key, value in options.items() if key != "head_dropout"}
+    return dropped_case(name, model, given | rates, batch=Batch(lengths=(6, 4) * 200, length=6))

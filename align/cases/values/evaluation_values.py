@@ -17,7 +17,7 @@ import paddle
 import torch
 
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
-from align.cases.kinds.case_kinds import PairValuesCase
+from align.cases.kinds.case_kinds import ModelCase
 from align.cases.model_pair import ModelPair
 from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import TOLERANCES
@@ -125,7 +125,7 @@ def spans(setting: Setting) -> BothSides:
     )
 
 
-def _examples(case: PairValuesCase, lengths: Sequence[int]) -> list[dict[str, Any]]:
+def _examples(case: ModelCase, lengths: Sequence[int]) -> list[dict[str, Any]]:
     rng = np.random.default_rng(case.batch.seed)
     vocabulary = case.options["vocab_size"]
     return [

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
-from align.cases.kinds.case_kinds import TrainerCase, recipe_with
+from align.cases.kinds.case_kinds import TrainerCase
 from align.cases.model_pair import ModelPair
 from align.cases.sides import torch_side
 from align.cases.sides.trainer_program import GLOBAL_BATCH, MAX_LENGTH, SEED, TrainerRecord, train
@@ -236,7 +236,7 @@ def _reference(
 ) -> list[TrainingRun]:
     """The PyTorch loop after its first step and at its end."""
     plan = _plan(pair.case, features, seed, shards)
-    recipe = recipe_with(
+    recipe = replace(
         pair.case.recipe,
         total_steps=len(plan.ends),
         accumulate=plan.accumulation,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
 from align.cases.covered.pause import unmeasured
-from align.cases.kinds.case_kinds import Recipe, recipe_with
+from align.cases.kinds.case_kinds import Recipe
 from align.cases.sides import paddle_side, torch_side
 from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torch
 from align.frameworks.factories import unpack
@@ -136,7 +137,7 @@ def _updated(
     """
     ours = side is on_paddle
     of_side, stepping = (paddle_side, stepping_paddle) if ours else (torch_side, stepping_torch)
-    make = of_side.factory(recipe_with(recipe, schedule="constant", warmup_steps=0))
+    make = of_side.factory(replace(recipe, schedule="constant", warmup_steps=0))
     named, decayed = dict(bag.named_parameters()), of_side.decayed(bag, recipe)
     found: Arrays = {f"decayed/{name}": np.asarray(name in decayed, "int64") for name in named}
     optimizer = None
@@ -204,7 +205,7 @@ def _edits(recipe: Recipe, norm: float | None, gradients: list[Arrays]) -> dict[
     if recipe.optimizer == "hf_adamw":
         named = "no bias correction" if recipe.correct_bias else "bias corrected"
         changes[named] = {"correct_bias": not recipe.correct_bias}
-    edits = {name: (recipe_with(recipe, **change), gradients) for name, change in changes.items()}
+    edits = {name: (replace(recipe, **change), gradients) for name, change in changes.items()}
     return edits | _clippings(recipe, norm, gradients)
 
 
@@ -213,9 +214,9 @@ def _clippings(recipe: Recipe, norm: float | None, gradients: list[Arrays]) -> d
     clip = recipe.clip_norm
     if norm is None or clip is None:
         return {}
-    half = recipe_with(recipe, clip_norm=clip * min(norm, 1.0) / 2)
+    half = replace(recipe, clip_norm=clip * min(norm, 1.0) / 2)
     edits = {"clipped at half the norm": (half, gradients)}
-    unclipped = recipe_with(recipe, clip_norm=None)
+    unclipped = replace(recipe, clip_norm=None)
     if norm * clip > clip - 1e-6:  # where torch's factor min(1, c / (norm + 1e-6)) begins
         edits["no clipping"] = (unclipped, gradients)
     else:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from align.cases.kinds.case_kinds import DTYPES, ModelCase, Recipe, TimmCase, recipe_with
+from align.cases.kinds.case_kinds import DTYPES, ModelCase, TimmCase
 from align.cases.tables.cases import CASES
 from align.judge.bounds import TOLERANCES
 from align.record.results import STEPS
@@ -112,10 +112,3 @@ def test_every_bound_has_a_reason_and_every_model_case_a_bound():
         assert all(
             TOLERANCES[step, dtype] for step in judged & {*case.steps} for dtype in case.dtypes
         )
-
-
-def test_recipe_with_changes_a_copy():
-    recipe = Recipe()
-    changed = recipe_with(recipe, warmup_steps=recipe.warmup_steps + 1)
-    assert (changed.warmup_steps, recipe.warmup_steps) == (5, 4)
-    assert recipe_with(changed, warmup_steps=4) == recipe

@@ -13,7 +13,7 @@ import pytest
 from align.cases import job_sharing, runner
 from align.cases.context import Context
 from align.cases.jobs import jobs
-from align.cases.kinds.case_kinds import DTYPES, ModelCase, PairValuesCase, Recipe, ValueCase
+from align.cases.kinds.case_kinds import DTYPES, ModelCase, Recipe
 from align.cases.tables.cases import CASES
 from align.frameworks import on_paddle
 from align.record.results import STEPS
@@ -35,13 +35,13 @@ def verdict(case, step, dtype="float64"):
 
 def test_every_step_of_every_case_has_a_runner():
     assert all(runner.runner_of(case, step) for case in CASES for step in case.steps)
-    of_models = [c for c in CASES if not isinstance(c, ValueCase | PairValuesCase)]
+    of_models = [c for c in CASES if not c.values]
     assert {step for case in of_models for step in case.steps} == set(runner.RUNNERS)
 
 
 def test_every_case_names_values_that_take_its_options():
     for case in CASES:
-        if isinstance(case, ValueCase | PairValuesCase):
+        if case.values:
             module, _, name = case.values.partition(":")
             held = importlib.import_module(f"align.cases.values.{module}")
             for step in case.steps:
