@@ -79,7 +79,8 @@ class BothSides:
     Attributes:
         ours: Paddle's arrays by name (or what ``compare`` takes).
         reference: PyTorch's, in the order of execution.
-        faults: name -> ours with the fault, a function that makes it, or a `ValueFault`.
+        faults: name -> ours with the fault, a function that makes it, or a `ValueFault`. What runs
+            the product once more is a function: what it runs does not count as compared.
         place: where the faults are planted, in words.
         rule: one tolerance, or a function from the name; None for that of the step.
         oracle: the reference's float64 values, for a rule that asks for them.
@@ -171,6 +172,6 @@ def _control(name: str, fault: Any, sides: BothSides, compare: Callable) -> Cont
     planted = fault if isinstance(fault, ValueFault) else ValueFault(fault)
     ours = sides.ours if planted.ours is None else planted.ours
     reference = sides.reference if planted.reference is None else planted.reference
-    made = [side() if callable(side) else side for side in (ours, reference)]
     with unmeasured():  # what runs with a fault is not compared
+        made = [side() if callable(side) else side for side in (ours, reference)]
         return judged_control(name, compare(*made), planted.place or sides.place)

@@ -49,11 +49,13 @@ def batches(setting: Setting, *, pad: str, rows: int = 487) -> BothSides:
         reference[name] = np.split(np.concatenate(parts), range(size, rows, size))
     whole = pad == "max_length"
     faults = {
-        "longest first or not": _sorted(_of_ours(lengths, "longest" if whole else "max_length")),
-        "larger batches": _sorted(_of_ours(lengths, pad, larger=1)),
+        "longest first or not": lambda: _sorted(
+            _of_ours(lengths, "longest" if whole else "max_length")
+        ),
+        "larger batches": lambda: _sorted(_of_ours(lengths, pad, larger=1)),
     }
     if pad == "longest":
-        faults["shortest first"] = _sorted(_of_ours(_LONGEST + 4 - lengths, pad))
+        faults["shortest first"] = lambda: _sorted(_of_ours(_LONGEST + 4 - lengths, pad))
     note = f"{rows} rows"
     ours = _sorted(_of_ours(lengths, pad))
     return BothSides(

@@ -98,5 +98,5 @@ def wide_boxes(setting: Setting) -> BothSides:
         draws = UniformDraws(_numbers("erase", 0, index))
         erased = drawn_boxes(draws, (3, *_WIDE), prob=1.0, mode="const", count=2)
         reference[f"erased {index}"] = np.asarray([box for box, _ in erased])
-    faults = {"height and width exchanged": ours(*_WIDE[::-1])}
+    faults = {"height and width exchanged": lambda: ours(*_WIDE[::-1])}
     return arrays_of_images(ours(*_WIDE), reference, faults, "PyTorch")

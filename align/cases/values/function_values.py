@@ -74,7 +74,7 @@ def function(
     return BothSides(
         picked(ours),
         picked(reference),
-        {f"computed as {title}": picked(of(on_paddle, *mistaken_for))},
+        {f"computed as {title}": lambda: picked(of(on_paddle, *mistaken_for))},
         name,
         stamps=stamps(ours.stamp, reference.stamp),
     )

@@ -129,7 +129,7 @@ def smoothed(
     return BothSides(
         _named(ours),
         _named(expected),
-        {name: _named(of_ours(*given)) for name, given in faults.items()},
+        {name: lambda given=given: _named(of_ours(*given)) for name, given in faults.items()},
         "our loss",
         oracle=_named(reference("float64")) if setting.dtype != "float64" else None,
         stamps=stamps(ours.stamp, expected.stamp),

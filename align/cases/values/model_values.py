@@ -173,7 +173,7 @@ def exported(
         ours,
         expected,
         {
-            f"without {last}": ours | {"the batch": run(changed)},
+            f"without {last}": lambda: ours | {"the batch": run(changed)},
             "the rows in reverse": ours | {"the batch": ours["the batch"][::-1]},
         },
         "the batch",

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 import sot_paddle
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
+from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import ModelCase
 from align.cases.sides import paddle_side, torch_side
 from align.cases.sides.drawn_models import draw_state, make_batch
@@ -60,7 +61,7 @@ def resized(setting: Setting, *, source: Mapping[str, Any], sizes: Mapping[str, 
     shifted = np.roll(ours[name], 1, axis=1 if ours[name].ndim == 3 else 0)
     faults = {"rows shifted by one": ValueFault(ours | {name: shifted}, place=name)}
     if _BUILT not in expected:  # a fixed table is computed, not interpolated
-        with _swapped_coefficients():
+        with _swapped_coefficients(), unmeasured():
             faulty, _ = _converted(case, dtype, place, "swapped", sizes)
         faults["the other cubic parameter"] = ValueFault(faulty, place="sot_paddle.resampling")
     return BothSides(
@@ -153,7 +154,9 @@ def bicubic(setting: Setting, *, sizes: Sequence[tuple[int, int]]) -> BothSides:
         ours,
         reference,
         {
-            "a kernel of another slope": ours | {"kernel": resampling.cubic(_distances(), -0.5)},
+            "a kernel of another slope": lambda: (
+                ours | {"kernel": resampling.cubic(_distances(), -0.5)}
+            ),
             "shifted by a sample": ours | {name: np.roll(ours[name], 1, axis=1)},
         },
         "sot_paddle.resampling",

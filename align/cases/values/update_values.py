@@ -84,8 +84,8 @@ def updates(
         ours,
         reference,
         {
-            name: ValueFault(of_ours((changed, given[:1]))[0], first)
-            for name, (changed, given) in edits.items()
+            name: ValueFault(lambda edit=edit: of_ours((edit[0], edit[1][:1]))[0], first)
+            for name, edit in edits.items()
         },
         "the recipe, after the first step",
         rule=lambda name: _EXACT if name.startswith("decayed/") else TOLERANCES["optimizer", dtype],

@@ -83,17 +83,19 @@ def features(
     )
     by = _published if published_labels else _legacy
     reference = by(setting, asked, max_length, stride)
-    shorter = _padded(_rows(setting, asked, {**sizes, "stride": stride - 1}), max_length)
     spans = ours["spans"]
-    faults = {
+    faults: dict[str, Any] = {
         "answers one token later": ours | {"spans": spans + (spans > 0)},
         "an answer cut by its window": ours | {"spans": np.maximum(spans, 1)},
         "the question's types exchanged": ours | {"token_type_ids": 1 - ours["token_type_ids"]},
     }
     if len(spans) > len(asked):
-        faults["windows that share one token less"] = shorter
+        shorter = sizes | {"stride": stride - 1}
+        faults["windows that share one token less"] = lambda: _padded(
+            _rows(setting, asked, shorter), max_length
+        )
     if published_labels:
-        faults["the right labels"] = _padded(_rows(setting, asked, sizes), max_length)
+        faults["the right labels"] = lambda: _padded(_rows(setting, asked, sizes), max_length)
     return BothSides(
         ours,
         reference,
@@ -226,10 +228,10 @@ def decoding(setting: Setting, *, null_score: str, n_best: int = 5, tokens: int 
         found(),
         reference,
         {
-            "the other null score": found(null_score=other),
-            "longer answers": found(max_tokens=3 * tokens),
-            "fewer starts and ends": found((1, 1)),
-            "a threshold": found(threshold=-5.0),
+            "the other null score": lambda: found(null_score=other),
+            "longer answers": lambda: found(max_tokens=3 * tokens),
+            "fewer starts and ends": lambda: found((1, 1)),
+            "a threshold": lambda: found(threshold=-5.0),
         },
         "the answers",
         framework_free=True,
@@ -300,11 +302,14 @@ def scores(setting: Setting, *, null_limit: float) -> BothSides:
         found,
         theirs[0] | _prefixed(without, theirs[2]),
         {
-            "another limit": found | ours(null_limit=0.5 if null_limit == 1.0 else 0.2),
-            "an article that counts": found | ours(answers=given | {"same 0": "those Normans"}),
+            "another limit": lambda: found | ours(null_limit=0.5 if null_limit == 1.0 else 0.2),
+            "an article that counts": lambda: (
+                found | ours(answers=given | {"same 0": "those Normans"})
+            ),
             "a fraction instead of per cent": {name: value / 100 for name, value in found.items()},
-            "one question less": found
-            | ours(answers={n: t for n, t in given.items() if n != "wrong 1"}),
+            "one question less": lambda: (
+                found | ours(answers={n: t for n, t in given.items() if n != "wrong 1"})
+            ),
         },
         "the scores",
         framework_free=True,
