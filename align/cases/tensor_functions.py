@@ -1,13 +1,18 @@
-"""A function of tensors run on one side: its value and the gradients of its inputs, as arrays."""
+"""A function of tensors, or a model, run on one side: arrays in, and who computed what came out."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+import paddle
+import torch
 
+from align.cases.covered.pause import unmeasured
+from align.frameworks import on_paddle
 from align.record.arrays import Arrays
 
 
@@ -48,3 +53,22 @@ def computed(
     total.backward()
     gradients = [side.numpy(leaf.grad) for leaf in leaves if leaf.grad is not None]
     return Computed(side.numpy(value), gradients, side.stamp(value))
+
+
+def called(side: ModuleType, model: Any, batch: Mapping[str, np.ndarray], dtype: str) -> Any:
+    """What a model of one side makes of a batch, its labels left out; no gradients are recorded.
+
+    Args:
+        side: `align.frameworks.on_paddle` or `on_torch`.
+        model: in the mode in which it is to be run.
+        batch: arrays by the names of the model's arguments.
+        dtype: precision of the model.
+    """
+    ours = side is on_paddle
+    inputs = {name: side.tensor(array) for name, array in batch.items() if name != "labels"}
+    with (
+        contextlib.nullcontext() if ours else unmeasured(),
+        side.default_dtype(dtype),
+        paddle.no_grad() if ours else torch.no_grad(),
+    ):
+        return model(**inputs)

@@ -19,9 +19,9 @@ from unittest import mock
 import numpy as np
 import paddle
 
-from align.cases.sides import paddle_side
 from align.cases.sides.paddle_images import train_config
 from align.cases.sides.torch_images import text_numbers
+from align.frameworks import on_paddle
 from align.record.arrays import Arrays, TrainingRun
 from align.weights.formats.checkpoint_reading import read_for_model
 from sot_paddle import distributed
@@ -121,7 +121,7 @@ def _noted(found: ImageTrainerRun):
         applies = trainer.optimizer._apply_decay_param_fun
         named = list(trainer.model.named_parameters())
         found.run.decayed = {name for name, p in named if applies is None or applies(p.name)}
-        found.run.stamp = paddle_side.stamp(named[0][1])
+        found.run.stamp = on_paddle.stamp(named[0][1])
         loss = original(trainer, model, inputs, *more)
         found.run.losses.append(float(loss))
         return loss

@@ -12,8 +12,7 @@ import paddle
 
 import sot_paddle
 from align.cases.kinds.case_kinds import WORDS_DIM, ModelCase, Recipe
-from align.frameworks.on_paddle import default_dtype, numpy, stamp
-from align.record.arrays import Arrays
+from align.frameworks.on_paddle import default_dtype, numpy
 from sot_paddle.config import HeadConfig
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads import build_head
@@ -81,8 +80,8 @@ class PaddleOnStates(paddle.nn.Layer):
         return self.head(states, taps), taps
 
 
-def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> paddle.nn.Layer:
-    """Build the product's model of a case and load its weights strictly."""
+def build(case: ModelCase, dtype: str) -> paddle.nn.Layer:
+    """Build the product's model of a case."""
     with default_dtype(dtype):
         if case.subject == "words":
             model: paddle.nn.Layer = PaddleWordsOnly(case.options, WORDS_DIM, case.num_classes)
@@ -90,8 +89,6 @@ def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> paddle.nn
             model = PaddleOnStates(case.model, case.options, case.num_classes)
         else:
             model = sot_paddle.create_model(case.model, case.num_classes, **case.options)
-    if state is not None:
-        load_state(model, state)
     model.train() if case.train else model.eval()
     return model
 
@@ -127,16 +124,6 @@ def loss(logits, labels: paddle.Tensor) -> paddle.Tensor:
     """The product's loss: soft targets (B, K) are those of images."""
     chosen = image_loss if labels.ndim == 2 else classification_loss
     return chosen(logits, labels)
-
-
-def forward(
-    model: paddle.nn.Layer, batch: Mapping[str, np.ndarray], dtype: str
-) -> tuple[np.ndarray, dict[str, Any]]:
-    """The logits of a batch, and who computed them."""
-    inputs = {name: paddle.to_tensor(value) for name, value in batch.items() if name != "labels"}
-    with default_dtype(dtype), paddle.no_grad():
-        logits = model(**inputs)
-    return numpy(logits), stamp(logits)
 
 
 def _optimizer(model: paddle.nn.Layer, recipe: Recipe, learning_rate):

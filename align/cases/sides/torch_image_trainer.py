@@ -13,6 +13,8 @@ import torch
 from align.cases.kinds.case_kinds import ImageTrainerCase
 from align.cases.model_pair import ModelPair
 from align.cases.sides import torch_side
+from align.cases.tensor_functions import called
+from align.frameworks import on_torch
 from align.record.arrays import Arrays, TrainingRun
 from sot_torch_ref.train.image_scores import best_evaluation, image_scores
 from sot_torch_ref.train.losses import smooth_one_hot
@@ -71,7 +73,8 @@ def evaluate(
     found = []
     for run in runs:
         raw, averaged = (_loaded(pair, state).eval() for state in (run.state, run.average))
-        logits = [_logits(model, batch, pair.dtype) for model in (raw, averaged)]
+        images = {"images": batch["images"]}
+        logits = [called(on_torch, model, images, pair.dtype) for model in (raw, averaged)]
         moving = _by_batches(averaged.train(), batch, pair.dtype, case.batch_size)
         found.append(Evaluated(len(run.losses), labels, *logits, moving))
     return found
@@ -87,17 +90,12 @@ def _loaded(pair: ModelPair, state: Arrays) -> torch.nn.Module:
     return model
 
 
-def _logits(model: torch.nn.Module, batch: Arrays, dtype: str) -> torch.Tensor:
-    with torch.no_grad(), torch_side.default_dtype(dtype):
-        return model(torch.from_numpy(batch["images"]))
-
-
 def _by_batches(model: torch.nn.Module, batch: Arrays, dtype: str, size: int) -> torch.Tensor:
     parts = [
         {"images": batch["images"][start : start + size]}
         for start in range(0, len(batch["images"]), size)
     ]
-    return torch.cat([_logits(model, part, dtype) for part in parts])
+    return torch.cat([called(on_torch, model, part, dtype) for part in parts])
 
 
 def reported(

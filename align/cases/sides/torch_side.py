@@ -80,8 +80,8 @@ class TorchOnStates(torch.nn.Module):
 
 
 @unmeasured()
-def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> torch.nn.Module:
-    """Build the reference model of a case and load its weights strictly."""
+def build(case: ModelCase, dtype: str) -> torch.nn.Module:
+    """Build the reference model of a case."""
     with default_dtype(dtype):
         if case.subject == "words":
             model: torch.nn.Module = TorchWordsOnly(case.options, WORDS_DIM, case.num_classes)
@@ -93,8 +93,6 @@ def build(case: ModelCase, dtype: str, state: Arrays | None = None) -> torch.nn.
             model = TimmReference(case)
         else:
             model = sot_torch_ref.create_model(case.model, case.num_classes, **case.options)
-    if state is not None:
-        load_state(model, state)
     return model.train(case.train)
 
 
@@ -134,16 +132,6 @@ def loss(logits, labels: torch.Tensor) -> torch.Tensor:
 
 def _loss(logits, labels: np.ndarray) -> torch.Tensor:
     return loss(logits, torch.from_numpy(labels))
-
-
-@unmeasured()
-def forward(
-    model: torch.nn.Module, batch: Mapping[str, np.ndarray], dtype: str
-) -> tuple[np.ndarray, dict[str, Any]]:
-    """The logits of a batch, and who computed them."""
-    with default_dtype(dtype), torch.no_grad():
-        logits = _logits(model, batch)
-    return numpy(logits), stamp(logits)
 
 
 def _optimizer(model: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:

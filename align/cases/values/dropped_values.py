@@ -28,7 +28,8 @@ import torch
 
 from align.cases.both_sides import BothSides, Setting, stamps
 from align.cases.model_pair import ModelPair
-from align.cases.sides import built_torch, paddle_side, torch_side
+from align.cases.sides import built_torch, paddle_side
+from align.cases.tensor_functions import called
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
 from align.record.recording import ROOT
@@ -74,10 +75,9 @@ def _passed(pair: ModelPair, side: ModuleType, train: bool) -> tuple[Draws, Mapp
     model = pair.model if ours else pair.fresh_reference()
     model.train() if train else model.eval()
     kept = paddle_side.buffers_kept(model) if ours else contextlib.nullcontext()
-    run = paddle_side.forward if ours else torch_side.forward
     with drawn(side, model, _SEED) as draws, kept:
-        _, stamp = run(model, pair.batch, pair.dtype)
-    return draws, stamp
+        made = called(side, model, pair.batch, pair.dtype)
+    return draws, side.stamp(made)
 
 
 def _renamed(draws: Draws) -> dict[str, DroppedDraw]:

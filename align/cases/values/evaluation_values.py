@@ -19,6 +19,7 @@ import torch
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
 from align.cases.kinds.case_kinds import ModelCase
 from align.cases.model_pair import ModelPair
+from align.cases.tensor_functions import called
 from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
@@ -205,12 +206,7 @@ def _collate(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
 def _alone(pair: ModelPair, examples: list[dict[str, Any]]) -> list[Any]:
     """What the reference says of each example by itself."""
     model = pair.fresh_reference().eval()
-    rows = []
-    with torch.no_grad(), on_torch.default_dtype(pair.dtype):
-        for example in examples:
-            inputs = _collate([example])
-            inputs.pop("labels")
-            rows.append(model(**{name: torch.from_numpy(v) for name, v in inputs.items()}))
+    rows = [called(on_torch, model, _collate([example]), pair.dtype) for example in examples]
     model.train(pair.case.train)
     return rows
 

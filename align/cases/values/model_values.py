@@ -16,6 +16,7 @@ from paddle import _C_ops
 
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
 from align.cases.planted_controls import MODEL_FAULTS, planted
+from align.cases.tensor_functions import called
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays, cast
 from align.record.tolerance import Tolerance
@@ -155,9 +156,7 @@ def exported(
         return graph({name: value.astype(given[name].dtype) for name, value in inputs.items()})
 
     def theirs(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        with on_torch.default_dtype(dtype), torch.no_grad():
-            tensors = {name: torch.from_numpy(value) for name, value in inputs.items()}
-            return on_torch.numpy(reference(**tensors))
+        return on_torch.numpy(called(on_torch, reference, inputs, dtype))
 
     calls = {"the batch": batch, "one row": {name: value[1:2] for name, value in batch.items()}}
     if "images" not in batch:

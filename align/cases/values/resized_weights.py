@@ -24,6 +24,8 @@ from align.cases.covered.pause import unmeasured
 from align.cases.kinds.case_kinds import ModelCase
 from align.cases.sides import paddle_side, torch_side
 from align.cases.sides.drawn_models import draw_state, make_batch
+from align.cases.tensor_functions import called
+from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
 from align.weights import build_plan, convert_file
@@ -82,9 +84,9 @@ def _reference(case: ModelCase, dtype: str, state: Arrays) -> tuple[Arrays, dict
     torch_side.load_state(model, resized)
     shapes = {name: tuple(value.shape) for name, value in resized.items()}
     named = build_plan(_LAYOUT, case.model, shapes).apply(resized)
-    made, stamp = torch_side.forward(model, _batch(case, dtype), dtype)
-    logits = {"logits": made} if dtype == "float64" else {}
-    return {**built, **named, **logits}, stamp
+    made = called(on_torch, model, _batch(case, dtype), dtype)
+    logits = {"logits": on_torch.numpy(made)} if dtype == "float64" else {}
+    return {**built, **named, **logits}, on_torch.stamp(made)
 
 
 def _resized(name: str, old: np.ndarray, own: np.ndarray, *, fixed: bool) -> np.ndarray:
@@ -116,10 +118,10 @@ def _converted(
     file = place / f"{name}.safetensors"
     convert_file(place / _SOURCE, file, _LAYOUT, case.model, **sizes)
     sot_paddle.load_weights(model, file)
-    made, stamp = paddle_side.forward(model, _batch(case, dtype), dtype)
+    made = called(on_paddle, model, _batch(case, dtype), dtype)
     held = {key: tensor.numpy().copy() for key, tensor in model.state_dict().items()}
-    logits = {"logits": made} if dtype == "float64" else {}
-    return {**built, **held, **logits}, stamp
+    logits = {"logits": on_paddle.numpy(made)} if dtype == "float64" else {}
+    return {**built, **held, **logits}, on_paddle.stamp(made)
 
 
 @contextlib.contextmanager
