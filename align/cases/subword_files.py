@@ -29,6 +29,7 @@ AWKWARD = (
 """Texts that tokenizers like to disagree on."""
 
 _UNKNOWN = "<unk>"
+_SUFFIX = "</w>"
 _PIECES = "spm.model"
 _COUNTED = (
     *("1, 2, 3, 1, 20, 1, 2,", "x1, x2, x1, x3, x1, x2,", "20, 20, 20, 20, 20,"),
@@ -52,15 +53,29 @@ def train_vocabulary(folder: Path, family: str, texts: Sequence[str]) -> Path:
         options["special_tokens"] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
         options["initial_alphabet"] = pre_tokenizers.ByteLevel.alphabet()
     else:
-        made = Tokenizer(models.BPE(unk_token=_UNKNOWN, end_of_word_suffix="</w>"))
+        made = Tokenizer(models.BPE(unk_token=_UNKNOWN, end_of_word_suffix=_SUFFIX))
         made.normalizer = normalizers.BertNormalizer(lowercase=True)
         made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        options |= {"special_tokens": [_UNKNOWN], "end_of_word_suffix": "</w>"}
+        options |= {
+            "special_tokens": [_UNKNOWN, *_last_letters(made, texts)],
+            "end_of_word_suffix": _SUFFIX,
+        }
     made.train_from_iterator(list(texts), trainers.BpeTrainer(**options))
     made.model.save(str(folder))
     merges = folder / "merges.txt"
     merges.write_bytes(merges.read_bytes().replace(b"\n", b"\r\n"))
     return folder
+
+
+def _last_letters(tokenizer: Any, texts: Sequence[str]) -> list[str]:
+    """The letters that end a word, with the suffix, in an order.
+
+    The trainer numbers those that it does not know as it meets them, in the order of a hash table,
+    which is another in every process; of equally frequent pairs the number decides.
+    """
+    normal = (tokenizer.normalizer.normalize_str(text) for text in texts)
+    words = (word for text in normal for word in tokenizer.pre_tokenizer.pre_tokenize_str(text))
+    return sorted({f"{word[-1]}{_SUFFIX}" for word, _ in words})
 
 
 def _train_sentence_pieces(folder: Path, texts: Sequence[str]) -> Path:
