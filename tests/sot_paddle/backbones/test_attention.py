@@ -1,4 +1,7 @@
-"""Attention kernels against a loop over pairs of tokens, their gradients, and their names."""
+"""Names of attention kernels and projections; places and spans against a loop over tokens.
+
+The terms of the scores and their gradients are held in the whole layer: test_conv_attention.py.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ import pytest
 
 from sot_paddle.backbones import attention
 from sot_paddle.backbones.attention import (
-    TERMS,
     Kernel,
     Projection,
     parse_kernel,
@@ -18,63 +20,15 @@ from sot_paddle.backbones.attention import (
     relative_places,
 )
 
-B, H, S, D, REACH = 2, 3, 7, 4, 2
-WIDTH = 2 * REACH + 1
-SHAPES = {"convfixed": (1, H, 1, WIDTH), "convq": (D, WIDTH), "convk": (D, WIDTH)}
+B, H, REACH = 2, 3, 2
 
 
 def rho(i, j):
     return min(max(j - i, -REACH), REACH) + REACH
 
 
-def by_hand(name, q, k, weight):
-    scores = np.zeros((B, H, S, S))
-    for b, h, i, j in itertools.product(range(B), range(H), range(S), range(S)):
-        scores[b, h, i, j] = {
-            "qk": lambda b, h, i, j: q[b, h, i] @ k[b, h, j] / D**0.5,
-            "convfixed": lambda b, h, i, j: weight[0, h, 0, rho(i, j)],
-            "convq": lambda b, h, i, j: q[b, h, i] @ weight[:, rho(i, j)] / D**0.5,
-            "convk": lambda b, h, i, j: k[b, h, j] @ weight[:, rho(j, i)] / D**0.5,
-        }[name](b, h, i, j)
-    return scores
-
-
 def drawn(*shape):
     return np.random.default_rng(sum(shape)).normal(size=shape)
-
-
-INPUTS = ("queries", "keys", "weight")
-
-
-def scores_of(name, arrays):
-    tensors = [None if a is None else paddle.to_tensor(a, stop_gradient=False) for a in arrays]
-    given = dict(zip(INPUTS, tensors, strict=True)) | {"places": relative_places(S, REACH)}
-    return TERMS[name].scores(*(given[one] for one in TERMS[name].inputs)), tensors
-
-
-@pytest.mark.parametrize("name", TERMS)
-def test_a_term_is_its_formula_and_has_its_gradient(name, float64):
-    weight = drawn(*SHAPES[name]) if name in SHAPES else None
-    arrays = [drawn(B, H, S, D), drawn(B, H, S, D) + 0.3, weight]
-    made, tensors = scores_of(name, arrays)
-    np.testing.assert_allclose(made.expand([B, H, S, S]), by_hand(name, *arrays), atol=1e-14)
-    factor = paddle.to_tensor(drawn(*made.shape))
-    (made * factor).sum().backward()
-    uses = [one in TERMS[name].inputs for one in INPUTS]
-    assert uses[2] is (TERMS[name].shape is not None)
-    for place, (tensor, used) in enumerate(zip(tensors, uses, strict=True)):
-        if not used:
-            assert tensor is None or tensor.grad is None
-            continue
-        at = tuple(size // 2 for size in tensor.shape)
-        ends = []
-        for step in (1e-6, -1e-6):
-            moved = [None if a is None else a.copy() for a in arrays]
-            moved[place][at] += step
-            ends.append(float((scores_of(name, moved)[0] * factor).sum()))
-        np.testing.assert_allclose(tensor.grad.numpy()[at], (ends[0] - ends[1]) / 2e-6, rtol=1e-7)
-    if weight is not None:
-        assert list(weight.shape) == TERMS[name].shape(H, D, WIDTH)
 
 
 @pytest.mark.parametrize("length", [1, 3, 12])

@@ -7,7 +7,6 @@ import paddle
 import pytest
 
 from sot_paddle import create_model
-from sot_paddle.backbones.conv_bert import ConvEncoderConfig, TokenProjection
 
 SIZES = {
     "hidden_size": 12,
@@ -57,20 +56,6 @@ def test_the_factor_is_trained_only_when_scaled():
         factor = dict(model.named_parameters())[f"{ATTENTION}factor"]
         assert factor.stop_gradient is not trained
         assert factor.tolist() == [1.0] * 4
-
-
-def test_a_mixed_projection_is_convolved_first(float64):
-    config = ConvEncoderConfig(**SIZES, qk="convolution_depth_mixed_no_act 1 1")
-    layer = TokenProjection(config, config.qk_projection, 12)
-    x = paddle.to_tensor(np.random.default_rng(0).normal(size=(2, 6, 12)))
-    made = layer(x).numpy()
-    np.testing.assert_allclose(made[..., 6:], layer.linear(x).numpy())
-    padded = np.pad(x.numpy(), ((0, 0), (1, 1), (0, 0)))
-    kernel = layer.conv.weight.numpy()[:, 0]  # (12, 3)
-    convolved = sum(padded[:, k : k + 6] * kernel[:, k] for k in range(3))
-    convolved = convolved + layer.conv.bias.numpy()
-    expected = convolved @ layer.pointwise.weight.numpy() + layer.pointwise.bias.numpy()
-    np.testing.assert_allclose(made[..., :6], expected, atol=1e-14)
 
 
 @pytest.mark.parametrize(
