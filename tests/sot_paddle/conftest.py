@@ -31,17 +31,34 @@ TINY_BERT = {
 
 
 @pytest.fixture(autouse=True)
-def _seed() -> None:
+def _seed_and_default_dtype() -> Iterator[None]:
+    """The same seed for every test, and Paddle's default dtype as it was: a command sets it."""
     paddle.seed(20210420)
+    before = paddle.get_default_dtype()
+    yield
+    paddle.set_default_dtype(before)
 
 
 @pytest.fixture
-def float64() -> Iterator[None]:
-    """Build and compute in float64, then restore Paddle's default dtype."""
-    before = paddle.get_default_dtype()
+def float64() -> None:
+    """Build and compute in float64."""
     paddle.set_default_dtype("float64")
-    yield
-    paddle.set_default_dtype(before)
+
+
+@pytest.fixture
+def ran(capfd) -> Callable[..., tuple[int, list[str], str]]:
+    """Run a command's function in this process: status, lines on stdout, what stderr said."""
+
+    def start(run_command: Callable[[list[str]], int], *arguments: object):
+        capfd.readouterr()
+        try:
+            status = run_command([*map(str, arguments)])
+        except SystemExit as refused:  # argparse's own
+            status = refused.code
+        seen = capfd.readouterr()
+        return status, seen.out.splitlines(), seen.err
+
+    return start
 
 
 @pytest.fixture

@@ -6,28 +6,15 @@ import io
 import json
 import sys
 
-import paddle
 import pytest
 
 from sot_paddle.deploy import export_command, predict_command
 
 
 @pytest.fixture
-def run(capfd):
+def run(ran):
     """Status, lines on stdout and stderr of a command."""
-    dtype = paddle.get_default_dtype()
-
-    def start(command, *arguments: object) -> tuple[int, list[str], str]:
-        capfd.readouterr()
-        try:
-            status = command.run_command(list(map(str, arguments)))
-        except SystemExit as refused:  # argparse's own
-            status = refused.code
-        seen = capfd.readouterr()
-        return status, seen.out.splitlines(), seen.err
-
-    yield start
-    paddle.set_default_dtype(dtype)
+    return lambda command, *arguments: ran(command.run_command, *arguments)
 
 
 def test_export_then_predict_a_file_and_stdin(exports, run, tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import paddle
 import pytest
 from PIL import Image
 
@@ -11,20 +10,9 @@ from sot_paddle.explain.command import run_command
 
 
 @pytest.fixture
-def run(capfd):
-    dtype = paddle.get_default_dtype()
-
-    def start(*arguments: object) -> tuple[int, list[str], str]:
-        capfd.readouterr()
-        try:
-            status = run_command([*map(str, arguments), "--cpu"])
-        except SystemExit as refused:  # argparse's own
-            status = refused.code
-        seen = capfd.readouterr()
-        return status, seen.out.splitlines(), seen.err
-
-    yield start
-    paddle.set_default_dtype(dtype)
+def run(ran):
+    """Status, lines on stdout and stderr of the command."""
+    return lambda *arguments: ran(run_command, *arguments, "--cpu")
 
 
 def test_images_of_every_class(tiny, run, tmp_path) -> None:

@@ -8,12 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import paddle
 import pytest
 
 from sot_paddle.train import image_command
 from sot_paddle.train.text_command import run_command
-from tests.sot_paddle.train import tiny_images, tiny_run
+from tests.sot_paddle.train import state_files, tiny_images, tiny_run
 from tests.sot_paddle.train.run_output import Started
 
 
@@ -58,9 +57,7 @@ def tiny(tiny_folders, tiny_files, capfd):
         status = run_command(command(out, *more), tiny_files.no_conversion)
         return status, capfd.readouterr().err
 
-    dtype = paddle.get_default_dtype()
-    yield Tiny(data, model, command, start)
-    paddle.set_default_dtype(dtype)
+    return Tiny(data, model, command, start)
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +73,12 @@ def finished(tiny_folders, tmp_path_factory) -> Path:
 def done(finished, tmp_path) -> Path:
     """A copy of that folder."""
     return Path(shutil.copytree(finished, tmp_path / "out", symlinks=True))
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory) -> Path:
+    """The folder of a tiny language model with weights."""
+    return state_files.write_encoder(tmp_path_factory.mktemp("encoder") / "tiny")
 
 
 @dataclass(frozen=True)
@@ -104,9 +107,7 @@ def command(capfd):
 
         return Command(program, start)
 
-    dtype = paddle.get_default_dtype()
-    yield make
-    paddle.set_default_dtype(dtype)
+    return make
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,4 @@ def images(image_folder, image_files, capfd):
         status = image_command.run_command(flags, convert)
         return status, capfd.readouterr().err
 
-    dtype = paddle.get_default_dtype()
-    yield TinyImages(image_folder, image_files, start)
-    paddle.set_default_dtype(dtype)
+    return TinyImages(image_folder, image_files, start)

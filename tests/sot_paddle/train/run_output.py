@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.checkpoint import read_tensors
+from sot_paddle.tasks.glue_options import TrainConfig
+from sot_paddle.train import run_folder
 from sot_paddle.train.folder_lock import LOCK
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -62,6 +64,18 @@ class Started:
         assert f"continuing from {first}" in self.done(parts, *flags)
         assert metrics(parts)["last"] == metrics(whole)["last"]
         assert_same_last(parts, whole, ("model.safetensors", "optimizer.safetensors"))
+
+
+def glue_config(**more: object) -> TrainConfig:
+    """Options of a training, of which a folder is opened."""
+    fields = {"task_name": "RTE", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
+    return TrainConfig(**(fields | {"do_train": True} | more))
+
+
+def opened(root: Path, config: TrainConfig) -> Path | None:
+    """The checkpoint that a run begins at."""
+    with run_folder.open_run(root, config, {}, {}) as checkpoint:
+        return checkpoint
 
 
 def content_of(folder: Path) -> dict[str, bytes]:

@@ -16,11 +16,6 @@ from tests.sot_paddle.train.tiny_run import no_conversion
 
 
 @pytest.fixture(scope="module")
-def encoder(tmp_path_factory) -> Path:
-    return state_files.write_encoder(tmp_path_factory.mktemp("encoder") / "tiny")
-
-
-@pytest.fixture(scope="module")
 def squad(tmp_path_factory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("squad")
     return (

@@ -2,7 +2,7 @@ import numpy as np
 import paddle
 import pytest
 
-from sot_paddle import create_model, distributed
+from sot_paddle import distributed
 from sot_paddle.heads.pooling import TokenBatchNorm
 from tests.sot_paddle.train.run_output import ROOT, arrays_of, launch
 
@@ -15,25 +15,12 @@ EXACT = (
 )
 
 
-def test_one_process_needs_no_reduction():
+def test_one_process_needs_no_reduction(tiny_bert):
     x = paddle.to_tensor([1.0, 2.0])
     assert distributed.sum_across_processes(x) is x
     assert distributed.gather("a") == ["a"]
     assert distributed.mean_across_processes(3.5) == 3.5
-    assert distributed.synchronise_batch_norm(create_tiny()) == 0
-
-
-def create_tiny():
-    return create_model(
-        "bert_base_mgcrp",
-        hidden_size=12,
-        num_hidden_layers=1,
-        num_attention_heads=3,
-        intermediate_size=8,
-        vocab_size=9,
-        q_dim=4,
-        k_dim=3,
-    )
+    assert distributed.synchronise_batch_norm(tiny_bert()) == 0
 
 
 def test_first_process_failures_are_raised():

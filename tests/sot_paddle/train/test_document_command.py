@@ -11,7 +11,7 @@ import pytest
 from sot_paddle.deploy.trained import open_trained
 from sot_paddle.train.document_command import run_command
 from sot_paddle.train.text_model import load_trained_text
-from tests.sot_paddle.train import state_files, tiny_run
+from tests.sot_paddle.train import tiny_run
 from tests.sot_paddle.train.run_output import metrics
 
 LONG = 30
@@ -35,9 +35,8 @@ def write_tables(folder: Path, rows: int = 24) -> Path:
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("documents")
-    return state_files.write_encoder(folder / "tiny"), write_tables(folder / "tables")
+def files(tmp_path_factory, encoder) -> tuple[Path, Path]:
+    return encoder, write_tables(tmp_path_factory.mktemp("documents") / "tables")
 
 
 @pytest.fixture

@@ -21,11 +21,6 @@ from tests.sot_paddle.train import state_files
 from tests.sot_paddle.train.tiny_run import no_conversion
 
 
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory) -> Path:
-    return state_files.write_encoder(tmp_path_factory.mktemp("encoder") / "tiny")
-
-
 @pytest.fixture
 def store(tiny_folders, encoder, tmp_path, capfd):
     """Run the command into ``tmp_path/states``: (status, what it said)."""

@@ -22,9 +22,9 @@ from sot_paddle.train.model_folder import write_weights
 from sot_paddle.weights import save_weights
 from tests.sot_paddle.train.run_output import only_line
 
-TINY = ("token_type=patch", "patch_size=8", "embed_dim=12", "depth=1", "num_heads=3")
-TINY += ("wr_dim=4", "head_num_heads=2")
-OPTIONS = [text for option in TINY for text in ("--set", option)]
+TINY = {"token_type": "patch", "patch_size": 8, "embed_dim": 12, "depth": 1}
+TINY |= {"num_heads": 3, "wr_dim": 4, "head_num_heads": 2}
+OPTIONS = [text for name, value in TINY.items() for text in ("--set", f"{name}={value}")]
 
 
 class Evaluation:
@@ -156,9 +156,7 @@ def test_imagenet_a_takes_the_best_of_its_200_columns(evaluation, tmp_path):
     for synset in SYNSETS:
         (root / synset).mkdir(parents=True)
         Image.new("RGB", (16, 16)).save(root / synset / "0.png")
-    options = {"token_type": "patch", "patch_size": 8, "embed_dim": 12, "depth": 1}
-    options |= {"num_heads": 3, "wr_dim": 4, "head_num_heads": 2, "img_size": 16}
-    model = create_model("sot_tiny", **options)
+    model = create_model("sot_tiny", **TINY, img_size=16)
     for parameter in model.head.parameters():
         parameter.set_value(paddle.zeros_like(parameter))
     bias = np.zeros(1000, "float32")
@@ -193,9 +191,7 @@ def test_a_trained_folder_whose_classes_are_not_imagenet_s_is_refused(evaluation
     for index, synset in zip(INDICES, SYNSETS, strict=True):
         classes[index] = synset
     classes[INDICES[3]], classes[INDICES[3] + 1] = classes[INDICES[3] + 1], classes[INDICES[3]]
-    options = {"token_type": "patch", "patch_size": 8, "embed_dim": 12, "depth": 1}
-    options |= {"num_heads": 3, "wr_dim": 4, "head_num_heads": 2, "img_size": 16}
-    model = create_model("sot_tiny", **options)
+    model = create_model("sot_tiny", **TINY, img_size=16)
     config = ImageModelConfig(
         model="sot_tiny",
         num_classes=1000,

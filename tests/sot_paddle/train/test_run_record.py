@@ -3,13 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import checkpointing, folder_lock, run_folder, run_record
-
-
-def _config(**more):
-    fields = {"task_name": "RTE", "data_dir": "d", "model_name_or_path": "m", "output_dir": "o"}
-    return TrainConfig(**(fields | {"do_train": True} | more))
+from tests.sot_paddle.train.run_output import glue_config, opened
 
 
 def _fill(folder):
@@ -25,12 +20,6 @@ def _run(root):
     run_folder.write_entry(root, run_folder.RUN, {})
     checkpointing.write_checkpoint(root, 5, _fill)
     return root
-
-
-def _opened(root, config):
-    """The checkpoint that a run begins at."""
-    with run_folder.open_run(root, config, {}, {}) as checkpoint:
-        return checkpoint
 
 
 def test_only_what_was_written_is_removed_folders_with_it(tmp_path):
@@ -54,7 +43,7 @@ def test_a_pointer_that_is_put_back_is_entered(tmp_path):
     checkpointing.settle(root)
     assert (root / "last").resolve() == root / "checkpoint-5"
     assert run_record.first_foreign(root) is None
-    assert _opened(root, _config(output_dir=str(root))) == root / "checkpoint-5"
+    assert opened(root, glue_config(output_dir=str(root))) == root / "checkpoint-5"
 
 
 def test_without_a_record_nothing_is_entered_and_everything_is_foreign(tmp_path):
@@ -132,15 +121,15 @@ def test_a_record_that_is_a_link_is_not_read(tmp_path):
 def test_a_kill_before_the_record_was_there_leaves_a_folder_that_can_be_used(tmp_path):
     (tmp_path / f".writing-{run_record.RECORD}-77.0").write_text("{", encoding="utf-8")
     (tmp_path / folder_lock.LOCK).write_text("", encoding="utf-8")
-    assert _opened(tmp_path, _config()) is None
-    assert _opened(tmp_path, _config(overwrite_output_dir=True)) is None
+    assert opened(tmp_path, glue_config()) is None
+    assert opened(tmp_path, glue_config(overwrite_output_dir=True)) is None
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 def test_a_discarded_checkpoint_does_not_come_back_when_starting_afresh(tmp_path):
     root = _run(tmp_path / "out")
     os.replace(root / "checkpoint-5", root / ".discarded-checkpoint-5-77")
-    assert _opened(root, _config(overwrite_output_dir=True)) is None
+    assert opened(root, glue_config(overwrite_output_dir=True)) is None
     assert not checkpointing.list_checkpoints(root)
 
 
@@ -155,10 +144,10 @@ def test_a_removal_that_was_killed_is_finished_by_the_next_one(tmp_path, monkeyp
 
     monkeypatch.setattr(Path, "unlink", killed)
     with pytest.raises(KeyboardInterrupt):
-        _opened(root, _config(overwrite_output_dir=True))
+        opened(root, glue_config(overwrite_output_dir=True))
     monkeypatch.undo()
     assert 0 < len([path for path in root.rglob("*") if path.is_file()]) < 6
-    assert _opened(root, _config(overwrite_output_dir=True)) is None
+    assert opened(root, glue_config(overwrite_output_dir=True)) is None
     left = {run_record.RECORD, run_folder.RUN, folder_lock.LOCK}
     assert {path.name for path in root.iterdir()} == left
 
