@@ -1,10 +1,11 @@
-"""No NaN and no infinity: not in options, not in a checkpoint, not in what a run continues from."""
+"""No NaN and no infinity: not in sizes, not in a checkpoint, not in what a run continues from.
+
+The options of the commands: test_owned_folder.py.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import typing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,25 +15,13 @@ import pytest
 
 from sot_paddle import reading
 from sot_paddle.checkpoint import read_tensors, write_tensors
-from sot_paddle.command_line import parse
 from sot_paddle.config import EncoderConfig, build_record
-from sot_paddle.tasks.glue_options import TrainConfig
 from sot_paddle.train import checkpointing, ema, exact_state, trainer
 from sot_paddle.train.checkpointing import first_nonfinite
-from sot_paddle.train.image_flags import EVALUATION, TRAINING
-from sot_paddle.train.text_command import COMMAND as TEXT
 from tests.sot_paddle.train import tiny_run
 
 STEPS = ("--max_steps", "4", "--save_steps", "1", "--logging_steps", "1")
-NAMES = ("--task_name", "RTE", "--data_dir", "d", "--model_name_or_path", "m", "--output_dir", "o")
 POSITIONS = "bert.embeddings.position_embeddings.weight"
-BAD = {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}
-"""Numbers that no option takes, on a command line and in YAML."""
-
-
-def _floats(record: type) -> list[str]:
-    hints = typing.get_type_hints(record)
-    return [f.name for f in dataclasses.fields(record) if "float" in str(hints[f.name])]
 
 
 def test_numbers_of_every_kind_are_looked_at():
@@ -43,44 +32,6 @@ def test_numbers_of_every_kind_are_looked_at():
             array[1, 2] = bad
             assert first_nonfinite([("a", good), ("b", array), ("c", array)]) == "b"
         assert first_nonfinite([("a", good), ("whole", np.array([1])), ("none", good[:0])]) is None
-
-
-@pytest.mark.parametrize("name", _floats(TrainConfig))
-def test_text_options_are_finite_and_not_negative(tmp_path, name):
-    file = tmp_path / "options.yaml"
-    for flag, text in BAD.items():
-        for given in ([f"--{name}={flag}"], ["--set", f"{name}={flag}"]):
-            with pytest.raises(ValueError, match=f"^{name} must be a finite number, got {flag}$"):
-                parse(TEXT, [*NAMES, *given])
-        required = "task_name: RTE\ndata_dir: d\nmodel_name_or_path: m\noutput_dir: o\n"
-        file.write_text(f"{required}{name}: {text}\n", encoding="utf-8")
-        with pytest.raises(ValueError, match=f"{name} must be a finite number, got {flag}"):
-            parse(TEXT, ["--config", str(file)])
-    with pytest.raises(ValueError, match=f"{name} must be (at least 0|above 0|from 0.0 to 1.0)"):
-        parse(TEXT, [*NAMES, f"--{name}=-0.5"])
-
-
-@pytest.mark.parametrize("command", [TRAINING, EVALUATION], ids=lambda command: command.program)
-def test_image_options_are_finite(tmp_path, command):
-    file, record = tmp_path / "options.yaml", command.record
-    program = ["DATA", "--model", "sot_tiny"]
-    program += ["--weights", "w"] if command is EVALUATION else []
-    for name in _floats(record):
-        many = "tuple" in str(typing.get_type_hints(record)[name])
-        for flag, text in BAD.items():
-            values = f"{flag},{flag}" if many else flag
-            for given in ([f"--{name}={values}"], ["--set", f"{name}={values}"]):
-                with pytest.raises(ValueError, match=f"^{name} must be a finite number, got"):
-                    parse(command, [*program, *given])
-            file.write_text(f"{name}: {[text] if many else text}\n".replace("'", ""), "utf-8")
-            with pytest.raises(ValueError, match=f"{name} must be a finite number, got"):
-                parse(command, [*program, "--config", str(file)])
-
-
-@pytest.mark.parametrize("name", ["lr", "min_lr", "warmup_lr", "weight_decay", "opt_eps"])
-def test_image_rates_are_not_negative(name):
-    with pytest.raises(ValueError, match=f"{name} must be at least 0, got -0.5"):
-        parse(TRAINING, ["DATA", "--model", "sot_tiny", f"--{name}=-0.5"])
 
 
 def test_sizes_read_from_a_configuration_are_finite():

@@ -132,12 +132,14 @@ def test_nothing_is_cleared_for_a_run_that_cannot_be(tiny, done, flags, said):
     assert content_of(done) == before
 
 
+_GLUE = "--task_name RTE --data_dir d --model_name_or_path m"
 COMMANDS = {
-    "text": (text_command.COMMAND, "--task_name RTE --data_dir d --model_name_or_path m"),
-    "images": (image_flags.TRAINING, "d --model sot_tiny"),
-    "squad": (squad_command.COMMAND, "--model_name_or_path m --do_eval"),
-    "adapter": (adapter_command.COMMAND, "--task_name RTE --states s --data_dir d --do_eval"),
-    "extraction": (extraction.COMMAND, "--task_name RTE --data_dir d --model_name_or_path m"),
+    "text": (text_command.COMMAND, f"{_GLUE} --output_dir o"),
+    "images": (image_flags.TRAINING, "d --model sot_tiny --output_dir o"),
+    "evaluation": (image_flags.EVALUATION, "d --model sot_tiny --weights w"),
+    "squad": (squad_command.COMMAND, "--model_name_or_path m --do_eval --output_dir o"),
+    "adapter": (adapter_command.COMMAND, "--task_name RTE --states s --do_eval --output_dir o"),
+    "extraction": (extraction.COMMAND, f"{_GLUE} --output_dir o"),
 }
 SIGNED = ("max_steps", "null_score_diff_threshold", "local_rank", "mean", "scale", "ratio", "std")
 """Options that may be negative, or are refused with the others of their kind later on."""
@@ -168,8 +170,7 @@ def _refusal(command: Command, arguments: list[str]) -> str:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_number_of_a_command_is_finite_and_in_range(name):
-    command, required = COMMANDS[name]
-    required = [*required.split(), "--output_dir", "o"]
+    command, required = COMMANDS[name][0], COMMANDS[name][1].split()
     numbers = _numbers(command.record)
     assert len(numbers) > 3
     for option, count, positive in numbers:
@@ -177,6 +178,26 @@ def test_every_number_of_a_command_is_finite_and_in_range(name):
             line = f"--{option}={','.join([value] * count)}"
             assert option in _refusal(command, [*required, line]).replace("-", "_"), line
     parse(command, required)
+
+
+BAD = {"nan": ".nan", "inf": ".inf", "-inf": "-.inf"}
+"""Numbers that no option takes, on a command line and in YAML."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_number_that_is_not_finite_is_refused_wherever_it_stands(name, tmp_path):
+    command, required = COMMANDS[name][0], COMMANDS[name][1].split()
+    hints, file = typing.get_type_hints(command.record), tmp_path / "options.yaml"
+    for option, count, _ in _numbers(command.record):
+        if "float" not in str(hints[option]):
+            continue
+        many = "tuple" in str(hints[option])
+        for flag, text in BAD.items():
+            listed = ",".join([flag] * count)
+            file.write_text(f"{option}: [{text}]\n" if many else f"{option}: {text}\n", "utf-8")
+            for given in (f"--{option}={listed}", f"--set={option}={listed}", f"--config={file}"):
+                said = _refusal(command, [*required, given])
+                assert f"{option} must be a finite number, got {'' if many else flag}" in said
 
 
 # only finite numbers
