@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from sot_torch_ref import create_model
+
 
 def assert_same(
     model: nn.Module, other: nn.Module, rename: Callable[[str], str], images: torch.Tensor
@@ -26,6 +28,23 @@ def assert_same(
     assert gradients.keys() == named.keys()
     for name, expected in named.items():
         assert (gradients[name] - expected).abs().max() <= 1e-10 * expected.abs().max(), name
+
+
+def with_their_weights(
+    name: str, other: str, rename: Callable[[str], str], **keys: object
+) -> tuple[nn.Module, nn.Module]:
+    """A model of the reference and timm's with its weights, all far from their start."""
+    import timm
+
+    torch.manual_seed(5)
+    theirs = timm.create_model(other, **keys)
+    for parameter_name, parameter in theirs.named_parameters():
+        strong = parameter.ndim == 1 or "relative_position" in parameter_name
+        with torch.no_grad():  # norms, biases and position tables that matter
+            parameter.add_(torch.randn_like(parameter) * (0.4 if strong else 0.05))
+    model = create_model(name, **keys)
+    model.load_state_dict({rename(n): v for n, v in theirs.state_dict().items()}, strict=True)
+    return model, theirs
 
 
 class Scale(nn.Module):

@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from sot_torch_ref import create_model
-from tests.sot_torch_ref.backbones.against_timm import Scale, assert_same
+from tests.sot_torch_ref.backbones.against_timm import Scale, assert_same, with_their_weights
 
 K = 5
+TIMM_TINY = "swin_tiny_patch4_window7_224"
 TINY = {
     "img_size": 32,
     "embed_dim": 6,
@@ -40,46 +41,21 @@ def swin_name(name: str) -> str:
     return name.replace("head.fc.", "head.word_fc.")
 
 
-def randomise(model: nn.Module) -> None:
-    """Weights far from their start: norms, biases and position tables that matter."""
-    for name, parameter in model.named_parameters():
-        with torch.no_grad():
-            strong = parameter.ndim == 1 or "relative_position" in name
-            parameter.add_(torch.randn_like(parameter) * (0.4 if strong else 0.05))
-
-
-def timm_swin(**keys: object) -> nn.Module:
-    import timm
-
-    torch.manual_seed(5)
-    other = timm.create_model("swin_tiny_patch4_window7_224", **keys)
-    randomise(other)
-    return other
-
-
-def copy_swin(other: nn.Module, **keys: object) -> nn.Module:
-    model = create_model("swin_tiny", **keys)
-    model.load_state_dict({swin_name(n): v for n, v in other.state_dict().items()}, strict=True)
-    return model
-
-
 def test_drop_path_is_where_timm_has_it() -> None:
     """Both sides with the branches scaled by the same factor for each sample, instead of draws."""
     # grids 9, 5 (padded) and 3 (= window)
     dims = {"embed_dim": 12, "num_classes": 7, "img_size": 36, "window_size": 4}
     dims |= {"depths": (2, 2, 1), "num_heads": (2, 3, 4)}
-    other = timm_swin(**dims)
-    model = copy_swin(other, **dims)
+    model, other = with_their_weights("swin_tiny", TIMM_TINY, swin_name, **dims)
     blocks = [block for stage in model.stages for block in stage.blocks]
     theirs = [block for stage in other.layers for block in stage.blocks]
     for index, (block, their) in enumerate(zip(blocks, theirs, strict=True)):
         block.drop_path = Scale(index)
         their.drop_path1, their.drop_path2 = Scale(index), Scale(index)
     assert_same(model.train(), other.train(), swin_name, pictures(36))
-    other = timm_swin(drop_path_rate=0.4, **dims)
+    model, other = with_their_weights("swin_tiny", TIMM_TINY, swin_name, drop_path_rate=0.4, **dims)
     theirs = [block.drop_path1 for stage in other.layers for block in stage.blocks]
     rates = [getattr(path, "drop_prob", 0.0) for path in theirs]
-    model = create_model("swin_tiny", drop_path_rate=0.4, **dims)
     ours = [block.drop_path.rate for stage in model.stages for block in stage.blocks]
     assert ours == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4])
     assert ours == pytest.approx(rates)
@@ -87,7 +63,7 @@ def test_drop_path_is_where_timm_has_it() -> None:
 
 @pytest.mark.parametrize(
     ("name", "other"),
-    [("swin_tiny", "swin_tiny_patch4_window7_224"), ("swin_base", "swin_base_patch4_window7_224")],
+    [("swin_tiny", TIMM_TINY), ("swin_base", "swin_base_patch4_window7_224")],
 )
 def test_names_and_shapes_are_timm(name: str, other: str) -> None:
     import timm

@@ -9,9 +9,10 @@ from torch import nn
 
 from sot_torch_ref import create_model
 from sot_torch_ref.backbones.layers import DropPath, drop_path_rates
-from tests.sot_torch_ref.backbones.against_timm import Scale, assert_same
+from tests.sot_torch_ref.backbones.against_timm import Scale, assert_same, with_their_weights
 
 B, C, K, SIZE = 2, 12, 5, 16
+TIMM_TINY = "deit_tiny_patch16_224"
 TINY = {
     "img_size": SIZE,
     "embed_dim": C,
@@ -34,56 +35,30 @@ def pictures(size: int = SIZE, chans: int = 3, count: int = B) -> torch.Tensor:
     return torch.randn(count, chans, size, size, generator=torch.Generator().manual_seed(3))
 
 
-def randomise(model: nn.Module, std: float = 0.3) -> None:
-    """Weights far from their start: norms away from 1 and 0, biases away from 0."""
-    for name, parameter in model.named_parameters():
-        with torch.no_grad():
-            parameter.add_(torch.randn_like(parameter) * (std if parameter.ndim == 1 else 0.05))
-            if "norm" in name and name.endswith("weight"):
-                parameter.mul_(0.7)
-
-
 def deit_name(name: str) -> str:
     """Name of a timm DeiT tensor in the reference."""
     return name.replace("patch_embed.", "embed.").replace("head.", "head.cls_fc.")
 
 
-def timm_deit(**keys: object) -> nn.Module:
-    import timm
-
-    torch.manual_seed(6)
-    other = timm.create_model("deit_tiny_patch16_224", **keys)
-    randomise(other)
-    return other
-
-
-def copy_deit(other: nn.Module, **keys: object) -> nn.Module:
-    model = create_model("deit_tiny", **keys)
-    model.load_state_dict({deit_name(n): v for n, v in other.state_dict().items()}, strict=True)
-    return model
-
-
 def test_drop_path_is_where_timm_has_it() -> None:
     """Both sides with the branches scaled by the same factor for each sample, instead of draws."""
     keys = {"img_size": 32, "embed_dim": 24, "depth": 3, "num_heads": 4, "num_classes": 7}
-    other = timm_deit(**keys)
-    model = copy_deit(other, **keys)
+    model, other = with_their_weights("deit_tiny", TIMM_TINY, deit_name, **keys)
     for index, (block, theirs) in enumerate(zip(model.blocks, other.blocks, strict=True)):
         block.drop_path = Scale(index)
         theirs.drop_path1, theirs.drop_path2 = Scale(index), Scale(index)
     assert_same(model.train(), other.train(), deit_name, pictures(32))
-    other = timm_deit(drop_path_rate=0.3, **keys)
+    model, other = with_their_weights("deit_tiny", TIMM_TINY, deit_name, drop_path_rate=0.3, **keys)
     assert [theirs.drop_path1.drop_prob for theirs in other.blocks[1:]] == pytest.approx(
         [0.15, 0.3]
     )
-    model = create_model("deit_tiny", drop_path_rate=0.3, **keys)
     assert [block.drop_path.rate for block in model.blocks] == [0.0, 0.15, 0.3]
 
 
 @pytest.mark.parametrize(
     ("name", "other"),
     [
-        ("deit_tiny", "deit_tiny_patch16_224"),
+        ("deit_tiny", TIMM_TINY),
         ("deit_small", "deit_small_patch16_224"),
         ("deit_base", "deit_base_patch16_224"),
     ],
