@@ -1,8 +1,4 @@
-"""Token embeddings: counts, geometry, refusals, the stem and whole embeddings.
-
-The blocks are compared with the reference, trained and not, by the cases sot_densenet,
-sot_densenet_bn, sot_resnet, sot_inception and sot_nonlocal.
-"""
+"""Token embeddings: counts, geometry, refusals, each stage against its definition."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ import pytest
 from paddle.nn import functional as F
 
 from sot_paddle.backbones import token_embed, token_geometry, token_stages
+from sot_paddle.backbones.layers import BatchNorm2D
 
 SIZES = (112, 160, 192, 224, 256, 384)
 PUBLISHED_TOKENS = {
@@ -42,6 +39,21 @@ def size_of(layer) -> int:
 
 def images(*shape: int, seed: int = 0) -> paddle.Tensor:
     return paddle.to_tensor(np.random.default_rng(seed).normal(size=shape))
+
+
+def disturb(layer, seed: int = 1, only: tuple[str, ...] = ("",)) -> None:
+    """Values that no initialisation has, also in the running statistics."""
+    generator = np.random.default_rng(seed)
+    for name, tensor in layer.state_dict().items():
+        if not name.endswith(only):
+            continue
+        noise = generator.normal(size=tensor.shape) * 0.2
+        value = (
+            np.abs(noise) + 0.7
+            if name.endswith("running_var")
+            else noise + (1.0 if name.endswith("norm.weight") else 0.0)
+        )
+        paddle.assign(paddle.to_tensor(value).astype(tensor.dtype), output=tensor)
 
 
 # ---------------------------------------------------------------- geometry
@@ -132,7 +144,17 @@ def test_images_of_another_shape_are_refused(token_type: str, shape: tuple) -> N
         build(token_type)(paddle.ones(shape))
 
 
-# ---------------------------------------------------------------- stages
+# ---------------------------------------------------------------- stages against their definition
+
+
+def eval_norm(norm: BatchNorm2D, x: paddle.Tensor, epsilon: float = 1e-5) -> paddle.Tensor:
+    """Normalisation by the running values, from the definition."""
+
+    def column(v):
+        return v.reshape([1, -1, 1, 1])
+
+    scale = column(norm.weight) / paddle.sqrt(column(norm.running_var) + epsilon)
+    return (x - column(norm.running_mean)) * scale + column(norm.bias)
 
 
 def same(ours: paddle.Tensor, expected: paddle.Tensor) -> None:
@@ -160,10 +182,105 @@ def test_stem_is_convolution_with_bias_then_max_pooling(float64) -> None:
     assert isinstance(stem.conv, paddle.nn.Conv2D)
 
 
-def test_a_non_local_block_starts_as_its_shortcut() -> None:
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_dense_block(float64, batch_norm: bool) -> None:
+    block = token_stages.DenseBlock(5, num_layers=3, batch_norm=batch_norm)
+    block.eval()
+    disturb(block)
+    x = images(2, 5, 6, 6)
+    features = x
+    for layer in block.layers:
+        y = eval_norm(layer.norm1, features) if batch_norm else features
+        y = F.conv2d(F.relu(y), layer.conv1.weight)
+        y = eval_norm(layer.norm2, y) if batch_norm else y
+        y = F.conv2d(F.relu(y), layer.conv2.weight, padding=1)
+        features = paddle.concat([features, y], axis=1)
+    same(block(x), features)
+    assert block.out_dim == features.shape[1] == 5 + 3 * 16
+    assert layer.conv1.weight.shape == [32, 5 + 2 * 16, 1, 1]
+    assert layer.conv1.bias is None
+    assert layer.conv2.bias is None
+
+
+@pytest.mark.parametrize("pool", [False, True])
+def test_transition_has_no_relu(float64, pool: bool) -> None:
+    layer = token_stages.Transition(5, 7, pool=pool)
+    layer.eval()
+    disturb(layer)
+    x = images(2, 5, 6, 8)
+    expected = F.conv2d(eval_norm(layer.norm, x), layer.conv.weight)
+    if pool:
+        expected = expected.reshape([2, 7, 3, 2, 4, 2]).mean(axis=[3, 5])
+    same(layer(x), expected)
+    assert (expected.numpy() < 0).any()
+
+
+@pytest.mark.parametrize(("stride", "in_dim", "downsample"), [(1, 256, False), (3, 5, True)])
+def test_bottleneck(float64, stride: int, in_dim: int, downsample: bool) -> None:
+    block = token_stages.Bottleneck(in_dim, stride=stride, downsample=downsample)
+    block.eval()
+    disturb(block)
+    x = images(2, in_dim, 6, 6)
+    y = F.relu(eval_norm(block.norm1, F.conv2d(x, block.conv1.weight), 1e-3))
+    y = F.conv2d(y, block.conv2.weight, stride=stride, padding=1)
+    y = F.relu(eval_norm(block.norm2, y, 1e-3))
+    y = eval_norm(block.norm3, F.conv2d(y, block.conv3.weight), 1e-3)
+    shortcut = x
+    if downsample:
+        shortcut = F.conv2d(x, block.shortcut.conv.weight, stride=stride)
+        shortcut = eval_norm(block.shortcut.norm, shortcut)
+    same(block(x), F.relu(shortcut + y))
+    assert (block.norm1.momentum, block.norm3.momentum) == (0.99, 0.99)
+    if downsample:
+        assert (block.shortcut.norm.momentum, block.shortcut.norm.epsilon) == (0.9, 1e-5)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_inception_block(float64, stride: int) -> None:
+    block = token_stages.InceptionBlock(5, stride=stride)
+    block.eval()
+    disturb(block)
+    x = images(2, 5, 6, 6)
+
+    def unit(layer, x, stride=1, padding=0):
+        y = F.conv2d(x, layer.conv.weight, stride=stride, padding=padding)
+        assert (layer.norm.momentum, layer.conv.bias) == (0.9, None)
+        return F.relu(eval_norm(layer.norm, y, 1e-3))
+
+    pooled = F.max_pool2d(x, 3, stride, 1)
+    branches = [
+        unit(block.branch1, x, stride),
+        unit(block.branch3, unit(block.branch3_reduce, x), stride, 1),
+        unit(block.branch5, unit(block.branch5_reduce, x), stride, 2),
+        unit(block.branch_pool, pooled),
+    ]
+    assert [branch.shape[1] for branch in branches] == [32, 64, 16, 16]
+    same(block(x), paddle.concat(branches, axis=1))
+
+
+def test_non_local_block(float64) -> None:
     block = token_stages.NonLocalBlock(5, 9, inner_dim=4)
     assert not block.out.weight.numpy().any()
     assert not block.out.bias.numpy().any()
+    block.eval()
+    disturb(block)
+    x = images(2, 5, 3, 4)
+
+    def unit(layer):
+        y = eval_norm(layer.norm, F.conv2d(x, layer.conv.weight, layer.conv.bias))
+        return y.flatten(2).numpy()
+
+    g, theta, phi = unit(block.g), unit(block.theta), unit(block.phi)
+    mixed = np.zeros_like(g)
+    for b in range(2):
+        for i in range(12):
+            scores = theta[b, :, i] @ phi[b]  # not scaled
+            weights = np.exp(scores - scores.max())
+            mixed[b, :, i] = g[b] @ (weights / weights.sum())
+    out = F.conv2d(paddle.to_tensor(mixed.reshape(2, 4, 3, 4)), block.out.weight, block.out.bias)
+    shortcut = paddle.to_tensor(unit(block.shortcut).reshape(2, 9, 3, 4))
+    same(block(x), eval_norm(block.norm, out + shortcut))
+    assert (block.norm.epsilon, block.g.norm.epsilon, block.g.norm.momentum) == (1e-5, 1e-5, 0.9)
 
 
 def test_non_local_stages_halve_with_a_convolution_and_the_tight_norm() -> None:
