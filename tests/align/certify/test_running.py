@@ -80,7 +80,7 @@ def test_nothing_planted_is_refused(segmenter) -> None:
 
 
 def test_a_task_without_a_result_is_an_error_and_settings_are_environments(monkeypatch) -> None:
-    """The pool itself: tests/align/test_workers.py."""
+    """The pool itself: tests/align/test_processes.py."""
     settings = []
 
     def outcomes(tasks, work, batches, jobs, limit, quiet):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import paddle
 import pytest
 import torch
 from paddle import nn
 
-from align.pair.any_pair import AnyPair, Setup
+from align.pair.any_pair import AnyPair
 from align.pair.isolation_backward import BackwardIsolation
-from align.record.request import Request
 from align.stages.isolated_gradients import isolated_backward
+from tests.align.small_pairs import Scaled, pair_in
 
 X = np.random.default_rng(1).normal(size=(3, 4, 6))
 
@@ -44,19 +43,6 @@ class TorchBlock(torch.nn.Module):
 
     def forward(self, x):
         return x + self.drop(self.fc(self.norm(x)))
-
-
-class Scaled(paddle.autograd.PyLayer):
-    """Identity whose gradient is multiplied."""
-
-    @staticmethod
-    def forward(ctx, x, factor):
-        ctx.factor = factor
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * ctx.factor
 
 
 class Faulty(nn.Layer):
@@ -107,8 +93,7 @@ def pair(
     *faults: str, theirs=TorchNet, seed: int = 0, dtype: str = "float64", **options
 ) -> AnyPair:
     torch.manual_seed(seed)
-    plan = Request(theirs(), PaddleNet(faults), X, seed=seed, dtype=(dtype,), **options)
-    return AnyPair(Setup(plan), dtype)
+    return pair_in(theirs(), PaddleNet(faults), X, dtype, seed=seed, **options)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -203,7 +188,7 @@ class PaddleAttention(nn.Layer):
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 def test_a_tensor_that_is_given_several_times_has_one_gradient(times: int) -> None:
-    plan = Request(TorchAttention(), PaddleAttention(times), X, dtype=("float64",), train=True)
-    result, guilty = isolated_backward(AnyPair(Setup(plan), "float64"))
+    pair = pair_in(TorchAttention(), PaddleAttention(times), X, train=True)
+    result, guilty = isolated_backward(pair)
     assert result.passed, result.failures
     assert guilty == []

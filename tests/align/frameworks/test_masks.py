@@ -12,10 +12,10 @@ from paddle.nn import functional as F
 from align.explain import locate
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.masks import GRID, Masks
-from align.pair.any_pair import AnyPair, Setup
-from align.record.request import Request
+from align.pair.any_pair import AnyPair
 from align.stages import stages
 from align.stages.dropout_exchange import exchanged
+from tests.align.small_pairs import pair_in
 
 X = np.random.default_rng(4).normal(size=(4, 5, 6))
 
@@ -136,9 +136,8 @@ class PaddleNet(nn.Layer):
 
 def pair(*how: str, seed: int = 0, dtype: str = "float64", **options) -> AnyPair:
     torch.manual_seed(seed)
-    options = {"train": True, "dropout": "exchange", "dtype": (dtype,), **options}
-    plan = Request(TorchNet(), PaddleNet(*how), X, seed=seed, **options)
-    return AnyPair(Setup(plan), dtype)
+    options = {"train": True, "dropout": "exchange", **options}
+    return pair_in(TorchNet(), PaddleNet(*how), X, dtype, seed=seed, **options)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -274,10 +273,9 @@ class Inner(nn.Sequential):
 
 @pytest.mark.parametrize("before", [False, True])
 def test_a_dropout_in_another_layer_is_the_same_one_or_a_finding(before: bool) -> None:
-    options = {"train": True, "dropout": "exchange", "dtype": ("float64",)}
+    options = {"train": True, "dropout": "exchange"}
     options["weights"] = {"map": {}, "modules": {"outer": None}}
-    plan = Request(TorchMoved(), PaddleMoved(before), X, **options)
-    held = AnyPair(Setup(plan), "float64")
+    held = pair_in(TorchMoved(), PaddleMoved(before), X, **options)
     result, found = exchanged(held)
     if before:
         assert "the dropout that PyTorch runs in (model) runs in inner in Paddle" in found[0].cause
@@ -313,10 +311,8 @@ class PaddleSequence(nn.Layer):
 def sequence(p: float, **options) -> AnyPair:
     names = "", ".norm1", ".norm2", ".linear1", ".linear2", ".dropout", ".dropout1", ".dropout2"
     apart = {f"layer{n}": None for n in (*names, ".self_attn", ".self_attn.out_proj")}
-    options = {"train": True, "dtype": ("float64",), **options}
     options["weights"] = {"map": {}, "modules": apart}
-    plan = Request(TorchSequence(), PaddleSequence(p), X, **options)
-    return AnyPair(Setup(plan), "float64")
+    return pair_in(TorchSequence(), PaddleSequence(p), X, train=True, **options)
 
 
 def test_dropout_inside_recurrent_layers_and_with_other_orders_of_axes_aligns() -> None:
@@ -332,7 +328,6 @@ def test_dropout_inside_recurrent_layers_and_with_other_orders_of_axes_aligns() 
 
 def test_running_statistics_that_are_wrong_after_training_are_explained() -> None:
     theirs, ours = torch.nn.BatchNorm1d(5), nn.BatchNorm1D(5, momentum=0.1)
-    plan = Request(theirs, ours, X, dtype=("float64",), optimizer="sgd", steps=2)
-    held = AnyPair(Setup(plan), "float64")
+    held = pair_in(theirs, ours, X, optimizer="sgd", steps=2)
     assert "use momentum=0.9" in locate.running_statistic(held, "_mean")
     assert locate.running_statistic(held, "weight") == ""

@@ -17,6 +17,7 @@ from align.judge.rounding import cut_to_bfloat16, to_bfloat16
 from align.pair.any_pair import AnyPair, Setup
 from align.record.request import Request
 from align.stages.converted import weights
+from tests.align.small_pairs import pair_in
 
 MODULES = {
     "words": (lambda: torch.nn.Embedding(11, 6), lambda: nn.Embedding(11, 6)),
@@ -253,12 +254,10 @@ def test_callables_are_built_in_the_precision_of_stored_weights() -> None:
         layer.bias.set_value(held.bias.detach().numpy().astype(kind))
         return layer
 
-    plan = Request(theirs, ours, (np.zeros((1, 3)),), converted=True)
-    result, found = weights(AnyPair(Setup(plan), "float64"))
+    result, found = weights(pair_in(theirs, ours, np.zeros((1, 3)), converted=True))
     assert result.passed, found
 
 
 def test_a_pair_without_tensors_is_refused() -> None:
-    plan = Request(torch.nn.ReLU(), nn.ReLU(), (np.zeros(3),), converted=True)
     with pytest.raises(ValueError, match="no tensor in common"):
-        weights(AnyPair(Setup(plan), "float64"))
+        weights(pair_in(torch.nn.ReLU(), nn.ReLU(), np.zeros(3), converted=True))

@@ -10,8 +10,6 @@ import torch.nn.functional as theirs
 from paddle import nn
 
 import align
-from align.pair.any_pair import AnyPair, Setup
-from align.record.request import Request
 from align.stages.loss_stage import loss
 from tests.align.paired_losses import (
     BITS,
@@ -28,6 +26,7 @@ from tests.align.paired_losses import (
     smoothed,
     valid_mean,
 )
+from tests.align.small_pairs import pair_in
 
 
 class TorchTwo(torch.nn.Module):
@@ -138,9 +137,8 @@ def test_a_loss_without_labels_and_ready_made_losses() -> None:
     assert "Paddle takes the sum, PyTorch takes the mean of 40 items" in found.cause
     pair = torch.nn.Linear(5, 4), nn.Linear(5, 4), SCORES
     for name, labels in (("cross_entropy", LABELS % 4), ("mse", TARGETS[:, :4])):
-        plan = Request(*pair, loss=name, labels=labels)
-        for dtype in plan.dtypes:
-            result, _ = loss(AnyPair(Setup(plan), dtype))
+        for dtype in ("float64", "float32"):
+            result, _ = loss(pair_in(*pair, dtype, loss=name, labels=labels))
             assert result.passed, [c.reason for c in result.failures] + result.problems
     assert "labels hold no ignored index" in run(CROSS, entropy)[0].note
     assert "ignored" not in run(CROSS, valid_mean, labels=IGNORED)[0].note
@@ -149,9 +147,8 @@ def test_a_loss_without_labels_and_ready_made_losses() -> None:
 def test_what_means_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="the Paddle function returned a float"):
         run(CROSS, lambda z, y: 3.0)
-    plan = Request(torch.nn.Identity(), nn.Identity(), (SCORES,))
     with pytest.raises(ValueError, match="needs loss="):
-        loss(AnyPair(Setup(plan), "float64"))
+        loss(pair_in(torch.nn.Identity(), nn.Identity(), (SCORES,)))
 
 
 def test_compare_runs_the_stage_before_the_backward_pass() -> None:

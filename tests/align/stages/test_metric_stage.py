@@ -13,9 +13,8 @@ from scipy import stats
 from sklearn import metrics
 
 import align
-from align.pair.any_pair import AnyPair, Setup
-from align.record.request import Request
 from align.stages.metric_stage import metric
+from tests.align.small_pairs import pair_in
 
 RNG = np.random.default_rng(3)
 LABELS = RNG.integers(0, 7, 23)
@@ -30,10 +29,8 @@ MANY = RNG.integers(0, 2, (23, 7)).astype("float64")
 
 
 def run(reference, ours, output=SCORES, labels=LABELS):
-    plan = Request(
-        torch.nn.Identity(), nn.Identity(), (output,), metric=(reference, ours), labels=labels
-    )
-    return metric(AnyPair(Setup(plan), "float64"))
+    given = {"metric": (reference, ours), "labels": labels}
+    return metric(pair_in(torch.nn.Identity(), nn.Identity(), (output,), **given))
 
 
 def first(*args):
@@ -239,9 +236,8 @@ def test_metrics_that_mean_nothing_are_refused(ours, message) -> None:
 
 
 def test_without_a_metric_the_stage_is_refused() -> None:
-    plan = Request(torch.nn.Identity(), nn.Identity(), (SCORES,))
     with pytest.raises(ValueError, match="needs metric="):
-        metric(AnyPair(Setup(plan), "float64"))
+        metric(pair_in(torch.nn.Identity(), nn.Identity(), (SCORES,)))
 
 
 def test_compare_runs_the_stage() -> None:

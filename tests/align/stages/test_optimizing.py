@@ -13,9 +13,8 @@ from align.frameworks.factories import unpack
 from align.frameworks.on_torch import MOMENTS
 from align.frameworks.stepping_paddle import moments, parameters
 from align.frameworks.stepping_torch import as_paddle
-from align.pair.any_pair import AnyPair, Setup
-from align.record.request import Request
 from align.stages.optimizing import optimizer
+from tests.align.small_pairs import pair_in
 
 T, S = torch.optim, torch.optim.lr_scheduler
 P, L = paddle.optimizer, paddle.optimizer.lr
@@ -58,8 +57,8 @@ def run(*given, dtype="float64", seed=0, steps=1, nets=(TorchNet, PaddleNet), we
     """The stage on a pair of factories, or on the name of an optimizer."""
     inputs = np.random.default_rng(seed).normal(size=(5, 3))
     made = given[0] if len(given) == 1 else given
-    plan = Request(*nets, inputs, optimizer=made, steps=steps, seed=seed, weights=weights)
-    return optimizer(AnyPair(Setup(plan), dtype))
+    given = {"optimizer": made, "steps": steps, "seed": seed, "weights": weights}
+    return optimizer(pair_in(*nets, inputs, dtype, **given))
 
 
 def in_groups(model, **options):

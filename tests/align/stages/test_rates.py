@@ -9,9 +9,9 @@ import paddle
 import pytest
 import torch
 
-from align.pair.any_pair import AnyPair, Setup
-from align.record.request import Request
+from align.pair.any_pair import AnyPair
 from align.stages.rates import learning_rate
+from tests.align.small_pairs import pair_in
 
 S, L = torch.optim.lr_scheduler, paddle.optimizer.lr
 LR = 1e-3
@@ -42,15 +42,8 @@ class PaddleTwo(paddle.nn.Layer):
 
 
 def pair_of(steps: int = 40, optimizer=None, schedule=None) -> AnyPair:
-    plan = Request(
-        TorchTwo,
-        PaddleTwo,
-        np.ones((2, 3)),
-        optimizer=optimizer,
-        schedule=schedule,
-        schedule_steps=steps,
-    )
-    return AnyPair(Setup(plan), "float64")
+    given = {"optimizer": optimizer, "schedule": schedule, "schedule_steps": steps}
+    return pair_in(TorchTwo, PaddleTwo, np.ones((2, 3)), **given)
 
 
 def factories(theirs, ours, rate=LR):

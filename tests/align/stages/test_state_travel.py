@@ -7,13 +7,13 @@ import paddle
 import pytest
 import torch
 
-from align.pair.any_pair import AnyPair, Setup
+from align.pair.any_pair import AnyPair
 from align.pair.state_way import MappingWay
-from align.record.request import Request
 from align.stages import state_travel
 from align.stages.state_judging import faults, square_weight
 from align.stages.state_travel import Training, travel, why_not
 from align.weights.optimizer.optimizer_state import convert
+from tests.align.small_pairs import pair_in
 
 DECAY = 2.0**-7
 STEPS = 6
@@ -81,8 +81,7 @@ def paddle_adamw(model, *, skip=(), decay=DECAY, epsilon=1e-8):
 
 def make_pair(optimizer, dtype="float64", steps=5) -> AnyPair:
     task = {"loss": "cross_entropy", "labels": LABELS, "optimizer": optimizer, "steps": steps}
-    plan = Request(TorchNet, PaddleNet, INPUTS, **task, dtype=dtype, train=True, name="tiny")
-    return AnyPair(Setup(plan), dtype)
+    return pair_in(TorchNet, PaddleNet, INPUTS, dtype, **task, train=True, name="tiny")
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -14,9 +14,8 @@ from paddle.nn import functional as F
 from torch.nn import functional as T
 
 from align.explain.calls import search
-from align.pair.any_pair import AnyPair, Setup
-from align.record.request import Request
 from align.stages import stages
+from tests.align.small_pairs import pair_in
 
 RNG = np.random.default_rng(5)
 TOKENS, IMAGES = RNG.normal(size=(2, 4, 6)), RNG.normal(size=(2, 4, 6, 8))
@@ -43,8 +42,7 @@ class PaddleOne(nn.Layer):
 
 def cause(theirs: Callable, ours: Callable, x: np.ndarray = TOKENS) -> str:
     """What the experiments prove of a layer that computes ``ours`` instead of ``theirs``."""
-    plan = Request(lambda: TorchOne(theirs), lambda: PaddleOne(ours), (x,), dtype=("float64",))
-    pair = AnyPair(Setup(plan), "float64")
+    pair = pair_in(lambda: TorchOne(theirs), lambda: PaddleOne(ours), (x,))
     guilty = stages.isolated(pair)[1]
     assert guilty
     return search.study(pair, guilty[0])[0]

@@ -11,9 +11,9 @@ from paddle.nn import functional as F
 
 from align.explain.arrays.gradient_edits import UNKNOWN
 from align.explain.calls import search
-from align.pair.any_pair import AnyPair, Setup
-from align.record.request import Request
+from align.pair.any_pair import AnyPair
 from align.stages import stages
+from tests.align.small_pairs import pair_in
 
 RNG = np.random.default_rng(5)
 TOKENS = RNG.normal(size=(2, 5, 6))
@@ -74,8 +74,7 @@ class PaddleBlock(nn.Layer):
 
 
 def pair_of(slip: str) -> AnyPair:
-    plan = Request(TorchBlock, lambda: PaddleBlock(slip), (TOKENS, KEEP), dtype=("float64",))
-    return AnyPair(Setup(plan), "float64")
+    return pair_in(TorchBlock, lambda: PaddleBlock(slip), (TOKENS, KEEP))
 
 
 def cause_of(slip: str) -> str:
@@ -164,8 +163,7 @@ class TorchAround(torch.nn.Module):
 
 
 def test_a_cut_in_a_loop_is_undone_as_a_whole() -> None:
-    plan = Request(TorchAround, lambda: Around(Detaching()), (TOKENS,), dtype=("float64",))
-    pair = AnyPair(Setup(plan), "float64")
+    pair = pair_in(TorchAround, lambda: Around(Detaching()), (TOKENS,))
     cause = search.explained(pair, "inner", "")
     assert cause.startswith("detach() cuts the graph")
     assert "test_search.py:" in cause
@@ -188,8 +186,8 @@ class Joined(nn.Layer):
 
 
 def test_a_cut_that_paddle_lacks_is_found() -> None:
-    plan = Request(TorchCut, lambda: Around(Joined()), (TOKENS,), dtype=("float64",))
-    cause = search.explained(AnyPair(Setup(plan), "float64"), "inner", "")
+    pair = pair_in(TorchCut, lambda: Around(Joined()), (TOKENS,))
+    cause = search.explained(pair, "inner", "")
     assert cause.startswith("PyTorch cuts the graph after tanh, Paddle does not: detach()")
 
 
@@ -212,8 +210,7 @@ class Crooked(nn.Layer):
 
 
 def test_where_no_cut_explains_a_gradient_its_own_backward_pass_is_suspected() -> None:
-    plan = Request(TorchAround, lambda: Around(Crooked()), (TOKENS,), dtype=("float64",))
-    pair = AnyPair(Setup(plan), "float64")
+    pair = pair_in(TorchAround, lambda: Around(Crooked()), (TOKENS,))
     assert search.explained(pair, "inner", UNKNOWN) == search.OTHERWISE
     assert "perhaps a backward pass of its own (PyLayer)" in search.OTHERWISE
     assert search.explained(pair, "inner", "the gradient is 3") == "the gradient is 3"
@@ -225,8 +222,7 @@ class Unknown(nn.Layer):
 
 
 def test_what_no_known_slip_explains_stays_unexplained() -> None:
-    plan = Request(TorchAround, lambda: Around(Unknown()), (TOKENS,), dtype=("float64",))
-    pair = AnyPair(Setup(plan), "float64")
+    pair = pair_in(TorchAround, lambda: Around(Unknown()), (TOKENS,))
     guilty = stages.isolated(pair)[1]
     assert guilty[0].place == "inner"
     assert search.study(pair, guilty[0]) == ("", "", "")
@@ -254,8 +250,7 @@ class TorchRows(torch.nn.Module):
 
 def cause_of_rows(step: int, more: int = 0) -> str:
     ids = np.array([[1, 4, 2], [5, 0, 3]])
-    plan = Request(TorchRows, lambda: Rows(step, more), (ids,), dtype=("float64",))
-    pair = AnyPair(Setup(plan), "float64")
+    pair = pair_in(TorchRows, lambda: Rows(step, more), (ids,))
     found = {one.place: one for one in stages.isolated(pair)[1]}
     return search.study(pair, found["words"])[0]
 
