@@ -1,9 +1,17 @@
-"""``python -m align dump`` and ``compare`` as a user runs them, in this process; no tests here."""
+"""`python -m align dump` and `compare` as a user runs them, and their judge; no tests here."""
 
 from __future__ import annotations
 
-from align.commands import dump_commands
+from align.commands import dump_commands, dump_comparing
+from align.record.files.dump_reading import Dump
+from align.report.report import Outcome
 from sot_paddle.guard import command
 
 main_compare = command("align: error")(dump_commands.main_compare)
 main_dump = command("align: error")(dump_commands.main_dump)
+
+
+def judged(first: Dump, second: Dump) -> Outcome:
+    """The whole comparison of two dumps."""
+    names = dump_comparing.pair_up(first, second)
+    return dump_comparing.judge(names, dump_comparing.common(first, second))

@@ -108,15 +108,13 @@ def test_a_dump_is_never_replaced(make, torch_dump) -> None:
 
 def rewritten(copy: Path, name: str, change: Callable[[dict], None]) -> None:
     """Change a JSON file and, as an attacker would, its hash in the manifest."""
-    path, manifest = copy / name, copy / "manifest.json"
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
-    if name != "manifest.json":
-        rows = json.loads(manifest.read_text())
-        found = {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-        rows["files"][name] = {**found, "bytes": path.stat().st_size}
-        manifest.write_text(json.dumps(rows))
+
+    def written(data: bytes) -> bytes:
+        content = json.loads(data)
+        change(content)
+        return json.dumps(content).encode()
+
+    damaged(copy, name, written, hashed=name != "manifest.json")
 
 
 def damaged(copy: Path, name: str, data: Callable[[bytes], bytes], hashed: bool = False) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from align.commands import dump_comparing
 from align.record.files.dump_reading import Dump
-from tests.align.dumps.guarded_commands import main_compare, main_dump
+from tests.align.dumps.guarded_commands import judged, main_compare, main_dump
 
 FLAT = """
 import numpy as np
@@ -59,11 +59,6 @@ def distance(scale):
 METRIC = (distance(1), distance(1))
 SCHEDULE = (rates(0), rates(FIRST))
 """
-
-
-def judged(first: Dump, second: Dump):
-    names = dump_comparing.pair_up(first, second)
-    return dump_comparing.judge(names, dump_comparing.common(first, second))
 
 
 def run(folder: Path, side: str, name: str, *options: str, changes=()) -> Path:

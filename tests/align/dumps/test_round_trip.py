@@ -17,12 +17,7 @@ from align.pair.dump_pair import DumpPair, Names
 from align.record.files import record_files, storage
 from align.record.files.dump_reading import Dump
 from align.record.recording import Recording
-
-
-def judged(first: Dump, second: Dump):
-    """The whole comparison of two dumps."""
-    names = dump_comparing.pair_up(first, second)
-    return dump_comparing.judge(names, dump_comparing.common(first, second))
+from tests.align.dumps.guarded_commands import judged
 
 
 @pytest.fixture(scope="module")
