@@ -277,6 +277,7 @@ def test_the_users_models_are_left_as_they_were() -> None:
     assert np.array_equal(ours.weight.numpy(), before[1])
     assert (theirs.weight.dtype, ours.weight.dtype) == (torch.float32, paddle.float32)
     assert theirs.training
+    assert paddle.get_default_dtype() == "float32"
 
 
 class TorchWords(torch.nn.Module):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import paddle
 import pytest
 import torch
 from paddle import nn
 from scipy import stats
 from sklearn import metrics
 
-import align
 from align.stages.metric_stage import metric
 from tests.align.small_pairs import pair_in
 
@@ -238,16 +236,3 @@ def test_metrics_that_mean_nothing_are_refused(ours, message) -> None:
 def test_without_a_metric_the_stage_is_refused() -> None:
     with pytest.raises(ValueError, match="needs metric="):
         metric(pair_in(torch.nn.Identity(), nn.Identity(), (SCORES,)))
-
-
-def test_compare_runs_the_stage() -> None:
-    theirs = torch.nn.Linear(7, 7)
-    torch.nn.init.eye_(theirs.weight)  # drawn weights may score 0, and 0 per cent is 0
-    pair = theirs, nn.Linear(7, 7), SCORES
-    given = {"labels": LABELS, "dtype": "float64"}
-    result = align.compare(*pair, metric=(accuracy, scaled(100)), **given)
-    assert result.root.place == "metric"
-    assert result.root.step == "metric"
-    right = align.compare(*pair, metric=(accuracy, accuracy), **given)
-    assert right.passed, str(right)
-    assert paddle.get_default_dtype() == "float32"
