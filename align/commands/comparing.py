@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from align.commands.steps import LOSS, Steps, left_out
+from align.commands.steps import LOSS, Outcome, Steps, left_out
 from align.explain import locate
 from align.frameworks import on_paddle, on_torch
 from align.judge import output_structure
@@ -22,7 +22,6 @@ from align.pair.any_pair import AnyPair, Setup
 from align.record.arrays import is_low
 from align.record.request import Request, documented, request_of
 from align.record.results import Comparison, Divergence, Report, StepResult
-from align.report.report import Outcome
 from align.stages import low_precision, stages
 from align.stages.batch_data import data
 from align.stages.dropout_exchange import exchanged

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from align.commands.steps import Steps, left_out
+from align.commands.steps import Outcome, Steps, left_out
 from align.match.name_table import Table
 from align.match.paired_names import table_of
 from align.pair.dump_pair import DumpPair, Names
@@ -14,7 +14,6 @@ from align.record.files.dump_meta import SIDES, same_request
 from align.record.files.dump_reading import Dump
 from align.record.provenance import described, origin
 from align.record.results import Report, some
-from align.report.report import Outcome
 from sot_paddle.runtime import environment_stamp
 
 
