@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.cases.kinds.case_kinds import DTYPES, Case
 from align.cases.tables.cases import CASES, GROUPS
-from align.record.results import STEPS, Report, StepResult
+from align.record.results import STEPS, StepResult
+from align.record.run_report import Report
 from align.verdict_process import add_timeout
 from sot_paddle.guard import CommandParser, command
 from sot_paddle.reading import read_text
@@ -329,7 +330,7 @@ def _run(options: argparse.Namespace) -> int:
     dtypes = DTYPES if options.dtype == "both" else (options.dtype,)
     from align.cases.context import Context
     from align.cases.jobs import jobs
-    from align.record import provenance
+    from align.record import run_report
     from align.report import report as writer
     from align.report import reprod
 
@@ -341,7 +342,7 @@ def _run(options: argparse.Namespace) -> int:
     context = Context(checkpoint=checkpoint, sentences=sentences, glue_dir=glue_dir)
     certificate = _certificate(options.certificate)
     report = (_run_measured if options.coverage else _run_jobs)(todo, context, options.jobs)
-    report.certificate, report.about = certificate, provenance.origin()
+    report.certificate, report.about = certificate, run_report.origin()
     print(writer.console(report))
     if options.out:
         reprod.write_reprod(Path(options.out) / "reprod_log", context.classic)

@@ -21,8 +21,7 @@ from align.cases.kinds.case_kinds import Case, ModelCase
 from align.cases.model_pair import ModelPair
 from align.judge.bounds import TOLERANCES
 from align.judge.comparator import Settle, compare_mappings
-from align.record.results import Comparison, ControlResult, StepResult
-from align.record.tolerance import Tolerance
+from align.record.results import Comparison, ControlResult, StepResult, Tolerance
 from align.stages.stages import judged_control
 
 _VALUES = "align.cases.values"

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from align.cases.covered.pause import unmeasured
 from align.cases.jobs import Job, batches
 from align.processes import Failure, TaskBatch, outcomes, tuning
-from align.record.results import Report, StepResult
+from align.record.results import StepResult
+from align.record.run_report import Report
 from sot_paddle.runtime import ignore_import_warnings
 
 if TYPE_CHECKING:

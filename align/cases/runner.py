@@ -22,7 +22,8 @@ from align.cases.kinds.case_kinds import Case, ModelCase
 from align.cases.model_pair import ModelPair
 from align.judge.backward_order import say_where_it_ends
 from align.record.recording import ROOT
-from align.record.results import Comparison, Report, StepResult
+from align.record.results import Comparison, StepResult
+from align.record.run_report import Report
 from align.stages import optimizing, stages, training
 from sot_paddle.runtime import environment_stamp
 

@@ -21,7 +21,8 @@ from align.judge import output_structure
 from align.pair.any_pair import AnyPair, Setup
 from align.record.arrays import is_low
 from align.record.request import Request, documented, request_of
-from align.record.results import Comparison, Divergence, Report, StepResult
+from align.record.results import Comparison, Divergence, StepResult
+from align.record.run_report import Report
 from align.stages import low_precision, stages
 from align.stages.batch_data import data
 from align.stages.dropout_exchange import exchanged

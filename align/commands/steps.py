@@ -19,7 +19,8 @@ from align.judge import output_structure
 from align.match.mapping import to_paddle
 from align.pair.pair import Pair
 from align.record.recording import ROOT
-from align.record.results import REPAIR_ORDER, Comparison, Divergence, Report, StepResult, some
+from align.record.results import Comparison, Divergence, StepResult, some
+from align.record.run_report import REPAIR_ORDER, Report
 from align.report.report import console, write_html, write_json
 from align.stages import stages
 from align.stages.converted import weights

@@ -21,8 +21,7 @@ from align.pair.dump_pair import DumpPair
 from align.pair.isolation import Guilty, is_mask
 from align.record.arrays import Leaf
 from align.record.recording import ROOT, Call, Recording
-from align.record.results import Comparison, Divergence
-from align.record.tolerance import Tolerance
+from align.record.results import Comparison, Divergence, Tolerance
 
 ROUGH = Tolerance("scaled", 1e-3, "to find a place in float32, not to judge it")
 

@@ -29,9 +29,9 @@ from align.record.arrays import (
     qualified_types,
     replace,
 )
-from align.record.provenance import builders_recorded
 from align.record.recording import ROOT
 from align.record.request import Request
+from align.record.run_report import builders_recorded
 
 dropout_off = functools.partial(without_dropout, paddle.nn.functional)
 dropout_exchanged = masks_paddle.dropout_exchanged

@@ -15,7 +15,7 @@ import paddle
 from paddle.nn import functional as F
 
 from align.frameworks.swapping import modules_of
-from align.record.provenance import shown
+from align.record.run_report import shown
 
 _ACTIVATIONS = (
     "gelu relu silu swish tanh sigmoid elu leaky_relu relu6 hardswish hardsigmoid mish softplus"

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from align.judge.distance import LOW_PRECISION, Distance, diagnose, diagnose_shape, measure, peak
-from align.record.results import Comparison
-from align.record.tolerance import JUDGED_BY_ORACLE, Tolerance
+from align.record.results import JUDGED_BY_ORACLE, Comparison, Tolerance
 
 Settle = Callable[[Comparison], Comparison]
 """Judges a comparison again by what rounding explains, see `align.judge.noise_band`."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 
 ZERO_RATIO = 1e-12  # a tensor below this part of zero_scale is zero in exact arithmetic
 LOW_PRECISION = ("bfloat16",)  # ml_dtypes: kind V, but numbers

@@ -25,9 +25,8 @@ from align.judge.comparator import compare_arrays, within
 from align.judge.distance import ZERO_RATIO, peak
 from align.match.mapping import WeightMapping, to_paddle
 from align.record.arrays import Entry, canonical
-from align.record.results import Comparison
+from align.record.results import Comparison, Tolerance
 from align.record.stored_arrays import Lazy, Reader, Store
-from align.record.tolerance import Tolerance
 
 LIMIT = 1024
 NAME = "drift of the weights"

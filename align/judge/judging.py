@@ -26,9 +26,8 @@ from align.match.mapping import MappedRow, WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
 from align.record.arrays import pair_leaves
 from align.record.recording import ROOT, Call, Recording
-from align.record.results import Comparison
+from align.record.results import Comparison, Tolerance
 from align.record.stored_arrays import Lazy, ahead, paths_of
-from align.record.tolerance import Tolerance
 
 
 @dataclass

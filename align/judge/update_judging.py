@@ -15,8 +15,7 @@ from align.frameworks.stepping_torch import CLIP_EPS
 from align.judge import bounds
 from align.judge.comparator import compare_arrays
 from align.judge.update_trace import ParameterTrace, SideTrace
-from align.record.results import Comparison
-from align.record.tolerance import Tolerance
+from align.record.results import Comparison, Tolerance
 
 FLOOR = {
     "float64": bounds.TOLERANCES["optimizer", "float64"].lowest_bound,

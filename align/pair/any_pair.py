@@ -28,9 +28,9 @@ from align.pair.pair import Pair, TrainingRuns, live_training
 from align.pair.runs import Models, load, tensors
 from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun, cast, is_array, leaves
 from align.record.moved_run import MovedRun
-from align.record.provenance import code_of, described, origin, source_of
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
+from align.record.run_report import code_of, described, origin, source_of
 from align.record.stored_arrays import Store
 
 Watch = Callable[[Any], None]

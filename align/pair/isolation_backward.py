@@ -26,8 +26,7 @@ from align.pair.any_pair import AnyPair
 from align.pair.isolation import Isolation, is_mask
 from align.record.arrays import Arrays, leaves, pair_leaves, replace
 from align.record.recording import ROOT, Call
-from align.record.results import Comparison
-from align.record.tolerance import Tolerance
+from align.record.results import Comparison, Tolerance
 
 
 @dataclass

@@ -32,9 +32,9 @@ from align.record.files import dump_meta
 from align.record.files.dump_meta import Module
 from align.record.files.dump_reading import Dump
 from align.record.moved_run import MovedRun
-from align.record.provenance import code_of, commit
 from align.record.recording import Recording
 from align.record.request import Request
+from align.record.run_report import code_of, commit
 from align.record.stored_arrays import Lazy, Store
 from sot_paddle.reading import sha256_of
 from sot_paddle.runtime import environment_stamp

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from align.record.results import Report
+from align.record.run_report import Report
 from align.report.report_html import page
 from align.report.report_junit import junit
 from align.report.report_text import console

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from align.record.provenance import rows
-from align.record.results import STEPS, Comparison, Divergence, Report, StepResult
-from align.record.tolerance import Tolerance
+from align.record.results import STEPS, Comparison, Divergence, StepResult, Tolerance
+from align.record.run_report import Report, rows
 from align.report import report_plots, report_tree
 from align.report.report_text import (
     FOLLOWS,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from align.record.results import Report, StepResult
+from align.record.results import StepResult
+from align.record.run_report import Report
 from align.report.report_text import NOTHING, explain, headline
 
 _UNPRINTABLE = {i: "?" for i in range(32) if chr(i) not in "\t\n\r"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from align.record.provenance import rows
-from align.record.results import Comparison, Divergence, Report, StepResult
+from align.record.results import Comparison, Divergence, StepResult
+from align.record.run_report import Report, rows
 
 HEADER = ("", "case", "step", "dtype", "worst", "bound", "where", "controls", "seconds")
 RIGHT = ("worst", "bound", "controls", "seconds")

@@ -25,8 +25,7 @@ from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.judging import without_masks
 from align.pair.any_pair import AnyPair
 from align.record.arrays import Arrays, leaves
-from align.record.results import Comparison, ControlResult, Divergence, StepResult
-from align.record.tolerance import Tolerance
+from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.stages.stages import judged_control
 
 BATCHES = "batches"

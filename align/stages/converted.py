@@ -16,9 +16,8 @@ from align.explain.arrays import weight_causes
 from align.judge.judging import each
 from align.judge.rounding import to_bfloat16
 from align.pair.pair import Pair
-from align.record.results import Comparison, ControlResult, Divergence, StepResult
+from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.record.stored_arrays import Lazy
-from align.record.tolerance import Tolerance
 from align.stages.stages import judged_control
 
 EXACT = Tolerance(

@@ -28,9 +28,15 @@ from align.record import batch_slices
 from align.record.arrays import TrainingRun
 from align.record.batch_slices import Shares
 from align.record.request import DTYPES, Request
-from align.record.results import Comparison, ControlResult, Divergence, StepResult
+from align.record.results import (
+    JUDGED_BY_ORACLE,
+    Comparison,
+    ControlResult,
+    Divergence,
+    StepResult,
+    Tolerance,
+)
 from align.record.stored_arrays import Lazy
-from align.record.tolerance import JUDGED_BY_ORACLE, Tolerance
 from align.stages.stages import judged_control
 from align.stages.training import STATE, TrainingJudge
 

@@ -20,8 +20,7 @@ from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.pair.any_pair import AnyPair
 from align.record.arrays import leaves, pair_leaves
-from align.record.results import Comparison, Divergence, StepResult
-from align.record.tolerance import Tolerance
+from align.record.results import Comparison, Divergence, StepResult, Tolerance
 from align.stages.stages import judged_control
 
 _RULE = Tolerance(

@@ -24,9 +24,9 @@ from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.record.arrays import Arrays, held_dtype, output_weights, replace
 from align.record.moved_run import MovedRun
-from align.record.provenance import place_of, source_of
 from align.record.recording import ROOT
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
+from align.record.run_report import place_of, source_of
 from align.stages.stages import judged_control
 
 LOSS = "loss"

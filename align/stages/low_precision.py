@@ -21,8 +21,7 @@ from align.judge.comparator import compare_arrays, within
 from align.pair.any_pair import AnyPair
 from align.record.arrays import is_low
 from align.record.recording import ROOT, Call, Recording
-from align.record.results import Comparison, Divergence, StepResult, some
-from align.record.tolerance import Tolerance
+from align.record.results import Comparison, Divergence, StepResult, Tolerance, some
 from align.stages.stages import fault, judged_control
 
 FAULT = 0.04  # what the controls plant

@@ -13,8 +13,7 @@ import numpy as np
 from align.explain.losses import metric_causes
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.pair.pair import Pair
-from align.record.results import Comparison, ControlResult, Divergence, StepResult
-from align.record.tolerance import Tolerance
+from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.stages.stages import judged_control
 
 _WHY = (

@@ -19,8 +19,8 @@ from align.judge.update_judging import MEMBERS, RATES, ROOM, UpdateJudge
 from align.judge.update_trace import SAMPLE, ParameterTrace, SideTrace
 from align.pair.any_pair import AnyPair
 from align.pair.update_sides import UpdateSides
-from align.record.provenance import place_of
 from align.record.results import Comparison, Divergence, StepResult
+from align.record.run_report import place_of
 from align.stages.stages import judged_control
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from align.explain.settings import schedule_causes
 from align.judge.rate_curves import Curve, compare_curves
 from align.pair.pair import Pair
-from align.record.provenance import place_of
 from align.record.results import Comparison, Divergence, StepResult
+from align.record.run_report import place_of
 from align.stages.stages import judged_control
 
 

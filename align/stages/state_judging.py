@@ -21,9 +21,8 @@ from align.match.mapping import WeightMapping
 from align.pair.pair import STATE, Pair, TrainingRuns, measured_training
 from align.pair.state_way import MappingWay
 from align.record.arrays import Arrays, TrainingRun
-from align.record.results import Comparison
+from align.record.results import Comparison, Tolerance
 from align.record.stored_arrays import Lazy
-from align.record.tolerance import Tolerance
 from align.stages.training import TrainingJudge
 from align.weights.optimizer.optimizer_state import OptimizerState
 

@@ -23,9 +23,8 @@ from align.pair.any_pair import AnyPair
 from align.pair.state_way import MappingWay
 from align.record.arrays import Arrays
 from align.record.moved_run import MovedRun
-from align.record.results import Comparison, ControlResult, Divergence, StepResult
+from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.record.stored_arrays import Lazy, Store
-from align.record.tolerance import Tolerance
 from align.stages import state_judging
 from align.stages.state_judging import WEIGHTS, Expected, Snapshot, Stretch, faults
 from align.weights.optimizer import optimizer_paddle, optimizer_torch_live

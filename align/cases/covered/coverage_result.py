@@ -17,8 +17,7 @@ from align.cases.covered.coverage_verdict import (
 )
 from align.cases.covered.measure import PRODUCT, Record
 from align.cases.covered.syntax import SourceFile, parse
-from align.record.results import Comparison, ControlResult, StepResult
-from align.record.tolerance import Tolerance
+from align.record.results import Comparison, ControlResult, StepResult, Tolerance
 
 LIST = "align/cases/covered/not_aligned.toml"
 CONTROLLED = "functional.py"

@@ -18,8 +18,7 @@ import numpy as np
 
 from align.judge.comparator import compare_mappings
 from align.record.arrays import Arrays
-from align.record.results import Comparison
-from align.record.tolerance import Tolerance
+from align.record.results import Comparison, Tolerance
 
 Facts = Mapping[str, Any]
 Named = dict[str, dict[str, Any]]

@@ -21,7 +21,7 @@ from align.cases.tensor_functions import computed
 from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 from sot_paddle.backbones.layers import BatchNorm2D
 from sot_paddle.heads.pooling import TokenBatchNorm
 from sot_paddle.ops import build

@@ -22,8 +22,7 @@ from align.cases.sides import built_torch
 from align.cases.sides.built_records import compare_facts
 from align.frameworks import on_paddle
 from align.record.arrays import Arrays
-from align.record.results import Comparison
-from align.record.tolerance import Tolerance
+from align.record.results import Comparison, Tolerance
 
 FALSE_ALARMS = 1e-9
 """Of one tensor; some hundred tensors together: below 1e-6 for the suite, with other seeds."""

@@ -33,7 +33,7 @@ from align.cases.tensor_functions import called
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
 from align.record.recording import ROOT
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 from sot_paddle.backbones.layers import DropPath
 from sot_torch_ref.backbones.layers import DropPath as ReferenceDropPath
 

@@ -23,7 +23,7 @@ from align.cases.tensor_functions import called
 from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 from sot_paddle.data.glue_tasks import get_task
 from sot_torch_ref.padding import pad_batch
 from sot_torch_ref.train.losses import task_loss

@@ -20,7 +20,7 @@ from align.cases.both_sides import BothSides, Setting, stamps
 from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.token_features import PadCollator, TokenFeatures

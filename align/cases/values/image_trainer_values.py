@@ -24,8 +24,7 @@ from align.cases.sides.torch_image_trainer import Evaluated
 from align.judge.bounds import TOLERANCES
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.record.arrays import Arrays, TrainingRun
-from align.record.results import Comparison
-from align.record.tolerance import Tolerance
+from align.record.results import Comparison, Tolerance
 
 SEED = 42
 LOUDER = 30.0

@@ -19,7 +19,7 @@ from align.cases.planted_controls import MODEL_FAULTS, planted
 from align.cases.tensor_functions import called
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays, cast
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 from sot_paddle.deploy.graph import JSON, PARAMETERS, Runner, load_graph, save_graph
 from sot_paddle.deploy.onnx_file import ONNX, load_onnx, translate
 from sot_paddle.ops import build

@@ -12,7 +12,7 @@ from align.cases.covered.pause import unmeasured
 from align.cases.sides.picture_folder import SIZES, SMALL, draw_pictures
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 from sot_paddle.data import image_operations, image_transforms
 from sot_torch_ref.train import image_transforms as reference_transforms
 

@@ -11,7 +11,7 @@ import torch
 from align.cases.both_sides import BothSides, Setting, ValueFault
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 from sot_paddle.data import imagenet_a
 from sot_paddle.deploy.predictor import record
 from sot_paddle.deploy.recipe import Recipe, TextRecipe

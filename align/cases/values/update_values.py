@@ -23,8 +23,8 @@ from align.frameworks import on_paddle, on_torch, stepping_paddle, stepping_torc
 from align.frameworks.factories import unpack
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
+from align.record.results import Tolerance
 from align.record.stored_arrays import by_kind
-from align.record.tolerance import Tolerance
 from sot_paddle.train import exact_state
 
 STEPS = 3

@@ -17,7 +17,7 @@ from align.cases.tensor_functions import computed
 from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 from sot_paddle.heads import power_norm
 from sot_torch_ref.heads import power_norm as reference_norm
 

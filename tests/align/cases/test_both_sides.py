@@ -13,8 +13,8 @@ from align.cases.kinds.case_kinds import ValueCase
 from align.cases.runner import run_job
 from align.cases.values import fed_values, loss_values, rate_values
 from align.frameworks import on_paddle, on_torch
-from align.record.results import Report
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
+from align.record.run_report import Report
 from tests.align.small_values import data_case, loss_case, rates_case
 
 STAMPS = {"ours": {"framework": "paddle"}, "reference": {"framework": "torch"}}

@@ -15,7 +15,7 @@ from align.cases.covered.coverage_verdict import NOT_ALIGNED, NotAligned, verdic
 from align.cases.covered.measure import PRODUCT, FileRecord, measured, read
 from align.cases.covered.pause import STARTED_BY, unmeasured
 from align.cases.covered.syntax import parse
-from align.record.results import Report
+from align.record.run_report import Report
 from align.report.report import console
 from align.report.report_html import page
 

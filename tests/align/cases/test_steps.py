@@ -12,7 +12,7 @@ from align.cases.planted_controls import ModelFault
 from align.cases.runner import runner_of
 from align.cases.sides import drawn_models
 from align.faults.layer_changes import put
-from align.record.results import Report
+from align.record.run_report import Report
 from tests.align.small_values import loss_case, metric_case
 from tests.align.tiny_bert import OPTIONS
 

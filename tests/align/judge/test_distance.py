@@ -8,7 +8,7 @@ import pytest
 from align.judge import distance
 from align.judge.comparator import compare_arrays
 from align.judge.distance import Gap, exact_in_float32, pieces
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 
 RNG = np.random.default_rng(5)
 LAYOUTS = {

@@ -11,7 +11,7 @@ from align.judge.comparator import compare_arrays
 from align.judge.distance import CEILING
 from align.judge.noise_band import FLOOR, NoiseBand
 from align.judge.spread import FEW, KERNELS, ONE_DIRECTION, RUNS, Errors, factor, joined
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 
 BAND = Tolerance("band", FLOOR, "the band of the tests")
 WHOLE = Tolerance("band", FLOOR, "the same for whole tensors", norm="l2")

@@ -29,8 +29,8 @@ from align.pair.any_pair import AnyPair, Setup
 from align.pair.runs import groups
 from align.record import stored_arrays
 from align.record.request import Request
+from align.record.results import Tolerance
 from align.record.stored_arrays import Lazy, LazyLeaves, Store, paths_of
-from align.record.tolerance import Tolerance
 from align.stages import training
 
 RNG = np.random.default_rng(3)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from align.judge.comparator import compare_arrays
-from align.record.results import Comparison, ControlResult, Report, StepResult, Tolerance
+from align.record.results import Comparison, ControlResult, StepResult, Tolerance
+from align.record.run_report import Report
 from sot_paddle.strict_json import json_ready
 
 RULE = Tolerance("scaled", 1e-10, "rounding is far below")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from align.judge.comparator import compare_arrays
-from align.record.results import ControlResult, Divergence, Report, StepResult, Tolerance
+from align.record.results import ControlResult, Divergence, StepResult, Tolerance
+from align.record.run_report import Report
 from align.report.report_html import page
 
 CHROMIUM = shutil.which("chromium")

@@ -22,7 +22,7 @@ from paddle.nn import functional as F
 from align.cases.both_sides import BothSides, Setting, ValueFault
 from align.cases.values.native.native_choices import learned, rand, replaced, watched
 from align.record.arrays import Arrays
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 from sot_paddle.backbones.layers import Attention, Mlp
 from sot_paddle.backbones.token_embed import _Stem
 from sot_paddle.backbones.token_stages import DenseBlock, Transition

@@ -18,7 +18,7 @@ from paddle.nn import functional as F
 
 from align.cases.both_sides import BothSides, Setting, ValueFault
 from align.record.arrays import Arrays
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 from sot_paddle.ops import (
     attention,
     build,

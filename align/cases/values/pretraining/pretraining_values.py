@@ -16,7 +16,7 @@ from align.cases.covered.pause import unmeasured
 from align.cases.model_pair import ModelPair
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
-from align.record.tolerance import Tolerance
+from align.record.results import Tolerance
 from sot_paddle.backbones.pretraining import PretrainingModel
 from sot_paddle.data.pretraining.masking import MaskDraws, masked
 from sot_paddle.heads.pretraining import PretrainingHeadConfig

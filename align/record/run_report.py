@@ -1,4 +1,4 @@
-"""Where a report comes from: pair, models, date, commits, command, seed, and lines of code.
+"""The report of a run, and where it comes from: pair, models, date, commits, command, seed, lines.
 
 The line of a layer is that of its forward, or of the user's code that builds it.
 """
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -22,9 +23,97 @@ from typing import Any
 
 import sot_paddle
 from align.record.recording import ROOT
+from align.record.results import Divergence, StepResult
+from sot_paddle.strict_json import dumps, json_ready
 
 SIDES = {"paddle": "Paddle", "torch": "PyTorch"}
 LIBRARIES = {"site-packages", "dist-packages"}
+REPAIR_ORDER = (
+    "weights",
+    "data",
+    "forward",
+    "loss",
+    "metric",
+    "learning_rate",
+    "backward",
+    "optimizer",
+    "training",
+    "distributed",
+)
+"""Steps in the order in which one fault makes the next: the first finding is the one to fix."""
+
+
+@dataclass
+class Report:
+    """Everything a run produced; an empty one is a failure, because nothing was proved.
+
+    Attributes:
+        environment: versions and machine.
+        results: one for each case, step and dtype.
+        findings: what differs, where and why; the one to fix first comes first.
+        guilty: layers that are wrong on the reference's own inputs (inject mode).
+        notes: what was not compared and why.
+        layers: class of every compared Paddle layer by its name, empty for the project's own cases.
+        certificate: summary of a sensitivity certificate that belongs to the run, or None.
+        about: the pair, date, command and commits, see `rows`.
+    """
+
+    environment: dict[str, Any]
+    results: list[StepResult] = field(default_factory=list)
+    findings: list[Divergence] = field(default_factory=list)
+    guilty: list[Divergence] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    layers: dict[str, str] = field(default_factory=dict)
+    certificate: dict[str, Any] | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def repairs(self) -> list[Divergence]:
+        """Every place to fix, once, in the order of repair: findings, and what inject mode adds."""
+        found = [one for one in self.findings if not one.follows]
+        places = {one.place for one in found}
+        found += [one for one in self.guilty if one.place not in places]
+        return sorted(found, key=lambda one: REPAIR_ORDER.index(one.step))
+
+    @property
+    def consequences(self) -> list[Divergence]:
+        """Findings that another one makes."""
+        return [one for one in self.findings if one.follows]
+
+    @property
+    def cases(self) -> dict[str, list[StepResult]]:
+        """The results by case, in the order in which they were run."""
+        found: dict[str, list[StepResult]] = {}
+        for result in self.results:
+            found.setdefault(result.case, []).append(result)
+        return found
+
+    @property
+    def verdict(self) -> str:
+        """ "pass" when there is a result and all pass, else "fail"."""
+        return "pass" if self.results and all(r.passed for r in self.results) else "fail"
+
+    @property
+    def exit_code(self) -> int:
+        """0 for pass, 1 for fail."""
+        return 0 if self.verdict == "pass" else 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The keys are those of docs/alignment.md, section "Output"."""
+        return {
+            "verdict": self.verdict,
+            "about": json_ready(self.about),
+            "environment": json_ready(self.environment),
+            "findings": [one.to_json() for one in self.findings],
+            "guilty": [one.to_json() for one in self.guilty],
+            "notes": list(self.notes),
+            "certificate": json_ready(self.certificate),
+            "results": [r.to_json() for r in self.results],
+        }
+
+    def dumps(self) -> str:
+        """`to_json` as text."""
+        return dumps(self.to_json())
 
 
 def origin(models: Iterable[Any] = ()) -> dict[str, Any]:

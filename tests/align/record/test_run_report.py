@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from align.record import provenance
-from align.record.provenance import commit, described, origin, rows
+from align.record import run_report
+from align.record.run_report import commit, described, origin, rows
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -37,21 +37,21 @@ def test_the_commit_of_a_repository_and_its_changes(tmp_path) -> None:
 def test_the_commit_of_the_users_code_stands_beside_the_suites(tmp_path, monkeypatch) -> None:
     """A library's class says nothing of the user's repository: the next model is asked."""
     held = {tmp_path.parent: "their commit", tmp_path: "not read"}
-    monkeypatch.setattr(provenance, "_commit_once", lambda at: held.get(at, "suite's"))
+    monkeypatch.setattr(run_report, "_commit_once", lambda at: held.get(at, "suite's"))
     files = {dict: tmp_path / "site-packages" / "net.py", list: tmp_path.parent / "port.py"}
-    monkeypatch.setattr(provenance.inspect, "getfile", lambda kind: str(files[kind]))
+    monkeypatch.setattr(run_report.inspect, "getfile", lambda kind: str(files[kind]))
     found = origin(({}, []))
     assert found["commit"] == {"suite": "0.1.0 suite's", "yours": "their commit"}
     assert found["command"].startswith("python ")
     assert datetime.datetime.fromisoformat(found["date"]).utcoffset() is not None
-    monkeypatch.setattr(provenance, "_commit_once", lambda at: "one repository")
+    monkeypatch.setattr(run_report, "_commit_once", lambda at: "one repository")
     assert list(origin(([],))["commit"]) == ["suite"]
 
 
 def test_a_package_installed_in_a_repository_is_no_part_of_it(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(provenance, "commit", lambda at: "somebody's")
-    assert provenance._commit_once(tmp_path / "site-packages" / "align") == ""
-    assert provenance._commit_once(tmp_path / "project") == "somebody's"
+    monkeypatch.setattr(run_report, "commit", lambda at: "somebody's")
+    assert run_report._commit_once(tmp_path / "site-packages" / "align") == ""
+    assert run_report._commit_once(tmp_path / "project") == "somebody's"
 
 
 def test_tied_parameters_count_once_and_buffers_not_at_all() -> None:
