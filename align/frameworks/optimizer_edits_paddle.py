@@ -16,6 +16,7 @@ import paddle
 
 from align.frameworks import stepping_paddle as stepping
 from align.frameworks.object_options import Option, options
+from align.frameworks.on_paddle import view
 
 Decay = tuple[float, float]
 """(straight from the weight, added to the gradient) of one parameter."""
@@ -136,7 +137,7 @@ def put_gradients(
 
     def change() -> None:
         known = stepping.parameters(model)
-        given = {n: stepping.array(p.grad) for n, p in known.items() if p.grad is not None}
+        given = {n: view(p.grad) for n, p in known.items() if p.grad is not None}
         moving = {n: g for n, g in given.items() if g.any()}
         for name in set(given) - set(moving) if moving else ():
             known[name].clear_gradient(False)  # by position: Paddle ignores the keyword

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import paddle
 
-from align.frameworks.on_paddle import live_moments, named
+from align.frameworks.on_paddle import named
 
-moments = live_moments
 ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What an optimizer or a scheduler may raise when it is given an option that does not fit."""
 FLOAT32: Mapping[str, tuple[str, ...]] = {
@@ -109,11 +108,6 @@ def give(parameter: paddle.Tensor, gradient: np.ndarray | None) -> None:
         parameter.grad = paddle.to_tensor(np.array(gradient, dtype=dtype, order="C"))
     elif parameter.grad is not None and bool(parameter.grad.any()):
         parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
-
-
-def array(tensor: paddle.Tensor) -> np.ndarray:
-    """As NumPy array."""
-    return tensor.detach().numpy()
 
 
 def step(optimizer: Any) -> None:

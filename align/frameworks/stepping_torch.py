@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from align.frameworks.on_torch import live_moments
-
-moments = live_moments
 CLIP_EPS = 1e-6  # clip_grad_norm_ divides by norm + 1e-6
 _FLOATS = ("weight_decay", "eps", "momentum", "dampening", "alpha", "rho", "lr_decay")
 
@@ -80,11 +77,6 @@ def gradient_norm(model: torch.nn.Module) -> float:
     """Global norm of the gradients as they are now: clipping in place shows here."""
     held = [p.grad.norm() for p in parameters(model).values() if p.grad is not None]
     return float(torch.stack(held).double().norm()) if held else 0.0
-
-
-def array(tensor: torch.Tensor) -> np.ndarray:
-    """As NumPy array, not copied where it need not be."""
-    return tensor.detach().cpu().numpy()
 
 
 def step(optimizer: Any) -> None:

@@ -1,22 +1,35 @@
-"""A followed Paddle optimizer against the reference's: members, rates, updates, moments by name.
+"""The same gradients for two optimizers, what each did with them step by step, and the judgement.
 
-The room is measured on the reference where Paddle's kernels compute with other numbers: it is
-followed a second time with their coefficients in float32 and their rule of clipping.
+Both sides are recorded in Paddle's names and layout, in float64. Of a large tensor a drawn sample
+of elements is kept: an update is elementwise, and what is not (clipping) uses norms of the whole.
+Judged are members, rates, updates and moments by name. The room is measured on the reference where
+Paddle's kernels compute with other numbers: it is followed a second time with their coefficients in
+float32 and their rule of clipping.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from align.frameworks.stepping_torch import CLIP_EPS
 from align.judge import bounds
 from align.judge.comparator import compare_arrays
-from align.judge.update_trace import ParameterTrace, SideTrace
+from align.match.mapping import WeightMapping
 from align.record.results import Comparison, Tolerance
 
+SAMPLE = 2048  # elements kept of a larger tensor
+TILE = 4093  # elements of the drawn patterns, which repeat in larger tensors
+SMALL, LARGE = 1e-3, 1e4  # global norms far below and far above any limit that one clips at
+SMALL_STEP = 1  # index of the step with the small norm
+SPREAD = {"float64": 9.0, "float32": 6.0}  # orders of magnitude that gradients are spread over
+FEW = 2**20  # numbers of a model whose drawn gradients are kept for the next optimizer
 FLOOR = {
     "float64": bounds.TOLERANCES["optimizer", "float64"].lowest_bound,
     "float32": bounds.TOLERANCES["training of a pair", "float32"].lowest_bound,
@@ -38,7 +51,182 @@ _FOLLOWED = (
 _CLIPPED = "; PyTorch clips by norm + 1e-6, Paddle by the norm: 1e-6 / norm"
 
 
-@dataclasses.dataclass
+@dataclass
+class ParameterTrace:
+    """One parameter through all steps.
+
+    Attributes:
+        weights: one array more than there are steps: before the first, and after each.
+        gradients: as given, None where the parameter had none.
+        norms: of the whole gradient, 0 without one.
+        used: the gradients after each step: what hooks did to them in place shows here.
+        rates: that each step applied; NaN for a parameter that the optimizer does not hold.
+        moments: kind -> array after each step, None where there is none.
+    """
+
+    weights: list[np.ndarray] = field(default_factory=list)
+    gradients: list[np.ndarray | None] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+    used: list[np.ndarray | None] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    moments: dict[str, list[np.ndarray | None]] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        """How many were made."""
+        return len(self.weights) - 1
+
+    @property
+    def held(self) -> bool:
+        """The optimizer holds this parameter."""
+        return not any(math.isnan(rate) for rate in self.rates)
+
+    def update(self, step: int) -> np.ndarray:
+        """Weights before a step minus weights after it."""
+        return self.weights[step] - self.weights[step + 1]
+
+    def moment(self, kind: str, step: int) -> np.ndarray | None:
+        """A moment after a step."""
+        held = self.moments.get(kind)
+        return None if held is None else held[step]
+
+
+@dataclass
+class SideTrace:
+    """One optimizer.
+
+    Attributes:
+        main: Paddle's parameter name -> its steps with the drawn gradients.
+        still: the same for one step of a fresh optimizer with zero gradients.
+        groups: name -> index of its parameter group.
+        clipped: norm after / norm before of all gradients in each step, where the optimizer
+            changed them in place (PyTorch).
+        norms: global norm of the gradients given in each step.
+        stamp: which framework computed it.
+        eps: unit in the last place of the numbers it computed with.
+    """
+
+    main: dict[str, ParameterTrace] = field(default_factory=dict)
+    still: dict[str, ParameterTrace] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+    clipped: list[float] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+    stamp: Mapping[str, Any] = field(default_factory=dict)
+    eps: float = float(np.finfo(np.float64).eps)
+
+
+class Feed:
+    """The gradients of all steps, those of a large model drawn anew at every call: none are stored.
+
+    A step's gradient is the recorded one with drawn variations; four tenths of the elements are
+    spread over orders of magnitude (small ones show epsilon), a tenth are zero. The first step has
+    the recorded size, the second a small global norm, the last a large one. In the second step one
+    parameter has no gradient.
+
+    Args:
+        recorded: gradients by PyTorch's name; a parameter without one never gets one.
+        shapes: PyTorch's trainable parameters and their shapes, in the model's order.
+        weights: the mapping.
+        dtype: precision of the pair: gradients are rounded to it.
+        steps: how many, at least 3.
+        seed: of the draws.
+    """
+
+    def __init__(
+        self,
+        recorded: Mapping[str, np.ndarray],
+        shapes: Mapping[str, tuple[int, ...]],
+        weights: WeightMapping,
+        dtype: str,
+        steps: int,
+        seed: int,
+    ) -> None:
+        self.steps, self.dtype, self.shapes = steps, dtype, shapes
+        self._recorded = {n: recorded[n] for n in shapes if n in recorded and recorded[n].size}
+        self._index = {name: i for i, name in enumerate(shapes)}
+        self._weights, self._seed = weights, seed
+        self.bundles = bundles(weights, list(shapes))
+        alone = [b[0] for b in self.bundles if len(b) == 1 and b[0] in self._recorded]
+        self.absent = alone[-1] if len(alone) > 1 else ""
+        norm = math.sqrt(sum(float(np.vdot(g, g)) for g in self._recorded.values())) or 1.0
+        self._scales = [1.0] * steps
+        self._scales[SMALL_STEP] = min(1.0, SMALL / norm)
+        self._scales[-1] = max(1.0, LARGE / norm)
+        if sum(g.size for g in self._recorded.values()) <= FEW:
+            self.source = functools.cache(self.source)
+
+    def source(self, name: str, step: int) -> np.ndarray | None:
+        """The gradient of PyTorch's parameter in a step, None without."""
+        recorded = self._recorded.get(name)
+        if recorded is None or (step == SMALL_STEP and name == self.absent):
+            return None
+        drawn = recorded.astype(np.float64).reshape(-1)  # a copy
+        size = float(np.sqrt(np.vdot(drawn, drawn) / drawn.size)) or 1.0
+        count, key = min(TILE, drawn.size), (self._seed, self._index[name])
+        rng = np.random.default_rng(key)
+        spread = 10.0 ** -rng.uniform(0, SPREAD[self.dtype], count)
+        kind = rng.random(count)
+        spread = np.where(kind < 0.5, 1.0, np.where(kind < 0.9, spread, 0.0)) * self._scales[step]
+        spread[0] = self._scales[step]  # a scalar is never zero
+        varied = np.random.default_rng((*key, step + 1)).normal(scale=size, size=count)
+        whole = drawn.size // count * count
+        for part in (drawn[:whole].reshape(-1, count), drawn[None, whole:]):
+            part += varied[: part.shape[1]]
+            part *= spread[: part.shape[1]]
+        return drawn.reshape(recorded.shape).astype(self.dtype, copy=False)
+
+    def targets(self, step: int) -> Iterator[tuple[str, np.ndarray | None]]:
+        """(Paddle's parameter, gradient or None) of a step."""
+        partners = self._weights.partners()
+        for bundle in self.bundles:
+            held = {name: self.source(name, step) for name in bundle}
+            if all(value is None for value in held.values()):
+                for target in sorted({t for name in bundle for t in partners[name]}):
+                    yield target, None
+                continue
+            for name, value in held.items():
+                if value is None:
+                    held[name] = np.zeros(self.shapes[name], self.dtype)
+            yield from self._weights.to_paddle(held).items()
+
+
+def bundles(weights: WeightMapping, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """PyTorch's names in groups that can be converted by themselves, in the model's order.
+
+    A packed Paddle tensor needs all of its pieces; every other tensor stands alone.
+
+    Args:
+        weights: the mapping.
+        names: the tensors to group; one without a partner is left out.
+    """
+    partners = weights.partners()
+    owner: dict[str, str] = {}
+    joined: dict[str, list[str]] = {}
+    for name in names:
+        targets = partners.get(name, ())
+        leader = next((owner[t] for t in targets if t in owner), name)
+        if targets:
+            joined.setdefault(leader, []).append(name)
+        owner.update(dict.fromkeys(targets, leader))
+    return [tuple(held) for held in joined.values()]
+
+
+def sample(array: np.ndarray) -> np.ndarray:
+    """The whole of a small array; SAMPLE elements of a large one, always the same ones."""
+    if array.size <= SAMPLE:
+        return np.array(array, np.float64)
+    return array[_places(array.shape)].astype(np.float64)
+
+
+@functools.lru_cache(maxsize=256)
+def _places(shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+    """Where the elements of a sample are in an array of a shape."""
+    size = math.prod(shape)
+    chosen = np.unique(np.random.default_rng(size).integers(0, size, SAMPLE))
+    return np.unravel_index(chosen, shape)
+
+
+@dataclass
 class UpdateJudge:
     """Compares a Paddle trace with the reference's.
 

@@ -1,10 +1,13 @@
-"""Both optimizers of a pair, followed from the same weights with the same gradients."""
+"""Both optimizers of a pair, followed from the same weights with the same gradients.
+
+What each does is read in Paddle's names: weights, rates and moments after every step.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,15 +19,7 @@ from align.frameworks import (
     stepping_paddle,
     stepping_torch,
 )
-from align.judge.update_judging import FLOOR, UpdateJudge
-from align.judge.update_trace import (
-    Feed,
-    Follower,
-    ParameterTrace,
-    SideTrace,
-    View,
-    sample,
-)
+from align.judge.update_judging import FLOOR, Feed, ParameterTrace, SideTrace, UpdateJudge, sample
 from align.pair.any_pair import AnyPair
 from align.record.request import Request
 
@@ -33,6 +28,166 @@ Change = Callable[[Any, Any], Any]
 LEAST, MOST = 3, 5  # steps
 LARGE = 20_000_000  # parameters of a model that gets the least of them
 ZERO_RATES = 100  # steps of a schedule that may apply the rate 0 before the first other one
+
+
+class View:
+    """Reads samples of one side's tensors in Paddle's names.
+
+    Args:
+        groups: the side's names that are converted together.
+        convert: arrays by the side's names -> by Paddle's names.
+        partners: the side's name -> Paddle's names.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[tuple[str, ...]],
+        convert: Callable[[dict[str, np.ndarray]], Mapping[str, np.ndarray]],
+        partners: Mapping[str, Iterable[str]],
+    ) -> None:
+        self._groups, self._convert, self._partners = groups, convert, partners
+
+    def targets(self, name: str) -> Iterable[str]:
+        """Paddle's names of one of the side's tensors."""
+        return self._partners.get(name, ())
+
+    def samples(self, read: Callable[[str], np.ndarray | None]) -> Iterator[tuple[str, np.ndarray]]:
+        """(Paddle's name, sample) of what ``read`` gives, nothing where it gives None."""
+        for group in self._groups:
+            held = {name: read(name) for name in group}
+            if any(value is None for value in held.values()):
+                continue
+            for name, array in self._convert(held).items():
+                yield name, sample(array)
+
+
+class Follower:
+    """Drives the optimizers of one side.
+
+    Args:
+        side: `on_torch` or `on_paddle`.
+        stepping: `stepping_torch` or `stepping_paddle`.
+        model: with its weights loaded; they are put back after each run.
+        plan: the optimizer's factories.
+        view: reads the side in Paddle's names.
+        own: gives (the side's own name, gradient or None) of a step.
+        dtype: precision of the run.
+        watch: read the norm of all gradients before and after each step.
+        bare: record weights and rates alone, by which a planted fault is seen.
+        warm: steps that the schedule makes before the first one, so that the rate is not zero.
+        prepare: called with each fresh optimizer; may return another one. None for nothing.
+    """
+
+    def __init__(
+        self,
+        side: Any,
+        stepping: Any,
+        model: Any,
+        plan: Any,
+        view: View,
+        own: Callable[[int], Iterator[tuple[str, np.ndarray | None]]],
+        dtype: str,
+        warm: int,
+        *,
+        watch: bool = False,
+        bare: bool = False,
+        prepare: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._side, self._stepping, self._model, self._plan = side, stepping, model, plan
+        self._view, self._own, self._dtype, self._warm = view, own, dtype, warm
+        self._prepare, self._watch, self._bare = prepare, watch, bare
+        self._parameters = stepping.parameters(model)
+
+    def run(self, steps: int) -> SideTrace:
+        """One step without gradients, then so many with them, each from the same weights."""
+        found = SideTrace(eps=float(np.finfo(self._dtype).eps))
+        before = self._side.state(self._model)
+        zeros = [(n, np.zeros(tuple(p.shape))) for n, p in self._parameters.items()]
+        try:
+            with self._side.default_dtype(self._dtype):
+                self._steps(found, found.still, lambda _: iter(zeros), 1)
+                self._side.load(self._model, before)
+                self._side.clear(self._model)
+                self._steps(found, found.main, self._own, steps)
+        finally:
+            self._side.load(self._model, before)
+            self._side.clear(self._model)
+        found.stamp = self._side.stamp(next(iter(self._parameters.values())))
+        return found
+
+    def _steps(
+        self,
+        found: SideTrace,
+        traces: dict[str, ParameterTrace],
+        gradients: Callable[[int], Iterator[tuple[str, np.ndarray | None]]],
+        steps: int,
+    ) -> None:
+        stepping, model = self._stepping, self._model
+        optimizer, scheduler = self._side.make_optimizer(self._plan, model)
+        if self._prepare is not None:
+            optimizer = self._prepare(optimizer) or optimizer
+        for _ in range(self._warm if scheduler is not None else 0):
+            stepping.advance(scheduler)
+        members = stepping.groups(optimizer, model)
+        group_of = {name: i for i, held in enumerate(members) for name in held}
+        for name, weight in self._weights():
+            traces[name] = ParameterTrace([weight])
+        for step in range(steps):
+            for name, gradient in gradients(step):
+                if name in self._parameters:
+                    stepping.give(self._parameters[name], gradient)
+            rates = stepping.rates(optimizer, model)
+            applied = {name: rates[i] for name, i in group_of.items()}
+            norm = stepping.gradient_norm(model) if self._watch else 0.0
+            stepping.step(optimizer)
+            if traces is found.main:
+                found.clipped.append(stepping.gradient_norm(model) / norm if norm else 1.0)
+                found.norms.append(norm)
+            self._record(traces, applied)
+            if not self._bare:
+                self._record_moments(traces, optimizer, step)
+            if scheduler is not None and step < steps - 1:
+                stepping.advance(scheduler)
+        if traces is found.main:
+            found.groups = self._named(group_of)
+
+    def _gradient(self, name: str) -> np.ndarray | None:
+        held = self._parameters.get(name)
+        return None if held is None or held.grad is None else self._side.view(held.grad)
+
+    def _weights(self) -> Iterator[tuple[str, np.ndarray]]:
+        view = self._side.view
+        return self._view.samples(lambda name: view(self._parameters[name]))
+
+    def _named(self, values: Mapping[str, float]) -> dict[str, float]:
+        """A number of each of the side's parameters, by Paddle's name."""
+        return {
+            target: value for name, value in values.items() for target in self._view.targets(name)
+        }
+
+    def _record(self, traces: dict[str, ParameterTrace], applied: Mapping[str, float]) -> None:
+        rates = self._named(applied)
+        for name, weight in self._weights():
+            traces[name].weights.append(weight)
+            traces[name].rates.append(rates.get(name, math.nan))
+
+    def _record_moments(self, traces: dict[str, ParameterTrace], optimizer: Any, step: int) -> None:
+        used = dict(self._view.samples(self._gradient))
+        for name, trace in traces.items():
+            trace.used.append(used.get(name))
+        held = self._side.live_moments(optimizer, self._model)
+        for kind in sorted({kind for kinds in held.values() for kind in kinds}):
+
+            def read(name: str, kind: str = kind) -> np.ndarray | None:
+                tensor = held.get(name, {}).get(kind)
+                return None if tensor is None else self._side.view(tensor)
+
+            for name, moment in self._view.samples(read):
+                series = traces[name].moments.setdefault(kind, [])
+                series += [None] * (step - len(series)) + [moment]
+        for trace in traces.values():
+            for series in trace.moments.values():
+                series += [None] * (step + 1 - len(series))
 
 
 class UpdateSides:

@@ -15,8 +15,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from align.explain.settings.optimizer_causes import Cause, explain
-from align.judge.update_judging import MEMBERS, RATES, ROOM, UpdateJudge
-from align.judge.update_trace import SAMPLE, ParameterTrace, SideTrace
+from align.judge.update_judging import (
+    MEMBERS,
+    RATES,
+    ROOM,
+    SAMPLE,
+    ParameterTrace,
+    SideTrace,
+    UpdateJudge,
+)
 from align.pair.any_pair import AnyPair
 from align.pair.update_sides import UpdateSides
 from align.record.results import Comparison, Divergence, StepResult

@@ -13,7 +13,7 @@ import numpy as np
 
 from align.explain.experiment import scale
 from align.explain.settings.exchange import both, number
-from align.judge.update_trace import SMALL_STEP, SideTrace
+from align.judge.update_judging import SMALL_STEP, SideTrace
 
 ALIKE = 1e-3  # factors this close are equal
 

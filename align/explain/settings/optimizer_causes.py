@@ -22,8 +22,7 @@ from align.explain.settings.gradient_treatments import Treatment
 from align.frameworks import optimizer_edits_paddle as paddles
 from align.frameworks import stepping_torch
 from align.frameworks.object_options import differing, options
-from align.judge.update_judging import UpdateJudge
-from align.judge.update_trace import SideTrace
+from align.judge.update_judging import SideTrace, UpdateJudge
 from align.pair.update_sides import Change, UpdateSides
 from align.record.results import some
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.explain.settings.gradient_treatments import Treatment, sentence, treatment_of
-from align.judge.update_trace import ParameterTrace, SideTrace
+from align.judge.update_judging import ParameterTrace, SideTrace
 
 SHAPES = {"fc": (6, 5), "bias": (6,), "head": (9, 4)}
 SCALES = (1.0, 1e-3, 1e4)  # as `Feed` draws them: recorded, small, large

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from align.frameworks.factories import unpack
+from align.frameworks.on_paddle import live_moments
 from align.frameworks.on_torch import MOMENTS
-from align.frameworks.stepping_paddle import moments, parameters
+from align.frameworks.stepping_paddle import parameters
 from align.frameworks.stepping_torch import as_paddle
 from align.stages.optimizing import optimizer
 from tests.align.small_pairs import pair_in
@@ -428,7 +429,7 @@ def test_a_second_optimizer_of_the_same_parameters_shows_its_moments() -> None:
         for parameter in parameters(layer).values():
             parameter.grad = paddle.ones_like(parameter)
         own.step()
-        assert set(moments(own, layer)["weight"]) == {"moment1", "moment2"}, count
+        assert set(live_moments(own, layer)["weight"]) == {"moment1", "moment2"}, count
 
 
 @pytest.mark.parametrize(
