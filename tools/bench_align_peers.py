@@ -227,7 +227,7 @@ def _attempt(scene: Scene, setting: Mapping[str, Any], attempt: str) -> Answer:
             with contextlib.ExitStack() as stack:
                 for framework in (on_torch, on_paddle):
                     stack.enter_context(framework.default_dtype(DTYPE))
-                    stack.enter_context(framework.dropout_off())
+                    stack.enter_context(runs.without_dropout(framework.FUNCTIONAL))
                 if attempt == "layer map":
                     options["layer_map"] = padiff.LayerMap()
                     options["layer_map"].auto(layer, module)

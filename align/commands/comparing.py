@@ -17,7 +17,7 @@ import numpy as np
 from align.commands.steps import LOSS, Outcome, Steps, left_out
 from align.explain import locate
 from align.frameworks import on_paddle, on_torch
-from align.judge import output_structure
+from align.judge.judging import OUTPUTS
 from align.pair.any_pair import AnyPair, Setup
 from align.record.arrays import is_low
 from align.record.request import Request, documented, request_of
@@ -164,7 +164,7 @@ class LiveSteps(Steps):
 
     def continues(self, pair: AnyPair, failed: Sequence[Comparison]) -> bool:
         """Not with the default loss of outputs that do not hold the same tensors."""
-        uneven = any(c.name == output_structure.NAME for c in failed)
+        uneven = any(c.name == OUTPUTS for c in failed)
         if pair.plan.loss is not None or not uneven:
             return True
         self.outcome.notes.append(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from align.explain import locate, recorded_isolation
 from align.explain.arrays.statistic_edits import explain_statistic
-from align.judge import output_structure
+from align.judge.judging import OUTPUTS
 from align.match.mapping import to_paddle
 from align.pair.pair import Pair
 from align.record.recording import ROOT
@@ -290,9 +290,7 @@ def left_out(ignored: Mapping[str, str]) -> list[str]:
 def _only_structure(failed: Sequence[Comparison]) -> bool:
     """Whether all that differs is which tensors the models return."""
     names = [c.name for c in failed]
-    return output_structure.NAME in names and all(
-        name.startswith((output_structure.NAME, ROOT)) for name in names
-    )
+    return OUTPUTS in names and all(name.startswith((OUTPUTS, ROOT)) for name in names)
 
 
 def _moved_statistics(pair: Pair, forward: StepResult) -> list[Comparison]:

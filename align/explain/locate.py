@@ -10,7 +10,7 @@ import numpy as np
 
 from align.explain.arrays import output_edits, statistic_edits
 from align.explain.arrays.gradient_edits import explain_gradient
-from align.judge import output_structure
+from align.judge.judging import OUTPUTS
 from align.pair.isolation import Guilty, merged
 from align.pair.pair import Pair
 from align.record.recording import ROOT
@@ -65,7 +65,7 @@ def first_forward(
 def _structural(first: Comparison) -> tuple[str, str]:
     """Place and cause of "(tied parameters: a, b)", "(trainable parameters: a)" and outputs."""
     title, _, names = first.name.strip("()").partition(": ")
-    if first.name == output_structure.NAME:
+    if first.name == OUTPUTS:
         return ROOT, first.hint
     owner = names.split(", ")[0].rpartition(".")[0] or ROOT
     if title == "tied parameters":

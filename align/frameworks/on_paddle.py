@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +14,6 @@ import paddle
 
 from align.frameworks import masks_paddle
 from align.frameworks.factories import unpack
-from align.frameworks.swapping import without_dropout
 from align.record.arrays import (
     Arrays,
     Entry,
@@ -33,7 +31,7 @@ from align.record.recording import ROOT
 from align.record.request import Request
 from align.record.run_report import builders_recorded
 
-dropout_off = functools.partial(without_dropout, paddle.nn.functional)
+FUNCTIONAL = paddle.nn.functional
 dropout_exchanged = masks_paddle.dropout_exchanged
 
 NAME = "Paddle"

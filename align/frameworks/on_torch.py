@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -13,7 +12,6 @@ import torch
 
 from align.frameworks import masks_torch
 from align.frameworks.factories import unpack
-from align.frameworks.swapping import without_dropout
 from align.record.arrays import (
     Arrays,
     Entry,
@@ -30,7 +28,7 @@ from align.record.arrays import (
 from align.record.recording import ROOT
 from align.record.request import Request
 
-dropout_off = functools.partial(without_dropout, torch.nn.functional)
+FUNCTIONAL = torch.nn.functional
 dropout_exchanged = masks_torch.dropout_exchanged
 
 NAME = "PyTorch"

@@ -17,39 +17,6 @@ Place = tuple[Any, str]
 
 
 @contextlib.contextmanager
-def attributes(owner: Any, **values: Any) -> Iterator[None]:
-    """Other values of an object's attributes for the length of a ``with`` block."""
-    before = {name: getattr(owner, name) for name in values}
-    try:
-        for name, value in values.items():
-            setattr(owner, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(owner, name, value)
-
-
-def without_dropout(functional: Any) -> contextlib.AbstractContextManager[None]:
-    """Every dropout function of a framework hands its input on, in training mode too.
-
-    Args:
-        functional: the framework's module of functions.
-    """
-    functions = {n: getattr(functional, n) for n in dir(functional) if "dropout" in n}
-    plain = [n for n, f in functions.items() if callable(f) and not n.startswith(("_", "fused"))]
-    attend = functional.scaled_dot_product_attention
-
-    def attend_all(query, key, value, attn_mask=None, dropout_p=0.0, *args: Any, **options: Any):
-        return attend(query, key, value, attn_mask, 0.0, *args, **options)
-
-    def hand_on(*given: Any, **named: Any) -> Any:
-        return given[0] if given else named["input" if "input" in named else "x"]
-
-    others: dict[str, Any] = dict.fromkeys(plain, hand_on)
-    return attributes(functional, **others, scaled_dot_product_attention=attend_all)
-
-
-@contextlib.contextmanager
 def swapped(
     replacements: Mapping[Callable, Callable], package: str, owners: Iterable[Any]
 ) -> Iterator[None]:

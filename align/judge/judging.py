@@ -8,26 +8,30 @@ one stops there, and no more than one tensor of each side is held.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.distance import MASK, peak
-from align.judge.noise_band import Find, Kinds
-from align.judge.output_structure import are_uneven, missing_outputs
+from align.judge.noise_band import Find
 from align.judge.spread import Spread, Spreads, joined
 from align.match import name_table
 from align.match.mapping import MappedRow, WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
-from align.record.arrays import pair_leaves
+from align.record.arrays import Leaf, pair_leaves
 from align.record.recording import ROOT, Call, Recording
 from align.record.results import Comparison, Tolerance
 from align.record.stored_arrays import Lazy, ahead, paths_of
+
+OUTPUTS = "(outputs of the model)"
+_NEAR = 1e-3  # of the largest value: two outputs that agree so far are one
 
 
 @dataclass
@@ -251,22 +255,56 @@ def _of_rows(
     return joined(found)
 
 
-def kinds_of(recording: Recording) -> Kinds:
-    """What the noise band measures of a pass of the reference, in PyTorch's names."""
-    taps, gradients = Lazy(), Lazy()
-    for call in recording.calls.values():
-        for i, path in enumerate(paths_of(call.outputs)):
-            taps.hold(f"{call.key}[{path}]", lambda c=call, i=i: c.outputs[i][1])
-        for path in call.grad_outputs:
-            read = functools.partial(call.grad_outputs.__getitem__, path)
-            gradients.hold(f"{call.key}[{path}]", read)
-    return {
-        "taps": taps,
-        "gradients at taps": gradients,
-        "gradients": recording.gradients,
-        "inputs": {"loss": recording.loss, **(_of_inputs(recording) or {})},
-        "state": recording.state,
-    }
+def are_uneven(
+    reference: Sequence[Leaf], ours: Sequence[Leaf], pairs: Sequence[tuple[str, Any, Any]]
+) -> bool:
+    """Whether two outputs hold other tensors: another number, or other shapes under other names.
+
+    Args:
+        reference: (path, array) of PyTorch's output.
+        ours: of Paddle's.
+        pairs: (label, reference's, ours) as `pair_leaves` makes them.
+    """
+    if len(reference) != len(ours):
+        return True
+    named = {path for path, _ in reference} == {path for path, _ in ours}
+    return not named and any(a.shape != b.shape for _, a, b in pairs)
+
+
+def missing_outputs(reference: Sequence[Leaf], ours: Sequence[Leaf]) -> Comparison:
+    """The failed comparison of two outputs that do not hold the same tensors.
+
+    Args:
+        reference: (path, array) of PyTorch's output.
+        ours: of Paddle's.
+    """
+    counts = (np.asarray([len(side)]) for side in (ours, reference))
+    found = compare_arrays(OUTPUTS, *counts, bounds.EXACT)
+    text = f"PyTorch returns {_told(reference)}, Paddle {_told(ours)}"
+    hint = f"not the same tensors: pick what both return, outputs={_proposal(reference, ours)}"
+    return dataclasses.replace(found, passed=False, reason=text, hint=hint)
+
+
+def _told(side: Sequence[Leaf]) -> str:
+    shapes = [f"{path} {array.shape}".strip() for path, array in side]
+    return f"{len(side)} tensor{'s' * (len(side) != 1)} ({', '.join(shapes)})"
+
+
+def _proposal(reference: Sequence[Leaf], ours: Sequence[Leaf]) -> str:
+    """The first two that have the same numbers, else the same shape."""
+    same = [(a, b) for a in reference for b in ours if a[1].shape == b[1].shape]
+    near = [(a, b) for a, b in same if _near(a[1], b[1])]
+    if not same:
+        return "(torch, paddle): a key, an index or a function for each side"
+    return str(tuple(_key(path) for path, _ in (near or same)[0]))
+
+
+def _near(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(np.allclose(a, b, rtol=0, atol=_NEAR * float(np.abs(a).max(initial=0.0))))
+
+
+def _key(path: str) -> str | int | None:
+    return int(path) if path.isdigit() else path or None
 
 
 def largest_gradient(reference: Recording) -> float:

@@ -45,6 +45,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 
@@ -56,7 +57,9 @@ from align.judge.kinks import next_run
 from align.judge.spread import FEW, RUNS, Errors, Spread, Spreads, read, stored
 from align.record.arrays import Arrays
 from align.record.moved_run import MovedRun
+from align.record.recording import Recording
 from align.record.results import Comparison
+from align.record.stored_arrays import Lazy, paths_of
 
 FLOOR = 2.0**-20
 """Part of a float32 tensor's size that always passes: sixteen roundings of half a unit in one
@@ -167,6 +170,25 @@ class NoiseBand:
             if judged.passed:
                 break
         return judged
+
+
+def kinds_of(recording: Recording) -> Kinds:
+    """What the noise band measures of a pass of the reference, in PyTorch's names."""
+    taps, gradients = Lazy(), Lazy()
+    for call in recording.calls.values():
+        for i, path in enumerate(paths_of(call.outputs)):
+            taps.hold(f"{call.key}[{path}]", lambda c=call, i=i: c.outputs[i][1])
+        for path in call.grad_outputs:
+            read = functools.partial(call.grad_outputs.__getitem__, path)
+            gradients.hold(f"{call.key}[{path}]", read)
+    inputs = {f"input {path}": value for path, value in recording.input_gradients.items()}
+    return {
+        "taps": taps,
+        "gradients at taps": gradients,
+        "gradients": recording.gradients,
+        "inputs": {"loss": recording.loss, **inputs},
+        "state": recording.state,
+    }
 
 
 def _judged(one: Comparison, spread: Spread, widest: float, zero_scale: float | None) -> Comparison:

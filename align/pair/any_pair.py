@@ -16,8 +16,8 @@ from align.frameworks.masks import Masks
 from align.frameworks.moved_roundings import MovedRoundings
 from align.judge.distance import exact_in_float32, peak
 from align.judge.drift import Track
-from align.judge.judging import Judge, kinds_of
-from align.judge.noise_band import Kinds, NoiseBand
+from align.judge.judging import Judge
+from align.judge.noise_band import Kinds, NoiseBand, kinds_of
 from align.judge.rate_curves import Curve
 from align.match.mapping import to_paddle
 from align.match.name_table import read_table
@@ -26,7 +26,7 @@ from align.pair import runs, side_records
 from align.pair.isolation import Isolation
 from align.pair.pair import Pair, TrainingRuns, live_training
 from align.pair.runs import Models, load, tensors
-from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun, cast, is_array, leaves
+from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun, cast, moved_vectors
 from align.record.moved_run import MovedRun
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
@@ -77,7 +77,7 @@ class Setup:
         self.shared: dict[str, Any] = {}
         if plan.shake:
             trainable = {entry.name for entry in source if not entry.buffer}
-            moved = runs.moved_vectors(self.state, trainable, plan.seed)
+            moved = moved_vectors(self.state, trainable, plan.seed)
             if self.exact:
                 moved = cast(moved, plan.dtypes[0], "float32")
             for name, value in moved.items():
@@ -102,8 +102,7 @@ class Setup:
         plan = self.plan
         if plan.loss is None or not {"float64", "float32"} <= set(plan.dtypes):
             return False
-        given = (array for _, array in leaves((plan.inputs, plan.labels, plan.batches), is_array))
-        arrays = itertools.chain(given, self.state.values())
+        arrays = itertools.chain(plan.arrays(), self.state.values())
         return all(exact_in_float32(array) for array in arrays)
 
 

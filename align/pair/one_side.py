@@ -19,15 +19,14 @@ import numpy as np
 from align.frameworks.masks import Masks
 from align.judge import drift
 from align.judge.drift import Track
-from align.judge.judging import kinds_of
-from align.judge.noise_band import Kinds
+from align.judge.noise_band import Kinds, kinds_of
 from align.match.mapping import to_paddle
 from align.match.name_table import Table, read_table
 from align.match.paired_names import ModuleMap, PairedNames, settled
 from align.pair import runs
 from align.pair.pair import measured_training
 from align.pair.runs import Models, load, tensors
-from align.record.arrays import Arrays, Entry, TrainingRun
+from align.record.arrays import Arrays, Entry, TrainingRun, moved_vectors
 from align.record.files import dump_meta
 from align.record.files.dump_meta import Module
 from align.record.files.dump_reading import Dump
@@ -131,7 +130,7 @@ class OneSide:
         if not self.plan.shake:
             return
         trainable = {entry.name for entry in self.entries if not entry.buffer}
-        moved = runs.moved_vectors(self.state, trainable, self.plan.seed)
+        moved = moved_vectors(self.state, trainable, self.plan.seed)
         for name, value in moved.items():
             self.state.hold(name, self._store.put(value))
         self.record.moved = list(moved)
@@ -191,7 +190,7 @@ class OneSide:
 
     @contextlib.contextmanager
     def moved_pass(self, dtype: str, asked: MovedRun) -> Iterator[Kinds]:
-        """A pass of the reference with moved roundings, as `judging.kinds_of`."""
+        """A pass of the reference with moved roundings, as `noise_band.kinds_of`."""
         moves, model = self._moved(dtype, asked, self.plan.train)
         options = {"moves": moves, "masks": self.masks}
         with runs.passed(self.side, model, self.plan, dtype, dtype, **options) as found:

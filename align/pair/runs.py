@@ -23,10 +23,43 @@ import numpy as np
 
 from align.frameworks.factories import AVERAGE
 from align.frameworks.masks import Masks
-from align.record.arrays import Arrays, TrainingRun, cast, is_array, replace
+from align.record.arrays import TrainingRun, cast, is_array, replace
 from align.record.recording import Recorder, Recording
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, Store, by_kind, settle
+
+
+@contextlib.contextmanager
+def attributes(owner: Any, **values: Any) -> Iterator[None]:
+    """Other values of an object's attributes for the length of a ``with`` block."""
+    before = {name: getattr(owner, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(owner, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
+
+
+def without_dropout(functional: Any) -> contextlib.AbstractContextManager[None]:
+    """Every dropout function of a framework hands its input on, in training mode too.
+
+    Args:
+        functional: the framework's module of functions.
+    """
+    functions = {n: getattr(functional, n) for n in dir(functional) if "dropout" in n}
+    plain = [n for n, f in functions.items() if callable(f) and not n.startswith(("_", "fused"))]
+    attend = functional.scaled_dot_product_attention
+
+    def attend_all(query, key, value, attn_mask=None, dropout_p=0.0, *args: Any, **options: Any):
+        return attend(query, key, value, attn_mask, 0.0, *args, **options)
+
+    def hand_on(*given: Any, **named: Any) -> Any:
+        return given[0] if given else named["input" if "input" in named else "x"]
+
+    others: dict[str, Any] = dict.fromkeys(plain, hand_on)
+    return attributes(functional, **others, scaled_dot_product_attention=attend_all)
 
 
 def dropout_mode(
@@ -43,7 +76,9 @@ def dropout_mode(
     """
     if not train:
         return contextlib.nullcontext()
-    return side.dropout_off() if masks is None else side.dropout_exchanged(side, masks, model, step)
+    if masks is None:
+        return without_dropout(side.FUNCTIONAL)
+    return side.dropout_exchanged(side, masks, model, step)
 
 
 def moved(value: Any, moves: Any) -> Any:
@@ -246,30 +281,6 @@ def train(
         moments = {kind: store.keep(arrays) for kind, arrays in found.moments.items()}
     found.state, found.moments = state, moments
     return found
-
-
-def moved_vectors(state: Mapping[str, np.ndarray], trainable: set[str], seed: int) -> Arrays:
-    """Constant vectors moved off their value, so that a forgotten or swapped one shows.
-
-    A fresh bias is 0 and a fresh scale 1 in both models, whatever the port does with it.
-
-    Args:
-        state: the reference's tensors.
-        trainable: names of its parameters.
-        seed: of the draws.
-
-    Returns:
-        The tensors that moved.
-    """
-    rng = np.random.default_rng(seed)
-    moved: Arrays = {}
-    for name, value in state.items():
-        constant = value.size > 1 and value.dtype.kind == "f" and value.min() == value.max()
-        if constant and name.endswith("running_var"):
-            moved[name] = rng.uniform(0.5, 1.5, value.shape).astype(value.dtype)
-        elif constant and (name in trainable or name.endswith("running_mean")):
-            moved[name] = (value + 0.1 * rng.normal(size=value.shape)).astype(value.dtype)
-    return moved
 
 
 def rounded_state(

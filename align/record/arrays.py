@@ -230,6 +230,30 @@ def cast(value: Any, dtype: str, rounded: str) -> Any:
     return replace(value, is_array, one)
 
 
+def moved_vectors(state: Mapping[str, np.ndarray], trainable: set[str], seed: int) -> Arrays:
+    """Constant vectors moved off their value, so that a forgotten or swapped one shows.
+
+    A fresh bias is 0 and a fresh scale 1 in both models, whatever the port does with it.
+
+    Args:
+        state: the reference's tensors.
+        trainable: names of its parameters.
+        seed: of the draws.
+
+    Returns:
+        The tensors that moved.
+    """
+    rng = np.random.default_rng(seed)
+    moved: Arrays = {}
+    for name, value in state.items():
+        constant = value.size > 1 and value.dtype.kind == "f" and value.min() == value.max()
+        if constant and name.endswith("running_var"):
+            moved[name] = rng.uniform(0.5, 1.5, value.shape).astype(value.dtype)
+        elif constant and (name in trainable or name.endswith("running_mean")):
+            moved[name] = (value + 0.1 * rng.normal(size=value.shape)).astype(value.dtype)
+    return moved
+
+
 def output_weights(shape: Sequence[int], index: int, seed: int) -> np.ndarray:
     """Fixed random weights for output number ``index``: their weighted sum is the default loss.
 

@@ -162,6 +162,10 @@ class Request:
         inputs, labels = self.batches[number % len(self.batches)]
         return dataclasses.replace(self, inputs=inputs, labels=labels, batches=None)
 
+    def arrays(self) -> Iterator[np.ndarray]:
+        """Everything that is fed: inputs, labels and batches."""
+        return (a for _, a in leaves((self.inputs, self.labels, self.batches), is_array))
+
     def cast(self, dtype: str, rounded: str) -> Any:
         """The inputs with floating arrays rounded to ``rounded`` and held as ``dtype``."""
         return cast(self.inputs, dtype, rounded)

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from align.judge import drift
-from align.judge.judging import kinds_of
-from align.judge.noise_band import NoiseBand
+from align.judge.noise_band import NoiseBand, kinds_of
 from align.pair import side_records
 from align.pair.one_side import DumpRequest, OneSide
 from align.pair.pair import measured_training, steady_elements
