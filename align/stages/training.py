@@ -173,27 +173,23 @@ class TrainingJudge:
             ]
         return found
 
-    def rates(self, rates: Sequence[float]) -> Comparison:
-        """The learning rates that the steps applied."""
-        expected = np.asarray(self.reference.learning_rates)
+    def rates(self, rates: Sequence[float], steps: int | None = None) -> Comparison:
+        """The learning rates that the steps applied; ``steps`` the first ones alone."""
+        expected = np.asarray(self.reference.learning_rates[:steps])
         return compare_arrays("learning rates", np.asarray(rates), expected, bounds.RATE)
 
-    def losses(self, losses: Sequence[float]) -> Comparison:
-        """The loss of every step."""
-        oracle = None if self._oracle is None else np.asarray(self._oracle.losses)
-        sides = np.asarray(losses), np.asarray(self.reference.losses)
+    def losses(self, losses: Sequence[float], steps: int | None = None) -> Comparison:
+        """The loss of every step; ``steps`` the first ones alone."""
+        oracle = None if self._oracle is None else np.asarray(self._oracle.losses[:steps])
+        sides = np.asarray(losses), np.asarray(self.reference.losses[:steps])
         return compare_arrays("losses", *sides, self._base, oracle=oracle)
 
     def begun(self, run: TrainingRun, track: drift.Track | None) -> Iterator[Comparison]:
         """Rates, losses and the last weights of a run that is perhaps stopped before the end."""
-        rates, losses = len(run.learning_rates), len(run.losses)
-        expected = np.asarray(self.reference.learning_rates[:rates])
-        found = np.asarray(run.learning_rates)
-        yield compare_arrays("learning rates", found, expected, bounds.RATE)
-        oracle = None if self._oracle is None else np.asarray(self._oracle.losses[:losses])
-        sides = np.asarray(run.losses), np.asarray(self.reference.losses[:losses])
-        yield compare_arrays("losses", *sides, self._base, oracle=oracle)
-        yield from self.drift(track, losses)
+        made = len(run.losses)
+        yield self.rates(run.learning_rates, made)
+        yield self.losses(run.losses, made)
+        yield from self.drift(track, made)
 
     def tensors(
         self, kind: str, own: Mapping[str, np.ndarray], only: Sequence[str] | None = None
