@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 
 from align.weights.engine.layout import HeadTable, Layout, Row
-from align.weights.tables import gpt_hf
+from align.weights.tables import conv_bert_original, gpt_hf
 from align.weights.tables.hf_encoder import CONFIG, PREFIX, ROBERTA, encoder, ignored, linear
-from align.weights.tables.vision_rows import COUNTED, batch_norm, layer_norm
+from align.weights.tables.vision_rows import COUNTED, batch_norm
 
 COUNTERS = {
     f"head.pooling.{name}.num_batches_tracked": f"head.pooling.{name}.running_mean"
@@ -114,60 +114,31 @@ GPT = Layout(
     depth_key=gpt_hf.DEPTH,
 )
 
-_CONV = "conv_bert.layers.{}."
+_NORMS = {
+    ".layer_norm.": ".LayerNorm.",
+    ".norm1.": ".attention_LayerNorm.",
+    ".norm2.": ".output_LayerNorm.",
+}
 
 
-def _optional(*rows: Row) -> tuple[Row, ...]:
-    """Rows of tensors that only some kernels and projections have."""
-    return tuple(dataclasses.replace(row, optional=True) for row in rows)
+def _named_as_here(row: Row) -> Row:
+    """A row of the original's table: its tensor has the name of our side, but for the norms."""
+    name = row.destination
+    for ours, theirs in _NORMS.items():
+        name = name.replace(ours, theirs)
+    row = dataclasses.replace(row, source=name, aliases=())
+    if row.kind == "head_factor":  # one number for each head here, too
+        return dataclasses.replace(row, kind="vector", shape=("heads",))
+    return row
 
 
-def _projection(name: str, symbol: str) -> tuple[Row, ...]:
-    """Queries, keys or values; ``symbol`` tells the widths of one from those of another."""
-    name, channels = f"{_CONV}self_attn.{name}", f"conv{symbol}"
-    return _optional(
-        *_linear(f"{name}.linear", f"linear{symbol}", "C"),
-        *_linear(f"{name}.pointwise", f"point{symbol}", "A"),
-        _same(f"{name}.conv.weight", "conv", channels, f"group{symbol}", f"width{symbol}"),
-        _same(f"{name}.conv.bias", "bias", channels),
-    )
-
-
-_EMBEDDINGS, _ATTENTION = "conv_bert.embeddings.", f"{_CONV}self_attn."
 CONV_BERT = Layout(
     description=BERT.description,
     family="conv_bert",
-    encoder=(
-        _same(f"{_EMBEDDINGS}word_embeddings.weight", "embedding", "V", "E"),
-        *_optional(_same(f"{_EMBEDDINGS}position_embeddings.weight", "embedding", "P", "E")),
-        _same(f"{_EMBEDDINGS}token_type_embeddings.weight", "embedding", "T", "E"),
-        *layer_norm(f"{_EMBEDDINGS}LayerNorm", f"{_EMBEDDINGS}layer_norm", "E"),
-        *_optional(*_linear(f"{_EMBEDDINGS}projection", "C", "E")),
-        *_projection("query", "Q"),
-        *_projection("key", "Q"),
-        *_projection("value", "A"),
-        *_optional(
-            _same(f"{_ATTENTION}convfixed", "vector", "1", "heads", "1", "near"),
-            _same(f"{_ATTENTION}convq", "vector", "each", "near"),
-            _same(f"{_ATTENTION}convk", "vector", "each", "near"),
-            _same(f"{_ATTENTION}span.conv.weight", "conv", "C", "1", "9"),
-            _same(f"{_ATTENTION}span.conv.bias", "bias", "C"),
-            *_linear(f"{_ATTENTION}span.pointwise", "linearQ", "C"),
-            *_linear(f"{_ATTENTION}span.kernel", "9*half", "linearQ"),
-            _same(f"{_ATTENTION}convolution.weight", "conv", "A", "1", "near"),
-            _same(f"{_ATTENTION}convolution.bias", "bias", "A"),
-            _same(f"{_ATTENTION}factor", "vector", "heads"),
-        ),
-        *_linear(f"{_ATTENTION}out", "C", "A"),
-        *layer_norm(f"{_CONV}attention_LayerNorm", f"{_CONV}norm1", "C"),
-        *_linear(f"{_CONV}linear1", "I", "C"),
-        *_linear(f"{_CONV}linear2", "C", "I"),
-        *layer_norm(f"{_CONV}output_LayerNorm", f"{_CONV}norm2", "C"),
-    ),
+    encoder=tuple(_named_as_here(row) for row in conv_bert_original.LAYOUT.encoder),
     heads=_HEADS,
     ignored=dict.fromkeys(COUNTERS, COUNTED),
     counters=COUNTERS,
-    config={**CONFIG, "embedding_size": "E"},
+    config=conv_bert_original.LAYOUT.config,
 )
-"""The names are ours. Symbols beside BERT's: E embeddings, A channels of all
-heads, "near" relative positions; "linearQ" and its like are parts of a projection."""
+"""Which tensors stand together, and their sizes, are as in the original's table."""

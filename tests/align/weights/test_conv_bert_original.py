@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import sot_paddle
+import sot_torch_ref
 from align.weights import build_plan, convert_file
 from align.weights.engine.build import plan_with
 from align.weights.engine.layout import Row
@@ -195,6 +196,17 @@ def test_every_kernel_there_and_back_bit_for_bit(case, random_arrays) -> None:
     for name in back:
         assert back[name].dtype == arrays[name].dtype
         np.testing.assert_array_equal(back[name], arrays[name], err_msg=name)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_reference_has_no_layer_without_its_tensors(case) -> None:
+    theirs = sot_torch_ref.create_model("conv_bert_base", K, **{**SIZES, **CASES[case][0]})
+    shapes = shapes_of(theirs.state_dict())
+    assert build_plan("sot_torch_ref", "conv_bert_base", shapes).absent == ()
+    for lost in (name for name in shapes if name.startswith("conv_bert.layers.1.")):
+        rest = {name: shape for name, shape in shapes.items() if name != lost}
+        with pytest.raises(ValueError, match=f"missing: .*{re.escape(lost)}"):
+            build_plan("sot_torch_ref", "conv_bert_base", rest)
 
 
 @pytest.mark.parametrize(
