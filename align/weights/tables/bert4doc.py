@@ -10,22 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 
-from align.weights.engine.layout import HeadTable, Layout, Row
+from align.weights.engine.layout import HeadTable, Layout
 from align.weights.tables import bert_hf
-from align.weights.tables.hf_encoder import CONFIG, ENCODER, IGNORED, PREFIX, linear
+from align.weights.tables.hf_encoder import CONFIG, ENCODER, IGNORED, PREFIX, linear, old_norm
 
 _UNUSED = "pooler of BERT, which the classifier of chosen layers does not use"
 
 
-def _spelt(row: Row) -> Row:
-    """A row under the original's name; today's spelling of a norm is read as well."""
-    source, *aliases = (*row.aliases, row.source)
-    return dataclasses.replace(row, source=source, aliases=tuple(aliases))
-
-
 POOLED = Layout(
     description="BERT4Doc of --layers -2: BERT with gamma and beta, pooler and classifier",
-    encoder=tuple(_spelt(row) for row in ENCODER),
+    encoder=tuple(old_norm(row) for row in ENCODER),
     heads={"pooler": bert_hf.LAYOUT.heads["pooler"]},
     ignored=IGNORED,
     optional_prefix=PREFIX,

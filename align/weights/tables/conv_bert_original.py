@@ -18,6 +18,7 @@ from align.weights.engine.layout import Layout, Row
 from align.weights.tables import bert_hf
 from align.weights.tables.hf_encoder import CONFIG, IGNORED, PREFIX, layer_norm
 from align.weights.tables.hf_encoder import linear as _linear
+from align.weights.tables.vision_rows import conv
 
 _THEIRS, _OURS = f"{PREFIX}embeddings", "conv_bert.embeddings"
 _LAYER, _OUR_LAYER = f"{PREFIX}encoder.layer.{{}}.", "conv_bert.layers.{}."
@@ -34,13 +35,6 @@ def _among(rows: tuple[Row, ...], beside: tuple[str, bool]) -> tuple[Row, ...]:
     return tuple(dataclasses.replace(row, beside=beside) for row in rows)
 
 
-def _conv(source: str, destination: str, channels: str, group: str, width: str) -> tuple[Row, Row]:
-    return (
-        Row(f"{source}.weight", f"{destination}.weight", "conv", (channels, group, width)),
-        Row(f"{source}.bias", f"{destination}.bias", "bias", (channels,)),
-    )
-
-
 def _projection(name: str, symbol: str) -> tuple[Row, ...]:
     """Queries, keys or values: a linear layer, a convolution, or half of each."""
     theirs, ours = _SELF + name, _OUR_SELF + name
@@ -53,7 +47,7 @@ def _projection(name: str, symbol: str) -> tuple[Row, ...]:
         *_among(plain if name == "value" else _option(name, *plain), (convolved, False)),
         *_among(_option(f"half of {name}", *half), (convolved, True)),
         *_option(f"depth of {name}", *pointwise),
-        *_option(f"convolution of {name}", *_conv(f"{theirs}_conv", f"{ours}.conv", *sizes)),
+        *_option(f"convolution of {name}", *conv(f"{theirs}_conv", f"{ours}.conv", sizes)),
     )
 
 
@@ -66,18 +60,13 @@ def _embedding(name: str, rows: str) -> Row:
     return Row(_THEIRS + end, _OURS + end, "embedding", (rows, "E"))
 
 
-def _norm(source: str, destination: str, width: str) -> tuple[Row, ...]:
-    rows = layer_norm(source, destination)
-    return tuple(dataclasses.replace(row, shape=(width,)) for row in rows)
-
-
 _KERNELS = (
     *_term("convfixed", "1", "heads", "1", "near"),
     *_term("convq", "each", "near"),
     *_term("convk", "each", "near"),
     *_option(
         "convolution",
-        *_conv(f"{_SELF}convolution", f"{_OUR_SELF}convolution", "A", "1", "near"),
+        *conv(f"{_SELF}convolution", f"{_OUR_SELF}convolution", ("A", "1", "near")),
         Row(
             f"{_SELF}convolution_scalar",
             f"{_OUR_SELF}factor",
@@ -87,7 +76,7 @@ _KERNELS = (
     ),
     *_option(
         "convbert",
-        *_conv(f"{_SELF}convbert_key_depthwise", f"{_OUR_SELF}span.conv", "C", "1", "9"),
+        *conv(f"{_SELF}convbert_key_depthwise", f"{_OUR_SELF}span.conv", ("C", "1", "9")),
         *_linear(f"{_SELF}convbert_key_pointwise", f"{_OUR_SELF}span.pointwise", "linearQ", "C"),
         *_linear(f"{_SELF}lightweight_kernel", f"{_OUR_SELF}span.kernel", "9*half", "linearQ"),
     ),
@@ -101,17 +90,17 @@ LAYOUT = Layout(
         _embedding("word", "V"),
         *_option("positions", _embedding("position", "P")),
         _embedding("token_type", "T"),
-        *_norm(f"{_THEIRS}.LayerNorm", f"{_OURS}.layer_norm", "E"),
+        *layer_norm(f"{_THEIRS}.LayerNorm", f"{_OURS}.layer_norm", "E"),
         *_option("project", *_linear(f"{_THEIRS}_project", f"{_OURS}.projection", "C", "E")),
         *_projection("query", "Q"),
         *_projection("key", "Q"),
         *_projection("value", "A"),
         *_KERNELS,
         *_linear(f"{_LAYER}attention.output.dense", f"{_OUR_SELF}out", "C", "A"),
-        *_norm(f"{_LAYER}attention.output.LayerNorm", f"{_OUR_LAYER}norm1", "C"),
+        *layer_norm(f"{_LAYER}attention.output.LayerNorm", f"{_OUR_LAYER}norm1"),
         *_linear(f"{_LAYER}intermediate.dense", f"{_OUR_LAYER}linear1", "I", "C"),
         *_linear(f"{_LAYER}output.dense", f"{_OUR_LAYER}linear2", "C", "I"),
-        *_norm(f"{_LAYER}output.LayerNorm", f"{_OUR_LAYER}norm2", "C"),
+        *layer_norm(f"{_LAYER}output.LayerNorm", f"{_OUR_LAYER}norm2"),
     ),
     heads=bert_hf.LAYOUT.heads,
     ignored={

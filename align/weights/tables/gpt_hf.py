@@ -7,6 +7,7 @@ as (in, out), which is Paddle's order.
 from __future__ import annotations
 
 from align.weights.engine.layout import HeadTable, Layout, Row
+from align.weights.tables.vision_rows import layer_norm
 
 PREFIX = "transformer."
 CONFIG = {"vocab_size": "V", "n_positions": "P", "n_embd": "C"}
@@ -28,12 +29,6 @@ def encoder(prefix: str) -> tuple[Row, ...]:
             Row(f"{source}.bias", f"{destination}.bias", "bias", (fan_out,)),
         )
 
-    def norm(source: str, destination: str) -> tuple[Row, ...]:
-        return tuple(
-            Row(f"{torch}{source}.{part}", f"{paddle}{destination}.{part}", "norm", ("C",))
-            for part in ("weight", "bias")
-        )
-
     tables = (
         ("tokens_embed", "word_embeddings", "V"),
         ("positions_embed", "position_embeddings", "P"),
@@ -45,10 +40,10 @@ def encoder(prefix: str) -> tuple[Row, ...]:
         ),
         *conv1d("attn.c_attn", "attn.qkv", "C", "3*C"),
         *conv1d("attn.c_proj", "attn.proj", "C", "C"),
-        *norm("ln_1", "norm1"),
+        *layer_norm(torch + "ln_1", paddle + "norm1", "C"),
         *conv1d("mlp.c_fc", "mlp.fc1", "C", "4*C"),
         *conv1d("mlp.c_proj", "mlp.fc2", "4*C", "C"),
-        *norm("ln_2", "norm2"),
+        *layer_norm(torch + "ln_2", paddle + "norm2", "C"),
     )
 
 

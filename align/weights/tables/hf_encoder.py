@@ -6,6 +6,8 @@ Source: specs.md D.5, weight mapping.
 
 from __future__ import annotations
 
+import dataclasses
+
 from align.weights.engine.layout import Row
 
 PREFIX = "bert."
@@ -27,12 +29,18 @@ def linear(source: str, destination: str, fan_out: str, fan_in: str) -> tuple[Ro
     )
 
 
-def layer_norm(source: str, destination: str) -> tuple[Row, Row]:
+def layer_norm(source: str, destination: str, width: str = "C") -> tuple[Row, Row]:
     """Scale and shift rows of a LayerNorm; converted TensorFlow checkpoints say gamma and beta."""
     return (
-        Row(source + ".weight", destination + ".weight", "norm", ("C",), (source + ".gamma",)),
-        Row(source + ".bias", destination + ".bias", "norm", ("C",), (source + ".beta",)),
+        Row(source + ".weight", destination + ".weight", "norm", (width,), (source + ".gamma",)),
+        Row(source + ".bias", destination + ".bias", "norm", (width,), (source + ".beta",)),
     )
+
+
+def old_norm(row: Row) -> Row:
+    """A row whose first alias is the name that is written; the usual one is read as well."""
+    source, *aliases = (*row.aliases, row.source)
+    return dataclasses.replace(row, source=source, aliases=tuple(aliases))
 
 
 def encoder(prefix: str) -> tuple[Row, ...]:

@@ -6,11 +6,16 @@ have no row: their names are not documented, and nothing is guessed. Source: spe
 
 from __future__ import annotations
 
-from align.weights.engine.layout import HeadTable, Layout, Row
-from align.weights.tables.hf_encoder import linear
+from align.weights.engine.layout import HeadTable, Layout
+from align.weights.tables.sot_torch_ref import heads, released
 from align.weights.tables.vision_rows import COUNTED, VIT, counters, densenet
 
-_CLASSIFIER = "classifier.representation"
+_NAMES = {
+    "head.pooling.": "classifier.representation.",
+    "head.word_fc.": "classifier.visual_fc.",
+    "head.cls_fc.": "classifier.cls_fc.",
+}
+_OURS = ("head.pooling.norm.factor",)  # of a normalisation that the release does not have
 _EMBEDS = {
     "densenet": densenet(
         "C",
@@ -21,8 +26,12 @@ _EMBEDS = {
     )
 }
 _COUNTERS = counters(_EMBEDS["densenet"])
-_WORD_SCORES = linear("classifier.visual_fc", "head.word_fc", "K", "R")
-_CLASS_SCORES = linear("classifier.cls_fc", "head.cls_fc", "K", "C")
+
+
+def _head(name: str) -> HeadTable:
+    rows = heads("C", class_token=True)[name].rows
+    return HeadTable(released((row for row in rows if row.source not in _OURS), _NAMES))
+
 
 LAYOUT = Layout(
     description="the original SoT release for images, and checkpoints of its training",
@@ -31,26 +40,9 @@ LAYOUT = Layout(
     encoder=VIT,
     embeds=_EMBEDS,
     heads={
-        "mgcrp": HeadTable(
-            rows=(
-                Row(f"{_CLASSIFIER}.wr.weight", "head.pooling.wr.weight", "linear", ("W", "C")),
-                Row(
-                    f"{_CLASSIFIER}.wr.bias", "head.pooling.wr.bias", "bias", ("W",), optional=True
-                ),
-                Row(f"{_CLASSIFIER}.norm.weight", "head.pooling.norm.weight", "vector", ("w",)),
-                Row(
-                    f"{_CLASSIFIER}.norm.bias",
-                    "head.pooling.norm.bias",
-                    "norm",
-                    ("w",),
-                    optional=True,
-                ),
-                *_WORD_SCORES,
-                *_CLASS_SCORES,
-            )
-        ),
-        "gap": HeadTable(rows=(*_WORD_SCORES, *_CLASS_SCORES)),
-        "none": HeadTable(rows=_CLASS_SCORES),
+        "mgcrp": _head("mgcrp"),
+        "gap": _head("gap"),
+        "none": _head("none"),
     },
     ignored=dict.fromkeys(_COUNTERS, COUNTED),
     counters=_COUNTERS,

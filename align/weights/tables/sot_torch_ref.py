@@ -8,6 +8,7 @@ w = wr_dim, c reduced width of GCP, d width of the text release's covariance.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 
 from align.weights.engine.layout import HeadTable, Layout, Row
 from align.weights.tables import conv_bert_original, gpt_hf
@@ -80,6 +81,19 @@ def heads(width: str, *, class_token: bool) -> dict[str, HeadTable]:
         tables["none"] = of_class
         tables["layers"] = _linear("head.cls_fc", "K", "L")
     return {name: HeadTable(rows=rows) for name, rows in tables.items()}
+
+
+def named_in_release(name: str, names: Mapping[str, str]) -> str:
+    """A tensor's name in a release whose names begin otherwise: our beginning -> theirs."""
+    ours = next(start for start in names if name.startswith(start))
+    return names[ours] + name.removeprefix(ours)
+
+
+def released(rows: Iterable[Row], names: Mapping[str, str]) -> tuple[Row, ...]:
+    """Rows of `heads` under the names of a release (`named_in_release`)."""
+    return tuple(
+        dataclasses.replace(row, source=named_in_release(row.source, names)) for row in rows
+    )
 
 
 _HEADS = {name: rows for name, rows in heads("C", class_token=True).items() if name != "none"}

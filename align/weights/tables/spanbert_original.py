@@ -12,7 +12,7 @@ import dataclasses
 
 from align.weights.engine.layout import HeadTable, Layout, Row
 from align.weights.tables import bert_hf
-from align.weights.tables.hf_encoder import CONFIG, ENCODER, linear
+from align.weights.tables.hf_encoder import CONFIG, ENCODER, linear, old_norm
 
 _DECODER = "decoder."
 _REASON = "head of the pre-training tasks (words and spans): a classifier has no use for it"
@@ -20,9 +20,9 @@ _REASON = "head of the pre-training tasks (words and spans): a classifier has no
 
 def _released(row: Row) -> Row:
     """A row of BERT's under the released name; today's spelling of a norm is read as well."""
-    names = (*row.aliases, row.source) if row.kind == "norm" else (row.source, *row.aliases)
-    spelt = tuple(_DECODER + name for name in names)
-    return dataclasses.replace(row, source=spelt[0], aliases=spelt[1:])
+    row = old_norm(row)
+    aliases = tuple(_DECODER + name for name in row.aliases)
+    return dataclasses.replace(row, source=_DECODER + row.source, aliases=aliases)
 
 
 LAYOUT = Layout(
