@@ -14,7 +14,7 @@ from align.cases.kinds.case_kinds import (
 )
 
 _TIMM = ("pixel_values", "drawn_images")
-_TOKENIZERS = ("token_values", "glue.diagnostic_values")
+_TOKENIZERS = ("token_values", "glue.glue_values", "glue.diagnostic_values")
 """Values that load a library which takes longer than their cases; one batch."""
 
 Job = tuple[Case, str, str | None]

@@ -47,7 +47,7 @@ _BYTE_PAIRS = value_cases(
 _LONGEST = {"pad": "longest"}
 _BUCKETS = {**_LONGEST, "bucket": True}
 _GLUE = value_cases(
-    "token_values:glue",
+    "glue.glue_values:glue",
     {
         **{
             f"data_glue_{task}": {"task": task}

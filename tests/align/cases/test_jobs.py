@@ -55,7 +55,7 @@ def test_cases_that_share_a_library_make_one_batch():
         loss_case("d"),
     ]
     cases += [
-        ValueCase("e", "token_values:glue", {"task": "rte"}),
+        ValueCase("e", "glue.glue_values:glue", {"task": "rte"}),
         metric_case("f", "rte"),
         TimmCase("g", dtypes=("float64",)),
     ]
