@@ -346,6 +346,26 @@ def test_no_broad_except() -> None:
     assert wrong == [BROAD]
 
 
+def test_the_suite_executes_nothing_that_it_reads() -> None:
+    """No pickle, no eval; torch's files are read in one place, which asks for weights only."""
+    loads = {f"{package}.load" for package in ("np", "numpy", "torch", "paddle", "pickle")}
+    refused = {*loads, "pickle.loads", "eval", "exec"}
+    found: dict[str, set[str]] = {}
+    for name in in_folders("align"):
+        calls = (ast.unparse(n.func) for n in ast.walk(tree(name)) if isinstance(n, ast.Call))
+        modules = {module for module in imported(name) if "pickle" in module}
+        words = {"allow_pickle"} if "allow_pickle" in FILES[name].read_text("utf-8") else set()
+        found[name] = (set(calls) & refused) | modules | words
+    assert {name: what for name, what in found.items() if what} == {
+        "align/cases/sides/trainer_program.py": {"np.load"},
+        "align/weights/formats/torch_files.py": {"torch.load"},
+    }
+    text = FILES["align/weights/formats/torch_files.py"].read_text("utf-8")
+    assert text.count("torch.load(") == len(
+        re.findall(r"torch\.load\([^)]*weights_only=True", text)
+    )
+
+
 def test_paths_of_this_machine_and_open_ends_are_not_in_the_code() -> None:
     words = ["/wo" + "rk/", "TO" + "DO", "FIX" + "ME"]
     wrong = [

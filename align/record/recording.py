@@ -97,7 +97,7 @@ class Recorder:
     """Hooks on every module of a model for the length of a ``with`` block.
 
     Args:
-        side: `on_torch.SIDE` or `on_paddle.SIDE`.
+        side: `align.frameworks.on_torch` or `on_paddle`.
         model: the model to watch.
         deep: record inputs and their gradients as well (to find the wrong layer).
         tripled: key of a call whose gradient is multiplied by three (a negative control).

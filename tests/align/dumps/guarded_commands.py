@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from align.commands import dump_commands, dump_comparing
+from align.commands.steps import Outcome
 from align.record.files.dump_reading import Dump
-from align.report.report import Outcome
 from sot_paddle.guard import command
 
 main_compare = command("align: error")(dump_commands.main_compare)

@@ -114,7 +114,7 @@ def test_a_weak_mask_is_named_by_where_it_is_made_or_used() -> None:
     assert "weak" in cause_of("weak")
 
 
-def test_a_cut_graph_is_found_in_the_backward_pass() -> None:
+def test_of_a_graph_cut_in_the_model_itself_nothing_is_claimed() -> None:
     cause = search.explained(pair_of("detached"), "(model)", "")
     assert cause == ""  # the model as a whole is not run again: nothing is claimed
 
