@@ -108,11 +108,16 @@ class _ClipByFactor:
     @paddle.no_grad()
     def _dygraph_clip(self, params_grads):
         return [
-            (parameter, grad if factor is None else grad * factor.astype(grad.dtype))
+            (parameter, grad if factor is None else _times(grad, factor))
             for (parameter, grad), factor in zip(
                 params_grads, self.factors(params_grads), strict=True
             )
         ]
+
+
+def _times(grad: paddle.Tensor, factor: paddle.Tensor) -> paddle.Tensor:
+    """A gradient times a factor (1,), in the gradient's own shape: that of one number is ()."""
+    return grad * factor.astype(grad.dtype).reshape([1] * grad.ndim)
 
 
 class ClipGradByGlobalNorm(_ClipByFactor, nn.ClipGradByGlobalNorm):
@@ -219,7 +224,7 @@ class AdamW(paddle.optimizer.AdamW):
             )
             return
         if factor is not None:
-            grad = grad * factor.astype(grad.dtype)
+            grad = _times(grad, factor)
         self._update_by_kernel(block, (parameter, grad), moments)
 
     def _rate_of(self, param_and_grad: tuple[paddle.Tensor, paddle.Tensor]) -> float:

@@ -99,6 +99,12 @@ _ORDER = value_cases(
     steps=("optimizer",),
     dtypes=DTYPES,
 )
+_SHARED = value_cases(
+    "update_values:shared_norm",
+    {"update_norm_of_several_processes": {}},
+    steps=("optimizer",),
+    dtypes=("float64",),
+)
 
 _OPTIONS = {
     **NO_DROPOUT,
@@ -171,4 +177,4 @@ _TRAINER = (
     ),
 )
 
-TEXT_RUNS = (*_BY_STEP, *_BY_EPOCH, *_UPDATES, *_ORDER, *_TRAINER)
+TEXT_RUNS = (*_BY_STEP, *_BY_EPOCH, *_UPDATES, *_ORDER, *_SHARED, *_TRAINER)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ from sot_torch_ref.train.uniform_draws import UniformDraws
 SIDE, CLASSES, SEED = 25, 3, 42
 _TRAIN = (*SIZES, *SMALL[:2], *TINY)
 _WIDE, _DRAWS = (23, 59), 12
+_STRIP, _MANY = (7, 300), 60
+"""So flat that a rectangle seldom fits: how often it is tried decides whether there is one."""
 
 
 def drawn_images(setting: Setting, *, epochs: int = 4, **changed: Any) -> BothSides:
@@ -83,10 +85,11 @@ def wide_boxes(setting: Setting) -> BothSides:
             mix = image_mixing.draw_mix(drawn, mixing, height, width)
             found[f"mix {index}/box"] = np.asarray(dataclasses.astuple(mix.box))
             found[f"mix {index}/lam"] = np.asarray(mix.lam)
+        for name, index, shape in _erased((height, width)):
             drawn = uniform_generator("erase", SEED, 0, index)
-            erased = image_erasing.draw_erasures(drawn, erasing, (3, height, width))
+            erased = image_erasing.draw_erasures(drawn, erasing, (3, *shape))
             boxes = [(one.top, one.left, one.height, one.width) for one in erased]
-            found[f"erased {index}"] = np.asarray(boxes)
+            found[name] = _counted(boxes)
         return found
 
     reference: Arrays = {}
@@ -95,8 +98,20 @@ def wide_boxes(setting: Setting) -> BothSides:
         lam, box = drawn_mix(draws, *_WIDE, mixup=0.0)
         reference[f"mix {index}/box"] = np.asarray(box)
         reference[f"mix {index}/lam"] = np.asarray(lam)
+    for name, index, shape in _erased(_WIDE):
         draws = UniformDraws(_numbers("erase", 0, index))
-        erased = drawn_boxes(draws, (3, *_WIDE), prob=1.0, mode="const", count=2)
-        reference[f"erased {index}"] = np.asarray([box for box, _ in erased])
+        erased = drawn_boxes(draws, (3, *shape), prob=1.0, mode="const", count=2)
+        reference[name] = _counted([box for box, _ in erased])
     faults = {"height and width exchanged": lambda: ours(*_WIDE[::-1])}
     return arrays_of_images(ours(*_WIDE), reference, faults, "PyTorch")
+
+
+def _erased(wide: tuple[int, int]) -> Iterator[tuple[str, int, tuple[int, int]]]:
+    """Name, index and size of every image in which rectangles are drawn."""
+    for kind, count, shape in (("erased", _DRAWS, wide), ("erased of a strip", _MANY, _STRIP)):
+        yield from ((f"{kind} {index}", index, shape) for index in range(count))
+
+
+def _counted(boxes: Sequence[Sequence[int]]) -> np.ndarray:
+    """How many rectangles, and then the numbers of each; there may be none."""
+    return np.concatenate([[len(boxes)], *boxes])

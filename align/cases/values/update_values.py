@@ -26,6 +26,7 @@ from align.record.arrays import Arrays
 from align.record.results import Tolerance
 from align.record.stored_arrays import by_kind
 from sot_paddle.train import exact_state
+from sot_paddle.train.optimizer import ClipGradByGlobalNorm
 
 STEPS = 3
 _PAUSES = (1, 2, 10, 25)
@@ -92,6 +93,43 @@ def updates(
         oracle=of_reference((recipe, gradients), "float64")[0] if dtype == "float32" else None,
         edits={name: lambda edit=edit: of_reference(edit)[0] for name, edit in edits.items()},
         stamps=stamps(our_stamp, stamp),
+    )
+
+
+def shared_norm(setting: Setting, *, limit: float = 2.0) -> BothSides:
+    """Gradients of a process that holds a part of them, clipped by the norm of all of them.
+
+    Args:
+        setting: of the case.
+        limit: of the norm; that of either part, and so that of all, is above it.
+    """
+    gradients = draw(np.random.default_rng(8))
+    held = dict(list(gradients.items())[::2])
+    elsewhere = sum(float(np.square(v).sum()) for n, v in gradients.items() if n not in held)
+    bag = paddle_bag(held)
+
+    def ours(across: Callable[[paddle.Tensor], paddle.Tensor] | None) -> Arrays:
+        clip = ClipGradByGlobalNorm(limit)
+        clip.across = across
+        parameters, given = dict(bag.named_parameters()), in_our_names(held)
+        clipped = clip([(parameters[n], paddle.to_tensor(given[n])) for n in given])
+        return {n: grad.numpy() for n, (_, grad) in zip(given, clipped, strict=True)}
+
+    whole = torch_bag(gradients)
+    theirs = dict(whole.named_parameters())
+    for name, parameter in theirs.items():
+        parameter.grad = torch.from_numpy(gradients[name].copy())
+    torch.nn.utils.clip_grad_norm_(whole.parameters(), limit)
+    return BothSides(
+        ours(lambda squares: squares + elsewhere),
+        in_our_names({name: theirs[name].grad.numpy() for name in held}),
+        {"by the norm of its part": lambda: ours(None)},
+        "the clipped gradients",
+        rule=TOLERANCES["optimizer", setting.dtype],
+        stamps=stamps(
+            on_paddle.stamp(next(iter(bag.parameters()))),
+            on_torch.stamp(next(whole.parameters()).detach()),
+        ),
     )
 
 

@@ -174,6 +174,14 @@ def test_clipping_leaves_what_is_below_the_norm_and_what_is_exempt() -> None:
     assert ClipGradByGlobalNorm(0.5)([(made[2], None)]) == [(made[2], None)]
 
 
+@pytest.mark.parametrize("clip", [ClipGradByGlobalNorm, ClipGradByTensorNorm])
+def test_a_gradient_of_one_number_keeps_its_shape(clip) -> None:
+    parameter = paddle.create_parameter([], "float64")
+    ((_, clipped),) = clip(1.0)([(parameter, paddle.to_tensor(-4.0, "float64"))])
+    assert clipped.shape == []
+    np.testing.assert_allclose(clipped.numpy(), -4.0 / (4.0 + 1e-6), rtol=1e-12)
+
+
 def test_clipping_sums_half_precision_in_float32() -> None:
     parameter = paddle.ones([1000], dtype="bfloat16")
     gradient = paddle.full([1000], 0.1).astype("bfloat16")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import paddle
@@ -13,6 +14,7 @@ from align.cases.both_sides import BothSides, Setting, stamps
 from align.frameworks import on_paddle, on_torch
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
+from sot_paddle import distributed
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.train import document_command
 from sot_paddle.train.feeding import Pace
@@ -63,7 +65,8 @@ def groups(setting: Setting, *, options: Mapping[str, Any]) -> BothSides:
 def _schedule_steps(options: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """When the rate is zero, for runs of several lengths: ours, and D.4's formula."""
     found, wanted = [], []
-    for rows, parts, limit in ((3, 1, -1), (83, 1, -1), (83, 2, -1), (83, 1, 7)):
+    runs = ((3, 1, -1, 1), (83, 1, -1, 1), (83, 2, -1, 1), (83, 1, 7, 1), (83, 1, -1, 3))
+    for rows, parts, limit, processes in runs:
         config = DocumentTrainConfig(
             **_GIVEN,
             per_gpu_train_batch_size=_BATCH,
@@ -72,9 +75,10 @@ def _schedule_steps(options: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]
             max_steps=limit,
             **options,
         )
-        found.append(document_command.schedule_steps(config, rows, 99))
-        by_step = limit > 0 or options.get("paddle_compat")
-        wanted.append(99 if by_step else max(1, int(rows / (_BATCH * parts) * _EPOCHS)))
+        with mock.patch.object(distributed, "world_size", return_value=processes):
+            found.append(document_command.schedule_steps(config, rows, 99))
+        by_step, batch = limit > 0 or options.get("paddle_compat"), _BATCH * parts * processes
+        wanted.append(99 if by_step else max(1, int(rows / batch * _EPOCHS)))
     return np.array(found, dtype="float64"), np.array(wanted, dtype="float64")
 
 
