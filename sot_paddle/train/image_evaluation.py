@@ -25,7 +25,7 @@ from sot_paddle.registry import create_model
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.tasks import image_scores
 from sot_paddle.tasks.image_options import ImageEvalConfig
-from sot_paddle.tasks.images import TRANSFORM, eval_transform, evaluation_split, load_evaluation
+from sot_paddle.tasks.images import TRANSFORM, evaluation_split, load_evaluation
 from sot_paddle.tasks.task import Predictions
 from sot_paddle.train import checkpointing, run_folder
 from sot_paddle.train.device import prepare_device, seed_everything
@@ -182,7 +182,7 @@ def _overrides(config: ImageEvalConfig) -> dict[str, Any]:
 
 def _transform(config: ImageEvalConfig, known: ImageModelConfig | None) -> EvalTransform:
     """The options, then what the weights' folder says, then the published values."""
-    base = EvalTransform() if known is None else eval_transform(known)
+    base = known or EvalTransform()
     given = {field.name: getattr(config, field.name) for field in TRANSFORM}
     return dataclasses.replace(base, **{k: v for k, v in given.items() if v is not None})
 

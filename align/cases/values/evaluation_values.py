@@ -7,8 +7,9 @@ unequal size in another order than the examples'. The reference runs each exampl
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -33,6 +34,9 @@ _PROCESSES, _CORRUPT = 2, (5, 6)
 """Processes that share an evaluation, and an example of each that cannot be read there."""
 _LENGTHS, _BATCH_SIZE = (5, 9, 3, 7, 7, 4, 8), 3
 """Tokens of each example, and examples of a forward pass, the last of which has fewer."""
+_FEW = 5
+"""Examples of a second development split."""
+_LOSSES_OF_SPLITS = ("splits/loss", "splits/dev_mismatched_loss")
 
 
 def text(setting: Setting, *, task: str) -> BothSides:
@@ -59,8 +63,9 @@ def text(setting: Setting, *, task: str) -> BothSides:
         noted.remove()
         logits, kept = predicted.outputs, {"training mode kept": np.asarray(int(model.training))}
         kept["gradients recorded"] = np.asarray(sum(recorded))
-        scores = glue.GlueTask(get_task(task), _BATCH_SIZE).score("dev", predicted)
-        whole = kept | _named(logits, glue.decide(logits), scores)
+        scored = glue.GlueTask(get_task(task), _BATCH_SIZE)
+        whole = kept | _named(logits, glue.decide(logits), scored.score("dev", predicted))
+        whole |= _of_two_splits(model, scored, examples, batches)
         shared = _in_processes(model, _Split(examples, batches, corrupt=_CORRUPT))
         return whole | shared | _of_single(glue.score(task, single, labels))
 
@@ -69,7 +74,10 @@ def text(setting: Setting, *, task: str) -> BothSides:
         left = np.delete(np.arange(len(examples)), _CORRUPT)
         shared = _of_processes(left, logits[left], labels[left], _CORRUPT)
         kept = {"training mode kept": np.asarray(1), "gradients recorded": np.asarray(0)}
-        return {**kept, **whole, **shared} | of_single
+        parts = _named_splits(
+            _scores(task, logits, labels)[1], _scores(task, logits[:_FEW], labels[:_FEW])[1]
+        )
+        return {**kept, **whole, **parts, **shared} | of_single
 
     rows = _alone(pair, examples)
     reference, stamp = torch.cat(rows).numpy(), on_torch.stamp(rows[0])
@@ -175,6 +183,26 @@ class _Loader:
             yield {name: paddle.to_tensor(array) for name, array in _collate(good).items()}
 
 
+def _of_two_splits(
+    model: paddle.nn.Layer, task: Any, examples: Sequence[Any], batches: Sequence[Any]
+) -> Arrays:
+    """The scores that a run reports of two development splits, the second one smaller."""
+    from sot_paddle.train import outcome
+
+    few = _Split(examples[:_FEW], [range(_FEW)])
+    splits = {"dev": _Split(examples, batches), "dev_mismatched": few}
+    of_run = SimpleNamespace(dev=splits, test={}, score=task.score, maximise=task.maximise)
+    given = {"autocast": contextlib.nullcontext, "ema": None, "outputs": None}
+    run = SimpleNamespace(model=model, task=of_run, metric=task.metric, **given)
+    found = outcome.current_scores(run, "1")
+    return {f"splits/{name}": np.asarray(value) for name, value in found.items()}
+
+
+def _named_splits(first: Mapping[str, float], second: Mapping[str, float]) -> Arrays:
+    named = {**first, **{f"dev_mismatched_{name}": value for name, value in second.items()}}
+    return {f"splits/{name}": np.asarray(value) for name, value in named.items()}
+
+
 def _in_processes(model: paddle.nn.Layer, split: _Split) -> Arrays:
     """What the first of several processes says after the others have sent theirs."""
     from sot_paddle import distributed
@@ -232,6 +260,6 @@ def _named(logits: np.ndarray, decided: np.ndarray, scores: dict[str, float]) ->
 
 
 def _rule(name: str, dtype: str) -> Tolerance:
-    if name in ("logits", "loss", "processes/outputs"):
+    if name in ("logits", "loss", "processes/outputs", *_LOSSES_OF_SPLITS):
         return TOLERANCES["forward", dtype]
     return TOLERANCES["metric", None]

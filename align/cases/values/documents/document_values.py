@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +80,9 @@ def batches(
     """
     texts = [" ".join(text.split()) or "." for text in setting.context.texts]
 
-    def read_from(given: list[str]) -> tuple[GlueTask, DocumentSplit, Callable]:
+    def read_from(given: list[str], **more: int) -> tuple[GlueTask, DocumentSplit, Callable]:
         folder, options, read = _WRITERS[layout](setting.folder(), given, split)
-        asked = {"data_dir": str(folder), "max_seq_length": max_length}
+        asked = {"data_dir": str(folder), "max_seq_length": max_length, **more}
         return *_task(setting, split, **asked, **options), read
 
     task, found, read = read_from(texts)
@@ -93,11 +93,12 @@ def batches(
     def fed(by: DocumentSplit = cut, chosen: Sequence[Sequence[int]] = order) -> Arrays:
         made = list(by.load(chosen))
         stamp.append(on_paddle.stamp(made[0]["input_ids"]))
-        arrays = _joined([{n: on_paddle.numpy(t) for n, t in one.items()} for one in made])
+        arrays = _joined(made)
         again = _cut(found, trunc_medium).fingerprint == by.fingerprint != found.fingerprint
         return {
             **arrays,
             "dynamically padded": on_paddle.numpy(short["input_ids"]),
+            "cut by the option": _tokens(by_option),
             "rows": by.indices,
             "columns and classes": np.asarray(told == _TOLD[layout]),
             "fingerprint tells the cut": np.asarray(again),
@@ -109,6 +110,7 @@ def batches(
     rows = read()
     brief = sorted(range(len(rows)), key=lambda position: len(rows[position][1]))[:3]
     (short,) = _cut(found, trunc_medium, "longest").load([brief])
+    by_option = _joined(read_from(texts, trunc_medium=trunc_medium)[1].load(order))
     ours = fed()
     with unmeasured():
         other = fed(_cut(found, -2 if trunc_medium != -2 else -1))
@@ -130,6 +132,7 @@ def batches(
         {
             **{name: tensor.numpy() for name, tensor in reference.items()},
             "dynamically padded": narrow["input_ids"].numpy(),
+            "cut by the option": _tokens({n: tensor.numpy() for n, tensor in reference.items()}),
             "rows": np.arange(len(rows)),
             "columns and classes": np.asarray(True),
             "fingerprint tells the cut": np.asarray(True),
@@ -165,7 +168,14 @@ def _cut(split: DocumentSplit, rule: int, padding: str = "max_length") -> Docume
     return DocumentSplit(split._rows, tokenizer, padding, 7)
 
 
-def _joined(parts: list[Mapping[str, np.ndarray]]) -> Arrays:
+def _tokens(batch: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Token ids, 0 for padding."""
+    return batch["input_ids"] * batch["attention_mask"]
+
+
+def _joined(batches: Iterable[Mapping[str, Any]]) -> Arrays:
+    """The batches of a loader as one, in arrays."""
+    parts = [{name: on_paddle.numpy(t) for name, t in one.items()} for one in batches]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
