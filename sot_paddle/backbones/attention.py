@@ -129,11 +129,11 @@ class Kernel:
         spans: whether half of the heads are span-based dynamic convolutions.
     """
 
-    terms: tuple[str, ...] = ("qk",)
-    reach: int = 0
-    convolution: bool = False
-    scaled: bool = False
-    spans: bool = False
+    terms: tuple[str, ...]
+    reach: int
+    convolution: bool
+    scaled: bool
+    spans: bool
 
     @property
     def needs(self) -> tuple[bool, bool]:
@@ -190,10 +190,8 @@ def parse_kernel(text: str) -> Kernel:
     _require_known("attention_kernel", text, words, known)
     if "scaled" in words and "convolution" not in words:
         raise ValueError(f"attention_kernel: scaled belongs to convolution, got {text!r}")
-    if _SPANS in words:
-        if len(words) > 1 or numbers:
-            raise ValueError(f"attention_kernel: convbert stands alone, got {text!r}")
-        return Kernel(spans=True)
+    if _SPANS in words and (len(words) > 1 or numbers):
+        raise ValueError(f"attention_kernel: convbert stands alone, got {text!r}")
     terms = tuple(name for name in TERMS if name in words or (name == "qk" and "dot" in words))
     local = "convolution" in words or any(TERMS[name].shape for name in terms)
     if len(numbers) != int(local):
@@ -204,6 +202,7 @@ def parse_kernel(text: str) -> Kernel:
         reach=numbers[0] if local else 0,
         convolution="convolution" in words,
         scaled="scaled" in words,
+        spans=_SPANS in words,
     )
 
 

@@ -150,7 +150,7 @@ class GptEncoder(TextEncoder):
         hidden = self.word_embeddings(input_ids) + self.position_embeddings(places)
         later = (places.unsqueeze(1) > places.unsqueeze(2)).astype(hidden.dtype)  # (B, S, S)
         padding = 1.0 - attention_mask.astype(hidden.dtype).unsqueeze([0, 2])  # (1, B, 1, S)
-        bias = later.unsqueeze(0) * _FUTURE + padding * paddle.finfo(hidden.dtype).min
+        bias = later * _FUTURE + padding * paddle.finfo(hidden.dtype).min
         for layer in self.layers:
             hidden = layer(hidden, bias)
         valid = attention_mask.astype("int64")

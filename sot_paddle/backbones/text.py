@@ -104,8 +104,7 @@ class TextBackbone:
         """
         depths = {name: self.defaults(name)["num_hidden_layers"] for name in self.presets}
         known = options.get("num_hidden_layers", 0)
-        deepest = max(depths, key=depths.__getitem__)
-        deep = [name for name, depth in depths.items() if depth >= known] or [deepest]
+        deep = [name for name, depth in depths.items() if depth >= known] or list(depths)[-1:]
         named = [name for name in depths if hint.replace("-", "_").startswith(name)]
         return max([deep[0], *named], key=depths.__getitem__)
 

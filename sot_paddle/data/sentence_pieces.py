@@ -39,7 +39,7 @@ class SentencePieceTokenizer(SubwordTokenizer):
         backend = _Pieces(_find(source), lower=lower)
         first, separator, pad, mask = (backend.ids[token] for token in _SPECIAL)
         form = RowForm((first,), (separator,), (separator,), typed=True)
-        return Pipeline(backend, form, pad, mask, lower, settings=f"{lower} ")
+        return Pipeline(backend, form, pad, mask, lower)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of texts, without special tokens."""
@@ -101,7 +101,7 @@ class _Pieces:
 
     def to_str(self) -> str:
         """What the tokenizer is made of, for a fingerprint."""
-        return self._content.hex()
+        return f"{self._lower} {self._content.hex()}"
 
     def id_to_token(self, index: int) -> str:
         return self._tokens[index]

@@ -117,7 +117,6 @@ class Pipeline:
         mask_id: id of what stands for a word that is left out.
         do_lower_case: what the pipeline does.
         word_lead: what stands before a word inside a text, where it changes the word's tokens.
-        settings: of the pipeline, as text for the fingerprint.
     """
 
     backend: Tokenizer
@@ -126,7 +125,6 @@ class Pipeline:
     mask_id: int
     do_lower_case: bool
     word_lead: str = ""
-    settings: str = ""
 
 
 class SubwordTokenizer:
@@ -165,7 +163,7 @@ class SubwordTokenizer:
         self.max_length, self.tie_break, self.trunc_medium = max_length, tie_break, HEAD
         self.vocab_size = max(made.backend.get_vocab().values()) + 1
         self._backend = made.backend
-        options = f"{max_length} {tie_break} {made.settings}{made.backend.to_str()}"
+        options = f"{max_length} {tie_break} {made.backend.to_str()}"
         self.fingerprint = hashlib.sha256(options.encode()).hexdigest()
 
     def _read(self, source: Path, do_lower_case: bool | None) -> Pipeline:

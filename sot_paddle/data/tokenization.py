@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.data.subword import Pipeline, RowForm, SubwordTokenizer
-from sot_paddle.data.vocabulary import MAX_WORD_CHARS, SPECIAL_TOKENS, load_backend
+from sot_paddle.data.vocabulary import SPECIAL_TOKENS, load_backend
 
 
 class WordPieceTokenizer(SubwordTokenizer):
@@ -55,4 +55,4 @@ class WordPieceTokenizer(SubwordTokenizer):
         backend.add_special_tokens(list(SPECIAL_TOKENS))
         pad, _, first, separator, mask = map(backend.token_to_id, SPECIAL_TOKENS)
         form = RowForm((first,), (separator,), (separator,), typed=True)
-        return Pipeline(backend, form, pad, mask, lower, settings=f"{MAX_WORD_CHARS} ")
+        return Pipeline(backend, form, pad, mask, lower)

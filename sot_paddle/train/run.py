@@ -110,7 +110,7 @@ def _trainer(run: Run) -> ExactTrainer:
         world=distributed.world_size(),
         by_epoch=task.by_epoch,
     )
-    pace = Pace(len(batches), min(plan.accumulation, len(batches)))
+    pace = Pace(len(batches), min(plan.accumulation, len(batches)), len(task.train))
     flow = Flow(run.stop, eval_steps=plan.eval_steps, save_steps=pace.steps * plan.save_epochs)
     items = plan.batch_size * distributed.world_size() * pace.accumulation
     kind = ProgressBar if sys.stderr.isatty() else ProgressLines
@@ -120,6 +120,7 @@ def _trainer(run: Run) -> ExactTrainer:
         run,
         _arguments(run, pace),
         batches=batches,
+        pace=pace,
         callbacks=[TensorBoardLogs(logs), RunLogs(logs), StepCount(), flow, progress],
     )
     flow.trainer = progress.trainer = trainer

@@ -47,6 +47,7 @@ class ExactTrainer(Trainer):
         run: its model, task and options.
         arguments: of paddlenlp's Trainer.
         batches: the micro-batches of this process.
+        pace: of the run.
         callbacks: further callbacks of the Trainer.
     """
 
@@ -56,11 +57,10 @@ class ExactTrainer(Trainer):
         arguments: TrainingArguments,
         *,
         batches: MicroBatches,
+        pace: Pace,
         callbacks: list[Any] | None = None,
     ) -> None:
-        self.run, self.batches = run, batches
-        accumulation = arguments.gradient_accumulation_steps
-        self.pace = Pace(len(batches), accumulation, len(run.task.train))
+        self.run, self.batches, self.pace = run, batches, pace
         self.progress = Progress(evaluation_data=self._evaluation_data)
         self._losses: list[paddle.Tensor] = []
         self._saved: dict[str, Any] | None = None

@@ -41,7 +41,7 @@ class ImageTrainerRun:
     Attributes:
         keys: (n, 2) epoch and index of every training image that was asked for.
         batches: images and labels of each step, as the model got them.
-        epochs: that each step found done, a whole number where an epoch begins.
+        paces: epochs that each step found done, a whole number where one begins, and its images.
         run: losses, rates, decayed set, final weights and their moving average.
         scores: of each evaluation, ``step 5/ema_top1`` and so on.
         reported: steps, epochs and mean loss as the run's summary states them, and whether its
@@ -54,7 +54,7 @@ class ImageTrainerRun:
 
     keys: list[tuple[int, int]] = field(default_factory=list)
     batches: list[Arrays] = field(default_factory=list)
-    epochs: list[float] = field(default_factory=list)
+    paces: list[tuple[float, int]] = field(default_factory=list)
     run: TrainingRun = field(default_factory=TrainingRun)
     scores: Arrays = field(default_factory=dict)
     reported: Arrays = field(default_factory=dict)
@@ -116,7 +116,8 @@ def _noted(found: ImageTrainerRun):
     def training_step(trainer, model, inputs, *more):
         arrays = {name: value.numpy().copy() for name, value in inputs.items()}
         found.batches.append(arrays)
-        found.epochs.append(trainer.pace.epochs_done(trainer.state.global_step))
+        done = trainer.pace.epochs_done(trainer.state.global_step)
+        found.paces.append((done, trainer.pace.rows))
         found.run.learning_rates.append(float(trainer.optimizer.get_lr()))
         applies = trainer.optimizer._apply_decay_param_fun
         named = list(trainer.model.named_parameters())

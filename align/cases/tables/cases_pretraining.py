@@ -59,7 +59,15 @@ PRETRAINING = (
         _CONV,
         steps=("forward", "backward"),
         dtypes=("float64",),
-        given={"judged": False, "one_word": True},
+        given={"judged": False, "words": 1},
+    ),
+    _model(
+        "pretraining_no_word",
+        "conv_bert_base",
+        _CONV,
+        steps=("forward",),
+        dtypes=("float64",),
+        given={"judged": False, "words": 0},
     ),
     _model(
         "pretraining_every_place",

@@ -118,8 +118,10 @@ def training(setting: Setting) -> BothSides:
         both = (("", runs.ours, expected), ("resumed/", runs.ours.resumed, rest))
         for prefix, ours, theirs in both:
             found = judged(ours.run, theirs)
-            done = {"epochs done": np.array(ours.epochs)}
-            wanted = {"epochs done": np.arange(count)[-len(theirs.losses) :] / epochs.steps}
+            steps = range(count)[-len(theirs.losses) :]
+            done = {"epochs done": np.array(ours.paces)}
+            paces = [(step / epochs.steps, case.pictures[0]) for step in steps]
+            wanted = {"epochs done": np.array(paces)}
             rule = TOLERANCES["training", pair.dtype]
             found += compare_mappings(ours.reported | done, reported | wanted, rule)
             for one in found:

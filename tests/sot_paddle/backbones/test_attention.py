@@ -5,6 +5,7 @@ The terms of the scores and their gradients are held in the whole layer: test_co
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -48,24 +49,25 @@ def test_relative_places():
 
 
 @pytest.mark.parametrize(
-    ("text", "kernel", "needs"),
+    ("text", "changes", "needs"),
     [
-        ("dot_product", Kernel(("qk",)), (True, True)),
-        ("qk_convk_convq 8", Kernel(("qk", "convq", "convk"), 8), (True, True)),
-        ("convfixed 3", Kernel(("convfixed",), 3), (False, False)),
-        ("convq 1", Kernel(("convq",), 1), (True, False)),
-        ("convfixed_convk 2", Kernel(("convfixed", "convk"), 2), (False, True)),
-        ("convolution 5", Kernel(("qk",), 5, convolution=True), (True, True)),
+        ("dot_product", {}, (True, True)),
+        ("qk_convk_convq 8", {"terms": ("qk", "convq", "convk"), "reach": 8}, (True, True)),
+        ("convfixed 3", {"terms": ("convfixed",), "reach": 3}, (False, False)),
+        ("convq 1", {"terms": ("convq",), "reach": 1}, (True, False)),
+        ("convfixed_convk 2", {"terms": ("convfixed", "convk"), "reach": 2}, (False, True)),
+        ("convolution 5", {"reach": 5, "convolution": True}, (True, True)),
         (
             "convolution_scaled_convq 5",
-            Kernel(("convq",), 5, convolution=True, scaled=True),
+            {"terms": ("convq",), "reach": 5, "convolution": True, "scaled": True},
             (True, False),
         ),
-        ("convbert", Kernel(("qk",), spans=True), (True, True)),
+        ("convbert", {"spans": True}, (True, True)),
     ],
 )
-def test_names_of_kernels(text, kernel, needs):
-    assert parse_kernel(text) == kernel
+def test_names_of_kernels(text, changes, needs):
+    plain = Kernel(("qk",), 0, convolution=False, scaled=False, spans=False)
+    assert parse_kernel(text) == dataclasses.replace(plain, **changes)
     assert parse_kernel(text).needs == needs
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -238,15 +239,11 @@ def _yahoo(folder: Path, texts: list[str], split: str) -> Written:
     return folder, {"task_name": "Yahoo Answers"}, lambda: documents.yahoo_texts(path)
 
 
-def _tabs(folder: Path, texts: list[str], split: str) -> Written:
+def _tabs(task: str, classes: int, folder: Path, texts: list[str], split: str) -> Written:
     path = folder / {"train": "train.csv", "dev": "test.csv"}[split]
-    lines = [f"{index % 2}\t{text}" for index, text in enumerate(texts)]
+    lines = [f"{index % classes}\t{text}" for index, text in enumerate(texts)]
     path.write_text("\ufeff" + "\n".join(lines), encoding="utf-8", newline="")
-    return (
-        folder,
-        {"task_name": "IMDB"},
-        lambda: _tab_rows(path),
-    )
+    return folder, {"task_name": task}, lambda: _tab_rows(path)
 
 
 def _tab_rows(path: Path) -> list[tuple[int, str]]:
@@ -282,18 +279,21 @@ _WRITERS: Mapping[str, Callable[[Path, list[str], str], Written]] = {
     "imdb": _imdb,
     "trec": _trec,
     "yahoo": _yahoo,
-    "tabs": _tabs,
+    "tabs": functools.partial(_tabs, "IMDB", 2),
+    "trec tabs": functools.partial(_tabs, "TREC", 6),
     "own commas": _own_commas,
     "own lines": _own_lines,
 }
 """Layout -> what writes a small data set in it."""
 
 _OF_IMDB = (("text",), "label", ("neg", "pos"))
+_OF_TREC = (("text",), "label", tuple(documents.TREC_LABELS))
 _TOLD: Mapping[str, tuple[tuple[str, ...], str, tuple[str, ...]]] = {
     "imdb": _OF_IMDB,
-    "trec": (("text",), "label", tuple(documents.TREC_LABELS)),
+    "trec": _OF_TREC,
     "yahoo": (("text",), "label", tuple(str(number) for number in range(1, 11))),
     "tabs": _OF_IMDB,
+    "trec tabs": _OF_TREC,
     "own commas": (("body",), "kind", ("k0", "k1", "k2")),
     "own lines": (("text",), "label", ("0", "9", "10")),
 }

@@ -60,7 +60,7 @@ _RECORD = {
 
 
 def pretraining(
-    setting: Setting, *, judged: bool, every_place: bool = False, one_word: bool = False
+    setting: Setting, *, judged: bool, every_place: bool = False, words: int | None = None
 ) -> BothSides:
     """What a step asks for: scores and sums of an evaluation, loss and gradients, or weights.
 
@@ -68,10 +68,10 @@ def pretraining(
         setting: the pair of classifiers whose encoders are trained, and the step.
         judged: whether the next sentence is judged; else words are masked from given draws.
         every_place: the Paddle port's loss of the words.
-        one_word: a single word of the batch is masked.
+        words: that are masked in the whole batch, 0 or 1; None for what the draws say.
     """
     pad = setting.pair.model.encoder_config.pad_token_id
-    batch, given = _instances(pad) if judged else _masked_pairs(pad, one_word)
+    batch, given = _instances(pad) if judged else _masked_pairs(pad, words)
     of_ours = functools.partial(_ours, setting, judged, every_place)
     reference, stamp = _reference(setting, judged, every_place, given)
     ours, our_stamp = of_ours(batch)
@@ -79,7 +79,7 @@ def pretraining(
     places = (labels.shape[1] - 1) // 2
     other_words = labels.copy()
     other_words[:, :places] = np.roll(labels[:, :places], 1, axis=1)
-    moved = batch["positions"] + (batch["positions"] > 0)
+    moved = np.minimum(batch["positions"] + 1, _LENGTH - 1)
     with unmeasured():
         faults = {
             "words of the place before": of_ours(batch | {"labels": other_words})[0],
@@ -136,7 +136,7 @@ def _instances(pad: int) -> tuple[Arrays, Arrays]:
     return collate(rows, judged=False), records
 
 
-def _masked_pairs(pad: int, one_word: bool = False) -> tuple[Arrays, Arrays]:
+def _masked_pairs(pad: int, count: int | None = None) -> tuple[Arrays, Arrays]:
     """The same for words that both sides mask from the same draws."""
     rng = np.random.default_rng(4)
     ids = rng.integers(_FIRST_WORD, 28, (_ROWS, _LENGTH))
@@ -144,8 +144,9 @@ def _masked_pairs(pad: int, one_word: bool = False) -> tuple[Arrays, Arrays]:
     ids[1, 8:], ids[2, 6:] = pad, pad
     uniform, words = rng.random((_ROWS, 3, _LENGTH)), rng.integers(0, 30, (_ROWS, _LENGTH))
     uniform[:, 0] *= 0.5  # more words than in a training
-    if one_word:
-        uniform[:, 0], uniform[1, 0, 3] = 1.0, 0.0
+    if count is not None:
+        uniform[:, 0] = 1.0
+        uniform[1, 0, 3:][:count] = 0.0
     special, rows = (_CLS, _SEP), []
     for index, row in enumerate(ids):
         draws = MaskDraws(uniform[index], words[index])
@@ -334,7 +335,7 @@ def _scored(scores: torch.Tensor, following: torch.Tensor | None, held: dict[str
     kept = weights.to(scores.dtype)
     sums = [(losses * kept).sum(1), kept.sum(1), (right * kept).sum(1)]
     found = {"words": picked}
-    count = kept.sum()
+    count = kept.sum().clamp(min=1)  # REF: tf.metrics.mean says 0 of no word
     found["score/loss"], found["score/accuracy"] = (sum_.sum() / count for sum_ in sums[::2])
     if following is not None:
         labels = held["next_sentence_labels"].flatten()
