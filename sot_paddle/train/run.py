@@ -59,17 +59,27 @@ def run_once(run: Run) -> dict[str, Any]:
     trainer = _trainer(run) if options.do_train else None
     if options.overwrite_output_dir:
         _try_model(run)
-    record = {"options": vars(options), "seed": run.seed, "environment": environment_stamp()}
-    files = source.files, run.predicted_files
-    with run_folder.open_run(run.root, options, record, *files) as checkpoint:
+    with run_folder.open_run(run.root, options, source.files, run.predicted_files) as checkpoint:
         if continued and checkpoint is None:
             raise ValueError(f"{run.root} has changed meanwhile: run the same command again")
         if trainer is None:
-            _require_head(run, trained=outcome.load_trained(run))
+            trained = outcome.load_trained(run)
+            _require_head(run, trained=trained)
+            if not trained:
+                _write_options(run)
         else:
+            trainer.accept(checkpoint)
+            _write_options(run)
             _train(run, trainer, checkpoint)
         outcome.finish(run)
     return run.result
+
+
+def _write_options(run: Run) -> None:
+    """Write run.json: the options that the folder's weights were trained with belong to them."""
+    options = vars(run.setup.options)
+    record = {"options": options, "seed": run.seed, "environment": environment_stamp()}
+    distributed.on_first_process(lambda: run_folder.write_entry(run.root, run_folder.RUN, record))
 
 
 def _try_model(run: Run) -> None:

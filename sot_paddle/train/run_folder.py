@@ -81,13 +81,9 @@ def _prepared(root: Path, config: FolderOptions) -> Path | None:
 
 @contextlib.contextmanager
 def open_run(
-    root: Path,
-    config: FolderOptions,
-    record: dict[str, Any],
-    sources: Sources,
-    outputs: Collection[str] = (),
+    root: Path, config: FolderOptions, sources: Sources, outputs: Collection[str] = ()
 ) -> Iterator[Path | None]:
-    """Lock and prepare the folder on the first process and write who uses it.
+    """Lock and prepare the folder on the first process.
 
     ``--overwrite_output_dir`` removes the older run here: everything that can be refused has to be
     refused before.
@@ -95,7 +91,6 @@ def open_run(
     Args:
         root: output folder of one run; made when it is not there.
         config: its options.
-        record: what run.json holds.
         sources, outputs: see :func:`check`.
 
     Yields:
@@ -114,7 +109,6 @@ def open_run(
             stack.enter_context(folder_lock.hold(root))
             _check(root, config, sources, outputs)  # now that nobody else writes here
             found.append(_prepared(root, config))
-            write_entry(root, RUN, record)
 
         distributed.on_first_process(open_on_disk)
         yield distributed.gather(found[0] if found else None)[0]

@@ -162,19 +162,26 @@ class ExactTrainer(Trainer):
 
     # state
 
-    def resume(self, checkpoint: Path | None) -> None:
-        """Train from the start, or from a checkpoint; a run that had ended is only loaded.
+    def accept(self, checkpoint: Path | None) -> None:
+        """Read the state of the checkpoint to resume from, if there is one.
 
         Raises:
             ValueError: the checkpoint belongs to another run.
         """
         if checkpoint is None:
-            self.train()
             return
         self._saved = read_object(checkpoint / checkpointing.STATE, _SAVED)
         check_identity(self._saved["identity"], self.run.identity, checkpoint)
-        step = self._saved["step"]
         self._restore_progress()
+
+    def resume(self, checkpoint: Path | None) -> None:
+        """Train from the start, or from an accepted checkpoint; a run that had ended is only
+        loaded."""
+        if checkpoint is None:
+            self.train()
+            return
+        assert self._saved is not None, "accept() reads the state first"
+        step = self._saved["step"]
         if step >= self.total_steps or self.out_of_patience:
             self.state.global_step = step
             self.run.restore(checkpoint)
@@ -216,7 +223,7 @@ class ExactTrainer(Trainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is None:
             return
-        assert self._saved is not None, "resume() reads the state first"
+        assert self._saved is not None, "accept() reads the state first"
         arrays, _ = read_tensors(Path(checkpoint) / OPTIMIZER)
         sharding.restore(self.optimizer, self.model, arrays, self._saved["counters"])
         self.lr_scheduler.set_state_dict(self._saved["schedule"])

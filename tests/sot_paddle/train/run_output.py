@@ -74,7 +74,7 @@ def glue_config(**more: object) -> TrainConfig:
 
 def opened(root: Path, config: TrainConfig) -> Path | None:
     """The checkpoint that a run begins at."""
-    with run_folder.open_run(root, config, {}, {}) as checkpoint:
+    with run_folder.open_run(root, config, {}) as checkpoint:
         return checkpoint
 
 

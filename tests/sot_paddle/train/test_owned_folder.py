@@ -132,6 +132,22 @@ def test_nothing_is_cleared_for_a_run_that_cannot_be(tiny, done, flags, said):
     assert content_of(done) == before
 
 
+def test_a_refused_continuation_changes_nothing(tiny, done):
+    """Predictions and exports of the folder obey its run.json: length, padding, lower case."""
+    before = content_of(done)
+    line = tiny.refused(done, *STEPS, "--max_seq_length", "12")
+    assert "other options (max_seq_length: 20 there, 12 now" in line
+    assert content_of(done) == before
+
+
+def test_an_evaluation_leaves_the_options_of_the_training(tiny, done, capfd):
+    before = content_of(done)["run.json"]
+    flags = [flag for flag in tiny.command(done, "--max_seq_length", "12") if flag != "--do_train"]
+    assert text_command.run_command(flags, tiny_run.no_conversion) == 0
+    capfd.readouterr()
+    assert content_of(done)["run.json"] == before
+
+
 _GLUE = "--task_name RTE --data_dir d --model_name_or_path m"
 COMMANDS = {
     "text": (text_command.COMMAND, f"{_GLUE} --output_dir o"),
