@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -52,16 +53,25 @@ def _take_back(folder: Path, record: str) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def require_same(path: Path, asked: Mapping[str, Any]) -> None:
+def require_same(path: Path, asked: Mapping[str, Any], words: Sequence[str] = ()) -> None:
     """Write what is asked for, JSON-ready, or compare it with what the folder was begun with.
 
+    Args:
+        path: of the record.
+        asked: what is compared.
+        words: of the training's command lines; the files that ``--config`` names are compared too,
+            where the record was written by a version that enters them.
+
     Raises:
-        ValueError: it was begun with something else; each difference is named.
+        ValueError: it was begun with something else; each difference is named. Or a file cannot be
+            read.
     """
+    contents = {f"content of {file}": reading.crc32_of(Path(file)) for file in _config_files(words)}
+    asked = {**asked, **contents}
     if not path.is_file():
         write_atomically(path, strict_json.dumps(asked).encode())
         return
-    begun = reading.read_json(path, strict=True)
+    begun = {**contents, **reading.read_json(path, strict=True)}
     asked = json.loads(json.dumps(asked))
     differences = [
         f"{name} was {begun.get(name)}, now {asked.get(name)}"
@@ -73,6 +83,12 @@ def require_same(path: Path, asked: Mapping[str, Any]) -> None:
             f"{path.parent} was begun with something else: {'; '.join(differences)}; repeat the "
             "first command to go on, or choose another --output_dir"
         )
+
+
+def _config_files(words: Sequence[str]) -> list[str]:
+    """The files that ``--config FILE`` and ``--config=FILE`` name."""
+    named = [word.removeprefix("--config=") for word in words if word.startswith("--config=")]
+    return named + [file for word, file in itertools.pairwise(words) if word == "--config"]
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

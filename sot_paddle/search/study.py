@@ -71,7 +71,7 @@ class Search:
             ValueError: the folder holds something else, or a search for something else.
         """
         asked = {"space": as_data(self.space), "arguments": list(self.arguments), "seed": self.seed}
-        require_same(self.folder / RECORD, asked)
+        require_same(self.folder / RECORD, asked, self.arguments)
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         place = URL.create("sqlite", database=str((self.folder / STORAGE).resolve()))
         return optuna.create_study(

@@ -62,7 +62,9 @@ class Sweep:
             Interrupted: a training was interrupted; Ctrl-C stays a KeyboardInterrupt.
         """
         asked = {"command": self.command, "shared": list(self.shared)}
-        require_same(self.folder / RECORD, asked | {"configurations": self.configurations})
+        words = [*self.shared, *itertools.chain(*self.configurations.values())]
+        asked |= {"configurations": self.configurations}
+        require_same(self.folder / RECORD, asked, words)
         found: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self.configurations}
         for seed in seeds:
             for name in self.configurations:

@@ -58,6 +58,23 @@ def test_finished_runs_are_not_repeated_and_seeds_may_be_added(bench, tmp_path):
     assert log.stat().st_mtime_ns == before
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_file_of_options_that_has_changed_is_refused(bench, tmp_path, capsys, shared):
+    """Runs of the old and of the new content would be averaged as one configuration."""
+    out, file = tmp_path / "out", tmp_path / "first.yaml"
+    file.write_text("x: 0.2\n", encoding="utf-8")
+    words, training = (["word=red"], (f"--config={file}",)) if shared else ([file], ())
+    assert run_command(sweep(out, "--a", *words, "--seeds", 1, training=training), bench.tools) == 0
+    again = sweep(out, "--a", *words, "--seeds", "1,2", training=training)
+    file.write_text("x: 0.6\n", encoding="utf-8")
+    capsys.readouterr()
+    assert run_command(again, bench.tools) == 2
+    assert f"begun with something else: content of {file} was" in capsys.readouterr().err
+    assert not (out / "a" / "seed-2").exists()
+    file.write_text("x: 0.2\n", encoding="utf-8")
+    assert run_command(again, bench.tools) == 0
+
+
 def test_a_killed_sweep_goes_on_where_it_was(bench, tmp_path):
     out = tmp_path / "out"
     arguments = sweep(
