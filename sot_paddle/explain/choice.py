@@ -136,7 +136,7 @@ def choose_sentences(
     chosen = [_checked(ChosenSentence(tuple(each)), num_texts, "--text") for each in texts]
     if file is not None:
         try:
-            lines = read_text(file).splitlines()
+            lines = read_text(file, encoding="utf-8-sig").replace("\r\n", "\n").split("\n")
         except ValueError as error:
             raise DataError(f"--sentences: {error}") from error
         for number, line in enumerate(lines, 1):
