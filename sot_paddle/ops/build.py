@@ -99,7 +99,8 @@ def build(folder: Path) -> Path:
     """The library in ``folder``, compiled when it is not there.
 
     Raises:
-        NotBuilt: no compiler, it failed (now or before), or the folder cannot be written.
+        NotBuilt: no compiler, it failed (now or before) or was ended, or the folder cannot be
+            written.
     """
     compiled_by = compiler()
     path = library_path(folder, compiled_by)
@@ -158,6 +159,8 @@ def _run(command: list[str]) -> str:
         )
     except subprocess.TimeoutExpired as error:
         raise NotBuilt(f"{command[0]} took longer than {SECONDS} s") from error
+    if told.returncode < 0:  # says nothing of the compiler: the next process asks it again
+        raise NotBuilt(f"{command[0]} was ended by signal {-told.returncode}")
     return (told.stderr or f"exit status {told.returncode}") if told.returncode else ""
 
 

@@ -94,6 +94,15 @@ def test_the_order_of_the_flags_of_a_processor_does_not_matter(compiler, tmp_pat
     assert len(names) == 1
 
 
+def test_a_compiler_that_was_ended_is_asked_again(compiler, tmp_path) -> None:
+    """As by a time limit that ends all processes of a run."""
+    compiler("#!/bin/sh\nkill -TERM $$\n")
+    with pytest.raises(build.NotBuilt, match="was ended by signal 15"):
+        build.build(tmp_path / "native")
+    compiler(COMPILES)
+    assert build.build(tmp_path / "native").is_file()
+
+
 def test_a_compiler_that_failed_is_not_asked_again(compiler, tmp_path) -> None:
     path = compiler(FAILS)
     for words in ("failed, see", "failed before, see .*remove that file"):
