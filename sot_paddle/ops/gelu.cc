@@ -22,7 +22,7 @@ struct Normal {
 inline Normal normal(float x) {
   const float half = 0.5f * x * x;
   const float rest = half < 87.0f ? std::fma(0.5f * x, x, -half) : 0.0f;  // of the rounding
-  const float bell = exp_minus(half, rest);
+  const float near = exp_minus(half, rest), bell = half < 87.0f ? near : 0.0f;  // x bell falls to 0
   const float t = 1.0f / std::fma(0.4f, std::fabs(x), 1.0f);
   float p = std::fma(t, 0.0320989071f, -0.176181415f);
   p = std::fma(p, t, 0.380800173f);
