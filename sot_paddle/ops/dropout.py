@@ -10,6 +10,8 @@ from sot_paddle.ops.dispatch import run, runs_natively
 
 _PLAIN = F.dropout
 _KERNEL = _C_ops.dropout
+LARGEST = 1.0 - 2.0**-24
+"""Rate up to which the operators drop: above it 1 - p is 0 in float32."""
 
 
 def draws_plainly() -> bool:
@@ -35,6 +37,6 @@ def dropout(x: paddle.Tensor, p: float, *, training: bool) -> paddle.Tensor:
 
     Gradient: ``mask / (1 - p)``; once only where it runs natively.
     """
-    if not (0.0 <= p < 1.0 and runs_natively(x)) or draws_plainly():
+    if not (0.0 <= p <= LARGEST and runs_natively(x)) or draws_plainly():
         return F.dropout(x, p=p, training=training)
     return run("sot_dropout", x, p)[0] if training and p > 0.0 else x

@@ -12,7 +12,7 @@ from paddle.nn import functional as F
 from sot_paddle.ops import bfloat16
 from sot_paddle.ops.attention import attends_natively, attention
 from sot_paddle.ops.dispatch import is_plain, runs_natively
-from sot_paddle.ops.dropout import dropout
+from sot_paddle.ops.dropout import LARGEST, dropout
 from sot_paddle.ops.embedding import embedding
 from sot_paddle.ops.feed_forward import feed_forward, fuses, norm_of_sum
 from sot_paddle.ops.gelu import gelu
@@ -158,7 +158,7 @@ def drops_unseen(layer: nn.Layer) -> bool:
         element with what is left scaled up in training.
     """
     plain = is_plain(nn.Dropout, [layer]) or is_plain(Dropout, [layer])
-    return plain and layer.p < 1.0 and _drops_elements(layer)
+    return plain and layer.p <= LARGEST and _drops_elements(layer)
 
 
 def _drops_elements(layer: nn.Dropout) -> bool:

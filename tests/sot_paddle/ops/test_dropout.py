@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
-from paddle import _C_ops
+from paddle import _C_ops, nn
 from paddle.nn import functional as F
 
 from sot_paddle.ops.dropout import dropout
+from sot_paddle.ops.layers import drops_unseen
 from tests.sot_paddle.ops.properties import assert_one_derivative, assert_same_in_threads, same
 
 native = pytest.mark.native
@@ -36,6 +37,15 @@ def test_masks_values_gradients_and_generator_are_those_of_the_framework(
     plain, after_plain = plainly(gradients)(several, [x]), paddle.rand([400]).numpy()
     for one, other in zip([*found, after], [*plain, after_plain], strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@native
+def test_a_rate_that_float32_rounds_to_one_is_left_to_the_framework(gradients, called) -> None:
+    p = 1.0 - 1e-8
+    given = (lambda t: dropout(t, p, training=True), [np.ones((2, 3), "float32")])
+    same(gradients(*given), [np.zeros((2, 3), "float32")] * 2)
+    assert called == []
+    assert not drops_unseen(nn.Dropout(p))
 
 
 @native
