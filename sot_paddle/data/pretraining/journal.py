@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sot_paddle.atomic import write_atomically
+from sot_paddle.config import first_names
 from sot_paddle.data.errors import DataError
-from sot_paddle.reading import read_object
+from sot_paddle.reading import read_object, shown
 
 STATE = "progress.json"
 SECONDS = 5.0
 """From one record of the state to the next."""
 
+_LOCK = "run.lock"  # of the command that holds the folder
 _KEYS = {"identity": dict, "stage": str, "values": dict, "sizes": dict}
 
 
@@ -37,7 +39,8 @@ class Journal:
         values: of the recorded state.
 
     Raises:
-        DataError: the folder belongs to a preparation with other options or data.
+        DataError: the folder belongs to a preparation with other options or data, or to none and
+            is not empty.
     """
 
     def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
@@ -49,8 +52,22 @@ class Journal:
         self._recorded = time.monotonic()
         if (folder / STATE).exists():
             state = read_object(folder / STATE, _KEYS)
-            self._require_same(state["identity"])
+            if state["stage"]:  # else nothing is kept of what was begun
+                self._require_same(state["identity"])
             self.stage, self.values, self._sizes = state["stage"], state["values"], state["sizes"]
+        else:
+            self._require_empty()
+            self.save("")
+
+    def _require_empty(self) -> None:
+        """Files are cut, and removed in the end: none of them may be somebody else's."""
+        held = sorted(path.name for path in self.folder.iterdir() if path.name != _LOCK)
+        names = [name for name in held if not name.startswith(".")]
+        if names:
+            raise DataError(
+                f"{shown(self.folder)}: expected an empty folder or a preparation to continue, "
+                f"found {first_names(names)}; choose another folder"
+            )
 
     def _require_same(self, saved: Mapping[str, Any]) -> None:
         names = sorted(set(saved) | set(self._identity))

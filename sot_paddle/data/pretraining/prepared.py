@@ -31,18 +31,33 @@ def finish(journal: Journal, keep: Sequence[str], content: Mapping[str, Any]) ->
         journal: of the work; closed afterwards.
         keep: files that stay.
         content: what a reader must know, JSON-ready; ``form`` is its kind.
+
+    Raises:
+        DataError: an earlier call has written the manifest, and a file does not fit it any more.
     """
     journal.close()
-    files = {
-        name: {"size": path.stat().st_size, "crc32": crc32_of(path)}
-        for name in keep
-        for path in (journal.folder / name,)
-    }
-    manifest = {"files": files, _CONTENT: dict(content)}
-    write_atomically(journal.folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+    if (journal.folder / MANIFEST).exists():
+        _verify_all(journal.folder, keep)
+    else:
+        files = {
+            name: {"size": path.stat().st_size, "crc32": crc32_of(path)}
+            for name in keep
+            for path in (journal.folder / name,)
+        }
+        manifest = {"files": files, _CONTENT: dict(content)}
+        write_atomically(journal.folder / MANIFEST, json.dumps(manifest, indent=1).encode())
     for path in sorted(journal.folder.iterdir()):
         if path.suffix in (".bin", ".part") and path.name not in keep:
             path.unlink()
+
+
+def _verify_all(folder: Path, names: Sequence[str]) -> None:
+    try:
+        for name in names:
+            verify(folder / name)
+    except ValueError as error:
+        advice = f"delete {shown(folder)} and run the same command again"
+        raise DataError(f"{error}, or {advice}") from None
 
 
 def form_of(folder: Path) -> str:

@@ -58,7 +58,7 @@ def train_pieces(
         if journal.stage == "sample":
             _sample(journal, files)
             journal.save("train")
-        if journal.stage == "train":
+        if journal.stage == "train" or not (folder / MODEL).is_file():
             journal.close()
             _train(folder, vocab_size, options)
             journal.save("done")
