@@ -22,7 +22,8 @@ def glue_metrics(task: str, predictions: np.ndarray, labels: np.ndarray) -> dict
 
     Returns:
         Metric name to value: accuracy, F1 of class 1 and Matthews correlation in [-1, 1] (0
-        where they are 0/0, as scikit-learn defines), correlations NaN for a constant side.
+        where they are 0/0, as scikit-learn defines), correlations NaN for a constant side
+        (a single row is one).
     """
     key = task.lower()
     predictions, labels = np.asarray(predictions), np.asarray(labels)
@@ -30,6 +31,8 @@ def glue_metrics(task: str, predictions: np.ndarray, labels: np.ndarray) -> dict
         warnings.simplefilter("ignore", stats.ConstantInputWarning)
         warnings.filterwarnings("ignore", message="A single label was found", category=UserWarning)
         if key == "sts-b":
+            if len(labels) < 2:  # which SciPy refuses
+                return dict.fromkeys(TASKS[key].metrics, float("nan"))
             pearson = float(stats.pearsonr(predictions, labels)[0])
             spearman = float(stats.spearmanr(predictions, labels)[0])
             return {"pearson": pearson, "spearmanr": spearman, "corr": (pearson + spearman) / 2}

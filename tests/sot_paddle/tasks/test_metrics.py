@@ -39,3 +39,9 @@ def test_a_constant_side_has_no_correlation(constant: str) -> None:
     fixed, varied = np.full(4, 2.5), np.array([1.0, 2.0, 3.0, 5.0])
     pair = (fixed, varied) if constant == "predictions" else (varied, fixed)
     assert all(math.isnan(value) for value in glue_metrics("sts-b", *pair).values())
+
+
+def test_a_single_row_has_no_correlation_and_is_no_error() -> None:
+    found = glue_metrics("sts-b", np.array([2.5]), np.array([1.0]))
+    assert tuple(found) == TASKS["sts-b"].metrics
+    assert all(math.isnan(value) for value in found.values())
