@@ -11,11 +11,14 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from sot_paddle.config import first_names
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import SplitFile, Task, get_task, resolve_split
 from sot_paddle.data.tsv import Table, bad_row, decoded_lines, read_table
 
+_INDEX_DIGITS = 19  # of the largest int64
 MEMBER_ID_COLUMNS = ("#1 ID", "#2 ID")
 
 
@@ -140,10 +143,11 @@ def _example(
     index = position
     if task.index in table.columns:
         cell = cells[table.columns[task.index]]
-        if not (cell.isascii() and cell.isdigit()):
+        digits = cell.isascii() and cell.isdigit() and len(cell) <= _INDEX_DIGITS
+        if not digits or int(cell) > np.iinfo(np.int64).max:
             raise DataError(
                 f"{table.path}, line {number}: expected a row number in column {task.index}, "
-                f"found {cell!r}"
+                f"from 0 to 2**63 - 1, found {cell[:40]!r}"
             )
         index = int(cell)
     label = None

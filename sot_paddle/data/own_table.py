@@ -33,7 +33,8 @@ def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
         or Pearson and Spearman correlation and their mean.
 
     Raises:
-        DataError: no usable ``train.tsv``, no text column, or fewer than two classes.
+        DataError: no usable ``train.tsv``, no text column, a row without a label, or fewer than
+            two classes.
     """
     path = Path(data_dir) / "train.tsv"
     split_paths(data_dir, table_task(("sentence",)), "train")  # refuses a wrong folder
@@ -41,8 +42,11 @@ def own_task(data_dir: str | Path, *, regression: bool = False) -> Task:
     text = text_columns(path, table.columns)
     if regression:
         return table_task(text)
-    cells = {cells[table.columns["label"]] for _, cells in table.rows}
-    return table_task(text, class_names(path, cells))
+    labels = {
+        required_label(cells[table.columns["label"]], f"{path}, line {number}")
+        for number, cells in table.rows
+    }
+    return table_task(text, class_names(path, labels))
 
 
 def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
@@ -60,6 +64,17 @@ def text_columns(path: Path, columns: Collection[str]) -> tuple[str, ...]:
             f"sentence2; found {', '.join(map(repr, columns))}"
         )
     return (found[0],)
+
+
+def required_label(cell: str, where: str) -> str:
+    """The label of a row, as it is written.
+
+    Raises:
+        DataError: the cell is empty; begins with ``where``.
+    """
+    if not cell.strip():
+        raise DataError(f"{where}: expected a label, found {cell!r}; label the row or leave it out")
+    return cell
 
 
 def class_names(path: Path, labels: Set[str]) -> tuple[str, ...]:

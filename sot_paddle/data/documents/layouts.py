@@ -22,7 +22,7 @@ from sot_paddle.data.documents.row_files import (
 )
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import Task
-from sot_paddle.data.own_table import class_names, table_task, text_columns
+from sot_paddle.data.own_table import class_names, required_label, table_task, text_columns
 
 OWN = "own"
 """Task name of a user's own tables."""
@@ -201,7 +201,11 @@ def read_own(
         DataError: a table is not there, lacks a column, or has rows or labels that are none.
     """
     cells: set[str] = set()
-    train = _own_rows(folder, "train", lambda row, where: cells.add(_cell(row, label, where)))
+
+    def note(row: Row, where: str) -> None:
+        cells.add(required_label(_cell(row, label, where), where))
+
+    train = _own_rows(folder, "train", note)
     names = class_names(train.path, cells)
     texts = tuple(text) or text_columns(train.path, train.columns)
     known = {name: index for index, name in enumerate(names)}

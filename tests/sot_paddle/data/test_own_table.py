@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sot_paddle.data.documents.layouts import read_own
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue import Example, read_split
 from sot_paddle.data.own_table import own_task
@@ -56,3 +57,22 @@ def test_refusals(task_folder, content, match):
 def test_a_folder_without_train_file(tmp_path):
     with pytest.raises(DataError, match="expected train.tsv in"):
         own_task(tmp_path)
+
+
+def test_a_row_without_a_label_is_no_class_of_its_own(task_folder):
+    folder = task_folder("own", train="sentence\tlabel\na\t0\nb\t1\nc\t\n")
+    with pytest.raises(DataError, match=r"train\.tsv, line 4: expected a label, found ''"):
+        own_task(folder)
+    (folder / "train.csv").write_text("text,label\na,0\nb,1\nc, \n", "utf-8")
+    (folder / "train.tsv").unlink()
+    with pytest.raises(DataError, match=r"train\.csv, line 4: expected a label, found ' '"):
+        read_own(folder, ["train"], (), "label")
+
+
+def test_a_row_number_that_no_array_holds_is_refused(task_folder):
+    rows = "index\tsentence\tlabel\n9223372036854775807\ta\t0\n18446744073709551615\tb\t1\n"
+    folder = task_folder("own", train=rows, dev=rows.replace("18446744073709551615", "7"))
+    task = own_task(folder)
+    assert read_split(folder, task, "dev")[0].index == 2**63 - 1
+    with pytest.raises(DataError, match=r"line 3: expected a row number in column index, from 0"):
+        read_split(folder, task, "train")
