@@ -210,20 +210,22 @@ def _records(
     stream: BinaryIO, path: Path, form: RowForm, digest: hashlib._Hash
 ) -> Iterator[tuple[int, int, bytes]]:
     """(line number, offset, content without line end) of every record; updates the digest."""
-    number = offset = first = blank = 0
-    held = b""
+    number = offset = first = blank = size = quotes = 0
+    held: list[bytes] = []  # lines of one record
     while line := stream.readline(LARGEST_ROW + 1):
         digest.update(line)
         number += 1
         if not held:
             first, offset = number, stream.tell() - len(line)
-        held += line
-        if len(held) > LARGEST_ROW:
+        held.append(line)
+        size, quotes = size + len(line), quotes + line.count(b'"')
+        if size > LARGEST_ROW:
             hint = "; is a quote left open?" if form.quoted else ""
             raise DataError(f"{path}, line {first}: a row of more than {LARGEST_ROW:,} bytes{hint}")
-        if form.quoted and held.count(b'"') % 2:
+        if form.quoted and quotes % 2:
             continue
-        content, held = held.removesuffix(b"\n").removesuffix(b"\r"), b""
+        content = b"".join(held).removesuffix(b"\n").removesuffix(b"\r")
+        held, size, quotes = [], 0, 0
         if first == 1 and content.startswith(_MARK):
             content, offset = content.removeprefix(_MARK), offset + len(_MARK)
         if not content:

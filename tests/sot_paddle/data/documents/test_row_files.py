@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 
 import pytest
 
@@ -55,6 +56,15 @@ def test_a_cell_longer_than_the_csv_modules_own_limit(tmp_path) -> None:
     file = RowFile(written(tmp_path, f'a,b\n1,"{long}"\n'.encode()), COMMA)
     assert file.row(0)["b"] == long
     assert csv.field_size_limit(before) == 1000  # as it was left by others
+
+
+def test_a_quote_left_open_is_found_in_one_pass(tmp_path) -> None:
+    short = b"x,1\n" * (row_files.LARGEST_ROW // 4)  # a million lines
+    path = written(tmp_path, b'text,label\na 5" disk,1\n' + short)
+    begun = time.process_time()
+    with pytest.raises(DataError, match=r"line 2: a row of more than .*; is a quote left open\?"):
+        RowFile(path, COMMA)
+    assert time.process_time() - begun < 30  # a pass for every line takes minutes
 
 
 def test_json_lines_name_their_cells(tmp_path) -> None:
