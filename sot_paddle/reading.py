@@ -204,6 +204,22 @@ def _check_depth(content: Any, where: str) -> None:
     raise ValueError(f"{where}: nested more than {DEEPEST} levels deep")
 
 
+def require_whole_characters(text: str, where: str) -> None:
+    """Refuse half a character, which JSON can name (``\\ud83d`` alone) and no tokenizer takes.
+
+    Raises:
+        ValueError: there is one; begins with ``where``.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half, before = ord(text[error.start]), text[max(0, error.start - 20) : error.start]
+        raise ValueError(
+            f"{where}: expected whole characters, found \\u{half:04x} without its other half after "
+            f"{before!r}: the text was cut inside of a character; repair or leave it out"
+        ) from None
+
+
 def field_of(held: Mapping[str, Any], key: str, kinds: type | tuple[type, ...], where: str) -> Any:
     """A value of a JSON object, of the expected type; a bool is no number.
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.reading import open_file, parse_json, read_text
+from sot_paddle.reading import open_file, parse_json, read_text, require_whole_characters
 
 LARGEST_ROW = 1 << 22
 """Bytes of a row at most."""
@@ -149,9 +149,12 @@ class RowFile:
         text = self._text(content, where)
         if self._form.cells is None:
             named = parse_json(text, where).items()
-            return {
+            row = {
                 name: str(value) for name, value in named if isinstance(value, str | int | float)
             }
+            for name, cell in row.items():
+                require_whole_characters(cell, f"{where}, {name!r}")
+            return row
         try:
             cells = self._form.cells(text)
         except DataError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.reading import LARGEST, read_json
+from sot_paddle.reading import LARGEST, read_json, require_whole_characters
 
 
 @dataclass(frozen=True)
@@ -85,4 +85,6 @@ def _part(value: Any, key: str, kind: type, place: str) -> Any:
     found = value.get(key) if isinstance(value, Mapping) else None
     if not isinstance(found, kind) or isinstance(found, bool):
         raise DataError(f"{place}: expected {key!r} to be a {kind.__name__}, got {found!r:.60}")
+    if kind is str:
+        require_whole_characters(found, f"{place}, {key!r}")
     return found

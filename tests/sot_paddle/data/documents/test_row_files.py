@@ -67,6 +67,12 @@ def test_a_quote_left_open_is_found_in_one_pass(tmp_path) -> None:
     assert time.process_time() - begun < 30  # a pass for every line takes minutes
 
 
+def test_half_a_character_in_json_lines_is_refused_with_its_line(tmp_path) -> None:
+    path = written(tmp_path, b'{"text": "a \\ud83d\\ude00"}\n{"text": "cut \\ud83d"}\n')
+    with pytest.raises(ValueError, match=r"line 2, 'text': .* \\ud83d without .* 'cut '"):
+        RowFile(path, JSON_LINES)
+
+
 def test_json_lines_name_their_cells(tmp_path) -> None:
     lines = [{"a": "ü", "n": 3, "more": None}, {"n": 4, "a": "b\nc"}]
     path = written(tmp_path, "\n".join(map(json.dumps, lines)).encode())

@@ -56,6 +56,13 @@ def test_a_broken_question_is_refused(tmp_path, asked, message) -> None:
         read_questions(tmp_path / "dev.json")
 
 
+def test_half_a_character_is_refused_with_its_place(tmp_path) -> None:
+    write(tmp_path / "dev.json", {**qa(), "question": "Who \ud83d?"})
+    said = r"question a, 'question': expected whole characters, found \\ud83d without .* 'Who '"
+    with pytest.raises(ValueError, match=said):
+        read_questions(tmp_path / "dev.json")
+
+
 def test_a_broken_file_is_refused(tmp_path) -> None:
     file = tmp_path / "dev.json"
     with pytest.raises(ValueError, match=r"cannot read .*dev.json: No such file"):
