@@ -3,7 +3,7 @@
 Class numbers are the positions of the folder names in sorted order, as in torchvision. (timm 0.3.4
 sorts names with numbers in them naturally, ``2`` before ``10``; for ImageNet's synsets the two
 orders are the same.) Images may lie at any depth below their class. Names that begin with a dot
-are left out, and so are files with another extension.
+are left out, and so are files with another extension, and links to a folder that they are in.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def images_below(folder: Path, name: str = "") -> list[str]:
     """Paths relative to ``folder`` of the images at any depth below ``folder/name``, sorted."""
     found = []
     for place, inner, files in os.walk(folder / name, followlinks=True):
-        inner[:] = [part for part in inner if not part.startswith(".")]
+        inner[:] = [part for part in inner if not (part.startswith(".") or _leads_up(place, part))]
         relative = os.path.relpath(place, folder)
         inside = (os.path.join(relative, file) for file in files if _is_image(file))
         found += map(os.path.normpath, inside)
@@ -104,6 +104,12 @@ def images_below(folder: Path, name: str = "") -> list[str]:
             f"{shown(folder / odd)}: expected a name in UTF-8, got other bytes; rename it"
         )
     return sorted(found)
+
+
+def _leads_up(place: str, name: str) -> bool:
+    """Whether a name is a link to a folder that the walk is in: there is no end below it."""
+    path = Path(place, name)
+    return path.is_symlink() and any(path.samefile(one) for one in path.parents)
 
 
 def _is_text(name: str) -> bool:

@@ -29,6 +29,14 @@ def fill(root: Path, *names: str) -> Path:
     return root
 
 
+def test_links_in_a_circle_list_every_image_once(tmp_path: Path) -> None:
+    fill(tmp_path, "a/1.png", "a/in/2.png", "b/3.png")
+    for link, target in (("a/self", "."), ("a/in/up", "../.."), ("a/b", "../b"), ("b/a", "../a")):
+        (tmp_path / link).symlink_to(target)
+    files = read_class_folders(tmp_path).files
+    assert files == ("a/1.png", "a/b/3.png", "a/in/2.png", "b/3.png", "b/a/1.png", "b/a/in/2.png")
+
+
 def test_order_labels_and_nested_files_are_those_of_torchvision(tmp_path: Path) -> None:
     names = ("10/b.jpg", "10/a.PNG", "2/deep/er/z.jpeg", "2/deep.webp", "Zoo/1.bmp", "ant/q.tiff")
     fill(tmp_path / "train", *names)
