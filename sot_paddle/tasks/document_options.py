@@ -128,8 +128,14 @@ class DocumentTrainConfig(TunedOptions, TextRunOptions):
         for rate in self.layer_learning_rate or ():
             if rate < 0:
                 raise ValueError(f"layer_learning_rate must be at least 0, got {rate}")
-        if self.paddle_compat and (self.optimizer or self.discr_blocks):
-            left = "optimizer" if self.optimizer else "discr_blocks"
+        default = type(self).lr_scheduler
+        chosen = {
+            "optimizer": self.optimizer is not None,
+            "lr_scheduler": self.lr_scheduler != default,
+            "discr_blocks": self.discr_blocks,
+        }
+        if self.paddle_compat and any(chosen.values()):
+            left = next(name for name, given in chosen.items() if given)
             raise ValueError(f"paddle_compat chooses optimizer and rates: leave {left} out")
         if not self.correct_bias and self.optimizer != "hf_adamw":
             raise ValueError("correct_bias is an option of optimizer hf_adamw")

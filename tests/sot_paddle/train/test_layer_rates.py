@@ -105,6 +105,7 @@ def test_steps_of_the_schedule_are_those_of_the_original() -> None:
         ({"discr": True, "layer_learning_rate": (-1.0,)}, "must be at least 0, got -1.0"),
         ({"discr_blocks": True}, "needs discr and goes by learning_rate alone"),
         ({"paddle_compat": True, "optimizer": "adamw"}, "chooses optimizer and rates: leave opt"),
+        ({"paddle_compat": True, "lr_scheduler": "cosine"}, "optimizer and rates: leave lr_sch"),
         ({"correct_bias": False}, "correct_bias is an option of optimizer hf_adamw"),
         ({"layers": (-1, 3)}, "layers -1 stands alone"),
         ({"layers": (-3,)}, "layers must be numbers from 0, or -1, or -2"),
