@@ -192,7 +192,7 @@ def _run_certify(options: argparse.Namespace) -> int:
 
 def _run_spec(options: argparse.Namespace) -> int:
     """``--spec``: the user's own pair."""
-    _only(options, "--spec", (*_CASES, "list", *_CERTIFY, *_MUTANTS))
+    _only(options, "--spec", (*_CASES, "list", "jobs", *_CERTIFY, *_MUTANTS))
     _check_writable(options)
     from align.commands.spec import Files, run_spec
 

@@ -120,6 +120,8 @@ def _dump(options: argparse.Namespace) -> int:
     wrong = {"torch": "weights", "paddle": "against"}[options.side]
     if getattr(options, wrong):
         raise ValueError(f"--{wrong} belongs to the other side, see --help")
+    if options.names and options.reprod:
+        raise ValueError("--reprod means nothing with --names, which runs nothing: leave it out")
     spec, out = Path(options.spec), Path(options.out)
     given = read_spec(spec)
     dtype = tuple(dict.fromkeys(options.dtype)) or given.dtype
@@ -137,7 +139,7 @@ def _dump(options: argparse.Namespace) -> int:
         text = " ".join(str(error).split())[:500]
         raise ValueError(f"--spec {spec}: {type(error).__name__}: {text}") from error
     print(said(made))
-    if options.reprod and not options.names:
+    if options.reprod:
         from align.report.dump_classic import write_side
 
         written = write_side(made, Path(options.reprod))

@@ -152,8 +152,9 @@ def test_a_bad_spec_ends_in_one_line(text, message, tmp_path, capsys) -> None:
 
 
 def test_a_spec_excludes_the_choice_of_cases(tmp_path, capsys) -> None:
-    assert cli.main(["--spec", "x.py", "--quick"]) == 2
-    assert "means nothing with --spec" in capsys.readouterr().err
+    for flags in (["--quick"], ["--jobs", "2"]):
+        assert cli.main(["--spec", "x.py", *flags]) == 2
+        assert f"{flags[0]} means nothing with --spec" in capsys.readouterr().err
     assert cli.main(["--inject"]) == 2
 
 
