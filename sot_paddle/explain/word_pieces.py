@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sot_paddle.data.errors import DataError
-from sot_paddle.data.subword import SubwordTokenizer, truncated_lengths
+from sot_paddle.data.subword import HEAD, SubwordTokenizer, truncated_lengths
 
 _SPACE = re.compile("[\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 """What BERT's own splitting takes for space; Python's takes some control characters too."""
@@ -62,8 +62,8 @@ def encode(tokenizer: SubwordTokenizer, texts: Sequence[str]) -> EncodedSentence
         texts: one or two texts.
 
     Raises:
-        DataError: another number of texts, a text without words, or words whose pieces are not
-            those of the sentence.
+        DataError: another number of texts, a text without words, one that is cut elsewhere than
+            at its end, or words whose pieces are not those of the sentence.
     """
     if len(texts) not in (1, 2):
         raise DataError(f"expected a sentence or a pair, got {len(texts)} texts")
@@ -76,6 +76,11 @@ def encode(tokenizer: SubwordTokenizer, texts: Sequence[str]) -> EncodedSentence
     counts = [sum(map(len, each)) for each in pieces]
     form = tokenizer.form
     room = tokenizer.max_length - form.special(len(texts))
+    if len(texts) == 1 and counts[0] > room and tokenizer.trunc_medium != HEAD:
+        raise DataError(
+            f"expected a text of at most {room} tokens, got {counts[0]}: this model does not cut "
+            f"a text at its end (trunc_medium {tokenizer.trunc_medium}); shorten it"
+        )
     kept = [min(counts[0], room)]
     if len(texts) == 2:
         kept = list(truncated_lengths(*counts, room, tokenizer.tie_break))

@@ -72,6 +72,13 @@ def test_texts_that_cannot_be_used(tokenizer, texts, said) -> None:
         encode(tokenizer, texts)
 
 
+def test_a_text_that_is_not_cut_at_its_end_is_refused_with_the_reason(tokenizer) -> None:
+    ends = tokenizer.truncating(3)
+    assert len(encode(ends, ["the red cat runs"]).words) == 4
+    with pytest.raises(DataError, match=r"at most 10 tokens, got 1\d: .*\(trunc_medium 3\)"):
+        encode(ends, ["the red cat runs a dog the cat old running red"])
+
+
 def test_all_pieces_of_a_word_are_masked_at_once(tokenizer) -> None:
     sentence = encode(tokenizer, ["the running cat"])
     mask = tokenizer.mask_id
