@@ -59,7 +59,7 @@ def _run(options: argparse.Namespace) -> None:
 def _parser() -> OneLineParser:
     parser = OneLineParser("export.py", DESCRIPTION, EXAMPLES)
     add = parser.add_argument
-    add("model", metavar="MODEL_FOLDER", help="of train_glue.py, train_squad.py or train_image.py")
+    add("model", metavar="MODEL_FOLDER", help="of train_glue.py, _text, _squad or _image")
     add("out", metavar="DIR", help="folder of the export, made by the command")
     add("--formats", default=",".join(FORMATS), metavar="F,F", help="[jit,onnx]")
     add(

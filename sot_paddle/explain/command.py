@@ -123,7 +123,7 @@ def parser() -> OneLineParser:
     """The command line of ``tools/visualize.py``."""
     made = OneLineParser("visualize.py", DESCRIPTION, EXAMPLES)
     add = made.add_argument
-    add("model", metavar="MODEL_FOLDER", help="of tools/train_image.py or tools/train_glue.py")
+    add("model", metavar="MODEL_FOLDER", help="of train_image.py, train_glue.py or train_text.py")
     add(
         *("images",),
         nargs="*",
