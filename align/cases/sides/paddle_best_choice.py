@@ -14,7 +14,7 @@ import paddle
 from paddlenlp.trainer import TrainingArguments
 from paddlenlp.utils.log import logger
 
-from sot_paddle.train.feeding import MicroBatches
+from sot_paddle.train.feeding import MicroBatches, Pace
 from sot_paddle.train.setup import Run
 from sot_paddle.train.trainer import ExactTrainer
 
@@ -47,7 +47,8 @@ def choices(values: Sequence[float], maximise: bool, patience: int) -> dict[str,
         setup = SimpleNamespace(options=options, task=task)
         run = Run(setup, 0, Path(scratch), stop=None, model=paddle.nn.Linear(1, 1))
         run.fill = lambda folder: None
-        trainer = _Scripted(run, arguments, batches=MicroBatches(lambda epoch: [[0]]))
+        batches = MicroBatches(lambda epoch: [[0]])
+        trainer = _Scripted(run, arguments, batches=batches, pace=Pace(1, 1))
         trainer.scripted = iter(values)
         for step in range(len(values)):
             trainer.state.global_step = step
