@@ -20,7 +20,7 @@ AWKWARD = (
     *("e\u0301 and a\u0308 combine", "\u5317\u4eac \u662f\u9996\u90fd", "\ud55c\uad6d\uc5b4"),
     *(
         "bell \x07 escape \x1b nothing \x00 no width \u200b\u200d \ufffd",
-        "\u0130 \u03a3\u0391\u03a3",
+        "\u0130 \u03a3\u0391\u03a3 \u2122",
     ),
     *("1, 2, 3, 20, 1,", "x1, 2x2, x3,", "(x ), 1 ), y [MASK] \u03c3\u0391\u03a3"),
     *("1,000, or 20, \u00bd \u2167 \ufb01", "``quoted'' \u0661, [MASK] [SEP] x"),

@@ -10,7 +10,7 @@ _PURE = {
     *("all", "any", "dict", "enumerate", "float", "getattr", "int", "isinstance", "len", "list"),
     *("max", "min", "next", "range", "repr", "set", "sorted", "str", "sum", "tuple", "zip"),
     *("endswith", "exists", "get", "is_dir", "is_file", "isdigit", "items", "join", "keys"),
-    *("special", "startswith", "union", "values", "world_size"),
+    *("isascii", "special", "startswith", "union", "values", "world_size"),
 }
 """Calls that change nothing; so does a function whose name begins with ``is_``."""
 

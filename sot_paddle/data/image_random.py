@@ -25,4 +25,4 @@ def generator(stream: str, seed: int, epoch: int, index: int) -> np.random.Gener
         A new counter-based generator (Philox).
     """
     words = [STREAMS.index(stream), seed, epoch, index]
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(words)))
+    return np.random.Generator(np.random.Philox(words))

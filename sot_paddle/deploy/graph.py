@@ -98,7 +98,7 @@ def load_graph(folder: Path, names: Sequence[str]) -> Runner:
         raise ValueError(f"{folder / JSON} cannot be loaded: {reason}") from error
 
     def run(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        return graph(*(paddle.to_tensor(arrays[name]) for name in names)).numpy()
+        return graph(*(arrays[name] for name in names)).numpy()
 
     return run
 

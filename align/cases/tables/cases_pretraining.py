@@ -75,6 +75,6 @@ PRETRAINING = (
         BERT,
         steps=("backward",),
         dtypes=("float64",),
-        given={"judged": True, "every_place": True},
+        given={"judged": True, "every_place": True, "factors": (0.5, 3.0)},
     ),
 )

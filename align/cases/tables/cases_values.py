@@ -257,6 +257,7 @@ _BATCH_NORMS = value_cases(
         "batch_norm_images": {"shape": (4, 3, 5, 6)},
         "batch_norm_images_plain": {"shape": (4, 3, 5, 6), "native": False},
         "batch_norm_images_eval": {"shape": (4, 3, 5, 6), "train": False},
+        "batch_norm_images_eval_plain": {"shape": (4, 3, 5, 6), "train": False, "native": False},
         "batch_norm_no_token": {"shape": (3, 4, 5), "valid": (0, 0, 0)},
         "batch_norm_one_token": {"shape": (3, 4, 5), "valid": (0, 1, 0)},
         "batch_norm_two_tokens": {"shape": (3, 4, 5), "valid": (1, 1, 0)},

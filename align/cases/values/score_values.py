@@ -248,16 +248,23 @@ def predicted(setting: Setting, *, classes: int, size: float) -> BothSides:
     labels = tuple(f"class {index}" for index in range(classes))
     recipe = Recipe("", labels, (), TextRecipe("wordpiece", 8, "longest", True))
     found = [record(recipe, row, logits_too=False) for row in logits]
+    given = [record(recipe, row, logits_too=True)["logits"] for row in logits]
     shares = np.array([list(one["probabilities"].values()) for one in found])
     best = np.array([labels.index(one["label"]) for one in found])
     expected = torch.softmax(torch.from_numpy(logits).double(), dim=1).numpy()
-    ours = {"probabilities": shares, "label": best, "digits": _digits(shares)}
+    ours = {
+        "probabilities": shares,
+        "label": best,
+        "digits": _digits(shares),
+        "logits when asked for": np.array(given),
+    }
     return BothSides(
         ours,
         {
             "probabilities": expected,
             "label": expected.argmax(axis=1),
             "digits": _digits(expected.round(6)),
+            "logits when asked for": logits.astype(np.float64),
         },
         {
             "the next class": ours | {"probabilities": np.roll(shares, 1, axis=1)},

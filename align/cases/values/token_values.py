@@ -214,31 +214,32 @@ def subwords(
     reference = reference_tokenizer(folder, family, lower_case=lower_case)
     known = FAMILIES[family]
     source = as_tokenizer_json(folder) if stored else folder
-    tokenizer = known.from_files(
-        {name: (source / name).read_bytes() for name in known.files if (source / name).is_file()},
-        do_lower_case=lower_case,
-        max_length=max_length,
-    )
+    files = {
+        name: (source / name).read_bytes() for name in known.files if (source / name).is_file()
+    }
+    tokenizer = known.from_files(files, do_lower_case=lower_case, max_length=max_length)
+    unasked = known.from_files(files, max_length=max_length)
     needed = sorted(reference.vocab_files_names.values())
     short = tokenizer.encode_batch(["a"], pad="longest")["input_ids"]
     ours = {
         **tokenizer.encode_batch(first, second),
         "a row alone": short,
         "files that are enough": np.asarray([known.whole(needed), known.whole(needed[1:])]),
-        "lower case": np.asarray(bool(tokenizer.do_lower_case)),
+        "lower case": np.array([bool(t.do_lower_case) for t in (tokenizer, unasked)]),
     }
     special = {"pad_id": reference.pad_token_id, "mask_id": reference.mask_token_id}
     special = {name: value for name, value in special.items() if value is not None}
     ours |= {name: np.asarray(getattr(tokenizer, name)) for name in special}
     ids, mask = ours["input_ids"], ours["attention_mask"]
     texts = [text.lower() for text in first] if given_lower else first
+    only_lower, lower_unasked = family == "word_bpe", family == "sentencepiece"
     return BothSides(
         ours,
         {
             **_unpadded_rows(reference, texts, second, max_length),
             "a row alone": np.asarray([reference("a")["input_ids"]]),
             "files that are enough": np.asarray([True, False]),
-            "lower case": np.asarray(lower_case or family == "word_bpe"),  # it knows no other
+            "lower case": np.array([lower_case or only_lower, only_lower or lower_unasked]),
             **{name: np.asarray(value) for name, value in special.items()},
         },
         {

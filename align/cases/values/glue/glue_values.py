@@ -17,6 +17,7 @@ from align.record.arrays import Arrays
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import tokenize_split
 from sot_paddle.data.corpus import FOLDER
+from sot_paddle.data.glue import available_splits, split_paths
 from sot_paddle.data.glue_tasks import get_task
 from sot_paddle.data.token_features import PadCollator
 from sot_paddle.train.feeding import MicroBatches
@@ -65,9 +66,10 @@ def glue(
     batches = MicroBatches(lambda epoch: order.at_epoch(epoch).batches())
     batches.seek(order.epoch, 0)
     epoch = list(loaded(features, batches, PadCollator(pad, max_length)))
-    ours = {"rows": np.asarray(len(features))} | _numbered(
-        [{n: on_paddle.numpy(t) for n, t in batch.items()} for batch in epoch]
-    )
+    ours = _numbered([{n: on_paddle.numpy(t) for n, t in batch.items()} for batch in epoch])
+    there = all(path.is_file() for path in split_paths(folder, task, split))
+    found = np.array([there, split in available_splits(folder, task)])
+    ours |= {"rows": np.asarray(len(features)), "its files are found": found}
     examples = _reference_examples(folder, task, split)
     fixed = pad == "max_length"
     chosen = [batch.tolist() for batch in order.batches()]
@@ -76,7 +78,7 @@ def glue(
     mask = next(n for n in ours if n.endswith("attention_mask") and not ours[n].all())
     return BothSides(
         ours,
-        {"rows": np.asarray(len(examples))}
+        {"rows": np.asarray(len(examples)), "its files are found": np.array([True, True])}
         | _numbered([{name: tensor.numpy() for name, tensor in batch.items()} for batch in theirs]),
         {
             "two rows swapped": ours | {ids: ours[ids][::-1]},

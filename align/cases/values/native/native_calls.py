@@ -77,6 +77,9 @@ def of_simple_layers() -> Calls:
     for padding in (None, 0, 3, -3):
         call = partial(embedding.embedding, ids, rows, padding)
         yield f"rows of a table, padding {padding}", "embedding", 1, call
+    for option in ({}, {"sparse": True}, {"max_norm": 0.1}, {"scale_grad_by_freq": True}):
+        table = native(nn.Embedding(5, 4, **option))
+        yield f"a table, {option}", "embedding", int(not option), lambda m=table: m(ids)
     x64 = rand(2, 3, **wide)
     yield "GELU of float64", "gelu", 0, lambda: gelu.gelu(x64)
 

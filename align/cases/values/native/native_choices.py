@@ -102,6 +102,8 @@ def of_dropout() -> Answers:
         yield "a program's seed", dropout.draws_plainly(), True
     for kind in (nn.Dropout, layers.Dropout):
         yield f"{kind.__module__} dropout", layers.drops_unseen(kind(0.1)), True
+        most = kind(1.0 - 2.0**-24)  # the last rate that is below 1 in float32
+        yield f"{kind.__module__} dropout of nearly all", layers.drops_unseen(most), True
         yield f"{kind.__module__} dropout of all", layers.drops_unseen(kind(1.0)), False
         yield f"{kind.__module__} dropout, watched", layers.drops_unseen(watched(kind(0.1))), False
 
@@ -247,9 +249,11 @@ def of_second_order() -> Answers:
         ("tokens, float64 weights", rand(2, 3, 8), rand(8, dtype="float64"), None, False),
     ):
         yield what, token_norm.takes(x, weight, mask), wanted
-    images = image_norm.normalize(learned(rand(2, 3, 2, 2)), rand(3), rand(3), None, epsilon=0.1)
+    norm = learned(rand(2, 3, 2, 2)), rand(3), rand(3)
+    images = image_norm.normalize(*norm, None, epsilon=0.1)
+    squares = transition.transition(*norm, rand(4, 3, 1, 1), None, step=2, epsilon=0.1)
     tokens = token_norm.normalize(learned(rand(2, 3, 8)), scale, scale, 0.1, None)
-    for what, found in (("images", images), ("tokens", tokens)):
+    for what, found in (("images", images), ("squares", squares), ("tokens", tokens)):
         alone = [part.stop_gradient for part in found]
         yield f"gradients of {what} and their moments", alone, [False, True, True]
 

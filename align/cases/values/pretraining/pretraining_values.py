@@ -60,7 +60,12 @@ _RECORD = {
 
 
 def pretraining(
-    setting: Setting, *, judged: bool, every_place: bool = False, words: int | None = None
+    setting: Setting,
+    *,
+    judged: bool,
+    every_place: bool = False,
+    words: int | None = None,
+    factors: tuple[float, float] = (1.0, 1.0),
 ) -> BothSides:
     """What a step asks for: scores and sums of an evaluation, loss and gradients, or weights.
 
@@ -69,11 +74,13 @@ def pretraining(
         judged: whether the next sentence is judged; else words are masked from given draws.
         every_place: the Paddle port's loss of the words.
         words: that are masked in the whole batch, 0 or 1; None for what the draws say.
+        factors: of the loss of the words, and of that of the next sentence.
     """
     pad = setting.pair.model.encoder_config.pad_token_id
     batch, given = _instances(pad) if judged else _masked_pairs(pad, words)
-    of_ours = functools.partial(_ours, setting, judged, every_place)
-    reference, stamp = _reference(setting, judged, every_place, given)
+    asked = setting, judged, every_place, factors
+    of_ours = functools.partial(_ours, *asked)
+    reference, stamp = _reference(*asked, given)
     ours, our_stamp = of_ours(batch)
     labels = batch["labels"]
     places = (labels.shape[1] - 1) // 2
@@ -212,7 +219,13 @@ def _our_model(pair: ModelPair, dtype: str, judged: bool) -> PretrainingModel:
 
 
 def _ours(
-    setting: Setting, judged: bool, every_place: bool, batch: Arrays, *, spared: bool = True
+    setting: Setting,
+    judged: bool,
+    every_place: bool,
+    factors: tuple[float, float],
+    batch: Arrays,
+    *,
+    spared: bool = True,
 ) -> tuple[Arrays, Any]:
     model = _our_model(setting.pair, setting.dtype, judged)
     inputs = {name: on_paddle.tensor(value) for name, value in batch.items()}
@@ -236,7 +249,8 @@ def _ours(
     )
     losses = []
     for _ in range(_STEPS if setting.step == "training" else 1):
-        loss = pretraining_loss(model(**inputs), labels, every_place=every_place)
+        options = {"words_weight": factors[0], "next_weight": factors[1]}
+        loss = pretraining_loss(model(**inputs), labels, **options, every_place=every_place)
         loss.backward()
         losses.append(on_paddle.numpy(loss))
         if setting.step == "training":
@@ -251,7 +265,11 @@ def _ours(
 
 
 def _reference(
-    setting: Setting, judged: bool, every_place: bool, given: Arrays
+    setting: Setting,
+    judged: bool,
+    every_place: bool,
+    factors: tuple[float, float],
+    given: Arrays,
 ) -> tuple[Arrays, Any]:
     pair, dtype = setting.pair, setting.dtype
     with on_torch.default_dtype(dtype):
@@ -279,9 +297,12 @@ def _reference(
         optimizer.zero_grad()
         scores, following = model(*inputs)
         if judged:
-            loss = instance_loss(scores, following, held, plain_mean=every_place)
+            both = instance_loss(scores, following, held, plain_mean=every_place)
+            labels = held["next_sentence_labels"].flatten()
+            alone = torch.nn.functional.cross_entropy(following, labels)
+            loss = factors[0] * both + (factors[1] - factors[0]) * alone
         else:
-            loss = masked_word_loss(scores, held["labels"])
+            loss = factors[0] * masked_word_loss(scores, held["labels"])
         loss.backward()
         losses.append(loss.detach().numpy().copy())
         if setting.step == "training":
