@@ -10,7 +10,7 @@ _PURE = {
     *("all", "any", "dict", "enumerate", "float", "getattr", "int", "isinstance", "len", "list"),
     *("max", "min", "next", "range", "repr", "set", "sorted", "str", "sum", "tuple", "zip"),
     *("endswith", "exists", "get", "is_dir", "is_file", "isdigit", "items", "join", "keys"),
-    *("isascii", "special", "startswith", "union", "values", "world_size"),
+    *("encode", "isascii", "special", "startswith", "union", "values", "world_size"),
 }
 """Calls that change nothing; so does a function whose name begins with ``is_``."""
 
@@ -69,6 +69,8 @@ def _only_refuses(function: ast.AST, known: Collection[str]) -> bool:
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
             return False
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            if called(node.value) in _PURE:  # for the exception that it may raise
+                continue
             if not calls_one(node.value, known):
                 return False
             raises = True

@@ -117,11 +117,11 @@ def _as_stored(setting: Setting, options: dict[str, bool | None]) -> WordPieceTo
 
 
 def _of_file(setting: Setting, options: dict[str, bool | None]) -> WordPieceTokenizer:
-    """Our tokenizer on a copy of ``vocab.txt`` with the line ends of Windows."""
+    """Our tokenizer on a copy of ``vocab.txt`` with the line ends of Windows; the case unasked."""
     text = (setting.context.vocabulary / "vocab.txt").read_text(encoding="utf-8")
     copy = setting.folder() / "vocab.txt"
     copy.write_text(text, encoding="utf-8", newline="\r\n")
-    return WordPieceTokenizer(copy, **options)
+    return WordPieceTokenizer(copy, strip_accents=options["strip_accents"])
 
 
 def _of_folder(setting: Setting, options: dict[str, bool | None]) -> WordPieceTokenizer:
