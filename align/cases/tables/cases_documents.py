@@ -48,7 +48,12 @@ _DATA = (
                 "split": "test",
             },
             "data_tab_texts": {"layout": "tabs", "max_length": 14, "trunc_medium": 0},
-            "data_tab_texts_trec": {"layout": "trec tabs", "max_length": 14, "trunc_medium": 0},
+            "data_tab_texts_trec": {
+                "layout": "trec tabs",
+                "max_length": 14,
+                "trunc_medium": 0,
+                "split": "dev",
+            },
         },
     ),
 )
