@@ -137,3 +137,14 @@ def test_the_convention_of_the_momentum_and_the_divisor_of_the_variance_are_told
     assert other == "bn: Paddle moves it 3 times as far as PyTorch: another momentum"
     assert "does not move it" in explain_statistic("bn", before, before, expected)
     assert explain_statistic("bn", before, RNG.normal(size=4), expected) == ""
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3])
+def test_a_momentum_that_moves_twice_as_far_is_no_divisor_of_two_values(size: float) -> None:
+    before, batch = 0.1 * RNG.normal(size=4), size * RNG.normal(size=4)
+    expected = 0.9 * before + 0.1 * batch
+    for momentum, times in ((0.8, "2"), (0.95, "0.5")):
+        said = explain_statistic("bn", before, momentum * before + (1 - momentum) * batch, expected)
+        assert said == f"bn: Paddle moves it {times} times as far as PyTorch: another momentum"
+    biased = explain_statistic("bn", before, 0.9 * before + 0.1 * batch * 3 / 4, expected)
+    assert "divided by n in Paddle, by n - 1 in PyTorch (n = 4)" in biased
