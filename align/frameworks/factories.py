@@ -1,4 +1,4 @@
-"""What a user's optimizer factory may return, brought to one form.
+"""What a user's loss and optimizer factory may return, brought to one form.
 
 A factory takes the model and returns the optimizer, ``(optimizer, scheduler)``,
 ``(optimizer, scheduler, before_step)`` or ``(optimizer, scheduler, before_step, average)``.
@@ -17,6 +17,28 @@ FORMS = "the optimizer, (optimizer, scheduler), or also before_step and a moving
 
 AVERAGE = "_align_moving_average"
 """Attribute of an optimizer that holds the moving average that goes with it."""
+
+
+def own_loss(function: Callable, output: Any, labels: Any, kind: type, side: str) -> Any:
+    """What a user's loss makes of an output, and of its labels unless they are None.
+
+    Args:
+        function: of (output) or (output, labels).
+        output: of the side's model.
+        labels: as the side's tensor.
+        kind: the tensors of the framework.
+        side: its name.
+
+    Raises:
+        ValueError: no tensor.
+    """
+    made = function(output) if labels is None else function(output, labels)
+    if not isinstance(made, kind):
+        raise ValueError(
+            f"loss: the {side} function returned a {type(made).__name__}, expected one tensor of "
+            "the framework (a number has no gradient; of several losses return the sum)"
+        )
+    return made
 
 
 def unpack(made: Any, model: Any) -> tuple[Any, Any]:

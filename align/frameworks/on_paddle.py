@@ -13,7 +13,7 @@ import numpy as np
 import paddle
 
 from align.frameworks import masks_paddle
-from align.frameworks.factories import unpack
+from align.frameworks.factories import own_loss, unpack
 from align.record.arrays import (
     Arrays,
     Entry,
@@ -271,7 +271,7 @@ def loss_of(plan: Request, output: Any, dtype: str, rounded: str) -> paddle.Tens
     if labels is not None:
         labels = tensor(cast(np.asarray(labels), dtype, rounded))
     if isinstance(plan.loss, (tuple, list)):
-        return plan.loss[1](output) if labels is None else plan.loss[1](output, labels)
+        return own_loss(plan.loss[1], output, labels, paddle.Tensor, NAME)
     floats = [v for _, v in leaves(output, is_tensor) if paddle.is_floating_point(v)]
     if not floats:
         raise ValueError("the Paddle layer returns no floating tensor")

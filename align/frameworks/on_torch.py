@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from align.frameworks import masks_torch
-from align.frameworks.factories import unpack
+from align.frameworks.factories import own_loss, unpack
 from align.record.arrays import (
     Arrays,
     Entry,
@@ -229,7 +229,7 @@ def loss_of(plan: Request, output: Any, dtype: str, rounded: str) -> torch.Tenso
     if labels is not None:
         labels = tensor(cast(np.asarray(labels), dtype, rounded))
     if isinstance(plan.loss, (tuple, list)):
-        return plan.loss[0](output) if labels is None else plan.loss[0](output, labels)
+        return own_loss(plan.loss[0], output, labels, torch.Tensor, NAME)
     floats = [v for _, v in leaves(output, is_tensor) if v.is_floating_point()]
     if not floats:
         raise ValueError("the PyTorch module returns no floating tensor")

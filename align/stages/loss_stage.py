@@ -112,11 +112,6 @@ class _LossJudge:
 
         with side.default_dtype(dtype), moves or contextlib.nullcontext():
             value = side.loss_of(self.plan, self._output(side, feed), dtype, self.dtype)
-            if not side.is_tensor(value):
-                raise ValueError(
-                    f"loss: the {side.NAME} function returned a {type(value).__name__}, expected a "
-                    "tensor of the framework (a number has no gradient)"
-                )
             side.backward(_scalar(side, value, self.plan.seed))
         gradients = {p: side.numpy(t.grad) for p, t in leaf.items() if t.grad is not None}
         return LossRun(side.numpy(value), gradients, side.stamp(value))

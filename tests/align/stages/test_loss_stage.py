@@ -147,6 +147,10 @@ def test_a_loss_without_labels_and_ready_made_losses() -> None:
 def test_what_means_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="the Paddle function returned a float"):
         run(CROSS, lambda z, y: 3.0)
+    pair = torch.nn.Linear(5, 4), nn.Linear(5, 4), SCORES
+    for made, kind in ((lambda z: {"loss": z.sum()}, "dict"), (lambda z: (z.sum(), z), "tuple")):
+        with pytest.raises(ValueError, match=f"the Paddle function returned a {kind}.*the sum"):
+            align.compare(*pair, loss=(made, made))
     with pytest.raises(ValueError, match="needs loss="):
         loss(pair_in(torch.nn.Identity(), nn.Identity(), (SCORES,)))
 
