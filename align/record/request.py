@@ -302,7 +302,7 @@ def given_inputs(title: str, given: Any) -> Any:
         given: an array, or a tuple, list or mapping of arrays and plain values.
 
     Raises:
-        ValueError: anything else, or nothing in it.
+        ValueError: anything else, nothing in it, or a framework's tensor.
     """
     if isinstance(given, np.ndarray):
         return (given,)
@@ -310,6 +310,11 @@ def given_inputs(title: str, given: Any) -> Any:
         raise ValueError(
             f"{title}: got {type(given).__name__}, expected NumPy arrays in a tuple (by "
             "position) or a dict (by keyword)"
+        )
+    for path, value in leaves(given, lambda one: hasattr(one, "__dlpack__") and not is_array(one)):
+        raise ValueError(
+            f"{title}: {path!r} is a {type(value).__module__}.{type(value).__name__}, expected a "
+            "NumPy array, which both sides can be given: .numpy() makes one"
         )
     return given
 

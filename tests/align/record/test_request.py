@@ -6,7 +6,9 @@ import dataclasses
 import inspect
 
 import numpy as np
+import paddle
 import pytest
+import torch
 
 import align
 from align.certify.scene import Scene
@@ -59,6 +61,8 @@ def test_an_unknown_argument_is_named_with_the_one_that_is_meant(options, messag
         ({"optimizer": 5, "steps": 1}, "optimizer: got int, expected a name or a dict"),
         ({"optimizer": {"name": "sgd", "beta": 1}, "steps": 1}, "unknown option 'beta'"),
         ({"inputs": {}}, "expected NumPy arrays"),
+        ({"inputs": (X, paddle.ones([2]))}, "inputs: '1' is a paddle.Tensor, expected a NumPy"),
+        ({"inputs": {"ids": torch.ones(2)}}, "inputs: 'ids' is a torch.Tensor, expected a NumPy"),
         ({"metric": max}, "metric: got builtin_function_or_method, expected a pair"),
         ({"schedule": (1, 2)}, "schedule: expected a pair of callables"),
         ({"schedule": (len, len)}, "schedule= needs schedule_steps="),
