@@ -263,16 +263,9 @@ def _list(cases: Sequence[Case]) -> None:
 
 def _check_writable(options: argparse.Namespace) -> None:
     """Refuse an impossible destination before an hour of work, not after it."""
-    files = [given for given in (options.json, options.junit) if given is not None]
-    folders = [options.out] if options.out is not None else []
-    for given in (*folders, *files):
-        folder = Path(given) if given in folders else Path(given).parent
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ValueError(f"cannot write to {given}: {error.strerror}") from error
-        if given in files and Path(given).is_dir():
-            raise ValueError(f"cannot write to {given}: it is a folder, expected a file")
+    from align.report.report import check_writable
+
+    check_writable([options.out], [options.json, options.junit])
 
 
 def _run_jobs(todo: list[Job], context: Context, count: int | None) -> Report:

@@ -23,6 +23,7 @@ from align.record.arrays import is_low
 from align.record.request import Request, documented, request_of
 from align.record.results import Comparison, Divergence, StepResult
 from align.record.run_report import Report
+from align.report.report import check_writable
 from align.stages import low_precision, stages
 from align.stages.batch_data import data
 from align.stages.dropout_exchange import exchanged
@@ -80,6 +81,8 @@ def compared(request: Request, out: str | Path | None = None) -> Outcome:
     kind = LiveSteps
     if request.torch_module is None:
         kind, request = StepsWithoutModels, with_identities(request)
+    if out is not None:
+        check_writable([out])
     setup = Setup(request, Path(out) if out is not None else Path())
     outcome = _begun(setup)
     steps = kind(outcome)

@@ -115,6 +115,7 @@ def main_compare(argv: Sequence[str]) -> int:
 
 def _dump(options: argparse.Namespace) -> int:
     from align.record.files.dump_reading import Dump
+    from align.report.report import check_writable
     from align.stages import dumping
 
     wrong = {"torch": "weights", "paddle": "against"}[options.side]
@@ -123,12 +124,15 @@ def _dump(options: argparse.Namespace) -> int:
     if options.names and options.reprod:
         raise ValueError("--reprod means nothing with --names, which runs nothing: leave it out")
     spec, out = Path(options.spec), Path(options.out)
+    if options.reprod and Path(options.reprod).resolve().is_relative_to(out.resolve()):
+        raise ValueError(f"--reprod {options.reprod}: lies in {out}, a dump holds no pickle")
     given = read_spec(spec)
     dtype = tuple(dict.fromkeys(options.dtype)) or given.dtype
     shake = given.shake and not options.no_shake
     given = dataclasses.replace(given, dtype=dtype, shake=shake)
     other = options.weights or options.against
     held = None if other is None else Dump(other)
+    check_writable([options.reprod])
     try:
         kept = {"deep": not options.shallow, "names_only": options.names}
         asked = dumping.request(options.side, given, spec, other=held, **kept)
@@ -165,11 +169,12 @@ def _compare(options: argparse.Namespace) -> int:
     from align.commands import dump_comparing
     from align.match.name_table import read_table
     from align.record.files.dump_reading import Dump
-    from align.report.report import write_asked
+    from align.report.report import check_writable, write_asked
 
     table = read_table(options.table) if options.table else None
     dumps = Dump(options.first), Dump(options.second)
     dtypes = dump_comparing.common(*dumps, options.dtype)
+    check_writable([options.out, options.reprod], [options.json, options.junit])
     folder = Path(options.out) if options.out else Path()
     names = dump_comparing.pair_up(*dumps, table=table, folder=folder)
     outcome = dump_comparing.judge(names, dtypes)

@@ -368,3 +368,9 @@ def test_what_an_earlier_difference_makes_is_no_repair(rate, decay, fixes, follo
     found = align.compare(*pair, **options).report
     assert [one.step for one in found.repairs] == fixes
     assert list(dict.fromkeys(one.step for one in found.consequences)) == follow
+
+
+def test_an_impossible_folder_is_refused_before_the_models_are_built(tmp_path) -> None:
+    (out := tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=f"cannot write to {out}"):
+        align.compare(lambda: pytest.fail("built"), nn.Linear(5, 4), np.ones((2, 5)), out=out)

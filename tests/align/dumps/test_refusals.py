@@ -252,6 +252,32 @@ def test_errors_of_the_commands(folder, torch_dump, capsys, tmp_path) -> None:
     assert "exit status: 0 written; 2 could not run" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("flag", ["--out", "--json", "--junit", "--reprod"])
+def test_an_impossible_destination_is_refused_before_dumps_are_judged(
+    flag, torch_dump, paddle_dump, capsys, tmp_path
+) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.touch()
+    target = str(in_the_way if flag in ("--out", "--reprod") else in_the_way / "a")
+    assert main_compare([str(torch_dump.path), str(paddle_dump.path), flag, target]) == 2
+    printed = capsys.readouterr()
+    assert f"cannot write to {target}" in printed.err
+    assert printed.out == ""
+
+
+def test_an_impossible_destination_is_refused_before_a_dump_is_written(
+    folder, capsys, tmp_path
+) -> None:
+    spec, in_the_way = str(folder / "from_torch_spec.py"), tmp_path / "file"
+    in_the_way.touch()
+    out, side = tmp_path / "x", ["--side", "torch", "--spec", spec]
+    assert main_dump([*side, "--out", str(out), "--reprod", str(in_the_way)]) == 2
+    assert f"cannot write to {in_the_way}" in capsys.readouterr().err
+    assert main_dump([*side, "--out", str(out), "--reprod", str(out / "logs")]) == 2
+    assert f"lies in {out}, a dump holds no pickle" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_a_dump_holds_no_pickle(torch_dump: Dump) -> None:
     kinds = {path.suffix for path in torch_dump.path.rglob("*") if path.is_file()}
     assert kinds == {".json", ".safetensors"}
