@@ -54,7 +54,11 @@ def propose(found: Unfinished) -> dict[str, Any]:
         "how": _HOW,
         "map": _collapse({e.name: rows[e.name] for e in found.torch_left if e.name in rows}),
         "modules": {},
-        "ignore_torch": {},
+        "ignore_torch": {
+            e.name: f"{OPEN} no Paddle tensor fits it"
+            for e in found.torch_left
+            if e.name not in rows
+        },
         "ignore_paddle": {e.name: f"{OPEN} no PyTorch tensor fits it" for e in spare},
     }
 

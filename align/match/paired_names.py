@@ -130,8 +130,8 @@ def _write_draft(draft: Mapping[str, Any], folder: Path) -> Path:
 
 def _refusal(found: mapping.Unfinished, total: int, path: Path, draft: Mapping[str, Any]) -> str:
     """The one message that refuses an incomplete mapping and names the draft."""
-    unclear = sum(is_open(value) for value in draft["map"].values())
-    unclear += sum(is_open(value) for value in draft["ignore_paddle"].values())
+    sections = (draft[name] for name in ("map", "ignore_torch", "ignore_paddle"))
+    unclear = sum(is_open(value) for section in sections for value in section.values())
     text = (
         f"weights: {len(found.torch_left)} of {total} PyTorch tensors and "
         f"{len(found.paddle_left)} Paddle tensors have no partner of the same name; a draft of the "

@@ -170,6 +170,25 @@ def test_a_draft_marks_what_names_and_order_do_not_settle(tmp_path) -> None:
         outcome(theirs, ours, weights=path)
 
 
+@pytest.mark.parametrize(
+    ("biased", "section", "lacking"),
+    [(0, "ignore_torch", "Paddle"), (1, "ignore_paddle", "PyTorch")],
+)
+def test_a_draft_lists_what_one_side_lacks_and_can_be_passed(
+    biased, section, lacking, tmp_path
+) -> None:
+    theirs = torch.nn.Linear(6, 6, bias=biased == 0)
+    ours = nn.Linear(6, 6, bias_attr=None if biased == 1 else False)
+    with pytest.raises(ValueError, match="0 rows, 1 marked"):
+        outcome(theirs, ours, out=tmp_path)
+    path = tmp_path / "weights_draft.json"
+    draft = json.loads(path.read_text(encoding="utf-8"))
+    assert draft[section] == {"bias": f"? no {lacking} tensor fits it"}
+    result = outcome(theirs, ours, weights=path)
+    assert not result.passed  # the bias is there on one side only
+    assert any("bias" in note for note in result.notes)
+
+
 def test_a_table_in_yaml_with_sections(tmp_path) -> None:
     path = tmp_path / "table.yaml"
     path.write_text("map: {a: b}\nignore_torch: {scale: not used}\n")
