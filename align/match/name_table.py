@@ -197,7 +197,7 @@ def read_table(weights: Any) -> Table:
         raise ValueError(
             f"{origin}: got {type(weights).__name__}, expected a dict of names or a table file"
         )
-    if "map" not in weights:
+    if not _has_sections(weights):
         return Table(rows=dict(weights), origin=origin)
     unknown = [key for key in weights if key not in (*_SECTIONS, "how")]
     if unknown:
@@ -215,6 +215,12 @@ def read_table(weights: Any) -> Table:
             f"{still_open[0]!r}): write the Paddle name, or null to leave the tensor out"
         )
     return table
+
+
+def _has_sections(weights: Mapping[str, Any]) -> bool:
+    """Whether it is a table in sections, and not one of rows alone."""
+    parts = (weights.get(key) for key in _SECTIONS)
+    return "map" in weights or any(isinstance(p, Mapping) and "to" not in p for p in parts)
 
 
 def known_table(sections: Mapping[str, Any], title: str) -> Table:

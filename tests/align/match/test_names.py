@@ -202,6 +202,13 @@ def test_a_table_in_yaml_with_sections(tmp_path) -> None:
     assert any("not used" in note for note in result.notes)
 
 
+def test_a_table_needs_no_map() -> None:
+    theirs, ours = torch.nn.Linear(6, 6), nn.Linear(6, 6)
+    theirs.register_buffer("scale", torch.ones(1))
+    result = outcome(theirs, ours, weights={"ignore_torch": {"scale": "not used"}})
+    assert result.passed, str(result)
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [
