@@ -32,6 +32,13 @@ def test_a_budget_counts_trials_and_edits_are_made_one_at_a_time() -> None:
     assert first_cause(edits(), lambda x: x == 5, budget=6) == "plus 5"
 
 
+def test_an_edit_explains_neither_equal_values_nor_an_infinite_difference() -> None:
+    b = RNG.normal(size=(3, 4))
+    assert not close_to(b, 0.0)(b)  # only the dtypes differ: an activation of b may be b
+    assert not close_to(np.where(b > 0, np.inf, b), np.inf)(b + 1)
+    assert close_to(b + 1e-9, 1e-8)(b)
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(
     ("change", "cause"),
