@@ -228,7 +228,9 @@ class BackwardIsolation(Isolation):
     ) -> None:
         if mine.shape != expected.shape:
             return
-        scale = max([float(np.abs(seed).max(initial=0)) for seed in seeds], default=0.0)
+        scale = float(np.max([np.abs(seed).max(initial=0) for seed in seeds], initial=0))
+        if not np.isfinite(scale):
+            return  # what arrives is no number already
         if not scale and not expected.any() and not mine.any():
             return
         rule = self._rule_for(expected, seeds, scale)
@@ -245,6 +247,8 @@ class BackwardIsolation(Isolation):
         terms = sum(seed.size for seed in seeds) / max(expected.size, 1)
         lost = float(np.finfo(expected.dtype).eps) * scale * max(terms, 1.0) ** 0.5
         room = ONE_DIRECTION * lost
+        if not np.isfinite(size):
+            return self._gradient_rule  # fails, whatever the bound
         if not size or room / size > _LARGEST:
             return Tolerance("absolute", float(f"{room:.1g}"), _CANCELS)
         if room / size <= self._gradient_rule.value:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from paddle import nn
 
+import align
 from align.pair.any_pair import AnyPair
 from align.pair.isolation_backward import BackwardIsolation
 from align.stages.isolated_gradients import isolated_backward
@@ -192,3 +193,20 @@ def test_a_tensor_that_is_given_several_times_has_one_gradient(times: int) -> No
     result, guilty = isolated_backward(pair)
     assert result.passed, result.failures
     assert guilty == []
+
+
+def test_gradients_that_are_no_numbers_on_both_sides_are_a_difference_and_no_refusal() -> None:
+    class Theirs(torch.nn.Linear):
+        def forward(self, x):
+            z = super().forward(x)
+            return (z - z).square().sum(-1).sqrt()  # its gradient is 0 / 0
+
+    class Ours(nn.Linear):
+        def forward(self, x):
+            z = super().forward(x)
+            return (z - z).square().sum(-1).sqrt()
+
+    behind = torch.nn.Sequential(torch.nn.Linear(6, 6), Theirs(6, 6))
+    result = align.compare(behind, nn.Sequential(nn.Linear(6, 6), Ours(6, 6)), X, dtype="float64")
+    assert result.root.step == "backward"
+    assert "NaN" in result.root.reason
