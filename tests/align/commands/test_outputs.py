@@ -98,6 +98,21 @@ def test_dotted_paths_lead_into_nested_outputs() -> None:
     assert picks({"states": [0, {"last": 5}]}) == 5
 
 
+def test_an_output_without_elements_on_both_sides_is_no_difference() -> None:
+    class Theirs(torch.nn.Linear):
+        def forward(self, x):
+            scores = super().forward(x)
+            return scores, scores[:0]  # say a cache of no positions
+
+    class Ours(nn.Linear):
+        def forward(self, x):
+            scores = super().forward(x)
+            return scores, scores[:0]
+
+    result = align.compare(Theirs(3, 4), Ours(3, 4), X, dtype="float64")
+    assert result.passed, str(result)
+
+
 def test_a_comparison_does_without_the_projects_own_reference() -> None:
     program = (
         "import sys; sys.modules['sot_torch_ref'] = None\n"
