@@ -18,9 +18,11 @@ from align.explain.arrays.statistic_edits import explain_statistic
 from align.judge.judging import OUTPUTS
 from align.match.mapping import to_paddle
 from align.pair.pair import Pair
+from align.record.files.dump_meta import OWN
 from align.record.recording import ROOT
 from align.record.results import Comparison, Divergence, StepResult, some
 from align.record.run_report import REPAIR_ORDER, Report
+from align.record.stored_arrays import paths_of
 from align.report.report import console, write_html, write_json
 from align.stages import stages
 from align.stages.converted import weights
@@ -243,7 +245,9 @@ class Steps:
             made = outcome.first_divergence
             first = first.after("forward", made.place if made else "")
         elif first.place == LOSS:
-            first = self.wrong_loss(pair, first)
+            said = _another_order(pair)
+            held = dataclasses.replace(first, cause=said)
+            first = held if said else self.wrong_loss(pair, first)
         outcome.first_backward_divergence = first
         outcome.add([first])
 
@@ -285,6 +289,18 @@ def left_out(ignored: Mapping[str, str]) -> list[str]:
     for name, reason in ignored.items():
         reasons.setdefault(reason, []).append(name)
     return [f"left out: {some(names)}: {reason}" for reason, names in reasons.items()]
+
+
+def _another_order(pair: Pair) -> str:
+    """Why a loss of ours differs on equal outputs: it tells them apart by their order."""
+    theirs, own = (paths_of(side.calls[ROOT].outputs) for side in (pair.reference, pair.ours))
+    given = isinstance(pair.plan.loss, (tuple, list)) or pair.plan.loss == OWN
+    if given or theirs == own or set(theirs) != set(own):
+        return ""
+    return (
+        f"PyTorch returns {', '.join(theirs)}, Paddle {', '.join(own)}: return them in one order, "
+        "or pass loss= as two functions"
+    )
 
 
 def _only_structure(failed: Sequence[Comparison]) -> bool:

@@ -113,6 +113,25 @@ def test_an_output_without_elements_on_both_sides_is_no_difference() -> None:
     assert result.passed, str(result)
 
 
+def test_outputs_of_one_name_in_another_order_are_told() -> None:
+    class Theirs(torch.nn.Linear):
+        def forward(self, x):
+            scores = super().forward(x)
+            return {"scores": scores, "half": scores / 2}
+
+    class Ours(nn.Linear):
+        def forward(self, x):
+            scores = super().forward(x)
+            return {"half": scores / 2, "scores": scores}
+
+    asked = (Theirs(3, 4), Ours(3, 4), X)
+    for options in ({}, {"loss": "mse", "labels": np.ones((2, 4))}):
+        root = align.compare(*asked, dtype="float64", **options).root
+        assert root.cause.startswith("PyTorch returns scores, half, Paddle half, scores: return")
+    both = (lambda out: out["half"].sum(),) * 2
+    assert align.compare(*asked, dtype="float64", loss=both).passed
+
+
 def test_a_comparison_does_without_the_projects_own_reference() -> None:
     program = (
         "import sys; sys.modules['sot_torch_ref'] = None\n"
