@@ -187,6 +187,8 @@ class Request:
             raise ValueError(f"dtype {self.dtype!r}: expected some of {', '.join(known)}")
 
     def _check_loss(self) -> None:
+        if isinstance(self.labels, (str, Mapping)) or _is_ragged(self.labels):
+            raise ValueError(f"labels: got {type(self.labels).__name__}, expected one NumPy array")
         if is_pair(self.loss) and all(callable(function) for function in self.loss):
             return
         if self.loss is not None and not (isinstance(self.loss, str) and self.loss in LOSSES):
@@ -292,6 +294,14 @@ def documented(function: _Function) -> _Function:
 def is_pair(given: Any) -> bool:
     """A tuple or a list of two."""
     return isinstance(given, (tuple, list)) and len(given) == 2
+
+
+def _is_ragged(given: Any) -> bool:
+    """Whether a list holds arrays, or lists, that are no rows of one array."""
+    try:
+        return isinstance(given, (tuple, list)) and np.asarray(given).dtype == object
+    except ValueError:
+        return True
 
 
 def given_inputs(title: str, given: Any) -> Any:

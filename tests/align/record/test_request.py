@@ -54,6 +54,8 @@ def test_an_unknown_argument_is_named_with_the_one_that_is_meant(options, messag
         ({"loss": "hinge"}, "expected None, cross_entropy, mse"),
         ({"loss": np.ones(2)}, "expected None, cross_entropy, mse"),
         ({"loss": "mse"}, "needs labels"),
+        ({"loss": "mse", "labels": {"y": X}}, "labels: got dict, expected one NumPy array"),
+        ({"loss": "mse", "labels": (X, LABELS)}, "labels: got tuple, expected one NumPy array"),
         ({"labels": LABELS}, "say what they are for"),
         ({"steps": 2}, "needs optimizer"),
         ({"optimizer": "sgd"}, "without steps"),
