@@ -1,4 +1,4 @@
-"""What a run leaves behind: scores of last, best and all checkpoints, predictions, metrics.json."""
+"""What a run leaves behind: scores of last, best and all checkpoints, predictions."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def load_trained(run: Run) -> bool:
 
 
 def finish(run: Run) -> None:
-    """Scores of last and best, of all checkpoints when asked, predictions, metrics.json."""
+    """Scores of last and best, of all checkpoints when asked, predictions; all in one file."""
     result, task, options = run.result, run.task, run.setup.options
     run.stop.wait_no_longer()  # all is saved
     evaluations: dict[str, Scores] = result.pop("evaluations", {})
@@ -111,9 +111,8 @@ def finish(run: Run) -> None:
         "environment": environment_stamp(),
         "finished": True,
     }
-    distributed.on_first_process(
-        lambda: run_folder.write_entry(run.root, run_folder.METRICS, run.result)
-    )
+    name = run_folder.scores_file(options)
+    distributed.on_first_process(lambda: run_folder.write_entry(run.root, name, run.result))
 
 
 def _evaluate_checkpoints(run: Run, evaluations: dict[str, Scores]) -> None:
@@ -148,8 +147,8 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> N
         run.restore(folder)
     if step == kept or not step.isdigit():
         return
-    if kept and kept not in evaluations and not run.setup.options.do_train:
-        say(f"{best} stays: it holds step {kept}, which this command did not evaluate")
+    if kept and not run.setup.options.do_train:
+        say(f"{best} stays: it holds step {kept}, which a training chose")
         return
     write_best(run, int(step), scores[metric])
 

@@ -34,10 +34,10 @@ _UNUSED_PARAMETERS = ("concat", "aggre_all")
 
 
 def run_once(run: Run) -> dict[str, Any]:
-    """Train, evaluate and predict as the options ask; write metrics.json.
+    """Train, evaluate and predict as the options ask; write the scores.
 
     Returns:
-        What metrics.json holds.
+        What the file of scores holds.
 
     Raises:
         ValueError: options, folder, weights or data that cannot be used; nothing was removed for

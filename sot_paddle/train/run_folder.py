@@ -13,7 +13,7 @@ from sot_paddle import distributed, strict_json
 from sot_paddle.train import checkpointing, folder_lock, run_record
 
 RUN = "run.json"
-METRICS = "metrics.json"
+METRICS, EVALUATION = "metrics.json", "evaluation.json"
 BEST = "best"
 LOGS = "runs"
 _OF_A_SEED = re.compile(r"seed-\d+")
@@ -29,6 +29,11 @@ class FolderOptions(Protocol):
 
 Sources = Mapping[str, Path | None]
 """What a run reads, by the flag that names it; None for a flag that is not given."""
+
+
+def scores_file(config: FolderOptions) -> str:
+    """Where a run's scores go: without training not over those of the folder's training."""
+    return METRICS if config.do_train else EVALUATION
 
 
 def check(
@@ -129,7 +134,7 @@ def check_summary(root: Path, config: FolderOptions) -> None:
     legacy = (METRICS,) if known is None and seeds else ()
     foreign = run_record.first_foreign(root, apart=(*legacy, *seeds))
     if foreign is None and known:
-        foreign = min(known - {METRICS}, default=None)
+        foreign = min(known - {METRICS, EVALUATION}, default=None)
     if foreign is not None and (config.overwrite_output_dir or not seeds):
         raise ValueError(
             f"{root} holds {foreign}, which no run with --seeds wrote: move or delete it "
@@ -254,7 +259,7 @@ def _check_replaced(root: Path, config: FolderOptions, outputs: Collection[str])
         return
     known = run_record.read(root)
     trained = (BEST, checkpointing.POINTER) if config.do_train else ()
-    for name in (RUN, METRICS, *trained, *outputs):
+    for name in (RUN, scores_file(config), *trained, *outputs):
         written = any(one == name or one.startswith(f"{name}/") for one in known or ())
         if os.path.lexists(root / name) and not written:
             raise ValueError(

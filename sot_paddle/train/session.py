@@ -26,7 +26,7 @@ def training(
     Args:
         command: its name, options and help.
         run_config: trains, from the command's options and what turns a checkpoint of PyTorch into
-            this project's tensors; returns what the top metrics.json holds.
+            this project's tensors; returns what its file of scores holds.
 
     Returns:
         A function of the command line without the program's name and of that converter. It returns
@@ -65,7 +65,7 @@ def check_folders(options: Any, files: Mapping[str, Path | None]) -> None:
 
 
 def run_setup(setup: Setup) -> dict[str, Any]:
-    """Run every seed of a setup; returns what the top metrics.json holds.
+    """Run every seed of a setup; returns what its file of scores holds.
 
     Raises:
         ValueError: options or data that cannot be used.
@@ -87,9 +87,8 @@ def run_setup(setup: Setup) -> dict[str, Any]:
                 results.append(run_once(run))
             content = summary(results)
             say(_summary_line(content))
-            distributed.on_first_process(
-                lambda: run_folder.write_entry(root, run_folder.METRICS, content)
-            )
+            name = run_folder.scores_file(options)
+            distributed.on_first_process(lambda: run_folder.write_entry(root, name, content))
     return content
 
 

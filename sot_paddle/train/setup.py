@@ -132,7 +132,7 @@ class Run:
         model: the model, once built.
         ema: its moving average, None for none.
         fresh: tensors of the model that the initial weights did not hold.
-        result: what metrics.json will hold.
+        result: what the file of scores will hold.
         autocast: context of a forward pass outside of training.
         outputs: of the best evaluation so far, see `Kept`.
     """

@@ -140,12 +140,29 @@ def test_a_refused_continuation_changes_nothing(tiny, done):
     assert content_of(done) == before
 
 
-def test_an_evaluation_leaves_the_options_of_the_training(tiny, done, capfd):
-    before = content_of(done)["run.json"]
-    flags = [flag for flag in tiny.command(done, "--max_seq_length", "12") if flag != "--do_train"]
+def test_an_evaluation_leaves_what_the_training_says_of_itself(tiny, done, capfd):
+    before = content_of(done)
+    flags = _evaluation(tiny, done, "--max_seq_length", "12")
     assert text_command.run_command(flags, tiny_run.no_conversion) == 0
     capfd.readouterr()
-    assert content_of(done)["run.json"] == before
+    after = content_of(done)
+    assert after["run.json"] == before["run.json"]
+    assert after["metrics.json"] == before["metrics.json"]
+    assert json.loads(after["evaluation.json"])["options"]["max_seq_length"] == 12
+    tiny.done(done, *STEPS, AFRESH)
+    assert "evaluation.json" not in content_of(done)
+
+
+def test_an_evaluation_of_several_seeds_leaves_their_summary(tiny, tmp_path, capfd):
+    out = tmp_path / "out"
+    tiny.done(out, *STEPS, "--seeds", "1,2")
+    before = content_of(out)
+    flags = _evaluation(tiny, out, "--seeds", "2,1")
+    for _ in range(2):
+        assert text_command.run_command(flags, tiny_run.no_conversion) == 0
+    capfd.readouterr()
+    assert content_of(out)["metrics.json"] == before["metrics.json"]
+    assert json.loads((out / "evaluation.json").read_bytes())["seeds"] == [2, 1]
 
 
 _GLUE = "--task_name RTE --data_dir d --model_name_or_path m"
@@ -354,8 +371,20 @@ def test_a_best_that_cannot_be_rebuilt_is_not_named(tiny, tmp_path, monkeypatch)
     assert json.loads((out / "metrics.json").read_bytes())["best"]["step"] == "3"
 
 
-def _evaluation(tiny, out: Path) -> list[str]:
-    return [flag for flag in tiny.command(out) if flag != "--do_train"]
+def _evaluation(tiny, out: Path, *more: str) -> list[str]:
+    return [flag for flag in tiny.command(out, *more) if flag != "--do_train"]
+
+
+def test_an_evaluation_of_all_checkpoints_leaves_best_alone(tiny, done, monkeypatch, capfd):
+    """Of other data, say, on which another step is the best; it is named, and predicts."""
+    before = content_of(done / "best")
+    kept = str(json.loads(before["best.json"])["step"])
+    monkeypatch.setattr(outcome, "current_scores", lambda _, step: {"acc": float(step != kept)})
+    flags = _evaluation(tiny, done, "--eval_all_checkpoints")
+    assert text_command.run_command(flags, tiny_run.no_conversion) == 0
+    assert f"best stays: it holds step {kept}" in capfd.readouterr().err
+    assert content_of(done / "best") == before
+    assert json.loads((done / "evaluation.json").read_bytes())["best"]["step"] != kept
 
 
 def test_evaluation_leaves_best_alone_and_refuses_damaged_weights(tiny, done, capfd):
