@@ -8,6 +8,7 @@ refusal is one :class:`~sot_paddle.data.glue_tasks.DataError` that names file an
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,8 +74,9 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
 
     Raises:
         DataError: wrong folder, empty or truncated file, missing column, row with a wrong
-            number of columns, unknown label. Rows of QQP with a wrong number of columns are
-            skipped with one logged line instead, as the original skips them.
+            number of columns, unknown label, a test file's row number a second time. Rows of QQP
+            with a wrong number of columns are skipped with one logged line instead, as the
+            original skips them.
 
     Source: specs.md B.2; ``data/README.md``, "Reading them safely".
     """
@@ -94,10 +96,13 @@ def read_split(data_dir: str | Path, task: str | Task, split: str) -> list[Examp
     rows = [row for row in table.rows if members is None or _kept(table, row[1], members, file)]
     if not rows:
         raise DataError(f"{table.path} holds no row of the split {split!r} of {task.title}")
-    return [
+    examples = [
         _example(table, task, file.labelled, number, cells, position)
         for position, (number, cells) in enumerate(rows)
     ]
+    if not file.labelled:  # predictions go by the number
+        _refuse_repeated(table.path, [number for number, _ in rows], examples)
+    return examples
 
 
 def _present(folder: Path, file: SplitFile) -> bool:
@@ -154,6 +159,17 @@ def _example(
     if labelled:
         label = _label(task, cells[table.columns[task.label]], f"{table.path}, line {number}")
     return Example(index, texts[0], texts[1] if len(texts) == 2 else None, label)
+
+
+def _refuse_repeated(path: Path, lines: Sequence[int], examples: Sequence[Example]) -> None:
+    known: dict[int, int] = {}
+    for line, example in zip(lines, examples, strict=True):
+        first = known.setdefault(example.index, line)
+        if first != line:
+            raise DataError(
+                f"{path}, line {line}: expected every row number once, found {example.index}, "
+                f"which line {first} has"
+            )
 
 
 def _label(task: Task, cell: str, place: str) -> int | float:

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from sot_paddle.atomic import write_atomically
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import Task, get_task, resolve_split
 
 
@@ -50,12 +49,9 @@ def write_predictions(
         The path written.
 
     Raises:
-        DataError: a repeated row number. Nothing is written then.
         OSError: the file cannot be written; an existing one is untouched.
     """
-    task, numbers = get_task(task), np.asarray(indices)
-    if len(np.unique(numbers)) < len(numbers):
-        raise DataError(f"{task.title} predictions: expected every row number once, got one twice")
+    task = get_task(task)
     if task.is_regression:
         scores = predictions.astype(np.float64)
         if task.score_range is not None:
@@ -63,6 +59,6 @@ def write_predictions(
         cells = [f"{score:.3f}" for score in scores]
     else:
         cells = [task.labels[value] for value in predictions]
-    rows = [f"{number}\t{cell}" for number, cell in zip(numbers.tolist(), cells, strict=True)]
+    rows = [f"{number}\t{cell}" for number, cell in zip(indices, cells, strict=True)]
     content = "index\tprediction\n" + "\n".join(rows) + "\n"
     return write_atomically(prediction_path(folder, task, split), content.encode())

@@ -201,6 +201,15 @@ def test_bad_files_are_refused_in_one_line(task_folder, content, match):
     assert "dev.tsv" in str(refusal.value)
 
 
+def test_a_row_number_that_comes_twice_is_refused_before_a_training(task_folder):
+    """Where the file is predicted: of labelled rows nothing goes by the number."""
+    test = "index\tsentence1\tsentence2\n4\ta\tb\n5\ta\tb\n4\ta\tb\n"
+    folder = task_folder("RTE", test=test, dev=RTE + 2 * "0\ta\tb\tentailment\n")
+    with pytest.raises(DataError, match=r"test.tsv, line 4: expected every row number once"):
+        read_split(folder, "rte", "test")
+    assert len(read_split(folder, "rte", "dev")) == 2
+
+
 def test_a_bad_row_of_cola_names_its_columns(task_folder):
     folder = task_folder("CoLA", train="gj04\t1\tWithout a star.\n")
     with pytest.raises(DataError, match=r"line 1: .*\(source, label, star, sentence\), found 3"):

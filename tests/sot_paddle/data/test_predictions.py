@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import TASKS
 from sot_paddle.data.predictions import prediction_path, write_predictions
 
@@ -41,12 +40,6 @@ def test_scores_are_clipped_with_three_decimals(tmp_path):
 
 def test_a_split_that_glue_expects_no_file_for(tmp_path):
     assert prediction_path(tmp_path, TASKS["rte"], "dev").name == "RTE-dev.tsv"
-
-
-def test_a_row_number_that_comes_twice_writes_nothing(tmp_path):
-    with pytest.raises(DataError, match="every row number once"):
-        write_predictions(tmp_path / "out", "rte", [0, 0], np.array([0, 1]))
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
