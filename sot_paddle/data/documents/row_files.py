@@ -9,6 +9,7 @@ Shape legend: n rows.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import hashlib
 from array import array
@@ -25,8 +26,6 @@ LARGEST_ROW = 1 << 22
 
 Row = Mapping[str, str]
 """Column name -> cell."""
-
-_MARK = b"\xef\xbb\xbf"  # byte-order mark
 
 
 @dataclass(frozen=True)
@@ -229,8 +228,9 @@ def _records(
             continue
         content = b"".join(held).removesuffix(b"\n").removesuffix(b"\r")
         held, size, quotes = [], 0, 0
-        if first == 1 and content.startswith(_MARK):
-            content, offset = content.removeprefix(_MARK), offset + len(_MARK)
+        if first == 1 and content.startswith(codecs.BOM_UTF8):
+            content = content.removeprefix(codecs.BOM_UTF8)
+            offset += len(codecs.BOM_UTF8)
         if not content:
             blank = blank or first
             continue

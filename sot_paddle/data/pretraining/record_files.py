@@ -6,6 +6,7 @@ order stays, as there.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -99,8 +100,10 @@ def _said(sizes: Mapping[str, int]) -> str:
 def _records(path: Path, offset: int, number: int) -> Iterator[tuple[bytes, int, int]]:
     """The text of each record, its number from 1, and the place after it."""
     with open_file(path) as stream:
-        listed = stream.read(_CHUNK).lstrip()[:1] == b"["
-        stream.seek(offset)
+        begin = stream.read(_CHUNK)
+        mark = len(codecs.BOM_UTF8) * begin.startswith(codecs.BOM_UTF8)
+        listed = begin[mark:].lstrip()[:1] == b"["
+        offset = stream.seek(max(offset, mark))
         rest = b""
         while chunk := stream.read(_CHUNK):
             rest += chunk

@@ -56,7 +56,7 @@ def identity_of(files: Sequence[Path]) -> list[list[object]]:
 
 
 def lines_from(files: Sequence[Path], place: Place = Place()) -> Iterator[tuple[str, Place]]:  # noqa: B008
-    """Lines without white space at their ends, each with the place after it.
+    """Lines without white space at their ends or a byte-order mark, each with the place after it.
 
     Args:
         files: read one after the other.
@@ -87,9 +87,9 @@ def lines_from(files: Sequence[Path], place: Place = Place()) -> Iterator[tuple[
 
 def _text(raw: bytes, path: Path, number: int) -> str:
     try:
-        return raw.decode("utf-8").strip()
+        return raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except UnicodeDecodeError as error:
-        byte = raw[error.start]
+        byte = error.object[error.start]
         raise DataError(
             f"{shown(path)}, line {number}: expected UTF-8 text, found byte 0x{byte:02x}"
         ) from None

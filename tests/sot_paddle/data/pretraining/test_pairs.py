@@ -85,6 +85,14 @@ def test_a_shuffle_that_is_killed_again_and_again_ends_with_the_same_files(tmp_p
     }
 
 
+@pytest.mark.parametrize("tokenizer", [Numbers(), None])
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path, tokenizer) -> None:
+    file = tmp_path / "ids.txt"
+    file.write_text("5\n6\n", "utf-8-sig")
+    expected = ["1 5 2 6 2"] if tokenizer else ["5", "6"]
+    assert prepare([file], tmp_path / "out", tokenizer, shuffle=False) == expected
+
+
 def test_lines_of_ids_are_taken_and_checked(tmp_path) -> None:
     file = tmp_path / "ids.txt"
     file.write_text("1 5 2 7 2\n1 8 2\n", "utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import random
 from pathlib import Path
@@ -59,6 +60,8 @@ def test_records_come_out_as_they_went_in(tmp_path, monkeypatch) -> None:
     made[5]["masked_lm_weights"] = [float(p > 0) for p in made[5]["masked_lm_positions"]]
     listed, lines = json.dumps(made[:40]), "\n".join(map(json.dumps, made[40:]))
     require_same(prepare(tmp_path / "two", listed, lines), made)
+    marked = [codecs.BOM_UTF8 + text.encode() for text in (listed, lines)]
+    require_same(prepare(tmp_path / "marked", *marked), made)
     monkeypatch.setattr(record_files, "_CHUNK", 64)
     require_same(prepare(tmp_path / "indented", json.dumps(made, indent=1)), made)
 
