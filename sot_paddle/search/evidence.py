@@ -13,9 +13,10 @@ from sot_paddle import strict_json
 from sot_paddle.atomic import write_atomically
 from sot_paddle.config import build_record, load_yaml, require_one_of
 from sot_paddle.search.paired_scores import SeedScores
-from sot_paddle.search.run_record import require_same
+from sot_paddle.search.run_record import open_folder, require_same
 from sot_paddle.search.search_report import markdown_table
 from sot_paddle.search.space import COMMANDS
+from sot_paddle.search.sweep import RECORD as SWEEP
 from sot_paddle.search.sweep import Sweep, cells
 from sot_paddle.search.training_process import remove_weights
 
@@ -123,13 +124,12 @@ class Evidence:
         later = ("tasks", "seeds")  # more may be asked for
         asked = {name: value for name, value in asked.items() if name not in later}
         require_same(self.folder / RECORD, asked)
-        summary = self._write()
         for at in range(count):
             for task in tasks:
                 sweep = self._heads(task, self._rates(task))
                 self._finish(sweep, self.plan.seeds[at : at + 1])
-                summary = self._write()
-        return summary
+                self._write()
+        return self._write()
 
     def _rates(self, task: str) -> dict[str, float]:
         """The rate of each configuration; runs what is not finished for its choice."""
@@ -140,11 +140,12 @@ class Evidence:
         return found
 
     def _finish(self, sweep: Sweep, seeds: Sequence[int]) -> dict[str, Any]:
-        for seed in seeds:
-            sweep.run([seed])
-            for name in sweep.configurations:
-                remove_weights(sweep.training(name, seed).folder)
-        return sweep.run(seeds)
+        with open_folder(sweep.folder, SWEEP):
+            for seed in seeds:
+                sweep.run([seed])
+                for name in sweep.configurations:
+                    remove_weights(sweep.training(name, seed).folder)
+            return sweep.run(seeds)
 
     def _best(self, sweep: Sweep, summary: Mapping[str, Any]) -> float:
         """The rate with the best mean; of equal ones the first of the plan."""

@@ -20,7 +20,8 @@ _OURS = ("output_dir", "output", "overwrite_output_dir", "seeds")
 def open_folder(folder: Path, record: str) -> Iterator[None]:
     """Make a folder, or take one that holds this record, and hold its lock inside of the block.
 
-    Where no run has begun by the end of the block, nothing of it stays.
+    Where no run has begun by the end of the block, nothing of it stays, nor a folder around it that
+    was not there.
 
     Raises:
         ValueError: it holds something else, or another process is at work there.
@@ -33,8 +34,9 @@ def open_folder(folder: Path, record: str) -> Iterator[None]:
             f"{folder} is not empty and holds no {record}: choose another --output_dir"
         )
     with contextlib.ExitStack() as ending:
-        if not folder.exists():
-            ending.callback(_remove_empty, folder)
+        made = [place for place in (folder, *folder.parents) if not place.exists()]
+        for place in reversed(made):
+            ending.callback(_remove_empty, place)
         folder.mkdir(parents=True, exist_ok=True)
         ending.enter_context(folder_lock.hold(folder))
         ending.callback(_take_back, folder, record)

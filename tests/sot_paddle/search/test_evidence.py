@@ -32,12 +32,14 @@ parser.add_argument("--set", action="append", dest="assigned")
 options, rest = parser.parse_known_args()
 given = dict(pair.split("=", 1) for pair in options.assigned)
 out = options.output_dir
+run = "/".join(given[name] for name in ("task_name", "head", "learning_rate", "seed"))
+stop, refuse = (Path(__file__).with_name(name) for name in ("stop", "refuse"))
+if refuse.is_file() and refuse.read_text() == run:
+    sys.exit(print(f"mgcrp refuses {run}") or 2)
 out.mkdir(parents=True, exist_ok=True)
 with open(out / "started", "a") as stream:
     stream.write("x")
 (out / "checkpoint-1").mkdir(exist_ok=True)
-run = "/".join(given[name] for name in ("task_name", "head", "learning_rate", "seed"))
-stop = Path(__file__).with_name("stop")
 if stop.is_file() and stop.read_text() == run:
     stop.unlink()
     sys.exit(143)
@@ -122,6 +124,24 @@ def test_each_rate_is_chosen_on_seeds_apart_and_then_kept(bench, tmp_path, capsy
         **{"data_dir": str(bench.folder / "glue" / "STS-B"), "head": "plain"},
         **{"learning_rate": "0.001", "seed": "1"},
     }
+
+
+@pytest.mark.parametrize("refused", ["RTE/mgcrp/0.001/8", "STS-B/mgcrp/0.001/8"])
+def test_a_refused_first_run_of_a_task_leaves_nothing_of_it(bench, tmp_path, capsys, refused):
+    """Else a plan with other options for this task would be another one for ever."""
+    out = tmp_path / "new" / "out"
+    (bench.tools / "refuse").write_text(refused)
+    assert bench.run(out, "--seeds", 1) == 2
+    assert f"mgcrp refuses {refused}" in capsys.readouterr().err
+    left = {"RTE", "evidence.json", "run.lock", "summary.json", "summary.md"}
+    if refused.startswith("RTE"):
+        assert not out.parent.exists()
+    else:
+        assert {path.name for path in out.iterdir()} == left
+    (bench.tools / "refuse").unlink()
+    longer = PLAN.replace("epochs: 3", "epochs: 4")
+    (bench.folder / "plan.yaml").write_text(longer, "utf-8")
+    assert bench.run(out, "--seeds", 1) == 0
 
 
 def test_the_table_of_made_up_records_has_the_intervals_of_scipy(bench, tmp_path, capsys) -> None:
