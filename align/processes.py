@@ -25,6 +25,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from sot_paddle.failures import Terminated
+from sot_paddle.guard import terminated_as_interrupted
 from sot_paddle.runtime import tune_cpu
 
 MOST_BY_DEFAULT = 2  # a worker holds about 1 GB, with a full-size case up to 6
@@ -267,11 +269,18 @@ def _interrupts_ignored() -> Iterator[None]:
 
 def _serve(pipe: connection.Connection, work: Work, log: str | None) -> None:
     """A worker's life: batch after batch, until None comes or the pipe breaks."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a trainer's process ends with ours
     if log:
         with open(log, "w") as target:
             os.dup2(target.fileno(), 1)
             os.dup2(target.fileno(), 2)
+    try:
+        with terminated_as_interrupted():  # a trainer's process ends with ours
+            _work_off(pipe, work)
+    except Terminated:
+        sys.exit(1)
+
+
+def _work_off(pipe: connection.Connection, work: Work) -> None:
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while (batch := pipe.recv()) is not None:
             try:

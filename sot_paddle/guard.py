@@ -94,7 +94,7 @@ def command(program: str) -> Callable[[Callable], Callable[[Sequence[str] | None
                 ended.append(main(given) or 0)
                 sys.stdout.flush()
 
-            with _terminated_as_interrupted():
+            with terminated_as_interrupted():
                 return exit_status(program, action) or ended[0]
 
         return run
@@ -151,7 +151,7 @@ def _lasting(stream: TextIO | None, number: int) -> TextIO:
 
 
 @contextlib.contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
+def terminated_as_interrupted() -> Iterator[None]:
     """SIGTERM raises inside of the block; in processes forked there it ends them, as always."""
     if threading.current_thread() is not threading.main_thread():
         yield

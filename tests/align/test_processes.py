@@ -94,6 +94,25 @@ def test_a_run_that_is_left_early_leaves_no_process():
     assert active_children() == []
 
 
+def parent(tasks):
+    """Starts a process, names it, and ends it however it is left itself."""
+    import paddle  # noqa: F401 (replaces the answer to SIGTERM)
+
+    with subprocess.Popen(["sleep", "60"]) as child:
+        try:
+            yield child.pid
+            time.sleep(60)
+        finally:
+            child.kill()
+
+
+def test_what_a_worker_started_ends_with_it():
+    with closing(outcomes(["first", "second"], parent, [TaskBatch((0, 1))], 1)) as found:
+        _, pid = next(found)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
 def test_nothing_to_do_starts_nothing():
     assert done([], functools.partial(described), []) == []
 
