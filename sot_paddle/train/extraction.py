@@ -42,6 +42,7 @@ examples:
 """,
 )
 _REPORT_EVERY = 10.0  # seconds
+_SQUAD_FILES = {"train": "train_file", "dev": "predict_file"}
 
 
 def run_command(arguments: Sequence[str], convert: Converter) -> None:
@@ -76,10 +77,12 @@ def _layouts(config: ExtractConfig) -> dict[str, StoredSplit]:
     """The files of each split; refuses one that has none."""
     named = [name.strip() for name in config.splits.split(",") if name.strip()]
     if config.squad:
-        files = {"train": config.train_file, "dev": config.predict_file}
-        named = named or [name for name, file in files.items() if file]
+        given = [name for name, flag in _SQUAD_FILES.items() if getattr(config, flag)]
+        named = named or given
         if not named:
             raise ValueError("SQuAD needs --train_file, --predict_file or both")
+        if missing := [name for name in named if name in _SQUAD_FILES and name not in given]:
+            raise ValueError(f"SQuAD {missing[0]} needs --{_SQUAD_FILES[missing[0]]}")
     else:
         if not config.data_dir:
             raise ValueError(f"{config.task_name} needs --data_dir, the folder of its files")
@@ -91,7 +94,7 @@ def _source(config: ExtractConfig, frozen: FrozenModel, split: str) -> LiveState
     if not config.squad:
         source, _ = glue_states(frozen, config.data_dir, config.task_name, split, config.rows)
         return source
-    file = {"train": config.train_file, "dev": config.predict_file}[split]
+    file = getattr(config, _SQUAD_FILES[split])
     options = {"stride": config.doc_stride, "published_labels": config.published_labels}
     _, _, states = squad_states(frozen, file, split, **options)
     return states

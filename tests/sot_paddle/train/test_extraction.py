@@ -109,6 +109,7 @@ def test_squad_is_stored_with_both_ends(store, encoder, tmp_path) -> None:
     ("flags", "message"),
     [
         (("--task_name", "SQuAD"), "SQuAD needs --train_file, --predict_file or both"),
+        (("--task_name", "SQuAD", "--splits", "dev"), "SQuAD dev needs --predict_file"),
         (("--splits", "test"), "no hidden states are stored of split 'test'"),
         (("--dtype", "float64"), "dtype must be one of float32, float16, got 'float64'"),
         (("--max_seq_length", "64"), "has positions for 40 tokens, asked for 64"),
