@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from paddle import nn
 
-from sot_paddle.reading import listed_files, read_object, verify
+from sot_paddle.config import first_names
+from sot_paddle.reading import field_of, listed_files, read_object, verify
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.weights import load_weights, save_weights
 
@@ -38,6 +39,28 @@ def read_weights(folder: Path, model: nn.Layer, ema: ModelEma | None = None) -> 
 def write_config(folder: Path, content: dict[str, Any]) -> None:
     """Write what rebuilds the model."""
     (folder / CONFIG).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin: object) -> None:
+    """Refuse a trained model of other classes than the data's, or of the same in another order.
+
+    Args:
+        recorded: the content of the model's config.json; one that no run wrote is not checked.
+        classes: of the data.
+        origin: of the model, for the message.
+
+    Raises:
+        ValueError: with both.
+    """
+    if "sot_model" not in recorded or "id2label" not in recorded:
+        return
+    trained = tuple(field_of(recorded, "id2label", dict, str(origin)).values())
+    if trained != tuple(classes):
+        there, here = (first_names(map(str, one)) or "none" for one in (trained, classes))
+        raise ValueError(
+            f"{origin} was trained on the classes {there}, the data has {here}: give data with "
+            "the labels of the training (of an own table in train.tsv)"
+        )
 
 
 def find_folder(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from sot_paddle import distributed
 from sot_paddle.distributed import say
-from sot_paddle.reading import read_json
+from sot_paddle.reading import read_json, read_object
 from sot_paddle.runtime import environment_stamp
 from sot_paddle.tasks.task import Predictions, Split
-from sot_paddle.train import checkpointing, run_folder, run_record
+from sot_paddle.train import checkpointing, model_folder, run_folder, run_record
 from sot_paddle.train.evaluation import predict
 from sot_paddle.train.setup import Kept, Run
 
@@ -66,7 +66,7 @@ def load_trained(run: Run) -> bool:
     """Without training: take the newest weights of the output folder, if there are any.
 
     Raises:
-        ValueError: there are some, and all are damaged.
+        ValueError: there are some, and all are damaged, or they are of other classes.
     """
     best = run.root / run_folder.BEST
     there = [best] if best.exists() else []
@@ -79,6 +79,8 @@ def load_trained(run: Run) -> bool:
             f"{there[-1]} is damaged, and {run.root} holds no other weights: train again, or "
             "choose another --output_dir to evaluate --model_name_or_path"
         )
+    config = read_object(whole[-1] / model_folder.CONFIG)
+    model_folder.require_classes(config, run.task.classes, whole[-1])
     run.restore(whole[-1])
     if whole[-1] != best:
         run.result["step"] = int(whole[-1].name.removeprefix(checkpointing.PREFIX))

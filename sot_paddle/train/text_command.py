@@ -22,7 +22,7 @@ from sot_paddle.tasks.text_options import CheckpointOptions, TextRunOptions
 from sot_paddle.train import pretrained, session
 from sot_paddle.train.device import prepare_device
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.model_folder import write_config
+from sot_paddle.train.model_folder import require_classes, write_config
 from sot_paddle.train.optimizer import CLIPPINGS, OPTIMIZERS, decay_filter, decayed_names
 from sot_paddle.train.pretrained import Converter, Pretrained
 from sot_paddle.train.schedule import build_schedule
@@ -115,6 +115,7 @@ class TextSource:
         model = pretrained.build(self.config, self.found, task.num_outputs)
         if not self.config.do_train:
             pretrained.check_trained_head(model, self.found.config, self.found.origin)
+            require_classes(self.found.config, task.classes, self.found.origin)
         return model
 
     def load(self, model: nn.Layer) -> Sequence[str]:

@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -83,6 +84,25 @@ def test_evaluation_and_prediction_of_a_trained_folder(tiny, finished, tmp_path,
     assert text_command.run_command(flags, tiny_files.no_conversion) == 0
     assert metrics(other, "evaluation.json")["last"]["acc"] == metrics(finished)["best"]["acc"]
     assert (other / "RTE.tsv").read_bytes() == (finished / "RTE.tsv").read_bytes()
+
+
+def test_weights_of_other_classes_are_not_evaluated(tiny, done, tmp_path, tiny_files, capfd):
+    """As many classes under other names: every label and prediction would mean another one."""
+    data = tmp_path / "own"
+    shutil.copytree(tiny.data, data)
+    for split in ("train", "dev"):
+        text = (data / f"{split}.tsv").read_text("utf-8").replace("not_entailment", "contradiction")
+        (data / f"{split}.tsv").write_text(text, "utf-8")
+    own = ("--task_name", "own", "--data_dir", str(data), "--do_predict")
+    of_the_folder = [flag for flag in tiny.command(done, *own) if flag != "--do_train"]
+    for flags, origin in (
+        (of_the_folder, done / "checkpoint-2"),
+        (_evaluation(tiny, done, tmp_path / "other", *own), done / "best"),
+    ):
+        assert text_command.run_command(flags, tiny_files.no_conversion) == 2
+        said = capfd.readouterr().err.strip().splitlines()[-1]
+        assert f"{origin} was trained on the classes entailment, not_entailment, the data" in said
+        assert "has contradiction, entailment" in said
 
 
 def test_a_trained_head_is_not_read_with_other_options(tiny, finished, tmp_path, tiny_files, capfd):
