@@ -144,7 +144,7 @@ def check_options(
             of_head = images and record is model.head_config and name == "qkv_bias"
             flat = HEAD_QKV_BIAS if of_head else name
             raise ValueError(
-                f"{path} was made with {flat}={found[name]!r}, the model has {expected!r}; "
+                f"{path}: was made with {flat}={found[name]!r}, the model has {expected!r}; "
                 f"build it with {flat}={found[name]!r}"
             )
 
