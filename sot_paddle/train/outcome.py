@@ -68,9 +68,7 @@ def load_trained(run: Run) -> bool:
     Raises:
         ValueError: there are some, and all are damaged, or they are of other classes.
     """
-    best = run.root / run_folder.BEST
-    there = [best] if best.exists() else []
-    there += checkpointing.list_checkpoints(run.root)
+    there = run_folder.weights_in(run.root)
     if not there:
         return False
     whole = [folder for folder in there if checkpointing.is_whole(folder)]
@@ -82,7 +80,7 @@ def load_trained(run: Run) -> bool:
     config = read_object(whole[-1] / model_folder.CONFIG)
     model_folder.require_classes(config, run.task.classes, whole[-1])
     run.restore(whole[-1])
-    if whole[-1] != best:
+    if whole[-1].name != run_folder.BEST:
         run.result["step"] = int(whole[-1].name.removeprefix(checkpointing.PREFIX))
     say(f"weights: {whole[-1]}")
     return True
@@ -113,7 +111,7 @@ def finish(run: Run) -> None:
         "environment": environment_stamp(),
         "finished": True,
     }
-    name = run_folder.scores_file(options)
+    name = run_folder.scores_file(run.root, options)
     distributed.on_first_process(lambda: run_folder.write_entry(run.root, name, run.result))
 
 

@@ -31,9 +31,17 @@ Sources = Mapping[str, Path | None]
 """What a run reads, by the flag that names it; None for a flag that is not given."""
 
 
-def scores_file(config: FolderOptions) -> str:
+def weights_in(root: Path) -> list[Path]:
+    """The folders with weights that a training left, ``best`` first; [] for none."""
+    best = root / BEST
+    return [best] * best.exists() + checkpointing.list_checkpoints(root)
+
+
+def scores_file(root: Path, config: FolderOptions) -> str:
     """Where a run's scores go: without training not over those of the folder's training."""
-    return METRICS if config.do_train else EVALUATION
+    seeds = [root / name for name in _seeds(root)] if root.is_dir() else []
+    trained = any(weights_in(place) for place in (root, *seeds))
+    return EVALUATION if trained and not config.do_train else METRICS
 
 
 def check(
@@ -259,7 +267,7 @@ def _check_replaced(root: Path, config: FolderOptions, outputs: Collection[str])
         return
     known = run_record.read(root)
     trained = (BEST, checkpointing.POINTER) if config.do_train else ()
-    for name in (RUN, scores_file(config), *trained, *outputs):
+    for name in (RUN, scores_file(root, config), *trained, *outputs):
         written = any(one == name or one.startswith(f"{name}/") for one in known or ())
         if os.path.lexists(root / name) and not written:
             raise ValueError(

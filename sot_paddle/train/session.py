@@ -87,7 +87,7 @@ def run_setup(setup: Setup) -> dict[str, Any]:
                 results.append(run_once(run))
             content = summary(results)
             say(_summary_line(content))
-            name = run_folder.scores_file(options)
+            name = run_folder.scores_file(root, options)
             distributed.on_first_process(lambda: run_folder.write_entry(root, name, content))
     return content
 

@@ -96,9 +96,9 @@ def write_file(place: Path, text: str = "mine") -> Path:
     return place
 
 
-def metrics(out: Path, name: str = "metrics.json") -> dict:
-    """What a run's file of scores holds; ``evaluation.json`` is that of one without training."""
-    return json.loads((out / name).read_text(encoding="utf-8"))
+def metrics(out: Path) -> dict:
+    """What a run's metrics.json holds."""
+    return json.loads((out / "metrics.json").read_text(encoding="utf-8"))
 
 
 def only_line(err: str, program: str = "train_glue") -> str:

@@ -148,13 +148,13 @@ def test_predictions_do_not_replace_a_users_file(tiny, done, tmp_path):
     write_file(done / "RTE.tsv")
     assert f"{done / 'RTE.tsv'} would be replaced" in tiny.refused(done, *STEPS)
     other = tmp_path / "other"
-    write_file(other / "evaluation.json")
+    write_file(other / "metrics.json")
     flags = [f for f in tiny.command(other) if f != "--do_train"]
     flags[flags.index("bert_base_mgcrp")] = str(done / "best")
     from sot_paddle.train.text_command import run_command
 
     assert run_command(flags, None) == 2
-    assert (other / "evaluation.json").read_text(encoding="utf-8") == "mine"
+    assert (other / "metrics.json").read_text(encoding="utf-8") == "mine"
 
 
 def test_seeds_have_folders_and_records_of_their_own(tiny, tmp_path):

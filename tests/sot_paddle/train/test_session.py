@@ -82,7 +82,7 @@ def test_evaluation_and_prediction_of_a_trained_folder(tiny, finished, tmp_path,
     other = tmp_path / "other"
     flags = _evaluation(tiny, finished, other, "--do_predict")
     assert text_command.run_command(flags, tiny_files.no_conversion) == 0
-    assert metrics(other, "evaluation.json")["last"]["acc"] == metrics(finished)["best"]["acc"]
+    assert metrics(other)["last"]["acc"] == metrics(finished)["best"]["acc"]
     assert (other / "RTE.tsv").read_bytes() == (finished / "RTE.tsv").read_bytes()
 
 

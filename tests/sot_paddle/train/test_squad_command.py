@@ -73,8 +73,7 @@ def test_the_development_set_is_read_once_an_evaluation(
     asked = ("--do_eval", "--do_predict", *(LEARN if trained else ()), "--num_train_epochs", "3")
     asked += ("--model_name_or_path", str(tmp_path / "first" / "checkpoint-1"))
     train.done(tmp_path / "out", *asked)
-    found = metrics(tmp_path / "out", "metrics.json" if trained else "evaluation.json")
-    assert len(passes) == len(found["evaluations"]) == (3 if trained else 1)
+    assert len(passes) == len(metrics(tmp_path / "out")["evaluations"]) == (3 if trained else 1)
 
 
 @pytest.mark.parametrize(
