@@ -282,7 +282,7 @@ def _training(plan: Scene, *models: Any) -> dict[str, Any]:
 
     def stepper(framework: Any, model: Any) -> Any:
         optimizer, scheduler = framework.make_optimizer(plan, model)[:2]
-        return lambda: framework.advance(optimizer, scheduler, model)
+        return lambda: runs.advance(framework, optimizer, scheduler, model)
 
     found, sides = {}, (on_paddle, on_torch)
     if plan.loss is not None:

@@ -85,19 +85,9 @@ def tensor(array: np.ndarray) -> paddle.Tensor:
     return paddle.to_tensor(np.array(array, order="C"))
 
 
-def clone(value: paddle.Tensor) -> paddle.Tensor:
-    """The same values as another node of the graph."""
-    return value.clone()
-
-
 def needs_gradient(value: paddle.Tensor) -> bool:
     """Whether a gradient will arrive at a tensor."""
     return not value.stop_gradient and paddle.is_floating_point(value)
-
-
-def on_gradient(value: paddle.Tensor, receive: Callable[[np.ndarray], None]) -> None:
-    """Call ``receive`` with the gradient when it arrives."""
-    value.register_hook(lambda gradient: receive(numpy(gradient)))
 
 
 def leaf(array: np.ndarray) -> paddle.Tensor:
@@ -113,11 +103,6 @@ def gradient(value: paddle.Tensor) -> np.ndarray | None:
 def pull(tensors: list[paddle.Tensor], gradients: list[np.ndarray]) -> None:
     """Run the backward pass from several tensors with given gradients; the graph is kept."""
     paddle.autograd.backward(tensors, [tensor(g) for g in gradients], retain_graph=True)
-
-
-def triple_gradient(value: paddle.Tensor) -> None:
-    """Hand on three times the gradient (a planted fault)."""
-    value.register_hook(lambda gradient: gradient * 3.0)
 
 
 def hook(layer: paddle.nn.Layer, before: Callable, after: Callable) -> list[Callable[[], None]]:
@@ -300,14 +285,8 @@ def _cross_entropy(scores: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tenso
     return terms.sum() / (labels != -100).sum().astype(terms.dtype)
 
 
-def reached(model: paddle.nn.Layer) -> dict[str, paddle.Tensor]:
-    """The parameters that have a gradient, by canonical name."""
-    own = {id(p) for p in model.parameters() if p.grad is not None}
-    return {name: p for name, p in named(model).items() if id(p) in own}
-
-
 def clear(model: paddle.nn.Layer) -> None:
-    """Forget the gradients."""
+    """Forget the gradients: none, not zeros, with which an unused parameter would still move."""
     for parameter in model.parameters():
         parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
 
@@ -376,14 +355,6 @@ def rate(optimizer: Any) -> float:
     attributes = [getattr(p, "optimize_attr", None) or {} for params in lists for p in params]
     factors = [float(one.get("learning_rate", 1.0)) for one in attributes]
     return float(optimizer.get_lr()) * max(factors, default=1.0)
-
-
-def advance(optimizer: Any, scheduler: Any, model: paddle.nn.Layer) -> None:
-    """One optimizer step, the schedule after it, gradients forgotten."""
-    optimizer.step()
-    if scheduler is not None:
-        scheduler.step()
-    clear(model)  # none, not zeros: with zeros a parameter that is not used would still move
 
 
 def live_moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, dict[str, paddle.Tensor]]:

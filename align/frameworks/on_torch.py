@@ -94,24 +94,9 @@ def leaf(array: np.ndarray) -> torch.Tensor:
     return tensor(array).requires_grad_(True)
 
 
-def clone(value: torch.Tensor) -> torch.Tensor:
-    """The same values as another node of the graph."""
-    return value.clone()
-
-
 def needs_gradient(value: torch.Tensor) -> bool:
     """Whether a gradient will arrive at a tensor."""
     return value.requires_grad and value.is_floating_point()
-
-
-def on_gradient(value: torch.Tensor, receive: Callable[[np.ndarray], None]) -> None:
-    """Call ``receive`` with the gradient when it arrives."""
-    value.register_hook(lambda gradient: receive(numpy(gradient)))
-
-
-def triple_gradient(value: torch.Tensor) -> None:
-    """Hand on three times the gradient (a planted fault)."""
-    value.register_hook(lambda gradient: gradient * 3.0)
 
 
 def hook(module: torch.nn.Module, before: Callable, after: Callable) -> list[Callable[[], None]]:
@@ -243,12 +228,6 @@ def loss_of(plan: Request, output: Any, dtype: str, rounded: str) -> torch.Tenso
     return functional.cross_entropy(floats[0], labels)
 
 
-def reached(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The parameters that have a gradient, by canonical name."""
-    own = {id(p) for p in model.parameters() if p.grad is not None}
-    return {name: p for name, p in named(model).items() if id(p) in own}
-
-
 def clear(model: torch.nn.Module) -> None:
     """Forget the gradients."""
     model.zero_grad(set_to_none=True)
@@ -337,14 +316,6 @@ def make_optimizer(plan: Request, model: torch.nn.Module) -> tuple[Any, Any]:
 def rate(optimizer: Any) -> float:
     """The learning rate that the next step applies (the largest of the groups)."""
     return max(float(group["lr"]) for group in optimizer.param_groups)
-
-
-def advance(optimizer: Any, scheduler: Any, model: torch.nn.Module) -> None:
-    """One optimizer step, the schedule after it, gradients forgotten."""
-    optimizer.step()
-    if scheduler is not None:
-        scheduler.step()
-    clear(model)
 
 
 def live_moments(optimizer: Any, model: torch.nn.Module) -> dict[str, dict[str, torch.Tensor]]:

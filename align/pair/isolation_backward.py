@@ -150,7 +150,7 @@ class BackwardIsolation(Isolation):
         return replace(
             given,
             self.side.is_tensor,
-            lambda path, t: self.side.clone(made[path]) if path in made else t,
+            lambda path, t: made[path].clone() if path in made else t,
         )
 
     def _end(self, caller: _Piece, tensor: Any, leaf: Any, expected: np.ndarray | None) -> None:
@@ -159,7 +159,7 @@ class BackwardIsolation(Isolation):
             caller.seeds.append(expected)
         if not self.side.needs_gradient(tensor):
             return
-        end = self.side.clone(tensor)
+        end = tensor.clone()
         if expected is None:
             caller.open_ends.append((end, leaf))
         else:
@@ -195,7 +195,7 @@ class BackwardIsolation(Isolation):
         return replace(
             output,
             self.side.is_tensor,
-            lambda _, t: self.side.clone(changed[id(t)]) if id(t) in changed else t,
+            lambda _, t: changed[id(t)].clone() if id(t) in changed else t,
         )
 
     def _pull(self, piece: _Piece) -> None:

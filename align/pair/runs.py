@@ -4,10 +4,6 @@ A model of each side and precision is built once and used again: building BERT-b
 than running it, and every copy weighs as much as its weights. A model that is asked for again gets
 its weights, its mode and its trainable flags back; what it keeps outside of its state dict is its
 own.
-
-What moves a model and its inputs by one unit in the last place measures how sensitive the reference
-is to rounding: every floating number moves to the next one above or below, by chance. Neighbouring
-floating numbers of one sign have neighbouring bit patterns, so adding or subtracting one does it.
 """
 
 from __future__ import annotations
@@ -205,8 +201,16 @@ def descend(
             between(step)
             made = total / share, side.rate(optimizer[0]), side.stamp(loss)
             del output, loss
-            side.advance(*optimizer, model)
+            advance(side, *optimizer, model)
         yield made
+
+
+def advance(side: Any, optimizer: Any, scheduler: Any, model: Any) -> None:
+    """One optimizer step, the schedule after it, gradients forgotten."""
+    optimizer.step()
+    if scheduler is not None:
+        scheduler.step()
+    side.clear(model)
 
 
 @contextlib.contextmanager
@@ -361,7 +365,9 @@ def views(side: Any, model: Any) -> Lazy:
 
 def gradients(side: Any, model: Any) -> Lazy:
     """Every gradient of a live model by canonical name, for a look."""
-    return Lazy({n: lambda p=p: side.view(p.grad) for n, p in side.reached(model).items()})
+    own = {id(p) for p in model.parameters() if p.grad is not None}
+    held = {n: p for n, p in side.named(model).items() if id(p) in own}
+    return Lazy({n: lambda p=p: side.view(p.grad) for n, p in held.items()})
 
 
 def release(side: Any, model: Any) -> None:

@@ -145,17 +145,14 @@ class Recorder:
             call.inputs.hold(path, self._put(tensor))
             if not self.side.needs_gradient(tensor) or id(tensor) in same:
                 return same.get(id(tensor), tensor)
-            own = same[id(tensor)] = self.side.clone(tensor)
-            self.side.on_gradient(own, lambda g: call.grad_inputs.hold(path, self._keep(g)))
+            own = same[id(tensor)] = tensor.clone()
+            own.register_hook(lambda g: call.grad_inputs.hold(path, self._put(g)))
             return own
 
         return replace((args, kwargs), self.side.is_tensor, watch)
 
     def _put(self, tensor: Any) -> Reader:
-        return self._keep(self.side.numpy(tensor))
-
-    def _keep(self, array: np.ndarray) -> Reader:
-        return self.recording.store.put(array)
+        return self.recording.store.put(self.side.numpy(tensor))
 
     def _after(self, module: Any, args: tuple, kwargs: dict, output: Any) -> Any:
         call = self._stack.pop()
@@ -163,18 +160,18 @@ class Recorder:
 
         def watch(path: str, tensor: Any) -> Any:
             # deep: what the module itself still does with its output is not the output's gradient
-            own = self.side.clone(tensor) if self.deep or id(tensor) in given else tensor
+            own = tensor.clone() if self.deep or id(tensor) in given else tensor
             call.outputs.hold(path, self._put(own))
             if self.side.needs_gradient(own):
-                self.side.on_gradient(own, lambda g: self._arrived(call, path, g))
+                own.register_hook(lambda g: self._arrived(call, path, g))
                 if self.tripled == call.key:
-                    self.side.triple_gradient(own)
+                    own.register_hook(lambda g: g * 3.0)
             return own
 
         changed = replace(output, self.side.is_tensor, watch)
         self.recording.calls[call.key] = call
         return None if changed is output else changed
 
-    def _arrived(self, call: Call, path: str, gradient: np.ndarray) -> None:
-        call.grad_outputs.hold(path, self._keep(gradient))
+    def _arrived(self, call: Call, path: str, gradient: Any) -> None:
+        call.grad_outputs.hold(path, self._put(gradient))
         self.recording.backward_order.append((call.key, path))

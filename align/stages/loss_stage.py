@@ -108,7 +108,7 @@ class _LossJudge:
             if array.dtype.kind != "f":
                 return side.tensor(array)
             leaf[path] = side.leaf(array.astype(dtype))
-            return side.clone(leaf[path])
+            return leaf[path].clone()
 
         with side.default_dtype(dtype), moves or contextlib.nullcontext():
             value = side.loss_of(self.plan, self._output(side, feed), dtype, self.dtype)
