@@ -31,7 +31,7 @@ from align.record import (
 from align.record.batch_slices import Shares  # noqa: E402
 from align.record.request import Request  # noqa: E402
 from sot_paddle import distributed  # noqa: E402
-from sot_paddle.checkpoint import read_tensors  # noqa: E402
+from sot_paddle.checkpoint import read_tensors, write_tensors  # noqa: E402
 from sot_paddle.reading import read_json  # noqa: E402
 
 FAILED = "align: error: "
@@ -63,7 +63,7 @@ def run(folder: Path) -> None:
     apart = _apart(layer)
     every = distributed.gather(losses)
     if dist.get_rank() == 0:
-        batch_slices.write(folder, batch_slices.STATE, runs.tensors(on_paddle, layer))
+        write_tensors(folder / batch_slices.STATE, runs.tensors(on_paddle, layer))
         stamp = {**stamp, "processes": dist.get_world_size()}
         Shares(every, rates, apart, stamp=stamp).write_record(folder)
     dist.barrier()
@@ -87,8 +87,7 @@ def _train(
     def between(step: int) -> None:
         synchronise()
         if step == 0 and dist.get_rank() == 0:
-            found = runs.gradients(on_paddle, layer)
-            batch_slices.write(folder, batch_slices.GRADIENTS, found)
+            write_tensors(folder / batch_slices.GRADIENTS, runs.gradients(on_paddle, layer))
 
     with on_paddle.default_dtype(dtype):
         made = (on_paddle, layer, plan, dtype, dtype, on_paddle.make_optimizer(plan, layer))

@@ -24,9 +24,17 @@ from align.match.name_table import read_table
 from align.match.paired_names import ModuleMap, SideNames, pair_names
 from align.pair import runs, side_records
 from align.pair.isolation import Isolation
-from align.pair.pair import Pair, TrainingRuns, live_training
+from align.pair.pair import Pair, TrainingRuns, live_training, own_tensors
 from align.pair.runs import Models, load, tensors
-from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun, cast, moved_vectors
+from align.record.arrays import (
+    Arrays,
+    BothScores,
+    BothWeights,
+    TrainingRun,
+    cast,
+    moved_vectors,
+    rounded_state,
+)
 from align.record.moved_run import MovedRun
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
@@ -76,8 +84,7 @@ class Setup:
         self.exact = self._exact()
         self.shared: dict[str, Any] = {}
         if plan.shake:
-            trainable = {entry.name for entry in source if not entry.buffer}
-            moved = moved_vectors(self.state, trainable, plan.seed)
+            moved = moved_vectors(self.state, source, plan.seed)
             if self.exact:
                 moved = cast(moved, plan.dtypes[0], "float32")
             for name, value in moved.items():
@@ -143,7 +150,7 @@ class AnyPair(Pair):
         model, setup = models.get(dtype, train), self.setup
         if models.clean.get(dtype) != self.dtype:
             state = setup.state if side is on_torch else to_paddle(setup.weights, setup.state)
-            change = functools.partial(runs.rounded_state, dtype=dtype, rounded=self.dtype)
+            change = functools.partial(rounded_state, dtype=dtype, rounded=self.dtype)
             load(side, model, state, change)
             models.clean[dtype] = self.dtype
         return model
@@ -161,11 +168,7 @@ class AnyPair(Pair):
         """The same with moved weights."""
         model = self.setup.references.get(self.dtype, train)
         self.setup.references.clean.pop(self.dtype, None)
-
-        def change(part: Arrays) -> Arrays:
-            return moves.arrays(runs.rounded_state(part, self.dtype, self.dtype))
-
-        load(on_torch, model, self.setup.state, change)
+        runs.load_moved(on_torch, model, self.setup.state, moves, self.dtype)
         return model
 
     def run_reference(self, dtype: str | None = None, *, deep: bool = False) -> Recording:
@@ -379,16 +382,11 @@ class AnyPair(Pair):
 
     def layer(self, key: str) -> tuple[Any, Any, Arrays]:
         """Paddle layer, PyTorch module and the layer's own tensors, by a call's key."""
-        name = key.partition("#")[0]
-        back = {b: a for a, b in self.setup.modules.to_paddle.items()}
+        name, partner = self._paired(key)
         model = self.setup.references.get(self.dtype, self.plan.train)
-        theirs = on_torch.modules(model).get(back.get(name, ""))
         layer = on_paddle.modules(self.model).get(name)
-        prefix = "" if name == ROOT else f"{name}."
-        live = tensors(on_paddle, self.model)
-        ends = {n: n.removeprefix(prefix) for n in live if n.startswith(prefix)}
-        own = {end: live[n].astype(np.float64) for n, end in ends.items() if "." not in end}
-        return layer, theirs, own
+        own = own_tensors(name, tensors(on_paddle, self.model))
+        return layer, on_torch.modules(model).get(partner), own
 
 
 def _one_percent(array: np.ndarray) -> np.ndarray:

@@ -18,12 +18,12 @@ from align.judge.rate_curves import Curve
 from align.match.mapping import to_paddle
 from align.match.name_table import Table
 from align.match.paired_names import settled
-from align.pair.pair import Ours, Pair, TrainingRuns, steady_elements
+from align.pair.pair import Ours, Pair, TrainingRuns, own_tensors, steady_elements
 from align.pair.side_records import METRIC, scored_output, widened
 from align.record.arrays import Arrays, BothScores, BothWeights
 from align.record.files.dump_meta import Module
 from align.record.files.dump_reading import Dump
-from align.record.recording import ROOT, Recording
+from align.record.recording import Recording
 
 
 class Names:
@@ -186,16 +186,9 @@ class DumpPair(Pair):
 
     def layer(self, key: str) -> tuple[object, object, Arrays]:
         """Stand-ins for the Paddle layer and its partner, and the layer's own tensors."""
-        name = key.partition("#")[0]
-        back = {b: a for a, b in self.setup.modules.to_paddle.items()}
-        prefix = "" if name == ROOT else f"{name}."
-        held = {
-            n.removeprefix(prefix): a.astype(np.float64)
-            for n, a in self.setup.own_state.items()
-            if n.startswith(prefix) and "." not in n.removeprefix(prefix)
-        }
-        theirs = self.setup.theirs.get(back.get(name, ""))
-        return _stand_in(self.setup.own.get(name)), _stand_in(theirs), held
+        (name, partner), setup = self._paired(key), self.setup
+        own = own_tensors(name, setup.own_state)
+        return _stand_in(setup.own.get(name)), _stand_in(setup.theirs.get(partner)), own
 
 
 def _stand_in(module: Module | None) -> object:

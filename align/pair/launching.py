@@ -16,6 +16,7 @@ import numpy as np
 from align.record import batch_slices
 from align.record.batch_slices import Shares
 from align.verdict_process import end_descendants
+from sot_paddle.checkpoint import write_tensors
 
 TIMEOUT_S = 900
 WORKER = Path(__file__).parents[1] / "commands" / "distributed_worker.py"
@@ -46,7 +47,7 @@ def launch(request: Mapping[str, Any], weights: Mapping[str, np.ndarray], proces
         folder = Path(scratch)
         text = json.dumps({**request, "spec": str(Path(request["spec"]).resolve())})
         (folder / "request.json").write_text(text, encoding="utf-8")
-        batch_slices.write(folder, "weights.safetensors", weights)
+        write_tensors(folder / "weights.safetensors", weights)
         run([*launcher(processes, folder), str(WORKER), str(folder)], folder, processes)
         if not (folder / batch_slices.RECORD).is_file():
             raise ValueError(f"distributed: no process left a record; {_last_words(folder)}")

@@ -22,11 +22,11 @@ from align.judge.drift import Track
 from align.judge.noise_band import Kinds, kinds_of
 from align.match.mapping import to_paddle
 from align.match.name_table import Table, read_table
-from align.match.paired_names import ModuleMap, PairedNames, settled
+from align.match.paired_names import PairedNames, settled
 from align.pair import runs
 from align.pair.pair import measured_training
 from align.pair.runs import Models, load, tensors
-from align.record.arrays import Arrays, Entry, TrainingRun, moved_vectors
+from align.record.arrays import Entry, TrainingRun, moved_vectors, rounded_state
 from align.record.files import dump_meta
 from align.record.files.dump_meta import Module
 from align.record.files.dump_reading import Dump
@@ -34,7 +34,7 @@ from align.record.moved_run import MovedRun
 from align.record.recording import Recording
 from align.record.request import Request
 from align.record.run_report import code_of, commit
-from align.record.stored_arrays import Lazy, Store
+from align.record.stored_arrays import Store
 from sot_paddle.reading import sha256_of
 from sot_paddle.runtime import environment_stamp
 
@@ -129,8 +129,7 @@ class OneSide:
     def _shake(self) -> None:
         if not self.plan.shake:
             return
-        trainable = {entry.name for entry in self.entries if not entry.buffer}
-        moved = moved_vectors(self.state, trainable, self.plan.seed)
+        moved = moved_vectors(self.state, self.entries, self.plan.seed)
         for name, value in moved.items():
             self.state.hold(name, self._store.put(value))
         self.record.moved = list(moved)
@@ -168,18 +167,14 @@ class OneSide:
         assert other is not None
         dump_meta.same_request(self.record, other.meta, ("this spec", str(other.path)))
         found = settled(torch, paddle, self._table, self.asked.folder)
-        self._share_masks(found.modules)
-        return found
-
-    def _share_masks(self, modules: ModuleMap) -> None:
         if self.plan.dropout == "exchange":
-            self.masks = Masks(modules.to_paddle, self.plan.seed)
+            self.masks = Masks(found.modules.to_paddle, self.plan.seed)
+        return found
 
     def model(self, dtype: str, rounded: str, train: bool) -> Any:
         """The model of a precision with the weights rounded to ``rounded``."""
         model = self._models.get(dtype, train)
-        state: Lazy = self.state
-        load(self.side, model, state, lambda part: runs.rounded_state(part, dtype, rounded))
+        load(self.side, model, self.state, lambda part: rounded_state(part, dtype, rounded))
         return model
 
     def run(self, dtype: str, rounded: str, *, deep: bool = False) -> Recording:
@@ -202,12 +197,7 @@ class OneSide:
 
         moves = MovedRoundings(asked, dtype)
         model = self._models.get(dtype, train)
-        state: Lazy = self.state
-
-        def change(part: Arrays) -> Arrays:
-            return moves.arrays(runs.rounded_state(part, dtype, dtype))
-
-        load(self.side, model, state, change)
+        runs.load_moved(self.side, model, self.state, moves, dtype)
         return moves, model
 
     def train(self, dtype: str, rounded: str, watch: Watch | None = None) -> TrainingRun:

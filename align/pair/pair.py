@@ -19,7 +19,7 @@ from align.match.mapping import WeightMapping, to_paddle
 from align.match.paired_names import ModuleMap
 from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun
 from align.record.moved_run import MovedRun
-from align.record.recording import Recording
+from align.record.recording import ROOT, Recording
 from align.record.request import Request
 from align.record.results import Comparison
 from align.record.stored_arrays import Lazy
@@ -131,6 +131,19 @@ class Pair:
 
     def layer(self, key: str) -> tuple[Any, Any, Arrays]:
         """Paddle layer, PyTorch module and the layer's own tensors, by a call's key."""
+
+    def _paired(self, key: str) -> tuple[str, str]:
+        """Names of the Paddle layer and of its partner ("" without one), by a call's key."""
+        name = key.partition("#")[0]
+        back = {b: a for a, b in self.setup.modules.to_paddle.items()}
+        return name, back.get(name, "")
+
+
+def own_tensors(name: str, held: Mapping[str, np.ndarray]) -> Arrays:
+    """The tensors of a layer itself, of those of a model, by their last names; in float64."""
+    prefix = "" if name == ROOT else f"{name}."
+    ends = {n: n.removeprefix(prefix) for n in held if n.startswith(prefix)}
+    return {end: held[n].astype(np.float64) for n, end in ends.items() if "." not in end}
 
 
 STATE = ""

@@ -19,7 +19,7 @@ import numpy as np
 
 from align.frameworks.factories import AVERAGE
 from align.frameworks.masks import Masks
-from align.record.arrays import TrainingRun, cast, is_array, replace
+from align.record.arrays import TrainingRun, is_array, replace, rounded_state
 from align.record.recording import Recorder, Recording
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, Store, by_kind, settle
@@ -287,15 +287,6 @@ def train(
     return found
 
 
-def rounded_state(
-    state: Mapping[str, np.ndarray], dtype: str, rounded: str
-) -> Mapping[str, np.ndarray]:
-    """Floating tensors rounded to ``rounded`` and held as ``dtype``; not copied where they are."""
-    if dtype == rounded and all(a.dtype.kind != "f" or a.dtype == dtype for a in state.values()):
-        return state
-    return cast(state, dtype, rounded)
-
-
 _GROUP = 2**22  # numbers of the weights written back to a model at a time
 _LARGE = 2**24  # numbers of a model that is too large to wait for the next collection
 _FLAGS = {"PyTorch": "requires_grad", "Paddle": "stop_gradient"}
@@ -385,6 +376,13 @@ def load(side: Any, model: Any, arrays: Mapping[str, np.ndarray], change: Callab
     """Overwrite tensors group by group, each changed on its way."""
     for part in groups(arrays.items()):
         side.load(model, part if change is None else change(part))
+
+
+def load_moved(
+    side: Any, model: Any, arrays: Mapping[str, np.ndarray], moves: Any, dtype: str
+) -> None:
+    """The same, rounded to a precision and moved by `MovedRoundings`."""
+    load(side, model, arrays, lambda part: moves.arrays(rounded_state(part, dtype, dtype)))
 
 
 def groups(tensors: Iterable[tuple[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:

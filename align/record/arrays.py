@@ -230,26 +230,36 @@ def cast(value: Any, dtype: str, rounded: str) -> Any:
     return replace(value, is_array, one)
 
 
-def moved_vectors(state: Mapping[str, np.ndarray], trainable: set[str], seed: int) -> Arrays:
+def rounded_state(
+    state: Mapping[str, np.ndarray], dtype: str, rounded: str
+) -> Mapping[str, np.ndarray]:
+    """Floating tensors rounded to ``rounded`` and held as ``dtype``; not copied where they are."""
+    if dtype == rounded and all(a.dtype.kind != "f" or a.dtype == dtype for a in state.values()):
+        return state
+    return cast(state, dtype, rounded)
+
+
+def moved_vectors(state: Mapping[str, np.ndarray], entries: Sequence[Entry], seed: int) -> Arrays:
     """Constant vectors moved off their value, so that a forgotten or swapped one shows.
 
     A fresh bias is 0 and a fresh scale 1 in both models, whatever the port does with it.
 
     Args:
         state: the reference's tensors.
-        trainable: names of its parameters.
+        entries: of its state dict.
         seed: of the draws.
 
     Returns:
         The tensors that moved.
     """
+    parameters = {entry.name for entry in entries if not entry.buffer}
     rng = np.random.default_rng(seed)
     moved: Arrays = {}
     for name, value in state.items():
         constant = value.size > 1 and value.dtype.kind == "f" and value.min() == value.max()
         if constant and name.endswith("running_var"):
             moved[name] = rng.uniform(0.5, 1.5, value.shape).astype(value.dtype)
-        elif constant and (name in trainable or name.endswith("running_mean")):
+        elif constant and (name in parameters or name.endswith("running_mean")):
             moved[name] = (value + 0.1 * rng.normal(size=value.shape)).astype(value.dtype)
     return moved
 

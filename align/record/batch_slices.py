@@ -15,7 +15,7 @@ from align.record.arrays import is_array, leaves, replace
 from align.record.files.dump_meta import described
 from align.record.request import Request
 from align.record.stored_arrays import Store
-from sot_paddle.checkpoint import read_tensors, write_tensors
+from sot_paddle.checkpoint import read_tensors
 from sot_paddle.reading import read_json
 
 GRADIENTS, STATE, RECORD = "gradients.safetensors", "state.safetensors", "record.json"
@@ -131,11 +131,6 @@ class Shares:
         held = {"losses": self.losses, "rates": self.rates, "apart": self.apart}
         text = json.dumps({**held, "stamp": dict(self.stamp)})
         (folder / RECORD).write_text(text, encoding="utf-8")
-
-
-def write(folder: Path, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write tensors, one at a time."""
-    write_tensors(folder / name, arrays)
 
 
 def read(folder: Path) -> Shares:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +19,11 @@ from align.judge import bounds
 from align.judge.comparator import compare_arrays
 from align.judge.judging import each, largest
 from align.match.mapping import to_paddle
-from align.pair import runs
 from align.pair.any_pair import AnyPair, Setup
 from align.pair.launching import launch
 from align.pair.slice_passes import Slices
 from align.record import batch_slices
-from align.record.arrays import TrainingRun
+from align.record.arrays import TrainingRun, rounded_state
 from align.record.batch_slices import Shares
 from align.record.request import DTYPES, Request
 from align.record.results import (
@@ -50,7 +48,7 @@ _ROUNDING = (
 
 
 def distributed(
-    spec_path: Path, request: Request, processes: int, dtype: str = ""
+    spec_path: Path, request: Request, processes: int
 ) -> tuple[StepResult, list[Divergence]]:
     """Train a spec's Paddle layer in N processes and compare with one.
 
@@ -58,15 +56,16 @@ def distributed(
         spec_path: the spec, which every process reads.
         request: what `align.commands.spec.read_spec` made of it.
         processes: at least 2; the batch must be a multiple.
-        dtype: "float64" or "float32"; by default the first of the spec's that is one of them.
 
     Returns:
-        The result of step "distributed", and the first divergence with its cause.
+        The result of step "distributed", in the first of the spec's precisions that is "float64" or
+        "float32", and the first divergence with its cause.
 
     Raises:
         ValueError: no loss, optimizer or steps; a batch that cannot be cut; a process that died.
     """
-    plan = batch_slices.plan_of(request, dtype or _precision(request))
+    dtype = next((one for one in request.dtypes if one in DTYPES), "float64")
+    plan = batch_slices.plan_of(request, dtype)
     _check(plan, processes)
     setup = Setup(plan)
     pair = AnyPair(setup, plan.dtypes[0])
@@ -77,12 +76,8 @@ def distributed(
     return compare(pair, launch(asked, weights, processes), processes)
 
 
-def _precision(request: Request) -> str:
-    return next((one for one in request.dtypes if one in DTYPES), "float64")
-
-
 def _rounded(state: Mapping[str, np.ndarray], name: str, dtype: str) -> np.ndarray:
-    return runs.rounded_state({name: state[name]}, dtype, dtype)[name]
+    return rounded_state({name: state[name]}, dtype, dtype)[name]
 
 
 def _check(plan: Request, processes: int) -> None:
@@ -244,7 +239,7 @@ def _controls(judge: _DistributedJudge, found: Shares, slices: Slices) -> list[C
         "the first process's gradients alone": lambda: judge.planted(slices.gradients[0]),
         "one process on its own": lambda: iter([judge.same({name: 1e-3})]),
     }
-    return [judged_control(title, chain(make()), "processes") for title, make in faults.items()]
+    return [judged_control(title, make(), "processes") for title, make in faults.items()]
 
 
 def _times(arrays: Mapping[str, np.ndarray], factor: float) -> Lazy:
