@@ -1,8 +1,7 @@
-"""A training of each framework that can be moved and continued, and faults of such a move."""
+"""A training of each framework that can be moved and continued."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -105,24 +104,3 @@ def apart(ours, reference, without: tuple[str, ...] = ()) -> float:
         return max(apart(ours[name], reference[name]) for name in names)
     ours, reference = np.asarray(ours), np.asarray(reference)
     return float(np.abs(ours - reference).max() / (np.abs(reference).max() or 1.0))
-
-
-def lost_count(state: OptimizerState) -> OptimizerState:
-    return dataclasses.replace(state, steps=dict.fromkeys(state.steps, 0))
-
-
-def swapped(state: OptimizerState) -> OptimizerState:
-    positive = {name: np.abs(a) for name, a in state.moments["moment1"].items()}
-    held = {"moment1": state.moments["moment2"], "moment2": positive}
-    return dataclasses.replace(state, moments=held)
-
-
-def transposed(state: OptimizerState) -> OptimizerState:
-    """The moments of the first square weight."""
-    shapes = {name: a.shape for name, a in state.moments["moment1"].items()}
-    square = next(n for n, s in shapes.items() if len(s) == 2 and s[0] == s[1])
-    held = {
-        kind: {n: a.T.copy() if n == square else a for n, a in arrays.items()}
-        for kind, arrays in state.moments.items()
-    }
-    return dataclasses.replace(state, moments=held)

@@ -13,14 +13,7 @@ from align.weights.optimizer.optimizer_state import convert
 from align.weights.optimizer.optimizer_torch import from_torch, to_torch
 from sot_paddle.train.optimizer import HFAdamW
 from sot_torch_ref.train.optimizer import HFAdamW as TorchHFAdamW
-from tests.align.weights.both_runs import (
-    PaddleRun,
-    TorchRun,
-    apart,
-    lost_count,
-    swapped,
-    transposed,
-)
+from tests.align.weights.both_runs import PaddleRun, TorchRun, apart
 
 DECAY = 2.0**-7  # exact in float32, as Paddle's kernels hold it
 MOMENTUM = 0.875
@@ -148,20 +141,6 @@ def test_a_run_begun_in_paddle_goes_on_in_pytorch(kind):
     reference.put(convert(ours.take(), Way("torch")))
     assert apart(ours.steps([BATCH] * AFTER), reference.steps([BATCH] * AFTER)) < 1e-14
     assert apart(ours.weights(), Way("paddle").arrays(reference.weights())) < 1e-14
-
-
-@pytest.mark.parametrize("fault", [lost_count, swapped, transposed, None])
-@pytest.mark.parametrize("kind", ["adamw", "hf_adamw"])
-def test_a_wrong_move_shows(begun, kind, fault):
-    """The comparison that passes above fails with each of these: it is not blind to them."""
-    reference, weights, moved = begun(kind)
-    ours = paddle_run(kind).load(weights)
-    ours.put(fault(moved) if fault else moved)
-    if fault is None:
-        ours.schedule.step()  # the schedule is one step ahead
-    expected = reference.steps([BATCH] * AFTER)
-    assert apart(ours.steps([BATCH] * AFTER), expected) > 1e-5
-    assert apart(ours.weights(), Way("paddle").arrays(reference.weights())) > 1e-4
 
 
 @pytest.mark.parametrize(
