@@ -263,11 +263,11 @@ def _meant(name: str, known: list[str]) -> str:
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 
-def first_names(names: Iterable[str]) -> str:
-    """The first five names, and how many more there are."""
+def some(names: Iterable[str]) -> str:
+    """The first eight names, and how many more there are."""
     names = list(names)
-    rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + rest
+    rest = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + rest
 
 
 def _matches(value: object, annotation: object) -> bool:

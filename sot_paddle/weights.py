@@ -28,7 +28,7 @@ from sot_paddle.config import (
     HEAD_QKV_BIAS,
     NORMALIZATIONS,
     EncoderConfig,
-    first_names,
+    some,
 )
 from sot_paddle.heads.adapter_pooler import AdapterConfig
 from sot_paddle.reading import named_in_refusals
@@ -73,7 +73,7 @@ def _check_names(path: Path, tensors: Tensors, own: Mapping, absent: set[str]) -
     unexpected = sorted(set(tensors) - set(own))
     if unexpected:
         raise ValueError(
-            f"{path} holds tensors that this model has not: {first_names(unexpected)}; "
+            f"{path} holds tensors that this model has not: {some(unexpected)}; "
             "build the model that the file was made for"
         )
     missing = [name for name in own if name not in tensors]
@@ -83,7 +83,7 @@ def _check_names(path: Path, tensors: Tensors, own: Mapping, absent: set[str]) -
         fresh |= {name for name in missing if name.startswith(_HEAD_PREFIX)}
     lost = [name for name in missing if name not in fresh]
     if lost:
-        raise ValueError(f"{path} lacks {first_names(lost)}")
+        raise ValueError(f"{path} lacks {some(lost)}")
     return missing
 
 
@@ -229,7 +229,7 @@ def load_weights(model: nn.Layer, path: str | Path) -> list[str]:
         target = own[name]
         paddle.assign(_tensor(tensors[name]).astype(target.dtype), output=target)
     if missing:
-        _LOG.warning("%s has no %s: left as initialised", path, first_names(missing))
+        _LOG.warning("%s has no %s: left as initialised", path, some(missing))
     untold = unstated_options(metadata, model, has_head=has_head)
     if untold:
         _LOG.warning("%s does not state %s: the model's are taken", path, ", ".join(untold))

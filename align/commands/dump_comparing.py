@@ -12,8 +12,8 @@ from align.match.paired_names import table_of
 from align.pair.dump_pair import DumpPair, Names
 from align.record.files.dump_meta import SIDES, same_request
 from align.record.files.dump_reading import Dump
-from align.record.results import some
 from align.record.run_report import Report, described, origin
+from sot_paddle.config import some
 from sot_paddle.runtime import environment_stamp
 
 

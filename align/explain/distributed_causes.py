@@ -16,7 +16,7 @@ from align.frameworks import on_paddle
 from align.pair.any_pair import AnyPair
 from align.pair.slice_passes import Slices
 from align.record.batch_slices import Shares
-from align.record.results import some
+from sot_paddle.config import some
 
 REMAINS = 0.01  # part of the gradients that an explanation may leave open
 BUDGET = 10  # trials

@@ -15,7 +15,8 @@ from align.judge.distance import CEILING
 from align.judge.noise_band import FLOOR, ILL_CONDITIONED, Find, NoiseBand
 from align.judge.spread import FALSE_ALARM, KERNELS
 from align.record.arrays import UNIT
-from align.record.results import Comparison, Tolerance, some
+from align.record.results import Comparison, Tolerance
+from sot_paddle.config import some
 
 UNCERTAIN = 0.25
 """A pair's band as wide as this judges nothing: such a tensor is left out of float32."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -382,12 +382,3 @@ def _stamp_problems(stamps: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if names["ours"].casefold() == names["reference"].casefold():
         return [f"both sides were computed by {names['ours']}: nothing is proved"]
     return []
-
-
-SHOWN_NAMES = 8
-
-
-def some(names: Sequence[str]) -> str:
-    """The first names and how many more there are."""
-    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
-    return ", ".join(names[:SHOWN_NAMES]) + more

@@ -21,8 +21,9 @@ from align.judge.comparator import compare_arrays, within
 from align.pair.any_pair import AnyPair
 from align.record.arrays import is_low
 from align.record.recording import ROOT, Call, Recording
-from align.record.results import Comparison, Divergence, StepResult, Tolerance, some
+from align.record.results import Comparison, Divergence, StepResult, Tolerance
 from align.stages.stages import fault, judged_control
+from sot_paddle.config import some
 
 FAULT = 0.04  # what the controls plant
 TINY = {"bfloat16": 2.0**-10, "float16": 2.0**-13}

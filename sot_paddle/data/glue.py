@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sot_paddle.config import first_names
+from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import SplitFile, Task, get_task, resolve_split
 from sot_paddle.data.tsv import Table, bad_row, decoded_lines, read_table
@@ -122,7 +122,7 @@ def _locate(folder: Path, task: Task, split: str) -> SplitFile:
         raise DataError(f"{asked}, which {kind}; give the folder that holds the task's files")
     held = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
     hint = f"; did you mean {folder / task.title}?" if f"{task.title}/" in held else ""
-    raise DataError(f"{asked}, which holds {first_names(held) or 'nothing'}{hint}")
+    raise DataError(f"{asked}, which holds {some(held) or 'nothing'}{hint}")
 
 
 def _member_ids(path: Path) -> set[tuple[str, ...]]:

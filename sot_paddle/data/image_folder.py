@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sot_paddle.config import first_names
+from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_sources import FolderSource
 from sot_paddle.reading import shown
@@ -43,7 +43,7 @@ def read_split(root: str | Path, split: str) -> FolderSource:
     if not root.is_dir():
         found = "a file" if root.exists() else "nothing there"
     else:
-        found = first_names(sorted(entry.name for entry in root.iterdir())) or "an empty folder"
+        found = some(sorted(entry.name for entry in root.iterdir())) or "an empty folder"
     raise DataError(
         f"{root}: expected a folder with {' or '.join(names)} in it (train/<class>/*, "
         f"val/<class>/*), got: {found}; name the folder above {split}"
@@ -72,7 +72,7 @@ def read_class_folders(folder: str | Path) -> FolderSource:
     if stray:
         raise DataError(
             f"{folder}: expected class folders only, got {len(stray)} image(s) beside them: "
-            f"{first_names(sorted(stray))}; move each into the folder of its class"
+            f"{some(sorted(stray))}; move each into the folder of its class"
         )
     if not classes:
         raise DataError(
@@ -83,7 +83,7 @@ def read_class_folders(folder: str | Path) -> FolderSource:
     if empty:
         raise DataError(
             f"{folder}: expected images ({' '.join(EXTENSIONS)}) in every class folder, got none "
-            f"in {len(empty)} of {len(classes)}: {first_names(empty)}; remove these folders or "
+            f"in {len(empty)} of {len(classes)}: {some(empty)}; remove these folders or "
             "fill them"
         )
     labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(images) for images in files])
@@ -132,7 +132,7 @@ def read_train_val(root: str | Path) -> tuple[FolderSource, FolderSource]:
         "train": set(val.classes) - set(train.classes),
     }
     differences = [
-        f"{len(names)} not in {split}: {first_names(sorted(names))}"
+        f"{len(names)} not in {split}: {some(sorted(names))}"
         for split, names in missing.items()
         if names
     ]

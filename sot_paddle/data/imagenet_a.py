@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sot_paddle.config import first_names
+from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
 
 IMAGENET_CLASSES = 1000
@@ -68,7 +68,7 @@ def require_synsets(classes: Sequence[str], where: object = "ImageNet-A") -> Non
     missing = sorted(set(SYNSETS) - set(classes))
     foreign = sorted(set(classes) - set(SYNSETS))
     parts = [
-        f"{len(names)} {kind} ({first_names(names)})"
+        f"{len(names)} {kind} ({some(names)})"
         for kind, names in (("missing", missing), ("that are not among them", foreign))
         if names
     ]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sot_paddle.config import first_names
+from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
 from sot_paddle.reading import LARGEST_JSON, field_of, read_json, read_text
 
@@ -94,7 +94,7 @@ class _Refusals:
 
 def refuse_folder(folder: Path, wanted: str) -> NoReturn:
     """Say what a folder holds in place of a vocabulary."""
-    held = first_names(sorted(path.name for path in folder.iterdir())) or "nothing"
+    held = some(sorted(path.name for path in folder.iterdir())) or "nothing"
     raise DataError(f"expected {wanted} in {folder}, which holds {held}")
 
 

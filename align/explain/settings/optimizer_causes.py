@@ -24,7 +24,7 @@ from align.frameworks import stepping_torch
 from align.frameworks.object_options import differing, options
 from align.judge.update_judging import SideTrace, UpdateJudge
 from align.pair.update_sides import Change, UpdateSides
-from align.record.results import some
+from sot_paddle.config import some
 
 TRIALS = 12
 

@@ -17,7 +17,7 @@ from align.judge.rate_curves import Curve, compare_curves
 from align.pair import schedule_sides as sides
 from align.pair.any_pair import AnyPair
 from align.pair.schedule_sides import ScheduleSide
-from align.record.results import some
+from sot_paddle.config import some
 
 TRIALS = 12
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from align.weights.engine.conversion_plan import ConversionPlan, by_reason, listed
+from align.weights.engine.conversion_plan import ConversionPlan, by_reason
 from align.weights.engine.known_models import CLASS_SCORES, WORD_SCORES, known_traits
 from sot_paddle.backbones.token_geometry import staged_grid, third_stride, whole_patch
+from sot_paddle.config import some
 from sot_paddle.resampling import (
     is_sinusoid,
     resample_bias_table,
@@ -92,7 +93,7 @@ def adapt(shapes: Shapes, wanted: Shapes, read: Callable[[str], np.ndarray]) -> 
     if missing or extra:
         what = (("lacks", missing), ("has what the model lacks:", extra))
         raise ValueError(
-            f"the backbone {'; '.join(f'{verb} {listed(n)}' for verb, n in what if n)}: build the "
+            f"the backbone {'; '.join(f'{verb} {some(n)}' for verb, n in what if n)}: build the "
             "model with the depth and options the file was made with"
         )
     changes = {

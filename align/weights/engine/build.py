@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from align.weights.engine.conversion_plan import ConversionPlan, PlanEntry, listed
+from align.weights.engine.conversion_plan import ConversionPlan, PlanEntry
 from align.weights.engine.layout import HeadTable, Layout, Row
 from align.weights.engine.naming import (
     Slot,
@@ -28,6 +28,7 @@ from align.weights.engine.naming import (
 )
 from align.weights.engine.registry import LAYOUTS, find_table, recognise, reference_table
 from align.weights.engine.transforms import KINDS
+from sot_paddle.config import some
 
 __all__ = ["LAYOUTS", "build_plan", "plan_with"]
 
@@ -216,7 +217,7 @@ def _match(
     used = {name for slot in expected for name in slot.sources}
     unmapped = [name for name in shapes if name not in used and name not in ignored]
     parts = (("unmapped", unmapped), ("missing", missing), ("doubly mapped", doubled))
-    return pairs, "; ".join(f"{what}: {listed(names)}" for what, names in parts if names)
+    return pairs, "; ".join(f"{what}: {some(names)}" for what, names in parts if names)
 
 
 def _lonely(expected: Sequence[Slot], pairs: Sequence[tuple[str, Slot]]) -> list[str]:
@@ -268,9 +269,6 @@ def _entry(source: str, slot: Slot, shape: tuple[int, ...]) -> PlanEntry:
     return PlanEntry(source, slot.destination, transform.name, shape, made, kind, part)
 
 
-_SHOWN = 6  # tensors in one message
-
-
 def solve_sizes(
     tensors: Sequence[tuple[str, Row, tuple[int, ...]]], known: Mapping[str, int], *, reverse: bool
 ) -> dict[str, int]:
@@ -305,9 +303,8 @@ def solve_sizes(
         if not _fits(axes, shape, sizes)
     ]
     if wrong:
-        more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         origin = "; config.json states some of the sizes" if known else ""
-        raise ValueError(f"wrong shape: {', '.join(wrong[:_SHOWN])}{more}{origin}")
+        raise ValueError(f"wrong shape: {some(wrong)}{origin}")
     return sizes
 
 

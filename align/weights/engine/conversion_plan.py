@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from align.weights.engine.transforms import KINDS
-
-_SHOWN = 8  # names in one message
+from sot_paddle.config import some
 
 
 @dataclass(frozen=True)
@@ -90,9 +89,9 @@ class ConversionPlan:
         unknown = [name for name in arrays if name not in planned and name not in self.ignored]
         missing = [name for name in planned if name not in arrays]
         if unknown:
-            raise ValueError(f"not in the plan: {listed(unknown)}")
+            raise ValueError(f"not in the plan: {some(unknown)}")
         if missing and not partial:
-            raise ValueError(f"missing: {listed(missing)}")
+            raise ValueError(f"missing: {some(missing)}")
         for name, entry in planned.items():
             if name in arrays and tuple(arrays[name].shape) != entry.source_shape:
                 raise ValueError(
@@ -158,7 +157,7 @@ class ConversionPlan:
         entries = self.grouped[destination]
         lacking = [entry.source for entry in entries if entry.source not in arrays]
         if lacking:
-            raise ValueError(f"{destination} needs {listed(lacking)} as well")
+            raise ValueError(f"{destination} needs {some(lacking)} as well")
         if not self.reverse:
             (entry,) = entries
             return KINDS[entry.kind].forward(_piece(arrays[entry.source], entry.part))
@@ -172,12 +171,6 @@ def _piece(array: np.ndarray, part: tuple[int, int] | None) -> np.ndarray:
     index, count = part
     length = array.shape[0] // count
     return array[index * length : (index + 1) * length]
-
-
-def listed(names: Sequence[str]) -> str:
-    """Join names for a message; of many, the first few and a count."""
-    shown = ", ".join(names[:_SHOWN])
-    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def by_reason(reasons: Mapping[str, str]) -> list[str]:

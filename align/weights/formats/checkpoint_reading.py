@@ -11,12 +11,13 @@ import numpy as np
 
 from align.weights.engine.adapting import adapt
 from align.weights.engine.build import build_plan
-from align.weights.engine.conversion_plan import ConversionPlan, by_reason, listed
+from align.weights.engine.conversion_plan import ConversionPlan, by_reason
 from align.weights.engine.known_models import registry_name
 from align.weights.engine.layout import Layout
 from align.weights.engine.registry import TABLES, find_table, fits, recognise
 from align.weights.formats.source import Source, Unpacking, open_source
 from sot_paddle.checkpoint import FORMAT
+from sot_paddle.config import some
 from sot_paddle.reading import named_in_refusals
 
 _LOG = logging.getLogger(__name__)
@@ -170,4 +171,4 @@ def _fit(
 
 def _fresh_note(fresh: tuple[str, ...]) -> list[str]:
     count = f"{len(fresh)} tensors" if len(fresh) > 1 else "1 tensor"
-    return [f"left at initialisation: {listed(fresh)} ({count})"] if fresh else []
+    return [f"left at initialisation: {some(fresh)} ({count})"] if fresh else []

@@ -16,9 +16,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from align.weights.engine.conversion_plan import ConversionPlan, listed
+from align.weights.engine.conversion_plan import ConversionPlan
 from align.weights.engine.known_models import known_traits
 from align.weights.optimizer.optimizer_torch import group_names, param_groups
+from sot_paddle.config import some
 from sot_paddle.reading import read_json
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -100,7 +101,7 @@ def trained_names(plan: ConversionPlan, order: Sequence[str] | None) -> list[str
     lost = [name for name in plan.ignored if not name.endswith((*BUFFERS, *CONSTANTS))]
     if lost:
         raise ValueError(
-            f"{plan.model} has no place for {listed(lost)}: what was learnt about them is lost; "
+            f"{plan.model} has no place for {some(lost)}: what was learnt about them is lost; "
             "convert the weights alone (tools/convert_weights.py), or name the model that was "
             "trained"
         )

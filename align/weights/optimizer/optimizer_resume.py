@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from align.weights.engine.conversion_plan import listed
 from align.weights.optimizer.optimizer_accumulators import stored_arrays, stored_counters
 from align.weights.optimizer.optimizer_differences import require_same
 from align.weights.optimizer.optimizer_state import OptimizerState
@@ -31,6 +30,7 @@ from align.weights.optimizer.optimizer_trainer import (
     trained_groups,
 )
 from sot_paddle.checkpoint import Tensors, as_tensors, read_tensors, write_tensors
+from sot_paddle.config import some
 from sot_paddle.failures import NonFiniteState, StorageFailure
 from sot_paddle.train import checkpointing
 
@@ -128,7 +128,7 @@ def _check_state(
     trained = {name.rpartition("/")[0] for name in like.arrays}
     odd = sorted(trained ^ set(state.names))
     if odd:
-        raise ValueError(f"{like.folder} trains other weights than this state: {listed(odd)}")
+        raise ValueError(f"{like.folder} trains other weights than this state: {some(odd)}")
 
 
 def _rate(state: OptimizerState) -> float:
@@ -182,7 +182,7 @@ def _fitted(like: Tensors, arrays: Mapping[str, np.ndarray], what: str) -> Tenso
     """Arrays in the order and the dtypes of others, one to one."""
     odd = sorted(set(like) ^ set(arrays))
     if odd:
-        raise ValueError(f"{what}: {listed(odd)} on one side only: not a state of that run's model")
+        raise ValueError(f"{what}: {some(odd)} on one side only: not a state of that run's model")
     made = {}
     for name, spec in like.specs.items():
         array = np.asarray(arrays[name])

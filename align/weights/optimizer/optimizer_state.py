@@ -16,8 +16,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from align.weights.engine.conversion_plan import ConversionPlan, listed
+from align.weights.engine.conversion_plan import ConversionPlan
 from sot_paddle.checkpoint import require_numbers
+from sot_paddle.config import some
 
 MOMENTS: Mapping[str, tuple[str, ...]] = {
     "adamw": ("moment1", "moment2"),
@@ -292,10 +293,10 @@ def _regrouped(
         for target in targets[name]:
             pieces = sources[target]
             if len({group_of.get(piece) for piece in pieces}) > 1:
-                raise ValueError(f"{target} is joined from {listed(pieces)} of different groups")
+                raise ValueError(f"{target} is joined from {some(pieces)} of different groups")
             counts = {state.steps.get(piece) for piece in pieces}
             if len(counts) > 1:
-                raise ValueError(f"{target} is joined from {listed(pieces)} of different counts")
+                raise ValueError(f"{target} is joined from {some(pieces)} of different counts")
             groups[index][target] = None
             if name in state.steps:
                 steps[target] = state.steps[name]
@@ -328,4 +329,4 @@ def _check_options(group: Group) -> None:
 
 def _refuse(what: str, names: Sequence[str]) -> None:
     if names:
-        raise ValueError(f"optimizer state: {what}: {listed(list(names))}")
+        raise ValueError(f"optimizer state: {what}: {some(list(names))}")

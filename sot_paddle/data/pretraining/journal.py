@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sot_paddle.atomic import write_atomically
-from sot_paddle.config import first_names
+from sot_paddle.config import some
 from sot_paddle.data.errors import DataError
 from sot_paddle.reading import read_object, shown
 
@@ -66,7 +66,7 @@ class Journal:
         if names:
             raise DataError(
                 f"{shown(self.folder)}: expected an empty folder or a preparation to continue, "
-                f"found {first_names(names)}; choose another folder"
+                f"found {some(names)}; choose another folder"
             )
 
     def _require_same(self, saved: Mapping[str, Any]) -> None:

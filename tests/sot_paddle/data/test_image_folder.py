@@ -101,7 +101,7 @@ def test_a_root_that_is_not_there_or_a_file(tmp_path: Path) -> None:
 
 def test_many_differences_are_counted_and_only_some_named(tmp_path: Path) -> None:
     fill(tmp_path, "val/a/1.jpg", "train/a/1.jpg", *(f"train/c{k}/1.jpg" for k in range(9)))
-    with pytest.raises(DataError, match="9 not in val: c0, c1, c2, c3, c4 and 4 more"):
+    with pytest.raises(DataError, match="9 not in val: c0, c1, .*, c7 and 1 more"):
         read_train_val(tmp_path)
 
 
