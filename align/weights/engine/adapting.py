@@ -105,11 +105,12 @@ def adapt(shapes: Shapes, wanted: Shapes, read: Callable[[str], np.ndarray]) -> 
     return Adaptation(changes, dropped, fresh)
 
 
+def _under(start: str, side: Shapes) -> Shapes:
+    return {name: shape for name, shape in side.items() if name.startswith(start)}
+
+
 def _drop_embed(shapes: Shapes, wanted: Shapes) -> dict[str, str]:
-    ours, theirs = (
-        {name: shape for name, shape in side.items() if name.startswith("embed.")}
-        for side in (wanted, shapes)
-    )
+    ours, theirs = (_under("embed.", side) for side in (wanted, shapes))
     if set(ours) != set(theirs):
         return dict.fromkeys(theirs, "the model has another token embedding")
     odd = next((name for name in ours if ours[name] != theirs[name]), None)
@@ -120,10 +121,7 @@ def _drop_embed(shapes: Shapes, wanted: Shapes) -> dict[str, str]:
 
 
 def _drop_head(shapes: Shapes, wanted: Shapes) -> dict[str, str]:
-    ours, theirs = (
-        {name: shape for name, shape in side.items() if name.startswith("head.")}
-        for side in (wanted, shapes)
-    )
+    ours, theirs = (_under("head.", side) for side in (wanted, shapes))
     if set(ours) != set(theirs):
         return dict.fromkeys(theirs, "the model has another head")
     odd = {name.rpartition(".")[0] for name in ours if ours[name] != theirs[name]}
@@ -203,12 +201,10 @@ def shapes_for(
     """
     shapes = plan.destination_shapes
     traits = known_traits(plan.model)
-    for option, value in (("img-size", img_size), ("window-size", window_size)):
-        if value is not None and not traits.embed:
+    asked = {"img-size": img_size, "window-size": window_size, "num-classes": num_classes}
+    for option, value in asked.items():
+        if value is not None and not traits.embed and option != "num-classes":
             raise ValueError(f"--{option} is for image models, and {plan.model!r} is none")
-    for option, value in (
-        ("img-size", img_size), ("window-size", window_size), ("num-classes", num_classes)
-    ):  # fmt: skip
         if value is not None and value < 1:
             raise ValueError(f"--{option} must be at least 1, got {value}")
     if window_size is not None and traits.family != "swin":

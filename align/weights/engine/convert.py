@@ -248,17 +248,15 @@ class _Job:
 
     def _write_weights(self, path: Path) -> None:
         with ThreadPoolExecutor(_AHEAD + 1) as beside:
-            self._write(path, self._tensors(beside))
-
-    def _write(self, path: Path, tensors: Tensors) -> None:
-        if path.suffix in TORCH_SUFFIXES:
+            tensors = self._tensors(beside)
+            if path.suffix not in TORCH_SUFFIXES:
+                write_tensors(path, tensors, self._metadata())
+                return
             keys = self.table.written_under
             if keys:
                 self.notes.append(f"the state dict is written under {' and '.join(keys)}")
             with atomic_file(path) as handle:
                 write_torch(path, handle, tensors, keys)
-        else:
-            write_tensors(path, tensors, self._metadata())
 
     def _tensors(self, beside: ThreadPoolExecutor) -> Tensors:
         """The destination's tensors, each converted, checked and recorded when it is drawn.
@@ -303,11 +301,9 @@ class _Job:
         if name in self.plan.counters:
             return np.zeros((), np.int64)
         array = self.plan.convert(name, self.source.tensors)
-        require_numbers(self._named(name), array, self.source.path)
+        named = " + ".join(entry.source for entry in self.plan.grouped[name])
+        require_numbers(named, array, self.source.path)
         return self.changes[name].make(array) if name in self.changes else array
-
-    def _named(self, name: str) -> str:
-        return " + ".join(entry.source for entry in self.plan.grouped[name])
 
     def _record(self, name: str, array: np.ndarray) -> dict[str, Any]:
         entries = self.plan.grouped.get(name, ())

@@ -65,11 +65,15 @@ def find_table(layout: str, model: str) -> Layout:
         if fits(table, model):
             return table
     models = [name for name in MODELS if any(fits(table, name) for table in TABLES[layout])]
-    layouts = [name for name, tables in TABLES.items() if any(fits(t, model) for t in tables)]
     raise ValueError(
         f"layout {layout!r} is for {', '.join(models)}, not for {model!r}; its layouts are"
-        f" {', '.join(layouts)}"
+        f" {', '.join(layouts_of(model))}"
     )
+
+
+def layouts_of(model: str) -> list[str]:
+    """The layouts that a model may come in, the usual one first."""
+    return [name for name, tables in TABLES.items() if any(fits(t, model) for t in tables)]
 
 
 def fits(table: Layout, model: str) -> bool:

@@ -14,7 +14,7 @@ from align.weights.engine.build import build_plan
 from align.weights.engine.conversion_plan import ConversionPlan, by_reason
 from align.weights.engine.known_models import registry_name
 from align.weights.engine.layout import Layout
-from align.weights.engine.registry import TABLES, find_table, fits, recognise
+from align.weights.engine.registry import find_table, layouts_of, recognise
 from align.weights.formats.source import Source, Unpacking, open_source
 from sot_paddle.checkpoint import FORMAT
 from sot_paddle.config import some
@@ -58,7 +58,7 @@ def read_as_paddle(place: Path, model: str) -> Mapping[str, np.ndarray]:
         ValueError: not a checkpoint, or one that does not fit the model.
     """
     source = open_source(place, Unpacking())
-    usual = next(name for name, tables in TABLES.items() if any(fits(t, model) for t in tables))
+    usual = layouts_of(model)[0]
     layout, side = recognise(source.tensors.shapes, first=usual)
     if side == "paddle":
         return source.tensors
@@ -112,11 +112,7 @@ def read_for_model(
 
 
 def _unpacking(layout: str, model: str, ema: bool | None) -> Unpacking:
-    tables: list[Layout] = (
-        [find_table(layout, model)]
-        if layout
-        else [table for tables in TABLES.values() for table in tables if fits(table, model)]
-    )
+    tables = [find_table(name, model) for name in ([layout] if layout else layouts_of(model))]
     merged = {
         key: tuple(dict.fromkeys(name for table in tables for name in getattr(table, key)))
         for key in ("containers", "averaged", "wrappers")
@@ -134,14 +130,12 @@ def _plan(source: Source, layout: str, model: str) -> ConversionPlan | None:
             raise ValueError(f"is in Paddle's names already; leave the layout {layout!r} out")
         return None
     if not layout and not found:
-        candidates = [name for name, ts in TABLES.items() if any(fits(t, model) for t in ts)]
         raise ValueError(
             "its tensors have the names of no known layout (first:"
             f" {next(iter(shapes))!r}); name the layout to see what does not fit:"
-            f" {', '.join(candidates)}"
+            f" {', '.join(layouts_of(model))}"
         )
-    layout = layout or found
-    return build_plan(layout, model, shapes)
+    return build_plan(layout or found, model, shapes)
 
 
 def _fit(

@@ -12,7 +12,7 @@ _NO_PATCHES = "the token embedding replaces the patches"
 
 def _layout(description: str, written_under: tuple[str, ...] = ()) -> Layout:
     scores = linear("head", "head.cls_fc", "K", "C")
-    embed: tuple[Row, ...] = patches("patch_embed", "embed", "C", norm=False)
+    embed: tuple[Row, ...] = patches("patch_embed", "C", norm=False)
     return Layout(
         description=description,
         family="vit",

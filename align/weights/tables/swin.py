@@ -26,7 +26,7 @@ def _layout(
     ignored: Mapping[str, str] | None = None,
     written_under: tuple[str, ...] = (),
 ) -> Layout:
-    embed = patches("patch_embed", "embed", "C0", norm=True)
+    embed = patches("patch_embed", "C0", norm=True)
     scores = linear(head, "head.word_fc", "K", "C{last}")
     return Layout(
         description=description,

@@ -78,5 +78,5 @@ def own_embeds(width: str, *, patch_norm: bool) -> Mapping[str, tuple[Row, ...]]
         "resnet": _resnet(width),
         "inception": _inception(width),
         "nonlocal": _nonlocal(width),
-        "patch": patches("embed", "embed", width, norm=patch_norm),
+        "patch": patches("embed", width, norm=patch_norm),
     }

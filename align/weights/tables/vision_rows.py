@@ -115,12 +115,12 @@ def swin(stages: str, shift: int) -> tuple[Row, ...]:
     )
 
 
-def patches(source: str, destination: str, width: str, *, norm: bool) -> tuple[Row, ...]:
+def patches(source: str, width: str, *, norm: bool) -> tuple[Row, ...]:
     """Patch embedding: a convolution as wide as its stride, with a LayerNorm in Swin."""
     option = {"optional": True, "together": "patch_norm"}
     return (
-        *conv(f"{source}.proj", f"{destination}.proj", (width, "X", "p", "p")),
-        *(layer_norm(f"{source}.norm", f"{destination}.norm", width, **option) if norm else ()),
+        *conv(f"{source}.proj", "embed.proj", (width, "X", "p", "p")),
+        *(layer_norm(f"{source}.norm", "embed.norm", width, **option) if norm else ()),
     )
 
 
