@@ -25,9 +25,7 @@ import paddle.distributed as dist  # noqa: E402
 from align.commands.spec import USER_ERRORS, read_spec  # noqa: E402
 from align.frameworks import on_paddle  # noqa: E402
 from align.pair import runs  # noqa: E402
-from align.record import (
-    batch_slices,  # noqa: E402
-)
+from align.record import batch_slices  # noqa: E402
 from align.record.batch_slices import Shares  # noqa: E402
 from align.record.request import Request  # noqa: E402
 from sot_paddle import distributed  # noqa: E402

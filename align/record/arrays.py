@@ -106,13 +106,19 @@ def _walk(value: Any, is_leaf: Callable[[Any], bool], path: str) -> Iterator[Lea
         yield from _walk(item, is_leaf, f"{path}.{key}" if path else str(key))
 
 
+def is_container(value: Any) -> bool:
+    """Whether the leaves of a value are looked for inside it."""
+    record = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return record or isinstance(value, (Mapping, tuple, list))
+
+
 def _items(value: Any) -> list[tuple[Any, Any]]:
     """Keys and values of a container, nothing for any other object."""
     if isinstance(value, Mapping):
         return list(value.items())
     if isinstance(value, (tuple, list)):
         return list(enumerate(value))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if is_container(value):
         return [(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)]
     return []
 

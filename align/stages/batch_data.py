@@ -24,7 +24,7 @@ from align.frameworks import on_paddle, on_torch
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.judge.judging import without_masks
 from align.pair.any_pair import AnyPair
-from align.record.arrays import Arrays, leaves
+from align.record.arrays import Arrays, is_container, leaves
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.stages.stages import judged_control
 
@@ -115,7 +115,7 @@ def read_batch(batch: Any, side: str, notes: list[str]) -> Arrays:
         ValueError: nothing in it is an array, or a list is ragged.
     """
     found: Arrays = {}
-    for path, value in leaves(batch, lambda one: not _is_container(one)):
+    for path, value in leaves(batch, lambda one: not is_container(one) or _is_list(one)):
         key = path or "0"
         if value is None or not _is_array_like(value):
             notes.append(f"{side}'s {key!r} holds a {type(value).__name__}: not compared")
@@ -142,11 +142,6 @@ def _is_list(value: Any) -> bool:
         and len(value) > 0
         and all(_is_scalar(one) or _is_list(one) for one in value)
     )
-
-
-def _is_container(value: Any) -> bool:
-    held = isinstance(value, (Mapping, tuple, list)) or dataclasses.is_dataclass(value)
-    return held and not _is_list(value)
 
 
 def _is_array_like(value: Any) -> bool:

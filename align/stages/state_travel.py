@@ -131,9 +131,9 @@ def why_not(pair: AnyPair) -> str:
     if pair.dtype not in ("float64", "float32"):
         return f"the optimizer's state is not moved in {pair.dtype}"
     try:
-        reference = Training(on_torch, pair.reference_model(pair.dtype, True), pair.dtype)
-        names = set(reference.build(pair).take().names)
-        Training(on_paddle, pair.our_model(True), pair.dtype).build(pair).take()
+        reference = _fresh(pair, on_torch)
+        names = set(reference.take().names)
+        _fresh(pair, on_paddle).take()
     except (ValueError, AttributeError) as error:  # such as a scheduler without state_dict()
         return f"the optimizer's state is not moved: {error}"
     state = on_torch.state(reference.model)
@@ -203,13 +203,20 @@ def _case(pair: AnyPair) -> str:
     return f"{pair.plan.name} (state travels)"
 
 
+def _fresh(pair: AnyPair, side: Any, dtype: str = "", weights: Arrays | None = None) -> Training:
+    """A run of one side with the pair's weights, or others, before its first step."""
+    dtype = dtype or pair.dtype
+    model = pair.our_model(True) if side is on_paddle else pair.reference_model(dtype, True)
+    if weights is not None:
+        side.load(model, weights)
+    return Training(side, model, dtype).build(pair)
+
+
 def _begun(pair: AnyPair, side: Any, steps: int) -> tuple[Arrays, OptimizerState, Stretch]:
     """Weights and state of one side after the plan's steps, and its own steps after that."""
-    ours = side is on_paddle
-    model = pair.our_model(True) if ours else pair.reference_model(pair.dtype, True)
-    begun = Training(side, model, pair.dtype).build(pair)
+    begun = _fresh(pair, side)
     begun.run(pair, pair.plan.steps, begin=0)
-    weights, state = side.state(model), begun.take()
+    weights, state = side.state(begun.model), begun.take()
     return weights, state, begun.run(pair, steps)
 
 
@@ -217,10 +224,7 @@ def _resumed(
     pair: AnyPair, side: Any, weights: Arrays, state: OptimizerState, dtype: str = ""
 ) -> Training:
     """A fresh run of one side that continues weights and state."""
-    ours, dtype = side is on_paddle, dtype or pair.dtype
-    model = pair.our_model(True) if ours else pair.reference_model(dtype, True)
-    side.load(model, weights)
-    return Training(side, model, dtype).build(pair).put(state)
+    return _fresh(pair, side, dtype, weights).put(state)
 
 
 def _oracle(pair: AnyPair, weights: Arrays, state: OptimizerState, steps: int) -> Stretch | None:

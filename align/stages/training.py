@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -25,7 +25,7 @@ from align.judge.judging import each, largest
 from align.judge.noise_band import Find, Kinds
 from align.pair.pair import STATE, Ours, Pair, TrainingRuns, in_paddle, tensor_title
 from align.record.arrays import TrainingRun
-from align.record.request import Request, exchanged
+from align.record.request import exchanged
 from align.record.results import Comparison, ControlResult, Divergence, StepResult, Tolerance
 from align.record.stored_arrays import Lazy
 from align.stages.stages import judged_control
@@ -50,7 +50,7 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
     if pair.live:
         controls += _other_order(pair, judge)
         controls += [
-            _faulty(judge, fault, "the optimizer", _with_optimizer(pair.plan, factory))
+            _faulty(judge, fault, "the optimizer", optimizer=(pair.plan.optimizer[0], factory))
             for fault, factory in pair.faulty_optimizers("training").items()
         ]
     reference = judge.reference
@@ -93,6 +93,7 @@ class TrainingJudge:
     """
 
     def __init__(self, pair: Pair, runs: TrainingRuns, steps: int = 0) -> None:
+        self.plan = pair.plan
         self.runs, self.reference, self._oracle = runs, runs.reference, runs.oracle
         weights, self._dtype = pair.setup.weights, pair.dtype
         self._expected = in_paddle(weights, self.reference)
@@ -262,15 +263,12 @@ def _other_order(pair: Pair, judge: TrainingJudge) -> list[ControlResult]:
     if not number:
         return []
     title = f"batches[0] and batches[{number}] exchanged"
-    return [_faulty(judge, title, "the run", dataclasses.replace(pair.plan, batches=batches))]
+    return [_faulty(judge, title, "the run", batches=batches)]
 
 
-def _with_optimizer(plan: Request, factory: Callable[[Any], Any]) -> Request:
-    return dataclasses.replace(plan, optimizer=(plan.optimizer[0], factory))
-
-
-def _faulty(judge: TrainingJudge, fault: str, place: str, plan: Request) -> ControlResult:
+def _faulty(judge: TrainingJudge, fault: str, place: str, **changed: Any) -> ControlResult:
     """A run of Paddle with a fault in its plan, stopped as soon as the fault shows."""
+    plan = dataclasses.replace(judge.plan, **changed)
 
     def begun(ours: Ours) -> Iterator[Comparison]:
         return judge.settling.planted(judge.begun(*ours))

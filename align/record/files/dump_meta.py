@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from align.record.arrays import Entry, is_array, leaves
+from align.record.arrays import Entry, is_array, is_container, leaves
 from align.record.files.storage import digest
 from align.record.request import Request
 from align.record.results import DTYPES
@@ -177,7 +177,7 @@ def _record(kind: type, row: Any, where: str) -> Any:
 def described(value: Any) -> dict[str, Any]:
     """Path -> dtype, shape and hash of every array of a structure; other values as text."""
     found: dict[str, Any] = {}
-    for path, leaf in leaves(value, lambda v: not _is_container(v)):
+    for path, leaf in leaves(value, lambda v: not is_container(v)):
         if is_array(leaf):
             array = np.asarray(leaf)
             found[path] = {
@@ -188,11 +188,6 @@ def described(value: Any) -> dict[str, Any]:
         else:
             found[path] = {"value": repr(leaf)}
     return found
-
-
-def _is_container(value: Any) -> bool:
-    record = dataclasses.is_dataclass(value) and not isinstance(value, type)
-    return isinstance(value, (Mapping, tuple, list)) or record
 
 
 def asked(plan: Request) -> dict[str, Any]:
