@@ -33,15 +33,6 @@ def timm_mixup(kind: str, **keys: object):
     )
 
 
-def test_mixup_by_hand() -> None:
-    x = torch.tensor([10.0, 20.0, 30.0, 50.0]).reshape(4, 1, 1, 1)
-    assert mixup.mixup_batch(x, 0.75).flatten().tolist() == [20.0, 22.5, 27.5, 40.0]
-    half = torch.tensor([0, 5, 8, 255], dtype=torch.uint8).reshape(4, 1, 1, 1)
-    mixed = mixup.mixup_batch(half, 0.5)  # 127.5 and 6.5: half to even
-    assert mixed.flatten().tolist() == [128, 6, 6, 128]
-    assert mixed.dtype == torch.uint8
-
-
 @pytest.mark.parametrize("lam", [0.0, 0.3, 0.62537, 1.0])
 @pytest.mark.parametrize("as_numpy", [True, False])
 def test_uint8_mixup_is_timm_collate(monkeypatch, lam: float, as_numpy: bool) -> None:
