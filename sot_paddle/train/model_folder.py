@@ -10,7 +10,7 @@ from typing import Any
 
 from paddle import nn
 
-from sot_paddle.config import first_names
+from sot_paddle.config import some
 from sot_paddle.reading import field_of, listed_files, read_object, verify
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.weights import load_weights, save_weights
@@ -56,7 +56,7 @@ def require_classes(recorded: Mapping[str, Any], classes: Sequence[str], origin:
         return
     trained = tuple(field_of(recorded, "id2label", dict, str(origin)).values())
     if trained != tuple(classes):
-        there, here = (first_names(map(str, one)) or "none" for one in (trained, classes))
+        there, here = (some(map(str, one)) or "none" for one in (trained, classes))
         raise ValueError(
             f"{origin} was trained on the classes {there}, the data has {here}: give data with "
             "the labels of the training (of an own table in train.tsv)"

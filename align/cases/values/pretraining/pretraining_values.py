@@ -150,7 +150,8 @@ def _masked_pairs(pad: int, count: int | None = None) -> tuple[Arrays, Arrays]:
     ids[:, 0], ids[:, 5] = _CLS, _SEP
     ids[1, 8:], ids[2, 6:] = pad, pad
     uniform, words = rng.random((_ROWS, 3, _LENGTH)), rng.integers(0, 30, (_ROWS, _LENGTH))
-    uniform[:, 0] *= 0.5  # more words than in a training
+    uniform[:, 0] *= 0.3  # more words than in a training, and fewer of them hidden
+    uniform[:, 1] **= 0.25
     if count is not None:
         uniform[:, 0] = 1.0
         uniform[1, 0, 3:][:count] = 0.0
