@@ -110,9 +110,9 @@ class PretrainingHead(nn.Layer):
         hidden = paddle.concat([features.cls.unsqueeze(1), features.words], axis=1)  # (B, S, C)
         rows, tokens, _ = hidden.shape
         first_positions = paddle.arange(rows, dtype="int64").unsqueeze(1) * tokens
-        flat = (positions.astype("int64") + first_positions).reshape([-1])
-        picked = F.embedding(flat, hidden.reshape([rows * tokens, -1]))  # (B P, C)
-        scores = self.words(picked, embeddings).reshape([*positions.shape, -1])
+        flat = positions.astype("int64") + first_positions
+        picked = F.embedding(flat, hidden.reshape([rows * tokens, -1]))  # (B, P, C)
+        scores = self.words(picked, embeddings)
         if not self.config.next_sentence:
             return (scores,)
         return scores, self.next_fc(paddle.tanh(self.dense(features.cls)))

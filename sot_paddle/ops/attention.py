@@ -46,8 +46,8 @@ def attention(
     num_heads: int,
     *,
     scale: float,
+    p: float,
     bias: paddle.Tensor | None = None,
-    p: float = 0.0,
     heads_first: bool = False,
 ) -> paddle.Tensor:
     """``dropout(softmax(scale q k^T + bias)) v`` of each head, the heads side by side.

@@ -80,6 +80,7 @@ _EXPORTS = (
     _exported("bert_mgcrp", "bert_base_mgcrp", {**_MASKED, "pooling": "mgcrp", "vec": "triu"}),
     _exported("bert_mgcrp_qk", "bert_base_mgcrp", BERT),
     _exported("bert_gcp_text", "bert_base_mgcrp", {**BERT, "pooling": "gcp_text"}),
+    _exported("bert_spans", "bert_base", {**BERT, "pooling": "spans"}, num_classes=2),
     _exported("bert_onnx", "bert_base_mgcrp", _MASKED, dtypes=_FLOAT32, given={"as_onnx": True}),
     _exported(
         "gpt",

@@ -95,6 +95,7 @@ _ORDER = value_cases(
         # a rate and a decay with which the order of decay and step is more than rounding
         "update_large_decay": {"recipe": Recipe(**_LARGE)},
         "update_adamw_large_decay": {"recipe": Recipe(**{**_ADAMW, **_LARGE})},
+        "update_half_rates": {"recipe": Recipe(**_LARGE), "halved": True},
     },
     steps=("optimizer",),
     dtypes=DTYPES,

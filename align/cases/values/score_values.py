@@ -66,6 +66,7 @@ def samples(task: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
             "inverted": (-labels, labels),
             "constant": (np.full(301, 2.5), labels),
             "one row": (predictions[:1], labels[:1]),
+            "two rows": (predictions[1:3], labels[1:3]),
         }
     classes = _CLASSES.get(task, 2)
     labels = rng.integers(0, classes, 301)

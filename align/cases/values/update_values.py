@@ -47,6 +47,7 @@ def updates(
     norm: float | None = None,
     reloaded: bool = False,
     ending: bool = False,
+    halved: bool = False,
     steps: int = STEPS,
 ) -> BothSides:
     """Weights, moments and the decayed set after each of some steps under given gradients.
@@ -58,6 +59,7 @@ def updates(
             leaves them over eight orders of magnitude, as they are drawn.
         reloaded: each step of ours is made by a fresh optimizer that loads the last one's state.
         ending: after the first step every second parameter has no gradient.
+        halved: every second parameter has half the rate.
         steps: how many; looked at after the first, the second, the last and some others.
     """
     dtype, rng = setting.dtype, np.random.default_rng(5)
@@ -66,15 +68,16 @@ def updates(
     if ending:
         gradients[1:] = [dict(list(step.items())[::2]) for step in gradients[1:]]
 
-    def of_ours(edit: Edit, **options: bool) -> tuple[Arrays, Mapping[str, Any]]:
+    def of_ours(edit: Edit, reloaded: bool = False) -> tuple[Arrays, Mapping[str, Any]]:
         changed, given = edit
         named, bag = [in_our_names(step) for step in given], paddle_bag(start)
+        options = {"reloaded": reloaded, "halved": halved}
         return _updated(on_paddle, bag, changed, named, dtype, **options)
 
     def of_reference(edit: Edit, dtype: str = dtype) -> tuple[Arrays, Mapping[str, Any]]:
         (changed, given), bag = edit, torch_bag(_in(dtype, start))
         with unmeasured():
-            found, stamp = _updated(on_torch, bag, changed, given, dtype)
+            found, stamp = _updated(on_torch, bag, changed, given, dtype, halved=halved)
         return _in_our_names(found), stamp
 
     ours, our_stamp = of_ours((recipe, gradients), reloaded=reloaded)
@@ -161,6 +164,7 @@ def _updated(
     dtype: str,
     *,
     reloaded: bool = False,
+    halved: bool = False,
 ) -> tuple[Arrays, Mapping[str, Any]]:
     """All that is compared, by names that say step and kind, and who computed it.
 
@@ -172,6 +176,7 @@ def _updated(
         dtype: precision of the bag.
         reloaded: every step is made by a fresh optimizer that the product's own code for resumed
             runs gives the last one's state.
+        halved: every second parameter has half the rate.
     """
     ours = side is on_paddle
     of_side, stepping = (paddle_side, stepping_paddle) if ours else (torch_side, stepping_torch)
@@ -183,6 +188,8 @@ def _updated(
         with side.default_dtype(dtype):
             if optimizer is None:
                 optimizer, _ = unpack(make(bag), bag)
+                if halved:
+                    _halve_rates(optimizer, list(bag.parameters())[1::2])
             elif reloaded:
                 optimizer = _resumed(optimizer, bag, make)
             optimizer.clear_grad() if ours else optimizer.zero_grad()
@@ -198,6 +205,20 @@ def _updated(
                 place = f"step {'last' if last else step}: {kind}"
                 found |= {f"{place}/{name}": value for name, value in values.items()}
     return found, side.stamp(next(iter(named.values())))
+
+
+def _halve_rates(optimizer: Any, chosen: Sequence[Any]) -> None:
+    """Step some parameters with half the rate: Paddle asks the parameter, PyTorch its group."""
+    if isinstance(chosen[0], paddle.Tensor):
+        for parameter in chosen:
+            parameter.optimize_attr["learning_rate"] = 0.5
+        return
+    slow = set(map(id, chosen))
+    for group in list(optimizer.param_groups):
+        held = [one for one in group["params"] if id(one) in slow]
+        group["params"] = [one for one in group["params"] if id(one) not in slow]
+        if held:
+            optimizer.add_param_group({**group, "params": held, "lr": group["lr"] / 2})
 
 
 def _resumed(optimizer: Any, bag: paddle.nn.Layer, make: Callable[[Any], tuple]) -> Any:
