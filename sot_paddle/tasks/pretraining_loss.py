@@ -36,8 +36,8 @@ def pretraining_loss(
     outputs: tuple[paddle.Tensor, ...],
     targets: paddle.Tensor,
     *,
-    words_weight: float = 1.0,
-    next_weight: float = 1.0,
+    words_weight: float,
+    next_weight: float,
     every_place: bool = False,
 ) -> paddle.Tensor:
     """Weighted sum of the losses of both tasks.
