@@ -28,7 +28,12 @@ from align.certify.mutation_sites import MutableFile, Mutant
 from align.certify.mutation_worker import COPIED, ROOT, answers, without
 from align.certify.not_drawn import NOT_MUTATED, changes_nothing
 from align.certify.program_equality import same_program
-from align.certify.refusals import constants_for_refusals, only_refusing, refusing_lines
+from align.certify.refusals import (
+    constants_for_refusals,
+    only_for_refusals,
+    only_refusing,
+    refusing_lines,
+)
 from align.certify.task_results import Progress, results
 from align.processes import Work
 from sot_paddle.atomic import write_atomically
@@ -172,12 +177,11 @@ def mutable_files(folder: str) -> tuple[MutableFile, ...]:
     trees = [ast.parse(text) for text in texts.values()]
     sources = [parse(text) for text in texts.values()]
     refusers = only_refusing(trees)
-    refused = set(
-        constants_for_refusals(
-            (tree, source.refusals | refusing_lines(tree, refusers))
-            for tree, source in zip(trees, sources, strict=True)
-        )
-    )
+    held = []
+    for tree, source in zip(trees, sources, strict=True):
+        refusals = source.refusals | refusing_lines(tree, refusers)
+        held.append((tree, refusals | only_for_refusals(tree, refusals)))
+    refused = set(constants_for_refusals(held))
     never = [entry for entry in NOT_ALIGNED if not entry.by_chance]  # such lines may well run
     listed = (*never, *NOT_MUTATED) if folder == PRODUCT else ()
     found = []

@@ -142,8 +142,8 @@ def mix_images(images: np.ndarray, mix: Mix) -> np.ndarray:
     mixed = np.empty_like(images)
     own, other = np.float32(mix.lam), np.float32(1 - mix.lam)
     for place, image in enumerate(images):  # one at a time: a float32 batch would be large
-        blend = image.astype(np.float32) * own
-        blend += images[-1 - place].astype(np.float32) * other
+        blend = image * own
+        blend += images[-1 - place] * other
         mixed[place] = np.rint(blend, out=blend)
     return mixed
 
