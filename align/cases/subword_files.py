@@ -24,7 +24,11 @@ AWKWARD = (
     ),
     *("1, 2, 3, 20, 1,", "x1, 2x2, x3,", "(x ), 1 ), y [MASK] \u03c3\u0391\u03a3"),
     *("1,000, or 20, \u00bd \u2167 \ufb01", "``quoted'' \u0661, [MASK] [SEP] x"),
-    *("a<mask>b <s> </s> <unk> <pad>", "na\u00efve caf\u00e9 \u2014 \u201cquoted\u201d \u2026"),
+    *(
+        "a<mask>b <s> </s> <unk> <pad>",
+        "a <mask> b",
+        "na\u00efve caf\u00e9 \u2014 \u201cquoted\u201d \u2026",
+    ),
 )
 """Texts that tokenizers like to disagree on."""
 

@@ -52,7 +52,7 @@ _PROJECTIONS: dict[str, dict[str, Any]] = {
 
 _QUICK = (
     "qk_convfixed_convq_convk 2",
-    "convolution 2",
+    *("convolution 2", "two_wide_depth"),
     "convq_convolution_scaled 2",
     "convbert",
     *("depth", "depth_mixed", "mixed", "no_positions", "remove_qk", "wide_heads"),

@@ -90,6 +90,9 @@ _FEEDING = value_cases(
     },
 )
 
+_POSITIONS = value_cases(
+    "fed_values:positions", {"data_positions_of_steps": {"batches": 8, "accumulation": 3}}
+)
 _METRICS = value_cases(
     "score_values:glue",
     {
@@ -295,6 +298,7 @@ VALUES = (
     *_DIAGNOSTIC,
     *PADDING,
     *_FEEDING,
+    *_POSITIONS,
     *_METRICS,
     *_CHOICES,
     *_IMAGENET_A,

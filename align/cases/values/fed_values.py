@@ -24,7 +24,7 @@ from align.record.results import Tolerance
 from sot_paddle.data.batch_loader import BatchLoader
 from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.token_features import PadCollator, TokenFeatures
-from sot_paddle.train.feeding import EpochBatches, MicroBatches
+from sot_paddle.train.feeding import EpochBatches, MicroBatches, Pace
 from sot_torch_ref.padding import pad_batch
 
 SEED, MAX_LENGTH = 42, 12
@@ -95,6 +95,43 @@ def shares(setting: Setting, **options: Any) -> BothSides:
         },
         note=f"{case.processes} processes, {case.rows} rows in batches of {case.batch}",
         stamps=stamps(our_stamp, stamp),
+    )
+
+
+def positions(setting: Setting, *, batches: int, accumulation: int, epochs: int = 3) -> BothSides:
+    """Where a run stands after each optimizer step, and what is left of an epoch that ends there.
+
+    Args:
+        setting: unused.
+        batches: micro-batches of an epoch.
+        accumulation: micro-batches of a step; what fills none is left over.
+        epochs: that are looked at.
+    """
+    stands, left = [(0, 0)], [np.zeros(batches)]
+    for epoch in range(epochs):
+        for seen in range(accumulation, batches + 1, accumulation):
+            stands.append((epoch, seen))
+            ends = seen + accumulation > batches
+            left.append(np.arange(batches) >= seen if ends else np.zeros(batches))
+
+    def ours(pace: Pace) -> Arrays:
+        steps = range(len(stands))
+        rest = np.zeros((len(stands), batches))
+        for step in steps:
+            rest[step, list(pace.carried_over(step))] = 1
+        return {"stands": np.array([pace.position_after(s) for s in steps]), "left over": rest}
+
+    found = ours(Pace(batches, accumulation))
+    return BothSides(
+        found,
+        {"stands": np.array(stands), "left over": np.array(left, "float64")},
+        {
+            "one micro-batch further": found | {"stands": found["stands"] + [0, 1]},
+            "nothing left over": found | {"left over": np.zeros_like(found["left over"])},
+        },
+        "the positions",
+        framework_free=True,
+        note=f"{len(stands) - 1} steps; reference: a loop that counts",
     )
 
 

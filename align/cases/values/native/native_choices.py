@@ -20,6 +20,7 @@ from align.cases.both_sides import BothSides, Setting, ValueFault
 from align.record.arrays import Arrays
 from align.record.results import Tolerance
 from sot_paddle.ops import (
+    adamw,
     attention,
     build,
     dense_block,
@@ -89,6 +90,19 @@ def of_dispatch() -> Answers:
     yield "a layer of another class", dispatch.is_plain(nn.Linear, [plain, nn.ReLU()]), False
     yield "watched before", dispatch.is_plain(nn.Linear, [plain, before]), False
     yield "watched after", dispatch.is_plain(nn.Linear, [watched(nn.Linear(2, 2))]), False
+
+
+def of_updates() -> Answers:
+    """Weights, gradients, moments and powers that a native step takes."""
+    held = [rand(3, 2) for _ in range(4)] + [rand(1), rand(1)]
+    for what, at, other, wanted in (
+        ("all", 0, held[0], True),
+        ("a weight of float64", 0, rand(3, 2, dtype="float64"), False),
+        ("a moment of float64", 3, rand(3, 2, dtype="float64"), False),
+        ("a power of float64", 5, rand(1, dtype="float64"), False),
+    ):
+        given = [*held[:at], other, *held[at + 1 :]]
+        yield f"update of {what}", adamw.updates_natively(given), wanted
 
 
 def of_dropout() -> Answers:
@@ -258,7 +272,7 @@ def of_second_order() -> Answers:
         yield f"gradients of {what} and their moments", alone, [False, True, True]
 
 
-_PARTS = (of_dispatch, of_dropout, of_attention, of_feed_forward, of_joined_layers)
+_PARTS = (of_dispatch, of_updates, of_dropout, of_attention, of_feed_forward, of_joined_layers)
 _PARTS = (*_PARTS, of_images, of_second_order)
 
 
