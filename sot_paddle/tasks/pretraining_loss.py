@@ -22,7 +22,7 @@ SUMS = ("words_loss", "words", "words_right", "next_loss", "next_right")
 
 def split_targets(targets: paddle.Tensor) -> tuple[paddle.Tensor, ...]:
     """Words (B, P), weights (B, P) and next sentence (B,) of targets (B, 2 P + 1)."""
-    places = (targets.shape[1] - 1) // 2
+    places = targets.shape[1] // 2
     return targets[:, :places], targets[:, places : 2 * places], targets[:, -1]
 
 

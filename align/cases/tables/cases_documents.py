@@ -46,6 +46,7 @@ _DATA = (
                 "max_length": 17,
                 "trunc_medium": -1,
                 "split": "test",
+                "lower_case": False,
             },
             "data_tab_texts": {"layout": "tabs", "max_length": 14, "trunc_medium": 0},
             "data_tab_texts_trec": {

@@ -21,6 +21,8 @@ _LEVELS = {True: (0.0, 3.7, 9.0, 9.9), False: (2.6, 3.7, 9.0, 10.0)}
 
 _BORDERED = 25
 """Side of a crop that is larger than the small pictures."""
+_NARROW = ((40, 22), (22, 40))
+"""Pictures that are smaller than it in one direction, by an odd number."""
 
 
 def evaluation_transform(setting: Setting, *, size: int = 32, crop_pct: float = 0.875) -> BothSides:
@@ -31,7 +33,7 @@ def evaluation_transform(setting: Setting, *, size: int = 32, crop_pct: float = 
         size: of the model's images.
         crop_pct: share of the resized image that the centre crop keeps.
     """
-    pictures, small = draw_pictures((*SIZES, *SMALL)), draw_pictures(SMALL)
+    pictures, small = draw_pictures((*SIZES, *SMALL)), draw_pictures((*SMALL, *_NARROW))
 
     def transformed(**changes: Any) -> Arrays:
         options = {"img_size": size, "crop_pct": crop_pct, **changes}

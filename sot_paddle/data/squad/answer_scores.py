@@ -70,12 +70,12 @@ def score_answers(
     if not scored:
         raise ValueError(f"none of the {len(questions)} questions has an answer in the predictions")
     raw = {
-        name: np.array([
+        name: [
             max(measure(gold, answers[question.id]) for gold in gold_answers(question))
             for question in scored
-        ])
+        ]
         for name, measure in (("exact", exact_match), ("f1", f1_of))
-    }  # fmt: skip
+    }
     answerable = np.array([bool(question.answers) for question in scored])
     odds = np.array([(null_odds or {}).get(question.id, 0.0) for question in scored])
     scores = {
@@ -99,7 +99,7 @@ def _averages(scores: Mapping[str, np.ndarray], chosen: np.ndarray) -> Scores:
 
 
 def _best_limit(
-    values: np.ndarray, odds: np.ndarray, answerable: np.ndarray, given: np.ndarray
+    values: Sequence[float], odds: np.ndarray, answerable: np.ndarray, given: np.ndarray
 ) -> tuple[float, float]:
     """The best average over all limits, and the limit, 0 where answering nothing is best.
 

@@ -68,7 +68,13 @@ def truncation(setting: Setting) -> BothSides:
 
 
 def batches(
-    setting: Setting, *, layout: str, max_length: int, trunc_medium: int, split: str = "train"
+    setting: Setting,
+    *,
+    layout: str,
+    max_length: int,
+    trunc_medium: int,
+    split: str = "train",
+    lower_case: bool = True,
 ) -> BothSides:
     """An epoch of padded batches of a data set in one of its layouts, cut as the original cuts.
 
@@ -78,12 +84,14 @@ def batches(
         max_length: tokens of a row.
         trunc_medium: see `sot_paddle.data.subword.kept_tokens`.
         split: ``train``, ``dev``, or ``test`` without labels.
+        lower_case: of the text.
     """
     texts = [" ".join(text.split()) or "." for text in setting.context.texts]
 
     def read_from(given: list[str], **more: int) -> tuple[GlueTask, DocumentSplit, Callable]:
         folder, options, read = _WRITERS[layout](setting.folder(), given, split)
         asked = {"data_dir": str(folder), "max_seq_length": max_length, **more}
+        asked["do_lower_case"] = lower_case
         return *_task(setting, split, **asked, **options), read
 
     task, found, read = read_from(texts)
@@ -116,8 +124,10 @@ def batches(
     with unmeasured():
         other = fed(_cut(found, -2 if trunc_medium != -2 else -1))
         reverse = fed(chosen=[batch[::-1] for batch in order])
-    reference = _reference(setting, rows, max_length, trunc_medium)
-    narrow = _reference(setting, [rows[i] for i in brief], max_length, trunc_medium, padded=False)
+    by_reference = setting.context.reference_tokenizer(do_lower_case=lower_case)
+    reference = _reference(by_reference, rows, max_length, trunc_medium)
+    shortest = [rows[i] for i in brief]
+    narrow = _reference(by_reference, shortest, max_length, trunc_medium, padded=False)
     faults = {
         "the other end of a text": other,
         "rows of a batch in reverse": reverse,
@@ -152,7 +162,6 @@ def _task(setting: Setting, split: str, **options: Any) -> tuple[GlueTask, Docum
     config = DocumentTrainConfig(
         model_name_or_path="m",
         output_dir="o",
-        do_lower_case=True,
         per_gpu_eval_batch_size=7,
         **{asked: True},
         **options,
@@ -181,14 +190,13 @@ def _joined(batches: Iterable[Mapping[str, Any]]) -> Arrays:
 
 
 def _reference(
-    setting: Setting,
+    tokenizer: Any,
     rows: list[tuple[int, str]],
     max_length: int,
     trunc_medium: int,
     *,
     padded: bool = True,
 ) -> dict[str, torch.Tensor]:
-    tokenizer = setting.context.reference_tokenizer()
     kept = []
     for _, text in rows:
         tokens = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
