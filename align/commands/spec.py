@@ -177,9 +177,13 @@ def run_spec(
     try:
         from align.commands.comparing import compared
 
+        if processes:
+            from align.stages import distributed  # refuses before the work
+
+            distributed.plan_for(request, processes)
         result = compared(request)
         if processes:
-            _distributed(result, path, request, processes)
+            result.found(lambda: distributed.distributed(path, request, processes))
     except USER_ERRORS as error:
         if isinstance(error, ValueError) and _place(path, error) == "":
             raise
@@ -188,15 +192,6 @@ def run_spec(
     print(result)
     write_asked(result.report, files.out, files.json, files.junit)
     return result.exit_code
-
-
-def _distributed(result: Any, path: Path, request: Request, processes: int) -> None:
-    """N processes against one, as one more result of the outcome."""
-    from align.stages.distributed import distributed
-
-    if processes < 2:
-        raise ValueError(f"--processes {processes}: expected at least 2")
-    result.found(lambda: distributed(path, request, processes))
 
 
 def _get(module: Any, name: str) -> Any:

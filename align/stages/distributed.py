@@ -62,11 +62,9 @@ def distributed(
         "float32", and the first divergence with its cause.
 
     Raises:
-        ValueError: no loss, optimizer or steps; a batch that cannot be cut; a process that died.
+        ValueError: as `plan_for`; a process that died.
     """
-    dtype = next((one for one in request.dtypes if one in DTYPES), "float64")
-    plan = batch_slices.plan_of(request, dtype)
-    _check(plan, processes)
+    plan = plan_for(request, processes)
     setup = Setup(plan)
     pair = AnyPair(setup, plan.dtypes[0])
     state = to_paddle(setup.weights, setup.state)
@@ -80,9 +78,16 @@ def _rounded(state: Mapping[str, np.ndarray], name: str, dtype: str) -> np.ndarr
     return rounded_state({name: state[name]}, dtype, dtype)[name]
 
 
-def _check(plan: Request, processes: int) -> None:
+def plan_for(request: Request, processes: int) -> Request:
+    """What is asked of the processes, in the one precision that they compute in.
+
+    Raises:
+        ValueError: no loss, optimizer or steps; a batch that cannot be cut into so many slices.
+    """
     if processes < 2:
-        raise ValueError(f"distributed: {processes} processes, expected at least 2")
+        raise ValueError(f"--processes {processes}: expected at least 2")
+    dtype = next((one for one in request.dtypes if one in DTYPES), "float64")
+    plan = batch_slices.plan_of(request, dtype)
     if plan.loss is None or not plan.steps:
         raise ValueError(
             "distributed: needs a loss that is a mean over the samples, and optimizer= and steps=: "
@@ -91,6 +96,7 @@ def _check(plan: Request, processes: int) -> None:
     if plan.accumulate > 1:
         raise ValueError("distributed: accumulate= is not compared in several processes")
     batch_slices.cut(plan, processes, 0)
+    return plan
 
 
 def compare(pair: AnyPair, found: Shares, processes: int) -> tuple[StepResult, list[Divergence]]:

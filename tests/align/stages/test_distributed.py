@@ -13,8 +13,8 @@ import pytest
 import torch
 from paddle import nn
 
-from align.commands import distributed_worker
-from align.commands.spec import read_spec
+from align.commands import comparing, distributed_worker
+from align.commands.spec import Files, read_spec, run_spec
 from align.explain.distributed_causes import fit
 from align.frameworks import on_paddle
 from align.pair import launching, runs, slice_passes
@@ -193,7 +193,7 @@ def test_a_batch_is_cut_in_order() -> None:
             2,
             "needs a loss .* optimizer= and steps=",
         ),
-        ({}, 1, "1 processes, expected at least 2"),
+        ({}, 1, "--processes 1: expected at least 2"),
     ],
 )
 def test_what_cannot_be_distributed_is_refused(given, processes, message, tmp_path) -> None:
@@ -201,6 +201,17 @@ def test_what_cannot_be_distributed_is_refused(given, processes, message, tmp_pa
     path.write_text(SPEC, encoding="utf-8")
     with pytest.raises(ValueError, match=message):
         distributed.distributed(path, dataclasses.replace(read_spec(path), **given), processes)
+
+
+@pytest.mark.parametrize(
+    ("count", "message"), [(1, "--processes 1: expected at least 2"), (4, "6")]
+)
+def test_it_is_refused_before_the_pair_is_compared(count, message, tmp_path, monkeypatch) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(SPEC, encoding="utf-8")
+    monkeypatch.setattr(comparing, "compared", None)  # not called
+    with pytest.raises(ValueError, match=message):
+        run_spec(path, (), False, Files(None, None, None), count)
 
 
 def test_a_process_whose_spec_gives_it_other_data_refuses(tmp_path) -> None:
