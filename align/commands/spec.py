@@ -52,7 +52,7 @@ class _FromText(SourceFileLoader):
 
 
 def read_spec(path: Path) -> Request:
-    """Run a spec file and collect its definitions.
+    """Run a spec file and collect its definitions; it may import files beside it.
 
     Args:
         path: the file.
@@ -72,6 +72,9 @@ def read_spec(path: Path) -> Request:
     loader = _FromText(name, str(path))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
     sys.modules[name] = module
+    folder = str(path.resolve().parent)
+    if sys.path[0] != folder:
+        sys.path.insert(0, folder)  # as Python does for a script
     try:
         loader.exec_module(module)
     except USER_ERRORS as error:

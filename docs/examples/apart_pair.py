@@ -1,11 +1,7 @@
 """The pair of docs/apart.md: each function imports its framework inside, so one is enough."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
 NAME = "apart"
 LOSS = "cross_entropy"
 OPTIMIZER = "adamw"

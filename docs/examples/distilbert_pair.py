@@ -1,11 +1,7 @@
 """The pair of align_your_own.md: python -m align --spec docs/examples/distilbert_pair.py."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
 NAME = "distilbert"
 OPTIMIZER = "adamw"
 STEPS = 3

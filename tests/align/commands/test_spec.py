@@ -110,6 +110,14 @@ def test_a_spec_is_run_in_this_process_too(tmp_path, capsys) -> None:
     assert cli.main(["--spec", str(path)]) == 1
 
 
+def test_a_spec_imports_what_lies_beside_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "seed_beside.py").write_text("SEED = 6\n", encoding="utf-8")
+    path = tmp_path / "mine.py"
+    path.write_text(f"{GOOD}\nfrom seed_beside import SEED\n", encoding="utf-8")
+    assert read_spec(path).seed == 6
+
+
 def test_a_spec_that_was_just_changed_is_read_again(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = tmp_path / "mine.py"
