@@ -255,7 +255,7 @@ def pairs(folder: Path) -> list[Any]:
     return [rows.row(at).tolist() for at in range(len(rows))]
 
 
-TABLE = {"weights": {"a.{}.w": "b.{}.w", "c": None}, "modules": {"x": "y"}}
+TABLE = {"map": {"a.{}.w": "b.{}.w", "c": None}, "modules": {"x": "y"}}
 KINDS = {
     "safetensors": Kind(
         lambda folder: write_tensors(folder / "a.safetensors", arrays(), {"k": "v"}),
@@ -291,7 +291,7 @@ KINDS = {
     "questions": Kind(text("q.json", squad()), lambda f: read_questions(f / "q.json"), 100),
     "table": Kind(text("t.json", TABLE), lambda folder: read_table(str(folder / "t.json")), 100),
     "table, YAML": Kind(
-        text("t.yaml", "weights:\n  a.{}.w: b.{}.w\n  c: null\n"),
+        text("t.yaml", "map:\n  a.{}.w: b.{}.w\n  c: null\n"),
         lambda folder: read_table(str(folder / "t.yaml")),
         100,
     ),
