@@ -29,6 +29,7 @@ _BY_STEP = value_cases(
             ("lr_cosine_warmup", "cosine", 5e-4, 17, 400),
             ("lr_constant_warmup", "constant", 1e-3, 31, 100),
             ("lr_constant", "constant", 1e-3, 0, 60),
+            ("lr_cosine_all_warmup", "cosine", 1e-3, 50, 50),
             ("lr_cosine", "cosine", 2e-4, 0, 90),
             ("lr_linear_fraction_of_a_step", "linear", 1e-3, 1.5, 3),
             ("lr_cosine_fraction_of_a_step", "cosine", 1e-3, 1.5, 3),

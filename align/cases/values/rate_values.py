@@ -107,8 +107,8 @@ def step_faults(recipe: Recipe, ours: Rates) -> dict[str, Rates]:
     if recipe.schedule == "linear_drop":
         rebased = dataclasses.replace(recipe, schedule="linear")
         faults["the line begun anew after the warm-up"] = rates_of_ours(rebased)[0]
-    if recipe.schedule == "cosine":
-        span = recipe.total_steps - warmup
+    span = recipe.total_steps - warmup
+    if recipe.schedule == "cosine" and span:
         angles = [2 * math.pi * (step - warmup) / span for step in range(len(ours))]
         wave = [recipe.learning_rate * (1 + math.cos(angle)) / 2 for angle in angles]
         faults["a full cosine wave"] = [*ours[: math.ceil(warmup)], *wave[math.ceil(warmup) :]]

@@ -26,6 +26,9 @@ from sot_torch_ref.train import documents
 _NONE = -9
 """Stands where no token is kept."""
 
+_CELL = 131_072
+"""Letters of a cell that Python's reader of commas takes unasked."""
+
 _PAD_ID = 3
 """Of padding: not 0, which an empty array holds."""
 
@@ -263,10 +266,11 @@ def _tab_rows(path: Path) -> list[tuple[int, str]]:
 
 def _own_commas(folder: Path, texts: list[str], split: str) -> Written:
     """Quoted commas with a header; the classes are in order."""
+    csv.field_size_limit(_CELL)  # whatever another case has left
     for name in {"train", split}:
         with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8-sig") as stream:
             writer = csv.writer(stream)
-            writer.writerow(["kind", "body", "-" * 140_000])  # longer than Python's limit of a cell
+            writer.writerow(["kind", "body", "-" * (_CELL + 1)])
             writer.writerows([f"k{index % 3}", text, "-"] for index, text in enumerate(texts))
     options = {"task_name": "own", "text_columns": ("body",), "label_column": "kind"}
     return folder, options, lambda: [(index % 3, text) for index, text in enumerate(texts)]
