@@ -22,6 +22,7 @@ _SENTENCES = value_cases(
             "strip_accents": True,
             "source": "folder",
         },
+        "data_stored_without_settings": {"max_length": 64, "source": "bare"},
         "data_stored_settings": {
             "max_length": 24,
             "lower_case": False,

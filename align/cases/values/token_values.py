@@ -116,6 +116,14 @@ def _as_stored(setting: Setting, options: dict[str, bool | None]) -> WordPieceTo
     return WordPieceTokenizer(folder)
 
 
+def _bare(setting: Setting, options: dict[str, bool | None]) -> WordPieceTokenizer:
+    """Our tokenizer on a copy of ``tokenizer.json`` without a word on letter case and accents."""
+    source, folder = setting.context.vocabulary / "tokenizer.json", setting.folder()
+    content = json.loads(source.read_text(encoding="utf-8")) | {"normalizer": None}
+    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    return WordPieceTokenizer(folder)
+
+
 def _of_file(setting: Setting, options: dict[str, bool | None]) -> WordPieceTokenizer:
     """Our tokenizer on a copy of ``vocab.txt`` with the line ends of Windows; the case unasked."""
     text = (setting.context.vocabulary / "vocab.txt").read_text(encoding="utf-8")
@@ -132,7 +140,7 @@ def _of_folder(setting: Setting, options: dict[str, bool | None]) -> WordPieceTo
     return WordPieceTokenizer(folder)
 
 
-_SOURCES = {"file": _of_file, "folder": _of_folder, "stored": _as_stored}
+_SOURCES = {"bare": _bare, "file": _of_file, "folder": _of_folder, "stored": _as_stored}
 
 
 def truncation(setting: Setting) -> BothSides:
