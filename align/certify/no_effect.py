@@ -43,9 +43,10 @@ def changes_nothing_there(statement: ast.stmt, no_gradient: bool) -> set[tuple[i
     """The edits of a statement's parts that its other parts make meaningless.
 
     A gradient cut from a truth value, from what is made of masks or labels alone, from a result
-    that nobody takes or where none is recorded; the order of what something is looked up in; the
-    sign of what is squared; how long something took. From which end an axis or an index counts:
-    two ends are often one place, and the edits `constant` name the places beside it.
+    that nobody takes or where none is recorded; the order of what something is looked up in, or of
+    what is looked up by name; the sign of what is squared; how long something took. From which end
+    an axis or an index counts: two ends are often one place, and the edits `constant` name the
+    places beside it.
 
     Args:
         statement: the statement.
@@ -66,6 +67,8 @@ def changes_nothing_there(statement: ast.stmt, no_gradient: bool) -> set[tuple[i
             found.update((id(one), "order") for one in node.comparators if looks)
         if isinstance(node, ast.BinOp) and _CLOCKS & {called(node.left), called(node.right)}:
             found.update((id(node), kind) for kind in ("operands", "operator"))
+        if isinstance(node, ast.DictComp):
+            found.update((id(one.iter), "order") for one in node.generators)
         if called(node) in _LOOKS and isinstance(node, ast.Call):
             found.update((id(one), "order") for one in node.args)
         if called(node) in _EVEN and isinstance(node, ast.Call):

@@ -141,67 +141,72 @@ _MNLI_SPLITS = MappingProxyType(
     }
 )
 
-_ALL = (
-    _standard(
-        "cola",
-        "CoLA",
-        text=("sentence",),
-        labels=BINARY,
-        metrics=("mcc",),
-        splits=standard_splits(
-            train=(SplitFile("train.tsv", columns=COLA_COLUMNS),),
-            dev=(SplitFile("dev.tsv", columns=COLA_COLUMNS),),
-        ),
-    ),
-    _standard("sst-2", "SST-2", text=("sentence",), labels=BINARY, metrics=ACCURACY),
-    _standard(
-        "mrpc",
-        "MRPC",
-        text=("#1 String", "#2 String"),
-        label="Quality",
-        labels=BINARY,
-        metrics=ACCURACY_F1,
-        splits=_MRPC_SPLITS,
-    ),
-    _standard(
-        "sts-b",
-        "STS-B",
-        text=PAIR,
-        label="score",
-        labels=(),
-        metrics=("pearson", "spearmanr", "corr"),
-        score_range=(0.0, 5.0),
-    ),
-    _standard(
-        "qqp",
-        "QQP",
-        text=("question1", "question2"),
-        label="is_duplicate",
-        labels=BINARY,
-        metrics=ACCURACY_F1,
-        index="id",
-        skip_malformed=True,
-    ),
-    _standard(
-        "mnli",
-        "MNLI",
-        text=PAIR,
-        label="gold_label",
-        labels=("contradiction", "entailment", "neutral"),
-        metrics=ACCURACY,
-        splits=_MNLI_SPLITS,
-        prediction_files={
-            "test_matched": "MNLI-m.tsv",
-            "test_mismatched": "MNLI-mm.tsv",
-            "test_diagnostic": "AX.tsv",
-        },
-    ),
-    _standard("qnli", "QNLI", text=("question", "sentence"), labels=ENTAILMENT, metrics=ACCURACY),
-    _standard("rte", "RTE", text=PAIR, labels=ENTAILMENT, metrics=ACCURACY),
-    _standard("wnli", "WNLI", text=PAIR, labels=BINARY, metrics=ACCURACY),
+TASKS: Mapping[str, Task] = MappingProxyType(
+    {
+        task.name: task
+        for task in (
+            _standard(
+                "cola",
+                "CoLA",
+                text=("sentence",),
+                labels=BINARY,
+                metrics=("mcc",),
+                splits=standard_splits(
+                    train=(SplitFile("train.tsv", columns=COLA_COLUMNS),),
+                    dev=(SplitFile("dev.tsv", columns=COLA_COLUMNS),),
+                ),
+            ),
+            _standard("sst-2", "SST-2", text=("sentence",), labels=BINARY, metrics=ACCURACY),
+            _standard(
+                "mrpc",
+                "MRPC",
+                text=("#1 String", "#2 String"),
+                label="Quality",
+                labels=BINARY,
+                metrics=ACCURACY_F1,
+                splits=_MRPC_SPLITS,
+            ),
+            _standard(
+                "sts-b",
+                "STS-B",
+                text=PAIR,
+                label="score",
+                labels=(),
+                metrics=("pearson", "spearmanr", "corr"),
+                score_range=(0.0, 5.0),
+            ),
+            _standard(
+                "qqp",
+                "QQP",
+                text=("question1", "question2"),
+                label="is_duplicate",
+                labels=BINARY,
+                metrics=ACCURACY_F1,
+                index="id",
+                skip_malformed=True,
+            ),
+            _standard(
+                "mnli",
+                "MNLI",
+                text=PAIR,
+                label="gold_label",
+                labels=("contradiction", "entailment", "neutral"),
+                metrics=ACCURACY,
+                splits=_MNLI_SPLITS,
+                prediction_files={
+                    "test_matched": "MNLI-m.tsv",
+                    "test_mismatched": "MNLI-mm.tsv",
+                    "test_diagnostic": "AX.tsv",
+                },
+            ),
+            _standard(
+                "qnli", "QNLI", text=("question", "sentence"), labels=ENTAILMENT, metrics=ACCURACY
+            ),
+            _standard("rte", "RTE", text=PAIR, labels=ENTAILMENT, metrics=ACCURACY),
+            _standard("wnli", "WNLI", text=PAIR, labels=BINARY, metrics=ACCURACY),
+        )
+    }
 )
-
-TASKS: Mapping[str, Task] = MappingProxyType({task.name: task for task in _ALL})
 """The nine tasks by canonical name."""
 
 

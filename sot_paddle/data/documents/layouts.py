@@ -75,28 +75,30 @@ def _tables(train: Place, test: Place) -> Mapping[str, tuple[Place, ...]]:
 
 _COLUMNS = ("label", "text")
 _YAHOO = ("label", "title", "content", "answer")
-_LAYOUTS = (
-    TextLayout("IMDB", ("neg", "pos"), _tables(Place("train"), Place("test"))),
-    TextLayout(
-        "TREC",
-        ("LOC", "NUM", "HUM", "ENTY", "ABBR", "DESC"),
-        _tables(
-            Place("train_5500.label", LABELLED, _COLUMNS),
-            Place("TREC_10.label", LABELLED, _COLUMNS),
+LAYOUTS: Mapping[str, TextLayout] = {
+    layout.title: layout
+    for layout in (
+        TextLayout("IMDB", ("neg", "pos"), _tables(Place("train"), Place("test"))),
+        TextLayout(
+            "TREC",
+            ("LOC", "NUM", "HUM", "ENTY", "ABBR", "DESC"),
+            _tables(
+                Place("train_5500.label", LABELLED, _COLUMNS),
+                Place("TREC_10.label", LABELLED, _COLUMNS),
+            ),
         ),
-    ),
-    TextLayout(
-        "Yahoo",
-        tuple(str(number) for number in range(1, 11)),
-        {
-            "train": (Place("train.csv", COMMA, _YAHOO),),
-            "dev": (Place("test.csv", COMMA, _YAHOO),),
-        },
-        text=_YAHOO[1:],
-        numbered=False,
-    ),
-)
-LAYOUTS: Mapping[str, TextLayout] = {layout.title: layout for layout in _LAYOUTS}
+        TextLayout(
+            "Yahoo",
+            tuple(str(number) for number in range(1, 11)),
+            {
+                "train": (Place("train.csv", COMMA, _YAHOO),),
+                "dev": (Place("test.csv", COMMA, _YAHOO),),
+            },
+            text=_YAHOO[1:],
+            numbered=False,
+        ),
+    )
+}
 
 
 def task_title(name: str) -> str:

@@ -86,6 +86,7 @@ LEFT = [
     ("order", "y = x in (f(a), a)"),
     ("order", "y = isinstance(x, (int, str))"),
     ("order", "y = x.startswith(('a', 'b'))"),
+    ("order", "y = {one.name: one for one in (x.first, x.second)}"),
     ("operands", "y = paddle.square(a - b)"),
     ("dropped_option", "y = paddle.to_tensor(x, dtype='int64')"),
 ]
