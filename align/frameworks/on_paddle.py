@@ -278,7 +278,7 @@ def _cross_entropy(scores: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tenso
         terms = paddle.nn.functional.cross_entropy(
             scores, labels, soft_label=True, axis=1 if scores.ndim > 1 else -1, reduction="none"
         )
-        return terms.sum() / (scores.shape[0] if scores.ndim > 1 else 1)
+        return terms.mean()
     terms = paddle.nn.functional.cross_entropy(
         scores, labels.unsqueeze(1), axis=1, reduction="none", ignore_index=-100
     )

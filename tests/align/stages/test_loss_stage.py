@@ -144,6 +144,16 @@ def test_a_loss_without_labels_and_ready_made_losses() -> None:
     assert "ignored" not in run(CROSS, valid_mean, labels=IGNORED)[0].note
 
 
+@pytest.mark.parametrize("shape", [(5,), (6, 5), (6, 5, 3)])
+def test_the_ready_made_cross_entropy_takes_probabilities(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(4)
+    drawn = np.exp(rng.normal(size=shape))
+    labels = drawn / drawn.sum(axis=min(1, len(shape) - 1), keepdims=True)
+    pair = torch.nn.Identity(), nn.Identity(), rng.normal(size=shape)
+    result, _ = loss(pair_in(*pair, "float64", loss="cross_entropy", labels=labels))
+    assert result.passed, [c.reason for c in result.failures] + result.problems
+
+
 def test_what_means_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="the Paddle function returned a float"):
         run(CROSS, lambda z, y: 3.0)
