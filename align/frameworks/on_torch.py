@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -190,6 +191,14 @@ def prepare(plan: Request, dtype: str, train: bool) -> torch.nn.Module:
 def set_mode(model: torch.nn.Module, train: bool) -> None:
     """Training or eval mode."""
     model.train(train)
+
+
+def generators() -> list[Any]:
+    """States of the generators that a model may draw from; equal where nothing was drawn."""
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_initialized():
+        states += torch.cuda.get_rng_state_all()
+    return [*(one.tolist() for one in states), random.getstate(), repr(np.random.get_state())]
 
 
 def call(model: torch.nn.Module, inputs: Any) -> tuple[Any, dict[str, torch.Tensor]]:

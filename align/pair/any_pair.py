@@ -24,7 +24,7 @@ from align.match.name_table import read_table
 from align.match.paired_names import ModuleMap, SideNames, pair_names
 from align.pair import runs, side_records
 from align.pair.isolation import Isolation
-from align.pair.pair import Pair, TrainingRuns, live_training, own_tensors
+from align.pair.pair import Pair, TrainingRuns, live_training, own_tensors, repeated
 from align.pair.runs import Models, load, tensors
 from align.record.arrays import (
     Arrays,
@@ -176,15 +176,15 @@ class AnyPair(Pair):
         dtype = dtype or self.dtype
         model = self._reference(dtype, self.plan.train)
         options = {"deep": deep, "backward": self.backward, **self._options}
-        return runs.run(on_torch, model, self.plan, dtype, self.dtype, **options)
+        given = on_torch, model, self.plan, dtype, self.dtype
+        return repeated(on_torch, lambda _: runs.run(*given, **options))
 
     @contextlib.contextmanager
     def _moved_pass(self, asked: MovedRun) -> Iterator[Kinds]:
         moves = MovedRoundings(asked, self.dtype)
         model = self._moved_reference(moves, self.plan.train)
         options = {"moves": moves, "backward": self.backward, **self._options}
-        given = on_torch, model, self.plan, self.dtype, self.dtype
-        with runs.passed(*given, **options) as found:
+        with runs.passed(on_torch, model, self.plan, self.dtype, self.dtype, **options) as found:
             yield kinds_of(found)
 
     @functools.cached_property
@@ -254,9 +254,14 @@ class AnyPair(Pair):
 
     def train_reference(self, dtype: str, watch: Watch | None = None) -> TrainingRun:
         """Train the reference."""
-        model = self.reference_model(dtype, True)
-        options = {"masks": self.setup.masks, "watch": watch, "follow": self._follow}
-        return runs.train(on_torch, model, self.plan, dtype, self.dtype, **options)
+
+        def run(first: bool) -> TrainingRun:
+            given = self.reference_model(dtype, True), self.plan, dtype, self.dtype, None
+            own = watch if first else None
+            return runs.train(on_torch, *given, self.setup.masks, own, self._follow)
+
+        self._reference(dtype, True)  # built before
+        return repeated(on_torch, run)
 
     def trained_once(
         self, dtype: str, pick: Callable[[Any], np.ndarray]

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -245,3 +245,56 @@ def live_training(pair: Any, theirs: Any, own: Any) -> TrainingRuns:
     centre = (reference, plain) if exact is None else (oracle, exact)
     band = NoiseBand(lambda: measured_training(*centre, chosen), moved)
     return TrainingRuns(reference, oracle, band, ours, plain, exact, chosen)
+
+
+_AGAIN = 2  # runs that have to agree: a rare draw, a layer that is skipped, may not show in one
+_ROUNDINGS = 16  # by which two runs of the same numbers may differ, where memory lies otherwise
+
+Run = TypeVar("Run", Recording, TrainingRun)
+
+
+def repeated(side: Any, run: Callable[[bool], Run]) -> Run:
+    """A run of the reference; one in which a generator moved has to give the same again.
+
+    Its own scatter would be taken for rounding, and any port would pass.
+
+    Args:
+        side: `on_torch`.
+        run: makes it, told whether it is the first time; its model is built before.
+
+    Raises:
+        ValueError: it does not; where.
+    """
+    before = side.generators()
+    found = run(True)
+    for _ in range(_AGAIN if side.generators() != before else 0):
+        where = _first_difference(found, run(False))
+        if where is not None:
+            raise ValueError(
+                f"two runs of the {side.NAME} side differ at {where}: it draws by chance (noise, a "
+                "dropout of its own), and against that nothing can be judged; hand the numbers "
+                'to both sides as an input, or give dropout="exchange" where they drop something'
+            )
+    return found
+
+
+def _first_difference(a: Any, b: Any) -> str | None:
+    if isinstance(a, TrainingRun):
+        pairs = zip(a.losses, b.losses, strict=True)
+        apart = (_apart(np.float32(x), np.float32(y)) for x, y in pairs)
+        return next((f"the loss of step {i}" for i, one in enumerate(apart, 1) if one), None)
+    for key, call in a.calls.items():
+        again = b.calls[key].outputs if key in b.calls else ()
+        if len(again) != len(call.outputs) or any(
+            _apart(x, y) for (_, x), (_, y) in zip(call.outputs, again, strict=True)
+        ):
+            return key
+    return "the loss" if _apart(a.loss, b.loss) else None
+
+
+def _apart(a: Any, b: Any) -> bool:
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape or a.dtype.kind != "f":
+        return not np.array_equal(a, b)
+    room = _ROUNDINGS * float(np.finfo(a.dtype).eps) * float(np.abs(b).max(initial=0.0))
+    return not np.allclose(a, b, rtol=0.0, atol=room, equal_nan=True)
