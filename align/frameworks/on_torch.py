@@ -169,8 +169,9 @@ def prepare(plan: Request, dtype: str, train: bool) -> torch.nn.Module:
         if isinstance(plan.torch_module, torch.nn.Module):
             model = copy.deepcopy(plan.torch_module)
         else:
-            torch.manual_seed(plan.seed)
-            model = plan.torch_module()
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(plan.seed)
+                model = plan.torch_module()
         if not isinstance(model, torch.nn.Module):
             raise ValueError(
                 f"torch_module: got {type(model).__name__}, expected a torch.nn.Module or a "

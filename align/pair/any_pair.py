@@ -24,7 +24,7 @@ from align.match.name_table import read_table
 from align.match.paired_names import ModuleMap, SideNames, pair_names
 from align.pair import runs, side_records
 from align.pair.isolation import Isolation
-from align.pair.pair import Pair, TrainingRuns, live_training, own_tensors, repeated
+from align.pair.pair import Pair, TrainingRuns, live_training, no_scatter, own_tensors, repeated
 from align.pair.runs import Models, load, tensors
 from align.record.arrays import (
     Arrays,
@@ -176,11 +176,12 @@ class AnyPair(Pair):
         dtype = dtype or self.dtype
         model = self._reference(dtype, self.plan.train)
         options = {"deep": deep, "backward": self.backward, **self._options}
-        given = on_torch, model, self.plan, dtype, self.dtype
-        return repeated(on_torch, lambda _: runs.run(*given, **options))
+        return runs.run(on_torch, model, self.plan, dtype, self.dtype, **options)
 
     @contextlib.contextmanager
     def _moved_pass(self, asked: MovedRun) -> Iterator[Kinds]:
+        if not asked.number:
+            no_scatter(on_torch, self.reference, self.run_reference())
         moves = MovedRoundings(asked, self.dtype)
         model = self._moved_reference(moves, self.plan.train)
         options = {"moves": moves, "backward": self.backward, **self._options}
@@ -195,7 +196,7 @@ class AnyPair(Pair):
     @functools.cached_property
     def reference(self) -> Recording:
         """The reference in the pair's precision."""
-        return self.share("pass", self.run_reference())
+        return self.share("pass", repeated(on_torch, lambda _: self.run_reference()))
 
     @functools.cached_property
     def oracle(self) -> Recording | None:
@@ -260,7 +261,6 @@ class AnyPair(Pair):
             own = watch if first else None
             return runs.train(on_torch, *given, self.setup.masks, own, self._follow)
 
-        self._reference(dtype, True)  # built before
         return repeated(on_torch, run)
 
     def trained_once(

@@ -24,7 +24,7 @@ from align.match.mapping import to_paddle
 from align.match.name_table import Table, read_table
 from align.match.paired_names import PairedNames, settled
 from align.pair import runs
-from align.pair.pair import measured_training, repeated
+from align.pair.pair import measured_training, no_scatter, repeated
 from align.pair.runs import Models, load, tensors
 from align.record.arrays import Entry, TrainingRun, moved_vectors, rounded_state
 from align.record.files import dump_meta
@@ -181,16 +181,13 @@ class OneSide:
         """One pass, kept."""
         model = self.model(dtype, rounded, self.plan.train)
         options = {"deep": deep, "masks": self.masks}
-        given = self.side, model, self.plan, dtype, rounded
-        return self._repeated(lambda _: runs.run(*given, **options))
-
-    def _repeated(self, run: Callable[[bool], Any]) -> Any:
-        """A run that says what is right has to repeat itself."""
-        return repeated(self.side, run) if self.is_torch else run(True)
+        return runs.run(self.side, model, self.plan, dtype, rounded, **options)
 
     @contextlib.contextmanager
     def moved_pass(self, dtype: str, asked: MovedRun) -> Iterator[Kinds]:
         """A pass of the reference with moved roundings, as `noise_band.kinds_of`."""
+        if not asked.number:
+            no_scatter(self.side, self.run(dtype, dtype), self.run(dtype, dtype))
         moves, model = self._moved(dtype, asked, self.plan.train)
         options = {"moves": moves, "masks": self.masks}
         with runs.passed(self.side, model, self.plan, dtype, dtype, **options) as found:
@@ -207,13 +204,12 @@ class OneSide:
 
     def train(self, dtype: str, rounded: str, watch: Watch | None = None) -> TrainingRun:
         """One training run, kept."""
-        self._models.get(dtype, True)  # built before
 
         def run(first: bool) -> TrainingRun:
             given = self.side, self.model(dtype, rounded, True), self.plan, dtype, rounded
             return runs.train(*given, masks=self.masks, watch=watch if first else None)
 
-        return self._repeated(run)
+        return repeated(self.side, run) if self.is_torch else run(True)
 
     @contextlib.contextmanager
     def moved_training(self, dtype: str, asked: MovedRun, steady: np.ndarray) -> Iterator[Kinds]:

@@ -248,7 +248,7 @@ def live_training(pair: Any, theirs: Any, own: Any) -> TrainingRuns:
 
 
 _AGAIN = 2  # runs that have to agree: a rare draw, a layer that is skipped, may not show in one
-_ROUNDINGS = 16  # by which two runs of the same numbers may differ, where memory lies otherwise
+_ROUNDINGS = 256  # by which two runs of the same numbers may differ, where kernels add in any order
 
 Run = TypeVar("Run", Recording, TrainingRun)
 
@@ -256,26 +256,34 @@ Run = TypeVar("Run", Recording, TrainingRun)
 def repeated(side: Any, run: Callable[[bool], Run]) -> Run:
     """A run of the reference; one in which a generator moved has to give the same again.
 
-    Its own scatter would be taken for rounding, and any port would pass.
-
     Args:
         side: `on_torch`.
-        run: makes it, told whether it is the first time; its model is built before.
+        run: makes it, told whether it is the first time.
 
     Raises:
-        ValueError: it does not; where.
+        ValueError: it does not, see `no_scatter`.
     """
     before = side.generators()
     found = run(True)
     for _ in range(_AGAIN if side.generators() != before else 0):
-        where = _first_difference(found, run(False))
-        if where is not None:
-            raise ValueError(
-                f"two runs of the {side.NAME} side differ at {where}: it draws by chance (noise, a "
-                "dropout of its own), and against that nothing can be judged; hand the numbers "
-                'to both sides as an input, or give dropout="exchange" where they drop something'
-            )
+        no_scatter(side, found, run(False))
     return found
+
+
+def no_scatter(side: Any, a: Run, b: Run) -> None:
+    """Two runs of the reference have to be the same: their scatter would pass for rounding.
+
+    Raises:
+        ValueError: they are not; the first place that differs.
+    """
+    where = _first_difference(a, b)
+    if where is not None:
+        raise ValueError(
+            f"two runs of the {side.NAME} side differ at {where}: it draws by chance (noise, a "
+            "dropout of its own) or goes on from its last run, and against that nothing can be "
+            "judged; hand the numbers to both sides as an input, or give "
+            'dropout="exchange" where they are masks'
+        )
 
 
 def _first_difference(a: Any, b: Any) -> str | None:
