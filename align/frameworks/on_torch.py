@@ -199,7 +199,8 @@ def generators() -> list[Any]:
     states = [torch.get_rng_state()]
     if torch.cuda.is_initialized():
         states += torch.cuda.get_rng_state_all()
-    return [*(one.tolist() for one in states), random.getstate(), repr(np.random.get_state())]
+    _, words, *rest = np.random.get_state()
+    return [*(one.tolist() for one in states), random.getstate(), words.tolist(), rest]
 
 
 def call(model: torch.nn.Module, inputs: Any) -> tuple[Any, dict[str, torch.Tensor]]:
