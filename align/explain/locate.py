@@ -57,9 +57,8 @@ def first_forward(
     if place.startswith("(") and place != ROOT:
         place, cause = _structural(first)
         return Divergence(first.name, place, "forward", pair.dtype, first.reason, cause)
-    cause = first.hint or _undetermined(pair)
     code = pair.code(place)
-    return Divergence(first.name, place, "forward", pair.dtype, first.reason, cause, code)
+    return Divergence(first.name, place, "forward", pair.dtype, first.reason, first.hint, code)
 
 
 def _structural(first: Comparison) -> tuple[str, str]:
@@ -71,18 +70,6 @@ def _structural(first: Comparison) -> tuple[str, str]:
     if title == "tied parameters":
         return owner, f"one tensor on one side, several on the other: {names}"
     return owner, f"trained on one side only (stop_gradient, requires_grad): {names}"
-
-
-def _undetermined(pair: Pair) -> str:
-    """Says when the Paddle side does not repeat itself: something in it is drawn by chance."""
-    if not pair.live:
-        return ""
-    again = pair.run_ours()
-    for key, call in pair.ours.calls.items():
-        for (_, a), (_, b) in zip(call.outputs, again.calls[key].outputs, strict=False):
-            if a.shape == b.shape and not np.array_equal(a, b):
-                return f"two runs of the Paddle side differ at {key}: is a dropout active?"
-    return ""
 
 
 def backward_guilty(pair: Any, run: Any) -> list[Divergence]:
