@@ -181,9 +181,8 @@ class ModelPair(AnyPair):
 
     def __init__(self, case: ModelCase, dtype: str, *given: Any) -> None:
         setup = Setup(request_of(case, dtype, *given))
-        setup.pooled = False  # the product pools over powers of two, which float32 divides exactly
         super().__init__(setup, dtype)
-        self.judge = ExactStatistics(setup.weights, setup.modules, dtype, setup.pooled)
+        self.judge = ExactStatistics(setup.weights, setup.modules, dtype)
         self.case = case
         self.backward = case.steps != ("forward",)
         self._encoded: tuple[Features, Taps] | None = None

@@ -118,7 +118,7 @@ def _wrong_calls(pair: DumpPair) -> dict[str, tuple]:
     """
     rule = ROUGH
     if pair.dtype == "float64":
-        rule = bounds.backward(pair.dtype, pair.setup.pooled)
+        rule = bounds.backward(pair.dtype, pair.pooled)
     held = {key: (own, call) for key, own, call in pair.judge.taps(pair.ours, pair.reference)}
     scale = largest(g for _, call in held.values() for g in call.grad_outputs.values())
     expected = to_paddle(pair.setup.weights, pair.reference.gradients)

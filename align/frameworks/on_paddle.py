@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+from paddle import _C_ops
 
 from align.frameworks import masks_paddle
 from align.frameworks.factories import own_loss, unpack
@@ -306,6 +307,31 @@ def stamp(value: paddle.Tensor) -> dict[str, Any]:
         "device": str(value.place),
         "dtype": str(value.dtype).removeprefix("paddle."),
     }
+
+
+@contextlib.contextmanager
+def average_pools() -> Iterator[list[str]]:
+    """A list that grows with every average pool that runs, in a layer or as a function.
+
+    PADDLE: their backward pass holds 1/N in float32.
+    """
+    found: list[str] = []
+
+    def noting(own: Callable) -> Callable:
+        def pool(*given: Any) -> Any:
+            found.extend(kind for kind in given if isinstance(kind, str) and kind == "avg")
+            return own(*given)
+
+        return pool
+
+    held = {name: getattr(_C_ops, name) for name in ("pool2d", "pool3d")}
+    try:
+        for name, own in held.items():
+            setattr(_C_ops, name, noting(own))
+        yield found
+    finally:
+        for name, own in held.items():
+            setattr(_C_ops, name, own)
 
 
 def stock_norms(model: paddle.nn.Layer) -> list[str]:

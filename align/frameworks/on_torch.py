@@ -261,6 +261,11 @@ def stamp(value: torch.Tensor) -> dict[str, Any]:
     }
 
 
+def average_pools() -> contextlib.AbstractContextManager[list[str]]:
+    """None of Paddle's run here."""
+    return contextlib.nullcontext([])
+
+
 def follow_paddle(model: torch.nn.Module, names: list[str]) -> None:
     """Let these norms use the numbers that Paddle's kernels use, and its running variance.
 

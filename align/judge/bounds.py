@@ -129,7 +129,7 @@ def backward(dtype: str, pooled: bool) -> Tolerance:
 
     Args:
         dtype: precision.
-        pooled: Paddle's model has an average pool.
+        pooled: an average pool of Paddle's has a part in them.
     """
     return POOLED if pooled and dtype == "float64" else TOLERANCES["backward", dtype]
 

@@ -42,14 +42,12 @@ class Judge:
         weights: the mapping of the tensors.
         modules: the mapping of the modules.
         dtype: precision of the pair.
-        pooled: Paddle's model has an average pool.
         notes: what could not be compared and why, in plain words.
     """
 
     weights: WeightMapping
     modules: ModuleMap
     dtype: str
-    pooled: bool = False
     notes: list[str] = field(default_factory=list)
     _places: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -126,26 +124,24 @@ class Judge:
         ]
 
     def each_gradient(
-        self, ours: Recording, reference: Recording, oracle: Recording | None, scale: float
+        self,
+        ours: Recording,
+        reference: Recording,
+        oracle: Recording | None,
+        scale: float,
+        rule: Tolerance,
     ) -> Iterator[Comparison]:
         """Judge the loss, the taps' gradients in backward order, then parameters and inputs.
 
         Args:
-            ours: Paddle's recording.
-            reference: PyTorch's.
-            oracle: its float64 run, None for a pair in float64.
+            ours, reference, oracle: as for `each_tap`.
             scale: the reference's largest gradient, see `largest_gradient`.
+            rule: of gradients, see `bounds.backward`.
         """
         order, expected, judged, own = self._gradient_taps(ours, reference, oracle)
-        yield compare_arrays(
-            "loss",
-            ours.loss,
-            reference.loss,
-            bounds.TOLERANCES["forward", self.dtype],
-            oracle=None if oracle is None else oracle.loss,
-            zero_scale=scale,
-        )
-        rule = bounds.backward(self.dtype, self.pooled)
+        losses = ours.loss, reference.loss, bounds.TOLERANCES["forward", self.dtype]
+        exact = None if oracle is None else oracle.loss
+        yield compare_arrays("loss", *losses, oracle=exact, zero_scale=scale)
         yield from each(own, expected, judged, rule, scale, order)
         judged = None if oracle is None else to_paddle(self.weights, oracle.gradients)
         expected = to_paddle(self.weights, reference.gradients)

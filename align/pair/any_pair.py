@@ -91,7 +91,6 @@ class Setup:
                 self.state.hold(name, store.put(value))
             self.moved = list(moved)
         self.layers = {n: type(one).__name__ for n, one in on_paddle.modules(layer).items()}
-        self.pooled = any("AvgPool" in kind for kind in self.layers.values())
         stock = set(on_paddle.stock_norms(layer))
         self.stock_norms = [a for a, b in self.modules.to_paddle.items() if b in stock]
         self.references.adapt(lambda built: on_torch.follow_paddle(built, self.stock_norms))
@@ -128,7 +127,7 @@ class AnyPair(Pair):
     live, backward = True, True
 
     def __init__(self, setup: Setup, dtype: str) -> None:
-        super().__init__(Judge(setup.weights, setup.modules, dtype, setup.pooled), setup.plan)
+        super().__init__(Judge(setup.weights, setup.modules, dtype), setup.plan)
         self.setup = setup
         whole = set(setup.modules.to_paddle) == {ROOT}  # no layer is compared beside the model
         self._options = {"masks": setup.masks, "only": {ROOT} if whole else None}

@@ -43,7 +43,6 @@ class Names:
         self.torch, self.paddle = torch, paddle
         found = settled(torch.meta, paddle.meta, table, folder)
         self.weights, self.modules, self.note = found.weights, found.modules, found.note
-        self.pooled = any("AvgPool" in module.kind for module in paddle.meta.modules)
         self.state, self.own_state = torch.weights(), paddle.weights()
         self.layers = {one.name: one.kind for one in paddle.meta.modules}
         self.own: Mapping[str, Module] = {one.name: one for one in paddle.meta.modules}
@@ -71,7 +70,7 @@ class DumpPair(Pair):
     live = False
 
     def __init__(self, names: Names, dtype: str) -> None:
-        judge = Judge(names.weights, names.modules, dtype, names.pooled)
+        judge = Judge(names.weights, names.modules, dtype)
         super().__init__(judge, names.torch.meta)
         self.setup = names
 

@@ -93,7 +93,7 @@ class BackwardIsolation(Isolation):
         self._seeds: dict[str, list[np.ndarray]] = {}
         self.forward_wrong: set[str] = set()
         self._parameters = on_paddle.named(pair.model)
-        pooled = pair.setup.pooled and pair.dtype == "float64"
+        pooled = pair.pooled and pair.dtype == "float64"
         self._gradient_rule = bounds.POOLED if pooled else bounds.ISOLATED[pair.dtype]
 
     def seeds_of(self, key: str) -> list[np.ndarray]:

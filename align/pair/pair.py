@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from align.judge import bounds
 from align.judge.bounds import Settling
 from align.judge.drift import FIRST, Sample, Track, driven_by_rounding
 from align.judge.judging import Judge, largest_gradient
@@ -31,14 +32,12 @@ class Settled(Protocol):
     Attributes:
         weights: the mapping of the tensors.
         modules: the mapping of the modules.
-        pooled: Paddle's model has an average pool.
         state: the reference's tensors before anything ran.
         layers: Paddle layer -> its class.
     """
 
     weights: WeightMapping
     modules: ModuleMap
-    pooled: bool
     state: Mapping[str, Any]
     layers: Mapping[str, str]
 
@@ -74,6 +73,14 @@ class Pair:
     def __init__(self, judge: Judge, plan: Any) -> None:
         self.judge, self.plan, self.dtype = judge, plan, judge.dtype
 
+    @property
+    def pooled(self) -> bool:
+        """Whether an average pool of Paddle's has a part in the gradients.
+
+        The suite's own pool over powers of two, which float32 divides exactly.
+        """
+        return not self.chosen and self.ours.pooled
+
     @functools.cached_property
     def largest_gradient(self) -> float:
         """The largest value among the reference's gradients."""
@@ -102,8 +109,8 @@ class Pair:
 
     def gradients(self, ours: Recording) -> Iterator[Comparison]:
         """The loss and every gradient by their floors."""
-        scale = self.largest_gradient
-        return self.judge.each_gradient(ours, self.reference, self.oracle, scale)
+        given = self.reference, self.oracle, self.largest_gradient
+        return self.judge.each_gradient(ours, *given, bounds.backward(self.dtype, self.pooled))
 
     def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
         """Paddle's pass with each fault of "forward" or "backward": what, where, the pass.

@@ -126,13 +126,14 @@ def passed(
         stack.enter_context(dropout_mode(side, model, plan.train, masks))
         held = stack.enter_context(Recorder(side, model, deep=deep, tripled=tripled, only=only))
         stack.enter_context(moves or contextlib.nullcontext())
+        pools = stack.enter_context(side.average_pools())
         output, watched = side.call(model, inputs)
         loss = side.loss_of(plan, output, dtype, rounded)
         if backward:
             side.backward(loss)
     del output
     found = held.recording
-    found.loss, found.stamp = side.numpy(loss), side.stamp(loss)
+    found.loss, found.stamp, found.pooled = side.numpy(loss), side.stamp(loss), bool(pools)
     del loss
     found.gradients = gradients(side, model)
     found.input_gradients = {

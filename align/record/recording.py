@@ -65,6 +65,7 @@ class Recording:
         input_gradients: of the floating inputs, by path.
         state: what is not trained (running statistics) after the pass, by canonical name.
         stamp: which framework computed the loss, read off the tensor.
+        pooled: an average pool of Paddle's ran.
         store: keeps the arrays.
     """
 
@@ -75,6 +76,7 @@ class Recording:
     input_gradients: Arrays = field(default_factory=dict)
     state: Arrays = field(default_factory=dict)
     stamp: Mapping[str, Any] = field(default_factory=dict)
+    pooled: bool = False
     store: Store = field(default_factory=Store)
 
     def counts(self) -> dict[str, int]:

@@ -157,7 +157,7 @@ class _DistributedJudge:
         self._scale = largest(pair.reference.gradients.values())
         self.own = pair.ours.gradients
         self._one: TrainingRun = pair.train_ours()
-        self._base = bounds.backward(pair.dtype, pair.setup.pooled)
+        self._base = bounds.backward(pair.dtype, pair.pooled)
 
     def everything(self, found: Shares) -> Iterator[Comparison]:
         """Weights of all processes, rates, losses, first gradients, final weights."""

@@ -104,7 +104,7 @@ class TrainingJudge:
         self.widest = max(sizes, key=sizes.__getitem__, default="")
         self._empty = {row.destination.name for row in rows if 0 in row.destination.shape}
         steps = steps or len(self.reference.losses)
-        self._base = bounds.training(pair.dtype, pair.setup.pooled, steps)
+        self._base = bounds.training(pair.dtype, pair.pooled, steps)
         self._find_tensor = pair.judge.find_tensor
         self._scales = {
             kind: largest(arrays.values()) for kind, arrays in self.reference.moments.items()

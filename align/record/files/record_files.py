@@ -67,7 +67,7 @@ def write_recording(recording: Recording, folder: Path) -> None:
             arrays = getattr(recording, part)
             record[part] = {name: writer.add(title + name, a) for name, a in arrays.items()}
     record["backward_order"] = [list(at) for at in recording.backward_order]
-    record["stamp"] = dict(recording.stamp)
+    record["stamp"], record["pooled"] = dict(recording.stamp), recording.pooled
     write_json(folder / RECORD, record)
 
 
@@ -135,6 +135,7 @@ def read_recording(folder: Folder, prefix: str) -> Recording:
     found.input_gradients = held.many(field_of(record, "input_gradients", dict, where))
     found.state = held.many(field_of(record, "state", dict, where))
     found.stamp = field_of(record, "stamp", dict, where)
+    found.pooled = field_of(record, "pooled", bool, where)
     return found
 
 
