@@ -17,6 +17,7 @@ import numpy as np
 from align.commands.steps import LOSS, Outcome, Steps, left_out
 from align.explain import locate
 from align.frameworks import on_paddle, on_torch
+from align.frameworks.factories import BadLoss
 from align.judge.judging import OUTPUTS
 from align.pair.any_pair import AnyPair, Setup
 from align.record.arrays import is_low
@@ -116,6 +117,30 @@ def _begun(setup: Setup) -> Outcome:
 
 class LiveSteps(Steps):
     """The steps of two models that can run."""
+
+    def precision(self, pair: AnyPair) -> None:
+        """All steps; of a Paddle loss that gives no number, what makes it so."""
+        try:
+            super().precision(pair)
+        except BadLoss as error:
+            self._without_loss(pair, error)
+
+    def _without_loss(self, pair: AnyPair, error: BadLoss) -> None:
+        """The forward pass, then both losses on PyTorch's output.
+
+        Raises:
+            BadLoss: neither differs.
+        """
+        alone = AnyPair(pair.setup, pair.dtype)
+        plain = dict.fromkeys(("loss", "labels", "metric"))
+        alone.plan = dataclasses.replace(pair.plan, **plain)
+        if not self.forward(alone):
+            alone.plan = pair.plan
+            if error.__cause__ is None:
+                self.loss(alone)
+            if not self.outcome.findings:
+                raise error
+        self.outcome.notes.append(f"nothing else was compared in {pair.dtype}: {error}")
 
     def low_precision(self, pair: AnyPair) -> None:
         """What is compared in bfloat16 and float16."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from align.frameworks.factories import AVERAGE
+from align.frameworks.factories import AVERAGE, one_loss
 from align.frameworks.masks import Masks
 from align.record.arrays import TrainingRun, is_array, replace, rounded_state
 from align.record.recording import Recorder, Recording
@@ -128,7 +128,7 @@ def passed(
         stack.enter_context(moves or contextlib.nullcontext())
         pools = stack.enter_context(side.average_pools())
         output, watched = side.call(model, inputs)
-        loss = side.loss_of(plan, output, dtype, rounded)
+        loss = one_loss(side, plan, output, dtype, rounded)
         if backward:
             side.backward(loss)
     del output

@@ -173,3 +173,58 @@ def test_the_line_that_builds_a_librarys_layer_is_the_users() -> None:
     alone = paddle.nn.LayerNorm(3, epsilon=1e-3)
     source = align.compare(torch.nn.LayerNorm(3), alone, X, dtype="float64").root.source
     assert source.startswith("LayerNorm.forward, paddle/nn/layer/norm.py:")
+
+
+class Cut(nn.Layer):
+    """A port that leaves out a column of the scores when it is told to."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.lin, self.columns = nn.Linear(4, 3), columns
+
+    def forward(self, x):
+        return self.lin(x)[:, : self.columns]
+
+
+class TorchCut(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.lin(x)
+
+
+def compared_losses(theirs, ours, columns: int = 3):
+    rng = np.random.default_rng(3)
+    given = {"labels": rng.normal(size=(5, 3)), "optimizer": "sgd", "steps": 2, "dtype": "float64"}
+    inputs = rng.normal(size=(5, 4))
+    return align.compare(TorchCut, lambda: Cut(columns), inputs, loss=(theirs, ours), **given)
+
+
+def torch_mean(output, labels):
+    return torch.nn.functional.mse_loss(output, labels)
+
+
+def test_an_output_that_the_loss_cannot_take_is_placed_all_the_same() -> None:
+    result = compared_losses(torch_mean, nn.functional.mse_loss, 2)
+    assert result.root.cause.startswith("index: Paddle takes [:, :2], with [:, 0:3] it agrees")
+    assert "nothing else was compared in float64: loss: Paddle's fails on" in result.notes[-1]
+
+
+def test_losses_that_are_no_number_are_named_or_refused_in_one_line() -> None:
+    def ours(output, labels):
+        return nn.functional.mse_loss(output, labels, reduction="none")
+
+    def theirs(output, labels):
+        return torch.nn.functional.mse_loss(output, labels, reduction="none")
+
+    root = compared_losses(torch_mean, ours).root
+    assert (root.step, root.place) == ("loss", "loss")
+    assert "(5, 3) in Paddle and () in PyTorch: reduction: PyTorch takes the mean" in root.cause
+    with pytest.raises(ValueError, match=r"^loss: PyTorch's has the shape \(5, 3\), expected"):
+        compared_losses(theirs, nn.functional.mse_loss)
+    with pytest.raises(ValueError, match="^loss: Paddle's fails on the output of its model: .*$"):
+        compared_losses(
+            torch_mean, lambda output, labels: nn.functional.mse_loss(output, labels[:2])
+        )
