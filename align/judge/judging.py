@@ -67,10 +67,10 @@ class Judge:
             if target is None or (only is not None and target not in only):
                 continue
             if counts[call.name] != own_counts.get(target, 0):
-                self.note(
-                    f"{target}: called {own_counts.get(target, 0)} times in Paddle, "
-                    f"{counts[call.name]} times in PyTorch: its calls are not compared"
-                )
+                held = own_counts.get(target, 0), counts[call.name]
+                own, theirs = (f"{count} time{'s' * (count != 1)}" for count in held)
+                said = f"{target}: called {own} in Paddle, {theirs} in PyTorch"
+                self.note(f"{said}: its calls are not compared")
                 continue
             own = ours.calls[Call(target, call.number).key]
             yield own.key, own, call

@@ -169,6 +169,11 @@ class Unfinished:
     paddle_left: list[Entry] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
 
+    def told(self) -> str:
+        """How many mistakes, and which."""
+        count = len(self.mistakes)
+        return f"{count} mistake{'s' * (count != 1)}: {'; '.join(sorted(self.mistakes))}"
+
 
 def match(source: Sequence[Entry], destination: Sequence[Entry], table: Table) -> Unfinished:
     """Pair what names and the table pair.
@@ -219,9 +224,7 @@ def finish(
         ValueError: every mistake, one after the other.
     """
     if found.mistakes:
-        raise ValueError(
-            f"weights: {len(found.mistakes)} mistakes: " + "; ".join(sorted(found.mistakes))
-        )
+        raise ValueError(f"weights: {found.told()}")
     return WeightMapping(found.rows, canonical(source), canonical(destination), found.ignored)
 
 

@@ -261,6 +261,10 @@ LEAF_NAMES = {
 }
 """Leaf names of the frameworks' own layers that differ: (kind, PyTorch) -> Paddle."""
 
+_MATRICES = ("weight", "in_proj_weight", "weight_v", "weight_orig")
+"""Of a linear layer, what is transposed; weight_v and weight_orig are those of a weight norm and
+of a spectral norm, whose own weight_v has one axis."""
+
 _NORMS = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "LocalResponseNorm")
 
 
@@ -310,8 +314,9 @@ def transform_between(source: Entry, destination: Entry) -> Transform | None:
         other: which way round the custom layer multiplies is not written anywhere.
     """
     ours, theirs = kind(destination), kind(source)
-    is_matrix = source.leaf in ("weight", "in_proj_weight") and theirs in ("linear", "attention")
-    if ours == "linear" and destination.leaf == "weight":
+    is_matrix = source.leaf in _MATRICES and theirs in ("linear", "attention")
+    is_matrix &= len(source.shape) == 2
+    if ours == "linear" and destination.leaf in _MATRICES and len(destination.shape) == 2:
         if is_matrix:
             return TRANSPOSE
         if theirs == "linear_in_out":
@@ -323,7 +328,13 @@ def transform_between(source: Entry, destination: Entry) -> Transform | None:
         return COPY if ours == "linear_out_in" else None
     if theirs == "linear_in_out" and source.leaf == "weight":
         return TRANSPOSE if ours == "linear_out_in" else None
-    return COPY
+    a, b = source.shape, destination.shape
+    long = [[n for n in shape if n != 1] for shape in (a, b)]
+    if a == b or long[0] != long[1]:
+        return COPY
+    return Transform(  # axes of one element alone differ: the same numbers in the same order
+        "reshape", lambda x: x.reshape(b), lambda x: x.reshape(a), lambda _: b, lambda _: a
+    )
 
 
 def part_axis(source: Entry) -> int:

@@ -139,7 +139,7 @@ def _refusal(found: mapping.Unfinished, total: int, path: Path, draft: Mapping[s
         "pass it as weights="
     )
     if found.mistakes:
-        text += f"; beside that {len(found.mistakes)} mistakes: {'; '.join(found.mistakes)}"
+        text += f"; beside that {found.told()}"
     return text
 
 

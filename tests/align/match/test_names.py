@@ -255,6 +255,46 @@ def test_the_frameworks_own_attention_and_recurrent_layers_map_by_themselves() -
     assert outcome(*recurrent).passed
 
 
+class TorchNormed(torch.nn.Module):
+    """Weights split by a weight norm and a spectral norm, and a bilinear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        weight_norm, spectral_norm = torch.nn.utils.weight_norm, torch.nn.utils.spectral_norm
+        self.conv = weight_norm(torch.nn.Conv1d(5, 6, 3))
+        self.lin = weight_norm(torch.nn.Linear(6, 4))
+        self.bounded = spectral_norm(torch.nn.Linear(6, 3))
+        self.both = torch.nn.Bilinear(4, 3, 2)
+
+    def forward(self, x):
+        x = self.conv(x)[:, :, 0]
+        return self.both(self.lin(x), self.bounded(x))
+
+
+class PaddleNormed(nn.Layer):
+    """The port: a factor for each output is a vector here, a bilinear bias a row."""
+
+    def __init__(self, axis: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.utils.weight_norm(nn.Conv1D(5, 6, 3))
+        self.lin = nn.utils.weight_norm(nn.Linear(6, 4), dim=axis)
+        self.bounded = nn.utils.spectral_norm(nn.Linear(6, 3))
+        self.both = nn.Bilinear(4, 3, 2)
+
+    def forward(self, x):
+        x = self.conv(x)[:, :, 0]
+        return self.both(self.lin(x), self.bounded(x))
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
+def test_normed_and_bilinear_weights_map_by_themselves() -> None:
+    options = {"train": True, "optimizer": "adamw", "steps": 2, "travel": True}
+    assert outcome(TorchNormed, PaddleNormed, **options).passed
+    mistake = "weights: 1 mistake: lin.weight_g of shape \\(4, 1\\) -> lin.weight_g of shape \\(6,"
+    with pytest.raises(ValueError, match=mistake):
+        outcome(TorchNormed, lambda: PaddleNormed(0))
+
+
 def test_paddles_compatible_linear_keeps_pytorchs_layout() -> None:
     from paddle.compat.nn import Linear
 
