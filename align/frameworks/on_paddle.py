@@ -72,7 +72,12 @@ def is_tensor(value: Any) -> bool:
 
 
 def numpy(tensor: paddle.Tensor) -> np.ndarray:
-    """A copy as NumPy array; low precision as float32."""
+    """A copy as NumPy array; low precision as float32, a sparse gradient with its zeros."""
+    if tensor.is_selected_rows():  # PADDLE: a row for every look-up
+        rows = tensor._get_tensor_from_selected_rows().numpy()
+        dense = np.zeros((tensor.get_selected_rows().height(), *rows.shape[1:]), rows.dtype)
+        np.add.at(dense, tensor.rows(), rows)
+        return dense
     low = tensor.dtype in (paddle.bfloat16, paddle.float16)
     return (tensor.astype("float32") if low else tensor).detach().numpy()  # PADDLE: it copies
 

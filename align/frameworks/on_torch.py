@@ -74,15 +74,16 @@ def is_tensor(value: Any) -> bool:
 
 
 def numpy(tensor: torch.Tensor) -> np.ndarray:
-    """A copy as NumPy array; low precision as float32."""
+    """A copy as NumPy array; low precision as float32, a sparse gradient with its zeros."""
     low = tensor.dtype in (torch.bfloat16, torch.float16)
+    tensor = tensor.to_dense() if tensor.is_sparse else tensor
     return (tensor.float() if low else tensor).detach().cpu().numpy().copy()
 
 
 def view(tensor: torch.Tensor) -> np.ndarray:
     """The same for a look: not copied where NumPy can read the tensor's own memory."""
-    low = tensor.dtype in (torch.bfloat16, torch.float16)
-    return numpy(tensor) if low else tensor.detach().cpu().numpy()
+    copied = tensor.is_sparse or tensor.dtype in (torch.bfloat16, torch.float16)
+    return numpy(tensor) if copied else tensor.detach().cpu().numpy()
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:

@@ -105,7 +105,12 @@ def give(parameter: paddle.Tensor, gradient: np.ndarray | None) -> None:
     """
     if gradient is not None:
         dtype = str(parameter.dtype).removeprefix("paddle.")
-        parameter.grad = paddle.to_tensor(np.array(gradient, dtype=dtype, order="C"))
+        made = paddle.to_tensor(np.array(gradient, dtype=dtype, order="C"))
+        try:
+            parameter.grad = made
+        except ValueError:  # PADDLE: after a sparse one only a backward pass brings a dense one
+            parameter.clear_gradient(False)
+            (parameter * made).sum().backward()
     elif parameter.grad is not None and bool(parameter.grad.any()):
         parameter.clear_gradient(False)  # by position: Paddle ignores the keyword
 

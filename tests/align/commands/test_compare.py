@@ -356,6 +356,32 @@ class Words(nn.Layer):
         return self.fc(self.pool(self.emb(ids)[:, self.cut]))
 
 
+class TorchLookup(torch.nn.Module):
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        self.emb, self.fc = torch.nn.Embedding(11, 6, sparse=sparse), torch.nn.Linear(6, 3)
+
+    def forward(self, ids):
+        return self.fc(self.emb(ids).mean(1))
+
+
+class Lookup(nn.Layer):
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        self.emb, self.fc = nn.Embedding(11, 6, sparse=sparse), nn.Linear(6, 3)
+
+    def forward(self, ids):
+        return self.fc(self.emb(ids).mean(1))
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [(True, True), (True, False), (False, True)])
+def test_sparse_gradients_are_compared_as_what_they_are_with_their_zeros(theirs, ours) -> None:
+    recipe = {"optimizer": "sgd", "steps": 2, "train": True}
+    ids = np.array([[1, 4, 1], [4, 2, 7]])
+    result = align.compare(lambda: TorchLookup(theirs), lambda: Lookup(ours), ids, **recipe)
+    assert result.passed, str(result)
+
+
 @pytest.mark.parametrize(
     ("cut", "lengths"),
     [
