@@ -24,7 +24,8 @@ _FUNCTIONS = (
     "softmax log_softmax where concat stack split chunk unbind transpose reshape flatten mean sum "
     "max min var std arange roll interpolate avg_pool2d max_pool2d conv2d pad layer_norm "
     "batch_norm group_norm pow sqrt rsqrt matmul bmm detach diag_embed embedding dropout clip "
-    "masked_fill linear scaled_dot_product_attention normalize cumsum flip squeeze t"
+    "adaptive_avg_pool2d adaptive_max_pool2d masked_fill linear "
+    "scaled_dot_product_attention normalize cumsum flip squeeze t"
 )
 ACTIVATIONS, FUNCTIONS = _ACTIVATIONS.split(), _FUNCTIONS.split()
 OPERATORS = {

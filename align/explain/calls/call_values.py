@@ -231,7 +231,7 @@ def keeps(call: WatchedCall, around: Around) -> Iterator[tuple[str, np.ndarray]]
     """
     shape, seen = list(call.args[0].shape), set()
     if len(shape) > 1 and shape[-1] == shape[-2] > 1:
-        says = "the causal mask is missing: Paddle attends to later positions, PyTorch does not"
+        says = "Paddle attends to later positions, PyTorch does not: with the causal mask it agrees"
         yield says, np.broadcast_to(np.tri(shape[-1], dtype=bool), shape)
     for mask in around.masks:
         for keep in [mask > -1.0] if mask.dtype.kind == "f" else [mask != 0, mask == 0]:

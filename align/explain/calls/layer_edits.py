@@ -69,6 +69,10 @@ def inputs(bench: Bench) -> Iterator[Change]:
     """Each floating input moved and centred."""
     tensors = leaves(bench.held[1:], on_paddle.is_tensor) if bench.held else []
     wide = [(p, t) for p, t in tensors if paddle.is_floating_point(t) and len(t.shape) > 1]
+    if bench.partner is not None and len(tensors) > len(bench.partner.inputs):
+        count = f"{len(tensors)} tensors, PyTorch's {len(bench.partner.inputs)}"
+        says = f"a state or a mask in Paddle only: its layer is given {count}"
+        yield f"{says}: with the first alone it agrees", _first_alone(bench)
     for i, (path, tensor) in enumerate(wide):
         yield CENTRED, _given(bench, path, tensor - tensor.mean(-1, keepdim=True))
         for what, move in MOVES.items():
@@ -89,6 +93,10 @@ def _moved(layer: Any, name: str, move: Callable[[paddle.Tensor], paddle.Tensor]
     finally:
         with paddle.no_grad():
             paddle.assign(on_paddle.tensor(before), output=tensor)
+
+
+def _first_alone(bench: Bench) -> AbstractContextManager:
+    return attributes(bench, given=lambda own: (own[0][:1], {}))
 
 
 def _given(bench: Bench, path: str, tensor: paddle.Tensor) -> AbstractContextManager:

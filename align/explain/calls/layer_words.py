@@ -11,11 +11,18 @@ SYNONYMS: Mapping[str, tuple[str, Convert]] = {
     "exclusive": ("count_include_pad", lambda value: not value),
     "ksize": ("kernel_size", lambda value: value),
     "momentum": ("momentum", lambda value: 1 - value),
+    "time_major": ("batch_first", lambda value: not value),
 }
 """Paddle's word -> PyTorch's, and its value in Paddle's convention; others have one word."""
 SILENT = ("inplace", "training", "name", "return_mask")
 """Options that change no number, and the mode that a whole model is in."""
 UNITS = {"num_groups": " groups"}
+
+
+AXES = (
+    "batch_first: PyTorch's layer takes (sequence, batch, features), Paddle's always (batch, "
+    "sequence, features)"
+)
 
 
 class Unequal(NamedTuple):
@@ -31,10 +38,14 @@ def unequal(layer: Any, module: Any) -> Iterator[Unequal]:
     if layer is None or module is None:
         return
     theirs = {_plain(name): value for name, value in vars(module).items() if _is_option(value)}
+    if not theirs.get("batch_first", True) and hasattr(layer, "need_weights"):  # attention
+        yield Unequal("batch_first", False, AXES)
     for name, own in list(vars(layer).items()):
         word = _plain(name)
         if word in SILENT or not _is_option(own):
             continue
+        if word == "stride" and own is None:  # of a pool: its windows do not overlap
+            own = vars(layer).get("ksize", vars(layer).get("kernel_size"))
         other, convert = SYNONYMS.get(word, (word, None))
         if other not in theirs:
             other, convert = word, None

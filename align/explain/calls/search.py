@@ -53,17 +53,17 @@ def study(pair: AnyPair, guilty: Guilty) -> tuple[str, str, str]:
         if not bench.trial(watching(bench, lambda call: calls.append(call) or call.go())):
             return "", "", ""  # it does not fail on its own
         drawn = _drawn(pair, bench)
-        if drawn:
-            return drawn, "", ""
         recorded = layer_edits.recorded(bench)
         guess = layer_edits.unused(pair, bench) or layer_edits.arguments(bench)
         budget = max(LEAST, min(MOST, WORK // max(size, 1)))
-        changes = _changes(pair, bench, guilty, calls if len(calls) <= MANY else [], budget)
-        return first_cause(changes, bench.mended_by, budget), recorded, guess
+        changes = _changes(
+            pair, bench, guilty, calls if len(calls) <= MANY else [], 0 if drawn else budget
+        )
+        return first_cause(changes, bench.mended_by, budget) or drawn, recorded, guess
 
 
 def _drawn(pair: AnyPair, bench: Bench) -> str:
-    """Says which side does not repeat itself in a layer: then no edit can be judged."""
+    """Says which side does not repeat itself in a layer: then no number can be fitted."""
     runs = {"Paddle": [[one.ours for one in bench.trial() or ()] for _ in range(2)]}
     if bench.partner is not None:
         calls = [run.calls[bench.partner.key] for run in (pair.reference, pair.deep)]
@@ -81,7 +81,7 @@ def _drawn(pair: AnyPair, bench: Bench) -> str:
 def _changes(
     pair: AnyPair, bench: Bench, guilty: Guilty, calls: list[WatchedCall], budget: int
 ) -> Changes:
-    """Every edit, the plain ones first; what fits a number makes trials of the same budget."""
+    """Every edit, the plain ones first; numbers are fitted within a budget of trials."""
     _, module, _ = pair.layer(bench.key)
     yield from layer_edits.options(bench, module)
     yield from layer_edits.rows(bench, guilty)

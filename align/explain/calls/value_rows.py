@@ -26,6 +26,13 @@ def _rms(call: WatchedCall, _: Any) -> Any:
     return made if bias is None else made + bias.reshape([width])
 
 
+def _pooled(call: WatchedCall, name: str) -> Any:
+    """Another pool over the same windows."""
+    known = ("output_size", "kernel_size", "stride", "padding")
+    given = {option: call.argument(option) for option in known}
+    return getattr(F, name)(call.args[0], **{n: v for n, v in given.items() if v is not None})
+
+
 _BATCH = "normalisation: Paddle computes batch norm ({}), PyTorch batch norm ({})"
 _RUN, _OWN = "running statistics", "statistics of the batch"
 VALUE_ROWS = (
@@ -163,6 +170,14 @@ VALUE_ROWS = (
         "subtracted)",
         lambda call, axes: call.go(*(x - x.mean(axes, keepdim=True) for x in call.args[:2])),
         lambda call, around: ([-2], [-1], [-2, -1]),
+    ),
+    CallRow(
+        "avg_pool2d max_pool2d adaptive_avg_pool2d adaptive_max_pool2d",
+        "{name} instead of {value}: with {value} over the same windows it agrees",
+        _pooled,
+        lambda call, around: [
+            call.name.replace(*(("avg", "max") if "avg" in call.name else ("max", "avg")))
+        ],
     ),
     CallRow(
         "layer_norm",
