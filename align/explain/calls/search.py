@@ -6,6 +6,8 @@ Of a wrong backward pass: what cuts the graph, on one side only.
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -21,10 +23,12 @@ from align.explain.calls.value_rows import VALUE_ROWS
 from align.explain.experiment import first_cause
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.watched_calls import WatchedCall, watched_in
+from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.bench import ERRORS, Bench, GradientBench
 from align.pair.isolation import Guilty
 from align.pair.runs import attributes
+from align.record.arrays import replace
 from align.record.recording import ROOT
 
 MANY = 200  # watched calls of one layer; beyond that it is a whole network
@@ -218,8 +222,10 @@ OTHERWISE = (
 
 def explained(pair: AnyPair, key: str, formula: str) -> str:
     """The cause of a wrong backward pass of one layer; `formula` where no experiment succeeds."""
+    if key == ROOT:
+        return _explained_whole(pair) or formula
     bench = Bench(pair, key)
-    if key == ROOT or bench.partner is None:
+    if bench.partner is None:
         return formula
     with bench.ready():
         if bench.held is None:
@@ -229,12 +235,78 @@ def explained(pair: AnyPair, key: str, formula: str) -> str:
     ours = trial.gradients(watched_in(trial.layer, lambda call: calls.append(call) or call.go()))
     if ours is None or trial.right(ours):
         return formula
-    found = first_cause(_cuts(trial.layer, calls), trial.mended_by, TRIALS)
+    cuts = _cuts(functools.partial(watched_in, trial.layer), calls)
+    found = first_cause(cuts, trial.mended_by, TRIALS)
     return found or (OTHERWISE if formula == UNKNOWN else formula)
 
 
-def _cuts(layer: Any, calls: Sequence[WatchedCall]) -> Changes:
+def _explained_whole(pair: AnyPair) -> str:
+    """What is cut in the model's own code: after the edit every gradient of the pass is right."""
+    layer_cuts = list(_layer_cuts(pair))  # of the recorded pass, before others run
+    model, depth = pair.model, []
+
+    def watch(answer: Answer) -> AbstractContextManager:
+        return watched_in(model, answer, lambda: not depth)
+
+    def right(change: AbstractContextManager) -> bool:
+        depth.clear()  # of a trial that failed in a layer
+        try:
+            with change, pair.pass_ours() as found:
+                return all(one.passed for one in pair.gradients(found))
+        except ERRORS:
+            return False
+
+    if runs.is_large(on_paddle, model) or right(contextlib.nullcontext()):
+        return ""
+    calls: list[WatchedCall] = []
+    with contextlib.ExitStack() as stack:
+        for layer in model.sublayers():
+            hooks = lambda *_: depth.append(1), lambda *_: depth.pop() and None
+            stack.enter_context(_hooked(layer, *hooks))
+        with watch(lambda call: calls.append(call) or call.go()), pair.pass_ours(backward=False):
+            pass
+        cuts = _cuts(watch, calls if len(calls) <= MANY else [])
+        return first_cause([*cuts, *layer_cuts], right, TRIALS)
+
+
+def _layer_cuts(pair: AnyPair) -> Changes:
+    """What a call of a layer is given, or returns, detached."""
+    layers = on_paddle.modules(pair.model)
+    for call in (call for call in pair.ours.calls.values() if call.parent == ROOT):
+        for where in ("before", "after"):
+            says = (
+                f"PyTorch cuts the graph {where} {call.key}, Paddle does not: detach() is missing"
+            )
+            yield says, _detached(layers[call.name], call.number, where)
+
+
+def _detached(layer: Any, number: int, where: str) -> AbstractContextManager:
+    seen = itertools.count(1)
+
+    def cut(value: Any) -> Any:
+        return replace(value, on_paddle.is_tensor, lambda _, tensor: tensor.detach())
+
+    def before(_: Any, *given: Any) -> Any:
+        return cut(given) if where == "before" and next(seen) == number else None
+
+    def after(_: Any, args: tuple, kwargs: dict, output: Any) -> Any:
+        return cut(output) if where == "after" and next(seen) == number else None
+
+    return _hooked(layer, before, after)
+
+
+@contextlib.contextmanager
+def _hooked(layer: Any, before: Callable, after: Callable) -> Iterator[None]:
+    removers = on_paddle.hook(layer, before, after)
+    try:
+        yield
+    finally:
+        for remove in removers:
+            remove()
+
+
+def _cuts(watch: Callable[[Answer], Any], calls: Sequence[WatchedCall]) -> Changes:
     said = "no_grad() cuts the graph: no gradient passes there, in PyTorch it does"
     yield said, attributes(paddle, no_grad=contextlib.nullcontext)
     for call, said, answer in edits(CUT_ROWS, calls, Around()):
-        yield f"{said} ({call.place})", watched_in(layer, answer)
+        yield f"{said} ({call.place})", watch(answer)

@@ -115,9 +115,41 @@ def test_a_weak_mask_is_named_by_where_it_is_made_or_used() -> None:
     assert "weak" in cause_of("weak")
 
 
-def test_of_a_graph_cut_in_the_model_itself_nothing_is_claimed() -> None:
+def test_a_graph_cut_in_the_model_itself_is_named_with_its_line() -> None:
     cause = search.explained(pair_of("detached"), "(model)", "")
-    assert cause == ""  # the model as a whole is not run again: nothing is claimed
+    assert cause.startswith("detach() cuts the graph: no gradient passes there")
+    assert "test_search.py:" in cause
+    assert search.explained(pair_of(""), "(model)", "a formula") == "a formula"
+
+
+class TorchTwice(torch.nn.Module):
+    """A discriminator that is called twice, once on a detached tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.make, self.judge = torch.nn.Linear(6, 6), torch.nn.Linear(6, 1)
+
+    def forward(self, x):
+        made = self.make(x)
+        return self.judge(made), self.judge(made.detach())
+
+
+class Twice(nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.make, self.judge = nn.Linear(6, 6), nn.Linear(6, 1)
+
+    def forward(self, x):
+        made = self.make(x)
+        return self.judge(made), self.judge(made)
+
+
+def test_a_cut_that_paddle_lacks_before_a_layer_of_the_model_is_found() -> None:
+    pair = pair_in(TorchTwice, Twice, (TOKENS,))
+    cause = search.explained(pair, "(model)", UNKNOWN)
+    said = "PyTorch cuts the graph before judge#2, Paddle does not: detach() is missing"
+    assert cause == said
+    assert not any(layer._forward_pre_hooks for layer in pair.model.sublayers())
 
 
 def test_the_model_is_as_it_was_afterwards() -> None:
