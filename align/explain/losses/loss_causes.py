@@ -130,6 +130,12 @@ def _of_parts(ours: LossRun, reference: LossRun) -> Edits:
             text = f"a term is missing: Paddle's loss leaves the output {path!r} out (no gradient)"
         if abs(factor - 1) > SAME:
             yield text, edited
+    told = {path: scale(*sides) for path, sides in pairs.items()}
+    apart = {path: factor for path, factor in told.items() if abs(factor - 1) > SAME}
+    if len(apart) > 1 and (len(apart) < len(pairs) or np.ptp(list(apart.values())) > SAME):
+        words = ", ".join(f"of {path!r} {factor:.6g} times" for path, factor in apart.items())
+        edited = reference.changed(a, {p: told.get(p, 1.0) * g for p, g in slopes.items()})
+        yield f"the terms of several outputs weigh otherwise than in PyTorch: {words}", edited
     factor = scale(*(np.concatenate([x[i].ravel() for x in pairs.values()]) for i in (0, 1)))
     says = f"the gradient is {factor:.6g} times PyTorch's, the value is right: a scale in the"
     yield f"{says} backward pass only", reference.changed(b, factor)
