@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import paddle
 
 from align.explain.calls import call_values as values
@@ -14,6 +15,22 @@ from align.frameworks.watched_calls import WatchedCall
 def _joined(call: WatchedCall, order: tuple[int, ...]) -> Any:
     chosen = [values.first(call)[i] for i in order]
     return call.go(chosen, *call.args[1:]) if call.args else call.go(x=chosen)
+
+
+def _hats(length: int, made: int, corners: bool) -> paddle.Tensor:
+    """(made, length) the weights of a linear interpolation along one axis."""
+    at = np.linspace(0, length - 1, made) if corners else (np.arange(made) + 0.5) * length / made
+    at = np.clip(at - 0.5 * (not corners), 0, length - 1)
+    hats = np.maximum(1 - np.abs(at[:, None] - np.arange(length)), 0)
+    return paddle.to_tensor(hats, dtype="float64")
+
+
+def _interpolated(call: WatchedCall, _: Any) -> paddle.Tensor:
+    """A bilinear interpolation in float64."""
+    x, corners = values.first(call), call.argument("align_corners")
+    sizes = zip(x.shape[2:], call.go().shape[2:], strict=True)
+    rows, columns = (_hats(*pair, corners) for pair in sizes)
+    return rows @ x @ columns.T
 
 
 PLACE_ROWS = (
@@ -88,6 +105,12 @@ PLACE_ROWS = (
     option("interpolate", "align_corners", (True, False)),
     option("interpolate", "mode", ("bilinear", "nearest", "bicubic", "area")),
     option("interpolate", "align_mode", (0, 1)),
+    CallRow(
+        "interpolate",
+        "no fault of the port: Paddle's {name} holds its places in float32, in float64 it agrees",
+        _interpolated,
+        lambda call, around: [None] if call.argument("mode") == "bilinear" else [],
+    ),
     option("cumsum normalize", "axis", (-1, 0, 1)),
 )
 """In the order in which they are tried."""

@@ -84,6 +84,18 @@ FAULTS = {
         "Paddle attends to later positions, PyTorch does not: with the causal mask",
         SQUARE,
     ),
+    "places in float32": (
+        lambda x: T.interpolate(x, size=(11, 13), mode="bilinear", align_corners=True),
+        lambda x: F.interpolate(x, size=(11, 13), mode="bilinear", align_corners=True),
+        "no fault of the port: Paddle's interpolate holds its places in float32",
+        IMAGES,
+    ),
+    "places between": (
+        lambda x: T.interpolate(x, size=(11, 13), mode="bilinear", align_corners=False),
+        lambda x: F.interpolate(x, size=(11, 13), mode="bilinear", align_corners=False),
+        "no fault of the port: Paddle's interpolate holds its places in float32",
+        IMAGES,
+    ),
     "maximum pool": (
         lambda x: T.max_pool2d(x, 2),
         lambda x: F.avg_pool2d(x, 2),
