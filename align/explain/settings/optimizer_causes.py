@@ -249,5 +249,7 @@ def decay_sentence(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> str:
         return f"decay set: {'; '.join(parts)}"
     a, b = next(iter(pairs.values()))
     forms = [" and ".join(f for f, c in zip(FORMS, side, strict=True) if c) for side in (a, b)]
-    other = "" if forms[0] == forms[1] else f"{forms[0]} instead of {forms[1]} decay; "
-    return f"{other}weight decay coefficient: {exchange.both(sum(a), sum(b))}"
+    parts = [] if forms[0] == forms[1] else [f"{forms[0]} instead of {forms[1]} decay"]
+    if not (parts and np.isclose(sum(a), sum(b), 1e-6, 0)):
+        parts.append(f"weight decay coefficient: {exchange.both(sum(a), sum(b))}")
+    return "; ".join(parts)

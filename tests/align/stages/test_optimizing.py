@@ -225,7 +225,12 @@ FAULTS = {
         "scale",
         "decays in PyTorch only: scale, fc.bias, norm.bias, head.weight",
     ),
-    "Adam": (adamw(), ours(P.Adam, weight_decay=0.01), "optimizer", "^L2 instead of decoupled"),
+    "Adam": (
+        adamw(),
+        ours(P.Adam, weight_decay=0.01),
+        "optimizer",
+        "^L2 instead of decoupled decay; with",
+    ),
     "doubled": (adamw(), doubled, "optimizer", "double decay"),
     "epsilon": (adamw(), ours(epsilon=1e-6), "optimizer", "epsilon: Paddle 1e-06, PyTorch 1e-08"),
     "betas": (
