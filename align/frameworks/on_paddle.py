@@ -37,10 +37,12 @@ dropout_exchanged = masks_paddle.dropout_exchanged
 
 NAME = "Paddle"
 _MOMENT = re.compile(
-    r"(?P<parameter>.+)_(?P<kind>moment1|moment2|moment2_max|velocity|mean_square)_\d+"
+    r"(?P<parameter>.+)_"
+    r"(?P<kind>moment1|moment2|moment2_max|velocity|mean_square|_avg_squared_grad)_\d+"
 )
 """PADDLE: the number at the end of an accumulator's name counts the optimizers of the process that
 had a parameter of that name, as copies of one model have."""
+_ALSO = {"_avg_squared_grad": "mean_square"}  # Adadelta's
 
 
 @contextlib.contextmanager
@@ -316,10 +318,7 @@ def stamp(value: paddle.Tensor) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def average_pools() -> Iterator[list[str]]:
-    """A list that grows with every average pool that runs, in a layer or as a function.
-
-    PADDLE: their backward pass holds 1/N in float32.
-    """
+    """Grows with every average pool. PADDLE: their backward pass holds 1/N in float32."""
     found: list[str] = []
 
     def noting(own: Callable) -> Callable:
@@ -396,5 +395,5 @@ def live_moments(optimizer: Any, model: paddle.nn.Layer) -> dict[str, dict[str, 
         parts = _MOMENT.fullmatch(key)
         name = names.get(parts["parameter"]) if parts else None
         if name is not None:
-            found.setdefault(name, {})[parts["kind"]] = value
+            found.setdefault(name, {})[_ALSO.get(parts["kind"], parts["kind"])] = value
     return found

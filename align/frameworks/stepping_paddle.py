@@ -17,6 +17,9 @@ FLOAT32: Mapping[str, tuple[str, ...]] = {
     "Adam": (),
     "AdamW": ("weight_decay",),
     "Momentum": ("momentum", "weight_decay"),
+    "NAdam": ("betas", "eps"),
+    "RAdam": ("betas", "eps"),
+    "Adadelta": ("rho", "eps"),
 }
 """Paddle's optimizer -> PyTorch's names of the settings that its kernel holds in float32."""
 
