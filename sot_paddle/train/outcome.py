@@ -142,7 +142,7 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> N
         say(f"the weights of step {step} ({metric} {scores[metric]:.4f}) are no longer there")
     run.result["best"] = {"step": step} | scores
     say(f"best: step {step} {_shown(scores)}")
-    _say_lag(run, scores)
+    _say_lag(run, evaluations)
     if checkpointing.is_whole(folder):
         run.restore(folder)
     if step == kept or not step.isdigit():
@@ -167,9 +167,13 @@ def _kept_best(folder: Path) -> tuple[str, float | None]:
         ) from error
 
 
-def _say_lag(run: Run, scores: Scores) -> None:
-    """Where the best was chosen by an average that is behind the weights, say so."""
-    raw, averaged = scores[run.task.metric], scores[run.metric]
+def _say_lag(run: Run, evaluations: Mapping[str, Scores]) -> None:
+    """Where the average's best is behind the weights' best, of whichever evaluations, say so."""
+    best = max if run.task.maximise else min
+    raw, averaged = (
+        best(scores[name] for scores in evaluations.values())
+        for name in (run.task.metric, run.metric)
+    )
     if raw > averaged if run.task.maximise else raw < averaged:
         say(
             f"the moving average ({run.task.metric} {averaged:.4f}) is behind the weights "
