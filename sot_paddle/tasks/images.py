@@ -139,7 +139,7 @@ def load_images(config: ImageTrainConfig) -> ImageTask:
             fit, or an option of the augmentation is impossible.
         ValueError: ``top5`` of five classes or fewer.
     """
-    digits = config.data_dir == DIGITS
+    digits = _is_digits(config.data_dir)
     sources = load_digits(config.img_size) if digits else read_train_val(config.data_dir)
     classes = sources[0].classes
     if config.num_classes is not None:
@@ -184,7 +184,7 @@ def load_evaluation(config: ImageEvalConfig, transform: EvalTransform) -> ImageE
     Raises:
         DataError: the folder cannot be used, or is not ImageNet-A although it should be.
     """
-    if config.data_dir == DIGITS:
+    if _is_digits(config.data_dir):
         source: ImageSource = load_digits(transform.img_size)[1]
     else:
         source = _read_val(config.data_dir, bare=config.imagenet_a)
@@ -208,6 +208,12 @@ def fingerprint(source: ImageSource) -> str:
         for index in range(len(source)):
             digest.update(np.asarray(source.image(index)).tobytes())
     return digest.hexdigest()[:32]
+
+
+def _is_digits(root: str) -> bool:
+    """Whether DATA is the word for the digits, and no data set of that name is there."""
+    splits = ("train", "val", *OTHER_NAMES["val"])
+    return root == DIGITS and not any((Path(root) / split).is_dir() for split in splits)
 
 
 def _require_decodable(source: ImageSource) -> None:

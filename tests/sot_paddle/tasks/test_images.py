@@ -1,0 +1,29 @@
+"""Which images a training and an evaluation read."""
+
+from __future__ import annotations
+
+import pytest
+
+from sot_paddle.command_line import parse
+from sot_paddle.data.image_transforms import EvalTransform
+from sot_paddle.tasks.images import load_evaluation, load_images
+from sot_paddle.train.image_flags import EVALUATION, TRAINING
+from tests.sot_paddle.train import tiny_images
+
+DIGITS = tuple("0123456789")
+
+
+@pytest.mark.parametrize("there", ["nothing", "the output of a run", "a data set"])
+def test_the_word_digits_is_a_data_set_of_that_name_where_there_is_one(
+    tmp_path, monkeypatch, there
+):
+    monkeypatch.chdir(tmp_path)
+    if there == "the output of a run":
+        (tmp_path / "digits" / "best").mkdir(parents=True)
+    if there == "a data set":
+        tiny_images.write_images(tmp_path / "digits")
+    expected = tiny_images.CLASSES if there == "a data set" else DIGITS
+    config = parse(TRAINING, ["digits", "--model", "sot_tiny", "--img-size", "16"])
+    assert load_images(config).classes == expected
+    config = parse(EVALUATION, ["digits", "--weights", "anything"])
+    assert load_evaluation(config, EvalTransform(16)).source.classes == expected
