@@ -87,13 +87,14 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
     path, assigned, more = (given.pop(name) for name in ("config", "assigned", "more"))
     places = {name: given.pop(f"{name} in place") for name in command.positional}
     foreign = given.pop("foreign", [])
-    flags = {name: typed_value(name, text, hints[name]) for name, text in given.items()}
+    items = {item.name: item for item in dataclasses.fields(command.record)}
+    flags = {name: typed_value(items[name], text, hints[name]) for name, text in given.items()}
     for name, text in places.items():
         if text is not None and name in flags:
             raise ValueError(f"{name} is given twice: {text} and {flags[name]}")
         flags |= {} if text is None else {name: text}
     _answer(command, foreign, flags)
-    pairs, rest = _sorted(command, assigned, hints)
+    pairs, rest = _sorted(command, assigned, hints, items)
     twice = sorted(set(flags) & set(pairs))
     if twice:
         raise ValueError(f"{twice[0]} is given twice: by its flag and by --set")
@@ -106,11 +107,11 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
     return build_record(command.record, merged, where=path or "")
 
 
-def typed_value(name: str, text: Any, annotation: Any) -> Any:
+def typed_value(item: dataclasses.Field, text: Any, annotation: Any) -> Any:
     """Turn the text of a flag into an option's type.
 
     Args:
-        name: of the option, for the message.
+        item: the option.
         text: what was given; anything but text is returned as it is.
         annotation: the option's type: bool, int, float, str, a tuple of numbers, or one of them
             or None.
@@ -123,29 +124,33 @@ def typed_value(name: str, text: Any, annotation: Any) -> Any:
     kinds = [annotation]
     if isinstance(annotation, types.UnionType):
         kinds = [kind for kind in typing.get_args(annotation) if kind is not type(None)]
-        if text.lower() in ("none", "null"):
+        if text.lower() in ("none", "null") and text not in item.metadata.get("choices", ()):
             return None
     kind = kinds[0]
-    item = typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else None
+    number = typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else None
     try:
         if kind is bool:
             return {"true": True, "false": False}[text.lower()]
-        if item is not None:
-            return tuple(item(part) for part in text.split(","))
+        if number is not None:
+            return tuple(number(part) for part in text.split(","))
         return kind(text)
     except (ValueError, KeyError):
-        plural = {int: "whole numbers", float: "numbers"}.get(item)
+        plural = {int: "whole numbers", float: "numbers"}.get(number)
         wanted = {bool: "true or false", int: "a whole number", float: "a number"}
         raise ValueError(
-            f"{name} must be {wanted.get(kind, f'{plural} with commas between')}, got {text!r}"
+            f"{item.name} must be {wanted.get(kind, f'{plural} with commas between')}, got {text!r}"
         ) from None
 
 
 def literal(text: str) -> Any:
-    """A value of unknown type: none, true, false, a number, numbers with commas, or text."""
-    words = {"none": None, "null": None, "true": True, "false": False}
-    if text.lower() in words:
-        return words[text.lower()]
+    """A value of unknown type: null, true, false, a number, numbers with commas, or text.
+
+    ``none`` is text: a pooling, a power norm and a norm of dense tokens have that name.
+    """
+    words = {"None": None, "null": None, "true": True, "false": False}
+    word = text if text in words else text.lower()
+    if word in words:
+        return words[word]
     for kind in (int, float, lambda text: tuple(int(part) for part in text.split(","))):
         try:
             return kind(text)
@@ -234,7 +239,10 @@ def _answer(command: Command, foreign: Sequence[Sequence[str]], given: Mapping[s
 
 
 def _sorted(
-    command: Command, assigned: Sequence[str], hints: Mapping[str, Any]
+    command: Command,
+    assigned: Sequence[str],
+    hints: Mapping[str, Any],
+    items: Mapping[str, dataclasses.Field],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What ``--set`` gives: options of the record, and the others."""
     pairs: dict[str, Any] = {}
@@ -242,7 +250,7 @@ def _sorted(
     for text in assigned:
         name, value = _pair("--set", text, str)
         if name in hints and name != command.rest:
-            pairs[name] = typed_value(name, value, hints[name])
+            pairs[name] = typed_value(items[name], value, hints[name])
         elif command.rest:
             rest[name] = literal(value)
         else:

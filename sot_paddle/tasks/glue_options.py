@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sot_paddle.config import CLASS_TOKEN_POOLINGS, FUSIONS, POOLINGS
+from sot_paddle.config import CLASS_TOKEN_POOLINGS, FUSIONS, NORMALIZATIONS, POOLINGS
 from sot_paddle.data.glue_tasks import TASKS, get_task
 from sot_paddle.options import changeable, option
 from sot_paddle.registry import HEADS, SECOND_ORDER
@@ -52,7 +53,11 @@ class TrainConfig(TunedOptions, TextRunOptions):
     fusion: str | None = option(
         None, "how the head uses class token and words, " + ", ".join(FUSIONS)
     )
-    normalization: str | None = option(None, "power norm of the pooling")
+    normalization: str | None = option(
+        None,
+        "power norm of the pooling",
+        choices=tuple(dict.fromkeys(itertools.chain(*NORMALIZATIONS.values()))),
+    )
     q_dim: int | None = option(None, "MGCrP q, by task when not given", low=1)
     k_dim: int | None = option(None, "MGCrP k, by task when not given", low=1)
     head_dropout: float | None = option(None, "dropout of the head, by task when not given", low=0)

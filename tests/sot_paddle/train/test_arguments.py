@@ -91,6 +91,20 @@ def test_own_head_settings_win_over_the_task():
     assert (options["q_dim"], options["k_dim"], options["head_dropout"]) == (7, 32, 0.0)
 
 
+@pytest.mark.parametrize("more", [("--pooling", "mgcrp"), ()])
+def test_a_power_norm_of_the_name_none_is_no_default(more):
+    """It is the identity; without an answer it was the pooling's default, svpn."""
+    given = [("--normalization", "none"), ("--set", "normalization=none")]
+    for words in given:
+        assert parse([*SOURCE_COMMAND, *more, *words]).head_options["normalization"] == "none"
+    assert parse([*SOURCE_COMMAND, "--normalization", "null"]).head_options["normalization"] is None
+
+
+def test_a_pooling_of_the_name_none_is_no_default():
+    options = parse([*SOURCE_COMMAND, "--pooling", "none"]).head_options
+    assert options["pooling"] == "none"
+
+
 def test_plain_head():
     for given, width in (([], 56), (["--q_dim", "9"], 9)):
         command = [*SOURCE_COMMAND, "--pooling", "gcp_text", *given]

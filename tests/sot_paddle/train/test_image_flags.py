@@ -97,7 +97,15 @@ def test_options_of_the_model() -> None:
     assert config.seed == 7
     assert config.model_options == {"embed_dim": 48, "depth": 2, "qkv_bias": True, "mlp_ratio": 2.0}
     swin = train("D", "swin_tiny", "--set", "depths=2,2,2,2", "--set", "normalization=none")
-    assert swin.model_options == {"depths": (2, 2, 2, 2), "normalization": None}
+    assert swin.model_options == {"depths": (2, 2, 2, 2), "normalization": "none"}
+
+
+def test_none_is_the_value_of_that_name_of_a_model_and_null_is_no_value() -> None:
+    given = ("pooling=none", "dense_norm=none", "num_sv=null", "head_dropout=None")
+    config = train("D", "sot_tiny", *(text for pair in given for text in ("--set", pair)))
+    options = {"pooling": "none", "dense_norm": "none", "num_sv": None, "head_dropout": None}
+    assert config.model_options == options
+    assert train("D", "sot_tiny", "--aa", "none", "--set", "clip_grad=none").aa is None
 
 
 @pytest.mark.parametrize(
