@@ -132,7 +132,7 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> N
         evaluations.items(), key=lambda item: item[1][metric], reverse=run.task.maximise
     )
     ranked.sort(key=lambda item: item[1][metric] != item[1][metric])  # NaN last
-    kept, value = _kept_best(best)
+    kept, value, data = _kept_best(best)
     if kept in evaluations and value == ranked[0][1][metric]:
         ranked.insert(0, (kept, evaluations[kept]))  # of equal ones, whose weights are there
     for step, scores in ranked:
@@ -145,21 +145,23 @@ def _choose_best(run: Run, evaluations: Mapping[str, Scores], *, last: str) -> N
     _say_lag(run, evaluations)
     if checkpointing.is_whole(folder):
         run.restore(folder)
-    if step == kept or not step.isdigit():
+    if not step.isdigit() or (step == kept and data == run.evaluation_data):
         return
     if kept and not run.setup.options.do_train:
-        say(f"{best} stays: it holds step {kept}, which a training chose")
+        if step != kept:
+            say(f"{best} stays: it holds step {kept}, which a training chose")
         return
     write_best(run, int(step), scores[metric])
 
 
-def _kept_best(folder: Path) -> tuple[str, float | None]:
-    """(step, value of the main score) of a whole ``best``, ("", None) where there is none."""
+def _kept_best(folder: Path) -> tuple[str, float | None, str | None]:
+    """(step, value of the main score, what it was measured on) of a whole ``best``, else
+    ("", None, None); older versions did not write the last."""
     if not checkpointing.is_whole(folder):
-        return "", None
+        return "", None, None
     try:
         kept = read_json(folder / "best.json")
-        return str(int(kept["step"])), kept["value"]
+        return str(int(kept["step"])), kept["value"], kept.get("evaluation_data")
     except (TypeError, KeyError, ValueError) as error:
         raise ValueError(
             f"{folder / 'best.json'} is damaged: expected step, metric and value; delete {folder} "
@@ -188,6 +190,7 @@ def write_best(run: Run, step: int, value: float) -> None:
     def fill(folder: Path) -> None:
         run.fill(folder)
         content = {"step": step, "metric": run.metric, "value": value}
+        content["evaluation_data"] = run.evaluation_data
         run_folder.write_json(folder / "best.json", content)
 
     distributed.on_first_process(

@@ -168,6 +168,11 @@ class Run:
         }
 
     @property
+    def evaluation_data(self) -> str:
+        """Fingerprint of what is evaluated on; another one forgets old results."""
+        return ",".join(split.fingerprint for split in self.task.dev.values())
+
+    @property
     def predicted_files(self) -> list[str]:
         """Names of the files that it leaves in its folder beside checkpoints."""
         return [name for split in self.task.test for name in self.task.prediction_files(split)]

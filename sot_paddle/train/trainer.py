@@ -61,7 +61,7 @@ class ExactTrainer(Trainer):
         callbacks: list[Any] | None = None,
     ) -> None:
         self.run, self.batches, self.pace = run, batches, pace
-        self.progress = Progress(evaluation_data=self._evaluation_data)
+        self.progress = Progress(evaluation_data=self.run.evaluation_data)
         self._losses: list[paddle.Tensor] = []
         self._saved: dict[str, Any] | None = None
         self._random_due: Mapping[str, Any] | None = None
@@ -199,21 +199,16 @@ class ExactTrainer(Trainer):
         patience = self.run.setup.options.early_stopping_patience
         return patience is not None and self.progress.since_best >= patience
 
-    @property
-    def _evaluation_data(self) -> str:
-        """Fingerprint of what is evaluated on; another one forgets old results."""
-        return ",".join(split.fingerprint for split in self.run.task.dev.values())
-
     def _restore_progress(self) -> None:
         names = {field.name for field in dataclasses.fields(Progress)}
         if not set(self._saved["progress"]) <= names:
             raise ValueError(f"{checkpointing.STATE}: its progress is not of this version")
         self.progress = Progress(**self._saved["progress"])
-        if self.progress.evaluation_data != self._evaluation_data:
+        if self.progress.evaluation_data != self.run.evaluation_data:
             self.progress = Progress(
                 window=self.progress.window,
                 loss_sum=self.progress.loss_sum,
-                evaluation_data=self._evaluation_data,
+                evaluation_data=self.run.evaluation_data,
             )
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str | None = None) -> None:

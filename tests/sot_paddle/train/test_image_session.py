@@ -207,3 +207,15 @@ def test_measured_otherwise_old_results_are_forgotten(images, tmp_path):
     content = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     assert set(content["evaluations"]) == {"12"}
     assert load_trained(out)[1].crop_pct == 0.5
+
+
+def test_the_best_of_a_finished_run_says_how_it_was_measured_last(images, tmp_path):
+    """The step may be the same, and its score too: best/ is evaluated as its config.json says."""
+    out = tmp_path / "out"
+    for crop in ("0.875", "0.5", "0.6", "0.6"):
+        images.done(out, "--max-steps", "6", "--crop-pct", crop)
+        content = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+        kept = json.loads((out / "best" / "best.json").read_text(encoding="utf-8"))
+        assert (str(kept["step"]), kept["value"]) == ("6", content["best"]["ema_top1"])
+        assert load_trained(out)[1].crop_pct == float(crop)
+        assert checkpointing.is_whole(out / "best")
