@@ -169,13 +169,14 @@ def _open_file(path: Path, how: Unpacking) -> Source:
 
 
 def _unwrapped(source: Source, wrappers: tuple[str, ...]) -> Source:
-    """Strip what wrapping a model put before all its names."""
+    """Strip what wrapping a model put before all its names, once or twice, in either order."""
     for prefix in wrappers:
         tensors = source.tensors
         if tensors and all(name.startswith(prefix) for name in tensors):
             specs = {name.removeprefix(prefix): spec for name, spec in tensors.specs.items()}
             source.tensors = Tensors(specs, _prefixed(tensors, prefix))
             source.notes.append(f"{source.path.name}: every name begins with {prefix!r}: stripped")
+            return _unwrapped(source, wrappers)
     return source
 
 

@@ -30,7 +30,7 @@ _KEYS = {
     "max_exp_avg_sq": MAXIMUM,
     "momentum_buffer": "velocity",
 }
-_WRAPPERS = ("module.", "_orig_mod.")
+_WRAPPERS = ("module.", "_orig_mod.", "module.")  # of either before the other
 _SPELT = {kind: key for key, kind in _KEYS.items()}
 _ADAM = {"lr", "betas", "eps", "weight_decay"}
 _GROUP = ("lr", "initial_lr", "params", "param_names", "betas", "eps", "weight_decay", "amsgrad",

@@ -117,6 +117,20 @@ def test_averaged_weights_are_taken_when_asked_for(tmp_path, training_file, ema)
     assert ("every name begins with 'module.': stripped" in said) != ema
 
 
+@pytest.mark.parametrize("wrapping", ["module._orig_mod.", "_orig_mod.module."])
+def test_a_model_wrapped_twice_is_unwrapped_in_either_order(tmp_path, drawn, wrapping):
+    torch = pytest.importorskip("torch")
+    arrays = drawn("deit_official")
+    state = {f"{wrapping}{name}": torch.tensor(array) for name, array in arrays.items()}
+    torch.save({"model": state}, tmp_path / "a.pth")
+    made = convert_file(
+        tmp_path / "a.pth", tmp_path / "b.safetensors", "deit_official", "deit_tiny"
+    )
+    tensors, _ = read_tensors(tmp_path / "b.safetensors")
+    np.testing.assert_array_equal(tensors["cls_token"], arrays["cls_token"])
+    assert sum("stripped" in note for note in made.notes) == 2
+
+
 def test_averages_that_are_not_there_are_refused(tmp_path, drawn):
     torch = pytest.importorskip("torch")
     state = {n: torch.tensor(a) for n, a in drawn("deit_official").items()}

@@ -254,7 +254,8 @@ def test_state_dicts_that_contradict_themselves_are_refused():
         to_torch(taken, [names[0], names[1][:1]])
     wrapped = to_torch(taken)
     for group in wrapped["param_groups"]:
-        group["param_names"] = [f"module.{name}" for name in group["param_names"]]
+        names_of = group["param_names"]  # of torch.compile(DistributedDataParallel(model))
+        group["param_names"] = [f"_orig_mod.module.{name}" for name in names_of]
     assert identical(from_torch(wrapped), taken) == []
     reordered = to_torch(taken, [names[1][::-1], names[0]])
     assert reordered["param_groups"][0]["param_names"] == names[1][::-1]
