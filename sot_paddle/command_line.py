@@ -145,9 +145,10 @@ def typed_value(item: dataclasses.Field, text: Any, annotation: Any) -> Any:
 def literal(text: str) -> Any:
     """A value of unknown type: null, true, false, a number, numbers with commas, or text.
 
-    ``none`` is text: a pooling, a power norm and a norm of dense tokens have that name.
+    ``none`` is text: a pooling, a power norm and a norm of dense tokens have that name. So is
+    ``nan``, a rule for zero matrices; as a number it is refused everywhere.
     """
-    words = {"None": None, "null": None, "true": True, "false": False}
+    words = {"None": None, "null": None, "true": True, "false": False, "nan": "nan"}
     word = text if text in words else text.lower()
     if word in words:
         return words[word]

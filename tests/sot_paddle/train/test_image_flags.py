@@ -101,10 +101,10 @@ def test_options_of_the_model() -> None:
 
 
 def test_none_is_the_value_of_that_name_of_a_model_and_null_is_no_value() -> None:
-    given = ("pooling=none", "dense_norm=none", "num_sv=null", "head_dropout=None")
+    given = ("pooling=none", "dense_norm=none", "num_sv=null", "head_dropout=None", "on_zero=nan")
     config = train("D", "sot_tiny", *(text for pair in given for text in ("--set", pair)))
     options = {"pooling": "none", "dense_norm": "none", "num_sv": None, "head_dropout": None}
-    assert config.model_options == options
+    assert config.model_options == {**options, "on_zero": "nan"}
     assert train("D", "sot_tiny", "--aa", "none", "--set", "clip_grad=none").aa is None
 
 
