@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -49,8 +50,20 @@ def write_best(study: optuna.Study, space: SearchSpace, folder: Path) -> None:
     """Write the options of the best trial as a file for the training command's ``--config``."""
     best = study.best_trial
     text = f"# trial {best.number} of the search, {space.metric} {best.value:.6g}\n"
-    text += yaml.safe_dump(dict(best.params), sort_keys=False)
+    text += yaml.safe_dump(_as_in_a_file(space.command, best.params), sort_keys=False)
     write_atomically(folder / BEST, text.encode())
+
+
+def _as_in_a_file(command: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as ``--config`` takes them: of images those of the model have a key of their own."""
+    if command != "train_image":
+        return dict(options)
+    from sot_paddle.train.image_flags import TRAINING  # loads Paddle, which a search does without
+
+    own = {field.name for field in dataclasses.fields(TRAINING.record)}
+    of_model = {name: value for name, value in options.items() if name not in own}
+    found = {name: value for name, value in options.items() if name in own}
+    return found | ({TRAINING.rest: of_model} if of_model else {})
 
 
 def table(study: optuna.Study, space: SearchSpace) -> tuple[list[str], list[list[Any]]]:
