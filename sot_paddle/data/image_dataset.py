@@ -6,7 +6,7 @@ pair only, so any number of workers and processes, and a resumed run, see the sa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +55,7 @@ class ImageTrainSet:
     Attributes:
         source: the same.
         transform: made from ``config``.
+        named: indices of corrupt images that the user was told of.
     """
 
     instead = "the next image takes its place"
@@ -65,6 +66,7 @@ class ImageTrainSet:
     ) -> None:
         self.source, self.seed, self.on_corrupt = source, seed, on_corrupt
         self.transform = TrainTransform(config)
+        self.named: set[int] = set()
 
     def __len__(self) -> int:
         return len(self.source)
@@ -109,11 +111,13 @@ class ImageEvalSet:
         source: the images.
         transform: of the evaluation.
         on_corrupt: ``"fatal"``, or ``"skip"``: the sample has no image, the batch leaves it out.
+        named: indices of corrupt images that the user was told of.
     """
 
     source: ImageSource
     transform: EvalTransform
     on_corrupt: str = "fatal"
+    named: set[int] = field(default_factory=set)
     instead = "it is left out"
     """What becomes of a corrupt image that is skipped."""
 

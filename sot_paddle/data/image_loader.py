@@ -23,8 +23,8 @@ class ImageLoader(BatchLoader):
     To the Trainer of paddlenlp it is a Paddle DataLoader; the batches come from this process or
     from :class:`~sot_paddle.data.image_workers.BatchWorkers`, and no random generator is touched.
 
-    A corrupt image that is skipped is named once, by the main process, as a logged warning. A
-    batch of which nothing is left is left out.
+    A corrupt image that is skipped is named once of all loaders of its data set, by the main
+    process, as a logged warning. A batch of which nothing is left is left out.
 
     Args:
         dataset: training or evaluation images.
@@ -68,7 +68,8 @@ class ImageLoader(BatchLoader):
 
     def _name_corrupt(self, indices: paddle.Tensor | None) -> None:
         for index in () if indices is None else indices.tolist():
-            if index not in self.corrupt:
-                self.corrupt.add(index)
+            self.corrupt.add(index)
+            if index not in self.images.named:
+                self.images.named.add(index)
                 name = self.images.source.name(index)
                 logger.warning("%s cannot be decoded: %s", name, self.images.instead)
