@@ -151,6 +151,8 @@ class ImageTrainConfig(RunOptions):
         if not self.model:
             raise ValueError(f"--model is required: one of {', '.join(list_models('vision'))}")
         _settle(self, ("opt_betas", "scale", "ratio", "mean", "std"))
+        if self.aa == "none":  # in a file it is a word
+            object.__setattr__(self, "aa", None)
         if not self.output_dir:
             folder = Path("output") / "train" / f"{self.model}-{self.img_size}"
             object.__setattr__(self, "output_dir", str(folder))

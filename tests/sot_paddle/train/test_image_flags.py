@@ -108,6 +108,13 @@ def test_none_is_the_value_of_that_name_of_a_model_and_null_is_no_value() -> Non
     assert train("D", "sot_tiny", "--aa", "none", "--set", "clip_grad=none").aa is None
 
 
+def test_no_randaugment_is_none_in_a_file_as_on_the_command_line(tmp_path) -> None:
+    """As a search writes it into its best.yaml, of ``values: [none, rand-m9]``."""
+    path = tmp_path / "best.yaml"
+    path.write_text("aa: none\n", encoding="utf-8")
+    assert train("D", "sot_tiny", "--config", str(path)).aa is None
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
