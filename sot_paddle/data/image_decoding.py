@@ -20,7 +20,7 @@ from sot_paddle.reading import LARGEST_JSON, read_bytes
 
 # What Pillow's readers raise on damaged content; OSError includes "truncated" and "unidentified".
 DAMAGE = (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error)
-DAMAGE += (zlib.error, Image.DecompressionBombError)
+DAMAGE += (zlib.error, Image.DecompressionBombError, RuntimeError)  # the last of AVIF
 _ADVICE = "repair or remove it, or leave corrupt images out"
 
 

@@ -74,6 +74,15 @@ def test_damage_is_named(tmp_path: Path, kind: str) -> None:
         decoded(tmp_path, BROKEN[kind])
 
 
+def test_damage_inside_of_an_avif_is_named(tmp_path: Path) -> None:
+    """Pillow raises RuntimeError there; a picture from the web may have this content as a .jpg."""
+    content = bytearray(encode(Image.fromarray(np.repeat(np.repeat(COLORS, 9, 0), 9, 1)), "AVIF"))
+    start = content.index(b"mdat") + 4
+    content[start:] = bytes(len(content) - start)
+    with pytest.raises(CorruptImage, match=r"image.bin: the image cannot be decoded \(Failed to"):
+        decoded(tmp_path, bytes(content))
+
+
 def test_a_decompression_bomb_is_corrupt(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)
     with pytest.raises(CorruptImage, match="decompression bomb"):
