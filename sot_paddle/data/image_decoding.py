@@ -38,8 +38,8 @@ def decode_rgb(path: str | Path) -> Image.Image:
         A loaded Pillow image of mode RGB.
 
     Raises:
-        CorruptImage: the content is damaged, cut off, empty, not an image, or so large that Pillow
-            takes it for a decompression bomb (more than twice ``Image.MAX_IMAGE_PIXELS``).
+        CorruptImage: the content is damaged, cut off, empty, not an image, PostScript, or so large
+            that Pillow takes it for a decompression bomb (over twice ``Image.MAX_IMAGE_PIXELS``).
         DataError: the file is missing or cannot be read at all: never skipped.
     """
     path = Path(path)
@@ -57,6 +57,8 @@ def decode_rgb(path: str | Path) -> Image.Image:
             # large images below the bomb limit, palettes with transparency, damaged EXIF: decoded
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(content)) as image:
+                if image.format == "EPS":
+                    raise OSError("PostScript is a program, which is not run")
                 return image.convert("RGB")
     except DAMAGE as error:
         reason = "not an image that Pillow knows" if "cannot identify" in str(error) else error

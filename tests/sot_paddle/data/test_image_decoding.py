@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_decoding import CorruptImage, decode_rgb
@@ -81,6 +81,15 @@ def test_damage_inside_of_an_avif_is_named(tmp_path: Path) -> None:
     content[start:] = bytes(len(content) - start)
     with pytest.raises(CorruptImage, match=r"image.bin: the image cannot be decoded \(Failed to"):
         decoded(tmp_path, bytes(content))
+
+
+def test_a_program_in_postscript_is_not_run(tmp_path: Path, monkeypatch) -> None:
+    """Pillow hands an EPS, whatever the file's extension, to Ghostscript where that is there."""
+    run: list[object] = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given: run.append(given))
+    with pytest.raises(CorruptImage, match="PostScript"):
+        decoded(tmp_path, encode(Image.fromarray(COLORS), "EPS"))
+    assert not run
 
 
 def test_a_decompression_bomb_is_corrupt(tmp_path: Path, monkeypatch) -> None:
