@@ -5,9 +5,11 @@ A source is anything with ``classes``, ``labels``, a length, ``image(index)`` an
 
 from __future__ import annotations
 
+import contextlib
 import os
+import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -165,8 +167,17 @@ def first_corrupt(source: ImageSource, indices: Sequence[int]) -> str | None:
             return str(error)
         return None
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with _threads() as pool:
         return next(filter(None, pool.map(reason, indices)), None)
+
+
+@contextlib.contextmanager
+def _threads() -> Iterator[ThreadPoolExecutor]:
+    """Threads that decode. Each silences Pillow's warnings, whose filters are the process's: they
+    are put back when all have ended."""
+    with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        warnings.simplefilter("ignore")
+        yield pool
 
 
 def cache_in_memory(source: ImageSource, *, sharers: int = 1) -> CachedSource:
@@ -200,7 +211,7 @@ def _fill(source: ImageSource, handle: int, limit: int) -> tuple[np.ndarray, np.
     places = np.zeros(len(source), dtype=np.int64)
     sizes = np.zeros((len(source), 2), dtype=np.int64)
     end = 0
-    with ThreadPoolExecutor(os.cpu_count()) as pool, open(handle, "wb", closefd=False) as memory:
+    with _threads() as pool, open(handle, "wb", closefd=False) as memory:
         for start in range(0, len(source), PROBED):  # a few at a time: memory for one set only
             some = range(start, min(start + PROBED, len(source)))
             for index, pixels in zip(

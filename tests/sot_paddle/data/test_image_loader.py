@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +24,12 @@ from sot_paddle.data.image_erasing import ErasingConfig
 from sot_paddle.data.image_folder import read_class_folders, read_split
 from sot_paddle.data.image_loader import ImageLoader
 from sot_paddle.data.image_mixing import MixConfig
-from sot_paddle.data.image_sources import FolderSource, cache_in_memory, first_corrupt
+from sot_paddle.data.image_sources import (
+    ArraySource,
+    FolderSource,
+    cache_in_memory,
+    first_corrupt,
+)
 from sot_paddle.data.image_transforms import EvalTransform
 
 SIZE = 16
@@ -116,6 +124,27 @@ def test_evaluation_counts_only_what_it_saw(damaged, caplog) -> None:
         assert sum(len(batch["labels"]) for batch in arrays(again)) == 10
     assert loader.corrupt == again.corrupt == {2, 7}
     assert caplog.text.count("02.png cannot be decoded: it is left out") == 1  # of all evaluations
+
+
+def test_decoding_in_threads_leaves_the_warnings_of_the_process(monkeypatch) -> None:
+    """Of two threads that silence Pillow, the first to begin is the first to end."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    begun, both, ended = (threading.Event() for _ in range(3))
+
+    class Source(ArraySource):
+        def image(self, index: int) -> Image.Image:
+            assert index == 0 or begun.wait(9)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                (both if index else begun).set()
+                assert (ended if index else both).wait(9)
+            ended.set()
+            return super().image(index)
+
+    before = list(warnings.filters)
+    source = Source(np.zeros((2, 4, 4, 3), dtype=np.uint8), [0, 0], ["grey"])
+    assert first_corrupt(source, range(2)) is None
+    assert warnings.filters == before
 
 
 def test_the_first_corrupt_image_is_found(damaged) -> None:
