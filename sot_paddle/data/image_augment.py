@@ -67,7 +67,13 @@ class AugmentConfig:
 
     def __post_init__(self) -> None:
         if self.interpolation != "random":
-            get_resampling(self.interpolation)
+            kind = get_resampling(self.interpolation)
+            turned = self.auto_augment and not self.no_aug
+            if turned and kind not in (Image.Resampling.NEAREST, *RESAMPLINGS):
+                raise DataError(
+                    f"RandAugment cannot resample by {self.interpolation!r}: take random, nearest, "
+                    "bilinear or bicubic, or --aa none"
+                )
         for name in ("scale", "ratio"):
             low, high = getattr(self, name)
             if not 0 < low <= high < math.inf or (name == "scale" and high > 1):

@@ -65,9 +65,17 @@ def test_generators_depend_on_all_of_their_position() -> None:
         ({"scale": (0.5, 1.2)}, "scale: expected"),
         ({"scale": (0.0, 1.0)}, "scale: expected"),
         ({"ratio": (2.0, 1.0)}, "ratio: expected"),
+        ({"interpolation": "lanczos"}, "cannot resample by 'lanczos': .*aa none"),
         ({"interpolation": "cubic"}, "interpolation: expected"),
     ],
 )
 def test_refusals(options: dict, message: str) -> None:
     with pytest.raises(DataError, match=message):
         AugmentConfig(**options)
+
+
+@pytest.mark.parametrize("more", [{"auto_augment": None}, {"no_aug": True}])
+def test_without_randaugment_any_filter_resizes(more: dict) -> None:
+    transform = TrainTransform(AugmentConfig(img_size=20, interpolation="lanczos", **more))
+    image = Image.fromarray(np.zeros((30, 25, 3), dtype=np.uint8))
+    assert transform(image, np.random.default_rng(0)).shape == (20, 20, 3)
