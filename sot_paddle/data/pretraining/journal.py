@@ -53,7 +53,7 @@ class Journal:
         if (folder / STATE).exists():
             state = read_object(folder / STATE, _KEYS)
             if state["stage"]:  # else nothing is kept of what was begun
-                self._require_same(state["identity"])
+                self.require_same(state["identity"], self._identity)
             self.stage, self.values, self._sizes = state["stage"], state["values"], state["sizes"]
         else:
             self._require_empty()
@@ -69,10 +69,19 @@ class Journal:
                 f"found {some(names)}; choose another folder"
             )
 
-    def _require_same(self, saved: Mapping[str, Any]) -> None:
-        names = sorted(set(saved) | set(self._identity))
-        for name in names:
-            if saved.get(name) != self._identity.get(name):
+    def require_same(self, saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        """Refuse options or data that differ from the recorded ones, by name.
+
+        Args:
+            saved: the recorded ones.
+            given: JSON-ready.
+
+        Raises:
+            DataError: one of them differs.
+        """
+        given = json.loads(json.dumps(given))
+        for name in sorted(set(saved) | set(given)):
+            if saved.get(name) != given.get(name):
                 raise DataError(
                     f"{self.folder} was begun with another {name}: repeat the command that began "
                     "it, or choose another folder"

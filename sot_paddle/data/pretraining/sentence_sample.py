@@ -31,7 +31,8 @@ def train_pieces(
     """Sample sentences and train a SentencePiece model on them; a second call goes on.
 
     Stages: lines counted, sample drawn, model trained. The first two go on after a kill; the
-    library's training begins again. Memory goes by the sample, not by the text.
+    library's training begins again, with another size where the sample cannot give the first one.
+    Memory goes by the sample, not by the text.
 
     Args:
         files: one sentence a line.
@@ -49,7 +50,7 @@ def train_pieces(
     Source: specs.md E.3.
     """
     identity = {"files": identity_of(files), "sentences": sentences, "seed": seed}
-    identity |= {"vocab_size": vocab_size, "options": options}
+    made = {"vocab_size": vocab_size, "options": options}  # the sample does not depend on it
     with contextlib.closing(Journal(folder, identity)) as journal:
         if journal.stage in ("", "count"):
             count = _count(journal, files)
@@ -61,8 +62,10 @@ def train_pieces(
         if journal.stage == "train" or not (folder / MODEL).is_file():
             journal.close()
             _train(folder, vocab_size, options)
-            journal.save("done")
+            journal.save("done", **made)
             report(f"{vocab_size:,} pieces in {folder / MODEL}")
+        else:
+            journal.require_same(journal.values, made)
 
 
 def _count(journal: Journal, files: Sequence[Path]) -> int:

@@ -169,3 +169,7 @@ def test_a_tokenizer_of_sampled_sentences_is_the_librarys(tmp_path) -> None:
     assert SentencePieceTokenizer(tmp_path / "out").ids(texts[:200]) == library.encode(texts[:200])
     with pytest.raises(DataError, match="no model of 5000 pieces"):
         train_pieces([file], tmp_path / "large", **{**options, "vocab_size": 5000})
+    train_pieces([file], tmp_path / "large", **options)  # the size that the sample can give
+    assert (tmp_path / "large" / "spm.model").read_bytes() == model
+    with pytest.raises(DataError, match="begun with another vocab_size"):
+        train_pieces([file], tmp_path / "large", **{**options, "vocab_size": 27})
