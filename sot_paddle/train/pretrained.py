@@ -27,7 +27,7 @@ from sot_paddle.checkpoint import (
 from sot_paddle.config import EncoderConfig
 from sot_paddle.data.tokenizer_families import FAMILIES, TokenizerFamily
 from sot_paddle.reading import LARGEST_JSON, field_of, named_in_refusals, read_bytes, read_object
-from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_name
+from sot_paddle.registry import TEXT_BACKBONES, create_model, list_models, text_backbone, text_name
 from sot_paddle.tasks.text_options import CheckpointOptions
 from sot_paddle.weights import fill_tensor
 
@@ -74,8 +74,8 @@ def find(config: CheckpointOptions, convert: Converter) -> Pretrained:
     name = config.model_name_or_path
     place = _locate(name, config.cache_dir)
     if place is None:
-        if name not in list_models():
-            raise ValueError(_not_local(name, config.cache_dir))
+        if name not in _built(config):
+            raise ValueError(_not_local(config))
         if not config.tokenizer_name:
             raise ValueError(
                 f"{name} has no vocabulary: give --tokenizer_name ({_family(config).said})"
@@ -158,6 +158,11 @@ def _backbone(config: CheckpointOptions) -> TextBackbone:
     return TEXT_BACKBONES[config.model_type]
 
 
+def _built(config: CheckpointOptions) -> list[str]:
+    """Registry names of the language models that ``model_type`` means."""
+    return [name for name in list_models("text") if text_backbone(name) is _backbone(config)]
+
+
 def _family(config: CheckpointOptions) -> TokenizerFamily:
     return FAMILIES[_backbone(config).tokenizer]
 
@@ -179,7 +184,7 @@ def build(config: CheckpointOptions, pretrained: Pretrained, num_classes: int) -
             sizes[key] = getattr(config, key)
     sizes["freeze_encoder"] = config.freeze_encoder
     name = registry_name(config, pretrained.config)
-    if config.model_name_or_path in list_models() and not pretrained.arrays:
+    if config.model_name_or_path in _built(config) and not pretrained.arrays:
         name = config.model_name_or_path
     return create_model(name, num_classes, **sizes, **config.head_options)
 
@@ -257,14 +262,14 @@ def _locate(name: str, cache_dir: str) -> Path | None:
     return next((path for path in candidates if path.exists()), None)
 
 
-def _not_local(name: str, cache_dir: str) -> str:
-    looked = "as a path" + (f", under {cache_dir}" if cache_dir else "") + ", in the hub cache"
+def _not_local(config: CheckpointOptions) -> str:
+    under = f", under {config.cache_dir}" if config.cache_dir else ""
     return (
-        f"model {name!r} is not on this machine (looked for it {looked}) and nothing is "
-        "downloaded: fetch config.json, the vocabulary and model.safetensors (or "
-        "pytorch_model.bin) of that model into a folder and give the folder as "
-        "--model_name_or_path; for random "
-        f"weights give one of {', '.join(list_models())}"
+        f"model {config.model_name_or_path!r} is not on this machine (looked for it as a path"
+        f"{under}, in the hub cache) and nothing is downloaded: fetch config.json, the vocabulary "
+        "and model.safetensors (or pytorch_model.bin) of that model into a folder and give the "
+        "folder as --model_name_or_path; for random "
+        f"weights of --model_type {config.model_type} give one of {', '.join(_built(config))}"
     )
 
 

@@ -133,6 +133,12 @@ def test_random_weights_need_a_vocabulary():
         pretrained.find(_config("bert_base_mgcrp"), _refuse)
 
 
+@pytest.mark.parametrize("name", ["deit_base", "roberta_base_mgcrp"])
+def test_random_weights_are_those_of_the_model_type(name):
+    with pytest.raises(ValueError, match=r"weights of --model_type bert give one of bert_base, "):
+        pretrained.find(_config(name, tokenizer_name="anywhere"), _refuse)
+
+
 def test_unusable_folders_are_refused(tmp_path, tiny_files):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="holds neither config.json nor"):
