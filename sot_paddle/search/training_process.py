@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from sot_paddle.failures import INTERRUPTED, REFUSED, TERMINATED, Interrupted
 from sot_paddle.reading import read_json
 from sot_paddle.train import folder_lock
+from sot_paddle.train.run_record import POINTER
 
 OUTPUT, LOG = "run", "output.log"
 """In a training's folder: the command's own output folder, and what it printed."""
@@ -161,6 +162,7 @@ class Training:
 def remove_weights(folder: Path) -> None:
     """Remove the checkpoints of a training's folder; what it says of its scores stays."""
     out = folder / OUTPUT
+    (out / POINTER).unlink(missing_ok=True)
     for path in (*out.glob("checkpoint-*"), out / "best"):
         shutil.rmtree(path, ignore_errors=True)
 

@@ -56,6 +56,8 @@ with folder_lock.hold(out):
         with open(out / "steps", "a") as stream:
             stream.write(f"{step}\n")
         (out / f"checkpoint-{step}").mkdir()
+        (out / "last").unlink(missing_ok=True)
+        (out / "last").symlink_to(f"checkpoint-{step}")
         (out / "best").mkdir(exist_ok=True)
         head = f"step {step}/{options.steps} epoch {step / 2:.2f}"
         print(f"{head} loss 0.5000 lr 0.001 2.00 steps/s, 8 examples/s, 0:05 left")

@@ -67,6 +67,8 @@ def test_a_search_finds_the_better_options_and_says_so(bench, tmp_path, capsys):
     kept = sorted(path.parent.parent.name for path in out.glob("trials/*/run/best"))
     assert kept == [f"{int(best['trial']):04d}"]
     assert len(list(out.glob("trials/*/run/checkpoint-*"))) == 3
+    links = [path for path in out.glob("trials/*/run/*") if path.is_symlink()]
+    assert [path.parent.parent.name for path in links] == kept
     assert len(list(out.glob("trials/*/run/metrics.json"))) == 8
 
 
