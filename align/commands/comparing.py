@@ -17,10 +17,10 @@ import numpy as np
 from align.commands.steps import LOSS, Outcome, Steps, left_out
 from align.explain import locate
 from align.frameworks import on_paddle, on_torch
-from align.frameworks.factories import BadLoss
 from align.judge.judging import OUTPUTS
 from align.pair.any_pair import AnyPair, Setup
 from align.record.arrays import is_low
+from align.record.recording import BadLoss
 from align.record.request import Request, documented, request_of
 from align.record.results import Comparison, Divergence, StepResult
 from align.record.run_report import Report

@@ -10,7 +10,6 @@ model's names) are compared at the end. All but the optimizer may be None.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,34 +39,6 @@ def own_loss(function: Callable, output: Any, labels: Any, kind: type, side: str
             "the framework (a number has no gradient; of several losses return the sum)"
         )
     return made
-
-
-class BadLoss(ValueError):
-    """Paddle's loss cannot be computed of Paddle's output, or is no single number."""
-
-
-def one_loss(side: Any, *given: Any) -> Any:
-    """The loss of an output, which is one number.
-
-    Args:
-        side: `on_torch` or `on_paddle`.
-        given: what its `loss_of` takes.
-
-    Raises:
-        ValueError: it cannot be computed, or is several numbers; `BadLoss` of Paddle.
-    """
-    kind = BadLoss if side.NAME == "Paddle" else ValueError
-    try:
-        loss = side.loss_of(*given)
-    except (LookupError, RuntimeError, TypeError, ValueError) as error:
-        said = str(error).strip().partition("\n")[0]
-        if said.startswith("loss: "):
-            raise
-        raise kind(f"loss: {side.NAME}'s fails on the output of its model: {said}") from error
-    if math.prod(loss.shape) != 1:
-        shape = tuple(loss.shape)
-        raise kind(f"loss: {side.NAME}'s has the shape {shape}, expected its mean or its sum")
-    return loss
 
 
 def unpack(made: Any, model: Any) -> tuple[Any, Any]:

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from align.frameworks.factories import AVERAGE, one_loss
+from align.frameworks.factories import AVERAGE
 from align.frameworks.masks import Masks
 from align.record.arrays import TrainingRun, is_array, replace, rounded_state
-from align.record.recording import Recorder, Recording
+from align.record.recording import Recorder, Recording, one_loss
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, Store, by_kind, settle
 

@@ -9,6 +9,7 @@ of a tensor that is also used elsewhere says nothing about the branch through th
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -177,3 +178,31 @@ class Recorder:
     def _arrived(self, call: Call, path: str, gradient: Any) -> None:
         call.grad_outputs.hold(path, self._put(gradient))
         self.recording.backward_order.append((call.key, path))
+
+
+class BadLoss(ValueError):
+    """Paddle's loss cannot be computed of Paddle's output, or is no single number."""
+
+
+def one_loss(side: Any, *given: Any) -> Any:
+    """The loss of an output, which is one number.
+
+    Args:
+        side: `on_torch` or `on_paddle`.
+        given: what its `loss_of` takes.
+
+    Raises:
+        ValueError: it cannot be computed, or is several numbers; `BadLoss` of Paddle.
+    """
+    kind = BadLoss if side.NAME == "Paddle" else ValueError
+    try:
+        loss = side.loss_of(*given)
+    except (LookupError, RuntimeError, TypeError, ValueError) as error:
+        said = str(error).strip().partition("\n")[0]
+        if said.startswith("loss: "):
+            raise
+        raise kind(f"loss: {side.NAME}'s fails on the output of its model: {said}") from error
+    if math.prod(loss.shape) != 1:
+        shape = tuple(loss.shape)
+        raise kind(f"loss: {side.NAME}'s has the shape {shape}, expected its mean or its sum")
+    return loss
