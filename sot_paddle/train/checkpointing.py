@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -39,7 +40,8 @@ STATE = "state.json"
 def write_folder(target: Path, fill: Callable[[Path], None]) -> None:
     """Write a folder so that it appears whole or not at all, replacing one of the same name.
 
-    Its files are entered in the record of the folder around it, when there is one.
+    Its files are entered in the record of the folder around it, when there is one. What somebody
+    else has put into the one that is replaced stays.
 
     Args:
         target: final path of the folder.
@@ -56,6 +58,10 @@ def write_folder(target: Path, fill: Callable[[Path], None]) -> None:
             _check_finite(temporary, target)
             names = close_folder(temporary)
             run_record.note(target.parent, [f"{target.name}/{name}" for name in names])
+            for name in _foreign(target):
+                if not (temporary / name).exists():
+                    (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(target / name, temporary / name)
     except OSError as error:
         raise StorageFailure(
             f"cannot write {target}: {error.strerror or error}; what was saved before is intact. "
@@ -170,7 +176,7 @@ def listed_files(folder: Path) -> dict[str, dict[str, int]]:
 
 
 def prune(root: Path, *, keep: int | None, keep_states: int, state_files: tuple[str, ...]) -> None:
-    """Remove what old checkpoints no longer need, newest kept.
+    """Remove what old checkpoints no longer need, newest kept; what is not theirs stays.
 
     Args:
         root: output folder of the run.
@@ -181,7 +187,10 @@ def prune(root: Path, *, keep: int | None, keep_states: int, state_files: tuple[
     newest_first = [path for path in reversed(list_checkpoints(root)) if listed_files(path)]
     for age, path in enumerate(newest_first):
         if keep is not None and age >= keep:
-            _discard(path)
+            if set(_foreign(path)) - set(state_files):
+                _drop_files(path, tuple(listed_files(path)))
+            else:
+                _discard(path)
         elif age >= keep_states:
             _drop_files(path, state_files)
 
@@ -237,6 +246,13 @@ def close_folder(folder: Path) -> list[str]:
             files[name] = {"size": path.stat().st_size, "crc32": reading.crc32_of(path)}
     write_text(folder / MANIFEST, json.dumps({"files": files}, indent=1) + "\n")
     return [*files, MANIFEST]
+
+
+def _foreign(folder: Path) -> list[str]:
+    """Files in a folder with a manifest that does not name them."""
+    ours = listed_files(folder)
+    found = (p.relative_to(folder).as_posix() for p in sorted(folder.rglob("*")) if p.is_file())
+    return [name for name in found if name not in ours and name != MANIFEST] if ours else []
 
 
 def _discard(folder: Path) -> None:

@@ -110,6 +110,21 @@ def test_prune_keeps_the_newest_and_the_states_of_fewer(tmp_path):
     assert with_state == ["checkpoint-4", "checkpoint-5"]
 
 
+def test_what_somebody_put_into_a_folder_stays_when_it_is_replaced_or_pruned(tmp_path):
+    for folder in (tmp_path / "best", tmp_path / "checkpoint-1"):
+        checkpointing.write_folder(folder, _fill("old"))
+        (folder / "notes" / "mine.txt").parent.mkdir()
+        (folder / "notes" / "mine.txt").write_text("mine", encoding="utf-8")
+    checkpointing.write_folder(tmp_path / "best", _fill("new"))
+    assert (tmp_path / "best" / "model.bin").read_text(encoding="utf-8") == "new"
+    assert checkpointing.is_whole(tmp_path / "best")
+    checkpointing.write_checkpoint(tmp_path, 2, _fill())
+    checkpointing.prune(tmp_path, keep=1, keep_states=1, state_files=(checkpointing.STATE,))
+    assert not (tmp_path / "checkpoint-1" / "model.bin").exists()
+    for name in ("best", "checkpoint-1"):
+        assert (tmp_path / name / "notes" / "mine.txt").read_text(encoding="utf-8") == "mine"
+
+
 def test_a_state_file_that_the_manifest_forgot_does_not_count(tmp_path):
     path = checkpointing.write_checkpoint(tmp_path, 1, _fill())
     manifest = json.loads((path / checkpointing.MANIFEST).read_text(encoding="utf-8"))
