@@ -65,6 +65,11 @@ def unpack(made: Any, model: Any) -> tuple[Any, Any]:
                 f"optimizer factory: its {what} is a {type(value).__name__} without step(); "
                 f"return {FORMS}"
             )
+    if hasattr(scheduler, "zero_grad") or hasattr(scheduler, "clear_grad"):
+        raise ValueError(
+            "optimizer factory: got two optimizers, expected one: give the parameters as its "
+            "groups, or compare each one on its own"
+        )
     if before is not None:
         if not callable(before):
             raise ValueError(

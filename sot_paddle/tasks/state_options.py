@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from sot_paddle.config import SPANS
@@ -150,6 +151,9 @@ class SquadTrainConfig(TunedOptions, RecipeOptions):
         super().__post_init__()
         if not self.squad:
             raise ValueError(f"task_name must be {SQUAD}, got {self.task_name}: use train_glue.py")
+        for item in dataclasses.fields(self):
+            if item.name in ("data_dir", "rows") and getattr(self, item.name) != item.default:
+                raise ValueError(f"{item.name} means nothing for {SQUAD}: leave it out")
         self.require("model_name_or_path")
         self.check_half()
 

@@ -452,6 +452,7 @@ def test_a_second_optimizer_of_the_same_parameters_shows_its_moments() -> None:
         (lambda m: (adamw()(m), None, None, {}), ours(), "its moving average is a dict without"),
         (lambda m: "adamw", ours(), "its optimizer is a str without step"),
         (lambda m: (adamw()(m), "cosine"), ours(), "its scheduler is a str without step"),
+        (lambda m: (adamw()(m), adamw()(m)), ours(), "got two optimizers, expected one"),
         (lambda m: (adamw()(m), None, 1.0), ours(), "before_step is a float"),
     ],
 )
