@@ -108,7 +108,12 @@ def wide_boxes(setting: Setting) -> BothSides:
 
 def _erased(wide: tuple[int, int]) -> Iterator[tuple[str, int, tuple[int, int]]]:
     """Name, index and size of every image in which rectangles are drawn."""
-    for kind, count, shape in (("erased", _DRAWS, wide), ("erased of a strip", _MANY, _STRIP)):
+    sizes = (
+        ("erased", _DRAWS, wide),
+        ("erased of a strip", _MANY, _STRIP),
+        ("erased of a column", _MANY, _STRIP[::-1]),
+    )
+    for kind, count, shape in sizes:
         yield from ((f"{kind} {index}", index, shape) for index in range(count))
 
 
