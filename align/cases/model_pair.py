@@ -20,14 +20,13 @@ from align.cases.sides import paddle_side, torch_side
 from align.cases.sides.drawn_models import draw_state, make_batch, planned_shapes, training_batches
 from align.frameworks import on_paddle
 from align.judge.bounds import TOLERANCES
-from align.judge.comparator import compare_mappings
 from align.judge.distance import peak
 from align.judge.judging import Judge
 from align.pair.any_pair import AnyPair, Setup
 from align.record.arrays import Arrays
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
-from align.record.results import Comparison
+from align.record.results import Tolerance
 from align.record.stored_arrays import Lazy
 from align.weights import build_plan
 from sot_paddle.features import Features, Taps
@@ -159,13 +158,10 @@ def _loss_of(loss: Callable) -> Callable:
 class ExactStatistics(Judge):
     """Judges running statistics as exactly as taps: no kernel of Paddle's updates these."""
 
-    def buffers(self, ours: Recording, reference: Recording, *more: Any) -> list[Comparison]:
-        """Judge the tensors that training mode moves without an optimizer."""
-        expected = self.statistics(reference)
-        if self.dtype != "float64" or not expected:
-            return super().buffers(ours, reference, *more)
-        found = {name: ours.state[name] for name in expected}
-        return compare_mappings(found, expected, TOLERANCES["forward", self.dtype])
+    @property
+    def statistics_rule(self) -> Tolerance:
+        """That of a tap."""
+        return TOLERANCES["forward", self.dtype]
 
 
 class ModelPair(AnyPair):

@@ -102,10 +102,9 @@ class Pair:
         return self.settling.unjudged
 
     def taps(self, ours: Recording, only: Collection[str] | None = None) -> Iterator[Comparison]:
-        """Every tap by its floor, then the running statistics of a pass in training mode."""
+        """Every tap by its floor, then what else the pass may have moved (running statistics)."""
         yield from self.judge.each_tap(ours, self.reference, self.oracle, only)
-        if self.plan.train:
-            yield from self.judge.buffers(ours, self.reference, self.oracle)
+        yield from self.judge.buffers(ours, self.reference, self.oracle)
 
     def gradients(self, ours: Recording) -> Iterator[Comparison]:
         """The loss and every gradient by their floors."""

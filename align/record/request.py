@@ -62,7 +62,7 @@ class Request:
         dtype: one or more of "float64", "float32", and on a GPU "bfloat16", "float16" (forward and
             backward).
         seed: of everything that is drawn.
-        train: compare in training mode, dropout off, running statistics included.
+        train: compare in training mode, with dropout off.
         shake: move fresh zeros and ones of biases and norms off their values on both sides.
         outputs: what of each side's output is compared: (torch, paddle), each None for all of it, a
             key, index or dotted path, or a callable of the output; a single one is for both.

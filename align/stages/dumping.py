@@ -155,9 +155,8 @@ def _with_inputs(one: OneSide, plain: Recording, dtype: str) -> Recording:
 
 
 def _slim(one: OneSide, recording: Recording) -> Recording:
-    """Of the state only what a pass in training mode moves."""
-    moving = {e.name for e in one.entries if e.buffer and e.dtype.startswith("float")}
-    kept = moving if one.plan.train else set()
+    """Of the state only what a pass may move: no frozen parameter."""
+    kept = {entry.name for entry in one.entries if entry.buffer}
     state = {name: recording.state[name] for name in recording.state if name in kept}
     return dataclasses.replace(recording, state=state)
 

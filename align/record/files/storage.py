@@ -20,7 +20,7 @@ from sot_paddle import checkpoint, reading, strict_json
 from sot_paddle.atomic import atomic_directory
 from sot_paddle.checkpoint import TensorSpec
 
-FORMAT, VERSION = "align dump", 3
+FORMAT, VERSION = "align dump", 4
 MANIFEST = "manifest.json"
 
 

@@ -132,7 +132,7 @@ TENSORS = "float64/forward.safetensors"
 DAMAGE = {
     "unknown version": (
         lambda c: rewritten(c, "manifest.json", lambda m: m.update(version=9)),
-        "format version 9; this program reads 3",
+        "format version 9; this program reads 4",
     ),
     "another format": (
         lambda c: rewritten(c, "manifest.json", lambda m: m.update(format="x")),

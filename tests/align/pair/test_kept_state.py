@@ -1,0 +1,77 @@
+"""What a model keeps between calls is compared: buffers in eval mode too, counts as well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+import align
+from align.commands import dump_comparing
+from align.record.files.dump_reading import Dump
+from align.stages import dumping
+
+INPUTS = np.random.default_rng(2).normal(size=(5, 4))
+
+
+class Counting(torch.nn.Linear):
+    """Moves a mean, and a place in a queue, in either mode."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 3)
+        self.register_buffer("center", torch.full((3,), 0.1))
+        self.register_buffer("place", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = super().forward(x)
+        self.center.mul_(0.9).add_(0.1 * made.detach().mean(0))
+        self.place += len(x)
+        return made
+
+
+def port(*moved: str) -> type[paddle.nn.Linear]:
+    class Ported(paddle.nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(4, 3)
+            self.register_buffer("center", paddle.full([3], 0.1))
+            self.register_buffer("place", paddle.zeros([1], dtype="int32"))
+
+        def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+            made = super().forward(x)
+            if "center" in moved:
+                self.center.set_value(0.9 * self.center + 0.1 * made.detach().mean(0))
+            if "place" in moved:
+                self.place.set_value(self.place + len(x))
+            return made
+
+    return Ported
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize(
+    ("moved", "wrong"),
+    [(("center", "place"), None), (("place",), "center"), (("center",), "place")],
+)
+def test_a_buffer_that_the_port_does_not_move_is_found(
+    train: bool, moved: tuple[str, ...], wrong: str | None
+) -> None:
+    found = align.compare(Counting, port(*moved), INPUTS, train=train)
+    assert found.passed == (wrong is None), str(found)
+    if wrong:
+        assert wrong in found.root.reason + found.root.name + found.root.cause
+
+
+@pytest.mark.parametrize(("moved", "passes"), [(("center", "place"), True), (("place",), False)])
+def test_and_so_in_a_dump(tmp_path: Path, moved: tuple[str, ...], passes: bool) -> None:
+    given: dict[str, Any] = {"torch_module": Counting, "paddle_layer": port(*moved)}
+    given["inputs"] = INPUTS
+    theirs = dumping.dump(dumping.request("torch", given), tmp_path / "torch")
+    asked = dumping.request("paddle", given, other=Dump(theirs.path))
+    ours = dumping.dump(asked, tmp_path / "paddle")
+    names = dump_comparing.pair_up(theirs, ours)
+    found = dump_comparing.judge(names, dump_comparing.common(theirs, ours))
+    assert found.passed == passes, str(found)
