@@ -155,6 +155,9 @@ class Settling:
             may allow needs no run.
         chosen: the inputs are the suite's own: a tensor whose band proves little fails, where a
             user's, who cannot choose better ones, is left out with a note.
+        steady: whether a quantity is a value of the forward pass, which a kink bends and does not
+            move. Rounding in float64 decides about no more of it than CEILING: what moves it farther
+            is a choice (an order, a step at a whole number) that the moved runs make.
 
     Attributes:
         unjudged: names of the comparisons that rounding alone decides about: they are left out.
@@ -168,9 +171,10 @@ class Settling:
         *,
         exact: bool,
         chosen: bool = False,
+        steady: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.band, self._find, self._scale, self._exact = band, find, scale, exact
-        self._widest = CEILING if chosen else UNCERTAIN
+        self._most, self._steady = CEILING if chosen else UNCERTAIN, steady
         self._leaves_out = not (exact or chosen)
         self.unjudged: set[str] = set()
         self._clean: dict[str, Comparison] = {}
@@ -196,11 +200,15 @@ class Settling:
         if find is None:
             return one
         scale = self._scale(one.name)
-        return self.band.settle(one, find, widest=self._widest, zero_scale=scale)
+        return self.band.settle(one, find, widest=self._widest(one.name), zero_scale=scale)
+
+    def _widest(self, name: str) -> float:
+        """A wider band of a quantity judges nothing."""
+        return CEILING if self._exact and self._steady(name) else self._most
 
     def _hopeless(self, one: Comparison) -> bool:
         """Whether no band could explain a measured difference."""
-        if not self._exact or not math.isfinite(one.worst) or one.worst <= self._widest:
+        if not self._exact or not math.isfinite(one.worst) or one.worst <= self._widest(one.name):
             return False
         scale = self._scale(one.name)
         return scale is None or one.max_abs > CEILING * scale

@@ -89,8 +89,14 @@ class Pair:
     @functools.cached_property
     def settling(self) -> Settling:
         """Judges what missed its floor in a pass."""
-        exact = self.dtype == "float64"
-        return Settling(self.band, self.judge.find, self._scale, exact=exact, chosen=self.chosen)
+        return Settling(
+            self.band,
+            self.judge.find,
+            self._scale,
+            exact=self.dtype == "float64",
+            chosen=self.chosen,
+            steady=lambda name: not self.judge.is_gradient(name),
+        )
 
     def _scale(self, name: str) -> float | None:
         """The size that a gradient which is zero in exact arithmetic is judged by."""

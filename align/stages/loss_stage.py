@@ -88,6 +88,7 @@ class _LossJudge:
             lambda name: lambda spreads: spreads.get((LOSS, name)),
             lambda name: None if name == LOSS else self.scale,
             exact=self.dtype == "float64",
+            steady=lambda name: name == LOSS,
         )
 
     @contextlib.contextmanager
