@@ -63,7 +63,7 @@ def open_checkpoint(place: Path) -> TrainerCheckpoint:
     """Open a checkpoint that can be resumed from, or the last one of a run's folder.
 
     Raises:
-        ValueError: there is none, it is not whole, or damaged.
+        ValueError: there is none, it is not whole, or of another command.
     """
     folder = _find(place)
     if folder is None:
@@ -75,21 +75,20 @@ def open_checkpoint(place: Path) -> TrainerCheckpoint:
     weights, metadata = read_tensors(folder / WEIGHTS)
     arrays, _ = read_tensors(folder / OPTIMIZER)
     has_averages = (folder / AVERAGES).is_file()
-    try:
-        state = read_object(folder / checkpointing.STATE)
-        progress = read_object(folder / TRAINER_STATE)
-        found = TrainerCheckpoint(
-            folder=folder,
-            state=state,
-            progress=progress,
-            weights=weights,
-            arrays=arrays,
-            averages=read_tensors(folder / AVERAGES)[0] if has_averages else None,
-            metadata=metadata,
+    found = TrainerCheckpoint(
+        folder=folder,
+        state=read_object(folder / checkpointing.STATE),
+        progress=read_object(folder / TRAINER_STATE),
+        weights=weights,
+        arrays=arrays,
+        averages=read_tensors(folder / AVERAGES)[0] if has_averages else None,
+        metadata=metadata,
+    )
+    if "opt" not in found.identity and not found.identity.keys() >= {"task_name", "warmup_steps"}:
+        raise ValueError(
+            f"{folder}: of another command; expected a checkpoint of tools/train_glue.py or "
+            "tools/train_image.py"
         )
-        _ = (found.identity["weight_decay"], state["step"], state["schedule"]["last_epoch"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder}: its state is damaged ({error!r})") from error
     return found
 
 

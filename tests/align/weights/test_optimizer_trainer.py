@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from sot_paddle.data.batching import EpochOrder
 from sot_paddle.data.cache import tokenize_split
 from sot_paddle.data.token_features import pad_rows
 from sot_paddle.data.tokenization import WordPieceTokenizer
-from sot_paddle.train import image_command, text_command
+from sot_paddle.train import checkpointing, image_command, text_command
 from sot_torch_ref.train.losses import task_loss
 from sot_torch_ref.train.optimizer import HFAdamW, decay_groups
 from tests.align.weights.both_runs import TorchRun, apart
@@ -278,6 +279,18 @@ def test_a_damaged_checkpoint_is_refused(text, tmp_path):
         stream.write(b"x")
     with pytest.raises(ValueError, match="not whole"):
         open_checkpoint(folder)
+
+
+@pytest.mark.parametrize("absent", ["warmup_steps", "task_name"])  # train_text, pretrain
+def test_a_checkpoint_of_another_command_is_refused(text, tmp_path, absent):
+    folder = Path(shutil.copytree(text.whole / "checkpoint-7", tmp_path / "checkpoint-7"))
+    state = json.loads((folder / "state.json").read_text("utf-8"))
+    del state["identity"][absent]
+    (folder / "state.json").write_text(json.dumps(state), "utf-8")
+    (folder / checkpointing.MANIFEST).unlink()
+    checkpointing.close_folder(folder)
+    with pytest.raises(ValueError, match="of another command; expected .*train_glue.py or"):
+        convert_state(StateRequest(("paddle", folder), ("torch", tmp_path / "back.pth"), LAYOUT))
 
 
 def test_a_checkpoint_of_an_image_run_there_and_back(tmp_path):
