@@ -106,9 +106,9 @@ def _to_paddle(request: StateRequest, notes: list[str]) -> tuple[OptimizerState,
         if beside and target.name != f"{checkpointing.PREFIX}{step}":
             raise ValueError(f"{target}: in the run's folder call it {checkpointing.PREFIX}{step}")
         averages = plan.apply(held.averages) if held.averages is not None else None
-        notes += write_trainer(
-            like, moved, plan.apply(held.source.tensors), target, averages=averages, step=step
-        )
+        weights = plan.apply(held.source.tensors)
+        moved, said = write_trainer(like, moved, weights, target, averages=averages, step=step)
+        notes += said
         again = "" if beside else f" and --resume {target}"
         notes.append(f"continue it with the command of that run{again}")
         return moved, step
@@ -280,6 +280,8 @@ def _agreed_step(
     step = request.step if request.step is not None else told if told is not None else counted
     if step is None:
         raise ValueError("nothing tells how many updates the run has made: give --step N")
+    if step < 1:
+        raise ValueError(f"the run has made {step} updates: expected 1 or more (--step N)")
     if counted is not None and counted != step:
         notes.append(
             f"the run counts {step} updates, the optimizer {counted}: some may have been skipped"

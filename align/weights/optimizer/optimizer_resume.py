@@ -42,8 +42,8 @@ def write_trainer(
     target: Path,
     *,
     averages: Mapping[str, np.ndarray] | None = None,
-    step: int | None = None,
-) -> list[str]:
+    step: int,
+) -> tuple[OptimizerState, list[str]]:
     """Write a checkpoint that the Trainer continues; it appears whole or not at all.
 
     Args:
@@ -52,18 +52,15 @@ def write_trainer(
         weights: all tensors of the model in Paddle's names; cast to the run's dtype.
         target: folder, replaced when it exists.
         averages: the moving average of an image run; the weights when None.
-        step: updates of the run; the state's when None.
+        step: updates of the run.
 
     Returns:
-        Notes for the user.
+        The state with the rate that was written, and notes for the user.
 
     Raises:
         ValueError: tensors or options are not those of the run.
         OSError: the disk refused.
     """
-    step = state.updates if step is None else step
-    if step is None or step < 1:
-        raise ValueError("the number of updates is unknown: give it (--step)")
     state, notes = _fitted_rate(like, state, step)
     _check_state(like, state, weights)
     tensors: dict[str, tuple[Tensors, Mapping[str, str]]] = {
@@ -84,7 +81,7 @@ def write_trainer(
         raise OSError(str(error)) from error
     except NonFiniteState as error:
         raise ValueError(str(error)) from error
-    return notes
+    return state, notes
 
 
 def _texts(like: TrainerCheckpoint, state: OptimizerState, step: int) -> dict[str, dict[str, Any]]:

@@ -254,6 +254,7 @@ def test_a_weight_without_gradient_so_far_is_allowed_when_said(checkpoint, tmp_p
         ({"source": ("torch", "nowhere")}, "no such file or folder"),
         ({"target": ("paddle", "absent/ours")}, "does not exist; make it first"),
         ({"target": ("paddle", "ours.pdopt")}, "expected a folder"),
+        ({"step": -1}, "the run has made -1 updates: expected 1 or more"),
         ({"like": "nowhere"}, "no checkpoint of the Trainer"),
         ({"names": "nowhere.json"}, "cannot read .*nowhere.json"),
     ],

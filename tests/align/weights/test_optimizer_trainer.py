@@ -321,3 +321,15 @@ def test_a_checkpoint_of_an_image_run_there_and_back(tmp_path):
     old, new = (json.loads((f / "state.json").read_text("utf-8")) for f in (first, back))
     assert (new["step"], new["schedule"]) == (old["step"], old["schedule"])
     quietly(image_command.run_command, [*flags, "--resume", str(back)], files.no_conversion)
+
+    def saved_earlier(held):  # as newer releases of timm do, and without averages
+        del held["state_dict_ema"]
+        for group in held["optimizer"]["param_groups"]:
+            group["lr"] = 0.005005  # the last epoch's
+
+    source = changed(there, tmp_path / "earlier.pth.tar", saved_earlier)
+    said = to_paddle(source, tmp_path / "earlier", tmp_path / "run", layout="sot_official")
+    assert "after 6 updates, learning rate 1e-05" in said
+    assert "the moving average starts from the weights" in said
+    made = json.loads((tmp_path / "earlier" / "state.json").read_text("utf-8"))
+    assert made["schedule"] == old["schedule"]
