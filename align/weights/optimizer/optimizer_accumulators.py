@@ -159,12 +159,8 @@ def power_after(beta: float, updates: int, dtype: str) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _power(beta: float, updates: int, dtype: str) -> float:
-    for first, block in _powers(beta, dtype):
-        if updates < first + len(block):
-            return float(block[updates - first])
-        if block[-1] == block[-2]:
-            return float(block[-1])
-    raise AssertionError("LONGEST bounds the number of blocks")
+    first, block = next(p for p in _powers(beta, dtype) if updates < p[0] + len(p[1]))
+    return float(block[updates - first])
 
 
 @functools.lru_cache(maxsize=64)
@@ -192,8 +188,6 @@ def updates_of(power: float, beta: float, dtype: str) -> int | None:
                 break
             last = block[at + 1] if at + 1 < len(block) else block[at] * np.asarray(beta, dtype)
             return None if last == power else first + at
-        if block[-1] == block[-2]:
-            break
     raise ValueError(f"{power!r} is no power of {beta} in {dtype}: another beta, or damaged state")
 
 
