@@ -299,7 +299,7 @@ def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrai
     kind = field_of({"model_type": expected, **sizes}, "model_type", str, f"{place}: config.json")
     if kind not in (expected, _backbone(config).original_type or expected):
         raise ValueError(f"{place} is a {kind!r} checkpoint, expected {expected}{_meant(kind)}")
-    if file is not None and file.suffix == ".pdparams":
+    if file is not None and (file.suffix == ".pdparams" or metadata.get("format") == "np"):
         # of paddlenlp, whose names are ours but the pooler's
         arrays = {re.sub(r"^\w+\.pooler\.", "head.", name): tensors[name] for name in tensors}
     else:

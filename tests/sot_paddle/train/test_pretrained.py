@@ -184,7 +184,8 @@ def _folder_of_an_original(folder, name, sizes, arrays):
     return folder
 
 
-def test_paddlenlp_2_keeps_the_sizes_in_model_config_json(tmp_path):
+@pytest.mark.parametrize("file", ["model_state.pdparams", "model.safetensors"])
+def test_paddlenlp_2_keeps_the_sizes_in_model_config_json(tmp_path, file):
     model = create_model("bert_base", 2, **STATED)
     arrays = {
         name: tensor.numpy()
@@ -198,6 +199,9 @@ def test_paddlenlp_2_keeps_the_sizes_in_model_config_json(tmp_path):
     encoder = {"init_args": [], "init_class": "BertModel", **STATED}
     sizes = {"init_args": [encoder], "init_class": "BertForPretraining"}
     folder = _folder_of_an_original(tmp_path / "nlp2", "model_config.json", sizes, named)
+    if file == "model.safetensors":  # as paddlenlp saves when asked
+        (folder / "model_state.pdparams").unlink()
+        write_tensors(folder / file, named, {"format": "np"})
     config = _config(folder, head="plain")
     found = pretrained.find(config, read_as_paddle)
     built = pretrained.build(config, found, 2)
