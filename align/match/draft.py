@@ -15,7 +15,7 @@ from typing import Any
 
 from align.match import name_table
 from align.match.mapping import MappedRow, Unfinished
-from align.match.name_table import OPEN
+from align.match.name_table import OPEN, Table
 from align.record.arrays import Entry
 
 _HOW = (
@@ -23,16 +23,19 @@ _HOW = (
     "with '?' (write one name, a list of names for equal parts of a packed tensor, or null to "
     "leave the tensor out). Then pass this file as weights=."
 )
+_NO_PADDLE = f"{OPEN} no Paddle tensor fits it"
+_NO_TORCH = f"{OPEN} no PyTorch tensor fits it"
 _SHOWN = 3  # candidates written for an open row
 _FAMILY = dict.fromkeys(("linear_in_out", "linear_out_in", "conv", "attention"), "linear")
 _FUSED = re.compile(r"qkv|in_proj|query_key_value|c_attn", re.IGNORECASE)
 
 
-def propose(found: Unfinished) -> dict[str, Any]:
+def propose(found: Unfinished, table: Table) -> dict[str, Any]:
     """The draft of a table for what `mapping.match` left open.
 
     Args:
         found: names left on both sides, and the rows that are settled.
+        table: the user's rows, which the draft begins with: it is passed in their place.
 
     Returns:
         {"how", "map", "modules", "ignore_torch", "ignore_paddle"}; rows of equal layers are
@@ -52,14 +55,16 @@ def propose(found: Unfinished) -> dict[str, Any]:
     spare = [e for e in free if e.name not in named]
     return {
         "how": _HOW,
-        "map": _collapse({e.name: rows[e.name] for e in found.torch_left if e.name in rows}),
-        "modules": {},
-        "ignore_torch": {
-            e.name: f"{OPEN} no Paddle tensor fits it"
-            for e in found.torch_left
-            if e.name not in rows
+        "map": {
+            **table.rows,
+            **_collapse({e.name: rows[e.name] for e in found.torch_left if e.name in rows}),
         },
-        "ignore_paddle": {e.name: f"{OPEN} no PyTorch tensor fits it" for e in spare},
+        "modules": dict(table.modules),
+        "ignore_torch": {
+            **table.ignore_torch,
+            **{e.name: _NO_PADDLE for e in found.torch_left if e.name not in rows},
+        },
+        "ignore_paddle": {**table.ignore_paddle, **{e.name: _NO_TORCH for e in spare}},
     }
 
 

@@ -71,7 +71,7 @@ def pair_names(torch: SideNames, paddle: SideNames, table: Table, folder: Path) 
     """
     found, table, note = _matched(torch, paddle, copy.deepcopy(table))  # it remembers used rows
     if found.torch_left or found.paddle_left:
-        proposal = propose(found)
+        proposal = propose(found, table)
         path = _write_draft(proposal, folder)
         raise ValueError(_refusal(found, len(torch.entries), path, proposal))
     if note and found.mistakes:

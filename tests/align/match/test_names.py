@@ -152,6 +152,10 @@ def test_names_that_do_not_match_are_refused_with_a_draft_that_works(tmp_path) -
     draft = json.loads(path.read_text(encoding="utf-8"))
     assert draft["map"]["blocks.{}.qkv.weight"] == FUSED["blocks.{}.qkv.weight"]
     assert outcome(TorchFused(), PaddleSplit(), weights=path).passed
+    begun = dict(list(FUSED.items())[:1])  # a part of the table: its draft takes its place
+    with pytest.raises(ValueError, match="6 of 8 PyTorch tensors"):
+        outcome(TorchFused(), PaddleSplit(), weights=begun, out=tmp_path / "begun")
+    assert outcome(TorchFused(), PaddleSplit(), weights=tmp_path / "begun" / path.name).passed
     path.write_text("{}")  # an edited draft is not replaced
     with pytest.raises(ValueError, match="weights_draft_2.json"):
         outcome(TorchFused(), PaddleSplit(), out=tmp_path)
