@@ -156,7 +156,7 @@ class Settling:
         chosen: the inputs are the suite's own: a tensor whose band proves little fails, where a
             user's, who cannot choose better ones, is left out with a note.
         steady: whether a quantity is a value of the forward pass, which a kink bends and does not
-            move. Rounding in float64 decides about no more of it than CEILING: what moves it farther
+            move. In float64 rounding decides about CEILING of it at most: what moves it farther
             is a choice (an order, a step at a whole number) that the moved runs make.
 
     Attributes:
