@@ -54,7 +54,8 @@ def judge(names: Names, dtypes: Sequence[str]) -> Outcome:
     outcome.leave_out(names.modules.torch_only, names.modules.paddle_only)
     outcome.report.layers = names.layers
     outcome.notes.extend(_notes(names))
-    steps, pairs = Steps(outcome), [DumpPair(names, dtype) for dtype in dtypes]
+    alone = "float64" not in dtypes
+    steps, pairs = Steps(outcome), [DumpPair(names, dtype, alone) for dtype in dtypes]
     if steps.once(pairs[0]):
         for pair in pairs:
             steps.precision(pair)

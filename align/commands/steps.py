@@ -204,9 +204,19 @@ class Steps:
         self.travel(pair)
 
     def forward(self, pair: Pair) -> list[Comparison]:
-        """The forward pass, and every layer alone where it is due; what failed but statistics."""
+        """The forward pass, and every layer alone where it is due; what failed but statistics.
+
+        Raises:
+            ValueError: nothing judges what float32 leaves out.
+        """
         outcome = self.outcome
         result = outcome.timed(lambda: stages.forward(pair))
+        if pair.alone and pair.unjudged:
+            raise ValueError(
+                f"{pair.dtype} alone: rounding alone decides about {some(sorted(pair.unjudged))}, "
+                "so neither that nor any gradient can be judged: compare in float64 too, or choose "
+                "better conditioned inputs"
+            )
         outcome.notes.extend(pair.judge.notes)
         statistics = _moved_statistics(pair, result)
         failed = [c for c in result.failures if c not in statistics]

@@ -128,7 +128,7 @@ class AnyPair(Pair):
 
     def __init__(self, setup: Setup, dtype: str) -> None:
         super().__init__(Judge(setup.weights, setup.modules, dtype), setup.plan)
-        self.setup = setup
+        self.setup, self.alone = setup, "float64" not in setup.plan.dtypes
         whole = set(setup.modules.to_paddle) == {ROOT}  # no layer is compared beside the model
         self._options = {"masks": setup.masks, "only": {ROOT} if whole else None}
 

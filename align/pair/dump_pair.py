@@ -65,14 +65,15 @@ class DumpPair(Pair):
     Args:
         names: what holds for every precision.
         dtype: "float64" or "float32".
+        alone: see `Pair`.
     """
 
     live = False
 
-    def __init__(self, names: Names, dtype: str) -> None:
+    def __init__(self, names: Names, dtype: str, alone: bool = False) -> None:
         judge = Judge(names.weights, names.modules, dtype)
         super().__init__(judge, names.torch.meta)
-        self.setup = names
+        self.setup, self.alone = names, alone
 
     @functools.cached_property
     def ours(self) -> Recording:

@@ -54,6 +54,7 @@ class Pair:
     Attributes:
         live: the models are here and can run again; what needs that asks first.
         chosen: the models and inputs are the suite's own, see `Settling`.
+        alone: no float64 pair is compared, which would judge what this one leaves out.
         setup: what holds for every precision.
         dtype: precision.
         reference: PyTorch's pass.
@@ -64,6 +65,7 @@ class Pair:
 
     live: bool
     chosen: bool = False
+    alone: bool = False
     setup: Settled
     reference: Recording
     oracle: Recording | None

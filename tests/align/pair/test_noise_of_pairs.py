@@ -12,18 +12,35 @@ import sot_torch_ref  # noqa: F401  isort: skip (declares the operators that tor
 import torchvision  # isort: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "seed"), [("resnet18", 0), ("resnet18", 1), ("resnet18", 2), ("mobilenet_v2", 1)]
-)
-def test_a_right_model_passes_where_its_batch_norm_sees_two_values(name, seed):
+def two_values(name, seed, dtype):
+    """A model whose last batch norms see two values."""
     torch.manual_seed(seed)
     theirs = getattr(torchvision.models, name)(num_classes=10)
     ours = getattr(paddle.vision.models, name)(num_classes=10)
     image = np.random.default_rng(seed).normal(size=(2, 3, 32, 32)).astype("float32")
-    found = align.compare(theirs, ours, image, train=True, dtype="float32")
+    return align.compare(theirs, ours, image, train=True, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "dtype"),
+    [
+        ("resnet18", 0, "float32"),
+        ("resnet18", 1, "float32"),
+        ("resnet18", 2, "float32"),
+        ("mobilenet_v2", 1, ("float64", "float32")),
+    ],
+)
+def test_a_right_model_passes_where_its_batch_norm_sees_two_values(name, seed, dtype):
+    found = two_values(name, seed, dtype)
     assert found.passed, str(found)
     forward = next(r for r in found.report.results if r.step == "forward")
     assert len(forward.comparisons) > 50
+
+
+def test_what_float32_leaves_out_is_refused_where_no_float64_judges_it():
+    """Otherwise neither the output nor a gradient would be compared, and all the rest passes."""
+    with pytest.raises(ValueError, match=r"float32 alone: .* about \(model\), .* float64 too"):
+        two_values("mobilenet_v2", 1, "float32")
 
 
 def test_a_fault_still_fails_after_the_scatter_was_measured():
