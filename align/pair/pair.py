@@ -285,12 +285,12 @@ def repeated(side: Any, run: Callable[[bool], Run]) -> Run:
 
 
 def no_scatter(side: Any, a: Run, b: Run) -> None:
-    """Two runs of the reference have to be the same: their scatter would pass for rounding.
+    """Two runs of one side have to be the same: the reference's scatter would pass for rounding.
 
     Raises:
         ValueError: they are not; the first place that differs.
     """
-    where = _first_difference(a, b)
+    where = differs(a, b)
     if where is not None:
         raise ValueError(
             f"two runs of the {side.NAME} side differ at {where}: it draws by chance (noise, a "
@@ -300,7 +300,8 @@ def no_scatter(side: Any, a: Run, b: Run) -> None:
         )
 
 
-def _first_difference(a: Any, b: Any) -> str | None:
+def differs(a: Any, b: Any) -> str | None:
+    """The first place where two runs of one side differ, None without."""
     if isinstance(a, TrainingRun):
         pairs = zip(a.losses, b.losses, strict=True)
         apart = (_apart(np.float32(x), np.float32(y)) for x, y in pairs)

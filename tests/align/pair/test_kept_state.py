@@ -75,3 +75,39 @@ def test_and_so_in_a_dump(tmp_path: Path, moved: tuple[str, ...], passes: bool) 
     names = dump_comparing.pair_up(theirs, ours)
     found = dump_comparing.judge(names, dump_comparing.common(theirs, ours))
     assert found.passed == passes, str(found)
+
+
+class Going(paddle.nn.Linear):
+    """Adds what its last call made: right when it is called for the first time."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(4, 3)
+        self.cause, self.last, self.scale = cause, None, paddle.ones([1])
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        made = super().forward(x) * self.scale.astype(x.dtype).clone()
+        if self.cause == "cache":
+            kept, self.last = self.last, made.detach()
+            return made if kept is None else made + kept
+        if self.cause == "scale":
+            self.scale = self.scale * 1.01
+        return made
+
+
+@pytest.mark.parametrize("cause", ["cache", "scale"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_port_that_goes_on_from_its_last_call_is_refused(cause: str, dtype: str) -> None:
+    with pytest.raises(ValueError, match=r"two runs of the Paddle side differ .* its last run"):
+        align.compare(lambda: torch.nn.Linear(4, 3), lambda: Going(cause), INPUTS, dtype=dtype)
+    assert align.compare(lambda: torch.nn.Linear(4, 3), lambda: Going(""), INPUTS).passed
+
+
+def test_and_one_whose_reference_does_so_too_is_not() -> None:
+    class Keeping(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            made = super().forward(x)
+            kept, self.last = getattr(self, "last", None), made.detach()
+            return made if kept is None else made + kept
+
+    pair = (lambda: Keeping(4, 3)), (lambda: Going("cache"))
+    assert align.compare(*pair, INPUTS, dtype="float64").passed
