@@ -247,6 +247,7 @@ class Steps:
             )
             return
         result = outcome.timed(lambda: stages.backward(pair))
+        outcome.notes.extend(pair.judge.notes)
         wrong = bool(result.failures) and outcome.first_backward_divergence is None
         guilty = self.alone_backward(pair, result, wrong and not failed)
         if not wrong:

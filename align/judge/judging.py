@@ -113,6 +113,8 @@ class Judge:
                 comparison = compare_outputs(name, a, b, o, rule)
                 if comparison is not None:
                     yield comparison
+                elif key == ROOT:
+                    self.note(f"{name}: empty on both sides, not compared")
             if (left or own_left) and not uneven:
                 self.note(f"{key}: outputs without a partner: {', '.join([*left, *own_left])}")
 

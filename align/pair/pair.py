@@ -24,6 +24,7 @@ from align.record.recording import ROOT, Recording
 from align.record.request import Request
 from align.record.results import Comparison
 from align.record.stored_arrays import Lazy
+from sot_paddle.config import some
 
 
 class Settled(Protocol):
@@ -111,11 +112,21 @@ class Pair:
 
     def taps(self, ours: Recording, only: Collection[str] | None = None) -> Iterator[Comparison]:
         """Every tap by its floor, then what else the pass may have moved (running statistics)."""
+        for side, run in (("PyTorch", self.reference), ("Paddle", ours)):
+            others = run.calls[ROOT].others if ROOT in run.calls else ()
+            if others:
+                self.judge.note(f"{side} returns beside tensors, not compared: {some(others)}")
         yield from self.judge.each_tap(ours, self.reference, self.oracle, only)
         yield from self.judge.buffers(ours, self.reference, self.oracle)
 
     def gradients(self, ours: Recording) -> Iterator[Comparison]:
         """The loss and every gradient by their floors."""
+        rows = [row for row in self.setup.weights.rows if row.source.trainable]
+        names = {self.setup.weights.paddle_names[row.destination.name] for row in rows}
+        there = {*to_paddle(self.setup.weights, self.reference.gradients), *ours.gradients}
+        if names - there:
+            idle = some(sorted(names - there))
+            self.judge.note(f"no gradient reaches these on either side, not compared: {idle}")
         given = self.reference, self.oracle, self.largest_gradient
         return self.judge.each_gradient(ours, *given, bounds.backward(self.dtype, self.pooled))
 

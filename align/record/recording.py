@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from align.record.arrays import Arrays, Leaf, leaves, replace
+from align.record.arrays import Arrays, Leaf, is_container, leaves, replace
 from align.record.stored_arrays import Lazy, LazyLeaves, Reader, Store
 
 ROOT = "(model)"
@@ -34,6 +34,7 @@ class Call:
         inputs: the same of the arguments, only when they were asked for.
         grad_outputs: gradient of the loss with respect to each output, by path.
         grad_inputs: the same for the inputs, through this call only.
+        others: what else the model itself returned, path and type; no array of it is kept.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Call:
     inputs: Sequence[Leaf] = field(default_factory=LazyLeaves)
     grad_outputs: Mapping[str, np.ndarray] = field(default_factory=Lazy)
     grad_inputs: Mapping[str, np.ndarray] = field(default_factory=Lazy)
+    others: Sequence[str] = ()
 
     @property
     def key(self) -> str:
@@ -172,6 +174,12 @@ class Recorder:
             return own
 
         changed = replace(output, self.side.is_tensor, watch)
+        if call.name == ROOT:
+            call.others = [
+                f"{path} ({type(value).__name__})".strip()
+                for path, value in leaves(output, lambda one: not is_container(one))
+                if value is not None and not self.side.is_tensor(value)
+            ]
         self.recording.calls[call.key] = call
         return None if changed is output else changed
 
