@@ -24,7 +24,7 @@ from align.match.mapping import to_paddle
 from align.match.name_table import Table, read_table
 from align.match.paired_names import PairedNames, settled
 from align.pair import runs
-from align.pair.pair import measured_training, no_scatter, repeated
+from align.pair.pair import measured_training, repeated
 from align.pair.runs import Models, load, tensors
 from align.record.arrays import Entry, TrainingRun, moved_vectors, rounded_state
 from align.record.files import dump_meta
@@ -186,8 +186,6 @@ class OneSide:
     @contextlib.contextmanager
     def moved_pass(self, dtype: str, asked: MovedRun) -> Iterator[Kinds]:
         """A pass of the reference with moved roundings, as `noise_band.kinds_of`."""
-        if not asked.number:
-            no_scatter(self.side, self.run(dtype, dtype), self.run(dtype, dtype))
         moves, model = self._moved(dtype, asked, self.plan.train)
         options = {"moves": moves, "masks": self.masks}
         with runs.passed(self.side, model, self.plan, dtype, dtype, **options) as found:

@@ -18,7 +18,7 @@ from align.judge import drift
 from align.judge.noise_band import NoiseBand, kinds_of
 from align.pair import side_records
 from align.pair.one_side import DumpRequest, OneSide
-from align.pair.pair import measured_training, steady_elements
+from align.pair.pair import measured_training, no_scatter, steady_elements
 from align.record.arrays import cast
 from align.record.files import dump_meta, dump_reading, record_files, storage
 from align.record.files.dump_reading import Dump
@@ -123,6 +123,7 @@ def _numbers(one: OneSide, plain: Recording) -> dict[str, dict[str, list[float]]
 
 def _write_passes(one: OneSide, folder: Path, dtype: str) -> Recording:
     plain = one.run(dtype, dtype)
+    no_scatter(one.side, plain, one.run(dtype, dtype))
     one.record.framework = dict(plain.stamp)
     record_files.write_recording(_slim(one, _with_inputs(one, plain, dtype)), folder)
     if not one.is_torch:
@@ -144,11 +145,8 @@ def _with_inputs(one: OneSide, plain: Recording, dtype: str) -> Recording:
     where = _first_difference(plain, deep)
     if where is None:
         return _merged(plain, deep)
-    again = _first_difference(plain, one.run(dtype, dtype))
     one.record.notes.append(
-        f"{dtype}: two runs of this side differ at {again}: is a dropout active?"
-        if again is not None
-        else f"{dtype}: the inputs of the layers are not recorded: watching them changes {where} "
+        f"{dtype}: the inputs of the layers are not recorded: watching them changes {where} "
         "(a module that writes into its input?)"
     )
     return plain

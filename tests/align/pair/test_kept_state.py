@@ -102,6 +102,14 @@ def test_a_port_that_goes_on_from_its_last_call_is_refused(cause: str, dtype: st
     assert align.compare(lambda: torch.nn.Linear(4, 3), lambda: Going(""), INPUTS).passed
 
 
+def test_such_a_port_is_not_dumped(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"torch_module": None, "paddle_layer": lambda: Going("cache")}
+    asked = dumping.request("paddle", {**given, "inputs": INPUTS})
+    with pytest.raises(ValueError, match="two runs of the Paddle side differ"):
+        dumping.dump(asked, tmp_path / "dump")
+    assert not (tmp_path / "dump").exists()
+
+
 def test_and_one_whose_reference_does_so_too_is_not() -> None:
     class Keeping(torch.nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
