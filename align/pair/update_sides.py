@@ -19,7 +19,7 @@ from align.frameworks import (
     stepping_paddle,
     stepping_torch,
 )
-from align.judge.update_judging import FLOOR, Feed, ParameterTrace, SideTrace, UpdateJudge, sample
+from align.judge.update_judging import Feed, ParameterTrace, SideTrace, UpdateJudge, sample
 from align.pair.any_pair import AnyPair
 from align.record.request import Request
 
@@ -201,14 +201,10 @@ class UpdateSides:
         model: Paddle's.
 
     Raises:
-        ValueError: another precision, nothing to train, or a rate that stays zero.
+        ValueError: nothing to train, or a rate that stays zero.
     """
 
     def __init__(self, pair: AnyPair) -> None:
-        if pair.dtype not in FLOOR:
-            raise ValueError(
-                f"optimizer: {pair.dtype} is not compared by itself; use {', '.join(FLOOR)}"
-            )
         self._pair, self._weights = pair, pair.setup.weights
         self.module = pair.reference_model(pair.dtype, True)
         self.model = pair.our_model(True)

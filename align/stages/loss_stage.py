@@ -22,7 +22,7 @@ from align.judge.comparator import compare_mappings
 from align.judge.noise_band import Kinds, NoiseBand
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.record.arrays import Arrays, held_dtype, output_weights, replace
+from align.record.arrays import Arrays, output_weights, replace
 from align.record.moved_run import MovedRun
 from align.record.recording import ROOT
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
@@ -37,7 +37,7 @@ def loss(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
     """Compare the two losses on the reference's output, in the pair's precision.
 
     Args:
-        pair: with `plan.loss`; in low precision losses are computed in float32.
+        pair: with `plan.loss`.
 
     Returns:
         The step, and one divergence at "loss" with its cause when value or gradient differ.
@@ -74,7 +74,7 @@ class _LossJudge:
 
     def __init__(self, pair: AnyPair) -> None:
         self.pair, self.plan = pair, pair.plan
-        self.dtype = held_dtype(pair.dtype)
+        self.dtype = pair.dtype
         self.outputs: Arrays = dict(pair.reference.calls[ROOT].outputs)
         self.floating = {p: a for p, a in self.outputs.items() if a.dtype.kind == "f"}
         self._structures: dict[str, Any] = {}
@@ -223,8 +223,6 @@ def _note(pair: AnyPair) -> str:
             f"labels hold no ignored index ({IGNORED}): what the losses do with one was not "
             "compared"
         )
-    if pair.dtype != held_dtype(pair.dtype):
-        parts.append(f"losses are computed in {held_dtype(pair.dtype)}")
     return "; ".join(parts)
 
 

@@ -128,8 +128,6 @@ class Training:
 
 def why_not(pair: AnyPair) -> str:
     """Why the state of a pair's optimizers is not moved, "" when it can be."""
-    if pair.dtype not in ("float64", "float32"):
-        return f"the optimizer's state is not moved in {pair.dtype}"
     try:
         reference = _fresh(pair, on_torch)
         names = set(reference.take().names)
