@@ -260,6 +260,8 @@ class Steps:
             said = _another_order(pair)
             held = dataclasses.replace(first, cause=said)
             first = held if said else self.wrong_loss(pair, first)
+        elif not guilty:  # each layer's own is right: a wrong gradient of the loss arrives
+            (first,) = outcome.after([LOSS], [first])
         outcome.first_backward_divergence = first
         outcome.add([first])
 

@@ -169,14 +169,26 @@ def test_what_means_nothing_is_refused() -> None:
         loss(pair_in(torch.nn.Identity(), nn.Identity(), (SCORES,)))
 
 
-def test_compare_runs_the_stage_before_the_backward_pass() -> None:
+@pytest.mark.parametrize(
+    ("wrong", "cause"),
+    [
+        (lambda z, y: entropy(z, y, reduction="sum"), "takes the sum"),
+        (
+            lambda z, y: entropy(z, y) + z.mean() - z.detach().mean(),
+            "is the reference plus 0.03125 everywhere",
+        ),
+    ],
+)
+def test_compare_runs_the_stage_before_the_backward_pass(wrong, cause) -> None:
+    """No layer is to be fixed for a loss that is wrong, in its value or in its gradient alone."""
     result = align.compare(
-        torch.nn.Linear(5, 4),
-        nn.Linear(5, 4),
+        torch.nn.Sequential(torch.nn.Linear(5, 6), torch.nn.Linear(6, 4)),
+        nn.Sequential(nn.Linear(5, 6), nn.Linear(6, 4)),
         SCORES,
-        loss=(CROSS, lambda z, y: entropy(z, y, reduction="sum")),
+        loss=(CROSS, wrong),
         labels=LABELS % 4,
         dtype="float64",
     )
     assert result.root.step == "loss"
-    assert "takes the sum" in result.root.cause
+    assert cause in result.root.cause
+    assert [one.follows for one in result.findings] == ["", "loss"]
