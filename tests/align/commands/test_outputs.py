@@ -61,6 +61,9 @@ def test_outputs_of_another_structure_are_told_with_the_remedy() -> None:
     assert found.root.cause.endswith("outputs=(1, None)")
     assert compare("scores").root.cause.endswith("outputs=(1, 'scores')")
     assert not compare(factor=1.01).passed
+    twice = compare("scores", outputs=(1, lambda out: (out["scores"], out["scores"])))
+    assert "Paddle 2 tensors" in twice.root.reason
+    assert all(control.caught for control in twice.report.results[0].controls)
 
 
 @pytest.mark.parametrize(
