@@ -93,8 +93,6 @@ class Dump:
 
     def numbers(self) -> dict[str, dict[str, list[float]]]:
         """Metric and schedule as each side computed them: kind -> name -> values."""
-        if not self.folder.has(NUMBERS):
-            return {}
         where, found = str(self.path / NUMBERS), {}
         for kind, rows in self.folder.json(NUMBERS).items():
             if not isinstance(rows, dict) or not all(isinstance(v, list) for v in rows.values()):

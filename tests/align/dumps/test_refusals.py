@@ -157,6 +157,10 @@ DAMAGE = {
         lambda c: rewritten(c, "manifest.json", lambda m: m["files"].update({"../x": {}})),
         "has a bad row '../x'",
     ),
+    "a file that is not listed": (
+        lambda c: rewritten(c, "manifest.json", lambda m: m["files"].pop("numbers.json")),
+        "has no numbers.json",
+    ),
     "no JSON": (
         lambda c: damaged(c, "meta.json", lambda b: b[:-20], hashed=True),
         "meta.json: not JSON",
