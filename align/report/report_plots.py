@@ -192,7 +192,8 @@ def _gap(sides: Sequence[Sequence[float]], steps: int) -> tuple[str, int]:
     gaps = [abs(a - b) for a, b in zip(*sides, strict=True)]
     positive = [g for g in gaps if math.isfinite(g) and g > FLOOR]
     if not positive:
-        text = "the two curves are equal in every step"
+        finite = "" if all(map(math.isfinite, gaps)) else " in which both are finite"
+        text = f"the two curves are equal in every step{finite}"
         return f'<text x="62" y="172">{text}</text>', 196
     low, high = _whole_decades(min(positive), max(positive))
     box = 236, 186

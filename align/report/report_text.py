@@ -112,10 +112,8 @@ def explain(result: StepResult) -> list[str]:
     return lines + result.problems
 
 
-def number(value: float | None) -> str:
-    """A distance or bound in three digits; "-" for None."""
-    if value is None:
-        return "-"
+def number(value: float) -> str:
+    """A distance or bound in three digits."""
     if math.isnan(value) or math.isinf(value) or value == 0:
         return str(value).replace("0.0", "0")
     return f"{value:.1e}"

@@ -226,9 +226,13 @@ def test_curves_with_gaps_and_unequal_lengths_are_drawn():
         "one": {"paddle": [1.0], "pytorch": [1.0]},
         "nothing": {"paddle": [], "pytorch": []},
         "long": {"paddle": list(range(5000)), "pytorch": list(range(5000))},
+        "lost": {"paddle": [2.0, float("nan")], "pytorch": [2.0, 3.0]},
+        "lost later": {"paddle": [2.0, 2.5, float("nan")], "pytorch": [2.0, 3.0, 3.5]},
     }
     text = page(Report({}, [result(series=series)]))
-    assert Page(text).tags.count("svg") == 5
+    assert Page(text).tags.count("svg") == 7
+    assert text.count("equal in every step<") == 3
+    assert text.count("equal in every step in which both are finite<") == 1
     drawings = re.findall(r"<svg.*?</svg>", text)
     assert not any(re.search(r"[ M]-?(nan|inf)", drawing) for drawing in drawings)
 
