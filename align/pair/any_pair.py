@@ -258,7 +258,7 @@ class AnyPair(Pair):
         def run(first: bool) -> TrainingRun:
             given = self.reference_model(dtype, True), self.plan, dtype, self.dtype, None
             own = watch if first else None
-            return runs.train(on_torch, *given, self.setup.masks, own, self._follow)
+            return runs.train(on_torch, *given, self.setup.masks, own, self.follow)
 
         return repeated(on_torch, run)
 
@@ -273,7 +273,7 @@ class AnyPair(Pair):
         return self.share("training", kept)
 
     @functools.cached_property
-    def _follow(self) -> Callable[[Any, Any], None] | None:
+    def follow(self) -> Callable[[Any, Any], None] | None:
         """Lets the reference's optimizer use the numbers that Paddle's kernels hold in float32."""
         model = self.setup.ports.get(self.dtype, True)
         with on_paddle.default_dtype(self.dtype):
@@ -290,7 +290,7 @@ class AnyPair(Pair):
         """The reference trained with moved roundings, to be looked at in a ``with`` block."""
         moves = MovedRoundings(asked, self.dtype)
         model, dtype = self._moved_reference(moves, True), self.dtype
-        options = {"masks": self.setup.masks, "watch": watch, "follow": self._follow}
+        options = {"masks": self.setup.masks, "watch": watch, "follow": self.follow}
         return runs.trained(on_torch, model, self.plan, dtype, dtype, moves=moves, **options)
 
     def train_ours(self) -> TrainingRun:

@@ -95,8 +95,12 @@ class Training:
             pair: both sides.
             steps: how many.
             moves: moves every rounding of the reference; None for none.
-            begin: steps before these, by default the plan's: with which batch to go on.
+            begin: steps before these, by default the plan's: with which batch to go on. What goes
+                on from those is compared: PyTorch's then computes with the numbers of Paddle's
+                kernels, as in training.
         """
+        if begin is None and self.side is on_torch and pair.follow is not None:
+            pair.follow(self.optimizer, self.model)
         begin = pair.plan.steps if begin is None else begin
         side, found, store = self.side, Stretch(), Store()
         made = (
