@@ -208,6 +208,10 @@ def read_table(weights: Any) -> Table:
         raise ValueError(f"{origin}: the section {wrong[0]!r} is not a mapping of names")
     rows, *rest = (dict(parts[key]) for key in _SECTIONS)
     table = Table(rows, *rest, origin=origin)
+    for key, value in table.modules.items():
+        if not isinstance(value, str | None):
+            wanted = "the name of a Paddle module, or null to leave it out"
+            raise ValueError(f"{origin}: the module {key!r} has {value!r}: expected {wanted}")
     still_open = [k for k, v in rows.items() if isinstance(v, str) and v.startswith(OPEN)]
     if still_open:
         raise ValueError(

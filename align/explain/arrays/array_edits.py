@@ -69,7 +69,8 @@ def reordered(a: np.ndarray, b: np.ndarray) -> Edits:
         own, theirs = slices(a, axis), slices(b, axis)
         first = {code: i for i, code in reversed(list(enumerate(theirs.tolist())))}
         order = np.array([first.get(code, -1) for code in own.tolist()])
-        if len(own) > 1 and order.min() >= 0:
+        known = len(first) == len(theirs) or np.array_equal(np.sort(own), np.sort(theirs))
+        if len(own) > 1 and order.min() >= 0 and known:
             orders = _orders(own, theirs, order, axis)
             says = next(says for says, taken in orders if np.array_equal(own, theirs[taken]))
             yield says, np.take(b, order, axis)

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from align.explain.arrays.array_edits import pairs, single
+from align.explain.arrays.array_edits import pairs, reordered, single
 from align.explain.experiment import close_to, first_cause
 
 RNG = np.random.default_rng(5)
@@ -63,3 +63,9 @@ def test_an_edit_of_an_array_is_found_and_noise_is_not_explained(change, cause, 
     found = first_cause(edits, close_to(a, 1e-9), budget=900)
     assert found.startswith(cause)
     assert bool(found) == bool(cause)
+
+
+def test_values_that_repeat_are_in_another_order_only_where_they_are() -> None:
+    for ours, told in (([1.0, 0.0, 1.0], False), ([0.0, 0.0, 1.0], True)):
+        said = [says for says, _ in reordered(np.array(ours), np.array([1.0, 0.0, 0.0]))]
+        assert any("order" in one or "shifted round" in one for one in said) is told

@@ -223,6 +223,7 @@ def test_a_table_needs_no_map() -> None:
         ({"weight": None}, "no partner"),
         ({"weight": "? weight"}, "still marked"),
         ({"map": {}, "more": {}}, "unknown section 'more'"),
+        ({"map": {}, "modules": {"0": ["a"]}}, "the module '0' has .* the name of a Paddle module"),
         (5, "expected a dict of names or a table file"),
         ("missing.json", "cannot read missing.json"),
     ],
