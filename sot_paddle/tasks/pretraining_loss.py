@@ -38,7 +38,7 @@ def pretraining_loss(
     *,
     words_weight: float,
     next_weight: float,
-    every_place: bool = False,
+    every_place: bool,
 ) -> paddle.Tensor:
     """Weighted sum of the losses of both tasks.
 
