@@ -18,8 +18,8 @@ from sot_paddle.config import EncoderConfig, require_one_of
 from sot_paddle.features import Features, Taps, record
 from sot_paddle.heads.pooling import linear
 
-ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "silu"}
-"""Activation in a checkpoint's config.json -> its name here."""
+ACTIVATIONS = {"gelu": "gelu_new", "relu": "relu", "swish": "silu", "silu": "silu"}
+"""Activation in a checkpoint's config.json -> its name here; the last of two is what is written."""
 _WIDER = 4
 """Width of the feed-forward layers over C."""
 _FUTURE = -1e4

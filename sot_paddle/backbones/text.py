@@ -129,7 +129,7 @@ class TextBackbone:
         options.pop("freeze_encoder")
         stated = {}
         for name, value in options.items():
-            theirs = {ours: key for key, ours in reversed(self.config_values.get(name, {}).items())}
+            theirs = {ours: key for key, ours in self.config_values.get(name, {}).items()}
             keys = self.config_keys.get(name, (name,))
             stated.update(dict.fromkeys(keys, theirs.get(value, value)))
         return stated
