@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,14 @@ MGCRP_BY_TASK: Mapping[str, Mapping[str, float]] = {
     "CoLA": {"q_dim": 96, "k_dim": 48, "head_dropout": 0.5},
 }
 """Published head settings (B.1); other tasks take the RTE column, the code's default."""
+
+HEAD_SIZES: Mapping[str, tuple[str, ...]] = {
+    "mgcrp_qk": ("q_dim", "k_dim"),
+    "gcp_text": ("q_dim",),
+    "mgcrp": ("head_num_heads", "wr_dim"),
+    "gcp": ("head_num_heads",),
+}
+"""Pooling -> the sizes that it has; the others have none."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +138,14 @@ class TrainConfig(TunedOptions, TextRunOptions):
         elif self.resolved_pooling in ("mgcrp", "gcp"):
             options |= {"head_num_heads": self.head_num_heads, "wr_dim": self.wr_dim}
         return options
+
+    @property
+    def unused_sizes(self) -> list[str]:
+        """Sizes that are given and that the head does not have."""
+        own = () if self.fusion == "class_token" else HEAD_SIZES.get(self.resolved_pooling, ())
+        known = dict.fromkeys(itertools.chain(*HEAD_SIZES.values()))
+        default = {item.name: item.default for item in dataclasses.fields(self)}
+        return [name for name in known if name not in own and getattr(self, name) != default[name]]
 
     def identity(self) -> dict[str, Any]:
         """See :meth:`RunOptions.identity`; the head's options as they are filled in."""

@@ -55,6 +55,8 @@ def run_config(config: TrainConfig, convert: Converter) -> dict[str, Any]:
             say(f"--{name} is ignored: remote debugging of the original")
     if config.local_rank != -1:
         say("--local_rank is ignored: start several processes with paddle.distributed.launch")
+    for name in config.unused_sizes:
+        say(f"--{name} has no effect: the head has none (pooling {config.resolved_pooling})")
     source = TextSource(config, checkpoint_of(config, convert))
     task = load_glue(config, source.found.vocabulary)
     pretrained.require_embeddings(task.vocab_size, pretrained.encoder_of(config, source.found))

@@ -115,6 +115,21 @@ def test_plain_head():
 
 
 @pytest.mark.parametrize(
+    ("more", "unused"),
+    [
+        ("--head plain --q_dim 7 --wr_dim 9", ["q_dim", "wr_dim"]),
+        ("--pooling gcp --wr_dim 9 --head_num_heads 3", ["wr_dim"]),
+        ("--pooling gcp_text --q_dim 7 --k_dim 3", ["k_dim"]),
+        ("--fusion class_token --q_dim 7", ["q_dim"]),
+        ("--q_dim 7 --k_dim 3", []),
+        ("--pooling mgcrp --head_num_heads 3 --wr_dim 9", []),
+    ],
+)
+def test_sizes_that_the_head_does_not_have(more, unused):
+    assert parse([*SOURCE_COMMAND, *more.split()]).unused_sizes == unused
+
+
+@pytest.mark.parametrize(
     ("flags", "said"),
     [
         (["--set", "learning_rate=3e-5"], "given twice"),

@@ -119,7 +119,7 @@ def test_early_stopping(tiny, tmp_path):
     more = ("--max_steps", "40", "--save_steps", "40", "--eval_steps", "1", "--head", "plain")
     more += ("--learning_rate", "0", "--early_stopping_patience", "3")
     for _ in range(2):  # again: an ended run stays ended
-        tiny.done(out, *more)
+        assert "--q_dim has no effect: the head has none (pooling pooler)" in tiny.done(out, *more)
         content = metrics(out)
         assert content["train"]["steps"] == 4  # the first evaluation is the best, three in vain
         assert content["train"]["stopped_early"]
