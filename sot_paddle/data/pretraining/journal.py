@@ -35,6 +35,7 @@ class Journal:
         identity: what the result depends on, JSON-ready; another one than the recorded is refused.
 
     Attributes:
+        identity: as it is recorded; older versions recorded more.
         stage: of the recorded state, "" at the beginning.
         values: of the recorded state.
 
@@ -45,7 +46,7 @@ class Journal:
 
     def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self._identity = folder, json.loads(json.dumps(identity))
+        self.folder, self.identity = folder, json.loads(json.dumps(identity))
         self.stage, self.values = "", {}
         self._sizes: dict[str, int] = {}
         self._open: dict[str, BinaryIO] = {}
@@ -53,7 +54,8 @@ class Journal:
         if (folder / STATE).exists():
             state = read_object(folder / STATE, _KEYS)
             if state["stage"]:  # else nothing is kept of what was begun
-                self.require_same(state["identity"], self._identity)
+                self.require_same(state["identity"], self.identity)
+                self.identity = state["identity"]
             self.stage, self.values, self._sizes = state["stage"], state["values"], state["sizes"]
         else:
             self._require_empty()
@@ -80,8 +82,8 @@ class Journal:
             DataError: one of them differs.
         """
         given = json.loads(json.dumps(given))
-        for name in sorted(set(saved) | set(given)):
-            if saved.get(name) != given.get(name):
+        for name in sorted(given):
+            if saved.get(name) != given[name]:
                 raise DataError(
                     f"{self.folder} was begun with another {name}: repeat the command that began "
                     "it, or choose another folder"
@@ -120,7 +122,7 @@ class Journal:
             self._sizes[name] = os.fstat(stream.fileno()).st_size
         self.stage, self.values = stage, values
         content = {
-            "identity": self._identity,
+            "identity": self.identity,
             "stage": stage,
             "values": values,
             "sizes": self._sizes,

@@ -65,7 +65,7 @@ def train_pieces(
             journal.save("done", **made)
             report(f"{vocab_size:,} pieces in {folder / MODEL}")
         else:
-            journal.require_same(journal.values, made)
+            journal.require_same({**journal.identity, **journal.values}, made)
 
 
 def _count(journal: Journal, files: Sequence[Path]) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from sot_paddle.data.errors import DataError
+from sot_paddle.data.pretraining.journal import STATE
 from sot_paddle.data.pretraining.pair_files import PairRows, prepare_pairs
 from sot_paddle.data.pretraining.sentence_sample import MODEL, train_pieces
+from sot_paddle.reading import read_object
 
 
 def prepare(file: Path, folder: Path) -> None:
@@ -70,3 +73,19 @@ def test_a_tokenizer_that_was_deleted_is_trained_again(tmp_path) -> None:
     (folder / MODEL).unlink()
     train_pieces([file], folder, vocab_size=18, report=lambda line: None)
     assert (folder / MODEL).read_bytes() == model
+
+
+def test_a_tokenizer_of_an_older_version_is_that_of_the_same_command(tmp_path) -> None:
+    """Its size and options stood beside the files."""
+    file, folder = tmp_path / "text.txt", tmp_path / "out"
+    file.write_text("a river walks\nover green stone\n" * 20, "utf-8")
+    train_pieces([file], folder, vocab_size=18, report=lambda line: None)
+    state = read_object(folder / STATE)
+    state["identity"] |= state["values"]
+    state["values"] = {}
+    (folder / STATE).write_text(json.dumps(state), "utf-8")
+    before = contents(folder)
+    train_pieces([file], folder, vocab_size=18, report=lambda line: None)
+    with pytest.raises(DataError, match="begun with another vocab_size"):
+        train_pieces([file], folder, vocab_size=17, report=lambda line: None)
+    assert contents(folder) == before
