@@ -33,6 +33,8 @@ class PretrainConfig(TunedOptions, TextRunOptions):
         example="data/imdb_instances",
     )
     eval_data_dir: str = changeable("", "the same, to evaluate on")
+    do_eval: bool = other(TextRunOptions, "do_eval", False, "beside do_train: on eval_data_dir")
+    do_predict: bool = other(TextRunOptions, "do_predict", False, "refused: nothing is predicted")
     block_size: int = option(128, "pairs: longer rows are cut", unit="tokens", low=8)
     mlm_probability: float = option(
         0.15, "pairs: share of the words that are masked", low=0, high=1
@@ -87,14 +89,14 @@ class PretrainConfig(TunedOptions, TextRunOptions):
         self.require("data_dir", "model_name_or_path", "output_dir")
         self.check()
         self.check_half()
+        if self.do_predict:
+            raise ValueError("do_predict: pre-training predicts nothing")
         if not self.do_train:
-            raise ValueError("nothing to do: give --do_train")
+            raise ValueError("do_train is required (--do_train): do_eval scores beside it")
         if self.do_eval and not self.eval_data_dir:
             raise ValueError("do_eval needs --eval_data_dir, prepared as --data_dir is")
         if not self.correct_bias and self.optimizer != "hf_adamw":
             raise ValueError("correct_bias is an option of --optimizer hf_adamw")
-        if self.do_predict:
-            raise ValueError("do_predict: pre-training predicts nothing")
 
     def filled(self, judged: bool) -> PretrainConfig:
         """The same with optimizer and schedule filled in.

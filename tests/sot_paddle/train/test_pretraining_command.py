@@ -103,6 +103,8 @@ def test_the_folder_is_a_checkpoint_for_further_training_and_for_fine_tuning(
         ({"data_dir": "nowhere"}, "is not finished"),
         ({"do_eval": True, "eval_data_dir": ""}, "do_eval needs --eval_data_dir"),
         ({"do_predict": True}, "predicts nothing"),
+        ({"do_predict": True, "do_train": False}, "predicts nothing"),
+        ({"do_eval": True, "do_train": False}, "do_train is required .*: do_eval scores beside it"),
         ({"block_size": 40}, "has positions for 32 tokens, asked for 40: lower --block_size"),
         ({"attention_kernel": "convk 2"}, "unknown option"),
         ({"sharding": "stage3"}, "GPUs alone"),
