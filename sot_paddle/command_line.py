@@ -95,10 +95,11 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
         flags |= {} if text is None else {name: text}
     _answer(command, foreign, flags)
     pairs, rest = _sorted(command, assigned, hints, items)
-    twice = sorted(set(flags) & set(pairs))
+    model = dict(_pair(f"--{command.rest}", text, literal) for text in more)
+    twice = sorted(set(flags) & set(pairs) | set(model) & set(rest))
     if twice:
         raise ValueError(f"{twice[0]} is given twice: by its flag and by --set")
-    rest |= dict(_pair(f"--{command.rest}", text, literal) for text in more)
+    rest |= model
     values = load_yaml(path) if path else {}
     merged = {**values, **flags, **pairs}
     known = values.get(command.rest) or {}

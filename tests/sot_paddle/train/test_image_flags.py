@@ -136,6 +136,7 @@ def test_no_randaugment_is_none_in_a_file_as_on_the_command_line(tmp_path) -> No
         (("sot_tiny", "--scale", "1"), "scale must be 2 numbers, got 1"),
         (("sot_tiny", "--set", "depth"), "--set needs NAME=VALUE"),
         (("sot_tiny", "--set", "lr=1", "--lr", "2"), "lr is given twice"),
+        (("sot_tiny", "--set", "depth=1", "--model-option", "depth=2"), "depth is given twice"),
         (("sot_tiny", "--model", "sot_base"), "model is given twice"),
         (("sot_tiny", "--set", "img_size=64", "--img-size", "32"), "img_size is given twice"),
         (("sot_tiny", "--set", "drop_path_rate=0.3"), "is given by --drop-path"),
