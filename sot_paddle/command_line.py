@@ -76,7 +76,8 @@ class Command:
 def parse(command: Command, arguments: Sequence[str]) -> Any:
     """Read a command line into the command's record.
 
-    A flag or ``--set`` goes before the file. Giving an option twice is refused.
+    A flag or ``--set`` goes before the file, in which a list may be text with commas as well.
+    Giving an option in two ways is refused.
 
     Raises:
         ValueError: a refused flag, an unknown option, a wrong type or value.
@@ -100,7 +101,10 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
     if twice:
         raise ValueError(f"{twice[0]} is given twice: by its flag and by --set")
     rest |= model
-    values = load_yaml(path) if path else {}
+    values = {
+        name: typed_value(items[name], value, hints[name]) if _is_list(hints.get(name)) else value
+        for name, value in (load_yaml(path) if path else {}).items()
+    }
     merged = {**values, **flags, **pairs}
     known = values.get(command.rest) or {}
     if rest and isinstance(known, dict):
@@ -178,7 +182,7 @@ def _parser(command: Command, hints: Mapping[str, Any]) -> argparse.ArgumentPars
         options: dict[str, Any] = {"dest": name, "default": argparse.SUPPRESS, "help": _help(item)}
         if hints[name] is bool:
             options |= {"action": "store_true"}
-        elif "tuple" in str(hints[name]):
+        elif _is_list(hints[name]):
             options |= {"nargs": "+", "action": _Joined}
         else:
             options |= {"metavar": "VALUE"}
@@ -188,6 +192,10 @@ def _parser(command: Command, hints: Mapping[str, Any]) -> argparse.ArgumentPars
         hidden = {"dest": "foreign", "default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
         parser.add_argument(*_both([flag]), nargs=count, action=_Noted, **hidden)
     return parser
+
+
+def _is_list(annotation: Any) -> bool:
+    return "tuple" in str(annotation)
 
 
 def _flag(name: str) -> str:

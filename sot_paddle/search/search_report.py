@@ -18,6 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from optuna.trial import FrozenTrial, TrialState
 
 from sot_paddle.atomic import write_atomically
+from sot_paddle.command_line import literal
 from sot_paddle.search.space import Parameter, SearchSpace
 from sot_paddle.search.study import REASON
 
@@ -61,7 +62,11 @@ def _as_in_a_file(command: str, options: Mapping[str, Any]) -> dict[str, Any]:
     from sot_paddle.train.image_flags import TRAINING  # loads Paddle, which a search does without
 
     own = {field.name for field in dataclasses.fields(TRAINING.record)}
-    of_model = {name: value for name, value in options.items() if name not in own}
+    of_model = {
+        name: literal(value) if isinstance(value, str) else value
+        for name, value in options.items()
+        if name not in own
+    }
     found = {name: value for name, value in options.items() if name in own}
     return found | ({TRAINING.rest: of_model} if of_model else {})
 
