@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -103,7 +104,8 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         results: the metrics.json of each run.
 
     Returns:
-        JSON-ready; ``std`` is the sample standard deviation, None for a single seed.
+        JSON-ready; ``std`` is the sample standard deviation, None for a single seed, or where a
+        score is NaN.
     """
     metric = results[0]["metric"]
     content: dict[str, Any] = {
@@ -113,11 +115,12 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
     for which in ("best", "last"):
         values = [result[which][metric] for result in results if which in result]
+        several = len(values) > 1 and not any(map(math.isnan, values))
         if values:
             content[which] = {
                 "values": values,
                 "mean": statistics.fmean(values),
-                "std": statistics.stdev(values) if len(values) > 1 else None,
+                "std": statistics.stdev(values) if several else None,
             }
     return content | {"finished": True}
 

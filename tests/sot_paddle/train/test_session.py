@@ -69,6 +69,17 @@ def test_summary_of_one_seed_has_no_deviation():
     assert "best" not in summary([one])
 
 
+def test_summary_of_a_score_that_is_not_a_number():
+    """Python's own deviation of NaN was an AttributeError after all seeds were trained."""
+    runs = [
+        {"task": "STS-B", "metric": "corr", "seed": seed, "last": {"corr": value}}
+        for seed, value in enumerate((0.5, float("nan"), 0.25))
+    ]
+    content = summary(runs)["last"]
+    assert np.isnan(content["mean"])
+    assert content["std"] is None
+
+
 def _evaluation(tiny, trained: Path, out: Path, *more: str) -> list[str]:
     """Flags that evaluate a trained folder."""
     return [
