@@ -36,7 +36,8 @@ def write_predictions(
     """Write ``index<TAB>prediction`` rows atomically; the folder is made when it is missing.
 
     Classes are written as the task's label words (``entailment``), CoLA and the like as 0 and
-    1, STS-B as a score clipped to [0, 5] with three decimals.
+    1, STS-B as a score clipped to [0, 5] with three decimals, an own table's score with all the
+    digits of a float32.
 
     Args:
         folder: see :func:`prediction_path`.
@@ -54,9 +55,10 @@ def write_predictions(
     task = get_task(task)
     if task.is_regression:
         scores = predictions.astype(np.float64)
-        if task.score_range is not None:
-            scores = scores.clip(*task.score_range)
-        cells = [f"{score:.3f}" for score in scores]
+        if task.score_range is None:  # of any size
+            cells = [f"{score:.9g}" for score in scores]
+        else:
+            cells = [f"{score:.3f}" for score in scores.clip(*task.score_range)]
     else:
         cells = [task.labels[value] for value in predictions]
     rows = [f"{number}\t{cell}" for number, cell in zip(indices, cells, strict=True)]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sot_paddle.data.glue_tasks import TASKS
+from sot_paddle.data.own_table import table_task
 from sot_paddle.data.predictions import prediction_path, write_predictions
 
 
@@ -36,6 +37,14 @@ def test_scores_are_clipped_with_three_decimals(tmp_path):
     path = write_predictions(tmp_path, "STS-B", range(4), values)
     rows = path.read_text().splitlines()[1:]
     assert rows == ["0\t0.000", "1\t5.000", "2\t2.346", "3\t0.000"]
+
+
+def test_scores_of_an_own_table_have_all_their_digits(tmp_path):
+    """Three decimals made one number of the scores of a table that are of the size of 1e-4."""
+    values = np.array([1.25e-5, 12345.678, -0.5], dtype=np.float32)
+    path = write_predictions(tmp_path, table_task(("sentence",)), range(3), values)
+    cells = [row.split("\t")[1] for row in path.read_text().splitlines()[1:]]
+    assert [np.float32(cell) for cell in cells] == list(values)
 
 
 def test_a_split_that_glue_expects_no_file_for(tmp_path):
