@@ -19,6 +19,7 @@ from sot_paddle.data.errors import DataError
 from sot_paddle.data.glue_tasks import SplitFile, Task, get_task, resolve_split
 from sot_paddle.data.tsv import Table, bad_row, decoded_lines, read_table
 
+_LARGEST_SCORE = float(np.finfo(np.float32).max)
 _INDEX_DIGITS = 19  # of the largest int64
 MEMBER_ID_COLUMNS = ("#1 ID", "#2 ID")
 
@@ -178,11 +179,11 @@ def _label(task: Task, cell: str, place: str) -> int | float:
             return task.labels.index(cell)
         expected = " or ".join(task.labels)
         raise DataError(f"{place}: expected the label {expected}, found {cell!r}")
-    low, high = task.score_range or (-math.inf, math.inf)
+    low, high = task.score_range or (-_LARGEST_SCORE, _LARGEST_SCORE)
     try:
         score = float(cell)
     except ValueError:
         score = math.nan
-    if not (math.isfinite(score) and low <= score <= high):
+    if not low <= score <= high:
         raise DataError(f"{place}: expected a score from {low:g} to {high:g}, found {cell!r}")
     return score

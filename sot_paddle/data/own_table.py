@@ -89,8 +89,8 @@ def class_names(path: Path, labels: Set[str]) -> tuple[str, ...]:
     """
     if not 2 <= len(labels) <= MAX_CLASSES:
         raise DataError(
-            f"{path}: expected 2 to {MAX_CLASSES} different labels, found {len(labels)}; use "
-            "regression=True if the label is a score"
+            f"{path}: expected 2 to {MAX_CLASSES} different labels, found {len(labels)}; labels "
+            "that are scores are for train_glue.py --regression"
         )
     if all(cell.removeprefix("-").isdecimal() for cell in labels):
         return tuple(sorted(labels, key=lambda cell: (int(cell), cell)))

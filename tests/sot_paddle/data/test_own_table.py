@@ -39,12 +39,22 @@ def test_regression(task_folder):
     assert [row.label for row in read_split(folder, task, "train")] == [0.5, -3.0]
 
 
+@pytest.mark.parametrize("cell", ["x", "inf", "nan", "1e39"])
+def test_a_score_is_a_number_that_float32_holds(task_folder, cell):
+    folder = task_folder("own", train=f"sentence\tlabel\na\t0.5\nb\t{cell}\n")
+    with pytest.raises(DataError, match=r"line 3: expected a score from -3.4.* to 3.4.*, found"):
+        read_split(folder, own_task(folder, regression=True), "train")
+
+
 @pytest.mark.parametrize(
     ("content", "match"),
     [
         ("words\tlabel\na\t1\nb\t2\n", "the column sentence or text, or sentence1 and sentence2"),
         ("sentence\tclass\na\t1\n", "missing label"),
-        ("sentence\tlabel\na\t1\nb\t1\n", "expected 2 to 1000 different labels, found 1"),
+        (
+            "sentence\tlabel\na\t1\nb\t1\n",
+            "expected 2 to 1000 different labels, found 1; .* train_glue.py --regression",
+        ),
         ("sentence\tlabel\na\n", "line 2: expected 2 tab-separated columns"),
     ],
 )
