@@ -35,6 +35,23 @@ def beside(path: Path, start: str) -> Path:
 
 
 @contextlib.contextmanager
+def naming(path: Path, temporary: Path) -> Iterator[None]:
+    """Name a user's path in what the system refuses inside of the block.
+
+    Args:
+        path: named in the place of no file (a write that fails names none) and of `temporary`.
+        temporary: what is written in the path's place.
+    """
+    try:
+        yield
+    except OSError as error:
+        named = error.filename is None or str(error.filename).startswith(str(temporary))
+        if error.errno is None or not named:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@contextlib.contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Yield a binary file that replaces `path` only when the block ends without an exception.
 
@@ -55,11 +72,12 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise FileExistsError(17, "not a regular file", str(path))
     temporary = beside(path, WRITING)
     try:
-        with open(temporary, "wb") as handle:
-            yield handle
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(temporary, path)
+        with naming(path, temporary):
+            with open(temporary, "wb") as handle:
+                yield handle
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.replace(temporary, path)
     finally:
         remove(temporary)  # gone already when all went well
     sync(path.parent)
@@ -114,10 +132,11 @@ def atomic_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary, old = beside(path, WRITING), beside(path, DISCARDED)
     try:
         remove(temporary)
-        temporary.mkdir()
-        yield temporary
-        for written in (*temporary.rglob("*"), temporary):
-            sync(written)
+        with naming(path, temporary):
+            temporary.mkdir()
+            yield temporary
+            for written in (*temporary.rglob("*"), temporary):
+                sync(written)
         if not path.exists():
             os.replace(temporary, path)
         elif not _exchange(temporary, path):
@@ -148,10 +167,11 @@ def atomic_files(*paths: Path) -> Iterator[Path]:
     """
     temporary = beside(paths[0], WRITING)
     try:
-        temporary.mkdir()
-        yield temporary
-        for path in paths:
-            sync(temporary / path.name)
+        with naming(paths[0], temporary):
+            temporary.mkdir()
+            yield temporary
+            for path in paths:
+                sync(temporary / path.name)
         for path in paths[1:]:
             path.unlink(missing_ok=True)
         for path in paths:

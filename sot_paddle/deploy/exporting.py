@@ -67,11 +67,16 @@ def export(
     inputs: list[Batch] = [{name: batch[name] for name in recipe.inputs} for batch in found]
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_directory(out) as folder:
-        save_graph(trained.model, inputs[0], folder)
-        if "onnx" in formats:
-            files = (folder / JSON, folder / PARAMETERS, folder / ONNX)
-            translate(*files, recipe.inputs)
-        checks = {name: _checked(name, trained, folder, inputs) for name in formats}
+        try:
+            save_graph(trained.model, inputs[0], folder)
+            if "onnx" in formats:
+                files = (folder / JSON, folder / PARAMETERS, folder / ONNX)
+                translate(*files, recipe.inputs)
+            checks = {name: _checked(name, trained, folder, inputs) for name in formats}
+        except ValueError:
+            # PADDLE: on a full disk it cuts files off without a word; if it is full, this says so
+            (folder / RECIPE).write_bytes(bytes(4096))
+            raise
         if "jit" not in formats:
             (folder / JSON).unlink()
             (folder / PARAMETERS).unlink()

@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 
 from sot_paddle import reading
-from sot_paddle.atomic import clear_leftovers
+from sot_paddle.atomic import clear_leftovers, naming
 
 LOCK = "run.lock"
 """File whose lock stands for the folder; says who holds it."""
@@ -57,9 +57,9 @@ def hold(root: Path) -> Iterator[None]:
     _held.add(descriptor)
     try:
         _take(descriptor, root, fcntl.LOCK_EX)
-        _write(descriptor, _name())
+        _write(descriptor, _name(), root)
         yield
-        _write(descriptor, "")  # nobody holds it now; what a kill leaves is stale
+        _write(descriptor, "", root)  # nobody holds it now; what a kill leaves is stale
     finally:
         _held.discard(descriptor)
         os.close(descriptor)
@@ -90,7 +90,7 @@ def hold_beside(path: Path) -> Iterator[None]:
             ending.callback(_held.discard, descriptor)
             ending.callback(lock.unlink, missing_ok=True)
             _held.add(descriptor)
-            _write(descriptor, _name())
+            _write(descriptor, _name(), path)
             clear_leftovers(path)
             yield
             return
@@ -136,9 +136,10 @@ def _name() -> str:
     return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "started": started})
 
 
-def _write(descriptor: int, text: str) -> None:
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{text}\n".encode() if text else b"", 0)
+def _write(descriptor: int, text: str, path: Path) -> None:
+    with naming(path, path):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{text}\n".encode() if text else b"", 0)
 
 
 def _holder(descriptor: int) -> str:

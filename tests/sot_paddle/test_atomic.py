@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import typing
@@ -118,3 +119,38 @@ def test_what_is_replaced_is_old_or_new_whenever_it_ends(
         names = {p.name for p in tmp_path.iterdir()}
         assert names == ({"x"} if folder else {"x", "x.manifest.json"}), count
     assert ends >= 4
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["a write", "an open"])
+@pytest.mark.parametrize(
+    "begin", [atomic.atomic_file, atomic.atomic_directory, atomic.atomic_files]
+)
+def test_a_full_disk_is_said_of_the_path_that_the_user_named(tmp_path, begin, named):
+    path = tmp_path / "x"
+
+    def refuse() -> typing.NoReturn:
+        (temporary,) = tmp_path.iterdir()
+        where = [str(temporary / "model.json")] if named else []
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *where)
+
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'$"), begin(path):
+        refuse()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_file_that_is_refused_keeps_its_name(tmp_path):
+    there = pytest.raises(FileNotFoundError, match="'/nothing/there'")
+    with there, atomic.atomic_file(tmp_path / "x"):
+        os.stat("/nothing/there")
+
+
+def test_a_lock_that_a_full_disk_refuses_names_what_it_is_for(tmp_path, monkeypatch):
+    def refuse(*_) -> typing.NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    path = tmp_path / "x"
+    full = pytest.raises(OSError, match=f"No space left on device: '{path}'$")
+    with full, folder_lock.hold_beside(path):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -217,4 +217,18 @@ def write_torch(path: Path, handle: BinaryIO, tensors: Tensors, keys: tuple[str,
         name: from_numpy(f"tensor {name!r}", np.asarray(tensors[name], spec.dtype), torch)
         for name, spec in tensors.specs.items()
     }
-    torch.save(dict.fromkeys(keys, state) if keys else state, handle)
+    save(torch, dict.fromkeys(keys, state) if keys else state, handle)
+
+
+def save(torch: ModuleType, content: Any, handle: BinaryIO) -> None:
+    """Write a torch file.
+
+    Raises:
+        OSError: it cannot be written; PyTorch covers that with an error about its archive.
+    """
+    try:
+        torch.save(content, handle)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from error
+        raise

@@ -11,7 +11,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from align.weights.formats.torch_files import from_numpy, load_safely, to_numpy, torch_or_refuse
+from align.weights.formats.torch_files import (
+    from_numpy,
+    load_safely,
+    save,
+    to_numpy,
+    torch_or_refuse,
+)
 from align.weights.optimizer.optimizer_state import (
     COUNTED,
     MAXIMUM,
@@ -187,7 +193,7 @@ def load_plain(path: Path) -> Any:
 
 def save_plain(content: Any, handle: BinaryIO) -> None:
     """Write plain data and tensors as a torch file."""
-    _torch().save(content, handle)
+    save(_torch(), content, handle)
 
 
 def plain_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -15,6 +16,7 @@ import pytest
 
 from align.weights import convert_file
 from align.weights.engine import convert
+from align.weights.formats import torch_files
 from sot_paddle.checkpoint import read_tensors, unpack_files, write_tensors
 from tests.align.weights.converted import Conversion, assert_same_file
 
@@ -455,6 +457,19 @@ def test_a_full_disk_at_any_write_leaves_what_was_there(tmp_path, hf_dir, monkey
     assert count > 3
     assert any(name.endswith("manifest.json") for name in changed)
     assert any(name.endswith((".safetensors", ".bin")) for name in changed)
+
+
+def test_a_torch_file_that_a_full_disk_refuses_says_so():
+    torch = pytest.importorskip("torch")
+
+    class Full(io.BytesIO):
+        def write(self, content):
+            if self.tell() > 1000:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return super().write(content)
+
+    with pytest.raises(OSError, match="No space left on device"):
+        torch_files.save(torch, {"a": torch.zeros(100_000)}, Full())
 
 
 def _files(folder: Path) -> dict[str, bytes]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -52,6 +56,27 @@ def test_an_export_far_from_its_model_is_not_left_behind(exports, tmp_path, monk
     monkeypatch.setattr(exporting, "save_graph", wrong)
     with pytest.raises(ValueError, match="the jit export is not the model: largest difference"):
         export(trained, tmp_path / "out", formats=("jit",))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_graph_that_a_full_disk_cut_off_is_told_as_that(exports, tmp_path, monkeypatch):
+    trained = open_trained(exports["cola"][0])
+    real = exporting.save_graph
+
+    def full(model, example, folder):
+        real(model, example, folder)
+        os.truncate(folder / "model.json", 100)  # as paddle.jit.save leaves it, without a word
+
+        def refuse(*_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(Path, "write_bytes", refuse)
+
+    monkeypatch.setattr(exporting, "save_graph", full)
+    out = tmp_path / "out"
+    for formats in exporting.FORMATS:
+        with pytest.raises(OSError, match=f"No space left on device: '{out}'"):
+            export(trained, out, formats=(formats,))
     assert list(tmp_path.iterdir()) == []
 
 
