@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from align.weights.formats.torch_files import AVERAGED_TAKEN, read_torch
 from align.weights.formats.torch_files import SUFFIXES as TORCH_SUFFIXES
-from align.weights.formats.torch_files import read_torch
 from sot_paddle import reading
 from sot_paddle.checkpoint import (
     SUFFIXES,
@@ -157,8 +157,8 @@ def _open_file(path: Path, how: Unpacking) -> Source:
         notes = [f"{path.name}: the state dict under the key {key!r} is used"] if key else []
         if passed:
             notes.append(
-                f"{path.name}: the averaged weights under {passed[0]!r} are passed over (--ema"
-                " takes them)"
+                f"{path.name}: the averaged weights under {passed[0]!r} are passed over"
+                f" ({AVERAGED_TAKEN})"
             )
         averaged = True if key in how.averaged else False if passed else None
         return Source(path, checked(tensors, path), {}, notes=notes, averaged=averaged)

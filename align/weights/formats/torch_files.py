@@ -24,6 +24,10 @@ SUFFIXES = (".bin", ".pth", ".pt", ".tar")
 """``.tar`` is the end of ``.pth.tar``, as timm names the checkpoints of a training."""
 
 
+AVERAGED_TAKEN = "--ema, or leaving --no-ema out, takes them"
+"""Of averaged weights that are passed over: a conversion has the first flag, others the second."""
+
+
 def torch_or_refuse(message: str) -> ModuleType:
     """PyTorch itself.
 
@@ -118,7 +122,7 @@ def read_torch(
             "; leave --ema out"
         )
     if means and not ema and not _nested(content, containers):
-        raise ValueError(f"{path}: holds averaged weights only ({means[0]}); take them with --ema")
+        raise ValueError(f"{path}: holds averaged weights only ({means[0]}); {AVERAGED_TAKEN}")
     state, key = _state_dict(path, content, averaged if ema else containers, torch)
     tensors = as_tensors(
         {name: to_numpy(f"{path}: tensor {name!r}", t, torch) for name, t in state.items()}
