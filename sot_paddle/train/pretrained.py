@@ -300,8 +300,12 @@ def _read(place: Path, config: CheckpointOptions, convert: Converter) -> Pretrai
     if kind not in (expected, _backbone(config).original_type or expected):
         raise ValueError(f"{place} is a {kind!r} checkpoint, expected {expected}{_meant(kind)}")
     if file is not None and (file.suffix == ".pdparams" or metadata.get("format") == "np"):
-        # of paddlenlp, whose names are ours but the pooler's
-        arrays = {re.sub(r"^\w+\.pooler\.", "head.", name): tensors[name] for name in tensors}
+        # of paddlenlp: our names, but the pooler's; without prefix where it has no task's head
+        prefix = f"{_backbone(config).prefix}."
+        bare = not any(name.startswith(prefix) for name in tensors)
+        names = {f"{prefix}{name}" if bare else name: name for name in tensors}
+        pooler = re.compile(rf"^{re.escape(prefix)}pooler\.")
+        arrays = {pooler.sub("head.", ours): tensors[name] for ours, name in names.items()}
     else:
         arrays = convert(place, registry_name(config, sizes))
     return Pretrained(str(place), sizes, arrays, _vocabulary(config, folder, required=False))

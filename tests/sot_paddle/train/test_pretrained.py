@@ -184,8 +184,9 @@ def _folder_of_an_original(folder, name, sizes, arrays):
     return folder
 
 
+@pytest.mark.parametrize("prefix", ["bert.", ""], ids=["with a task's head", "BertModel alone"])
 @pytest.mark.parametrize("file", ["model_state.pdparams", "model.safetensors"])
-def test_paddlenlp_2_keeps_the_sizes_in_model_config_json(tmp_path, file):
+def test_paddlenlp_2_keeps_the_sizes_in_model_config_json(tmp_path, file, prefix):
     model = create_model("bert_base", 2, **STATED)
     arrays = {
         name: tensor.numpy()
@@ -195,7 +196,9 @@ def test_paddlenlp_2_keeps_the_sizes_in_model_config_json(tmp_path, file):
     named = dict(arrays)
     named["bert.pooler.dense.weight"] = np.ones((12, 12), "float32")
     named["bert.pooler.dense.bias"] = np.ones(12, "float32")
-    named["cls.predictions.decoder_bias"] = np.ones(17, "float32")
+    named = {prefix + name.removeprefix("bert."): array for name, array in named.items()}
+    if prefix:
+        named["cls.predictions.decoder_bias"] = np.ones(17, "float32")
     encoder = {"init_args": [], "init_class": "BertModel", **STATED}
     sizes = {"init_args": [encoder], "init_class": "BertForPretraining"}
     folder = _folder_of_an_original(tmp_path / "nlp2", "model_config.json", sizes, named)
