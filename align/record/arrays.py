@@ -248,7 +248,8 @@ def rounded_state(
 def moved_vectors(state: Mapping[str, np.ndarray], entries: Sequence[Entry], seed: int) -> Arrays:
     """Constant vectors moved off their value, so that a forgotten or swapped one shows.
 
-    A fresh bias is 0 and a fresh scale 1 in both models, whatever the port does with it.
+    A fresh bias is 0 and a fresh scale 1 in both models, whatever the port does with it. A single
+    number (the gate of a branch) counts as fresh where it is one of these.
 
     Args:
         state: the reference's tensors.
@@ -262,7 +263,9 @@ def moved_vectors(state: Mapping[str, np.ndarray], entries: Sequence[Entry], see
     rng = np.random.default_rng(seed)
     moved: Arrays = {}
     for name, value in state.items():
-        constant = value.size > 1 and value.dtype.kind == "f" and value.min() == value.max()
+        constant = value.size > 0 and value.dtype.kind == "f" and value.min() == value.max()
+        if value.size == 1 and value.item() not in (0, 1):
+            continue
         if constant and name.endswith("running_var"):
             moved[name] = rng.uniform(0.5, 1.5, value.shape).astype(value.dtype)
         elif constant and (name in parameters or name.endswith("running_mean")):

@@ -47,7 +47,7 @@ def _numbers(call: WatchedCall) -> Iterator[tuple[str, float, Callable[[WatchedC
     for at, x in enumerate(call.args):
         if not is_number(x) or call.name == "index":
             continue
-        own = float(x)
+        own = float(x.item() if isinstance(x, paddle.Tensor) else x)
         if own and (isinstance(x, (float, paddle.Tensor)) or call.name in _WORDS):
             small = call.name == "add" and abs(own) < 1e-2
             word = "epsilon" if small else _WORDS.get(call.name, f"number {at} of {call.name}")
