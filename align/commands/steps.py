@@ -18,6 +18,7 @@ from align.explain.arrays.statistic_edits import explain_statistic
 from align.judge.judging import OUTPUTS
 from align.match.mapping import to_paddle
 from align.pair.pair import Pair
+from align.record.arrays import pair_leaves
 from align.record.files.dump_meta import OWN
 from align.record.recording import ROOT
 from align.record.results import Comparison, Divergence, StepResult
@@ -309,7 +310,8 @@ def _another_order(pair: Pair) -> str:
     """Why a loss of ours differs on equal outputs: it tells them apart by their order."""
     theirs, own = (paths_of(side.calls[ROOT].outputs) for side in (pair.reference, pair.ours))
     given = isinstance(pair.plan.loss, (tuple, list)) or pair.plan.loss == OWN
-    if given or theirs == own or set(theirs) != set(own):
+    pairs, _, _ = pair_leaves([(p, p) for p in theirs], [(p, p) for p in own])
+    if given or [path for *_, path in pairs] == own:
         return ""
     return (
         f"PyTorch returns {', '.join(theirs)}, Paddle {', '.join(own)}: return them in one order, "

@@ -100,16 +100,16 @@ class Judge:
         for key, own, call in self.taps(ours, reference, only):
             judge = None if oracle is None else dict(oracle.calls[call.key].outputs)
             pairs, left, own_left = pair_leaves(call.outputs, own.outputs)
-            paths = paths_of(call.outputs)
             uneven = key == ROOT and are_uneven(call.outputs, own.outputs, pairs)
             if uneven:
                 yield missing_outputs(call.outputs, own.outputs)
-            for i, (label, b, a) in enumerate(pairs):
+            for label, b, a in pairs:
                 if uneven and a.shape != b.shape:
                     continue
+                path = label or paths_of(call.outputs)[0]
                 name = f"{key}[{label}]" if label else key
-                o = None if judge is None else judge[label if label in judge else paths[i]]
-                self._places[name] = "taps", f"{call.key}[{paths[i]}]"
+                o = None if judge is None else judge[path]
+                self._places[name] = "taps", f"{call.key}[{path}]"
                 comparison = compare_outputs(name, a, b, o, rule)
                 if comparison is not None:
                     yield comparison

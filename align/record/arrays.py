@@ -179,7 +179,8 @@ def pick(value: Any, path: str) -> Any:
 def pair_leaves(
     reference: list[Leaf], ours: list[Leaf]
 ) -> tuple[list[tuple[str, Any, Any]], list[str], list[str]]:
-    """Pairs the leaves of two outputs: by path when both have the same ones, else by position.
+    """Pairs the leaves of two outputs: by path when both have the same ones; else those that have
+    one name on both sides, and the others by position.
 
     Args:
         reference: leaves of the reference's output.
@@ -189,16 +190,22 @@ def pair_leaves(
         (label, reference's leaf, ours) for each pair, then the paths left over on each side. The
         label is "" when there is one leaf on both sides.
     """
-    paths, own = [path for path, _ in reference], [path for path, _ in ours]
-    if set(paths) == set(own):
-        held = dict(ours)
-        pairs = [(path, value, held[path]) for path, value in reference]
-    else:
-        pairs = [(r[0], r[1], o[1]) for r, o in zip(reference, ours, strict=False)]
+    held, paths = dict(ours), [path for path, _ in reference]
+    alike = set(paths) == set(held)
+    same = {path for path in paths if path in held and (alike or not _is_place(path))}
+    own = [path for path in held if path not in same]
+    partners = dict(zip((path for path in paths if path not in same), own, strict=False))
+    partners |= {path: path for path in same}
+    pairs = [(p, value, held[partners[p]]) for p, value in reference if p in partners]
     if len(reference) == len(ours) == 1:
         pairs = [("", pairs[0][1], pairs[0][2])]
-    count = len(pairs)
-    return pairs, paths[count:], own[count:]
+    taken = set(partners.values())
+    return pairs, [p for p in paths if p not in partners], [p for p in own if p not in taken]
+
+
+def _is_place(path: str) -> bool:
+    """Whether a path only counts: "", "1", "1.0"."""
+    return not path.strip(".0123456789")
 
 
 UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}

@@ -1,4 +1,4 @@
-"""Ports that are wrong where fresh weights show nothing."""
+"""Ports that are wrong where fresh weights, or outputs by their order, show nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import paddle
 import torch
 
 import align
+from align.record.arrays import pair_leaves
 
 INPUTS = np.random.default_rng(2).normal(size=(5, 4))
 
@@ -39,3 +40,48 @@ def test_a_gate_that_begins_at_zero_is_opened() -> None:
     assert align.compare(Gated, lambda: GatedPort(paddle.tanh), INPUTS).passed
     found = align.compare(Gated, lambda: GatedPort(lambda gate: gate), INPUTS)
     assert found.first_divergence is not None, str(found)
+
+
+class Two(torch.nn.Module):
+    """Two outputs by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"scores": self.a(x), "aux": self.b(x)}
+
+
+class TwoPort(paddle.nn.Layer):
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.a, self.b = paddle.nn.Linear(4, 3), paddle.nn.Linear(4, 3)
+        self.names = names
+
+    def forward(self, x: paddle.Tensor) -> dict[str, paddle.Tensor]:
+        return dict(zip(self.names, (self.a(x), self.b(x)), strict=True))
+
+
+def test_an_output_under_the_name_of_another_one_is_found() -> None:
+    assert align.compare(Two, lambda: TwoPort("logits", "more"), INPUTS).passed
+    found = align.compare(Two, lambda: TwoPort("aux", "logits"), INPUTS)
+    assert found.first_divergence is not None, str(found)
+
+
+def test_an_order_of_outputs_that_the_default_loss_sees_is_told() -> None:
+    class Turned(TwoPort):
+        def forward(self, x: paddle.Tensor) -> dict[str, paddle.Tensor]:
+            made = super().forward(x)
+            return {"aux": made["aux"], "logits": made["scores"]}
+
+    found = align.compare(Two, lambda: Turned("scores", "aux"), INPUTS)
+    assert found.first_divergence is None
+    assert found.root.cause.startswith("PyTorch returns scores, aux, Paddle aux, logits: return")
+
+
+def test_names_that_both_have_are_paired_first() -> None:
+    theirs, own = [(n, n) for n in ("a", "b", "c")], [(n, n) for n in ("c", "d")]
+    assert pair_leaves(theirs, own) == ([("a", "a", "d"), ("c", "c", "c")], ["b"], [])
+    nested, flat = [(n, n) for n in ("0.0", "0.1", "1")], [(n, n) for n in ("0", "1", "2")]
+    assert [b for _, _, b in pair_leaves(nested, flat)[0]] == ["0", "1", "2"]
