@@ -202,6 +202,7 @@ class Steps:
         self.optimizer(pair)
         if pair.plan.steps:
             self.outcome.found(lambda: training(pair), (*TRAINED, *self.rates(pair)))
+            self.outcome.notes.extend(pair.judge.notes)
         self.travel(pair)
 
     def forward(self, pair: Pair) -> list[Comparison]:
@@ -248,6 +249,7 @@ class Steps:
             )
             return
         result = outcome.timed(lambda: stages.backward(pair))
+        pair.note_left_out("backward", pair.settling)
         outcome.notes.extend(pair.judge.notes)
         wrong = bool(result.failures) and outcome.first_backward_divergence is None
         guilty = self.alone_backward(pair, result, wrong and not failed)

@@ -110,6 +110,12 @@ class Pair:
         """Taps that rounding alone decides about in this precision."""
         return self.settling.unjudged
 
+    def note_left_out(self, step: str, settling: Settling) -> None:
+        """Note what float32 leaves out of a step, and who judges it."""
+        if settling.note:
+            judge = "compare in float64 too" if self.alone else "float64 can"
+            self.judge.note(f"{step} in {self.dtype}: {settling.note}; {judge}")
+
     def taps(self, ours: Recording, only: Collection[str] | None = None) -> Iterator[Comparison]:
         """Every tap by its floor, then what else the pass may have moved (running statistics)."""
         for side, run in (("PyTorch", self.reference), ("Paddle", ours)):

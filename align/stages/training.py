@@ -46,6 +46,7 @@ def training(pair: Pair) -> tuple[StepResult, list[Divergence]]:
         found, drifts = list(judge.everything(ours)), judge.drift(track)
         wrong = judge.one_percent_off(ours)
     comparisons = judge.settle(found, drifts)
+    pair.note_left_out("training", judge.settling)
     controls = _controls(judge, ours, wrong)
     if pair.live:
         controls += _other_order(pair, judge)

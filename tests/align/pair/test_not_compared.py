@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+import pytest
 import torch
 
 import align
@@ -43,3 +44,38 @@ def test_what_no_comparison_looks_at_is_noted() -> None:
         "no gradient reaches these on either side, not compared: rare.bias, rare.weight",
     ):
         assert note in found.notes
+
+
+class Steep(torch.nn.Module):
+    """Values that float32 knows, and gradients that it does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(4, 4), torch.nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = self.first(x)
+        return self.last(made + torch.sin(3e6 * made) * 1e-6)
+
+
+class SteepPort(paddle.nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = paddle.nn.Linear(4, 4), paddle.nn.Linear(4, 3)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        made = self.first(x)
+        return self.last(made + paddle.sin(3e6 * made) * 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "judge"),
+    [("float32", "compare in float64 too"), (("float64", "float32"), "float64 can")],
+)
+def test_gradients_that_float32_leaves_out_are_noted(dtype: Any, judge: str) -> None:
+    found = align.compare(Steep, SteepPort, INPUTS, dtype=dtype, optimizer="sgd", steps=2)
+    told = "PyTorch's own runs scatter too far to judge"
+    (note,) = (n for n in found.notes if n.startswith(f"backward in float32: {told} 4: "))
+    assert "first.weight" in note
+    assert note.endswith(judge)
+    assert any(n.startswith(f"training in float32: {told}") for n in found.notes)
