@@ -36,6 +36,10 @@ LOSS = "loss"
 TRAINED = ("forward", "loss", "backward", "optimizer", "training")
 """Steps that a training run repeats: where one of them differs, so does the run."""
 PASSES = ("forward", "backward")
+_MIXED = (
+    "PyTorch computes in float32 in places of the float64 run too: what follows from there is held "
+    "to what float32 rounds"
+)
 _OTHER_WEIGHTS = (
     "the passes were not compared: they ran on different weights; fix the conversion, or dump the "
     "Paddle side with --weights {}"
@@ -219,7 +223,7 @@ class Steps:
                 "so neither that nor any gradient can be judged: compare in float64 too, or choose "
                 "better conditioned inputs"
             )
-        outcome.notes.extend(pair.judge.notes)
+        outcome.notes.extend(pair.judge.notes + [_MIXED] * bool(pair.band.runs and pair.mixed))
         statistics = _moved_statistics(pair, result)
         failed = [c for c in result.failures if c not in statistics]
         if _only_structure(failed) and outcome.first_divergence is None:

@@ -3,8 +3,8 @@
 Another processor, another order of a sum, a fused kernel: each gives other last digits. Such runs
 of the reference are imitated here. While the mode is on, what every operator that rounds hands
 out, forward, backward and in the optimizer, is multiplied by 1 + u or 1 - u by chance, u = 2**-23
-(in float64 2**-52). Operators that only move, choose or compare numbers are left alone: they round
-nothing. In two of the runs the argument of a kink (a ReLU) that rounding may carry across is moved
+(in float64 2**-52, of what a model computes in float32 there 2**-23). Operators that only move,
+choose or compare numbers are left alone: they round nothing. In two of the runs the argument of a kink (a ReLU) that rounding may carry across is moved
 to one side of it, see `align.judge.kinks`.
 """
 
@@ -51,10 +51,10 @@ _KINKS: Mapping[Any, tuple[float, ...]] = {
 
 
 class MovedRoundings(TorchDispatchMode):
-    """Moves the results of one precision while it is on; all other numbers stay as they are.
+    """Moves the results of a precision and of lower ones; all other numbers stay as they are.
 
     Args:
-        run: what is asked of this one; what it meets of kinks is left in it.
+        run: what is asked of this one; what it meets is left in it.
         dtype: "float32" or "float64".
     """
 
@@ -64,7 +64,11 @@ class MovedRoundings(TorchDispatchMode):
         self._run, self._kinks = run, itertools.count()
         generator = torch.Generator().manual_seed(run.number)
         up = torch.randint(0, 2, (_DRAWS,), generator=generator)
-        self._factors = (1.0 + (2.0 * up.double() - 1.0) * UNIT[self._dtype]).to(self._dtype)
+        self._factors = {
+            moved: (1.0 + (2.0 * up.double() - 1.0) * unit).to(moved)
+            for moved, unit in UNIT.items()
+            if unit >= UNIT[self._dtype]
+        }
         self._random = random.Random(run.number).random
         self._rounds: dict[Any, bool] = {}
 
@@ -115,12 +119,13 @@ class MovedRoundings(TorchDispatchMode):
 
     def _move(self, tensor: torch.Tensor) -> None:
         """Move a tensor in place; zeros, infinities, NaN and a count (of steps) stay."""
-        size = tensor.numel()
-        if tensor.dtype is not self._dtype or not size:
+        size, factors = tensor.numel(), self._factors.get(tensor.dtype)
+        if factors is None or not size:
             return
         if not tensor.dim() and float(tensor).is_integer():
             return
-        factors = self._factors if size <= _DRAWS else self._factors.repeat(-(-size // _DRAWS))
+        self._run.lower |= tensor.dtype is not self._dtype
+        factors = factors if size <= _DRAWS else factors.repeat(-(-size // _DRAWS))
         start = int(self._random() * (max(size, _DRAWS) - size + 1))
         tensor.mul_(factors[start : start + size].view(tensor.shape))
 

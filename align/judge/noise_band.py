@@ -118,6 +118,11 @@ class NoiseBand:
             self._spreads = {at: errors.spread() for at, errors in self._errors.items()}
         return self._spreads
 
+    def lower(self) -> bool:
+        """Whether the reference computes in a lower precision in places, by one run at least."""
+        self.measured(1)
+        return any(run.lower for run in self._made)
+
     def _add(self, kinds: Kinds, centre: Kinds) -> None:
         for kind, arrays in centre.items():
             moved = kinds.get(kind, {})

@@ -248,7 +248,7 @@ class AnyPair(Pair):
 
     def isolate(self) -> Isolation:
         """Inject mode, see `isolation`."""
-        isolation = Isolation(on_paddle, self.model, self.judge, self.deep)
+        isolation = Isolation(on_paddle, self)
         with runs.dropout_mode(on_paddle, self.model, self.plan.train, self.setup.masks):
             return isolation.run(self.plan)
 

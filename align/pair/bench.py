@@ -49,8 +49,8 @@ class Bench(Isolation):
     """
 
     def __init__(self, pair: AnyPair, key: str) -> None:
-        super().__init__(on_paddle, pair.model, pair.judge, pair.deep)
-        self.pair, self.key = pair, key
+        super().__init__(on_paddle, pair)
+        self.key = key
         self._ours = set(pair.ours.counts())
         self.children: list[str] = []
         self.trials = 0

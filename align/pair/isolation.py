@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from align.judge import bounds
-from align.judge.judging import Judge, alike, compare_outputs
+from align.judge.judging import alike, compare_outputs
 from align.record.arrays import Leaf, leaves, pair_leaves, replace
-from align.record.recording import ROOT, Call, Recording
+from align.record.recording import ROOT, Call
 from align.record.request import Request
 from align.record.results import Comparison
 
@@ -65,26 +64,26 @@ class Isolation:
 
     Args:
         side: `on_paddle`.
-        model: with its weights loaded.
-        judge: the mapping of the modules.
-        reference: a deep recording of the reference in the same precision.
+        pair: a live one, with Paddle's model and a deep recording of the reference.
     """
 
-    def __init__(self, side: Any, model: Any, judge: Judge, reference: Recording) -> None:
-        self.side, self.model, self.judge, self.recording = side, model, judge, reference
+    def __init__(self, side: Any, pair: Any) -> None:
+        self.side, self.pair, self.model = side, pair, pair.model
+        self.judge, self.recording = pair.judge, pair.deep
         self.comparisons: list[Comparison] = []
         self.guilty: list[Guilty] = []
-        back = {b: a for a, b in judge.modules.to_paddle.items()}
+        names = self.judge.modules.to_paddle
+        back = {b: a for a, b in names.items()}
         self._calls = {
             Call(target, call.number).key: call
-            for call in reference.calls.values()
-            for target in [judge.modules.to_paddle.get(call.name)]
+            for call in self.recording.calls.values()
+            for target in [names.get(call.name)]
             if target is not None and target in back
         }
-        self._names = {id(m): name for name, m in side.modules(model).items()}
+        self._names = {id(m): name for name, m in side.modules(self.model).items()}
         self._seen: dict[str, int] = {}
         self._stack: list[_Frame] = []
-        self._rule = bounds.ISOLATED[judge.dtype]
+        self._rule = pair.isolated
 
     def run(self, plan: Request) -> Isolation:
         """Feed the plan's inputs; `comparisons` and `guilty` hold the result."""

@@ -84,8 +84,8 @@ class BackwardIsolation(Isolation):
     """
 
     def __init__(self, pair: AnyPair, tripled: str = "") -> None:
-        super().__init__(on_paddle, pair.model, pair.judge, pair.deep)
-        self.pair, self.tripled = pair, tripled
+        super().__init__(on_paddle, pair)
+        self.tripled = tripled
         self.wrong: list[WrongGradient] = []
         self._pieces: list[_Piece] = []
         self._totals: Arrays = {}
@@ -93,8 +93,8 @@ class BackwardIsolation(Isolation):
         self._seeds: dict[str, list[np.ndarray]] = {}
         self.forward_wrong: set[str] = set()
         self._parameters = on_paddle.named(pair.model)
-        pooled = pair.pooled and pair.dtype == "float64"
-        self._gradient_rule = bounds.POOLED if pooled else bounds.ISOLATED[pair.dtype]
+        pooled = pair.pooled and pair.dtype == "float64" and not pair.mixed
+        self._gradient_rule = bounds.POOLED if pooled else pair.isolated
 
     def seeds_of(self, key: str) -> list[np.ndarray]:
         """The reference's gradients that one call began with."""

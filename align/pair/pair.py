@@ -22,7 +22,7 @@ from align.record.arrays import Arrays, BothScores, BothWeights, TrainingRun
 from align.record.moved_run import MovedRun
 from align.record.recording import ROOT, Recording
 from align.record.request import Request
-from align.record.results import Comparison
+from align.record.results import Comparison, Tolerance
 from align.record.stored_arrays import Lazy
 from sot_paddle.config import some
 
@@ -75,6 +75,16 @@ class Pair:
 
     def __init__(self, judge: Judge, plan: Any) -> None:
         self.judge, self.plan, self.dtype = judge, plan, judge.dtype
+
+    @functools.cached_property
+    def mixed(self) -> bool:
+        """Whether PyTorch computes in float32 in its float64 pass too."""
+        return self.dtype == "float64" and self.band.lower()
+
+    @property
+    def isolated(self) -> Tolerance:
+        """The rule for one layer that was fed the reference's inputs."""
+        return bounds.ISOLATED["float32" if self.mixed else self.dtype]
 
     @property
     def pooled(self) -> bool:

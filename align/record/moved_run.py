@@ -11,7 +11,7 @@ import numpy as np
 _SAMPLE = 1024  # numbers of a tensor that are kept
 
 
-@dataclass(frozen=True)
+@dataclass
 class MovedRun:
     """One of the moved runs of a noise band.
 
@@ -21,12 +21,14 @@ class MovedRun:
             it leaves it.
         reach: what is near, by the number of kinks passed before; nothing where it is not said.
         met: some arguments of every kink, by the same number, that a run of side 0 leaves.
+        lower: whether the model computed in a lower precision in places.
     """
 
     number: int
     side: int = 0
     reach: Mapping[int, float] = field(default_factory=dict)
     met: dict[int, np.ndarray] = field(default_factory=dict)
+    lower: bool = False
 
 
 @functools.lru_cache(maxsize=4096)

@@ -139,3 +139,48 @@ def test_the_weight_that_is_planted_wrong_is_one_that_one_percent_changes():
     forward = next(r for r in found.report.results if r.step == "forward")
     assert forward.controls
     assert all(control.caught for control in forward.controls)
+
+
+class TorchNorm(torch.nn.Module):
+    """An RMS norm as language models have it: its statistics are of float32 in every precision."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.eps = torch.nn.Parameter(torch.ones(5)), 1e-6
+
+    def forward(self, x):
+        scale = torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + self.eps)
+        return self.weight * (x * scale)
+
+
+class PaddleNorm(paddle.nn.Layer):
+    """Its port."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.eps = self.create_parameter([5]), 1e-6
+
+    def forward(self, x):
+        scale = paddle.rsqrt(x.astype("float32").pow(2).mean(-1, keepdim=True) + self.eps)
+        return self.weight * (x * scale)
+
+
+def of_norms(eps=1e-6, **options):
+    theirs = torch.nn.Sequential(torch.nn.Linear(6, 5), TorchNorm(), torch.nn.Linear(5, 5))
+    ours = paddle.nn.Sequential(paddle.nn.Linear(6, 5), PaddleNorm(), paddle.nn.Linear(5, 5))
+    ours[1].eps = eps
+    return align.compare(
+        theirs, ours, np.random.default_rng(0).normal(size=(7, 6)), dtype="float64", **options
+    )
+
+
+def test_float64_allows_for_what_pytorch_itself_computes_in_float32():
+    results = [of_norms(seed=seed, inject=True) for seed in range(3)]
+    assert [found.passed for found in results] == [True] * 3
+    assert any("PyTorch computes in float32" in note for note in results[0].notes)
+
+
+def test_a_wrong_epsilon_beside_float32_is_named():
+    found = of_norms(eps=1e-3)
+    assert [one.place for one in found.guilty] == ["1"]
+    assert found.root.cause.startswith("eps: Paddle's layer has 0.001, PyTorch's 1e-06; with ")
