@@ -4,8 +4,8 @@ Another processor, another order of a sum, a fused kernel: each gives other last
 of the reference are imitated here. While the mode is on, what every operator that rounds hands
 out, forward, backward and in the optimizer, is multiplied by 1 + u or 1 - u by chance, u = 2**-23
 (in float64 2**-52, of what a model computes in float32 there 2**-23). Operators that only move,
-choose or compare numbers are left alone: they round nothing. In two of the runs the argument of a kink (a ReLU) that rounding may carry across is moved
-to one side of it, see `align.judge.kinks`.
+choose or compare numbers are left alone: they round nothing. In two of the runs the argument of a
+kink (a ReLU) that rounding may carry across is moved to one side of it, see `align.judge.kinks`.
 """
 
 from __future__ import annotations

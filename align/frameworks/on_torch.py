@@ -123,7 +123,8 @@ def entries(model: torch.nn.Module) -> list[Entry]:
     for name, value in model.state_dict(keep_vars=True).items():
         if not is_tensor(value):
             raise ValueError(f"PyTorch {name}: the state dict holds a {type(value).__name__}")
-        owner = name.rpartition(".")[0]
+        layer, parametrized, _ = name.partition("parametrizations.")
+        owner = layer.rstrip(".") if parametrized else name.rpartition(".")[0]
         found.append(
             Entry(
                 name=name,

@@ -79,6 +79,7 @@ _V2_BLOCK = {
 }
 
 KNOWN: Mapping[str, Mapping[str, Any]] = {
+    "PyTorch's TransformerDecoder -> Paddle's": {"map": {"*multihead_attn": "*cross_attn"}},
     "transformers' BERT, RoBERTa, ERNIE, ELECTRA -> paddlenlp's": {
         "map": {
             "*embeddings.LayerNorm": "*embeddings.layer_norm",

@@ -230,11 +230,11 @@ def finish(
 
 def _respelt(target: Target, entry: Entry, ours: Mapping[str, Entry]) -> Target:
     """The target under the leaf name that Paddle's own layer of that kind uses."""
-    prefix = target.name.rpartition(".")[0]
+    name = entry.renamed(target.name)
+    prefix = name.rpartition(".")[0]
     other = name_table.LEAF_NAMES.get((name_table.kind(entry), entry.leaf))
-    if other is None:
-        return target
-    name = f"{prefix}.{other}" if prefix else other
+    if other is not None:
+        name = f"{prefix}.{other}" if prefix else other
     return Target(name, target.part, target.piece, target.transform) if name in ours else target
 
 

@@ -13,6 +13,7 @@ by their qualified names, so that no framework is imported here.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -262,10 +263,14 @@ LEAF_NAMES = {
     ("norm", "running_var"): "_variance",
     ("norm", "weight"): "scale",  # instance norm
     ("prelu", "weight"): "_weight",
+    **{("attention", f"{part}_proj_weight"): f"{part}_proj.weight" for part in "qkv"},
 }
 """Leaf names of the frameworks' own layers that differ: (kind, PyTorch) -> Paddle."""
 
-_MATRICES = ("weight", "in_proj_weight", "weight_v", "weight_orig")
+_MATRICES = (
+    *("weight", "in_proj_weight", "weight_v", "weight_orig"),
+    *("q_proj_weight", "k_proj_weight", "v_proj_weight"),
+)
 """Of a linear layer, what is transposed; weight_v and weight_orig are those of a weight norm and
 of a spectral norm, whose own weight_v has one axis."""
 
@@ -334,9 +339,10 @@ def transform_between(source: Entry, destination: Entry) -> Transform | None:
         return TRANSPOSE if ours == "linear_out_in" else None
     a, b = source.shape, destination.shape
     long = [[n for n in shape if n != 1] for shape in (a, b)]
-    if a == b or long[0] != long[1]:
+    flat = theirs == ours == "norm" and b == (math.prod(a),)  # Paddle's layer norm of several axes
+    if a == b or (long[0] != long[1] and not flat):
         return COPY
-    return Transform(  # axes of one element alone differ: the same numbers in the same order
+    return Transform(  # axes of one element alone differ, say: the same numbers in the same order
         "reshape", lambda x: x.reshape(b), lambda x: x.reshape(a), lambda _: b, lambda _: a
     )
 

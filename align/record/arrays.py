@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -289,6 +290,12 @@ def output_weights(shape: Sequence[int], index: int, seed: int) -> np.ndarray:
     return np.random.default_rng((seed, index)).normal(size=tuple(shape))
 
 
+_PARAMETRIZED = re.compile(r"\bparametrizations\.(\w+)\.(original[01]?|0\._[uv])$")
+_HOOKED = {"original0": "g", "original1": "v", "original": "orig", "0._u": "u", "0._v": "v"}
+"""Ends of names of torch.nn.utils.parametrizations -> of weight_norm and spectral_norm as hooks,
+which Paddle's are."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One name in a state dict.
@@ -315,8 +322,14 @@ class Entry:
 
     @property
     def leaf(self) -> str:
-        """The last component of the name."""
-        return self.name.rpartition(".")[2]
+        """The last component of the name; what PyTorch parametrizes as its hooks name it."""
+        found = _PARAMETRIZED.search(self.name)
+        return f"{found[1]}_{_HOOKED[found[2]]}" if found else self.name.rpartition(".")[2]
+
+    def renamed(self, name: str) -> str:
+        """A name that ends as this one does, with `leaf` for its end; any other as it is."""
+        end = self.name.removeprefix(f"{self.owner}.")
+        return name.removesuffix(end) + self.leaf if name.endswith(end) else name
 
 
 def canonical(entries: Sequence[Entry]) -> dict[str, str]:

@@ -15,6 +15,7 @@ import paddle
 import pytest
 import torch
 from paddle import nn
+from torch.nn.utils import parametrizations
 
 import align
 from align.frameworks import on_paddle, on_torch
@@ -162,6 +163,43 @@ PAIRS = {
         three_sequences,
         "(model)",
         outputs=0,
+    ),
+    "attention_of_three_widths": LibraryPair(
+        (
+            lambda: torch.nn.MultiheadAttention(DIM, HEADS, kdim=20, vdim=18, batch_first=True),
+            lambda: nn.MultiHeadAttention(DIM, HEADS, kdim=20, vdim=18),
+        ),
+        lambda rng: tuple(rng.normal(size=(BATCH, LENGTH, dim)) for dim in (DIM, 20, 18)),
+        "(model)",
+        outputs=0,
+    ),
+    "transformer": LibraryPair(
+        (
+            lambda: torch.nn.Transformer(DIM, HEADS, 1, 2, INNER, batch_first=True),
+            lambda: nn.Transformer(DIM, HEADS, 1, 2, INNER),
+        ),
+        lambda rng: (sequence(rng), sequence(rng)),
+        "decoder.layers.1.norm2",
+        "TransformerDecoder",
+    ),
+    "parametrized": LibraryPair(
+        (
+            lambda: torch.nn.Sequential(
+                parametrizations.weight_norm(torch.nn.Linear(DIM, INNER)),
+                parametrizations.spectral_norm(torch.nn.Linear(INNER, CLASSES)),
+            ),
+            lambda: nn.Sequential(
+                nn.utils.weight_norm(nn.Linear(DIM, INNER), dim=1),
+                nn.utils.spectral_norm(nn.Linear(INNER, CLASSES)),
+            ),
+        ),
+        sequence,
+        "1",
+    ),
+    "layer_norm_of_two_axes": LibraryPair(
+        (lambda: torch.nn.LayerNorm([LENGTH, DIM]), lambda: nn.LayerNorm([LENGTH, DIM])),
+        sequence,
+        "(model)",
     ),
     "bert": LibraryPair(
         text("BertForSequenceClassification"), tokens, "bert.encoder.layers.1.norm1", "BERT"
