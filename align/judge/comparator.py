@@ -68,7 +68,7 @@ def compare_arrays(
     for side, value in sides.items():
         array, reason = _read(value, side)
         if array is None:
-            return _refused(name, tolerance, reason)
+            return Comparison.stated(name, tolerance, reason)
         arrays[side] = array
     refusal = _structure(name, arrays, tolerance)
     if refusal is not None:
@@ -107,14 +107,15 @@ def compare_mappings(
     """
     names = list(dict.fromkeys([*(order or ()), *reference, *ours]))
     if not names:
-        return [_refused("(nothing)", _NAMES, "empty: neither side has anything to compare")]
+        reason = "empty: neither side has anything to compare"
+        return [Comparison.stated("(nothing)", _NAMES, reason)]
     comparisons = []
     for name in names:
         sides = {OURS: ours, REFERENCE: reference}
         absent = [side for side, held in sides.items() if name not in held]
         if absent:
             reason = f"missing on the {' and the '.join(absent)} side"
-            comparisons.append(_refused(name, _NAMES, reason))
+            comparisons.append(Comparison.stated(name, _NAMES, reason))
             continue
         rule = tolerance if isinstance(tolerance, Tolerance) else tolerance(name)
         pair = ours[name], reference[name]
@@ -145,16 +146,17 @@ def _structure(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -
     for side, other in arrays.items():
         if other.shape != a.shape:
             reason = f"shape {a.shape} on the {OURS} side against {other.shape} on the {side} side"
-            return _refused(name, tolerance, reason, hint=diagnose_shape(a, other))
+            return Comparison.stated(name, tolerance, reason, hint=diagnose_shape(a, other))
     if a.size == 0:
-        return _refused(name, tolerance, f"zero elements (shape {a.shape}): nothing was compared")
+        reason = f"zero elements (shape {a.shape}): nothing was compared"
+        return Comparison.stated(name, tolerance, reason)
     if a.dtype.name != b.dtype.name:
         reason = f"dtype {a.dtype.name} on the {OURS} side against {b.dtype.name}"
         reason += f" on the {REFERENCE} side"
-        return _refused(name, tolerance, reason)
+        return Comparison.stated(name, tolerance, reason)
     if ORACLE in arrays and arrays[ORACLE].dtype.name != "float64":
         reason = f"dtype {arrays[ORACLE].dtype.name} of the {ORACLE}: expected float64"
-        return _refused(name, tolerance, reason)
+        return Comparison.stated(name, tolerance, reason)
     return None
 
 
@@ -172,9 +174,9 @@ def _finite(name: str, arrays: dict[str, np.ndarray], tolerance: Tolerance) -> C
             f"{'NaN' if is_nan else 'infinity'} at {where} on the {' and the '.join(sides)} side "
             f"({int((~good).sum())} of {good.size} elements)"
         )
-        values = (float(arrays[OURS][where]), float(arrays[REFERENCE][where]))
+        held = {"ours": float(arrays[OURS][where]), "reference": float(arrays[REFERENCE][where])}
         worst = math.nan if is_nan else math.inf
-        return _refused(name, tolerance, reason, worst=worst, position=where, values=values)
+        return Comparison.stated(name, tolerance, reason, worst, position=where, **held)
     return None
 
 
@@ -263,30 +265,3 @@ def _reason(one: Comparison, bound: float) -> str:
         size = "is not 0 where the reference is"
     where = f"worst at {one.position}: {one.ours:.9g} against {against} {judge:.9g}"
     return f"{size}, {allowed} allowed; {where}"
-
-
-def _refused(
-    name: str,
-    tolerance: Tolerance,
-    reason: str,
-    *,
-    hint: str = "",
-    worst: float = math.inf,
-    position: tuple[int, ...] | None = None,
-    values: tuple[float, float] | tuple[None, None] = (None, None),
-) -> Comparison:
-    """A comparison that could not be measured, which is a failure."""
-    return Comparison(
-        name=name,
-        passed=False,
-        worst=worst,
-        bound=tolerance.lowest_bound,
-        scale=1.0,
-        max_abs=worst,
-        position=position,
-        ours=values[0],
-        reference=values[1],
-        tolerance=tolerance,
-        reason=reason,
-        hint=hint,
-    )

@@ -177,6 +177,18 @@ class Comparison:
         if not self.passed and not self.reason:
             raise ValueError(f"comparison {self.name!r} fails without a reason: say what is wrong")
 
+    @classmethod
+    def stated(
+        cls, name: str, tolerance: Tolerance, reason: str, worst: float = math.inf, **more: Any
+    ) -> Comparison:
+        """One that was decided, not measured: `reason` says why it fails, "" that it passes.
+
+        What `more` does not say is as of arrays without a worst element.
+        """
+        shown = {"bound": tolerance.lowest_bound, "scale": 1.0, "max_abs": worst}
+        shown |= {"position": None, "ours": None, "reference": None, **more}
+        return cls(name, not reason, worst, tolerance=tolerance, reason=reason, **shown)
+
     @property
     def severity(self) -> float:
         """worst / bound: above 1 when out of tolerance, infinite when nothing could be measured."""

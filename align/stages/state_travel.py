@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from align.frameworks import on_paddle, on_torch
 from align.frameworks.moved_roundings import MovedRoundings
 from align.judge.bounds import Settling
@@ -278,19 +276,7 @@ def _refused(pair: AnyPair, error: ValueError) -> tuple[StepResult, list[Diverge
         trained = {row.destination.name for row in rows if row.destination.trainable}
         place = names[0] if len(names) < len(trained) else place
     reason = str(error)
-    failed = Comparison(
-        name="(options)",
-        passed=False,
-        worst=np.inf,
-        bound=0.0,
-        scale=1.0,
-        max_abs=np.inf,
-        position=None,
-        ours=None,
-        reference=None,
-        tolerance=_OPTIONS,
-        reason=reason,
-    )
+    failed = Comparison.stated("(options)", _OPTIONS, reason)
     result = StepResult(_case(pair), "optimizer", pair.dtype, [failed])
     return result, [Divergence("(options)", place, "optimizer", pair.dtype, reason, reason)]
 

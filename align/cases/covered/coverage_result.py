@@ -92,9 +92,7 @@ def _comparison(file: str, places: Sequence[Unlisted]) -> Comparison:
     count = float(len(places))
     reason = f"{len(places)} places that no case runs and {LIST} does not name" if places else ""
     name = f"{PRODUCT_NAME}/{file}"
-    return Comparison(
-        name, not places, count, 0.0, 1.0, count, None, count, 0.0, _NONE, reason=reason
-    )
+    return Comparison.stated(name, _NONE, reason, count, ours=count, reference=0.0)
 
 
 def _controls(

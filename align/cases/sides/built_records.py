@@ -179,17 +179,4 @@ def _compared(name: str, ours: Facts | None, reference: Facts | None) -> Compari
 
 
 def _judged(name: str, reason: str, wrong: int = 1) -> Comparison:
-    distance = float(wrong) if reason else 0.0
-    return Comparison(
-        name=name,
-        passed=not reason,
-        worst=distance,
-        bound=0.0,
-        scale=1.0,
-        max_abs=distance,
-        position=None,
-        ours=None,
-        reference=None,
-        tolerance=_EQUAL,
-        reason=reason,
-    )
+    return Comparison.stated(name, _EQUAL, reason, float(wrong) if reason else 0.0)

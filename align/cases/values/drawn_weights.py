@@ -83,20 +83,14 @@ def _judged(name: str, values: np.ndarray, start: tuple) -> Comparison:
     why = (
         f"{values.size} draws are this near to their distribution but once in {1 / FALSE_ALARMS:g}"
     )
-    passed = distance <= bound
-    reason = "" if passed else f"not {family}{tuple(numbers)}: {distance:.3g}, {bound:.3g} allowed"
-    return Comparison(
-        name=name,
-        passed=passed,
-        worst=distance,
-        bound=bound,
-        scale=1.0,
-        max_abs=distance,
-        position=None,
-        ours=float(values.std()),
-        reference=float(_deviation(family, *numbers)),
-        tolerance=Tolerance("absolute", bound, why),
-        reason=reason,
+    reason = f"not {family}{tuple(numbers)}: {distance:.3g}, {bound:.3g} allowed"
+    deviations = {"ours": values.std(), "reference": _deviation(family, *numbers)}
+    return Comparison.stated(
+        name,
+        Tolerance("absolute", bound, why),
+        "" if distance <= bound else reason,
+        distance,
+        **{side: float(value) for side, value in deviations.items()},
     )
 
 
