@@ -20,14 +20,14 @@ from paddle.base.framework import EagerParamBase
 from paddle.nn import initializer
 
 import sot_paddle
-from align.cases.sides.built_records import Built, Named
+from align.cases.sides.built_records import GCP, MGCRP, SHARED, SVPN, Built, Named, attributes
 from align.frameworks.on_paddle import default_dtype, stamp
 from sot_paddle.backbones import token_stages
 from sot_paddle.backbones.conv_bert import ConvAttention, ConvBertLayer, TokenProjection
 from sot_paddle.backbones.gpt import GptMlp
-from sot_paddle.backbones.layers import Attention, DropPath
-from sot_paddle.backbones.swin_blocks import PatchMerging, SwinBlock, WindowAttention
-from sot_paddle.heads import fusion, pooling, power_norm
+from sot_paddle.backbones.layers import Attention
+from sot_paddle.backbones.swin_blocks import WindowAttention
+from sot_paddle.heads import pooling, power_norm
 from sot_paddle.train.optimizer import decayed_names, decayed_names_by_shape
 
 Start = tuple[Any, ...]
@@ -178,41 +178,15 @@ _CONSTANTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     pooling.TokenBatchNorm: lambda m: {"epsilon": m.epsilon, "momentum": 1.0 - m.momentum},
     nn.Dropout: lambda m: {"p": m.p, "mode": m.mode},
     nn.Conv2D: _convolution,
-    DropPath: lambda m: {"rate": m.rate},
     Attention: lambda m: {"scale": m.scale, "heads": m.num_heads},
-    SwinBlock: lambda m: {
-        "size": m.size,
-        "window": m.window,
-        "shift": m.shift,
-        "padding": m.padding,
-    },
-    PatchMerging: lambda m: {"size": m.size},
     token_stages.Transition: lambda m: {"pool": isinstance(m.pool, nn.AvgPool2D)},
     token_stages.InceptionBlock: lambda m: {"stride": m.pool.stride},
-    token_stages.ConvNorm: lambda m: {"relu": m.relu},
-    power_norm.SvPN: lambda m: {
-        "columns": m.dim,
-        "alpha": m.alpha,
-        "iterations": m.num_iter,
-        "values": m.num_sv,
-        "on zero": m.on_zero,
-    },
-    power_norm.ScaleNorm: lambda m: {"factor": m.factor} if isinstance(m.factor, float) else {},
-    power_norm.MatrixSqrt: lambda m: {"iterations": m.num_iter, "on zero": m.on_zero},
-    pooling.MultiHeadCrossCovariance: lambda m: {
-        "heads": m.num_heads,
-        "width of a head": m.wr_dim,
-        "centering": m.centering,
-        "features": m.output_dim,
-    },
-    pooling.QKCrossCovariance: lambda m: {"features": m.output_dim},
-    pooling.CovariancePooling: lambda m: {
-        "centering": m.centering,
-        "scale": m.scale,
-        "features": m.output_dim,
-    },
-    pooling.AveragePooling: lambda m: {"features": m.output_dim},
-    fusion.WordHead: lambda m: {"mask_padding": m.mask_padding},
+    power_norm.SvPN: attributes(*SVPN, columns="dim"),
+    power_norm.MatrixSqrt: attributes("num_iter", "on_zero"),
+    pooling.MultiHeadCrossCovariance: attributes(*MGCRP),
+    pooling.QKCrossCovariance: attributes("output_dim"),
+    pooling.CovariancePooling: attributes(*GCP),
+    pooling.AveragePooling: attributes("output_dim"),
     nn.MultiHeadAttention: lambda m: {"heads": m.num_heads, "dropout": m.dropout},
     nn.TransformerEncoderLayer: _activation,
     GptMlp: _activation_alone,
@@ -226,6 +200,7 @@ _CONSTANTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
 
 def _constants(layer: nn.Layer) -> dict[str, Any]:
     for kind in type(layer).__mro__:
-        if kind in _CONSTANTS:
-            return _CONSTANTS[kind](layer)
+        facts = _CONSTANTS.get(kind) or SHARED.get(kind.__name__)
+        if facts:
+            return facts(layer)
     return {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +90,27 @@ class Built:
             "undecayed": len(trained - decayed),
             "head": sum(sizes[name] for name in trained if name.startswith("head.")),
         }
+
+
+def attributes(*names: str, **named: str) -> Callable[[Any], dict[str, Any]]:
+    """Reads attributes of a module as facts; ``named``: fact -> attribute of another name."""
+    facts = {**dict(zip(names, names, strict=True)), **named}
+    return lambda module: {fact: getattr(module, name) for fact, name in facts.items()}
+
+
+SHARED: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+    "ConvNorm": attributes("relu"),
+    "DropPath": attributes("rate"),
+    "PatchMerging": attributes("size"),
+    "ScaleNorm": lambda m: {"factor": m.factor} if isinstance(m.factor, float) else {},
+    "SwinBlock": attributes("size", "window", "shift", "padding"),
+    "WordHead": attributes("mask_padding"),
+}
+"""Constants of the modules that both sides have under one name, by the name of the class."""
+SVPN = ("alpha", "num_iter", "num_sv", "on_zero")
+MGCRP = ("num_heads", "wr_dim", "centering", "output_dim")
+GCP = ("centering", "scale", "output_dim")
+"""Constants of those that have another name on either side."""
 
 
 def alike(ours: Any, reference: Any) -> bool:

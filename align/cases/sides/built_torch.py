@@ -18,13 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import sot_torch_ref
 from align.cases.covered.pause import unmeasured
-from align.cases.sides.built_records import Built, Named
+from align.cases.sides.built_records import GCP, MGCRP, SHARED, SVPN, Built, Named, attributes
 from align.frameworks.on_torch import default_dtype, stamp
 from align.weights import build_plan
 from align.weights.engine.conversion_plan import ConversionPlan
 from sot_torch_ref.backbones import conv_bert, swin, token_embed, vit
-from sot_torch_ref.backbones.layers import DropPath
-from sot_torch_ref.heads import fusion, pooling, power_norm
+from sot_torch_ref.heads import pooling, power_norm
 from sot_torch_ref.train.optimizer import is_decayed, is_decayed_vision
 
 Start = tuple[Any, ...]
@@ -212,42 +211,16 @@ _CONSTANTS: Mapping[type | str, Callable[[Any], dict[str, Any]]] = {
     nn.BatchNorm2d: lambda m: {"epsilon": m.eps, "momentum": m.momentum},
     nn.Dropout: lambda m: _dropout(m.p),
     nn.Conv2d: _convolution,
-    DropPath: lambda m: {"rate": m.rate},
     vit.Attention: lambda m: {"scale": m.scale, "heads": m.num_heads},
     swin.WindowAttention: lambda m: {"scale": m.scale, "heads": m.num_heads},
-    swin.SwinBlock: lambda m: {
-        "size": m.size,
-        "window": m.window,
-        "shift": m.shift,
-        "padding": m.padding,
-    },
-    swin.PatchMerging: lambda m: {"size": m.size},
     token_embed.Transition: lambda m: {"pool": m.pool},
     token_embed.InceptionBlock: lambda m: {"stride": m.stride},
-    token_embed.ConvNorm: lambda m: {"relu": m.relu},
-    power_norm.SvPN: lambda m: {
-        "columns": m.input_dim,
-        "alpha": m.alpha,
-        "iterations": m.num_iter,
-        "values": m.num_sv,
-        "on zero": m.on_zero,
-    },
-    power_norm.ScaleNorm: lambda m: {"factor": m.factor} if isinstance(m.factor, float) else {},
-    power_norm.MPN: lambda m: {"iterations": m.num_iter, "on zero": m.on_zero},
-    pooling.MGCrP: lambda m: {
-        "heads": m.num_heads,
-        "width of a head": m.wr_dim,
-        "centering": m.centering,
-        "features": m.output_dim,
-    },
-    pooling.MGCrPQK: lambda m: {"features": m.output_dim},
-    pooling.GCP: lambda m: {
-        "centering": m.centering,
-        "scale": m.scale,
-        "features": m.output_dim,
-    },
-    pooling.GAP: lambda m: {"features": m.output_dim},
-    fusion.WordHead: lambda m: {"mask_padding": m.mask_padding},
+    power_norm.SvPN: attributes(*SVPN, columns="input_dim"),
+    power_norm.MPN: attributes("num_iter", "on_zero"),
+    pooling.MGCrP: attributes(*MGCRP),
+    pooling.MGCrPQK: attributes("output_dim"),
+    pooling.GCP: attributes(*GCP),
+    pooling.GAP: attributes("output_dim"),
     "Attention": lambda m: {"scale": (m.split_size // m.n_head) ** -0.5, "heads": m.n_head},
     "MLP": lambda m: _activation_alone(m.act),
     conv_bert.Block: lambda m: _activation_alone(m.activation),
@@ -274,7 +247,8 @@ _CONSTANTS: Mapping[type | str, Callable[[Any], dict[str, Any]]] = {
 
 def _constants(module: nn.Module) -> dict[str, Any]:
     for kind in type(module).__mro__:
-        facts = _CONSTANTS.get(kind) or _CONSTANTS.get(kind.__name__)
+        name = kind.__name__
+        facts = _CONSTANTS.get(kind) or _CONSTANTS.get(name) or SHARED.get(name)
         if facts:
             return facts(module)
     return {}
