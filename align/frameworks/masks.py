@@ -111,17 +111,17 @@ class Session:
         self._calls: dict[str, int] = {}
         self._draws: dict[str, int] = {}
 
-    def watch(self, side: Any, model: Any) -> list[Callable[[], None]]:
-        """Follow every layer of a model by hooks; returns what removes them.
+    def watch(self, side: Any, model: Any) -> contextlib.ExitStack:
+        """Follow every layer of a model by hooks, until what is returned is closed.
 
         Args:
             side: `on_torch` or `on_paddle`.
             model: the model that is going to run.
         """
-        removers: list[Callable[[], None]] = []
+        hooks = contextlib.ExitStack()
         for name, layer in side.modules(model).items():
-            removers += side.hook(layer, self._entering(name), self._leave)
-        return removers
+            hooks.enter_context(side.hook(layer, self._entering(name), self._leave))
+        return hooks
 
     def _entering(self, name: str) -> Callable[..., None]:
         def enter(*_: Any) -> None:

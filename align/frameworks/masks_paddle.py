@@ -16,7 +16,7 @@ import paddle
 from paddle import _C_ops
 
 from align.frameworks.masks import MASK, UNIFORM, Masks, Session
-from align.frameworks.swapping import modules_of, swapped
+from align.frameworks.swapping import modules_of, set_to, swapped
 
 _INFER = "downscale_in_infer"
 _TELLING = ("dropout", "alpha_dropout", "feature_alpha_dropout")
@@ -140,17 +140,10 @@ def _state() -> list[str]:
     return [word for state in states for word in str(state).split() if not word.startswith("0x")]
 
 
-@contextlib.contextmanager
-def _open_recurrence(layers: list[paddle.nn.Layer]) -> Iterator[None]:
+def _open_recurrence(layers: list[paddle.nn.Layer]) -> contextlib.AbstractContextManager[None]:
     """Recurrent layers with dropout run layer by layer, not in the kernel that draws by itself."""
     held = [x for x in layers if getattr(x, "could_use_cudnn", False) and getattr(x, "dropout", 0)]
-    for layer in held:
-        layer.could_use_cudnn = False
-    try:
-        yield
-    finally:
-        for layer in held:
-            layer.could_use_cudnn = True
+    return set_to((layer, "could_use_cudnn", False) for layer in held)
 
 
 @contextlib.contextmanager
@@ -176,16 +169,11 @@ def dropout_exchanged(side: Any, masks: Masks, model: paddle.nn.Layer, step: int
         if _state() != before:
             raise session.refuse("Paddle", "an operator of its own generator")
 
-    removers: list[Callable[[], None]] = []
-    for layer in layers:  # before the session's own hooks, which leave the layer
-        removers += side.hook(layer, lambda *_: None, untouched)
-    removers += session.watch(side, model)
-    try:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(swapped(operators.replacements(), "paddle", owners))
-            stack.enter_context(session.seeded())
-            stack.enter_context(_open_recurrence(layers))
-            yield
-    finally:
-        for remove in removers:
-            remove()
+    with contextlib.ExitStack() as stack:
+        for layer in layers:  # before the session's own hooks, which leave the layer
+            stack.enter_context(side.hook(layer, lambda *_: None, untouched))
+        stack.enter_context(session.watch(side, model))
+        stack.enter_context(swapped(operators.replacements(), "paddle", owners))
+        stack.enter_context(session.seeded())
+        stack.enter_context(_open_recurrence(layers))
+        yield

@@ -90,15 +90,10 @@ def dropout_exchanged(side: Any, masks: Masks, model: torch.nn.Module, step: int
         step: training step, 0 for a single pass.
     """
     session = masks.session("PyTorch", step)
-    removers = session.watch(side, model)
-    try:
+    with session.watch(side, model) as stack:
         # the fused attention kernels draw inside; the plain formula uses the operators above
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(sdpa_kernel([SDPBackend.MATH]))
-            stack.enter_context(torch.random.fork_rng(devices=[]))
-            stack.enter_context(session.seeded())
-            stack.enter_context(_Answer(side, session))
-            yield
-    finally:
-        for remove in removers:
-            remove()
+        stack.enter_context(sdpa_kernel([SDPBackend.MATH]))
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(session.seeded())
+        stack.enter_context(_Answer(side, session))
+        yield

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import paddle
@@ -113,13 +114,12 @@ def pull(tensors: list[paddle.Tensor], gradients: list[np.ndarray]) -> None:
     paddle.autograd.backward(tensors, [tensor(g) for g in gradients], retain_graph=True)
 
 
-def hook(layer: paddle.nn.Layer, before: Callable, after: Callable) -> list[Callable[[], None]]:
-    """Register both hooks; returns what removes them."""
-    held = (
-        layer.register_forward_pre_hook(before, with_kwargs=True),
-        layer.register_forward_post_hook(after, with_kwargs=True),
-    )
-    return [handle.remove for handle in held]
+def hook(layer: paddle.nn.Layer, before: Callable, after: Callable) -> contextlib.ExitStack:
+    """Register both hooks; they are removed when what is returned is closed."""
+    held = contextlib.ExitStack()
+    held.callback(layer.register_forward_pre_hook(before, with_kwargs=True).remove)
+    held.callback(layer.register_forward_post_hook(after, with_kwargs=True).remove)
+    return held
 
 
 def modules(model: paddle.nn.Layer) -> dict[str, paddle.nn.Layer]:
@@ -328,14 +328,9 @@ def average_pools() -> Iterator[list[str]]:
 
         return pool
 
-    held = {name: getattr(_C_ops, name) for name in ("pool2d", "pool3d")}
-    try:
-        for name, own in held.items():
-            setattr(_C_ops, name, noting(own))
+    others = {name: noting(getattr(_C_ops, name)) for name in ("pool2d", "pool3d")}
+    with mock.patch.multiple(_C_ops, **others):
         yield found
-    finally:
-        for name, own in held.items():
-            setattr(_C_ops, name, own)
 
 
 def stock_norms(model: paddle.nn.Layer) -> list[str]:

@@ -101,13 +101,12 @@ def needs_gradient(value: torch.Tensor) -> bool:
     return value.requires_grad and value.is_floating_point()
 
 
-def hook(module: torch.nn.Module, before: Callable, after: Callable) -> list[Callable[[], None]]:
-    """Register both hooks; returns what removes them."""
-    held = (
-        module.register_forward_pre_hook(before, with_kwargs=True),
-        module.register_forward_hook(after, with_kwargs=True),
-    )
-    return [handle.remove for handle in held]
+def hook(module: torch.nn.Module, before: Callable, after: Callable) -> contextlib.ExitStack:
+    """Register both hooks; they are removed when what is returned is closed."""
+    held = contextlib.ExitStack()
+    held.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
+    held.callback(module.register_forward_hook(after, with_kwargs=True).remove)
+    return held
 
 
 def modules(model: torch.nn.Module) -> dict[str, torch.nn.Module]:

@@ -1,4 +1,4 @@
-"""Other functions in the place of a framework's own, for the length of a ``with`` block.
+"""Other values of attributes for the length of a ``with`` block, above all a framework's functions.
 
 A function is replaced under every name that holds it: in the framework's own modules, in its
 tensor class, and in the modules that define the layers of a model, which may have imported it by
@@ -11,15 +11,34 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 Place = tuple[Any, str]
 
 
 @contextlib.contextmanager
+def set_to(values: Iterable[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Other values of attributes, each (owner, name, value), for the length of a ``with`` block."""
+    values = list(values)
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in values]
+    try:
+        for one in values:
+            setattr(*one)
+        yield
+    finally:
+        for one in before:
+            setattr(*one)
+
+
+def attributes(owner: Any, **values: Any) -> AbstractContextManager[None]:
+    """The same of one object."""
+    return set_to((owner, name, value) for name, value in values.items())
+
+
 def swapped(
     replacements: Mapping[Callable, Callable], package: str, owners: Iterable[Any]
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Replace functions everywhere they are held, then put them back.
 
     Args:
@@ -31,14 +50,7 @@ def swapped(
     places = list(_in_package(originals, package, len(sys.modules)))
     for owner in owners:
         places += [place for place in _holding(owner, originals) if place not in places]
-    kept = [(owner, name, vars(owner)[name]) for owner, name in places]
-    try:
-        for owner, name, original in kept:
-            setattr(owner, name, replacements[original])
-        yield
-    finally:
-        for owner, name, original in kept:
-            setattr(owner, name, original)
+    return set_to((owner, name, replacements[vars(owner)[name]]) for owner, name in places)
 
 
 def modules_of(layers: Iterable[Any]) -> list[Any]:

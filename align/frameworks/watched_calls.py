@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import paddle
 from paddle.nn import functional as F
 
-from align.frameworks.swapping import modules_of
+from align.frameworks.swapping import modules_of, set_to
 from align.record.run_report import shown
 
 _ACTIVATIONS = (
@@ -134,10 +133,9 @@ class _Watch:
             self.busy = False
 
 
-@contextlib.contextmanager
 def watched(
     active: Callable[[], bool], answer: Callable[[WatchedCall], Any], owners: tuple[Any, ...] = ()
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Hand every call to ``answer`` while ``active()`` is true.
 
     Args:
@@ -155,13 +153,7 @@ def watched(
     known = {id(function): NAMES[attribute] for _, attribute, function in held}
     for owner in owners:
         held += [(owner, n, v) for n, v in list(vars(owner).items()) if id(v) in known]
-    for owner, attribute, function in held:
-        setattr(owner, attribute, watch.wrap(function, known[id(function)]))
-    try:
-        yield
-    finally:
-        for owner, attribute, function in held:
-            setattr(owner, attribute, function)
+    return set_to((owner, n, watch.wrap(f, known[id(f)])) for owner, n, f in held)
 
 
 def watched_in(

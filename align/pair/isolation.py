@@ -10,7 +10,7 @@ or in what it hands to the layers inside.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,14 +98,10 @@ class Isolation:
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
         """Every layer of the model is fed, and what it returns is judged, inside the block."""
-        removers: list[Callable[[], None]] = []
-        for layer in self.side.modules(self.model).values():
-            removers += self.side.hook(layer, self._before, self._after)
-        try:
+        with contextlib.ExitStack() as hooks:
+            for layer in self.side.modules(self.model).values():
+                hooks.enter_context(self.side.hook(layer, self._before, self._after))
             yield
-        finally:
-            for remove in removers:
-                remove()
 
     def _begun(self, layer: Any) -> tuple[str, Call | None]:
         """The key of a call that begins, and its partner."""

@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -23,19 +24,6 @@ from align.record.arrays import TrainingRun, is_array, replace, rounded_state
 from align.record.recording import Recorder, Recording, one_loss
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, Store, by_kind, settle
-
-
-@contextlib.contextmanager
-def attributes(owner: Any, **values: Any) -> Iterator[None]:
-    """Other values of an object's attributes for the length of a ``with`` block."""
-    before = {name: getattr(owner, name) for name in values}
-    try:
-        for name, value in values.items():
-            setattr(owner, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(owner, name, value)
 
 
 def without_dropout(functional: Any) -> contextlib.AbstractContextManager[None]:
@@ -55,7 +43,7 @@ def without_dropout(functional: Any) -> contextlib.AbstractContextManager[None]:
         return given[0] if given else named["input" if "input" in named else "x"]
 
     others: dict[str, Any] = dict.fromkeys(plain, hand_on)
-    return attributes(functional, **others, scaled_dot_product_attention=attend_all)
+    return mock.patch.multiple(functional, **others, scaled_dot_product_attention=attend_all)
 
 
 def dropout_mode(

@@ -8,9 +8,10 @@ of a tensor that is also used elsewhere says nothing about the branch through th
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,16 +126,15 @@ class Recorder:
         self._modules: Sequence[Any] = list(held.values())
         self._stack: list[Call] = []
         self._seen: dict[str, int] = {}
-        self._removers: list[Callable[[], None]] = []
+        self._hooks = contextlib.ExitStack()
 
     def __enter__(self) -> Recorder:
         for module in self._modules:
-            self._removers += self.side.hook(module, self._before, self._after)
+            self._hooks.enter_context(self.side.hook(module, self._before, self._after))
         return self
 
     def __exit__(self, *_: object) -> None:
-        for remove in self._removers:
-            remove()
+        self._hooks.close()
 
     def _before(self, module: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
         name = self._names[id(module)]

@@ -22,6 +22,7 @@ from paddle.nn import initializer
 import sot_paddle
 from align.cases.sides.built_records import GCP, MGCRP, SHARED, SVPN, Built, Named, attributes
 from align.frameworks.on_paddle import default_dtype, stamp
+from align.frameworks.swapping import set_to
 from sot_paddle.backbones import token_stages
 from sot_paddle.backbones.conv_bert import ConvAttention, ConvBertLayer, TokenProjection
 from sot_paddle.backbones.gpt import GptMlp
@@ -48,7 +49,7 @@ def noted_draws() -> Iterator[dict[str, Start]]:
         Automatic name of a parameter -> (family, mean, deviation).
     """
     drawn: dict[str, Start] = {}
-    normal, set_value = paddle.tensor.normal, EagerParamBase.set_value
+    set_value = EagerParamBase.set_value
 
     def note(parameter: paddle.Tensor, value: Any) -> None:
         if isinstance(value, _Drawn):
@@ -60,11 +61,8 @@ def noted_draws() -> Iterator[dict[str, Start]]:
     def draw(mean: float = 0.0, std: float = 1.0, shape: Any = None, name: Any = None) -> _Drawn:
         return _Drawn(("normal", mean, std))
 
-    paddle.tensor.normal, EagerParamBase.set_value = draw, note
-    try:
+    with set_to([(paddle.tensor, "normal", draw), (EagerParamBase, "set_value", note)]):
         yield drawn
-    finally:
-        paddle.tensor.normal, EagerParamBase.set_value = normal, set_value
 
 
 def describe(name: str, options: Mapping[str, Any], precision: str = "float32") -> Built:

@@ -27,6 +27,7 @@ import numpy as np  # noqa: E402
 import paddle  # noqa: E402
 from paddle.optimizer import AdamW  # noqa: E402 (whose step HFAdamW has too)
 
+from align.frameworks.swapping import set_to  # noqa: E402
 from sot_paddle import distributed  # noqa: E402
 from sot_paddle.command_line import parse  # noqa: E402
 from sot_paddle.failures import TERMINATED, exit_status  # noqa: E402
@@ -70,13 +71,9 @@ class StepRecorder:
             self.places.append((epoch, batch))
             return weight(batches, epoch, batch)
 
-        AdamW.step, ExactTrainer.create_optimizer_and_scheduler = recording, begun
-        MicroBatches.weight = weighted
-        try:
+        started = (ExactTrainer, "create_optimizer_and_scheduler", begun)
+        with set_to([(AdamW, "step", recording), started, (MicroBatches, "weight", weighted)]):
             yield
-        finally:
-            AdamW.step, ExactTrainer.create_optimizer_and_scheduler = step, begin
-            MicroBatches.weight = weight
 
     def _before(self, optimizer: AdamW) -> None:
         parameter = optimizer._parameter_list[0]

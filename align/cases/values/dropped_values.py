@@ -204,17 +204,13 @@ def drawn(side: ModuleType, model: Any, seed: int) -> Iterator[Draws]:
         model: in the mode in which it is to be run.
         seed: of its generator; PyTorch's is put back.
     """
-    draws, handles = Draws(), []
+    draws = Draws()
 
     def leave(layer: Any, inputs: tuple, _options: dict, output: Any) -> None:
         if isinstance(layer, DropPath | ReferenceDropPath):
             draws.note(side.numpy(inputs[0]), side.numpy(output))
         draws.inside.pop()
 
-    for name, layer in side.modules(model).items():
-        if name != ROOT:
-            enter = lambda *_, name=name: draws.inside.append(name)  # noqa: E731
-            handles += side.hook(layer, enter, leave)
     functional = _FUNCTIONAL[side.NAME]
     original: Callable = functional.dropout
 
@@ -224,11 +220,13 @@ def drawn(side: ModuleType, model: Any, seed: int) -> Iterator[Draws]:
         draws.note(before, side.numpy(output))
         return output
 
-    with torch.random.fork_rng(), mock.patch.object(functional, "dropout", dropout):
+    with contextlib.ExitStack() as stack:
+        for name, layer in side.modules(model).items():
+            if name != ROOT:
+                enter = lambda *_, name=name: draws.inside.append(name)  # noqa: E731
+                stack.enter_context(side.hook(layer, enter, leave))
+        stack.enter_context(torch.random.fork_rng())
+        stack.enter_context(mock.patch.object(functional, "dropout", dropout))
         torch.manual_seed(seed)
         paddle.seed(seed)
-        try:
-            yield draws
-        finally:
-            for remove in handles:
-                remove()
+        yield draws

@@ -8,9 +8,8 @@ the model as built, every tensor that was loaded, and in float64 the logits.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from align.cases.sides import paddle_side, torch_side
 from align.cases.sides.drawn_models import draw_state, make_batch
 from align.cases.tensor_functions import called
 from align.frameworks import on_paddle, on_torch
+from align.frameworks.swapping import attributes
 from align.judge.bounds import TOLERANCES
 from align.record.arrays import Arrays
 from align.weights import build_plan, convert_file
@@ -63,7 +63,8 @@ def resized(setting: Setting, *, source: Mapping[str, Any], sizes: Mapping[str, 
     shifted = np.roll(ours[name], 1, axis=1 if ours[name].ndim == 3 else 0)
     faults = {"rows shifted by one": ValueFault(ours | {name: shifted}, place=name)}
     if _BUILT not in expected:  # a fixed table is computed, not interpolated
-        with _swapped_coefficients(), unmeasured():
+        swapped = {"_SHARP": resampling._SMOOTH, "_SMOOTH": resampling._SHARP}
+        with attributes(resampling, **swapped), unmeasured():
             faulty, _ = _converted(case, dtype, place, "swapped", sizes)
         faults["the other cubic parameter"] = ValueFault(faulty, place="sot_paddle.resampling")
     return BothSides(
@@ -122,17 +123,6 @@ def _converted(
     held = {key: tensor.numpy().copy() for key, tensor in model.state_dict().items()}
     logits = {"logits": on_paddle.numpy(made)} if dtype == "float64" else {}
     return {**built, **held, **logits}, on_paddle.stamp(made)
-
-
-@contextlib.contextmanager
-def _swapped_coefficients() -> Iterator[None]:
-    """Each kind of bicubic interpolation with the other one's parameter."""
-    sharp, smooth = resampling._SHARP, resampling._SMOOTH
-    resampling._SHARP, resampling._SMOOTH = smooth, sharp
-    try:
-        yield
-    finally:
-        resampling._SHARP, resampling._SMOOTH = sharp, smooth
 
 
 def bicubic(setting: Setting, *, sizes: Sequence[tuple[int, int]]) -> BothSides:

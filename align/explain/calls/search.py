@@ -22,12 +22,12 @@ from align.explain.calls.place_rows import PLACE_ROWS
 from align.explain.calls.value_rows import VALUE_ROWS
 from align.explain.experiment import first_cause
 from align.frameworks import on_paddle, on_torch
+from align.frameworks.swapping import attributes
 from align.frameworks.watched_calls import WatchedCall, watched_in
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.bench import ERRORS, Bench, GradientBench
 from align.pair.isolation import Guilty
-from align.pair.runs import attributes
 from align.record.arrays import replace
 from align.record.recording import ROOT
 
@@ -258,7 +258,7 @@ def _explained_whole(pair: AnyPair) -> str:
     with contextlib.ExitStack() as stack:
         for layer in model.sublayers():
             hooks = lambda *_: depth.append(1), lambda *_: depth.pop() and None
-            stack.enter_context(_hooked(layer, *hooks))
+            stack.enter_context(on_paddle.hook(layer, *hooks))
         with watch(lambda call: calls.append(call) or call.go()), pair.pass_ours(backward=False):
             pass
         cuts = _cuts(watch, calls if len(calls) <= MANY else [])
@@ -276,7 +276,8 @@ def _layer_cuts(pair: AnyPair) -> Changes:
             yield says, _detached(layers[call.name], call.number, where)
 
 
-def _detached(layer: Any, number: int, where: str) -> AbstractContextManager:
+@contextlib.contextmanager
+def _detached(layer: Any, number: int, where: str) -> Iterator[None]:
     seen = itertools.count(1)
 
     def cut(value: Any) -> Any:
@@ -288,17 +289,8 @@ def _detached(layer: Any, number: int, where: str) -> AbstractContextManager:
     def after(_: Any, args: tuple, kwargs: dict, output: Any) -> Any:
         return cut(output) if where == "after" and next(seen) == number else None
 
-    return _hooked(layer, before, after)
-
-
-@contextlib.contextmanager
-def _hooked(layer: Any, before: Callable, after: Callable) -> Iterator[None]:
-    removers = on_paddle.hook(layer, before, after)
-    try:
+    with on_paddle.hook(layer, before, after):
         yield
-    finally:
-        for remove in removers:
-            remove()
 
 
 def _cuts(watch: Callable[[Answer], Any], calls: Sequence[WatchedCall]) -> Changes:

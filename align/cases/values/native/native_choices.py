@@ -17,6 +17,7 @@ from paddle import _C_ops, nn
 from paddle.nn import functional as F
 
 from align.cases.both_sides import BothSides, Setting, ValueFault
+from align.frameworks.swapping import attributes
 from align.record.arrays import Arrays
 from align.record.results import Tolerance
 from sot_paddle.ops import (
@@ -66,15 +67,9 @@ def replaced(module: object, name: str) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def seeded_program() -> Iterator[None]:
+def seeded_program() -> contextlib.AbstractContextManager[None]:
     """A program whose seed decides which masks are drawn."""
-    program = paddle.static.default_main_program()
-    before, program.random_seed = program.random_seed, 5
-    try:
-        yield
-    finally:
-        program.random_seed = before
+    return attributes(paddle.static.default_main_program(), random_seed=5)
 
 
 def of_dispatch() -> Answers:
