@@ -18,7 +18,7 @@ from align.judge import drift
 from align.judge.noise_band import NoiseBand, kinds_of
 from align.pair import side_records
 from align.pair.one_side import DumpRequest, OneSide
-from align.pair.pair import measured_training, no_scatter, steady_elements
+from align.pair.pair import differs, measured_training, no_scatter, steady_elements
 from align.record.arrays import cast
 from align.record.files import dump_meta, dump_reading, record_files, storage
 from align.record.files.dump_reading import Dump
@@ -142,7 +142,7 @@ def _with_inputs(one: OneSide, plain: Recording, dtype: str) -> Recording:
     if not one.asked.deep:
         return plain
     deep = one.run(dtype, dtype, deep=True)
-    where = _first_difference(plain, deep)
+    where = differs(plain, deep)
     if where is None:
         return _merged(plain, deep)
     one.record.notes.append(
@@ -193,14 +193,3 @@ def _merged(plain: Recording, deep: Recording) -> Recording:
         for key, call in plain.calls.items()
     }
     return dataclasses.replace(plain, calls=calls)
-
-
-def _first_difference(first: Recording, second: Recording) -> str | None:
-    """Key of the first call whose output is not the same bit for bit, "gradients" after them."""
-    if list(first.calls) != list(second.calls):
-        return "the order of the layers"
-    for key, call in first.calls.items():
-        for (_, a), (_, b) in zip(call.outputs, second.calls[key].outputs, strict=True):
-            if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
-                return key
-    return None
