@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from align.report.report_text import aligned
+
 SHOWN = 110  # characters of the last cell of a row, on the console
 
 
@@ -18,16 +20,8 @@ class Section:
 
     def plain(self) -> str:
         """For the console."""
-        titles = [title.lstrip("#") for title in self.columns]
-        widths = [max(map(len, column)) for column in zip(titles, *self.rows, strict=True)]
-        lines = [self.title]
-        for row in (titles, *self.rows):
-            cells = [
-                cell.rjust(width) if title.startswith("#") else cell.ljust(width)
-                for cell, width, title in zip(row, widths, self.columns, strict=True)
-            ]
-            lines.append("  ".join([*cells[:-1], cells[-1][:SHOWN]]).rstrip())
-        return "\n".join([*lines, ""])
+        shown = [[*cells, last[:SHOWN]] for *cells, last in self.rows]
+        return "\n".join([self.title, *aligned(self.columns, shown), ""])
 
     def markdown(self) -> str:
         """The table, without its title."""

@@ -11,17 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from align.weights.tables.hf_encoder import renamed_layers
+
 _UNUSED_POOLER = "paddlenlp builds a pooler that this model's output does not depend on"
-_BERT_LAYER = {
-    "attention.self.query": "self_attn.q_proj",
-    "attention.self.key": "self_attn.k_proj",
-    "attention.self.value": "self_attn.v_proj",
-    "attention.output.dense": "self_attn.out_proj",
-    "attention.output.LayerNorm": "norm1",
-    "intermediate.dense": "linear1",
-    "output.dense": "linear2",
-    "output.LayerNorm": "norm2",
-}
 _DISTILBERT_LAYER = {
     "attention.q_lin": "self_attn.q_proj",
     "attention.k_lin": "self_attn.k_proj",
@@ -82,11 +74,7 @@ KNOWN: Mapping[str, Mapping[str, Any]] = {
     "PyTorch's TransformerDecoder -> Paddle's": {"map": {"*multihead_attn": "*cross_attn"}},
     "transformers' BERT, RoBERTa, ERNIE, ELECTRA -> paddlenlp's": {
         "map": {
-            "*embeddings.LayerNorm": "*embeddings.layer_norm",
-            **{
-                f"*encoder.layer.{{}}.{theirs}": f"*encoder.layers.{{}}.{own}"
-                for theirs, own in _BERT_LAYER.items()
-            },
+            **renamed_layers("*"),
             "*cls.predictions.transform.dense": "*cls.predictions.transform",
             "*cls.predictions.transform.LayerNorm": "*cls.predictions.layer_norm",
             "*cls.predictions.bias": "*cls.predictions.decoder_bias",

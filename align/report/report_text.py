@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from align.record.results import Comparison, Divergence, StepResult
 from align.record.run_report import Report, rows
 
-HEADER = ("", "case", "step", "dtype", "worst", "bound", "where", "controls", "seconds")
-RIGHT = ("worst", "bound", "controls", "seconds")
+COLUMNS = ("", "case", "step", "dtype", "#worst", "#bound", "where", "#controls", "#seconds")
 ALSO = 6  # further failing names listed after the first divergence
 TO_FIX, FOLLOWS, NOTES = "To fix", "Follows from these", "Notes on what was compared"
 NOTHING = "nothing was run, so nothing is proved"
@@ -43,10 +42,10 @@ def console(report: Report) -> str:
     """
     lines = [headline(report), ""]
     cells = [_row(result) for result in report.results]
-    widths = [max(len(row[i]) for row in (HEADER, *cells)) for i in range(len(HEADER))]
-    lines.append(_align(HEADER, widths))
-    for row, result in zip(cells, report.results, strict=True):
-        lines.append(_align(row, widths))
+    header, *shown = aligned(COLUMNS, cells)
+    lines.append(header)
+    for line, result in zip(shown, report.results, strict=True):
+        lines.append(line)
         lines += [f"      {text}" for text in explain(result)]
         lines += [f"      {result.note}"] if result.step == "coverage" else []
     if not report.results:
@@ -153,9 +152,10 @@ def _row(result: StepResult) -> tuple[str, ...]:
     )
 
 
-def _align(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [
-        cell.rjust(width) if title in RIGHT else cell.ljust(width)
-        for cell, width, title in zip(cells, widths, HEADER, strict=True)
-    ]
-    return "  ".join(padded).rstrip()
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line for the titles and one for each row; a title that begins with # is over numbers."""
+    held = [[title.lstrip("#") for title in columns], *rows]
+    widths = [max(map(len, column)) for column in zip(*held, strict=True)]
+    signs = [">" if title.startswith("#") else "<" for title in columns]
+    forms = [f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True)]
+    return ["  ".join(forms).format(*row).rstrip() for row in held]

@@ -18,21 +18,14 @@ import sot_torch_ref
 from align.certify.ports import port_masked_language
 from align.certify.scene import Scene
 from align.commands.spec import read_spec
+from align.weights.tables.hf_encoder import renamed_layers
 from sot_paddle import registry
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "distilbert_pair.py"
 BERT_MAP = {
-    "bert.embeddings.LayerNorm": "bert.embeddings.layer_norm",
     "bert.encoder": "bert.encoder",
     "bert.encoder.layer.{}": "bert.encoder.layers.{}",
-    "bert.encoder.layer.{}.attention.self.query": "bert.encoder.layers.{}.self_attn.q_proj",
-    "bert.encoder.layer.{}.attention.self.key": "bert.encoder.layers.{}.self_attn.k_proj",
-    "bert.encoder.layer.{}.attention.self.value": "bert.encoder.layers.{}.self_attn.v_proj",
-    "bert.encoder.layer.{}.attention.output.dense": "bert.encoder.layers.{}.self_attn.out_proj",
-    "bert.encoder.layer.{}.attention.output.LayerNorm": "bert.encoder.layers.{}.norm1",
-    "bert.encoder.layer.{}.intermediate.dense": "bert.encoder.layers.{}.linear1",
-    "bert.encoder.layer.{}.output.dense": "bert.encoder.layers.{}.linear2",
-    "bert.encoder.layer.{}.output.LayerNorm": "bert.encoder.layers.{}.norm2",
+    **renamed_layers("bert."),
 }
 """transformers' names -> paddlenlp's."""
 BERT_MODULES = {"bert": None, "bert.embeddings.position_embeddings": None}

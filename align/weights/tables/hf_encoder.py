@@ -67,6 +67,13 @@ def encoder(prefix: str) -> tuple[Row, ...]:
     )
 
 
+def renamed_layers(prefix: str) -> dict[str, str]:
+    """transformers' name of each layer that paddlenlp calls otherwise -> that name."""
+    rows = [(row.source, row.destination) for row in encoder(prefix)]
+    layers = [tuple(name.rpartition(".")[0] for name in names) for names in rows]
+    return {theirs: own for theirs, own in layers if theirs != own}
+
+
 def ignored(prefix: str) -> dict[str, str]:
     """What the model makes itself -> reason."""
     return {
