@@ -300,23 +300,3 @@ def recipe_faults(step: str, recipe: Recipe) -> Mapping[str, Recipe]:
         "schedule_stepped_every_step": replace(recipe, by_epoch=by_step),
         "decay_by_the_other_rule": replace(recipe, decay=other_rule),
     }
-
-
-NOT_IN_THE_CATALOGUE = (
-    "activation_exchanged",
-    "matrix_root_skipped",
-    "swin_windows_not_shifted",
-    "pooler_bias_shifted",
-    "layers_before_widths",
-    "class_token_of_the_layer_before",
-    "probe_of_the_next_layer",
-    "classifier_bias_shifted",
-    "adam_bias_corrected",
-    "adamw_of_the_other_library",
-    "moving_average_slower",
-    "warm_up_one_step_longer",
-    "warm_up_one_epoch_longer",
-    "schedule_stepped_every_step",
-    "decay_by_the_other_rule",
-)
-"""Faults that only a model or a recipe of this project can have, or that no scene is needed for."""

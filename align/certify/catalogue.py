@@ -33,10 +33,9 @@ def find(name: str) -> Fault:
     Raises:
         ValueError: there is none.
     """
-    for fault in FAULTS:
-        if fault.name == name:
-            return fault
-    near = difflib.get_close_matches(name, [fault.name for fault in FAULTS], n=3)
+    if name in ROWS:
+        return ROWS[name]
+    near = difflib.get_close_matches(name, ROWS, n=3)
     raise ValueError(f"no fault {name!r}; near: {', '.join(near) or 'none'}")
 
 

@@ -10,8 +10,9 @@ import paddle
 
 from align.frameworks.on_paddle import named
 
-ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What an optimizer or a scheduler may raise when it is given an option that does not fit."""
+ERRORS = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError)
+ERRORS += (TypeError, ValueError)
+"""What a layer, an optimizer or a scheduler may raise when it is given what does not fit."""
 FLOAT32: Mapping[str, tuple[str, ...]] = {
     "SGD": (),
     "Adam": (),

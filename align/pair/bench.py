@@ -14,23 +14,13 @@ import numpy as np
 import paddle
 
 from align.frameworks import on_paddle
+from align.frameworks.stepping_paddle import ERRORS
 from align.judge.bounds import POOLED
 from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty, Isolation
 from align.record.arrays import Arrays, leaves, replace
 from align.record.recording import ROOT, Call
-
-ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""What a changed layer may raise: then the change does not fit."""
 
 
 class Bench(Isolation):

@@ -17,9 +17,10 @@ import paddle
 from align.explain.calls.call_values import activated, turned
 from align.explain.calls.layer_words import unequal
 from align.frameworks import on_paddle
+from align.frameworks.stepping_paddle import ERRORS
 from align.frameworks.swapping import attributes
 from align.pair.any_pair import AnyPair
-from align.pair.bench import ERRORS, Bench
+from align.pair.bench import Bench
 from align.pair.isolation import Guilty
 from align.record.arrays import leaves, replace
 from align.record.recording import ROOT

@@ -22,11 +22,12 @@ from align.explain.calls.place_rows import PLACE_ROWS
 from align.explain.calls.value_rows import VALUE_ROWS
 from align.explain.experiment import first_cause
 from align.frameworks import on_paddle, on_torch
+from align.frameworks.stepping_paddle import ERRORS
 from align.frameworks.swapping import attributes
 from align.frameworks.watched_calls import WatchedCall, watched_in
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.pair.bench import ERRORS, Bench, GradientBench
+from align.pair.bench import Bench, GradientBench
 from align.pair.isolation import Guilty
 from align.record.arrays import replace
 from align.record.recording import ROOT
