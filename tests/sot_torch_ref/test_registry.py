@@ -42,8 +42,3 @@ def test_unknown_override_lists_near_ones() -> None:
         create_model("bert_base", num_head=3)
     with pytest.raises(ValueError, match="unknown override 'hidden_sise'; .*hidden_size"):
         create_model("bert_base", hidden_sise=3)
-
-
-def test_zero_classes_are_refused() -> None:
-    with pytest.raises(ValueError, match="num_classes must be an integer of at least 1, got 0"):
-        create_model("bert_base", 0, **TINY)

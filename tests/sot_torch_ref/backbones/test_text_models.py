@@ -1,4 +1,4 @@
-"""RoBERTa and GPT: the tokens of GPT by hand, refusals.
+"""RoBERTa and GPT: refusals.
 
 Their plain heads are those of the cases roberta_plain and gpt_plain; a trained folder of the
 product scores as transformers' own classifiers do: tests/sot_paddle/train/test_text_backbones.py.
@@ -18,17 +18,6 @@ SIZES = {
     "vocab_size": 30,
     "max_position_embeddings": 12,
 }
-
-
-def test_the_tokens_of_gpt():
-    model = create_model("openai_gpt", intermediate_size=48, **SIZES)
-    states = torch.arange(2 * 4 * 3.0).reshape(2, 4, 3)
-    features = model.split(states, torch.tensor([[1, 1, 1, 0], [1, 0, 0, 0]]))
-    torch.testing.assert_close(features.cls, torch.stack([states[0, 2], states[1, 0]]))
-    torch.testing.assert_close(features.words[0], states[0, [0, 1, 3]])
-    torch.testing.assert_close(features.words[1], states[1, 1:])
-    assert features.mask.tolist() == [[True, True, False], [False, False, False]]
-    assert model.split(states, None).mask is None
 
 
 def test_refusals():

@@ -46,14 +46,6 @@ def test_dropout_default(keys: dict, expected: float) -> None:
     assert head.dropout.p == expected
 
 
-def test_zero_mode_default() -> None:
-    assert HeadConfig().zero_mode == "nan"
-    assert HeadConfig(mask_padding=True).zero_mode == "zero"
-    assert HeadConfig(mask_padding=True, on_zero="nan").zero_mode == "nan"
-    assert build(pooling="mgcrp", on_zero="zero").pooling.norm.on_zero == "zero"
-    assert build(pooling="gcp", mask_padding=True).pooling.norm.on_zero == "zero"
-
-
 @pytest.mark.parametrize("pooling", ["pooler", "fc", "none"])
 def test_ignored_fusion_warns(pooling: str) -> None:
     with pytest.warns(UserWarning, match="ignores fusion='sum_fc'"):

@@ -43,16 +43,6 @@ def test_ten_steps_equal_timm(decay: float) -> None:
     assert expected["1.num_batches_tracked"].item() != 10  # timm averages and truncates it
 
 
-def test_the_average_shares_nothing_with_the_model() -> None:
-    model = network()
-    ema = ModelEma(model)
-    before = copy.deepcopy(ema.state)
-    train(model, [], 1)
-    assert all(torch.equal(ema.state[name], value) for name, value in before.items())
-    twin = network()
-    twin.load_state_dict(ema.state, strict=True)
-
-
 def test_refusals() -> None:
     state = {"w": torch.zeros(1)}
     with pytest.raises(ValueError, match=r"decay must be in \[0, 1\], got 1.5"):

@@ -1,4 +1,4 @@
-"""Mixup and CutMix by hand, and timm's own with its draws replaced."""
+"""A drawn mix by hand, and timm's own Mixup and CutMix with their draws replaced."""
 
 import numpy as np
 import pytest
@@ -72,19 +72,6 @@ def test_float_mixup_is_timm(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(mixup.mixup_batch(images, 0.37), mixed, rtol=0, atol=0)
 
 
-def test_cutmix_by_hand() -> None:
-    images = pictures()
-    box = mixup.cutmix_box(HEIGHT, WIDTH, 0.75, (6, 4))  # sides 3 and 5
-    assert box == (5, 7, 2, 6)  # 1 to either side of row 6, 2 to either side of column 4
-    mixed = mixup.cutmix_batch(images, box)
-    for sample in range(B):
-        for row in range(HEIGHT):
-            for column in range(WIDTH):
-                source = 3 - sample if row >= 5 and 2 <= column < 6 else sample
-                assert torch.equal(mixed[sample, :, row, column], images[source, :, row, column])
-    assert mixup.corrected_lam(HEIGHT, WIDTH, box) == 1 - 8 / 70
-
-
 def test_a_drawn_mix_by_hand() -> None:
     """Kind, lam and centre in this order; Beta(1, 1) is uniform, Beta(a, a) symmetric."""
     draws = UniformDraws([0.0, 0.1, 0.75, 0.9, 0.45])  # CutMix of lam .75, row 6, column 4
@@ -96,21 +83,6 @@ def test_a_drawn_mix_by_hand() -> None:
     assert torch.distributions.Beta(0.8, 0.8).sample((20000,)).lt(lam).float().mean() == (
         pytest.approx(0.9, abs=0.01)
     )
-
-
-@pytest.mark.usefixtures("float64")
-def test_targets_by_hand() -> None:
-    targets = mixup.mixed_targets(LABELS, K, 0.7, smoothing=0.3)
-    on, off = 0.7 + 0.05, 0.05
-    expected = np.full((B, K), off)
-    expected[0, [5, 0]] = 0.7 * on + 0.3 * off, 0.3 * on + 0.7 * off
-    expected[1, [0, 3]] = 0.7 * on + 0.3 * off, 0.3 * on + 0.7 * off
-    expected[2, [3, 0]] = 0.7 * on + 0.3 * off, 0.3 * on + 0.7 * off
-    expected[3, [0, 5]] = 0.7 * on + 0.3 * off, 0.3 * on + 0.7 * off
-    np.testing.assert_allclose(targets.numpy(), expected, rtol=1e-14)
-    np.testing.assert_allclose(targets.sum(1).numpy(), 1.0, rtol=1e-14)
-    plain = mixup.mixed_targets(LABELS, K, 1.0, smoothing=0.0)
-    assert torch.equal(plain, torch.eye(K)[LABELS])
 
 
 def test_refusals() -> None:

@@ -1,9 +1,9 @@
-"""Random erasing by hand; test_uniform_draws.py holds it against timm."""
+"""Erasing one rectangle by hand; test_uniform_draws.py holds the draws against timm."""
 
 import pytest
 import torch
 
-from sot_torch_ref.train.random_erasing import erase, erased_size
+from sot_torch_ref.train.random_erasing import erase
 
 HEIGHT, WIDTH = 12, 17
 
@@ -14,14 +14,6 @@ def test_erase_by_hand() -> None:
     assert erased[0].tolist() == [[0, 0, 0, 0], [0, 0, 1, 2], [0, 0, 3, 4]]
     assert erased[1].tolist() == [[0, 0, 0, 0], [0, 0, 5, 6], [0, 0, 7, 8]]
     assert not image.any()
-
-
-def test_size_by_hand() -> None:
-    assert erased_size(10, 10, 0.16, 1.0) == (4, 4)
-    assert erased_size(10, 10, 0.16, 4.0) == (8, 2)
-    assert erased_size(10, 10, 0.0625, 1.0) == (2, 2)  # 2.5: half to even
-    assert erased_size(10, 20, 0.3, 2.0) is None  # 10.95 rows of 10
-    assert erased_size(10, 10, 1 / 3, 10 / 3) is None
 
 
 def test_refusals() -> None:

@@ -76,10 +76,6 @@ def test_rectangles_are_timm(monkeypatch: pytest.MonkeyPatch, mode: str) -> None
     torch.testing.assert_close(image, expected, rtol=0, atol=0)
 
 
-def test_no_rectangle_above_the_probability() -> None:
-    assert drawn_boxes(UniformDraws([0.25]), (3, 9, 9)) == []
-
-
 def test_an_image_without_draws_is_timm() -> None:
     """``no_aug``: bilinear, short side, centre; nothing is taken off the stream."""
     from timm.data import create_transform
