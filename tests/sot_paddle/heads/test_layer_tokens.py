@@ -1,4 +1,4 @@
-"""The head on the class tokens of chosen layers. Dims: B 2, S 5, C 4, four layers, K 3."""
+"""The head on the class tokens of chosen layers. Values: cases layers_*."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import paddle
 import pytest
 
 from sot_paddle.config import HeadConfig
-from sot_paddle.features import Features
 from sot_paddle.heads import build_head
 from sot_paddle.registry import create_model
 
-B, S, C, LAYERS, K = 2, 5, 4, 4, 3
+C, LAYERS, K = 4, 4, 3
 TINY = {"hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2, "vocab_size": 20}
 TINY |= {"intermediate_size": 12, "max_position_embeddings": 9, "pooling": "layers"}
 
@@ -21,39 +20,6 @@ pytestmark = pytest.mark.usefixtures("float64")
 def build(**options):
     config = HeadConfig(pooling="layers", **options)
     return build_head(config, dim=C, num_classes=K, num_layers=LAYERS)
-
-
-def given(states: paddle.Tensor) -> Features:
-    """Features of hidden states (layers, B, S, C)."""
-    hidden = tuple(states[layer] for layer in range(LAYERS))
-    return Features(hidden[-1][:, 0], hidden[-1][:, 1:], hidden=hidden)
-
-
-@pytest.mark.parametrize(
-    ("options", "joined"),
-    [
-        ({}, lambda tokens: np.concatenate(list(tokens), axis=1)),
-        ({"layers": (3, 0)}, lambda tokens: np.concatenate([tokens[3], tokens[0]], axis=1)),
-        ({"layers": (1,)}, lambda tokens: tokens[1]),
-        ({"layers": (0, 2), "layer_pooling": "max"}, lambda tokens: tokens[[0, 2]].max(axis=0)),
-        ({"layer_pooling": "mean"}, lambda tokens: tokens.mean(axis=0)),
-    ],
-)
-def test_values_and_gradient(options, joined, check_gradient) -> None:
-    head = build(head_dropout=0.0, **options)
-    states = np.random.default_rng(8).normal(size=(LAYERS, B, S, C))
-    expected = joined(states[:, :, 0]) @ head.cls_fc.weight.numpy() + head.cls_fc.bias.numpy()
-    taps: dict = {}
-    scores = head(given(paddle.to_tensor(states)), taps)
-    np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-12)
-    assert list(taps) == ["head.pooled", "head.cls_logits"]
-    check_gradient(lambda tensor: head(given(tensor)), states)
-
-
-def test_dropout_is_the_encoder_s_unless_given() -> None:
-    options = {"dim": C, "num_classes": K, "num_layers": LAYERS, "pooler_dropout": 0.25}
-    assert build_head(HeadConfig(pooling="layers"), **options).dropout.p == 0.25
-    assert build_head(HeadConfig(pooling="layers", head_dropout=0.5), **options).dropout.p == 0.5
 
 
 @pytest.mark.parametrize(
