@@ -1,51 +1,17 @@
-"""Names of attention kernels and projections; places and spans against a loop over tokens.
-
-The terms of the scores and their gradients are held in the whole layer: test_conv_attention.py.
-"""
+"""Names of attention kernels and projections; what they compute: cases conv_bert_*."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 
-import numpy as np
-import paddle
 import pytest
 
-from sot_paddle.backbones import attention
 from sot_paddle.backbones.attention import (
     Kernel,
     Projection,
     parse_kernel,
     parse_projection,
-    relative_places,
 )
-
-B, H, REACH = 2, 3, 2
-
-
-def rho(i, j):
-    return min(max(j - i, -REACH), REACH) + REACH
-
-
-def drawn(*shape):
-    return np.random.default_rng(sum(shape)).normal(size=shape)
-
-
-@pytest.mark.parametrize("length", [1, 3, 12])
-def test_spans_take_the_weights_of_the_key(length, float64):
-    weights = drawn(B, length, H, 9)
-    made = attention.spans(paddle.to_tensor(weights)).numpy()
-    for i, j in itertools.product(range(length), repeat=2):
-        near = abs(j - i) <= 4
-        expected = weights[:, j, :, j - i + 4] if near else np.full((B, H), -1e4)
-        np.testing.assert_array_equal(made[:, :, i, j], expected)
-
-
-def test_relative_places():
-    expected = [[rho(i, j) for j in range(4)] for i in range(4)]
-    assert relative_places(4, REACH).tolist() == expected
-    assert relative_places(1, 3).tolist() == [[3]]
 
 
 @pytest.mark.parametrize(

@@ -46,71 +46,6 @@ def loss_of(logits) -> paddle.Tensor:
     return sum((part**2 * paddle.arange(1, 4).astype(part.dtype)).sum() for part in parts)
 
 
-def test_features_are_the_last_layer_and_the_mask_of_its_words(float64, tiny_bert) -> None:
-    model, inputs = tiny_bert(), batch()
-    _, taps = model(**inputs, return_taps=True)
-    features = model.bert(**inputs)
-    np.testing.assert_array_equal(features.cls.numpy(), taps["layers.1"][:, 0].numpy())
-    np.testing.assert_array_equal(features.words.numpy(), taps["layers.1"][:, 1:].numpy())
-    assert features.mask.dtype == paddle.bool
-    valid = inputs["attention_mask"].numpy() > 0
-    np.testing.assert_array_equal(features.mask.numpy(), valid[:, 1:])
-
-
-@pytest.mark.parametrize("pad", [0, 7])
-def test_the_pad_row_gets_no_gradient_and_the_others_do(float64, tiny_bert, pad: int) -> None:
-    model, whole = tiny_bert(pad_token_id=pad), tiny_bert(pad_token_id=29)
-    whole.set_state_dict(model.state_dict())
-    inputs = batch(8, filler=pad)
-    del inputs["attention_mask"]  # the row is used by visible tokens
-    gradients = []
-    for each in (model, whole):
-        loss_of(each(**inputs)).backward()
-        gradients.append(each.bert.embeddings.word_embeddings.weight.grad.numpy())
-    corrected, full = gradients
-    assert full[pad].any()
-    assert not corrected[pad].any()
-    used = sorted({int(i) for i in inputs["input_ids"].numpy().flatten()} - {pad, 29})
-    assert len(used) > 5
-    np.testing.assert_allclose(corrected[used], full[used], rtol=1e-12)
-    assert corrected[used].all(axis=1).all()
-
-
-def test_the_pad_row_stays_zero_over_accumulated_steps(tiny_bert) -> None:
-    model = tiny_bert()
-    inputs = batch(8)
-    for _ in range(2):
-        loss_of(model(input_ids=inputs["input_ids"])).backward()
-    gradient = model.bert.embeddings.word_embeddings.weight.grad.numpy()
-    assert not gradient[PAD].any()
-    assert gradient.any()
-
-
-def test_no_mask_means_every_position_counts_even_padding_ids(float64, tiny_bert) -> None:
-    for options in ({}, {"mask_padding": True}):
-        model = tiny_bert(**options)
-        model.eval()
-        inputs = batch()
-        del inputs["attention_mask"]
-        assert (inputs["input_ids"].numpy() == PAD).any()
-        ones = paddle.ones([B, S], dtype="int64")
-        np.testing.assert_allclose(
-            model(**inputs).numpy(), model(**inputs, attention_mask=ones).numpy(), atol=1e-13
-        )
-        masked = model(**inputs, attention_mask=batch()["attention_mask"])
-        assert np.abs(masked.numpy() - model(**inputs).numpy()).max() > 1e-6
-
-
-def test_no_token_types_means_zeros(tiny_bert) -> None:
-    model = tiny_bert()
-    model.eval()
-    inputs = batch()
-    first = model(**{**inputs, "token_type_ids": paddle.zeros([B, S], "int64")}).numpy()
-    assert np.abs(model(**inputs).numpy() - first).max() > 1e-7
-    del inputs["token_type_ids"]
-    np.testing.assert_array_equal(model(**inputs).numpy(), first)
-
-
 PADDED_CASES = [
     *((pooling, "sum_fc") for pooling in ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")),
     *((pooling, "aggre_all") for pooling in ("mgcrp", "mgcrp_qk", "gap", "gcp", "gcp_text")),
@@ -165,36 +100,6 @@ def test_quirk_published_heads_depend_on_padding(float64, tiny_bert, pooling, tr
     assert np.abs(short - long).max() > 1e-4
 
 
-def test_the_plain_classifier_never_depends_on_padding(float64, tiny_bert) -> None:
-    model = tiny_bert("bert_base")
-    widen(model)
-    short, long = (logits_and_gradients(model, length, True) for length in (6, 11))
-    for name, array in short.items():
-        np.testing.assert_allclose(long[name], array, rtol=1e-9, atol=1e-11, err_msg=name)
-
-
-def test_freeze_encoder(tiny_bert) -> None:
-    model = tiny_bert(freeze_encoder=True)
-    loss_of(model(**batch())).backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.stop_gradient == name.startswith("bert."), name
-        assert (parameter.grad is None) == name.startswith("bert."), name
-    free = tiny_bert()
-    assert not any(parameter.stop_gradient for parameter in free.parameters())
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", ["bert_base", "bert_base_mgcrp"])
-def test_models_are_built_in_the_default_dtype(tiny_bert, name: str, dtype: str) -> None:
-    paddle.set_default_dtype(dtype)
-    model = tiny_bert(name)
-    logits, taps = model(**batch(), return_taps=True)
-    expected = getattr(paddle, dtype)
-    assert {tensor.dtype for tensor in model.state_dict().values()} == {expected}
-    assert {tap.dtype for tap in taps.values()} == {expected}
-    assert logits.dtype == expected
-
-
 def test_every_named_activation_has_a_function() -> None:
     assert tuple(ACTIVATION_FUNCTIONS) == ACTIVATIONS
 
@@ -218,16 +123,3 @@ def test_inputs_that_do_not_fit_are_refused(tiny_bert, changes: dict, message: s
     inputs |= {name: paddle.ones(shape, dtype="int64") for name, shape in changes.items()}
     with pytest.raises(ValueError, match=message):
         tiny_bert()(**inputs)
-
-
-def test_the_longest_and_the_shortest_sequence(tiny_bert) -> None:
-    model = tiny_bert("bert_base")
-    for length in (1, 2, 16):
-        assert model(paddle.ones([B, length], dtype="int64")).shape == [B, 3]
-
-
-def test_a_head_that_cannot_work_is_refused(tiny_bert) -> None:
-    with pytest.raises(ValueError, match="normalization of pooling 'gap'"):
-        tiny_bert(pooling="gap", normalization="svpn")
-    with pytest.warns(UserWarning, match="fusion 'concat' is ignored"):
-        tiny_bert("bert_base", fusion="concat")

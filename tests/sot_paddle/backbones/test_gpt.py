@@ -1,13 +1,11 @@
-"""GPT: tokens by hand, causality, padding on the right, refusals."""
+"""GPT: refusals and the keys of a config; values: cases gpt_*."""
 
 from __future__ import annotations
 
-import numpy as np
 import paddle
 import pytest
 
 from sot_paddle import create_model
-from sot_paddle.backbones.gpt import _split
 
 SIZES = {
     "hidden_size": 12,
@@ -23,54 +21,6 @@ SIZES = {
 
 def ids(*rows):
     return paddle.to_tensor(rows, dtype="int64")
-
-
-def test_the_class_token_is_the_last_valid_one_and_words_are_the_others():
-    hidden = paddle.arange(3 * 4 * 2, dtype="float64").reshape([3, 4, 2])
-    features = _split(hidden, ids([1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]))
-    np.testing.assert_array_equal(features.cls, hidden.numpy()[[0, 1, 2], [2, 0, 3]])
-    np.testing.assert_array_equal(features.words[0], hidden.numpy()[0, [0, 1, 3]])
-    np.testing.assert_array_equal(features.words[1], hidden.numpy()[1, [1, 2, 3]])
-    np.testing.assert_array_equal(features.words[2], hidden.numpy()[2, [0, 1, 2]])
-    assert features.mask.tolist() == [[True, True, False], [False] * 3, [True] * 3]
-    whole = _split(hidden, None)
-    np.testing.assert_array_equal(whole.cls, hidden[:, 3])
-    np.testing.assert_array_equal(whole.words, hidden[:, :3])
-    assert whole.mask is None
-    nothing = _split(hidden, ids([0] * 4, [1, 1, 0, 0], [1] * 4))
-    np.testing.assert_array_equal(nothing.cls[0], hidden[0, 0])
-    assert nothing.mask[0].tolist() == [False] * 3
-
-
-def test_a_token_sees_none_of_the_future_and_no_padding(float64):
-    model = create_model("openai_gpt", **SIZES)
-    model.eval()
-    _, before = model(ids([4, 5, 6, 7]), return_taps=True)
-    _, after = model(ids([4, 5, 6, 9]), return_taps=True)
-    np.testing.assert_array_equal(before["layers.1"][:, :3], after["layers.1"][:, :3])
-    assert np.abs((before["layers.1"] - after["layers.1"]).numpy()[:, 3]).max() > 1e-3
-    short = model(ids([4, 5, 6]))
-    padded = model(ids([4, 5, 6, 0, 0]), attention_mask=ids([1, 1, 1, 0, 0]))
-    np.testing.assert_allclose(short, padded, rtol=0, atol=1e-15)
-
-
-def test_the_gradient_reaches_every_parameter(float64):
-    model = create_model("openai_gpt_mgcrp", head_dropout=0.0, hidden_dropout_prob=0.0, **SIZES)
-    batch = ids([4, 5, 6, 7, 0], [8, 9, 0, 0, 0])
-    model(batch, attention_mask=(batch != 0).astype("int64")).square().sum().backward()
-    unused = ("gpt.position_embeddings.weight",)  # rows beyond the batch
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        assert np.abs(parameter.grad.numpy()).max() > 0, name
-        if name in unused:
-            assert np.abs(parameter.grad.numpy()[5:]).max() == 0
-
-
-def test_frozen(float64):
-    model = create_model("openai_gpt", freeze_encoder=True, **SIZES)
-    model(ids([4, 5])).sum().backward()
-    trained = [name for name, p in model.named_parameters() if not p.stop_gradient]
-    assert trained == ["head.cls_fc.weight"]
 
 
 @pytest.mark.parametrize(

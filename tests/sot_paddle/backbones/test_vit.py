@@ -1,4 +1,4 @@
-"""SoT and DeiT: counts, positions, every head, learning, refusals; presets: cases built_*."""
+"""SoT and DeiT: counts, positions, every head, refusals; presets: cases built_*."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from paddle.nn import functional as F
 
 from sot_paddle import create_model
 from sot_paddle.backbones import vit
@@ -30,14 +29,6 @@ HEADS += [("mgcrp", fusion) for fusion in FUSIONS if fusion != "sum_fc"]
 def images(batch: int = 2, size: int = 16, channels: int = 3, seed: int = 0) -> paddle.Tensor:
     values = np.random.default_rng(seed).normal(size=(batch, channels, size, size))
     return paddle.to_tensor(values).astype(paddle.get_default_dtype())
-
-
-def set_random(model, scale: float = 0.3, seed: int = 1) -> None:
-    generator = np.random.default_rng(seed)
-    for name, parameter in model.named_parameters():
-        start = 1.0 if "norm" in name and name.endswith("weight") else 0.0
-        value = start + scale * generator.normal(size=parameter.shape)
-        paddle.assign(paddle.to_tensor(value).astype(parameter.dtype), output=parameter)
 
 
 @pytest.mark.parametrize("name", list(TRAINABLE))
@@ -79,16 +70,6 @@ def test_positions_are_a_buffer_or_a_parameter(tiny_vision) -> None:
     assert tiny_vision("sot_tiny", position="learned").pos_embed.trainable
 
 
-@pytest.mark.parametrize(
-    ("img_size", "count"), [(32, 16), (112, 196), (160, 400), (224, 196), (256, 256)]
-)
-def test_other_sizes_have_positions_for_the_real_number_of_tokens(img_size, count) -> None:
-    model = create_model("sot_tiny", 3, img_size=img_size, embed_dim=8, depth=1, num_heads=2)
-    assert model.pos_embed.shape[1] == 1 + count
-    if img_size < 112:
-        assert model(images(1, img_size)).shape == [1, 3]
-
-
 @pytest.mark.parametrize(("pooling", "fusion"), HEADS)
 @pytest.mark.parametrize("name", ["sot_tiny", "deit_tiny"])
 def test_any_head(tiny_vision, name: str, pooling: str, fusion: str | None) -> None:
@@ -105,22 +86,6 @@ def test_any_head(tiny_vision, name: str, pooling: str, fusion: str | None) -> N
     assert model(images()).shape == [2, 3]
 
 
-def test_a_tiny_sot_at_32_pixels_learns() -> None:
-    model = create_model("SoT_Tiny", 4, img_size=32, embed_dim=24, depth=2, wr_dim=6)
-    assert model.name == "sot_tiny"
-    optimizer = paddle.optimizer.AdamW(2e-3, parameters=model.parameters())
-    x, labels = images(8, 32), paddle.to_tensor([0, 1, 2, 3] * 2)
-    losses = []
-    for _ in range(25):
-        loss = F.cross_entropy(model(x), labels)
-        loss.backward()
-        optimizer.step()
-        optimizer.clear_grad()
-        losses.append(float(loss))
-    assert losses[0] == pytest.approx(np.log(4), abs=0.2)
-    assert losses[-1] < 0.3 * losses[0]
-
-
 def test_building_twice_has_no_side_effect_and_options_stay(tiny_vision) -> None:
     options = {"drop_path_rate": 0.4, "depth": 3}
     for _ in range(2):
@@ -132,15 +97,6 @@ def test_building_twice_has_no_side_effect_and_options_stay(tiny_vision) -> None
     first, second = (create_model("sot_tiny", depth=1, img_size=16) for _ in range(2))
     shapes = [{n: tuple(t.shape) for n, t in m.state_dict().items()} for m in (first, second)]
     assert shapes[0] == shapes[1]
-
-
-def test_eval_is_deterministic_and_stochastic_depth_is_not(tiny_vision) -> None:
-    model = tiny_vision("deit_tiny", drop_path_rate=0.9, drop_rate=0.1, attn_drop_rate=0.1)
-    set_random(model)
-    x = images()
-    assert (model(x).numpy() != model(x).numpy()).any()
-    model.eval()
-    np.testing.assert_array_equal(model(x).numpy(), model(x).numpy())
 
 
 def test_head_bias_has_a_name_of_its_own(tiny_vision) -> None:
