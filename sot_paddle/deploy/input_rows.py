@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sot_paddle.config import near_names
+from sot_paddle.data.documents.row_files import LARGEST_ROW
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.image_decoding import decode_rgb
 from sot_paddle.data.image_digits import DIGITS, load_digits
@@ -209,6 +210,7 @@ def _from_table(
 
 
 def _csv_cells(lines: Iterable[str], place: str) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(LARGEST_ROW)
     reader = csv.reader((f"{line}\n" for line in lines), strict=True)
     try:
         yield from ((reader.line_num, row) for row in reader if row)

@@ -47,6 +47,8 @@ def test_tables(tmp_path):
     assert read(tsv, columns="sentence,question") == [("c, d", 'a "b'), ("f", "e")]
     csv = write(tmp_path / "a.csv", 'text,label\n"one, ""two""\nthree",0\nfour,1\n')
     assert read(csv) == [('one, "two"\nthree',), ("four",)]
+    long = write(tmp_path / "long.csv", f"text,label\n{'ab ' * 50_000},0\n")  # train_text takes it
+    assert read(long) == [("ab " * 50_000,)]
     bare = write(tmp_path / "cola.tsv", "x\t1\t\tA cat.\nx\t0\t*\tCat a.\n")
     assert read(bare, texts(1, ("sentence",)), columns="4") == [("A cat.",), ("Cat a.",)]
 
