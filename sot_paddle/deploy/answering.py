@@ -43,7 +43,7 @@ def read_asked(places: Sequence[str], options: InputOptions) -> Iterable[Questio
         )
     place = places[0]
     if Path(place).suffix == ".json" and options.format is None:
-        return read_questions(place)
+        return read_questions(place, labelled=False)
     return _from_lines(lines_of(place, "questions"), "stdin" if place == STDIN else place)
 
 
@@ -80,7 +80,7 @@ def answers(
     """
     waiting, index = iter(questions), 0
     while asked := list(islice(waiting, batch_size)):
-        named = [dataclasses.replace(one, id=str(at)) for at, one in enumerate(asked)]
+        named = [dataclasses.replace(one, id=str(at)) for at, one in enumerate(asked, index)]
         features = span_features(
             named,
             predictor.prepare.tokenizer,

@@ -30,11 +30,12 @@ class Question:
     starts: tuple[int, ...] = ()
 
 
-def read_questions(path: str | Path) -> list[Question]:
+def read_questions(path: str | Path, *, labelled: bool = True) -> list[Question]:
     """Read a file.
 
     Args:
         path: JSON with ``data``, a list of articles with ``paragraphs``.
+        labelled: whether a question without ``answers`` is refused; else it has none.
 
     Returns:
         Every question in the file's order, at least one.
@@ -45,7 +46,7 @@ def read_questions(path: str | Path) -> list[Question]:
     """
     path = Path(path)
     content = read_json(path, object, strict=True, limit=LARGEST)
-    questions = list(_questions(path, content))
+    questions = list(_questions(path, content, labelled))
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:
@@ -56,7 +57,7 @@ def read_questions(path: str | Path) -> list[Question]:
     return questions
 
 
-def _questions(path: Path, content: Any) -> Iterator[Question]:
+def _questions(path: Path, content: Any, labelled: bool) -> Iterator[Question]:
     articles = _part(content, "data", list, str(path))
     for at, article in enumerate(articles):
         paragraphs = _part(article, "paragraphs", list, f"{path}, article {at}")
@@ -64,13 +65,13 @@ def _questions(path: Path, content: Any) -> Iterator[Question]:
             place = f"{path}, article {at}, paragraph {number}"
             context = _part(paragraph, "context", str, place)
             for asked in _part(paragraph, "qas", list, place):
-                yield _question(asked, context, place)
+                yield _question(asked, context, place, labelled)
 
 
-def _question(asked: Any, context: str, place: str) -> Question:
+def _question(asked: Any, context: str, place: str, labelled: bool) -> Question:
     name = _part(asked, "id", str, place)
     place = f"{place}, question {name}"
-    given = _part(asked, "answers", list, place)
+    given = _part(asked, "answers", list, place) if labelled or "answers" in asked else []
     if given and asked.get("is_impossible", False):
         raise DataError(f"{place}: is_impossible, and has {len(given)} answers")
     texts = tuple(_part(answer, "text", str, place) for answer in given)

@@ -87,7 +87,8 @@ def span_features(
         if room <= stride:
             raise DataError(
                 f"question {question.id} has {len(words)} tokens: {max_length} leave {room} for "
-                f"the context, expected more than the stride {stride}; raise max_length"
+                f"the context, expected more than the stride {stride}; shorten the question, or "
+                "train with a larger --max_seq_length"
             )
         for start, stop in windows(len(ids), room, stride):
             row, boundary = tokenizer.pair(words, ids[start:stop])

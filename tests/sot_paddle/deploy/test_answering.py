@@ -85,6 +85,24 @@ def test_lines_from_stdin_are_answered(files, monkeypatch, capsys):
     assert [one["id"] for one in found] == ["0", "1"]
 
 
+def test_a_file_without_answers_is_answered(files, tmp_path, capsys):
+    """Whoever asks need not know; a question too long is named by its number in the file."""
+    content = json.loads(files[2].read_text())
+    asked = [qa for article in content["data"] for p in article["paragraphs"] for qa in p["qas"]]
+    for question in asked:
+        del question["answers"]
+    place = tmp_path / "asked.json"
+    place.write_text(json.dumps(content))
+    assert predict_command.run_command([str(files[1]), str(place)]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    wanted = expected(files[0], files[2])
+    assert {one["id"]: one["answer"] for one in found} == {n: a.text for n, a in wanted.items()}
+    asked[3]["question"] *= 9
+    place.write_text(json.dumps(content))
+    assert predict_command.run_command([str(files[1]), str(place), "--batch-size", "2"]) == 2
+    assert "question 3 has" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "flags", "message"),
     [

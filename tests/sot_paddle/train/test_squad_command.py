@@ -84,7 +84,7 @@ def test_the_development_set_is_read_once_an_evaluation(
         (("--do_train", "--train_file", ""), "SQuAD train needs --train_file"),
         (("--do_predict",), "holds a trained head: give --do_train"),
         (("--do_train", "--fp16", "--bf16"), "fp16 and bf16 exclude each other"),
-        (("--do_train", "--max_seq_length", "9"), "raise max_length"),
+        (("--do_train", "--max_seq_length", "9"), "train with a larger --max_seq_length"),
         (("--do_train", "--max_seq_length", "99", "--train_file", "no"), "asked for 99: lower --"),
     ],
 )
