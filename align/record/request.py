@@ -152,8 +152,14 @@ class Request:
     def notes(self) -> list[str]:
         """What the reader of the report has to know about the request."""
         count = len(self.batches or ())
-        said = f"{count} batches for {self.steps} steps: they are used again from the first"
-        return [said] if 0 < count < self.steps * self.accumulate else []
+        again = f"{count} batches for {self.steps} steps: they are used again from the first"
+        found = [again] if 0 < count < self.steps * self.accumulate else []
+        if self.dropout == "off" and (self.train or self.steps):
+            found.append(
+                "dropout is off in training mode, so what drops, and how often, is not compared: "
+                "dropout='exchange' compares it"
+            )
+        return found
 
     def batch(self, number: int) -> Request:
         """The request with the inputs and labels of a training batch, counted from 0."""
