@@ -228,6 +228,16 @@ def is_array(value: Any) -> bool:
     return isinstance(value, (np.ndarray, np.generic))
 
 
+def unvaried(inputs: Any) -> list[str]:
+    """A note for each input of whole numbers that holds one value (a mask that masks nothing)."""
+    held = [(path, np.asarray(array)) for path, array in leaves(inputs, is_array)]
+    return [
+        f"input {path} is {array.flat[0]} everywhere: what another value does is not compared"
+        for path, array in held
+        if array.size > 1 and array.dtype.kind in "iub" and array.min() == array.max()
+    ]
+
+
 def cast(value: Any, dtype: str, rounded: str) -> Any:
     """Floating arrays of a structure rounded and cast; whole numbers and flags as they are.
 

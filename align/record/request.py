@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from align.record.arrays import cast, is_array, leaves, pick
+from align.record.arrays import cast, is_array, leaves, pick, unvaried
 from align.record.results import LOW_PRECISION
 
 LOSSES = ("cross_entropy", "mse")
@@ -151,9 +151,9 @@ class Request:
     @property
     def notes(self) -> list[str]:
         """What the reader of the report has to know about the request."""
-        count = len(self.batches or ())
-        again = f"{count} batches for {self.steps} steps: they are used again from the first"
-        found = [again] if 0 < count < self.steps * self.accumulate else []
+        count, found = len(self.batches or ()), unvaried(self.inputs)
+        if 0 < count < self.steps * self.accumulate:
+            found.append(f"{count} batches for {self.steps} steps: they are used again from the first")
         if self.dropout == "off" and (self.train or self.steps):
             found.append(
                 "dropout is off in training mode, so what drops, and how often, is not compared: "

@@ -89,3 +89,31 @@ def test_training_without_dropout_is_noted() -> None:
         found = align.compare(theirs, ours, INPUTS, dtype="float64", **options)
         assert found.passed == (options.get("dropout") is None)
         assert any(told in note for note in found.notes) == (options == {"train": True})
+
+
+class Masked(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.layer(x) * mask[:, None]
+
+
+class Unmasked(paddle.nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = paddle.nn.Linear(4, 3)
+
+    def forward(self, x: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+        return self.layer(x)
+
+
+def test_a_mask_that_masks_nothing_is_noted() -> None:
+    told = "input mask is 1 everywhere: what another value does is not compared"
+    found = align.compare(Masked, Unmasked, {"x": INPUTS, "mask": np.ones(5, np.int64)})
+    assert found.passed
+    assert told in found.notes
+    found = align.compare(Masked, Unmasked, {"x": INPUTS, "mask": np.array([1, 1, 1, 0, 0])})
+    assert not found.passed
+    assert told not in found.notes
