@@ -153,12 +153,10 @@ class Request:
         """What the reader of the report has to know about the request."""
         count, found = len(self.batches or ()), unvaried(self.inputs)
         if 0 < count < self.steps * self.accumulate:
-            found.append(f"{count} batches for {self.steps} steps: they are used again from the first")
+            again = "they are used again from the first"
+            found.append(f"{count} batches for {self.steps} steps: {again}")
         if self.dropout == "off" and (self.train or self.steps):
-            found.append(
-                "dropout is off in training mode, so what drops, and how often, is not compared: "
-                "dropout='exchange' compares it"
-            )
+            found.append("dropout is off in training mode; dropout='exchange' compares what drops")
         return found
 
     def batch(self, number: int) -> Request:
