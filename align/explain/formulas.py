@@ -38,6 +38,9 @@ ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "leaky ReLU (slope 0.01)": lambda x: np.where(x > 0, x, 0.01 * x),
     "leaky ReLU (slope 0.2)": lambda x: np.where(x > 0, x, 0.2 * x),
     "ELU": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0.0))),
+    "SELU": lambda x: (
+        1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(np.minimum(x, 0.0)))
+    ),
     "SiLU": lambda x: x * sigmoid(x),
     "Mish": lambda x: x * np.tanh(softplus(x)),
     "tanh": np.tanh,

@@ -17,7 +17,8 @@ from align.frameworks.swapping import modules_of, set_to
 from align.record.run_report import shown
 
 _ACTIVATIONS = (
-    "gelu relu silu swish tanh sigmoid elu leaky_relu relu6 hardswish hardsigmoid mish softplus"
+    "gelu relu silu swish tanh sigmoid elu selu leaky_relu relu6 hardswish hardsigmoid mish "
+    "softplus"
 )
 _FUNCTIONS = (
     "softmax log_softmax where concat stack split chunk unbind transpose reshape flatten mean sum "

@@ -91,13 +91,12 @@ class Table:
 
     def module(self, name: str) -> tuple[bool, str | None]:
         """Whether a row speaks of a module, and the Paddle module it names."""
-        for rows in (self.modules, self.rows):
-            found = self._find(rows, name)
-            if found is not None:
-                self.used.add(found[0])
-                value = found[2](found[1]) if isinstance(found[1], str) else None
-                return True, value
-        return False, None
+        found = self._find({**self.modules, **self.rows, **self.modules}, name)
+        if found is None:
+            return False, None
+        key, value, filled = found
+        self.used.add(key)
+        return True, filled(value) if isinstance(value, str) else None
 
     def ignored(self, name: str, side: str) -> str | None:
         """The reason to leave a tensor out, None when it is not left out."""

@@ -16,6 +16,7 @@ from align.explain.arrays.array_edits import listed
 from align.explain.calls.layer_words import unequal
 from align.explain.experiment import (
     EXPLAINED,
+    SAME,
     Edits,
     close_to,
     first_cause,
@@ -161,7 +162,7 @@ def _odd(a: np.ndarray, b: np.ndarray, inputs: Sequence[Leaf], near: float) -> E
         for axis, n in enumerate(x.shape)
     }
     factor = scale(a, b)
-    if factor:
+    if factor and abs(factor - 1) > SAME:
         told = named_factor(factor, lengths) or "a scale is missing, doubled, squared"
         yield f"is {factor:.6g} x the reference: perhaps {told}", factor * b
     for axis in (i for i in range(a.ndim) if a.ndim > 1 and a.shape[i] > 1):
@@ -171,7 +172,8 @@ def _odd(a: np.ndarray, b: np.ndarray, inputs: Sequence[Leaf], near: float) -> E
             f"each index of axis {axis} has a factor of its own ({listed(factor.ravel())}): "
             "perhaps a count of padded positions, a norm, a trace"
         )
-        yield says, factor * b
+        if np.abs(factor - 1).max() > SAME:
+            yield says, factor * b
     for name, mask in inputs:
         flags = mask.dtype.kind in "iub" or is_mask(mask)
         if not (flags and mask.ndim == 2 and a.ndim > 1 and a.shape[:2] == mask.shape):

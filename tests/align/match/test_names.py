@@ -206,6 +206,15 @@ def test_a_table_in_yaml_with_sections(tmp_path) -> None:
     assert any("not used" in note for note in result.notes)
 
 
+def test_a_row_for_a_layer_counts_beside_a_module_row_for_what_is_around_it() -> None:
+    theirs = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(6, 6))))
+    ours = nn.Sequential(("a", nn.Sequential(("b", nn.Sequential(nn.Linear(6, 6))))))
+    table = {"map": {"0.0": "a.b"}, "modules": {"0": "a"}}
+    result = outcome(theirs, ours, weights=table)
+    assert result.passed, str(result)
+    assert not result.torch_only
+
+
 def test_a_table_needs_no_map() -> None:
     theirs, ours = torch.nn.Linear(6, 6), nn.Linear(6, 6)
     theirs.register_buffer("scale", torch.ones(1))

@@ -90,6 +90,16 @@ FAULTS = {
         "no fault of the port: Paddle's interpolate holds its places in float32",
         IMAGES,
     ),
+    "a constant in float32": (
+        T.hardsigmoid,
+        lambda x: F.hardsigmoid(x, slope=1 / 6),
+        "no fault of the port: Paddle's hardsigmoid holds its constants in float32",
+    ),
+    "two constants in float32": (
+        T.selu,
+        F.selu,
+        "no fault of the port: Paddle's selu holds its constants in float32",
+    ),
     "places between": (
         lambda x: T.interpolate(x, size=(11, 13), mode="bilinear", align_corners=False),
         lambda x: F.interpolate(x, size=(11, 13), mode="bilinear", align_corners=False),
