@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils import rnn
 
 from align.frameworks import masks_torch
 from align.frameworks.factories import own_loss, unpack
@@ -102,11 +103,46 @@ def needs_gradient(value: torch.Tensor) -> bool:
 
 
 def hook(module: torch.nn.Module, before: Callable, after: Callable) -> contextlib.ExitStack:
-    """Register both hooks; they are removed when what is returned is closed."""
+    """Register both hooks; they are removed when what is returned is closed.
+
+    Of packed sequences, which Paddle does not have, the hook behind gets the padded tensor, without
+    a gradient, and the one before nothing: other numbers may stand in the padding there.
+    """
+    first = getattr(module, "batch_first", True)
+
+    def entering(own: Any, args: tuple, kwargs: dict) -> Any:
+        bare = replace((args, kwargs), _is_packed, lambda _, packed: _Kept(packed))
+        made = before(own, *bare)
+        return made and replace(made, lambda one: isinstance(one, _Kept), lambda _, one: one.packed)
+
+    def leaving(own: Any, args: tuple, kwargs: dict, output: Any) -> Any:
+        packed = dict(leaves(output, _is_packed))
+        padded = replace(output, _is_packed, lambda _, one: _padded(one, first))
+        made = after(own, args, kwargs, padded)
+        return replace(made, is_tensor, lambda at, one: packed.get(at, one))
+
     held = contextlib.ExitStack()
-    held.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
-    held.callback(module.register_forward_hook(after, with_kwargs=True).remove)
+    held.callback(module.register_forward_pre_hook(entering, with_kwargs=True).remove)
+    held.callback(module.register_forward_hook(leaving, with_kwargs=True).remove)
     return held
+
+
+class _Kept:
+    """A packed sequence in which no tensor is looked for."""
+
+    def __init__(self, packed: rnn.PackedSequence) -> None:
+        self.packed = packed
+
+
+def _is_packed(value: Any) -> bool:
+    return isinstance(value, rnn.PackedSequence)
+
+
+def _padded(packed: rnn.PackedSequence, first: bool) -> torch.Tensor:
+    """A copy with zeros behind the ends, marked as such."""
+    made = rnn.pad_packed_sequence(packed, first)[0].detach()
+    made.padded = True
+    return made
 
 
 def modules(model: torch.nn.Module) -> dict[str, torch.nn.Module]:

@@ -177,6 +177,8 @@ class BackwardIsolation(Isolation):
         for label, (path, value), tensor in pairs:
             if value.dtype.kind != "f" or tuple(tensor.shape) != value.shape:
                 continue
+            if path in call.padded:
+                continue
             gradient = call.grad_outputs.get(path)
             if gradient is not None:
                 piece.seeds.append(gradient)

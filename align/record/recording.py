@@ -35,6 +35,7 @@ class Call:
         inputs: the same of the arguments, only when they were asked for.
         grad_outputs: gradient of the loss with respect to each output, by path.
         grad_inputs: the same for the inputs, through this call only.
+        padded: paths of outputs that PyTorch packs: their gradient is of no tensor of Paddle's.
         others: what else the model itself returned, path and type; no array of it is kept.
     """
 
@@ -45,6 +46,7 @@ class Call:
     inputs: Sequence[Leaf] = field(default_factory=LazyLeaves)
     grad_outputs: Mapping[str, np.ndarray] = field(default_factory=Lazy)
     grad_inputs: Mapping[str, np.ndarray] = field(default_factory=Lazy)
+    padded: list[str] = field(default_factory=list)
     others: Sequence[str] = ()
 
     @property
@@ -167,6 +169,7 @@ class Recorder:
             # deep: what the module itself still does with its output is not the output's gradient
             own = tensor.clone() if self.deep or id(tensor) in given else tensor
             call.outputs.hold(path, self._put(own))
+            call.padded += [path] * hasattr(tensor, "padded")
             if self.side.needs_gradient(own):
                 own.register_hook(lambda g: self._arrived(call, path, g))
                 if self.tripled == call.key:

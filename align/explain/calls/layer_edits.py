@@ -74,6 +74,12 @@ def inputs(bench: Bench) -> Iterator[Change]:
         count = f"{len(tensors)} tensors, PyTorch's {len(bench.partner.inputs)}"
         says = f"a state or a mask in Paddle only: its layer is given {count}"
         yield f"{says}: with the first alone it agrees", _first_alone(bench)
+    if bench.partner is not None and bench.partner.padded:
+        ends = _lengths(bench)
+        says = f"sequence_length: PyTorch's layer is given packed sequences of the lengths {ends}"
+        lengths = {"sequence_length": paddle.to_tensor(ends)}
+        changed = attributes(bench, given=lambda own: (own[0], own[1] | lengths))
+        yield f"{says}; with these it agrees", changed
     for i, (path, tensor) in enumerate(wide):
         yield CENTRED, _given(bench, path, tensor - tensor.mean(-1, keepdim=True))
         for what, move in MOVES.items():
@@ -98,6 +104,13 @@ def _moved(layer: Any, name: str, move: Callable[[paddle.Tensor], paddle.Tensor]
 
 def _first_alone(bench: Bench) -> AbstractContextManager:
     return attributes(bench, given=lambda own: (own[0][:1], {}))
+
+
+def _lengths(bench: Bench) -> list[int]:
+    """Of the sequences that PyTorch packs: it leaves zeros behind their ends."""
+    padded = dict(bench.partner.outputs)[bench.partner.padded[0]]
+    steps = 0 if getattr(bench.layer, "time_major", False) else 1
+    return (padded != 0).any(-1).sum(steps).tolist()
 
 
 def _given(bench: Bench, path: str, tensor: paddle.Tensor) -> AbstractContextManager:
