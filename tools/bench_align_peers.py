@@ -42,6 +42,7 @@ from align.pair import runs
 from align.pair.any_pair import AnyPair, Setup
 from align.processes import Failure, TaskBatch, outcomes
 from align.record.arrays import leaves
+from align.record.recording import loss_of, run_model
 
 _EPILOG = """\
 install PaDiff into a folder of its own:
@@ -136,7 +137,7 @@ def _checks(plan: Scene, build: Callable) -> Iterator[tuple[str, list[Arrays]]]:
     given = plan.cast(DTYPE, DTYPE)
     with on_torch.default_dtype(DTYPE), on_paddle.default_dtype(DTYPE):
         models = zip((on_torch, on_paddle), build(False), strict=True)
-        both = [(f, f.call(model, given)[0]) for f, model in models]
+        both = [(f, run_model(f, model, given)[0]) for f, model in models]
         tensors = [
             [(f, t) for _, t in leaves(output, f.is_tensor) if f.numpy(t).dtype.kind == "f"]
             for f, output in both
@@ -146,7 +147,7 @@ def _checks(plan: Scene, build: Callable) -> Iterator[tuple[str, list[Arrays]]]:
         if plan.metric is not None:
             yield "metric", [_metrics(plan, i, *one[0]) for i, one in enumerate(tensors)]
         if plan.loss is not None:
-            losses = (f.numpy(f.loss_of(plan, output, DTYPE, DTYPE)) for f, output in both)
+            losses = (f.numpy(loss_of(f, plan, output, DTYPE, DTYPE)) for f, output in both)
             yield "loss", [{"loss": np.atleast_1d(loss)} for loss in losses]
     if plan.schedule is not None:
         count = min(plan.schedule_steps, RATES)
@@ -278,7 +279,7 @@ def _training(plan: Scene, *models: Any) -> dict[str, Any]:
     """Loss functions and optimizers, Paddle's first, where the scene has them."""
 
     def loss(framework: Any) -> Any:
-        return lambda output: framework.loss_of(plan, output, DTYPE, DTYPE)
+        return lambda output: loss_of(framework, plan, output, DTYPE, DTYPE)
 
     def stepper(framework: Any, model: Any) -> Any:
         optimizer, scheduler = framework.make_optimizer(plan, model)[:2]

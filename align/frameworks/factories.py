@@ -1,4 +1,4 @@
-"""What a user's loss and optimizer factory may return, brought to one form.
+"""What a user's optimizer factory may return, brought to one form.
 
 A factory takes the model and returns the optimizer, ``(optimizer, scheduler)``,
 ``(optimizer, scheduler, before_step)`` or ``(optimizer, scheduler, before_step, average)``.
@@ -17,28 +17,6 @@ FORMS = "the optimizer, (optimizer, scheduler), or also before_step and a moving
 
 AVERAGE = "_align_moving_average"
 """Attribute of an optimizer that holds the moving average that goes with it."""
-
-
-def own_loss(function: Callable, output: Any, labels: Any, kind: type, side: str) -> Any:
-    """What a user's loss makes of an output, and of its labels unless they are None.
-
-    Args:
-        function: of (output) or (output, labels).
-        output: of the side's model.
-        labels: as the side's tensor.
-        kind: the tensors of the framework.
-        side: its name.
-
-    Raises:
-        ValueError: no tensor.
-    """
-    made = function(output) if labels is None else function(output, labels)
-    if not isinstance(made, kind):
-        raise ValueError(
-            f"loss: the {side} function returned a {type(made).__name__}, expected one tensor of "
-            "the framework (a number has no gradient; of several losses return the sum)"
-        )
-    return made
 
 
 def unpack(made: Any, model: Any) -> tuple[Any, Any]:
@@ -76,23 +54,27 @@ def unpack(made: Any, model: Any) -> tuple[Any, Any]:
                 f"optimizer factory: before_step is a {type(before).__name__}, expected a "
                 "callable of the model"
             )
-        _hook(optimizer, "pre", lambda: before(model))
+        around_steps(optimizer, "pre", lambda: before(model))
     if average is not None:
         if not all(callable(getattr(average, name, None)) for name in ("update", "arrays")):
             raise ValueError(
                 f"optimizer factory: its moving average is a {type(average).__name__} without "
                 "update() and arrays()"
             )
-        _hook(optimizer, "post", average.update)
+        around_steps(optimizer, "post", average.update)
         setattr(optimizer, AVERAGE, average)
     return optimizer, scheduler
 
 
-def _hook(optimizer: Any, when: str, call: Callable[[], Any]) -> None:
+def around_steps(optimizer: Any, when: str, call: Callable[[], Any]) -> None:
     """Run ``call`` before ("pre") or after ("post") every step of this optimizer."""
     register = getattr(optimizer, f"register_step_{when}_hook", None)  # PyTorch has, Paddle not
     if register is not None:
-        register(lambda *_: _silent(call))
+
+        def silent(*_: Any) -> None:
+            call()  # whose result would replace the arguments of the step
+
+        register(silent)
         return
     step = optimizer.step
 
@@ -105,8 +87,3 @@ def _hook(optimizer: Any, when: str, call: Callable[[], Any]) -> None:
         return made
 
     optimizer.step = stepped
-
-
-def _silent(call: Callable[[], Any]) -> None:
-    """Run a hook whose result would otherwise replace the arguments of the step."""
-    call()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest import mock
@@ -15,28 +14,24 @@ import paddle
 from paddle import _C_ops
 
 from align.frameworks import masks_paddle
-from align.frameworks.factories import own_loss, unpack
+from align.frameworks.factories import unpack
 from align.record.arrays import (
     Arrays,
     Entry,
-    cast,
     held_dtype,
-    is_array,
     is_low,
-    leaves,
     once,
-    output_weights,
     qualified_types,
-    replace,
 )
 from align.record.recording import ROOT
 from align.record.request import Request
 from align.record.run_report import builders_recorded
 
 FUNCTIONAL = paddle.nn.functional
+is_floating = paddle.is_floating_point
 dropout_exchanged = masks_paddle.dropout_exchanged
 
-NAME = "Paddle"
+NAME, MODEL = "Paddle", "Paddle layer"
 _MOMENT = re.compile(
     r"(?P<parameter>.+)_"
     r"(?P<kind>moment1|moment2|moment2_max|velocity|mean_square|_avg_squared_grad)_\d+"
@@ -239,45 +234,7 @@ def set_mode(model: paddle.nn.Layer, train: bool) -> None:
         layer.dropout = layer.trained_dropout if train else 0.0
 
 
-def call(model: paddle.nn.Layer, inputs: Any) -> tuple[Any, dict[str, paddle.Tensor]]:
-    """Run the model; also returns the floating inputs, which collect gradients."""
-    watched: dict[str, paddle.Tensor] = {}
-
-    def feed(path: str, array: np.ndarray) -> paddle.Tensor:
-        value = tensor(np.asarray(array))
-        if not paddle.is_floating_point(value):
-            return value
-        value.stop_gradient = False
-        watched[path] = value
-        return value.clone()  # not a leaf: the model may write into it
-
-    fed = replace(inputs, is_array, feed)
-    with warnings.catch_warnings():  # PADDLE: batch norm announces its running statistics
-        warnings.filterwarnings("ignore", "When training, we now always track")
-        output = model(**fed) if isinstance(fed, Mapping) else model(*fed)
-    return output, watched
-
-
-def loss_of(plan: Request, output: Any, dtype: str, rounded: str) -> paddle.Tensor:
-    """The plan's loss of an output."""
-    labels = plan.labels
-    if labels is not None:
-        labels = tensor(cast(np.asarray(labels), dtype, rounded))
-    if isinstance(plan.loss, (tuple, list)):
-        return own_loss(plan.loss[1], output, labels, paddle.Tensor, NAME)
-    floats = [v for _, v in leaves(output, is_tensor) if paddle.is_floating_point(v)]
-    if not floats:
-        raise ValueError("the Paddle layer returns no floating tensor")
-    if plan.loss is None:
-        weights = (output_weights(v.shape, i, plan.seed) for i, v in enumerate(floats))
-        factors = (tensor(cast(w, dtype, rounded)) for w in weights)
-        return sum((v * w).sum() for v, w in zip(floats, factors, strict=True))
-    if plan.loss == "mse":
-        return paddle.nn.functional.mse_loss(floats[0], labels)
-    return _cross_entropy(floats[0], labels)
-
-
-def _cross_entropy(scores: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+def cross_entropy(scores: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
     """PyTorch's mean cross entropy: classes on axis 1, the mean over the labels that count.
 
     PADDLE: the mean divides by all labels, ignored ones (-100) included.

@@ -13,27 +13,24 @@ import torch
 from torch.nn.utils import rnn
 
 from align.frameworks import masks_torch
-from align.frameworks.factories import own_loss, unpack
+from align.frameworks.factories import unpack
 from align.record.arrays import (
     Arrays,
     Entry,
-    cast,
     held_dtype,
-    is_array,
     is_low,
-    leaves,
     once,
-    output_weights,
     qualified_types,
-    replace,
 )
 from align.record.recording import ROOT
 from align.record.request import Request
 
 FUNCTIONAL = torch.nn.functional
+cross_entropy = FUNCTIONAL.cross_entropy
+is_floating = torch.is_floating_point
 dropout_exchanged = masks_torch.dropout_exchanged
 
-NAME = "PyTorch"
+NAME, MODEL = "PyTorch", "PyTorch module"
 MOMENTS = {
     "exp_avg": "moment1",
     "exp_avg_sq": "moment2",
@@ -238,42 +235,6 @@ def generators() -> list[Any]:
         states += torch.cuda.get_rng_state_all()
     _, words, *rest = np.random.get_state()
     return [*(one.tolist() for one in states), random.getstate(), words.tolist(), rest]
-
-
-def call(model: torch.nn.Module, inputs: Any) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Run the model; also returns the floating inputs, which collect gradients."""
-    watched: dict[str, torch.Tensor] = {}
-
-    def feed(path: str, array: np.ndarray) -> torch.Tensor:
-        value = tensor(np.asarray(array))
-        if not value.is_floating_point():
-            return value
-        watched[path] = value.requires_grad_(True)
-        return value.clone()  # not a leaf: the model may write into it
-
-    fed = replace(inputs, is_array, feed)
-    output = model(**fed) if isinstance(fed, Mapping) else model(*fed)
-    return output, watched
-
-
-def loss_of(plan: Request, output: Any, dtype: str, rounded: str) -> torch.Tensor:
-    """The plan's loss of an output."""
-    labels = plan.labels
-    if labels is not None:
-        labels = tensor(cast(np.asarray(labels), dtype, rounded))
-    if isinstance(plan.loss, (tuple, list)):
-        return own_loss(plan.loss[0], output, labels, torch.Tensor, NAME)
-    floats = [v for _, v in leaves(output, is_tensor) if v.is_floating_point()]
-    if not floats:
-        raise ValueError("the PyTorch module returns no floating tensor")
-    if plan.loss is None:
-        weights = (output_weights(v.shape, i, plan.seed) for i, v in enumerate(floats))
-        factors = (tensor(cast(w, dtype, rounded)) for w in weights)
-        return sum((v * w).sum() for v, w in zip(floats, factors, strict=True))
-    functional = torch.nn.functional
-    if plan.loss == "mse":
-        return functional.mse_loss(floats[0], labels)
-    return functional.cross_entropy(floats[0], labels)
 
 
 def clear(model: torch.nn.Module) -> None:

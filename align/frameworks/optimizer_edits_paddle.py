@@ -15,6 +15,7 @@ import numpy as np
 import paddle
 
 from align.frameworks import stepping_paddle as stepping
+from align.frameworks.factories import around_steps
 from align.frameworks.object_options import Option, options
 from align.frameworks.on_paddle import view
 
@@ -83,7 +84,7 @@ def put_decays(optimizer: Any, model: paddle.nn.Layer, decays: Mapping[str, Deca
                 factor = float(p.optimize_attr.get("learning_rate", 1.0))
                 p.set_value(p * (1.0 - float(optimizer.get_lr()) * factor * straight))
 
-    _ahead(optimizer, decay)
+    around_steps(optimizer, "pre", decay)
 
 
 def put_members(optimizer: Any, model: paddle.nn.Layer, names: set[str]) -> None:
@@ -144,18 +145,7 @@ def put_gradients(
         for name, gradient in treat(moving).items():
             stepping.give(known[name], gradient)
 
-    _ahead(optimizer, change)
-
-
-def _ahead(optimizer: Any, work: Callable[[], None]) -> None:
-    """Run something before every step."""
-    step = optimizer.step
-
-    def stepped() -> None:
-        work()
-        step()
-
-    optimizer.step = stepped
+    around_steps(optimizer, "pre", change)
 
 
 def another(optimizer: Any, kind: str) -> Any | None:

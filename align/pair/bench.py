@@ -20,7 +20,7 @@ from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.pair.isolation import Guilty, Isolation
 from align.record.arrays import Arrays, leaves, replace
-from align.record.recording import ROOT, Call
+from align.record.recording import ROOT, Call, run_model
 
 
 class Bench(Isolation):
@@ -158,7 +158,7 @@ class Bench(Isolation):
 
     def _call_model(self) -> None:
         dtype = self.judge.dtype
-        on_paddle.call(self.model, self.pair.plan.cast(dtype, dtype))
+        run_model(on_paddle, self.model, self.pair.plan.cast(dtype, dtype))
 
     def trial(self, change: AbstractContextManager | None = None) -> list[Guilty] | None:
         """What is wrong with the layer under a change; None when it cannot run."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from align.judge.judging import alike, compare_outputs
 from align.record.arrays import Leaf, leaves, pair_leaves, replace
-from align.record.recording import ROOT, Call
+from align.record.recording import ROOT, Call, run_model
 from align.record.request import Request
 from align.record.results import Comparison
 
@@ -90,7 +90,7 @@ class Isolation:
         before = self.side.state(self.model)
         try:
             with self.hooked(), self.side.default_dtype(self.judge.dtype):
-                self.side.call(self.model, plan.cast(self.judge.dtype, self.judge.dtype))
+                run_model(self.side, self.model, plan.cast(self.judge.dtype, self.judge.dtype))
         finally:
             self.side.load(self.model, before)
         return self

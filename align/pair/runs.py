@@ -21,7 +21,7 @@ import numpy as np
 from align.frameworks.factories import AVERAGE
 from align.frameworks.masks import Masks
 from align.record.arrays import TrainingRun, is_array, replace, rounded_state
-from align.record.recording import Recorder, Recording, one_loss
+from align.record.recording import Recorder, Recording, loss_of, one_loss, run_model
 from align.record.request import Request
 from align.record.stored_arrays import Lazy, Store, by_kind, settle
 
@@ -115,7 +115,7 @@ def passed(
         held = stack.enter_context(Recorder(side, model, deep=deep, tripled=tripled, only=only))
         stack.enter_context(moves or contextlib.nullcontext())
         pools = stack.enter_context(side.average_pools())
-        output, watched = side.call(model, inputs)
+        output, watched = run_model(side, model, inputs)
         loss = one_loss(side, plan, output, dtype, rounded)
         if backward:
             side.backward(loss)
@@ -183,8 +183,8 @@ def descend(
                 batch = plan.batch(number)
                 fed = moved(batch.cast(dtype, rounded), moves)
                 with dropout_mode(side, model, True, masks, number):
-                    output, _ = side.call(model if caller is None else caller, fed)
-                    loss = side.loss_of(batch, output, dtype, rounded)
+                    output, _ = run_model(side, model if caller is None else caller, fed)
+                    loss = loss_of(side, batch, output, dtype, rounded)
                     side.backward(loss / share if share > 1 else loss)
                 total += float(side.numpy(loss))
             between(step)

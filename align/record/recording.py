@@ -11,13 +11,23 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from align.record.arrays import Arrays, Leaf, is_container, leaves, replace
+from align.record.arrays import (
+    Arrays,
+    Leaf,
+    cast,
+    is_array,
+    is_container,
+    leaves,
+    output_weights,
+    replace,
+)
 from align.record.stored_arrays import Lazy, LazyLeaves, Reader, Store
 
 ROOT = "(model)"
@@ -200,14 +210,14 @@ def one_loss(side: Any, *given: Any) -> Any:
 
     Args:
         side: `on_torch` or `on_paddle`.
-        given: what its `loss_of` takes.
+        given: what `loss_of` takes beside it.
 
     Raises:
         ValueError: it cannot be computed, or is several numbers; `BadLoss` of Paddle.
     """
     kind = BadLoss if side.NAME == "Paddle" else ValueError
     try:
-        loss = side.loss_of(*given)
+        loss = loss_of(side, *given)
     except (LookupError, RuntimeError, TypeError, ValueError) as error:
         said = str(error).strip().partition("\n")[0]
         if said.startswith("loss: "):
@@ -217,3 +227,64 @@ def one_loss(side: Any, *given: Any) -> Any:
         shape = tuple(loss.shape)
         raise kind(f"loss: {side.NAME}'s has the shape {shape}, expected its mean or its sum")
     return loss
+
+
+def loss_of(side: Any, plan: Any, output: Any, dtype: str, rounded: str) -> Any:
+    """The plan's loss of an output.
+
+    Args:
+        side: `on_torch` or `on_paddle`.
+        plan: the request, or what takes its place: loss, labels and seed.
+        output: of the side's model.
+        dtype: precision of the run.
+        rounded: precision of the pair.
+
+    Raises:
+        ValueError: the user's function returns no tensor, or the model no floating one.
+    """
+    labels = plan.labels
+    if labels is not None:
+        labels = side.tensor(cast(np.asarray(labels), dtype, rounded))
+    if isinstance(plan.loss, (tuple, list)):
+        function = plan.loss[side.NAME == "Paddle"]
+        made = function(output) if labels is None else function(output, labels)
+        if not side.is_tensor(made):
+            raise ValueError(
+                f"loss: the {side.NAME} function returned a {type(made).__name__}, expected one "
+                "tensor of the framework (a number has no gradient; of several losses return the "
+                "sum)"
+            )
+        return made
+    floats = [v for _, v in leaves(output, side.is_tensor) if side.is_floating(v)]
+    if not floats:
+        raise ValueError(f"the {side.MODEL} returns no floating tensor")
+    if plan.loss is None:
+        weights = (output_weights(v.shape, i, plan.seed) for i, v in enumerate(floats))
+        factors = (side.tensor(cast(w, dtype, rounded)) for w in weights)
+        return sum((v * w).sum() for v, w in zip(floats, factors, strict=True))
+    function = side.FUNCTIONAL.mse_loss if plan.loss == "mse" else side.cross_entropy
+    return function(floats[0], labels)
+
+
+def run_model(side: Any, model: Any, inputs: Any) -> tuple[Any, dict[str, Any]]:
+    """Run a model; also returns the floating inputs, which collect gradients.
+
+    Args:
+        side: `on_torch` or `on_paddle`.
+        model: of the side.
+        inputs: arrays, nested as the model takes them.
+    """
+    watched: dict[str, Any] = {}
+
+    def feed(path: str, array: Any) -> Any:
+        array = np.asarray(array)
+        if array.dtype.kind != "f":
+            return side.tensor(array)
+        watched[path] = side.leaf(array)
+        return watched[path].clone()  # not a leaf: the model may write into it
+
+    fed = replace(inputs, is_array, feed)
+    with warnings.catch_warnings():  # PADDLE: batch norm announces its running statistics
+        warnings.filterwarnings("ignore", "When training, we now always track")
+        output = model(**fed) if isinstance(fed, Mapping) else model(*fed)
+    return output, watched

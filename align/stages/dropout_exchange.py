@@ -20,6 +20,7 @@ from align.judge import bounds
 from align.judge.comparator import compare_arrays, compare_mappings
 from align.pair.any_pair import AnyPair
 from align.record.arrays import leaves, pair_leaves
+from align.record.recording import run_model
 from align.record.results import Comparison, Divergence, StepResult, Tolerance
 from align.stages.stages import judged_control
 
@@ -83,7 +84,7 @@ def exchanged(pair: AnyPair) -> tuple[StepResult, list[Divergence]]:
 def _forward(pair: AnyPair, side: Any, model: Any, masks: Masks) -> _Pass:
     dtype = pair.dtype
     with side.default_dtype(dtype), side.dropout_exchanged(side, masks, model, 0):
-        output, _ = side.call(model, pair.plan.cast(dtype, dtype))
+        output, _ = run_model(side, model, pair.plan.cast(dtype, dtype))
     found = leaves(output, side.is_tensor)
     if not found:
         raise ValueError(f"the {side.NAME} model returns no tensor")

@@ -24,7 +24,7 @@ from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.record.arrays import Arrays, output_weights, replace
 from align.record.moved_run import MovedRun
-from align.record.recording import ROOT
+from align.record.recording import ROOT, loss_of, run_model
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.run_report import place_of, source_of
 from align.stages.stages import judged_control
@@ -112,7 +112,7 @@ class _LossJudge:
             return leaf[path].clone()
 
         with side.default_dtype(dtype), moves or contextlib.nullcontext():
-            value = side.loss_of(self.plan, self._output(side, feed), dtype, self.dtype)
+            value = loss_of(side, self.plan, self._output(side, feed), dtype, self.dtype)
             side.backward(_scalar(side, value, self.plan.seed))
         gradients = {p: side.numpy(t.grad) for p, t in leaf.items() if t.grad is not None}
         return LossRun(side.numpy(value), gradients, side.stamp(value))
@@ -146,7 +146,7 @@ class _LossJudge:
 
         model = build()
         with side.default_dtype(self.dtype), runs.dropout_mode(side, model, train, None):
-            output, _ = side.call(model, self.plan.cast(self.dtype, self.dtype))
+            output, _ = run_model(side, model, self.plan.cast(self.dtype, self.dtype))
         build()  # puts back what the run has moved (running statistics)
         return output
 

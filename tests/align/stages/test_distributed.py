@@ -21,6 +21,7 @@ from align.pair import launching, runs, slice_passes
 from align.pair.any_pair import AnyPair, Setup
 from align.record import batch_slices
 from align.record.batch_slices import Shares
+from align.record.recording import loss_of, run_model
 from align.record.request import Request
 from align.stages import distributed
 
@@ -104,8 +105,8 @@ def emulated(pair: AnyPair, fault: str = "") -> Shares:
     losses = []
     for index in range(2):
         plan = batch_slices.cut(pair.plan, 2, index)
-        output, _ = on_paddle.call(pair.model, plan.cast("float64", "float64"))
-        losses.append([float(on_paddle.loss_of(plan, output, "float64", "float64"))])
+        output, _ = run_model(on_paddle, pair.model, plan.cast("float64", "float64"))
+        losses.append([float(loss_of(on_paddle, plan, output, "float64", "float64"))])
     model = pair.our_model(True)
     optimizer, _ = on_paddle.make_optimizer(pair.plan, model)
     for name, value in on_paddle.named(model).items():
