@@ -31,6 +31,7 @@ _HEADERS: Mapping[str, str] = {
     "qnli": "index\tquestion\tsentence\tlabel",
     "rte": "index\tsentence1\tsentence2\tlabel",
     "wnli": "index\tsentence1\tsentence2\tlabel",
+    "ax": "index\tsentence1\tsentence2",
 }
 _ROWS: Mapping[str, Row] = {
     "cola": lambda i, a, b: ["gj04", str(i % 2), "*" if i % 2 == 0 else "", a],
@@ -42,16 +43,20 @@ _ROWS: Mapping[str, Row] = {
     "qnli": lambda i, a, b: [str(i), a, b, _ENTAILMENT[i % 2]],
     "rte": lambda i, a, b: [str(i), a, b, _ENTAILMENT[i % 2]],
     "wnli": lambda i, a, b: [str(i), a, b, str(i % 2)],
+    "ax": lambda i, a, b: [str(i + 5), a, b],  # its row numbers do not begin at 0
 }
-_DEV_FILES: Mapping[str, tuple[str, ...]] = {"mnli": ("dev_matched.tsv", "dev_mismatched.tsv")}
+_FILES: Mapping[str, tuple[str, ...]] = {
+    "mnli": ("train.tsv", "dev_matched.tsv", "dev_mismatched.tsv"),
+    "ax": ("diagnostic.tsv",),
+}
 
 
 def write_fixture(folder: Path, task: str, sentences: Sequence[str]) -> Path:
-    """Write ``train.tsv`` and the dev file of a task.
+    """Write ``train.tsv`` and the dev file of a task; of AX, the diagnostic set, its one file.
 
     Args:
         folder: created; receives the files.
-        task: lower-case name of one of the nine tasks.
+        task: lower-case name of one of the nine tasks, or ``ax``.
         sentences: texts; consecutive ones make the pairs.
 
     Returns:
@@ -65,27 +70,8 @@ def write_fixture(folder: Path, task: str, sentences: Sequence[str]) -> Path:
     header = [_HEADERS[task]] if task in _HEADERS else []
     encoding = "utf-8-sig" if task == "mrpc" else "utf-8"
     ends = "\r\n" if task in ("rte", "qnli") else "\n"
-    for name in ("train.tsv", *_DEV_FILES.get(task, ("dev.tsv",))):
+    for name in _FILES.get(task, ("train.tsv", "dev.tsv")):
         (folder / name).write_text(
             "\n".join([*header, *lines]) + "\n", encoding=encoding, newline=ends
         )
-    return folder
-
-
-def write_diagnostic(folder: Path, sentences: Sequence[str]) -> Path:
-    """Write AX, the diagnostic set, as ``diagnostic.tsv``; its row numbers do not begin at 0.
-
-    Args:
-        folder: created; receives the file.
-        sentences: texts; consecutive ones make the pairs.
-
-    Returns:
-        The folder.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = [_clean(text) for text in sentences]
-    pairs = zip(texts, texts[1:] + texts[:1], strict=True)
-    lines = [f"{i + 5}\t{a}\t{b}" for i, (a, b) in enumerate(pairs)]
-    text = "\n".join(["index\tsentence1\tsentence2", *lines]) + "\n"
-    (folder / "diagnostic.tsv").write_text(text, encoding="utf-8")
     return folder

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from align.cases.both_sides import BothSides, Setting
-from align.cases.sides.glue_fixtures import write_diagnostic
+from align.cases.sides.glue_fixtures import write_fixture
 from align.record.arrays import Arrays
 from sot_paddle.data.cache import tokenize_split
 from sot_paddle.data.predictions import write_predictions
@@ -29,7 +29,7 @@ def diagnostic(setting: Setting, *, max_length: int) -> BothSides:
         max_length: tokens of a row at most; some rows are cut.
     """
     context = setting.context
-    folder = write_diagnostic(setting.folder() / "MNLI", context.texts)
+    folder = write_fixture(setting.folder() / "MNLI", "ax", context.texts)
     features = tokenize_split(folder, _TASK, _SPLIT, context.tokenizer(max_length=max_length))
     classes = np.random.default_rng(3).integers(0, 3, len(features))
     ours = _rows(features) | _file(setting.folder() / "ours", features.indices, classes)
