@@ -150,11 +150,9 @@ def _is_array_like(value: Any) -> bool:
 
 
 def _to_numpy(value: Any, key: str, side: str) -> np.ndarray:
-    if on_torch.is_tensor(value):
-        return on_torch.numpy(value.float() if "bfloat16" in str(value.dtype) else value)
-    if on_paddle.is_tensor(value):
-        low = "bfloat16" in str(value.dtype)
-        return on_paddle.numpy(value.astype("float32") if low else value)
+    for framework in (on_torch, on_paddle):
+        if framework.is_tensor(value):
+            return framework.numpy(value)
     try:
         array = np.asarray(value)
     except ValueError as error:

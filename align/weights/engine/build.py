@@ -30,7 +30,7 @@ from align.weights.engine.registry import LAYOUTS, find_table, recognise, refere
 from align.weights.engine.transforms import KINDS
 from sot_paddle.config import some
 
-__all__ = ["LAYOUTS", "build_plan", "plan_with"]
+__all__ = ["LAYOUTS", "build_plan"]
 
 
 def build_plan(
@@ -63,30 +63,8 @@ def build_plan(
             missing, doubly mapped or of a wrong shape (named); a head or token embedding that
             the model or the layout cannot have.
     """
-    return plan_with(
-        find_table(layout, model),
-        layout,
-        model,
-        {name: tuple(shape) for name, shape in shapes.items()},
-        reverse=reverse,
-        config=config or {},
-        prefix=prefix,
-        encoder_only=encoder_only,
-    )
-
-
-def plan_with(
-    table: Layout,
-    layout: str,
-    model: str,
-    shapes: Mapping[str, tuple[int, ...]],
-    *,
-    reverse: bool,
-    config: Mapping[str, object],
-    prefix: str | None,
-    encoder_only: bool,
-) -> ConversionPlan:
-    """:func:`build_plan` for a table that need not be registered."""
+    table, config = find_table(layout, model), config or {}
+    shapes = {name: tuple(shape) for name, shape in shapes.items()}
     file = TableFile(table, shapes, reverse, config)
     head = choose_head(file, model)
     rows = table.heads.get(head)

@@ -1,13 +1,14 @@
 """Plans: names, heads, shapes, bijection, and every refusal by name."""
 
 import re
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from align import weights
 from align.weights import LAYOUTS, Layout, Row, build_plan
-from align.weights.engine.build import plan_with
+from align.weights.engine import build
 from align.weights.engine.layout import HeadTable
 from tests.align.weights.converted import assert_comes_back
 
@@ -83,8 +84,8 @@ def test_a_table_that_forgets_a_square_transpose_is_seen_by_value(hf_shapes, ran
 
 
 def plan(table: Layout, shapes, *, reverse: bool = False):
-    options = {"config": {}, "prefix": None, "encoder_only": False}
-    return plan_with(table, "planted", "bert_base", shapes, reverse=reverse, **options)
+    with mock.patch.object(build, "find_table", return_value=table):
+        return build_plan("planted", "bert_base", shapes, reverse=reverse)
 
 
 @pytest.mark.parametrize(
