@@ -19,8 +19,10 @@ from align.record.arrays import (
     Entry,
     held_dtype,
     is_low,
+    leaves,
     once,
     qualified_types,
+    replace,
 )
 from align.record.recording import ROOT
 from align.record.request import Request
