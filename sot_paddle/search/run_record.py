@@ -88,9 +88,9 @@ def require_same(path: Path, asked: Mapping[str, Any], words: Sequence[str] = ()
 
 
 def _config_files(words: Sequence[str]) -> list[str]:
-    """The files that ``--config FILE`` and ``--config=FILE`` name."""
+    """The files that ``--config FILE``, ``--config=FILE`` and ``-c FILE`` name."""
     named = [word.removeprefix("--config=") for word in words if word.startswith("--config=")]
-    return named + [file for word, file in itertools.pairwise(words) if word == "--config"]
+    return named + [file for word, file in itertools.pairwise(words) if word in ("-c", "--config")]
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -107,7 +107,7 @@ def check_arguments(arguments: Sequence[str], also: Sequence[str] = ()) -> None:
         ValueError: naming the first such option.
     """
     previous = ""
-    for argument in arguments:
+    for argument in ("--config" if word == "-c" else word for word in arguments):
         assigned = previous == "--set" or argument.startswith("--set=")
         text = argument.removeprefix("--set=") if assigned else argument
         name = text.removeprefix("--").split("=", 1)[0].replace("-", "_")

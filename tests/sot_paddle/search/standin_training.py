@@ -17,7 +17,7 @@ from sot_paddle.train import folder_lock
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--output_dir", type=Path)
-parser.add_argument("--config", type=Path)
+parser.add_argument("-c", "--config", type=Path)
 parser.add_argument("--set", action="append", default=[], dest="assigned")
 parser.add_argument("--steps", type=int, default=3)
 parser.add_argument("--seconds", type=float, default=0.0)  # of each step

@@ -58,12 +58,13 @@ def test_finished_runs_are_not_repeated_and_seeds_may_be_added(bench, tmp_path):
     assert log.stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("shared", [(), ("--config={}",), ("--config", "{}"), ("-c", "{}")])
 def test_a_file_of_options_that_has_changed_is_refused(bench, tmp_path, capsys, shared):
     """Runs of the old and of the new content would be averaged as one configuration."""
     out, file = tmp_path / "out", tmp_path / "first.yaml"
     file.write_text("x: 0.2\n", encoding="utf-8")
-    words, training = (["word=red"], (f"--config={file}",)) if shared else ([file], ())
+    words = ["word=red"] if shared else [file]
+    training = tuple(word.format(file) for word in shared)
     assert run_command(sweep(out, "--a", *words, "--seeds", 1, training=training), bench.tools) == 0
     again = sweep(out, "--a", *words, "--seeds", "1,2", training=training)
     file.write_text("x: 0.6\n", encoding="utf-8")
@@ -106,6 +107,7 @@ def test_a_killed_sweep_goes_on_where_it_was(bench, tmp_path):
         (("--a", "seed=1", "--seeds", "1"), (), "seed is each run's own"),
         (("--a", "x=1", "--seeds", "1"), ("--seed", 3), "seed is each run's own"),
         (("--a", "README.md", "--seeds", "1"), ("--config", 3), "config is each run's own"),
+        (("--a", "README.md", "--seeds", "1"), ("-c", 3), "config is each run's own"),
         (("--a", "x=1", "--seeds", "1", "--confidence", 1), (), "--confidence must be between"),
         (("--a", "x=1", "--seeds", "1"), ("--refuse",), "a, seed 1: train_glue: the stand-in"),
         (("--a", "x=1", "--seeds", "1", "--metric", "f1"), (), "a, seed 1: no score 'f1'; it has"),
