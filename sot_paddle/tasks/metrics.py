@@ -33,6 +33,7 @@ def glue_metrics(task: str, predictions: np.ndarray, labels: np.ndarray) -> dict
         if key == "sts-b":
             if len(labels) < 2:  # which SciPy refuses
                 return dict.fromkeys(TASKS[key].metrics, float("nan"))
+            predictions, labels = predictions.astype("float64"), labels.astype("float64")
             pearson = float(stats.pearsonr(predictions, labels)[0])
             spearman = float(stats.spearmanr(predictions, labels)[0])
             return {"pearson": pearson, "spearmanr": spearman, "corr": (pearson + spearman) / 2}

@@ -54,7 +54,7 @@ def glue(setting: Setting, *, task: str) -> BothSides:
 
 
 def samples(task: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Predictions and labels: random, perfect, inverted, constant, a single row."""
+    """Predictions and labels: random, perfect, inverted, (nearly) constant, a single row."""
     rng = np.random.default_rng(5)
     if task == "sts-b":
         labels = np.round(rng.uniform(0, 5, 301), 1)
@@ -65,6 +65,7 @@ def samples(task: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
             "many ties": (np.round(predictions), labels),
             "inverted": (-labels, labels),
             "constant": (np.full(301, 2.5), labels),
+            "nearly constant": (np.float32(2.5 + 1e-6 * predictions), np.float32(labels)),
             "one row": (predictions[:1], labels[:1]),
             "two rows": (predictions[1:3], labels[1:3]),
         }

@@ -45,3 +45,12 @@ def test_a_single_row_has_no_correlation_and_is_no_error() -> None:
     found = glue_metrics("sts-b", np.array([2.5]), np.array([1.0]))
     assert tuple(found) == TASKS["sts-b"].metrics
     assert all(math.isnan(value) for value in found.values())
+
+
+def test_scores_that_hardly_differ_are_correlated_in_float64() -> None:
+    """SciPy computes in the type that it is given: float32 was off by 2e-4 here, with a warning."""
+    rng = np.random.default_rng(0)
+    labels = rng.uniform(0, 5, 300).astype(np.float32)
+    scores = (2.5 + 1e-6 * (labels + rng.normal(size=300))).astype(np.float32)
+    expected = np.corrcoef(scores.astype(np.float64), labels.astype(np.float64))[0, 1]
+    assert glue_metrics("sts-b", scores, labels)["pearson"] == pytest.approx(expected, rel=1e-12)
