@@ -254,6 +254,11 @@ class Steps:
             return
         result = outcome.timed(lambda: stages.backward(pair))
         pair.note_left_out("backward", pair.settling)
+        zero = [c.name for c in result.comparisons if c.passed and c.unit == "zero_scale"]
+        zero = [name for name in zero if not name.startswith("gradient at ")]
+        if zero:
+            told = "gradients so small beside the largest that they count as 0"
+            pair.judge.note(f"{told}: {some(zero)}")
         outcome.notes.extend(pair.judge.notes)
         wrong = bool(result.failures) and outcome.first_backward_divergence is None
         guilty = self.alone_backward(pair, result, wrong and not failed)

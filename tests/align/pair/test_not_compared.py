@@ -117,3 +117,27 @@ def test_a_mask_that_masks_nothing_is_noted() -> None:
     found = align.compare(Masked, Unmasked, {"x": INPUTS, "mask": np.array([1, 1, 1, 0, 0])})
     assert not found.passed
     assert told not in found.notes
+
+
+def test_gradients_that_count_as_zero_are_noted() -> None:
+    def theirs() -> torch.nn.Module:
+        parts = [part for _ in range(20) for part in (torch.nn.Linear(4, 4), torch.nn.Sigmoid())]
+        return torch.nn.Sequential(*parts)
+
+    class Cut(paddle.nn.Sequential):
+        """The first layer is never trained."""
+
+        def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+            for i, layer in enumerate(self):
+                x = layer(x)
+                x = 0 * x + x.detach() if i == 1 else x
+            return x
+
+    def ours() -> paddle.nn.Layer:
+        parts = [part for _ in range(20) for part in (paddle.nn.Linear(4, 4), paddle.nn.Sigmoid())]
+        return Cut(*parts)
+
+    found = align.compare(theirs, ours, INPUTS, dtype="float64")
+    assert found.passed
+    (note,) = (n for n in found.notes if n.startswith("gradients so small beside the largest"))
+    assert "0.weight" in note
