@@ -62,10 +62,12 @@ def first_forward(
 
 
 def _structural(first: Comparison) -> tuple[str, str]:
-    """Place and cause of "(tied parameters: a, b)", "(trainable parameters: a)" and outputs."""
+    """Place and cause of "(tied parameters: a, b)", "(trainable parameters: a)", "(inputs: a)"."""
     title, _, names = first.name.strip("()").partition(": ")
     if first.name == OUTPUTS:
         return ROOT, first.hint
+    if title == "inputs":
+        return ROOT, f"changed in place in Paddle, not in PyTorch: input {names}"
     owner = names.split(", ")[0].rpartition(".")[0] or ROOT
     if title == "tied parameters":
         return owner, f"one tensor on one side, several on the other: {names}"

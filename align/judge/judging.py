@@ -121,8 +121,8 @@ class Judge:
     def _structure(self) -> list[Comparison]:
         tied, trained = self.weights.differing()
         return [
-            _flags("tied parameters", tied),
-            _flags("trainable parameters", trained),
+            flags("tied parameters", tied),
+            flags("trainable parameters", trained),
         ]
 
     def each_gradient(
@@ -394,7 +394,7 @@ def largest(arrays: Iterable[np.ndarray]) -> float:
     return max([size for size in sizes if np.isfinite(size)], default=0.0) or 1.0
 
 
-def _flags(title: str, wrong: list[str]) -> Comparison:
+def flags(title: str, wrong: list[str]) -> Comparison:
     """One exact comparison that names what differs."""
     name = f"({title}{': ' + ', '.join(wrong) if wrong else ''})"
     return compare_arrays(name, np.asarray([len(wrong)]), np.asarray([0]), bounds.EXACT)

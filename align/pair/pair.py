@@ -13,7 +13,7 @@ import numpy as np
 from align.judge import bounds
 from align.judge.bounds import Settling
 from align.judge.drift import FIRST, Sample, Track, driven_by_rounding
-from align.judge.judging import Judge, largest_gradient
+from align.judge.judging import Judge, flags, largest_gradient
 from align.judge.noise_band import Kinds, NoiseBand
 from align.judge.rate_curves import Curve
 from align.match.mapping import WeightMapping, to_paddle
@@ -134,6 +134,9 @@ class Pair:
                 self.judge.note(f"{side} returns beside tensors, not compared: {some(others)}")
         yield from self.judge.each_tap(ours, self.reference, self.oracle, only)
         yield from self.judge.buffers(ours, self.reference, self.oracle)
+        written = [path for path in ours.written if path not in self.reference.written]
+        if written:
+            yield flags("inputs", written)
 
     def gradients(self, ours: Recording) -> Iterator[Comparison]:
         """The loss and every gradient by their floors."""

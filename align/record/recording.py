@@ -82,6 +82,7 @@ class Recording:
         state: what is not trained (running statistics) after the pass, by canonical name.
         stamp: which framework computed the loss, read off the tensor.
         pooled: an average pool of Paddle's ran.
+        written: the inputs that the model has changed in place.
         store: keeps the arrays.
     """
 
@@ -93,6 +94,7 @@ class Recording:
     state: Arrays = field(default_factory=dict)
     stamp: Mapping[str, Any] = field(default_factory=dict)
     pooled: bool = False
+    written: list[str] = field(default_factory=list)
     store: Store = field(default_factory=Store)
 
     def counts(self) -> dict[str, int]:
@@ -139,6 +141,7 @@ class Recorder:
         self._stack: list[Call] = []
         self._seen: dict[str, int] = {}
         self._hooks = contextlib.ExitStack()
+        self._given: list[Leaf] = []
 
     def __enter__(self) -> Recorder:
         for module in self._modules:
@@ -153,6 +156,8 @@ class Recorder:
         self._seen[name] = self._seen.get(name, 0) + 1
         call = Call(name, self._seen[name], self._stack[-1].key if self._stack else "")
         self._stack.append(call)
+        if name == ROOT:
+            self._given = self._arrays(args, kwargs)
         if not self.deep:
             return None
 
@@ -167,6 +172,11 @@ class Recorder:
             return own
 
         return replace((args, kwargs), self.side.is_tensor, watch)
+
+    def _arrays(self, *given: Any) -> list[Leaf]:
+        """Copies of the tensors that a call was given, by position or by keyword."""
+        found = leaves(given, self.side.is_tensor)
+        return [(path.partition(".")[2], self.side.numpy(tensor)) for path, tensor in found]
 
     def _put(self, tensor: Any) -> Reader:
         return self.recording.store.put(self.side.numpy(tensor))
@@ -188,6 +198,12 @@ class Recorder:
 
         changed = replace(output, self.side.is_tensor, watch)
         if call.name == ROOT:
+            left = dict(self._arrays(args, kwargs))
+            self.recording.written = [
+                path
+                for path, a in self._given
+                if not np.array_equal(a, left.get(path, a), equal_nan=True)
+            ]
             call.others = [
                 f"{path} ({type(value).__name__})".strip()
                 for path, value in leaves(output, lambda one: not is_container(one))

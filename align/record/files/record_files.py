@@ -68,6 +68,7 @@ def write_recording(recording: Recording, folder: Path) -> None:
             record[part] = {name: writer.add(title + name, a) for name, a in arrays.items()}
     record["backward_order"] = [list(at) for at in recording.backward_order]
     record["stamp"], record["pooled"] = dict(recording.stamp), recording.pooled
+    record["written"] = recording.written
     write_json(folder / RECORD, record)
 
 
@@ -136,6 +137,7 @@ def read_recording(folder: Folder, prefix: str) -> Recording:
     found.state = held.many(field_of(record, "state", dict, where))
     found.stamp = field_of(record, "stamp", dict, where)
     found.pooled = field_of(record, "pooled", bool, where)
+    found.written = field_of(record, "written", list, where)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import paddle
 import torch
 
 import align
+from align.commands import dump_comparing
 from align.record.arrays import pair_leaves
+from align.stages import dumping
 
 INPUTS = np.random.default_rng(2).normal(size=(5, 4))
 
@@ -85,3 +88,41 @@ def test_names_that_both_have_are_paired_first() -> None:
     assert pair_leaves(theirs, own) == ([("a", "a", "d"), ("c", "c", "c")], ["b"], [])
     nested, flat = [(n, n) for n in ("0.0", "0.1", "1")], [(n, n) for n in ("0", "1", "2")]
     assert [b for _, _, b in pair_leaves(nested, flat)[0]] == ["0", "1", "2"]
+
+
+class Filled(torch.nn.Module):
+    """Takes unknown ids for 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Embedding(6, 4)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.layer(torch.where(ids < 0, 0, ids))
+
+
+class FilledPort(paddle.nn.Layer):
+    def __init__(self, *, writes: bool) -> None:
+        super().__init__()
+        self.layer, self.writes = paddle.nn.Embedding(6, 4), writes
+
+    def forward(self, ids: paddle.Tensor) -> paddle.Tensor:
+        known = ids if self.writes else ids.clone()
+        known[known < 0] = 0
+        return self.layer(known)
+
+
+def test_an_input_that_the_port_changes_in_place_is_found(tmp_path: Path) -> None:
+    ids = np.array([[1, -1, 3], [5, 0, 2]])
+    told = "changed in place in Paddle, not in PyTorch: input ids"
+    for writes in (False, True):
+        given = {"torch_module": Filled, "paddle_layer": lambda w=writes: FilledPort(writes=w)}
+        given["inputs"] = {"ids": ids}
+        found = align.compare(**given)
+        theirs = dumping.dump(dumping.request("torch", given), tmp_path / f"torch {writes}")
+        asked = dumping.request("paddle", given, other=theirs)
+        ours = dumping.dump(asked, tmp_path / f"paddle {writes}")
+        recorded = dump_comparing.judge(dump_comparing.pair_up(theirs, ours), ["float64"])
+        for one in (found, recorded):
+            assert one.passed != writes, str(one)
+            assert one.root is None if not writes else one.root.cause == told
