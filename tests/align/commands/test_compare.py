@@ -396,6 +396,27 @@ def test_a_tensor_cut_at_another_place_accuses_who_cut_it(cut, lengths) -> None:
     assert f"pool is given a tensor of shape {lengths}" in result.root.cause
 
 
+def test_a_layer_that_hands_a_wrong_length_on_is_not_wrong() -> None:
+    class Theirs(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.expert = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Linear(8, 6))
+
+        def forward(self, x):
+            return self.expert(x[2:]).sum(0)
+
+    class Ours(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.expert = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 6))
+
+        def forward(self, x):
+            return self.expert(x[1:]).sum(0)
+
+    result = align.compare(Theirs, Ours, RNG.normal(size=(5, 6)))
+    assert [one.place for one in result.guilty] == ["(model)"]
+
+
 def test_a_port_that_cuts_elsewhere_is_right() -> None:
     result = align.compare(TorchWords(), Words(slice(0, None), 1), IDS, inject=True)
     assert result.passed, result
