@@ -32,6 +32,7 @@ is_floating = paddle.is_floating_point
 dropout_exchanged = masks_paddle.dropout_exchanged
 
 NAME, MODEL = "Paddle", "Paddle layer"
+_CELLS = paddle.nn.LSTMCell, paddle.nn.GRUCell, paddle.nn.SimpleRNNCell
 _MOMENT = re.compile(
     r"(?P<parameter>.+)_"
     r"(?P<kind>moment1|moment2|moment2_max|velocity|mean_square|_avg_squared_grad)_\d+"
@@ -111,9 +112,16 @@ def pull(tensors: list[paddle.Tensor], gradients: list[np.ndarray]) -> None:
 
 def hook(layer: paddle.nn.Layer, before: Callable, after: Callable) -> contextlib.ExitStack:
     """Register both hooks; they are removed when what is returned is closed."""
+
+    def leaving(own: paddle.nn.Layer, args: tuple, kwargs: dict, output: Any) -> Any:
+        if not isinstance(own, _CELLS):
+            return after(own, args, kwargs, output)
+        made = after(own, args, kwargs, output[1])  # PADDLE: the output, then it in the state
+        return made if made is None else (made if is_tensor(made) else made[0], made)
+
     held = contextlib.ExitStack()
     held.callback(layer.register_forward_pre_hook(before, with_kwargs=True).remove)
-    held.callback(layer.register_forward_post_hook(after, with_kwargs=True).remove)
+    held.callback(layer.register_forward_post_hook(leaving, with_kwargs=True).remove)
     return held
 
 
@@ -311,23 +319,16 @@ def make_optimizer(plan: Request, model: paddle.nn.Layer) -> tuple[Any, Any]:
     """The plan's optimizer and scheduler (None without)."""
     if not isinstance(plan.optimizer, Mapping):
         return unpack(plan.optimizer[1](model), model)
-    given = plan.optimizer
-    trained = [p for p in model.parameters() if not p.stop_gradient]
+    given, trained = plan.optimizer, [p for p in model.parameters() if not p.stop_gradient]
     if given["name"] == "sgd":
-        shared = {"learning_rate": given["lr"], "parameters": trained}
-        if given["weight_decay"]:
-            shared["weight_decay"] = given["weight_decay"]
+        decay = given["weight_decay"] or None
+        shared = {"learning_rate": given["lr"], "parameters": trained, "weight_decay": decay}
         if given["momentum"]:
             return paddle.optimizer.Momentum(momentum=given["momentum"], **shared), None
         return paddle.optimizer.SGD(**shared), None
-    return paddle.optimizer.AdamW(
-        learning_rate=given["lr"],
-        beta1=given["beta1"],
-        beta2=given["beta2"],
-        epsilon=given["eps"],
-        parameters=trained,
-        weight_decay=given["weight_decay"],
-    ), None
+    names = {"lr": "learning_rate", "eps": "epsilon"}
+    options = {names.get(name, name): value for name, value in given.items() if name != "name"}
+    return paddle.optimizer.AdamW(parameters=trained, **options), None
 
 
 def rate(optimizer: Any) -> float:

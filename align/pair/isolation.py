@@ -144,7 +144,7 @@ class Isolation:
                 caller.key,
                 comparison,
                 name,
-                list(self._inside(caller)),
+                list(self._inside(caller, reference)),
                 mine,
                 expected,
                 list(caller.unpaired),
@@ -214,10 +214,11 @@ class Isolation:
                     found[path] = equal[0]
         return found
 
-    def _inside(self, frame: _Frame) -> list[Leaf]:
+    def _inside(self, frame: _Frame, before: Call | None = None) -> list[Leaf]:
         """What the caller had at hand in the reference: its inputs and its layers' outputs.
 
-        For a layer without a partner, what the layer around it had.
+        For a layer without a partner, what the layer around it had; of an argument, what was there
+        before the call that gets it.
         """
         paired = [one for one in (*self._stack, frame) if one.reference is not None]
         if not paired:
@@ -225,6 +226,8 @@ class Isolation:
         frame = paired[-1]
         held = [(f"input {path.partition('.')[2]}", a) for path, a in frame.reference.inputs]
         for call in self.recording.calls.values():
+            if call is before:
+                break
             if self._around(call) == frame.reference.key:
                 held += [(f"output of {call.key}", a) for _, a in call.outputs]
         return [(name, array) for name, array in held if array.dtype.kind in "fiub" and array.size]

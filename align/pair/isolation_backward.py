@@ -172,9 +172,10 @@ class BackwardIsolation(Isolation):
             return None
         caller = next((one for one in reversed(self._pieces) if one.reference), None)
         tensors = leaves(output, self.side.is_tensor)
-        pairs, _, _ = pair_leaves([(p, (p, a)) for p, a in call.outputs], tensors)
-        changed: dict[int, Any] = {}
-        for label, (path, value), tensor in pairs:
+        named = ([(path, (path, held)) for path, held in side] for side in (call.outputs, tensors))
+        pairs, _, _ = pair_leaves(*named)
+        changed: dict[str, Any] = {}
+        for label, (path, value), (own_path, tensor) in pairs:
             if value.dtype.kind != "f" or tuple(tensor.shape) != value.shape:
                 continue
             if path in call.padded:
@@ -187,7 +188,7 @@ class BackwardIsolation(Isolation):
                     piece.ends.append((tensor, gradient * factor))
             if not alike(self.side.numpy(tensor), value, self._rule):
                 self.forward_wrong.add(piece.key)
-            leaf = changed[id(tensor)] = self.side.leaf(value)
+            leaf = changed[own_path] = self.side.leaf(value)
             if caller is not None:
                 name = f"gradient at {piece.key}[{label}]" if label else f"gradient at {piece.key}"
                 caller.starts.append((name, leaf, gradient, value))
@@ -197,7 +198,7 @@ class BackwardIsolation(Isolation):
         return replace(
             output,
             self.side.is_tensor,
-            lambda _, t: changed[id(t)].clone() if id(t) in changed else t,
+            lambda own_path, t: changed[own_path].clone() if own_path in changed else t,
         )
 
     def _pull(self, piece: _Piece) -> None:
@@ -208,7 +209,11 @@ class BackwardIsolation(Isolation):
             if gradient is not None and gradient.any():
                 ends.append((tensor, gradient))
         if ends:
-            self.side.pull([tensor for tensor, _ in ends], [gradient for _, gradient in ends])
+            totals: dict[int, tuple[Any, np.ndarray]] = {}  # a tensor may be returned twice
+            for tensor, gradient in ends:
+                held = totals.get(id(tensor))
+                totals[id(tensor)] = tensor, gradient if held is None else held[1] + gradient
+            self.side.pull(*(list(column) for column in zip(*totals.values(), strict=True)))
         for name, parameter in self._parameters.items():
             gradient = self.side.gradient(parameter)
             if gradient is not None:

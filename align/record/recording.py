@@ -167,7 +167,10 @@ class Recorder:
             call.inputs.hold(path, self._put(tensor))
             if not self.side.needs_gradient(tensor) or id(tensor) in same:
                 return same.get(id(tensor), tensor)
-            own = same[id(tensor)] = tensor.clone()
+            own = tensor.clone()
+            if not self.side.needs_gradient(own):  # no_grad() around the module
+                return tensor
+            same[id(tensor)] = own
             own.register_hook(lambda g: call.grad_inputs.hold(path, self._put(g)))
             return own
 

@@ -24,7 +24,7 @@ from align.pair import runs
 from align.pair.any_pair import AnyPair
 from align.record.arrays import Arrays, output_weights, replace
 from align.record.moved_run import MovedRun
-from align.record.recording import ROOT, loss_of, run_model
+from align.record.recording import ROOT, Call, loss_of, run_model
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
 from align.record.run_report import place_of, source_of
 from align.stages.stages import judged_control
@@ -77,6 +77,12 @@ class _LossJudge:
         self.dtype = pair.dtype
         self.outputs: Arrays = dict(pair.reference.calls[ROOT].outputs)
         self.floating = {p: a for p, a in self.outputs.items() if a.dtype.kind == "f"}
+        self._trained = {
+            name
+            for call in (pair.reference.calls[ROOT], pair.ours.calls[ROOT])
+            for path, name in self._names(call).items()
+            if path in call.grad_outputs
+        }
         self._structures: dict[str, Any] = {}
         self.reference = self.run(on_torch)
         self.oracle = None if self.dtype == "float64" else self.run(on_torch, "float64")
@@ -108,6 +114,8 @@ class _LossJudge:
             array = values[path]
             if array.dtype.kind != "f":
                 return side.tensor(array)
+            if path not in self._trained:  # both models hand it over without a graph
+                return side.tensor(array.astype(dtype))
             leaf[path] = side.leaf(array.astype(dtype))
             return leaf[path].clone()
 
@@ -122,10 +130,8 @@ class _LossJudge:
         if isinstance(self.plan.loss, str):
             return feed(next(iter(self.floating)))
         recording = self.pair.reference if side is on_torch else self.pair.ours
-        own = [path for path, _ in recording.calls[ROOT].outputs]
-        same = set(own) == set(self.outputs)  # else they belong together in their order
-        reference = dict(zip(own, own if same else self.outputs, strict=False))
-        if own == [""]:
+        reference = self._names(recording.calls[ROOT])
+        if list(reference) == [""]:
             return feed(reference[""])
         if side.NAME not in self._structures:
             self._structures[side.NAME] = self._structure(side)
@@ -134,6 +140,11 @@ class _LossJudge:
             side.is_tensor,
             lambda p, t: feed(reference[p]) if p in reference else t,
         )
+
+    def _names(self, call: Call) -> dict[str, str]:
+        """A side's paths of the output -> PyTorch's: the same ones, else in their order."""
+        own = [path for path, _ in call.outputs]
+        return dict(zip(own, own if set(own) == set(self.outputs) else self.outputs, strict=False))
 
     def _structure(self, side: Any) -> Any:
         """One run of the side's model, for the form of its output only."""
