@@ -168,9 +168,5 @@ def _first_bad(
 
 def _is_inside(inner: str, outer: str, recording: Recording) -> bool:
     """Whether the call ``inner`` ran inside the call ``outer``."""
-    key = recording.calls[inner].parent
-    while key:
-        if key == outer:
-            return True
-        key = recording.calls[key].parent if key in recording.calls else ""
-    return False
+    around = recording.around(recording.calls[inner])
+    return any(call.key == outer for call in around)

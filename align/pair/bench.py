@@ -84,16 +84,18 @@ class Bench(Isolation):
         moving = [
             call
             for call in self.recording.calls.values()
-            if not (call.inputs and call.outputs and _equal(call.inputs[0][1], call.outputs[0][1]))
+            if not (
+                call.inputs
+                and call.outputs
+                and np.array_equal(call.inputs[0][1], call.outputs[0][1])
+            )
         ]
         return set(names.values()) - {names.get(call.name, "") for call in moving}
 
     def _above(self, call: Call) -> str:
         """The nearest call around one of the reference's that is a layer on both sides."""
-        calls, above = self.recording.calls, call.parent
-        while above and not self._counts_as_layer(calls[above]):
-            above = calls[above].parent
-        return above
+        around = self.recording.around(call)
+        return next((one.key for one in around if self._counts_as_layer(one)), "")
 
     def _counts_as_layer(self, call: Call) -> bool:
         """Whether a module has a partner that is not just walked over (as a list of layers is)."""
@@ -187,16 +189,12 @@ class Bench(Isolation):
         return self.trial(change) == []
 
 
-def _equal(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.shape == b.shape and np.array_equal(a, b)
-
-
 def put_back(model: Any, state: Arrays) -> None:
     """Restore tensors that a trial may have given another shape as well as other values."""
     held = model.state_dict()
     for name, array in state.items():
         own = held[name]
-        if tuple(own.shape) != array.shape or not np.array_equal(on_paddle.numpy(own), array):
+        if not np.array_equal(on_paddle.numpy(own), array):
             with paddle.no_grad():
                 paddle.assign(on_paddle.tensor(array), output=own)
 

@@ -234,11 +234,8 @@ class Isolation:
 
     def _around(self, call: Call) -> str:
         """The nearest paired call of the reference around one; modules without a partner pass."""
-        names, calls = self.judge.modules.to_paddle, self.recording.calls
-        above = call.parent
-        while above and calls[above].name not in names:
-            above = calls[above].parent
-        return above
+        names = self.judge.modules.to_paddle
+        return next((one.key for one in self.recording.around(call) if one.name in names), "")
 
     def _after(self, layer: Any, args: tuple, kwargs: dict, output: Any) -> Any:
         frame = self._stack.pop()

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import math
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,6 +103,12 @@ class Recording:
         for call in self.calls.values():
             found[call.name] = found.get(call.name, 0) + 1
         return found
+
+    def around(self, call: Call) -> Iterator[Call]:
+        """The calls that one was made in, the nearest first."""
+        while call.parent in self.calls:
+            call = self.calls[call.parent]
+            yield call
 
     def with_output(self, key: str, at: int, array: np.ndarray | None) -> Recording:
         """The pass with another array (None: none) in place ``at`` of a call's output."""
