@@ -156,5 +156,5 @@ def mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:
     """Mean cross-entropy of logits (M, K), or mean squared error when K is 1; in float64."""
     logits = logits.astype(np.float64)
     if logits.shape[1] == 1:
-        return float(np.mean((logits[:, 0] - labels) ** 2))
+        return float(np.mean((logits.ravel() - labels) ** 2))
     return float(np.mean(-log_softmax(logits, axis=1)[np.arange(len(labels)), labels]))
