@@ -25,7 +25,7 @@ _OF_ANOTHER = {"onnx": ("model.json", "model.pdiparams"), "jit": (ONNX,)}
 """Runtime -> files of an export that it does not need."""
 RUNTIMES = ("auto", "onnx", "jit", "model")
 _DIGITS = 6
-"""Decimals of a probability or score."""
+"""Decimals of a probability."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def record(recipe: Recipe, logits: np.ndarray, *, logits_too: bool) -> dict[str,
         named = dict(zip(recipe.labels, shares, strict=True))
         found = {"label": recipe.labels[best], "probability": shares[best], "probabilities": named}
     else:
-        found = {"score": round(float(logits[0]), _DIGITS)}
+        found = {"score": float(f"{logits[0]:.9g}")}  # of any size: all digits of float32
     return found | ({"logits": [float(value) for value in logits]} if logits_too else {})
 
 

@@ -78,6 +78,8 @@ def test_what_a_record_says():
     )
     regression = Recipe("m", (), ("x",), TextRecipe("wordpiece", 9, "longest", True))
     assert record(regression, np.float32([2.5]), logits_too=False) == {"score": 2.5}
+    small = record(regression, np.float32([1.25e-8]), logits_too=False)["score"]
+    assert np.float32(small) == np.float32(1.25e-8)
 
 
 def test_a_broken_model_and_a_broken_image_stop_it(exports, tmp_path):
