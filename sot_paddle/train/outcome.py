@@ -63,7 +63,8 @@ def is_better(run: Run, value: float, best: float | None) -> bool:
 
 
 def load_trained(run: Run) -> bool:
-    """Without training: take the newest weights of the output folder, if there are any.
+    """Without training: take the newest weights of the output folder, if there are any; the best
+    ones where nothing is evaluated.
 
     Raises:
         ValueError: there are some, and all are damaged, or they are of other classes.
@@ -77,12 +78,13 @@ def load_trained(run: Run) -> bool:
             f"{there[-1]} is damaged, and {run.root} holds no other weights: train again, or "
             "choose another --output_dir to evaluate --model_name_or_path"
         )
-    config = read_object(whole[-1] / model_folder.CONFIG)
-    model_folder.require_classes(config, run.task.classes, whole[-1])
-    run.restore(whole[-1])
-    if whole[-1].name != run_folder.BEST:
-        run.result["step"] = int(whole[-1].name.removeprefix(checkpointing.PREFIX))
-    say(f"weights: {whole[-1]}")
+    chosen = whole[-1] if run.task.dev or whole[0].name != run_folder.BEST else whole[0]
+    config = read_object(chosen / model_folder.CONFIG)
+    model_folder.require_classes(config, run.task.classes, chosen)
+    run.restore(chosen)
+    if chosen.name != run_folder.BEST:
+        run.result["step"] = int(chosen.name.removeprefix(checkpointing.PREFIX))
+    say(f"weights: {chosen}")
     return True
 
 

@@ -97,6 +97,19 @@ def test_evaluation_and_prediction_of_a_trained_folder(tiny, finished, tmp_path,
     assert (other / "RTE.tsv").read_bytes() == (finished / "RTE.tsv").read_bytes()
 
 
+def test_a_trained_folder_alone_predicts_with_its_best_weights(tiny, tmp_path, tiny_files, capfd):
+    out = tmp_path / "out"
+    flags = tiny.command(out, "--max_steps", "4", "--save_steps", "1", "--eval_steps", "1")
+    assert text_command.run_command(flags, tiny_files.no_conversion) == 0
+    assert metrics(out)["best"]["step"] != "4"
+    best = (out / "RTE.tsv").read_bytes()
+    capfd.readouterr()
+    flags = [flag for flag in flags if flag not in ("--do_train", "--do_eval")]
+    assert text_command.run_command(flags, tiny_files.no_conversion) == 0
+    assert f"weights: {out / 'best'}" in capfd.readouterr().err
+    assert (out / "RTE.tsv").read_bytes() == best
+
+
 def test_weights_of_other_classes_are_not_evaluated(tiny, done, tmp_path, tiny_files, capfd):
     """As many classes under other names: every label and prediction would mean another one."""
     data = tmp_path / "own"
