@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -109,7 +110,11 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
     known = values.get(command.rest) or {}
     if rest and isinstance(known, dict):
         merged[command.rest] = {**known, **rest}
-    return build_record(command.record, merged, where=path or "")
+    try:
+        return build_record(command.record, merged)
+    except ValueError as error:
+        typed = {*flags, *pairs} & set(re.findall(r"\w+", str(error)))
+        raise ValueError(f"{path}: {error}" if path and not typed else str(error)) from error
 
 
 def typed_value(item: dataclasses.Field, text: Any, annotation: Any) -> Any:

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,19 @@ def test_yaml_is_strict(tmp_path):
     path.write_text("task_name: RTE\nseed: '3'\n", encoding="utf-8")
     with pytest.raises(ValueError, match="seed"):
         parse(["--config", str(path)])
+
+
+def test_only_what_a_file_says_is_told_of_the_file(tmp_path):
+    """The flag of the second line is wrong, not the file."""
+    known = (ROOT / "configs" / "glue" / "rte_bert_base_mgcrp.yaml").read_text(encoding="utf-8")
+    path = tmp_path / "a.yaml"
+    path.write_text(re.sub("^seed: .*$", "seed: -3", known, flags=re.M), encoding="utf-8")
+    with pytest.raises(ValueError, match=f"^{path}: seed must be at least 0, got -3$"):
+        parse(["--config", str(path), "--save_steps", "5"])
+    with pytest.raises(ValueError, match="^seed must be at least 0, got -4$"):
+        parse(["--config", str(path), "--seed", "-4"])
+    with pytest.raises(ValueError, match="^seed must be at least 0, got -5$"):
+        parse(["--config", str(path), "--set", "seed=-5"])
 
 
 def test_a_file_of_json_gives_the_same_options(tmp_path):
