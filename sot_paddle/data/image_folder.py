@@ -155,5 +155,5 @@ def check_class_count(classes: Iterable[str], num_classes: int, where: str | Pat
     if count != num_classes:
         raise DataError(
             f"{where}: expected {num_classes} classes, as the model has, got {count} class "
-            f"folders; use num_classes={count} or the model's own data set"
+            "folders; leave num_classes out, or name the model's own data set"
         )

@@ -82,7 +82,9 @@ class ImageTrainConfig(RunOptions):
     drop: float = option(0.0, "dropout", low=0)
     drop_path: float = option(0.1, "stochastic depth of the last block", low=0)
     loss_add: bool = option(False, "add the losses of both classifiers (fusion sum_loss)")
-    no_aug: bool = option(False, "resize and crop the centre instead of the next six")
+    no_aug: bool = option(
+        False, "resize and crop the centre: no flip, colours, RandAugment or erasing"
+    )
     scale: tuple[float, ...] = option((0.08, 1.0), "area share of the random crop", length=2)
     ratio: tuple[float, ...] = option(
         (0.75, 4.0 / 3.0), "aspect ratio of the random crop", length=2
