@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import paddle
 from scipy import optimize
 
@@ -71,7 +72,8 @@ def _root(own: float, miss: Callable[[float], float | None]) -> float | None:
             return a
         if (low < 0) == (high < 0):
             continue
-        found = optimize.brentq(lambda v: miss(v) or 0.0, a, b, xtol=1e-16, rtol=1e-10, maxiter=60)
+        fine = {"xtol": 1e-16, "rtol": 1e-10, "maxiter": 60}  # NaN, taken for 0, ends the search
+        found = optimize.brentq(lambda v: np.nan_to_num(miss(v) or 0.0), a, b, **fine)
         short = float(f"{found:.2g}")
         return short if abs(miss(short) or 0.0) <= abs(miss(found) or 0.0) + 1e-9 else found
     return None
