@@ -22,7 +22,7 @@ from align.judge.comparator import compare_mappings
 from align.judge.noise_band import Kinds, NoiseBand
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.record.arrays import Arrays, output_weights, replace
+from align.record.arrays import Arrays, output_weights, pair_leaves, replace
 from align.record.moved_run import MovedRun
 from align.record.recording import ROOT, Call, loss_of, run_model
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
@@ -142,9 +142,9 @@ class _LossJudge:
         )
 
     def _names(self, call: Call) -> dict[str, str]:
-        """A side's paths of the output -> PyTorch's: the same ones, else in their order."""
-        own = [path for path, _ in call.outputs]
-        return dict(zip(own, own if set(own) == set(self.outputs) else self.outputs, strict=False))
+        """A side's paths of the output -> PyTorch's, as the forward pass pairs them."""
+        pairs, _, _ = pair_leaves([(p, p) for p in self.outputs], [(p, p) for p, _ in call.outputs])
+        return {own: theirs for _, theirs, own in pairs}
 
     def _structure(self, side: Any) -> Any:
         """One run of the side's model, for the form of its output only."""

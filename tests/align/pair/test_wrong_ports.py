@@ -72,6 +72,22 @@ def test_an_output_under_the_name_of_another_one_is_found() -> None:
     assert found.first_divergence is not None, str(found)
 
 
+def test_a_loss_gets_the_outputs_as_they_are_paired() -> None:
+    class Turned(TwoPort):
+        def forward(self, x: paddle.Tensor) -> dict[str, paddle.Tensor]:
+            made = super().forward(x)
+            return {"aux": made["aux"], "logits": made["scores"]}
+
+    def theirs(made: Any) -> Any:
+        return made["scores"].pow(2).sum() + made["aux"].abs().sum()
+
+    def ours(made: Any) -> Any:
+        return made["logits"].pow(2).sum() + made["aux"].abs().sum()
+
+    found = align.compare(Two, lambda: Turned("scores", "aux"), INPUTS, loss=(theirs, ours))
+    assert found.passed, str(found)
+
+
 def test_an_order_of_outputs_that_the_default_loss_sees_is_told() -> None:
     class Turned(TwoPort):
         def forward(self, x: paddle.Tensor) -> dict[str, paddle.Tensor]:
