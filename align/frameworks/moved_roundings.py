@@ -81,7 +81,7 @@ class MovedRoundings(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Call the operator, then move what it rounded."""
-        if func in _KINKS and args[0].dtype is self._dtype:
+        if func in _KINKS and args[0].dtype in self._factors:
             self._meet(args[0], _KINKS[func] or _limits(*args))
         result = func(*args, **kwargs) if kwargs else func(*args)
         rounds = self._rounds.get(func)

@@ -108,7 +108,7 @@ class Judge:
                     continue
                 path = label or paths_of(call.outputs)[0]
                 name = f"{key}[{label}]" if label else key
-                o = None if judge is None else judge[path]
+                o = None if judge is None else np.asarray(judge[path], np.float64)
                 self._places[name] = "taps", f"{call.key}[{path}]"
                 comparison = compare_outputs(name, a, b, o, rule)
                 if comparison is not None:
@@ -142,7 +142,7 @@ class Judge:
         """
         order, expected, judged, own = self._gradient_taps(ours, reference, oracle)
         losses = ours.loss, reference.loss, bounds.TOLERANCES["forward", self.dtype]
-        exact = None if oracle is None else oracle.loss
+        exact = None if oracle is None else np.asarray(oracle.loss, np.float64)
         yield compare_arrays("loss", *losses, oracle=exact, zero_scale=scale)
         yield from each(own, expected, judged, rule, scale, order)
         judged = None if oracle is None else to_paddle(self.weights, oracle.gradients)
@@ -165,7 +165,7 @@ class Judge:
                     place[call.key, path] = name
                     if oracle is not None:
                         held = oracle.calls[call.key].grad_outputs
-                        judged.hold(name, functools.partial(held.__getitem__, path))
+                        judged.hold(name, lambda h=held, p=path: np.asarray(h[p], np.float64))
                 if ours_path in mine.grad_outputs:
                     own.hold(name, functools.partial(mine.grad_outputs.__getitem__, ours_path))
         absent = sorted(set(own) ^ set(expected))

@@ -22,7 +22,7 @@ from align.judge.comparator import compare_mappings
 from align.judge.noise_band import Kinds, NoiseBand
 from align.pair import runs
 from align.pair.any_pair import AnyPair
-from align.record.arrays import Arrays, output_weights, pair_leaves, replace
+from align.record.arrays import Arrays, cast, output_weights, pair_leaves, replace
 from align.record.moved_run import MovedRun
 from align.record.recording import ROOT, Call, loss_of, run_model
 from align.record.results import Comparison, ControlResult, Divergence, StepResult
@@ -163,7 +163,7 @@ class _LossJudge:
 
     def compare(self, ours: LossRun) -> list[Comparison]:
         """Judge the value, then the gradient of each output, by their floors."""
-        oracle = None if self.oracle is None else _named(self.oracle)
+        oracle = self.oracle and cast(_named(self.oracle), "float64", "float64")
         own, expected = _named(ours), _named(self.reference)
         value = compare_mappings(
             {LOSS: own.pop(LOSS)},

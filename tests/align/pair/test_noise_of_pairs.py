@@ -184,3 +184,39 @@ def test_a_wrong_epsilon_beside_float32_is_named():
     found = of_norms(eps=1e-3)
     assert [one.place for one in found.guilty] == ["1"]
     assert found.root.cause.startswith("eps: Paddle's layer has 0.001, PyTorch's 1e-06; with ")
+
+
+class Narrow(torch.nn.Module):
+    """A norm in float32, as most language models have one, and scores in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(6, 5), torch.nn.Linear(5, 3)
+
+    def forward(self, x):
+        made = self.first(x).float()
+        made = made * torch.rsqrt(made.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return self.last(made.type_as(x)).float()
+
+
+class NarrowPort(paddle.nn.Layer):
+    def __init__(self, eps) -> None:
+        super().__init__()
+        self.first, self.last = paddle.nn.Linear(6, 5), paddle.nn.Linear(5, 3)
+        self.eps = eps
+
+    def forward(self, x):
+        made = self.first(x).astype("float32")
+        made = made * paddle.rsqrt(made.pow(2).mean(-1, keepdim=True) + self.eps)
+        return self.last(made.astype(x.dtype)).astype("float32")
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", None])
+def test_what_a_model_computes_in_float32_is_judged_by_it_in_float64_too(loss):
+    data = np.random.default_rng(3).normal(size=(7, 6))
+    given = {"loss": loss, "labels": np.arange(7) % 3 if loss else None}
+    given |= {"optimizer": "adamw", "steps": 2}
+    found = align.compare(Narrow, lambda: NarrowPort(1e-6), data, **given)
+    assert found.passed, str(found)
+    found = align.compare(Narrow, lambda: NarrowPort(1e-3), data, **given)
+    assert (found.exit_code, found.root.step, found.root.place) == (1, "forward", "(model)")

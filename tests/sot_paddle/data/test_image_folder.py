@@ -107,5 +107,5 @@ def test_many_differences_are_counted_and_only_some_named(tmp_path: Path) -> Non
 
 def test_class_count() -> None:
     check_class_count("abc", 3, "set")
-    with pytest.raises(DataError, match="set: expected 5 classes.* got 3 .*; leave num_classes out"):
+    with pytest.raises(DataError, match=r"set: expected 5 classes.* got 3 .*; leave num_classes"):
         check_class_count("abc", 5, "set")
