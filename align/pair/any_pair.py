@@ -340,7 +340,8 @@ class AnyPair(Pair):
                     yield "a weight 1 % off", name, found
 
     def _without_parameters(self) -> str:
-        """The last paired call of a layer without parameters, else the model itself."""
+        """The last paired call of a layer without parameters; else, or where gradients are left
+        out, the model itself."""
         owners = {row.destination.owner for row in self.setup.weights.rows}
         order = [at for at, _ in self.ours.backward_order]
         upstream = [
@@ -350,7 +351,7 @@ class AnyPair(Pair):
             if not any(owner == own.name or owner.startswith(f"{own.name}.") for owner in owners)
             if key in order[:-1]
         ]
-        return upstream[-1] if upstream else ROOT
+        return upstream[-1] if upstream and not self.unjudged else ROOT
 
     @contextlib.contextmanager
     def nudged(self) -> Iterator[str | None]:

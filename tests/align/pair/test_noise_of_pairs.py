@@ -220,3 +220,23 @@ def test_what_a_model_computes_in_float32_is_judged_by_it_in_float64_too(loss):
     assert found.passed, str(found)
     found = align.compare(Narrow, lambda: NarrowPort(1e-3), data, **given)
     assert (found.exit_code, found.root.step, found.root.place) == (1, "forward", "(model)")
+
+
+def test_a_planted_gradient_falls_where_gradients_are_judged():
+    """A channel of one value: float32 knows no gradient in front of the batch norm's kinks."""
+    data = np.random.default_rng(0).normal(size=(4, 3, 5, 5))
+    data[:, 0] = 0.3
+    found = align.compare(
+        torch.nn.Sequential(
+            torch.nn.BatchNorm2d(3, affine=False), torch.nn.ReLU(), torch.nn.Conv2d(3, 4, 3)
+        ),
+        paddle.nn.Sequential(
+            paddle.nn.BatchNorm2D(3, weight_attr=False, bias_attr=False),
+            paddle.nn.ReLU(),
+            paddle.nn.Conv2D(3, 4, 3),
+        ),
+        data,
+        train=True,
+    )
+    assert found.passed, str(found)
+    assert any(note.startswith("backward in float32: ") for note in found.notes)
