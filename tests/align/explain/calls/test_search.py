@@ -378,3 +378,13 @@ def test_rows_that_were_looked_up_are_told() -> None:
     said = "Paddle reads [2, 5, 3, 6, 1, ...], PyTorch [1, 4, 2, 5, 0, ...]: every row 1 too late"
     assert said in cause_of_rows(1)
     assert cause_of_rows(0, 1) == ""  # of another length: nothing is claimed, nothing fails
+
+
+def test_numbers_that_differ_by_the_float32_of_a_kernel_are_no_cause() -> None:
+    """The reference's norms follow Paddle's: its epsilon is 9.99999975e-06 then."""
+    module, layer = torch.nn.BatchNorm1d(4), nn.BatchNorm1D(4)
+    module.eps, module.momentum = float(np.float32(1e-5)), 1 - float(np.float32(0.9))
+    assert list(layer_words.unequal(layer, module)) == []
+    module.eps = 1.00002e-5
+    (odd,) = layer_words.unequal(layer, module)
+    assert odd.says == "epsilon: Paddle's layer has 1e-05, PyTorch's 1.00002e-05"
