@@ -175,6 +175,7 @@ class LiveSteps(Steps):
         """Both losses on the reference's output."""
         if pair.plan.loss is not None:
             self.outcome.found(lambda: loss(pair))
+            self.outcome.notes.extend(pair.judge.notes)
 
     def optimizer(self, pair: AnyPair) -> None:
         """Both optimizers on the same gradients."""

@@ -230,10 +230,9 @@ def _note(pair: AnyPair) -> str:
     labels = pair.plan.labels
     whole = labels is not None and np.asarray(labels).dtype.kind in "iu"
     if whole and (np.asarray(labels) >= 0).all():
-        parts.append(
-            f"labels hold no ignored index ({IGNORED}): what the losses do with one was not "
-            "compared"
-        )
+        parts.append(f"labels hold no ignored index ({IGNORED}): how a loss takes one is not seen")
+        if not isinstance(pair.plan.loss, str):
+            pair.judge.note(parts[-1])
     return "; ".join(parts)
 
 

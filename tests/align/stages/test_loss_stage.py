@@ -192,3 +192,13 @@ def test_compare_runs_the_stage_before_the_backward_pass(wrong, cause) -> None:
     assert result.root.step == "loss"
     assert cause in result.root.cause
     assert [one.follows for one in result.findings] == ["", "loss"]
+
+
+def test_the_notes_say_that_no_label_is_ignored() -> None:
+    """Paddle's mean divides by all labels: right where none is ignored."""
+    given = {"torch_module": None, "paddle_layer": None, "inputs": SCORES, "dtype": "float64"}
+    found = align.compare(**given, labels=LABELS, loss=(theirs.cross_entropy, entropy))
+    assert found.passed
+    assert any("labels hold no ignored index (-100)" in note for note in found.notes)
+    found = align.compare(**given, labels=IGNORED, loss=(theirs.cross_entropy, valid_mean))
+    assert not any("ignored" in note for note in found.notes)
