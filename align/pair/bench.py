@@ -47,6 +47,7 @@ class Bench(Isolation):
         self.given: Callable[[tuple], tuple] | None = None
         self.after: Callable[[str, Any], Any] | None = None
         self._hooking = False
+        self._judged = 0  # tensors of the layer's output
         self.held: tuple[Any, tuple, dict] | None = None
         self._counts: dict[str, int] = {}
         self._outside: list[Any] = []
@@ -163,7 +164,7 @@ class Bench(Isolation):
         run_model(on_paddle, self.model, self.pair.plan.cast(dtype, dtype))
 
     def trial(self, change: AbstractContextManager | None = None) -> list[Guilty] | None:
-        """What is wrong with the layer under a change; None when it cannot run."""
+        """What is wrong with the layer under a change; None when it cannot run, or returns less."""
         self.trials += 1
         state = on_paddle.state(self.model) if self.pair.plan.train else {}
         self.guilty.clear()
@@ -182,6 +183,10 @@ class Bench(Isolation):
             return None
         finally:
             put_back(self.model, state)
+        judged = sum(c.name.partition("[")[0] == self.key for c in self.comparisons)
+        self._judged = max(self._judged, judged)
+        if judged < self._judged:
+            return None
         return [one for one in self.guilty if one.place == self.key]
 
     def mended_by(self, change: AbstractContextManager) -> bool:

@@ -215,7 +215,7 @@ class Isolation:
         return found
 
     def _inside(self, frame: _Frame, before: Call | None = None) -> list[Leaf]:
-        """What the caller had at hand in the reference: its inputs and its layers' outputs.
+        """What the caller had at hand in the reference: its inputs, its layers' outputs and inputs.
 
         For a layer without a partner, what the layer around it had; of an argument, what was there
         before the call that gets it.
@@ -225,11 +225,14 @@ class Isolation:
             return []
         frame = paired[-1]
         held = [(f"input {path.partition('.')[2]}", a) for path, a in frame.reference.inputs]
+        given: list[Leaf] = []
         for call in self.recording.calls.values():
             if call is before:
                 break
             if self._around(call) == frame.reference.key:
                 held += [(f"output of {call.key}", a) for _, a in call.outputs]
+                given += [(f"input of {call.key}", a) for _, a in call.inputs]
+        held += given
         return [(name, array) for name, array in held if array.dtype.kind in "fiub" and array.size]
 
     def _around(self, call: Call) -> str:

@@ -152,3 +152,36 @@ def test_a_layer_that_changes_nothing_is_no_cause_of_what_it_is_given() -> None:
     found = align.compare(Theirs, Ours, x, dtype="float64")
     assert found.root.place == "(model)"
     assert "drop" not in found.root.cause
+
+
+class TorchMixer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.first = torch.nn.LayerNorm(6), torch.nn.Linear(6, 6)
+        self.norm2, self.second = torch.nn.LayerNorm(6), torch.nn.Linear(6, 6)
+
+    def forward(self, x):
+        x = x + self.first(self.norm1(x))
+        return x + self.second(self.norm2(x))
+
+
+class PaddleMixer(nn.Layer):
+    def __init__(self, start: int | None) -> None:
+        super().__init__()
+        self.norm1, self.first = nn.LayerNorm(6), nn.Linear(6, 6)
+        self.norm2, self.second = nn.LayerNorm(6), nn.Linear(6, 6)
+        self.start = start
+
+    def forward(self, x):
+        x = x + self.first(self.norm1(x))
+        made = self.second(self.norm2(x))
+        return made if self.start is None else self.start + made
+
+
+@pytest.mark.parametrize("start", [None, 0])
+def test_a_sum_that_is_at_hand_as_an_input_alone_is_named(start) -> None:
+    """With a number for the sum, the sum without it is no tensor: nothing was compared then."""
+    x = np.random.default_rng(0).normal(size=(3, 4, 6))
+    found = align.compare(TorchMixer, lambda: PaddleMixer(start), x, dtype="float64")
+    assert found.root.place == "(model)"
+    assert found.root.cause == "input of norm2 is not added (a missing residual connection)"
