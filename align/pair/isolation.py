@@ -175,10 +175,7 @@ class Isolation:
         if caller is None or not note:
             return None
         above = caller.misfed
-        if above is not None and (above.ours.shape, above.expected.shape) == (
-            mine.shape,
-            expected.shape,
-        ):
+        if above is not None and _apart(above.ours, above.expected) == _apart(mine, expected):
             return above  # handed on
         comparison = compare_outputs(f"input of {frame.key}", mine, expected, None, self._rule)
         if comparison is None:
@@ -269,6 +266,11 @@ class Isolation:
             self.side.is_tensor,
             lambda _, t: self.side.tensor(changed[id(t)]) if id(t) in changed else t,
         )
+
+
+def _apart(mine: np.ndarray, expected: np.ndarray) -> list[tuple[int, int]]:
+    """The lengths that differ."""
+    return [(a, b) for a, b in zip(mine.shape, expected.shape, strict=False) if a != b]
 
 
 def _length(key: str, mine: np.ndarray, expected: np.ndarray) -> str:
