@@ -28,9 +28,21 @@ def _describe(pair: Pair, one: Guilty, *, first: bool) -> Divergence:
     if not cause:
         inside = ", ".join(dict.fromkeys(one.siblings[:4]))
         hidden = f"layers without a partner run there: {inside}" if inside else ""
-        cause = "; ".join(filter(None, [one.comparison.hint, hidden]))
+        cause = "; ".join(filter(None, [one.comparison.hint, hidden, _other_work(pair, one)]))
     shown = one.shown_at, one.place, "forward", pair.dtype, one.comparison.reason
     return Divergence(*shown, cause, pair.code(one.place))
+
+
+def _other_work(pair: Pair, one: Guilty) -> str:
+    """A guess about a layer whose output has another shape; "" for what cannot be left out."""
+    place, shapes = one.place.partition("#")[0], [np.shape(x) for x in (one.ours, one.expected)]
+    if shapes[0] == shapes[1] or place == ROOT or not one.shown_at.startswith(place):
+        return ""
+    names = [a for a, b in pair.judge.modules.to_paddle.items() if b == place]
+    return (
+        "perhaps the two layers do not do the same part of the work: if what follows is right, "
+        f'"modules": {{"{names[0]}": null}} in the table of weights= leaves this pair out'
+    )
 
 
 def _cause(pair: Pair, one: Guilty, *, first: bool) -> str:

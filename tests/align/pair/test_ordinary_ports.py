@@ -185,3 +185,27 @@ def test_a_sum_that_is_at_hand_as_an_input_alone_is_named(start) -> None:
     found = align.compare(TorchMixer, lambda: PaddleMixer(start), x, dtype="float64")
     assert found.root.place == "(model)"
     assert found.root.cause == "input of norm2 is not added (a missing residual connection)"
+
+
+def test_layers_that_do_other_parts_of_the_work_can_be_left_out_as_the_cause_says() -> None:
+    class Theirs(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = torch.nn.EmbeddingBag(11, 4, mode="mean")
+
+        def forward(self, ids):
+            return self.words(ids)
+
+    class Ours(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(11, 4)
+
+        def forward(self, ids):
+            return self.words(ids).mean(1)
+
+    ids = np.random.default_rng(0).integers(0, 11, (3, 5))
+    found = align.compare(Theirs, Ours, ids, dtype="float64")
+    assert '"modules": {"words": null} in the table of weights= leaves' in found.root.cause
+    table = {"modules": {"words": None}}
+    assert align.compare(Theirs, Ours, ids, dtype="float64", weights=table).passed
