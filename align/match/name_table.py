@@ -91,7 +91,8 @@ class Table:
 
     def module(self, name: str) -> tuple[bool, str | None]:
         """Whether a row speaks of a module, and the Paddle module it names."""
-        found = self._find({**self.modules, **self.rows, **self.modules}, name)
+        found = self._find(self.modules, name, below=False)
+        found = found or self._find({**self.rows, **self.modules}, name)
         if found is None:
             return False, None
         key, value, filled = found
@@ -119,7 +120,7 @@ class Table:
         return [key for key in dict.fromkeys(keys) if key not in self.used]
 
     @staticmethod
-    def _find(rows: Mapping[str, Any], name: str):
+    def _find(rows: Mapping[str, Any], name: str, *, below: bool = True):
         """(key, value, fill) of the row for a name: exact, then templates, longest prefix last."""
         if name in rows:
             return name, rows[name], lambda value: value
@@ -128,7 +129,7 @@ class Table:
             if match:
                 return key, value, lambda v, m=match: _fill(v, m.groups())
         prefixes = sorted((k for k in rows if not k.endswith("*")), key=len, reverse=True)
-        for key in prefixes:
+        for key in prefixes if below else ():
             match = _pattern(key, below=True).fullmatch(name)
             if match and isinstance(rows[key], str):
                 *groups, rest = match.groups()

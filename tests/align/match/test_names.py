@@ -215,6 +215,15 @@ def test_a_row_for_a_layer_counts_beside_a_module_row_for_what_is_around_it() ->
     assert not result.torch_only
 
 
+def test_a_template_of_modules_counts_more_than_a_row_for_the_layer() -> None:
+    theirs = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Linear(6, 6))
+    ours = nn.Sequential(("a", nn.Linear(6, 6)), ("b", nn.Linear(6, 6)))
+    table = {"map": {"0": "a", "1": "b"}, "modules": {"{}": None}}
+    result = outcome(theirs, ours, weights=table)
+    assert result.passed, str(result)
+    assert result.torch_only == ["0", "1"]
+
+
 def test_a_table_needs_no_map() -> None:
     theirs, ours = torch.nn.Linear(6, 6), nn.Linear(6, 6)
     theirs.register_buffer("scale", torch.ones(1))
