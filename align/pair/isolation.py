@@ -174,9 +174,8 @@ class Isolation:
         caller = next((one for one in reversed(self._stack) if one.reference is not None), None)
         if caller is None or not note:
             return None
-        above = caller.misfed
-        if above is not None and _apart(above.ours, above.expected) == _apart(mine, expected):
-            return above  # handed on
+        if caller.misfed is not None:
+            return caller.misfed  # handed on
         comparison = compare_outputs(f"input of {frame.key}", mine, expected, None, self._rule)
         if comparison is None:
             return None
@@ -268,19 +267,14 @@ class Isolation:
         )
 
 
-def _apart(mine: np.ndarray, expected: np.ndarray) -> list[tuple[int, int]]:
-    """The lengths that differ."""
-    return [(a, b) for a, b in zip(mine.shape, expected.shape, strict=False) if a != b]
-
-
 def _length(key: str, mine: np.ndarray, expected: np.ndarray) -> str:
-    """How an argument of another length came about, "" when more than one length differs."""
-    if mine.ndim != expected.ndim:
+    """How an argument of other lengths came about, "" when only the order of the axes differs."""
+    if mine.ndim != expected.ndim or sorted(mine.shape) == sorted(expected.shape):
         return ""
     axes = [i for i, (a, b) in enumerate(zip(mine.shape, expected.shape, strict=True)) if a != b]
-    if len(axes) != 1:
-        return ""
     text = f"{key} is given a tensor of shape {mine.shape}, in PyTorch of {expected.shape}"
+    if len(axes) > 1:
+        return text
     axis, counts = axes[0], (mine.shape[axes[0]], expected.shape[axes[0]])
     short, long = (np.moveaxis(a, axis, 0) for a in sorted((mine, expected), key=np.size))
     count, how = abs(counts[0] - counts[1]), "missing" if counts[0] < counts[1] else "too many"

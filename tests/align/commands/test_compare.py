@@ -417,6 +417,31 @@ def test_a_layer_that_hands_a_wrong_length_on_is_not_wrong() -> None:
     assert [one.place for one in result.guilty] == ["(model)"]
 
 
+def test_a_layer_that_is_given_a_picture_of_another_size_is_not_wrong() -> None:
+    class Theirs(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(4, 5, 1))
+
+        def forward(self, x):
+            pooled = torch.nn.functional.max_pool2d(x, 2, ceil_mode=True)
+            return self.body(pooled).mean((2, 3))
+
+    class Ours(nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(nn.Conv2D(3, 4, 3), nn.Conv2D(4, 5, 1))
+
+        def forward(self, x):
+            return self.body(nn.functional.max_pool2d(x, 2)).mean((2, 3))
+
+    result = align.compare(Theirs, Ours, RNG.normal(size=(2, 3, 9, 11)), dtype="float64")
+    assert [one.place for one in result.guilty] == ["(model)"]
+    assert "body is given a tensor of shape (2, 3, 4, 5), in PyTorch of (2, 3, 5, 6)" in (
+        result.root.cause
+    )
+
+
 def test_a_port_that_cuts_elsewhere_is_right() -> None:
     result = align.compare(TorchWords(), Words(slice(0, None), 1), IDS, inject=True)
     assert result.passed, result
