@@ -326,8 +326,10 @@ def _not_bijective(rows: Sequence[MappedRow]) -> list[str]:
     """Paddle tensors filled twice from different tensors, and packed ones with missing pieces."""
     mistakes = []
     by_target: dict[str, list[MappedRow]] = {}
+    by_source: dict[str, list[MappedRow]] = {}
     for row in rows:
         by_target.setdefault(row.destination.name, []).append(row)
+        by_source.setdefault(row.source.name, []).append(row)
     for name, held in by_target.items():
         pieces = [row.piece for row in held]
         if None not in pieces:
@@ -337,18 +339,11 @@ def _not_bijective(rows: Sequence[MappedRow]) -> list[str]:
         elif len({row.source.identity for row in held}) > 1:
             names = ", ".join(row.source.name for row in held)
             mistakes.append(f"{name} is filled {len(held)} times: {names}")
-    for source, held in _by_source(rows).items():
+    for source, held in by_source.items():
         named = {row.destination.identity for row in held if row.part is None}
         if len(named) > 1:
             mistakes.append(f"{source} goes to several Paddle tensors")
     return mistakes
-
-
-def _by_source(rows: Sequence[MappedRow]) -> dict[str, list[MappedRow]]:
-    found: dict[str, list[MappedRow]] = {}
-    for row in rows:
-        found.setdefault(row.source.name, []).append(row)
-    return found
 
 
 def to_paddle(
@@ -365,8 +360,6 @@ def to_paddle(
     Returns:
         Arrays by canonical Paddle name; they are to be read, not written.
     """
-    if not isinstance(weights, WeightMapping):
-        return weights.to_paddle(arrays)  # names that are the same on both sides
     rows: dict[str, list[MappedRow]] = {}
     for row in weights.rows:
         if weights.torch_names[row.source.name] in arrays:
