@@ -10,11 +10,12 @@ is the one for FALSE_ALARMS, so at most that share of correct tensors fails, wha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import paddle
+from scipy import stats
 
 import sot_paddle
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
@@ -77,36 +78,31 @@ def _judged(name: str, values: np.ndarray, start: tuple) -> Comparison:
     family, *numbers = start[:3]
     if family == "constant":
         bound, distance = 0.0, float(np.abs(values - np.float32(numbers[0])).max())
+        deviation = 0.0
     else:
         bound = math.sqrt(math.log(2 / FALSE_ALARMS) / (2 * values.size))
-        distance = _distance(np.sort(values), family, *numbers)
+        law = _LAWS[family](*numbers)
+        distance = float(stats.ks_1samp(values, law.cdf, method="asymp").statistic)
+        deviation = law.std()
     why = (
         f"{values.size} draws are this near to their distribution but once in {1 / FALSE_ALARMS:g}"
     )
     reason = f"not {family}{tuple(numbers)}: {distance:.3g}, {bound:.3g} allowed"
-    deviations = {"ours": values.std(), "reference": _deviation(family, *numbers)}
     return Comparison.stated(
         name,
         Tolerance("absolute", bound, why),
         "" if distance <= bound else reason,
         distance,
-        **{side: float(value) for side, value in deviations.items()},
+        ours=float(values.std()),
+        reference=float(deviation),
     )
 
 
-def _distance(values: np.ndarray, family: str, first: float, second: float) -> float:
-    """sup |F_n - F| of sorted values."""
-    if family == "normal":
-        scaled = (values - first) / (second * math.sqrt(2.0))
-        cdf = 0.5 * (1.0 + np.fromiter(map(math.erf, scaled.tolist()), float, scaled.size))
-    else:
-        cdf = np.clip((values - first) / (second - first), 0.0, 1.0)
-    steps = np.arange(values.size + 1) / values.size
-    return float(max((steps[1:] - cdf).max(), (cdf - steps[:-1]).max()))
-
-
-def _deviation(family: str, first: float, second: float = 0.0) -> float:
-    return {"normal": second, "uniform": (second - first) / math.sqrt(12.0)}.get(family, 0.0)
+_LAWS: Mapping[str, Callable[[float, float], Any]] = {
+    "normal": stats.norm,
+    "uniform": lambda low, high: stats.uniform(low, high - low),
+}
+"""Family -> the distribution with its numbers."""
 
 
 def _faults(ours: Arrays, starts: Starts) -> dict[str, ValueFault]:
