@@ -24,6 +24,7 @@ from multiprocessing import connection, get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from sot_paddle.failures import Terminated
 from sot_paddle.guard import terminated_as_interrupted
@@ -232,25 +233,14 @@ def _threads_chosen() -> bool:
     return tune_cpu().get(_THREADS[0], "").endswith("(set by the user)")
 
 
-@contextlib.contextmanager
-def _of_workers(environment: Mapping[str, str]) -> Iterator[None]:
+def _of_workers(environment: Mapping[str, str]) -> contextlib.AbstractContextManager[Any]:
     """An environment in which a new process has one thread for each library and little memory.
 
     What the user chose, a number of threads or a setting of malloc, stays as it is.
     """
     wanted = {} if _threads_chosen() else dict.fromkeys(_THREADS, "1")
     wanted |= {name: value for name, value in _MALLOC.items() if name not in os.environ}
-    wanted |= environment
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    return mock.patch.dict(os.environ, wanted | environment)
 
 
 @contextlib.contextmanager

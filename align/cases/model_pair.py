@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import paddle
@@ -248,18 +249,13 @@ class ModelPair(AnyPair):
         on_paddle.load(self.model, {n: a for n, a in state if not n.startswith("head.")})
         return features
 
-    @contextlib.contextmanager
-    def _features(self, replaced: Callable[..., Features] | None) -> Iterator[None]:
+    def _features(
+        self, replaced: Callable[..., Features] | None
+    ) -> contextlib.AbstractContextManager[Any]:
         """Another function in the place of the Paddle model's ``features``; None: the same."""
-        model = self.model
         if replaced is None:
-            yield
-            return
-        model.features = replaced
-        try:
-            yield
-        finally:
-            del model.features
+            return contextlib.nullcontext()
+        return mock.patch.object(self.model, "features", replaced)
 
     def planted(self, step: str) -> Iterator[tuple[str, str, Recording]]:
         """Our pass with each fault that the step "forward" or "backward" must see.

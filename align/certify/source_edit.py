@@ -7,14 +7,15 @@ so that every object that already refers to it runs the edited text.
 from __future__ import annotations
 
 import ast
-import contextlib
 import importlib
 import inspect
 import textwrap
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
+
+from align.frameworks.swapping import attributes
 
 
 @dataclass(frozen=True)
@@ -31,20 +32,14 @@ class SourceEdit:
     old: str
     new: str
 
-    @contextlib.contextmanager
-    def applied(self) -> Iterator[None]:
+    def applied(self) -> AbstractContextManager[None]:
         """Run the edited text for the length of a ``with`` block.
 
         Raises:
             ValueError: the text is not there once, or its change needs more than a new body.
         """
         function = self.function()
-        before = function.__code__
-        function.__code__ = self._compiled(function)
-        try:
-            yield
-        finally:
-            function.__code__ = before
+        return attributes(function, __code__=self._compiled(function))
 
     def function(self) -> FunctionType:
         """The function that is edited, without its decorators.

@@ -16,7 +16,7 @@ import paddle
 from paddle import _C_ops
 
 from align.frameworks.masks import MASK, UNIFORM, Masks, Session
-from align.frameworks.swapping import modules_of, set_to, swapped
+from align.frameworks.swapping import attributes, modules_of, set_to, swapped
 
 _INFER = "downscale_in_infer"
 _TELLING = ("dropout", "alpha_dropout", "feature_alpha_dropout")
@@ -80,11 +80,8 @@ class _Operators:
         def tell(*args: Any, **kwargs: Any) -> Any:
             p = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
             words = [value for value in (*args, *kwargs.values()) if isinstance(value, str)]
-            self.told = (float(p), _INFER if _INFER in words else "")
-            try:
+            with attributes(self, told=(float(p), _INFER if _INFER in words else "")):
                 return original(*args, **kwargs)
-            finally:
-                self.told = (None, "")
 
         return tell
 

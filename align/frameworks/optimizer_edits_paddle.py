@@ -6,9 +6,9 @@ the model is put back by `kept`.
 
 from __future__ import annotations
 
-import contextlib
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -18,24 +18,17 @@ from align.frameworks import stepping_paddle as stepping
 from align.frameworks.factories import around_steps
 from align.frameworks.object_options import Option, options
 from align.frameworks.on_paddle import view
+from align.frameworks.swapping import set_to
 
 Decay = tuple[float, float]
 """(straight from the weight, added to the gradient) of one parameter."""
 Arrays = Mapping[str, np.ndarray]
 
 
-@contextlib.contextmanager
-def kept(model: paddle.nn.Layer) -> Iterator[None]:
+def kept(model: paddle.nn.Layer) -> AbstractContextManager[None]:
     """Put back what changes write on the parameters themselves."""
-    held = [
-        (p, p.stop_gradient, getattr(p, "regularizer", None), copy.copy(p.optimize_attr))
-        for p in model.parameters()
-    ]
-    try:
-        yield
-    finally:
-        for p, stop, regularizer, attributes in held:
-            p.stop_gradient, p.regularizer, p.optimize_attr = stop, regularizer, attributes
+    names = ("stop_gradient", "regularizer", "optimize_attr")
+    return set_to((p, n, copy.copy(getattr(p, n))) for p in model.parameters() for n in names)
 
 
 def _groups(optimizer: Any) -> list[dict]:

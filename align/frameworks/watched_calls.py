@@ -13,7 +13,7 @@ from typing import Any
 import paddle
 from paddle.nn import functional as F
 
-from align.frameworks.swapping import modules_of, set_to
+from align.frameworks.swapping import attributes, modules_of, set_to
 from align.record.run_report import shown
 
 _ACTIVATIONS = (
@@ -127,11 +127,8 @@ class _Watch:
     def _take(self, call: WatchedCall) -> Any:
         call.number = self.count
         self.count += 1
-        self.busy = True
-        try:
+        with attributes(self, busy=True):
             return self.answer(call)
-        finally:
-            self.busy = False
 
 
 def watched(

@@ -14,12 +14,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 import sot_paddle
 from align.record.recording import ROOT
@@ -264,8 +265,7 @@ def place_of(function: Any) -> str:
     return _place(function, function.__qualname__)
 
 
-@contextlib.contextmanager
-def builders_recorded(base: type) -> Iterator[None]:
+def builders_recorded(base: type) -> contextlib.AbstractContextManager[Any]:
     """Layers that are built in a ``with`` block remember the user's line that is building them.
 
     Args:
@@ -278,11 +278,7 @@ def builders_recorded(base: type) -> Iterator[None]:
         vars(self)[_BUILT] = (_users_line(sys._getframe(1)),)  # no text: no setting of the layer
         plain(self, *args, **options)
 
-    base.__init__ = init
-    try:
-        yield
-    finally:
-        base.__init__ = plain
+    return mock.patch.object(base, "__init__", init)
 
 
 def _users_line(frame: FrameType | None) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
+from unittest import mock
 
 from align.cases.covered.pause import STARTED_BY
 
@@ -69,14 +70,8 @@ def measured(*sources: Path) -> Iterator[Path]:
         settings = folder / "settings.ini"
         named = "\n    ".join(map(str, sources or (PRODUCT,)))
         settings.write_text(_SETTINGS.format(sources=named, folder=folder), encoding="utf-8")
-        before = os.environ.get(STARTED_BY)
-        os.environ[STARTED_BY] = str(settings)
-        try:
+        with mock.patch.dict(os.environ, {STARTED_BY: str(settings)}):
             yield folder
-        finally:
-            os.environ.pop(STARTED_BY)
-            if before is not None:
-                os.environ[STARTED_BY] = before
 
 
 @contextlib.contextmanager

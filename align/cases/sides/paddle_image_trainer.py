@@ -20,6 +20,7 @@ import numpy as np
 import paddle
 
 from align.cases.sides.paddle_images import train_config
+from align.cases.sides.paddle_side import settings_kept
 from align.cases.sides.torch_images import text_numbers
 from align.frameworks import on_paddle
 from align.record.arrays import Arrays, TrainingRun
@@ -74,7 +75,7 @@ def train_images(folder: Path, options: Mapping[str, Any], resume_at: int) -> Im
     """
     out = folder / "out"
     options = {**options, "recovery_interval": resume_at, "save_total_limit": None}
-    with _as_before(), _quiet():
+    with settings_kept(), _quiet():
         found = _run(folder, {**options, "output_dir": str(out)})
         kept = json.loads((out / "best" / "best.json").read_text(encoding="utf-8"))
         found.saved = sorted(int(one.name.split("-")[1]) for one in out.glob("checkpoint-*"))
@@ -188,17 +189,6 @@ def fed_keys(
 def _in_steps(batches: MicroBatches) -> np.ndarray:
     """(step, index) of every image of one pass, (n, 2)."""
     return np.array([(step, at) for step, batch in enumerate(batches) for at in batch])
-
-
-@contextlib.contextmanager
-def _as_before() -> Iterator[None]:
-    """Put back the default dtype and the device, which a run of the trainer chooses."""
-    dtype, device = paddle.get_default_dtype(), paddle.get_device()
-    try:
-        yield
-    finally:
-        paddle.set_default_dtype(dtype)
-        paddle.set_device(device)
 
 
 @contextlib.contextmanager

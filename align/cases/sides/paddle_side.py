@@ -19,6 +19,7 @@ from sot_paddle.heads import build_head
 from sot_paddle.heads.adapter_pooler import AdapterClassifier, AdapterConfig, AdapterSpans
 from sot_paddle.heads.layer_probes import LayerClassifiers, LayerSpans
 from sot_paddle.tasks.losses import classification_loss, image_loss, probe_loss, span_loss
+from sot_paddle.train import exact_state
 from sot_paddle.train.ema import ModelEma
 from sot_paddle.train.optimizer import (
     CLIPPINGS,
@@ -41,6 +42,18 @@ def buffers_kept(model: paddle.nn.Layer) -> Iterator[None]:
     finally:
         for buffer, value in before:
             buffer.set_value(value)
+
+
+@contextlib.contextmanager
+def settings_kept() -> Iterator[None]:
+    """Put back the precision, the device and the generators that a run of a trainer sets."""
+    states, device = exact_state.random_states(), paddle.get_device()
+    try:
+        with default_dtype(paddle.get_default_dtype()):
+            yield
+    finally:
+        paddle.set_device(device)
+        exact_state.restore_random_states(states)
 
 
 class PaddleWordsOnly(paddle.nn.Layer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 import sot_torch_ref.torchvision_ops  # noqa: F401  isort: skip (timm imports beside a CPU torch)
@@ -55,13 +56,8 @@ class TimmReference(torch.nn.Module):
             return hook
 
         modules = dict(self.inner.named_modules())
-        handles = [
-            modules[theirs].register_forward_hook(listen(ours))
-            for ours, theirs in self.hooks.items()
-        ]
-        try:
+        with contextlib.ExitStack() as hooks:
+            for ours, theirs in self.hooks.items():
+                hooks.callback(modules[theirs].register_forward_hook(listen(ours)).remove)
             taps["logits"] = logits = self.inner(images)
-        finally:
-            for handle in handles:
-                handle.remove()
         return (logits, taps) if return_taps else logits

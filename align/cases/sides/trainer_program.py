@@ -7,19 +7,17 @@ import io
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import paddle
 
 import sot_paddle
 from align.cases.context import Context
 from align.cases.kinds.case_kinds import TrainerCase
 from align.cases.model_pair import ModelPair
-from align.cases.sides import paddle_side
 from align.cases.sides.glue_fixtures import write_fixture
+from align.cases.sides.paddle_side import settings_kept
 from align.pair import launching
 from align.record.arrays import Arrays, TrainingRun
 from sot_paddle.checkpoint import read_tensors
@@ -147,21 +145,8 @@ def _run(case: TrainerCase, record: Path, stop: int, flags: list[str], scratch: 
     )
 
     said = io.StringIO()
-    with contextlib.redirect_stderr(said), _state_kept():
+    with contextlib.redirect_stderr(said), settings_kept():
         status = trainer_worker.record_run(record, stop, flags)
     if status:
         lines = said.getvalue().strip().splitlines()
         raise ValueError(f"the training ended with {status}: {lines[-1:]}")
-
-
-@contextlib.contextmanager
-def _state_kept() -> Iterator[None]:
-    """Put back the precision and the generators that a run in this process sets."""
-    from sot_paddle.train import exact_state
-
-    states = exact_state.random_states()
-    try:
-        with paddle_side.default_dtype(paddle.get_default_dtype()):
-            yield
-    finally:
-        exact_state.restore_random_states(states)

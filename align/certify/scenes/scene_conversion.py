@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import paddle
 import torch
 
 from align.certify.ports import port_converting
@@ -16,6 +15,7 @@ from align.certify.scene import Scene
 from align.certify.scenes import scene_encoder as encoders
 from align.certify.scenes.scene_text import distilbert
 from align.certify.scenes.scene_vision import resnet
+from align.frameworks import on_paddle
 
 
 def _converted(make: Callable[[int], Scene], seed: int, convert: Callable[[dict], Any]) -> Scene:
@@ -32,11 +32,8 @@ def _converted(make: Callable[[int], Scene], seed: int, convert: Callable[[dict]
 
     def layer() -> Any:
         arrays = {key: tensor.numpy() for key, tensor in model.state_dict().items()}
-        default = paddle.get_default_dtype()
-        paddle.set_default_dtype("float32")
-        built = port_converting.fill(scene.paddle_layer(), convert(arrays))
-        paddle.set_default_dtype(default)
-        return built
+        with on_paddle.default_dtype("float32"):
+            return port_converting.fill(scene.paddle_layer(), convert(arrays))
 
     return dataclasses.replace(
         scene,
