@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import paddle
 
 import sot_paddle
@@ -104,24 +103,6 @@ def build(case: ModelCase, dtype: str) -> paddle.nn.Layer:
             model = sot_paddle.create_model(case.model, case.num_classes, **case.options)
     model.train() if case.train else model.eval()
     return model
-
-
-def load_state(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> None:
-    """Load arrays by name; refuse a missing or extra name, another shape or dtype.
-
-    PADDLE: set_state_dict only warns about what does not fit.
-    """
-    own = model.state_dict()
-    if set(own) != set(state):
-        raise ValueError(
-            f"weights do not fit the model: missing {sorted(set(own) - set(state))}, "
-            f"unexpected {sorted(set(state) - set(own))}"
-        )
-    for name, tensor in own.items():
-        value = np.array(state[name], order="C")  # ascontiguousarray would add an axis to a scalar
-        if tuple(tensor.shape) != value.shape:
-            raise ValueError(f"{name}: expected shape {tuple(tensor.shape)}, got {value.shape}")
-        tensor.set_value(value.astype(str(tensor.dtype).removeprefix("paddle.")))
 
 
 LOSSES: Mapping[str, Callable] = {

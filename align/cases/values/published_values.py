@@ -15,7 +15,7 @@ import torch
 
 import sot_torch_ref
 from align.cases.both_sides import BothSides, Setting, stamps
-from align.cases.sides import paddle_side, torch_side
+from align.cases.sides import torch_side
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays
 from align.weights import build_plan
@@ -171,7 +171,7 @@ def _of_ours(
         else:
             made = build(described, num_classes=_CLASSES, input_dim=_DIM)
             inner = made.head
-        paddle_side.load_state(inner, weights)
+        on_paddle.load(inner, weights)
         made.train() if train else made.eval()
         parts = _parts(made(paddle.to_tensor(given)))
     found = {name: tensor.numpy() for name, tensor in parts.items()}

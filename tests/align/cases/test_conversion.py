@@ -58,10 +58,6 @@ def source(tmp_path):
     return folder
 
 
-def go(source, folder):
-    return round_trip(source, folder, layout="bert_hf", model="bert_base")
-
-
 @pytest.fixture
 def damaged_return(monkeypatch):
     """Let the way back be followed by a change of the tensors that it wrote."""
@@ -85,7 +81,7 @@ def damaged_return(monkeypatch):
 
 
 def test_an_undamaged_round_trip_is_bit_equal_in_every_tensor(source, tmp_path):
-    converted, tensors, differing = go(source, tmp_path / "out")
+    converted, tensors, differing = round_trip(source, tmp_path / "out")
     assert (tensors, differing) == (7 + 12 + 4, 0)  # position_ids is no weight
     assert converted == tmp_path / "out" / "converted"
     weight, _ = read_tensors(converted / "model.safetensors")
@@ -125,12 +121,12 @@ def add_one(tensors):
 )
 def test_each_damage_counts_as_one_differing_tensor(source, tmp_path, damaged_return, change):
     damaged_return(change)
-    assert go(source, tmp_path / "out")[2] == 1
+    assert round_trip(source, tmp_path / "out")[2] == 1
 
 
 def test_an_earlier_result_is_replaced(source, tmp_path):
     old = tmp_path / "out" / "converted" / "left_over.txt"
     old.parent.mkdir(parents=True)
     old.write_text("old", encoding="utf-8")
-    assert go(source, tmp_path / "out")[2] == 0
+    assert round_trip(source, tmp_path / "out")[2] == 0
     assert not old.exists()

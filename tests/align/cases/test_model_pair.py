@@ -315,19 +315,3 @@ def test_a_context_reads_a_vocabulary_once_for_equal_options(vocabulary):
         *reference("beta alpha")["input_ids"],
         *[0] * 4,
     ]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda s: s.pop("head.word_fc.bias"), r"missing \['head.word_fc.bias'\]"),
-        (lambda s: s.update(x=np.ones(1)), r"unexpected \['x'\]"),
-        (lambda s: s.update({"head.word_fc.bias": np.ones(4)}), r"expected shape \(3,\)"),
-        (lambda s: s.update({"head.word_fc.weight": np.ones((3, 35))}), r"shape \(35, 3\)"),
-    ],
-)
-def test_the_paddle_side_loads_strictly(pair64, change, message):
-    state = pair64.to_paddle(dict(pair64.setup.state))
-    change(state)
-    with pytest.raises(ValueError, match=message):
-        paddle_side.load_state(paddle_side.build(QK, "float64"), state)
