@@ -18,6 +18,8 @@ from sot_paddle.train.callbacks import StopRequest
 from sot_paddle.train.run import run_once
 from sot_paddle.train.setup import Run, Setup
 
+_OF_EVALUATION = ("evaluate_during_training", "eval_steps", "eval_all_checkpoints")
+
 
 def training(
     command: Command, run_config: Callable[[Any, Any], dict[str, Any]]
@@ -74,6 +76,9 @@ def run_setup(setup: Setup) -> dict[str, Any]:
     """
     options = setup.options
     root, seeds = Path(options.output_dir), _seeds(options)
+    for name in () if getattr(options, "do_eval", True) else _OF_EVALUATION:
+        if getattr(options, name):
+            say(f"--{name} has no effect without --do_eval")
     with StopRequest(immediately=distributed.world_size() > 1) as stop:
         if seeds is None:
             return run_once(Run(setup, options.seed, root, stop))

@@ -42,6 +42,18 @@ def test_nothing_is_predicted_unless_asked_for(tiny, tiny_files, tmp_path):
     assert not (out / "RTE.tsv").exists()
 
 
+def test_nothing_is_evaluated_unless_asked_for_which_is_said(tiny, tiny_files, tmp_path, capfd):
+    out = tmp_path / "out"
+    more = ("--max_steps", "1", "--evaluate_during_training", "--eval_all_checkpoints")
+    flags = [flag for flag in tiny.command(out, *more) if flag != "--do_eval"]
+    assert text_command.run_command(flags, tiny_files.no_conversion) == 0
+    assert metrics(out)["evaluations"] == {}
+    said = capfd.readouterr().err
+    for name in more[2:]:
+        assert f"{name} has no effect without --do_eval" in said
+    assert "eval_steps" not in said
+
+
 def test_a_finished_run_is_not_trained_again(tiny, done):
     before, scores = arrays_of(done / "last"), metrics(done)
     err = tiny.done(done, *tiny_run.STEPS)
