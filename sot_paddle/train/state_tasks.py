@@ -46,7 +46,10 @@ def load_states(config: StateTrainConfig, convert: Converter) -> tuple[Task, Siz
     sizes = {source.of_row for source in sources}
     if len(sizes) > 1:
         raise DataError(f"the splits have hidden states of different sizes: {sorted(sizes)}")
-    return task, sizes.pop()
+    of_row = sizes.pop()
+    if config.max_seq_length not in (None, of_row[1]):
+        say(f"--max_seq_length has no effect: rows of {config.states} have {of_row[1]} tokens")
+    return task, of_row
 
 
 def _of(split: StateSplit | AskedSplit) -> StateSplit:

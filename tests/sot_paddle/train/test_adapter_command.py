@@ -54,7 +54,8 @@ def test_stored_states_train_the_same_as_live_ones(
     data = ("--data_dir", str(tiny_folders[0]), "--model_name_or_path", str(encoder))
     said = train.done(tmp_path / "live", *flags, *data, "--do_predict")
     assert "on 3 hidden states of 20 tokens x 12, width 20" in said
-    train.done(tmp_path / "stored", *flags, "--states", str(stored))
+    said += train.done(tmp_path / "stored", *flags, "--states", str(stored))
+    assert "has no effect" not in said
     live, from_files = (arrays_of(tmp_path / name / "best") for name in ("live", "stored"))
     assert set(live) == {
         f"{n}.{p}" for n in ("pooling.proj", "word_fc") for p in ("weight", "bias")
@@ -70,6 +71,12 @@ def test_stored_states_train_the_same_as_live_ones(
     config = json.loads((tmp_path / "live" / "best" / "config.json").read_text())
     assert config["id2label"] == {"0": "not_entailment", "1": "entailment"}
     assert (config["num_layers"], config["seq_length"], config["hidden_size"]) == (3, 20, 12)
+
+
+def test_stored_states_have_their_own_length(train, stored, tmp_path) -> None:
+    more = ("--states", str(stored), "--max_steps", "1", "--max_seq_length", "30")
+    said = train.done(tmp_path / "out", *RTE, *more)
+    assert f"--max_seq_length has no effect: rows of {stored} have 20 tokens" in said
 
 
 def test_a_run_is_continued_bit_for_bit(train, stored, tmp_path) -> None:
