@@ -55,8 +55,8 @@ run_command = session.training(COMMAND, run_config)
 def _task(config: SquadTrainConfig, tokenizer: SubwordTokenizer) -> SquadTask:
     collate = PadCollator("max_length", config.length, tokenizer.pad_id)
 
-    def ask(_: str, file: str) -> AskedSplit:
-        questions = read_questions(file)
+    def ask(split: str, file: str) -> AskedSplit:
+        questions = read_questions(file, labelled=split == "train" or config.do_eval)
         features = span_features(
             questions,
             tokenizer,

@@ -52,6 +52,16 @@ def test_it_learns_and_its_files_score_as_it_says(train, files, tmp_path) -> Non
     # the trained folder answers again, by itself
     train.done(again, "--do_predict", "--model_name_or_path", str(learnt / "best"))
     assert (again / "predictions.json").read_text() == answers.read_text()
+    # and questions whose answers nobody knows
+    asked = json.loads(files["dev"].read_text(encoding="utf-8"))
+    for question in [qa for a in asked["data"] for p in a["paragraphs"] for qa in p["qas"]]:
+        del question["answers"]
+    (tmp_path / "asked.json").write_text(json.dumps(asked), encoding="utf-8")
+    of_these = ("--predict_file", str(tmp_path / "asked.json"))
+    train.done(learnt, "--do_predict", *of_these)
+    assert (learnt / "predictions.json").read_text() == (again / "predictions.json").read_text()
+    with pytest.raises(AssertionError, match="expected 'answers' to be a list"):
+        train.done(learnt, "--do_eval", *of_these)
     # and rebuilds the same model to go on from
     config = json.loads((learnt / "best" / "config.json").read_text())
     assert (config["sot_head"]["pooling"], config["sot_model"]) == ("spans", "bert_base")
