@@ -189,11 +189,13 @@ class Evidence:
 
 
 def _words(options: Mapping[str, Any]) -> list[str]:
-    texts = {
-        name: str(value).lower() if isinstance(value, bool) else value
-        for name, value in options.items()
-    }
-    return [word for name, text in texts.items() for word in ("--set", f"{name}={text}")]
+    return [word for name in options for word in ("--set", f"{name}={_text(options[name])}")]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def markdown(summary: Mapping[str, Any], count: int) -> str:

@@ -16,7 +16,7 @@ from sot_paddle.search.evidence_command import run_command
 ROOT = Path(__file__).resolve().parents[3]
 PLAN = """
 command: train_glue
-shared: {epochs: 1, flag: true}
+shared: {epochs: 1, flag: true, layers: [10, 11]}
 tasks: {RTE: {}, STS-B: {epochs: 3}}
 configurations: {new: {head: mgcrp}, old: {head: plain}}
 learning_rates: [1.0e-3, 2.0e-4]
@@ -122,7 +122,7 @@ def test_each_rate_is_chosen_on_seeds_apart_and_then_kept(bench, tmp_path, capsy
     assert given["compared/old/seed-1/run/metrics.json"] == {
         **{"epochs": "3", "flag": "true", "task_name": "STS-B", "model_name_or_path": "bert"},
         **{"data_dir": str(bench.folder / "glue" / "STS-B"), "head": "plain"},
-        **{"learning_rate": "0.001", "seed": "1"},
+        **{"learning_rate": "0.001", "seed": "1", "layers": "10,11"},
     }
 
 
