@@ -77,8 +77,8 @@ class Command:
 def parse(command: Command, arguments: Sequence[str]) -> Any:
     """Read a command line into the command's record.
 
-    A flag or ``--set`` goes before the file, in which a list may be text with commas as well.
-    Giving an option in two ways is refused.
+    A flag or ``--set`` goes before the file, in which a list may also be a number, or text with
+    commas. Giving an option in two ways is refused.
 
     Raises:
         ValueError: a refused flag, an unknown option, a wrong type or value.
@@ -102,10 +102,10 @@ def parse(command: Command, arguments: Sequence[str]) -> Any:
     if twice:
         raise ValueError(f"{twice[0]} is given twice: by its flag and by --set")
     rest |= model
-    values = {
-        name: typed_value(items[name], value, hints[name]) if _is_list(hints.get(name)) else value
-        for name, value in (load_yaml(path) if path else {}).items()
-    }
+    values = load_yaml(path) if path else {}
+    for name, value in values.items():
+        if _is_list(hints.get(name)) and isinstance(value, str | int | float):
+            values[name] = typed_value(items[name], str(value), hints[name])
     merged = {**values, **flags, **pairs}
     known = values.get(command.rest) or {}
     if rest and isinstance(known, dict):

@@ -34,7 +34,9 @@ def test_the_best_options_of_images_are_read_by_their_command(tmp_path):
 
 def test_the_best_lists_of_text_are_read_by_their_command(tmp_path):
     """A list is drawn as text with commas, which is what --set takes."""
-    path = write(tmp_path, "train_text", {"layers": "10,11", "layer_learning_rate": "2e-5"})
+    drawn = {"layers": "10,11", "layer_learning_rate": 2e-5, "seeds": 3}
+    path = write(tmp_path, "train_text", drawn)
     given = ["--task_name", "IMDB", "--data_dir", "d", "--model_name_or_path", "m"]
     config = parse(COMMAND, [*given, "--output_dir", "o", "--discr", "--config", path])
     assert (config.layers, config.layer_learning_rate) == ((10, 11), (2e-5,))
+    assert config.seeds == (3,)
