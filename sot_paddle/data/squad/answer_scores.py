@@ -64,11 +64,15 @@ def score_answers(
         ``best_exact``, ``best_exact_thresh``, ``best_f1``, ``best_f1_thresh``.
 
     Raises:
-        ValueError: no question is answered.
+        ValueError: no question is answered, or one that is has none of the null odds.
     """
     scored = [question for question in questions if question.id in answers]
     if not scored:
         raise ValueError(f"none of the {len(questions)} questions has an answer in the predictions")
+    given_odds = dict.fromkeys(answers, 0.0) if null_odds is None else null_odds
+    without = [question.id for question in scored if question.id not in given_odds]
+    if without:
+        raise ValueError(f"{len(without)} answered questions have no null odds, as {without[0]}")
     raw = {
         name: [
             max(measure(gold, answers[question.id]) for gold in gold_answers(question))
@@ -77,7 +81,7 @@ def score_answers(
         for name, measure in (("exact", exact_match), ("f1", f1_of))
     }
     answerable = np.array([bool(question.answers) for question in scored])
-    odds = np.array([(null_odds or {}).get(question.id, 0.0) for question in scored])
+    odds = np.array([given_odds[question.id] for question in scored])
     scores = {
         name: np.where(odds > null_limit, ~answerable, values) for name, values in raw.items()
     }

@@ -112,3 +112,10 @@ def test_questions_that_were_not_answered_are_left_out() -> None:
     assert score_answers(ASKED, {"a": "Normans"})["total"] == 1
     with pytest.raises(ValueError, match="none of the 4 questions has an answer"):
         score_answers(ASKED, {"z": "Normans"})
+
+
+@pytest.mark.parametrize("odds", [{}, {"a": 0.1}])
+def test_null_odds_of_other_questions_are_refused(odds) -> None:
+    """As the official script does; 0 in their place moved the best threshold."""
+    with pytest.raises(ValueError, match="answered questions have no null odds, as"):
+        score_answers(ASKED, GIVEN, odds)
