@@ -18,6 +18,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from sot_paddle.atomic import naming
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.stored.file_layout import Dataset, StoredSplit
 from sot_paddle.data.stored.row_sums import RowSums
@@ -165,6 +166,7 @@ class StateWriter:
             for dataset in split.datasets:
                 found = self._open(Path(folder), dataset)
                 opened.callback(found.file.close)
+                _reserve(found.file)
                 self._sets.append(found)
             self._opened = opened.pop_all()
         self.done = min(sizes.rows, *(int(one.attrs[LAST]) for one in self._sets))
@@ -265,6 +267,17 @@ class StateWriter:
     def _flush(self) -> None:
         for dataset in self._sets:
             dataset.file.flush()
+
+
+def _reserve(file: h5py.File) -> None:
+    """Have the disk keep room for all rows now: a later write that fails crashes HDF5 at the end.
+
+    Raises:
+        OSError: it is full.
+    """
+    path = Path(file.filename)
+    with naming(path, path):
+        os.posix_fallocate(file.id.get_vfd_handle(), 0, file.id.get_filesize())
 
 
 class StateReader:

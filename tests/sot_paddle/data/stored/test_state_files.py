@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import signal
 import subprocess
@@ -194,6 +196,26 @@ def test_no_more_is_used_than_was_said_and_what_is_there_counts(tmp_path) -> Non
     used = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert rows.nbytes < used <= needed
     assert require_space(tmp_path, RTE, sizes)[0] < needed - 0.9 * rows.nbytes
+
+
+def test_the_disk_keeps_room_for_all_rows_from_the_beginning(tmp_path, monkeypatch) -> None:
+    """Else a disk that others fill meanwhile ends in a crash of HDF5, after the last line."""
+    sizes = StateSizes(40, 5, 64, 32)
+    with StateWriter(tmp_path, RTE, sizes, {}):
+        occupied = sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir())
+    assert occupied > 40 * 5 * 64 * 32 * 4
+
+    def full(*_) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    place = tmp_path / "b"
+    place.mkdir()
+    with pytest.raises(OSError, match=f"No space left on device: '{place / 'rte'}"):
+        StateWriter(place, RTE, sizes, {})
+    monkeypatch.undo()
+    with StateWriter(place, RTE, sizes, {}) as writer:
+        assert writer.done == 0
 
 
 @pytest.mark.parametrize(
