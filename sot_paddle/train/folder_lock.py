@@ -81,7 +81,8 @@ def hold_beside(path: Path) -> Iterator[None]:
     """
     lock = path.with_name(f".{path.name}.lock")
     while True:
-        descriptor = _opened(lock)
+        with naming(path, lock):
+            descriptor = _opened(lock)
         with contextlib.ExitStack() as ending:
             ending.callback(os.close, descriptor)
             _take(descriptor, path, fcntl.LOCK_EX)

@@ -144,6 +144,13 @@ def test_another_file_that_is_refused_keeps_its_name(tmp_path):
         os.stat("/nothing/there")
 
 
+def test_a_lock_that_cannot_be_made_names_what_it_is_for(tmp_path):
+    path = tmp_path / "no folder" / "x"
+    refused = pytest.raises(FileNotFoundError, match=f"'{path}'$")
+    with refused, folder_lock.hold_beside(path):
+        pass
+
+
 def test_a_lock_that_a_full_disk_refuses_names_what_it_is_for(tmp_path, monkeypatch):
     def refuse(*_) -> typing.NoReturn:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
