@@ -217,7 +217,8 @@ class BackwardIsolation(Isolation):
         for name, parameter in self._parameters.items():
             gradient = self.side.gradient(parameter)
             if gradient is not None:
-                self._totals[name] = self._totals.get(name, 0) + gradient
+                held = self._totals.get(name)
+                self._totals[name] = gradient if held is None else held + gradient
                 self._makers.setdefault(name, []).append(piece.key)
         self.side.clear(self.model)
         self._seeds[piece.key] = piece.seeds

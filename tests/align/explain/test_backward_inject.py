@@ -210,3 +210,27 @@ def test_gradients_that_are_no_numbers_on_both_sides_are_a_difference_and_no_ref
     result = align.compare(behind, nn.Sequential(nn.Linear(6, 6), Ours(6, 6)), X, dtype="float64")
     assert result.root.step == "backward"
     assert "NaN" in result.root.reason
+
+
+def test_a_parameter_without_axes_keeps_its_precision() -> None:
+    """The scale of CLIP's logits: NumPy makes float64 of 0 and one number of float32."""
+
+    class Theirs(torch.nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(6, 3)
+            self.scale = torch.nn.Parameter(torch.tensor(0.7))
+
+        def forward(self, x):
+            return super().forward(x) * self.scale.exp()
+
+    class Ours(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(6, 3)
+            self.scale = self.create_parameter([])
+
+        def forward(self, x):
+            return super().forward(x) * self.scale.exp()
+
+    result, wrong = isolated_backward(pair_in(Theirs, Ours, X, "float32"))
+    assert not wrong
+    assert result.passed, [c.reason for c in result.failures]
