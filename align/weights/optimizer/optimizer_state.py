@@ -310,7 +310,7 @@ def _moved(
     made = way.arrays(held)
     expected = {target for name in held for target in targets[name]}
     _refuse(f"{kind}: a piece is missing of", sorted(expected - set(made)))
-    return {name: np.ascontiguousarray(array) for name, array in made.items()}
+    return {name: np.asarray(array, order="C") for name, array in made.items()}
 
 
 def _check_options(group: Group) -> None:

@@ -213,3 +213,28 @@ def test_the_faults_that_a_state_can_have():
     assert (late.name, late.late, late.length) == ("the schedule one step ahead", 1, 8)
     constant = faults(pair.setup.weights, state, [1.0] * 12, 4)
     assert "the schedule one step ahead" not in {fault.name for fault in constant}
+
+
+def test_a_parameter_without_axes_travels():
+    """The scale of CLIP's logits."""
+
+    class Theirs(torch.nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(6, 3)
+            self.scale = torch.nn.Parameter(torch.tensor(0.7))
+
+        def forward(self, x):
+            return super().forward(x) * self.scale.exp()
+
+    class Ours(paddle.nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(6, 3)
+            self.scale = self.create_parameter([])
+
+        def forward(self, x):
+            return super().forward(x) * self.scale.exp()
+
+    given = {"loss": "cross_entropy", "labels": LABELS, "optimizer": "adamw", "steps": 2}
+    result, found = travel(pair_in(Theirs, Ours, INPUTS, **given, travel=True))
+    assert not found
+    assert result.passed, [c.reason for c in result.failures] + result.problems
