@@ -70,6 +70,32 @@ _V2_BLOCK = {
     **{"conv_pwl": "2", "bn3": "3"},
 }
 
+_BART_LAYER = {"fc1": "linear1", "fc2": "linear2", "self_attn_layer_norm": "norm1"}
+_BART = {
+    **{
+        f"{side}.layers.{{}}.{theirs}": f"{side}.{side}.layers.{{}}.{own}"
+        for side, more in {
+            "encoder": {"final_layer_norm": "norm2"},
+            "decoder": {
+                "encoder_attn": "cross_attn",
+                "encoder_attn_layer_norm": "norm2",
+                "final_layer_norm": "norm3",
+            },
+        }.items()
+        for theirs, own in {"self_attn": "self_attn", **_BART_LAYER, **more}.items()
+    },
+    **{
+        f"{side}.{name}": f"{side}.{side}_{name}"
+        for side in ("encoder", "decoder")
+        for name in ("embed_positions", "layernorm_embedding")
+    },
+    **{f"{side}.layer_norm": f"{side}.{side}.norm" for side in ("encoder", "decoder")},
+}
+_FIRE = {"squeeze": "_conv", "expand1x1": "_conv_path1", "expand3x3": "_conv_path2"}
+_FIRES = {"1_0": (3, 4, 5, 7, 8, 9, 10, 12), "1_1": (3, 4, 6, 7, 9, 10, 11, 12)}
+"""Which of squeezenet's features are fire modules."""
+_LM_HEAD = {"to": "lm_head.weight", "transform": "transpose"}
+
 KNOWN: Mapping[str, Mapping[str, Any]] = {
     "PyTorch's TransformerDecoder -> Paddle's": {"map": {"*multihead_attn": "*cross_attn"}},
     "transformers' BERT, RoBERTa, ERNIE, ELECTRA -> paddlenlp's": {
@@ -127,6 +153,22 @@ KNOWN: Mapping[str, Mapping[str, Any]] = {
             "*wpe": None,
         },
     },
+    **{
+        f"transformers' {name} with its head -> paddlenlp's": {
+            "map": {"model": name.lower(), "lm_head.weight": _LM_HEAD},
+        }
+        for name in ("Llama", "Mistral", "Qwen2")
+    },
+    "transformers' T5 with its head -> paddlenlp's": {
+        "map": {**{name: f"t5.{name}" for name in ("shared", "encoder", "decoder")}},
+    },
+    "transformers' BART, mBART -> paddlenlp's": {
+        "map": _BART,
+        "modules": {
+            **{f"{side}.layers": f"{side}.{side}.layers" for side in ("encoder", "decoder")},
+            "*.embed_positions": None,
+        },
+    },
     "transformers' CLIP -> paddlenlp's": {
         "map": {
             **{
@@ -176,6 +218,21 @@ KNOWN: Mapping[str, Mapping[str, Any]] = {
             "features.denseblock{}.denselayer{}": None,
             "features.denseblock{}.denselayer{}.norm{}": None,
         },
+    },
+    **{
+        f"torchvision's squeezenet{version} -> paddle.vision's": {
+            "map": {
+                "features.0": "_conv",
+                **{
+                    f"features.{at}.{theirs}": f"_conv{n}.{own}._conv"
+                    for n, at in enumerate(fires, 1)
+                    for theirs, own in _FIRE.items()
+                },
+                "classifier.1": "_conv9",
+            },
+            "modules": {f"features.{at}": f"_conv{n}" for n, at in enumerate(fires, 1)},
+        }
+        for version, fires in _FIRES.items()
     },
     "torchvision's alexnet -> paddle.vision's": {
         "map": {

@@ -31,7 +31,10 @@ import transformers  # isort: skip
 
 import paddlenlp.transformers as paddlenlp
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings(r"ignore:[\s\S]*swiglu"),  # of paddlenlp 3.0, 2026-11-26
+]
 
 BATCH, LENGTH, VOCABULARY, DIM, HEADS, INNER, CLASSES = 2, 5, 37, 24, 4, 28, 7
 
@@ -106,6 +109,31 @@ def gpt2() -> tuple[Callable[[], Any], Callable[[], Any]]:
         lambda: transformers.GPT2Model(transformers.GPT2Config(VOCABULARY, **theirs)),
         lambda: paddlenlp.GPTModel(paddlenlp.GPTConfig(vocab_size=VOCABULARY, **ours, **more)),
     )
+
+
+def qwen2() -> tuple[Callable[[], Any], Callable[[], Any]]:
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": DIM, "intermediate_size": INNER}
+    sizes |= {"num_hidden_layers": 2, "num_attention_heads": HEADS, "num_key_value_heads": 2}
+
+    def build(library: Any) -> Any:
+        config = library.Qwen2Config(**sizes, max_position_embeddings=16)
+        return library.Qwen2ForCausalLM(config)
+
+    return lambda: build(transformers), lambda: build(paddlenlp)
+
+
+def bart() -> tuple[Callable[[], Any], Callable[[], Any]]:
+    sides = ("encoder", "decoder")
+    sizes = {"vocab_size": VOCABULARY, "d_model": DIM, "max_position_embeddings": 16}
+    sizes |= {f"{side}_attention_heads": HEADS for side in sides}
+    sizes |= {f"{side}_ffn_dim": INNER for side in sides}
+
+    sizes |= {f"{prefix}{side}_layers": 2 for side in sides for prefix in ("", "num_")}
+
+    def build(library: Any) -> Any:
+        return library.BartModel(library.BartConfig(**sizes))
+
+    return lambda: build(transformers), lambda: build(paddlenlp)
 
 
 def clip() -> tuple[Callable[[], Any], Callable[[], Any]]:
@@ -210,6 +238,16 @@ PAIRS = {
         text("AlbertModel", embedding_size=20), tokens, "embeddings.layer_norm", "ALBERT"
     ),
     "gpt2": LibraryPair(gpt2(), tokens, "decoder.norm", "GPT-2", ("last_hidden_state", None)),
+    "qwen2": LibraryPair(
+        qwen2(), tokens, "qwen2.layers.1.post_attention_layernorm", "Qwen2", ("logits", 0)
+    ),
+    "bart": LibraryPair(
+        bart(),
+        lambda rng: {**tokens(rng), "decoder_input_ids": rng.integers(3, VOCABULARY, (BATCH, 4))},
+        "decoder.decoder.layers.0.norm2",
+        "BART",
+        ("last_hidden_state", 0),
+    ),
     "clip": LibraryPair(
         clip(),
         lambda rng: {"pixel_values": image(8)(rng)},
