@@ -28,6 +28,7 @@ from align.pair.isolation import LOW, Guilty, is_mask
 from align.record.arrays import Arrays, Leaf
 
 TRIALS = 400
+INFINITE = 1e30  # numbers beyond it hide a score
 LARGE = 300_000  # elements; of more, the samples that differ most are looked at
 
 Sides = tuple[np.ndarray, np.ndarray]
@@ -39,15 +40,16 @@ Made = Iterator[tuple[str, Sides]]
 def of_output(guilty: Guilty, weights: Arrays) -> str:
     """The first edit after which both sides agree, "" without; weights are the Paddle layer's."""
     sides = _comparable(guilty)
-    if sides is None or _hidden(*sides):
-        return ""
+    hides = "" if sides is None else _hidden(*sides)
+    if sides is None or hides:
+        return "" if hides.startswith("perhaps") else hides
     ours = sides[0]
     held = [(n, a) for n, a in guilty.inputs if a.dtype.kind == "f" and not is_mask(a)]
     held += [(n, w) for n, w in weights.items() if w.ndim > 1 or w.shape == ours.shape[-1:]]
     sides, held = _cut(*sides, held)
     if sides[0].size > LARGE:
         return ""
-    near = EXPLAINED * float(np.abs(sides[0] - sides[1]).max())
+    near = _near(*sides)
     return first_cause(_edits(*sides, held, near), lambda s: close_to(s[1], near)(s[0]), TRIALS)
 
 
@@ -57,7 +59,7 @@ def guess(guilty: Guilty, layer: Any = None, module: Any = None) -> str:
     if told or sides is None:
         return told
     (a, b), hides = sides, _hidden(*sides)
-    near = EXPLAINED * float(np.abs(a - b).max())
+    near = _near(a, b)
     return hides or first_cause(_odd(a, b, guilty.inputs, near), close_to(a, near), TRIALS)
 
 
@@ -72,10 +74,20 @@ def _comparable(guilty: Guilty) -> Sides | None:
 
 
 def _hidden(a: np.ndarray, b: np.ndarray) -> str:
-    """Scores of which one side hides others than the other side."""
+    """Scores of which one side hides others than the other side, or by another number."""
     own, theirs = a <= LOW, b <= LOW
-    counts = f"Paddle hides {int(own.sum())} of {own.size} scores, PyTorch {int(theirs.sum())}"
-    return f"perhaps another mask: {counts}" if (own != theirs).any() else ""
+    if (own != theirs).any():
+        counts = f"Paddle hides {int(own.sum())} of {own.size} scores, PyTorch {int(theirs.sum())}"
+        return f"perhaps another mask: {counts}"
+    if own.any() and np.allclose(a[~own], b[~own], rtol=SAME, atol=0):
+        values = f"{a[own].min():.3g} in Paddle, {b[own].min():.3g} in PyTorch"
+        return f"both hide the same scores, with another number ({values}); what is seen agrees"
+    return ""
+
+
+def _near(a: np.ndarray, b: np.ndarray) -> float:
+    """What an edit may leave of the difference, that of numbers that stand for infinity apart."""
+    return EXPLAINED * float(np.abs(a - b)[np.abs(b) < INFINITE].max(initial=0.0))
 
 
 def _cut(ours: np.ndarray, expected: np.ndarray, held: Sequence[Leaf]) -> tuple[Sides, list[Leaf]]:

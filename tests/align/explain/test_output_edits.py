@@ -46,6 +46,10 @@ OUTPUTS = {
         (TANH(X), GELU(X), [("input 0", X)]),
         "activation of input 0: Paddle computes GELU (tanh approximation), PyTorch GELU (erf)",
     ),
+    "another number that hides": (
+        (np.where(X > 1, -1e4, X), np.where(X > 1, np.finfo(np.float64).min, X)),
+        "both hide the same scores, with another number (-1e+04 in Paddle, -1.8e+308 in PyTorch)",
+    ),
     "softmax": (
         (formulas.softmax(X, 1), formulas.softmax(X, 2), [("input 0", X)]),
         "softmax axis of input 0: Paddle computes the softmax over axis 1, PyTorch the softmax",
