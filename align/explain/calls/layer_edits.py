@@ -216,6 +216,10 @@ def arguments(bench: Bench) -> str:
     missing, more = list((expected - own).elements()), list((own - expected).elements())
     if not missing or len(more) > len(missing):
         return ""
+    if more and len(more[0]) == len(missing[0]):
+        pairs = zip(more[0], missing[0], strict=True)
+        if all(a == b or 1 in (a, b) for a, b in pairs):
+            return ""  # one broadcasts to the other
     if more:
         return f"{bench.key} is given a tensor of shape {more[0]}, in PyTorch of {missing[0]}"
     return (

@@ -209,3 +209,38 @@ def test_layers_that_do_other_parts_of_the_work_can_be_left_out_as_the_cause_say
     assert '"modules": {"words": null} in the table of weights= leaves' in found.root.cause
     table = {"modules": {"words": None}}
     assert align.compare(Theirs, Ours, ids, dtype="float64", weights=table).passed
+
+
+class TorchPlaced(torch.nn.Module):
+    def forward(self, x, places):
+        return torch.sin(x) * torch.cos(places) + torch.cumsum(x, 1)
+
+
+class TorchAround(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.placed = torch.nn.Linear(5, 5), TorchPlaced()
+
+    def forward(self, x):
+        return self.placed(self.first(x), torch.arange(5)[None])
+
+
+class PaddlePlaced(nn.Layer):
+    def forward(self, x, places):
+        return paddle.exp(x) * paddle.sin(places.astype(x.dtype)) + paddle.cumsum(x, 1)
+
+
+class PaddleAround(nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.placed = nn.Linear(5, 5), PaddlePlaced()
+
+    def forward(self, x):
+        return self.placed(self.first(x), paddle.arange(5).expand([4, 5]))
+
+
+def test_an_argument_that_broadcasts_to_the_same_shape_is_no_cause() -> None:
+    x = np.random.default_rng(0).normal(size=(4, 5))
+    found = align.compare(TorchAround, PaddleAround, x, dtype="float64")
+    assert found.root.place == "placed"
+    assert "is given a tensor of shape" not in found.root.cause
