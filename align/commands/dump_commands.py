@@ -103,17 +103,6 @@ def main_dump(argv: Sequence[str]) -> int:
     """Run `dump` with its arguments; returns the exit status."""
     options = _dump_parser().parse_args(argv)
     ignore_import_warnings()
-    return _dump(options)
-
-
-def main_compare(argv: Sequence[str]) -> int:
-    """Run `compare` with its arguments; returns the exit status."""
-    options = _compare_parser().parse_args(argv)
-    ignore_import_warnings()
-    return _compare(options)
-
-
-def _dump(options: argparse.Namespace) -> int:
     from align.record.files.dump_reading import Dump
     from align.report.report import check_writable
     from align.stages import dumping
@@ -165,7 +154,10 @@ def said(dump: Any) -> str:
     return "\n".join([*lines, *(f"note: {note}" for note in meta.notes)])
 
 
-def _compare(options: argparse.Namespace) -> int:
+def main_compare(argv: Sequence[str]) -> int:
+    """Run `compare` with its arguments; returns the exit status."""
+    options = _compare_parser().parse_args(argv)
+    ignore_import_warnings()
     from align.commands import dump_comparing
     from align.match.name_table import read_table
     from align.record.files.dump_reading import Dump
