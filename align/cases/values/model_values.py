@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import onnx
 import paddle
 import torch
-from paddle import _C_ops
 
 from align.cases.both_sides import BothSides, Setting, ValueFault, stamps
 from align.cases.planted_controls import MODEL_FAULTS, planted
 from align.cases.tensor_functions import called
+from align.cases.values.native.native_choices import counted_calls, left_out, replaced
 from align.frameworks import on_paddle, on_torch
 from align.record.arrays import Arrays, cast
 from align.record.results import Tolerance
@@ -232,8 +230,7 @@ def accelerated(
     """
 
     def computed(seed: int = _SEED, *, plain: bool = False) -> Arrays:
-        left_out = mock.patch.object(build, "why_not", return_value="left out")
-        with left_out if plain else contextlib.nullcontext():
+        with left_out() if plain else contextlib.nullcontext():
             return _training_pass(model, options, seed)
 
     fast = computed()
@@ -268,25 +265,14 @@ def _counts(calls: Mapping[str, int]) -> np.ndarray:
 
 def _calls_without(function: str, model: str, options: Mapping[str, Any]) -> np.ndarray:
     """How often operators run in spite of another function in the place of what they compute."""
-    theirs = getattr(paddle.nn.functional, function)
-
-    def another(*given: Any, **named: Any) -> Any:
-        return theirs(*given, **named)
-
-    with mock.patch.object(paddle.nn.functional, function, another):
+    with replaced(paddle.nn.functional, function):
         found = _training_pass(model, options, _SEED)["native calls"]
     return np.stack([found[_OPERATORS.index(name)] for name in _INSTEAD_OF[function]])
 
 
 def _training_pass(name: str, options: Mapping[str, Any], seed: int) -> Arrays:
     """Logits and gradients, logits in evaluation, and what the generator gives afterwards."""
-    run, calls = _C_ops._run_custom_op, Counter()
-
-    def counted(operator: str, *arguments: Any) -> Any:
-        calls[operator.removeprefix("sot_")] += 1
-        return run(operator, *arguments)
-
-    with mock.patch.object(_C_ops, "_run_custom_op", counted):
+    with counted_calls() as calls:
         found = _computed_pass(name, options, seed)
     return found | {"native calls": _counts(calls)}
 

@@ -16,11 +16,18 @@ from unittest import mock
 
 import numpy as np
 import paddle
-from paddle import _C_ops, nn
+from paddle import nn
 from paddle.nn import functional as F
 
 from align.cases.both_sides import BothSides, Setting, ValueFault
-from align.cases.values.native.native_choices import learned, rand, replaced, watched
+from align.cases.values.native.native_choices import (
+    counted_calls,
+    learned,
+    left_out,
+    rand,
+    replaced,
+    watched,
+)
 from align.record.arrays import Arrays
 from align.record.results import Tolerance
 from sot_paddle.backbones.layers import Attention, Mlp
@@ -33,16 +40,6 @@ Calls = Iterator[tuple[str, str, int, Callable[[], Any]]]
 """What is called, the operator that is counted, how often it runs, the call."""
 _SEED = 11
 _ROUNDED = Tolerance("scaled", 2e-5, "float32: an operator rounds below 1e-6 of its largest value")
-
-
-def without_gradients(call: Callable[[], Any]) -> Callable[[], Any]:
-    """The call, in inference."""
-
-    def called() -> Any:
-        with paddle.no_grad():
-            return call()
-
-    return called
 
 
 def of_simple_layers() -> Calls:
@@ -123,7 +120,7 @@ def of_attention() -> Calls:
         *((", another activation", 0, encoder(F.relu)), (", watched", 0, hooked[0])),
         *((", a watched part", 0, hooked[1]), (", watched dropout", 0, hooked[2])),
     ):
-        run = without_gradients(lambda m=layer: m(x))
+        run = paddle.no_grad()(lambda m=layer: m(x))
         yield f"encoder layer{what}", "layer_norm_of_sum", wanted, run
     trained = encoder()
     trained.train()
@@ -213,7 +210,7 @@ def counted(setting: Setting) -> BothSides:
         for what, operator, wanted, call in part():
             found[what], calls = _values(call)
             plain[what], _ = _values(call, plain=True)
-            found[f"{what}: calls"] = np.array(float(calls[f"sot_{operator}"]))
+            found[f"{what}: calls"] = np.array(float(calls[operator]))
             plain[f"{what}: calls"] = np.array(float(wanted if is_native else 0))
     one = "linear: calls"
     return BothSides(
@@ -233,7 +230,7 @@ def counted(setting: Setting) -> BothSides:
 def _left_out() -> Iterator[None]:
     """No native operators, and Paddle's own layers."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(build, "why_not", return_value="left out"))
+        stack.enter_context(left_out())
         for kind in layers.KINDS:
             stack.enter_context(mock.patch.object(kind, "forward", kind.__base__.forward))
         yield
@@ -241,19 +238,12 @@ def _left_out() -> Iterator[None]:
 
 def _values(call: Callable[[], Any], *, plain: bool = False) -> tuple[np.ndarray, Counter[str]]:
     """What a call gives, plus 1 (zeros have no size), and how often each operator ran."""
-    run, calls = _C_ops._run_custom_op, Counter()
-
-    def noted(operator: str, *arguments: Any) -> Any:
-        calls[operator] += 1
-        return run(operator, *arguments)
-
-    with _left_out() if plain else contextlib.nullcontext():
+    with _left_out() if plain else contextlib.nullcontext(), counted_calls() as calls:
         paddle.seed(_SEED)
-        with mock.patch.object(_C_ops, "_run_custom_op", noted):
-            try:
-                made = call()
-            except ValueError:  # Paddle's own refusal: it has to stay one
-                return np.array([-1.0], "float32"), calls
+        try:
+            made = call()
+        except ValueError:  # Paddle's own refusal: it has to stay one
+            return np.array([-1.0], "float32"), calls
     first = made[0] if isinstance(made, tuple) else made
     value = first.astype("float32").numpy()
     return (value + 1.0 if value.size else np.array(value.shape, "float32") + 1.0), calls

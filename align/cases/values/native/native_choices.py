@@ -8,7 +8,9 @@ function that was replaced. The answers are stated here, by what the operators' 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -65,6 +67,24 @@ def replaced(module: object, name: str) -> Iterator[None]:
     theirs = getattr(module, name)
     with mock.patch.object(module, name, lambda *given, **named: theirs(*given, **named)):
         yield
+
+
+def left_out() -> contextlib.AbstractContextManager[Any]:
+    """No native operators."""
+    return mock.patch.object(build, "why_not", return_value="left out")
+
+
+@contextlib.contextmanager
+def counted_calls() -> Iterator[Counter[str]]:
+    """How often each native operator runs within the block, by its name."""
+    run, calls = _C_ops._run_custom_op, Counter()
+
+    def noted(operator: str, *arguments: Any) -> Any:
+        calls[operator.removeprefix("sot_")] += 1
+        return run(operator, *arguments)
+
+    with mock.patch.object(_C_ops, "_run_custom_op", noted):
+        yield calls
 
 
 def seeded_program() -> contextlib.AbstractContextManager[None]:
