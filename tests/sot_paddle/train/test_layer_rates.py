@@ -1,4 +1,4 @@
-"""Rates of the layers: the original's formula, blocks, lists, and the Paddle port's."""
+"""Rates of the layers: none left over, a rate of zero, options. Values: cases layer_rates_*."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sot_paddle.registry import TEXT_BACKBONES, create_model
 from sot_paddle.tasks.document_options import DocumentTrainConfig
 from sot_paddle.train import document_command
 from sot_paddle.train.feeding import Pace
-from sot_paddle.train.layer_rates import block_rates, decayed_rates, layer_ratios, set_ratios
+from sot_paddle.train.layer_rates import layer_ratios, set_ratios
 
 TINY = {"hidden_size": 8, "num_hidden_layers": 3, "num_attention_heads": 2, "vocab_size": 20}
 TINY |= {"intermediate_size": 12, "max_position_embeddings": 9}
@@ -18,36 +18,6 @@ GIVEN = {"task_name": "TREC", "data_dir": "d", "model_name_or_path": "m", "outpu
 
 def config(**options) -> DocumentTrainConfig:
     return DocumentTrainConfig(**GIVEN, **options)
-
-
-def ratios(**options) -> dict:
-    return dict(document_command.ratios(config(**options), create_model("bert_base", 2, **TINY)))
-
-
-def test_the_formulas() -> None:
-    assert decayed_rates(3, 2e-5, 0.5) == [5e-6, 1e-5, 2e-5]
-    assert decayed_rates(12, 1.0, 0.95)[0] == pytest.approx(0.95**11)
-    low, high = 1 / 2.6, 2.6
-    assert block_rates(12, 1.0) == [low] * 4 + [1.0] * 4 + [high] * 4
-    assert block_rates(6, 1.0) == [low] * 2 + [1.0] * 2 + [high] * 2
-
-
-def test_only_the_layers_have_rates_of_their_own() -> None:
-    found = ratios(discr=True, learning_rate=4e-5, layer_learning_rate=(2e-5,))
-    layer = "bert.encoder.layers.{}.linear1.bias"
-    assert [found[layer.format(n)] for n in range(3)] == pytest.approx([0.45125, 0.475, 0.5])
-    outside = {value for name, value in found.items() if ".layers." not in name}
-    assert outside == {1.0}
-    listed = ratios(discr=True, learning_rate=1.0, layer_learning_rate=(3.0, 1.0, 2.0))
-    assert [listed[layer.format(n)] for n in range(3)] == [3.0, 1.0, 2.0]
-    assert ratios() == {}
-
-
-def test_the_paddle_port_goes_by_the_word_weight() -> None:
-    found = ratios(paddle_compat=True, discr=True)
-    assert {name.endswith(".weight") for name, value in found.items() if value != 1.0} == {True}
-    assert found["bert.embeddings.word_embeddings.weight"] == pytest.approx(0.9746794)
-    assert found["head.cls_fc.bias"] == 1.0
 
 
 def test_a_model_trained_again_without_them_has_one_rate() -> None:
