@@ -1,15 +1,11 @@
-"""Byte-pair encodings: vocabularies by hand, then transformers' two tokenizers on awkward text."""
+"""Byte-pair encodings: transformers' two tokenizers, either form of a folder, refusals."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from transformers import (
-    OpenAIGPTTokenizerFast,
-    RobertaTokenizerFast,
-    logging,
-)
+from transformers import OpenAIGPTTokenizerFast, RobertaTokenizerFast, logging
 
 import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
 from align.cases.subword_files import AWKWARD, reference_tokenizer, train_vocabulary
@@ -36,47 +32,8 @@ def write(folder, vocabulary, merges):
     return folder
 
 
-@pytest.fixture
-def byte_folder(tmp_path):
-    tokens = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "b", "\u0120", "\u0120a", "ab"]
-    return write(tmp_path, {t: i for i, t in enumerate(tokens)}, ["\u0120 a", "a b"])
-
-
-@pytest.fixture
-def word_folder(tmp_path):
-    tokens = ["<unk>", "a", "b", "a</w>", "b</w>", "ab</w>", "a</w>b"]
-    return write(tmp_path, {t: i for i, t in enumerate(tokens)}, ["a b</w>"])
-
-
 def ids(tokenizer, *texts):
     return tokenizer.tokenize(*([text] for text in texts)).row(0).tolist()
-
-
-def test_rows_of_bytes_by_hand(byte_folder):
-    tokenizer = ByteBpeTokenizer(byte_folder, max_length=12)
-    assert ids(tokenizer, "ab a") == [0, 9, 8, 2]
-    assert ids(tokenizer, "a", "ab") == [0, 5, 2, 2, 9, 2]
-    assert ids(tokenizer, "") == [0, 2]
-    assert ids(tokenizer, "", "") == [0, 2, 2, 2]
-    assert ids(tokenizer, "aB") == [0, 5, 3, 2]  # a byte that is not in the vocabulary
-    assert ids(ByteBpeTokenizer(byte_folder, do_lower_case=True), "aB") == [0, 9, 2]
-    assert ids(tokenizer, "a <mask>a") == [0, 5, 4, 5, 2]
-    batch = tokenizer.encode_batch(["a", "ab a"], ["b", "a"], pad="longest")
-    assert batch["token_type_ids"].sum() == 0
-    assert batch["input_ids"].tolist() == [[0, 5, 2, 2, 6, 2, 1], [0, 9, 8, 2, 2, 5, 2]]
-    assert (tokenizer.pad_id, tokenizer.mask_id, tokenizer.vocab_size) == (1, 4, 10)
-
-
-def test_rows_of_words_by_hand(word_folder):
-    tokenizer = WordBpeTokenizer(word_folder, max_length=8)
-    assert ids(tokenizer, "AB a b") == [5, 3, 4]
-    assert ids(tokenizer, "a", "b a") == [3, 4, 3]
-    assert ids(tokenizer, "aab c") == [1, 5, 0]
-    assert ids(tokenizer, "a " * 20) == [3] * 8
-    batch = tokenizer.encode_batch(["", "a"])
-    assert batch["attention_mask"].sum(axis=1).tolist() == [0, 1]
-    assert tokenizer.encode_batch([""], pad="longest")["input_ids"].shape == (1, 1)
-    assert tokenizer.do_lower_case is True
 
 
 @pytest.mark.parametrize("family", list(FAST))

@@ -1,8 +1,9 @@
-"""Token ids: small vocabularies by hand, then transformers' two tokenizers on awkward text."""
+"""Token ids: options on a small vocabulary, then transformers' two tokenizers on awkward text.
+
+Truncation and settings of a folder: cases data_truncation, bert4doc_truncation, data_vocabulary_*.
+"""
 
 from __future__ import annotations
-
-import json
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from transformers import BertTokenizer, BertTokenizerFast
 import sot_torch_ref  # noqa: F401  (makes transformers importable beside a CPU build of torch)
 from sot_paddle.data.errors import DataError
 from sot_paddle.data.real_sentences import REAL_SENTENCES
-from sot_paddle.data.subword import HALVES, HEAD, TAIL, kept_tokens, truncated_lengths
+from sot_paddle.data.subword import TAIL
 from sot_paddle.data.tokenization import WordPieceTokenizer
 
 PAD, UNK, CLS, SEP, MASK, A, B, C, CAT, BIG_CAT, S, E_ACUTE, E = range(13)
@@ -39,22 +40,6 @@ def ids(tokenizer: WordPieceTokenizer, *texts: str) -> list[int]:
     return tokenizer.tokenize(*([text] for text in texts)).row(0).tolist()
 
 
-def test_a_pair_padded_to_the_fixed_length(vocab_file):
-    tokenizer = WordPieceTokenizer(vocab_file, max_length=9)
-    batch = tokenizer.encode_batch(["a cats", "c"], ["b", "a b"])
-    np.testing.assert_array_equal(
-        batch["input_ids"],
-        [[CLS, A, CAT, S, SEP, B, SEP, PAD, PAD], [CLS, C, SEP, A, B, SEP, PAD, PAD, PAD]],
-    )
-    np.testing.assert_array_equal(
-        batch["token_type_ids"], [[0, 0, 0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 1, 1, 1, 0, 0, 0]]
-    )
-    np.testing.assert_array_equal(
-        batch["attention_mask"], [[1, 1, 1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1, 0, 0, 0]]
-    )
-    assert {array.dtype for array in batch.values()} == {np.dtype(np.int64)}
-
-
 def test_padding_to_the_longest_and_another_limit(vocab_file):
     tokenizer = WordPieceTokenizer(vocab_file, max_length=32)
     assert tokenizer.encode_batch(["a", "a b c"], pad="longest")["input_ids"].shape == (2, 5)
@@ -76,53 +61,9 @@ def test_lower_casing_is_applied_and_switched_off_whatever_the_vocabulary(vocab_
     assert len({lower.fingerprint, kept.fingerprint, accents.fingerprint}) == 3
 
 
-def test_settings_of_a_folder(vocab_file):
-    config = vocab_file.with_name("tokenizer_config.json")
-    config.write_text(json.dumps({"do_lower_case": False}))
-    assert ids(WordPieceTokenizer(vocab_file.parent), "Cat") == [CLS, BIG_CAT, SEP]
-    assert ids(WordPieceTokenizer(vocab_file.parent, do_lower_case=True), "Cat")[1] == CAT
-    config.write_text(json.dumps({"do_lower_case": True, "strip_accents": False}))
-    assert ids(WordPieceTokenizer(vocab_file.parent), "É") == [CLS, E_ACUTE, SEP]
-
-
 def test_special_tokens_written_in_a_text_are_special(vocab_file):
     tokenizer = WordPieceTokenizer(vocab_file)
     assert ids(tokenizer, "a[SEP]b [MASK] [sep]") == [CLS, A, SEP, B, MASK, UNK, UNK, UNK, SEP]
-
-
-@pytest.mark.parametrize("tie_break", ["slow", "fast"])
-def test_truncation_by_brute_force(tie_break):
-    """One token at a time for the slow rule; the fast rule by its published three cases."""
-    for first in range(12):
-        for second in range(12):
-            for room in range(1, 15):
-                left, right = first, second
-                while left + right > room and tie_break == "slow":
-                    left, right = (left - 1, right) if left > right else (left, right - 1)
-                if tie_break == "fast" and first + second > room:
-                    short, long = sorted((first, second))
-                    long = short if short > room else max(short, room - short)
-                    if short + long > room:
-                        short, long = room // 2, room - room // 2
-                    left, right = (long, short) if first > second else (short, long)
-                assert truncated_lengths(first, second, room, tie_break) == (left, right)
-
-
-@pytest.mark.parametrize(
-    ("rule", "even", "odd"),
-    [
-        (HEAD, "abcdef", "abcdefg"),
-        (TAIL, "efghij", "defghij"),
-        (HALVES, "abchij", "abchij"),  # one fewer than fits where the room is odd
-        (1, "afghij", "aefghij"),
-        (5, "abcdej", "abcdeij"),
-    ],
-)
-def test_which_tokens_of_a_single_text_are_kept(rule, even, odd):
-    assert "".join(kept_tokens(list("abcdefghij"), 6, rule)) == even
-    assert "".join(kept_tokens(list("abcdefghij"), 7, rule)) == odd
-    for text in ("", "abcde", "abcdef"):
-        assert "".join(kept_tokens(list(text), 6, rule)) == text
 
 
 def test_a_tokenizer_that_keeps_other_tokens(vocab_file):
